@@ -44,7 +44,7 @@ _VERBS: dict[Task, str] = {
     "generate": "generate text",
     "embed": "embed texts",
     "rank": "rank documents",
-    "vision": "read pictures: it needs a projector on all of its agents (agent --projector)",
+    "vision": "read pictures: none of its agents has a projector (agent --projector)",
 }
 
 _MAX_NAMES = 10
@@ -69,12 +69,12 @@ class _Facts:
     abilities: frozenset[frozenset[Ability]]
 
 
-def _tasks(infos: Sequence[ModelInfo]) -> frozenset[Task]:
-    """What some agent can do. Pictures are for any of them, so all have to read them."""
-    tasks = {task for info in infos for task in info.tasks}
-    if not all("vision" in info.tasks for info in infos):
-        tasks.discard("vision")
-    return frozenset(tasks)
+def _shown(infos: Sequence[ModelInfo], tasks: frozenset[Task]) -> ModelInfo:
+    """What is told of a model: what its first agent says, and whether any reads pictures."""
+    first = infos[0]
+    if "vision" not in tasks or "vision" in first.tasks:
+        return first
+    return replace(first, tasks=(*first.tasks, "vision"))
 
 
 @dataclass(slots=True)
@@ -95,9 +95,11 @@ class _Model:
         reports = sorted(self.reports, key=lambda report: not report.is_loaded) or [self.last]
         infos = [report.info for report in reports]
         status: ModelStatus = "loaded" if reports[0].is_loaded else "loading"
+        tasks = frozenset(task for info in infos for task in info.tasks)
+        shown = _shown(infos, tasks)
         return _Facts(
-            ModelView(info=infos[0], status=status if len(self.reports) else "unloaded"),
-            _tasks(infos),
+            ModelView(info=shown, status=status if len(self.reports) else "unloaded"),
+            tasks,
             room_of(infos),
             frozenset(info.abilities for info in infos),
         )
@@ -213,13 +215,15 @@ class ModelRegistry:
 
     # ---- what clients ask
 
-    def refusal(self, task: Task | None, name: str | None) -> RequestError | None:
+    def refusal(
+        self, task: Task | None, name: str | None, *, field: str = "model"
+    ) -> RequestError | None:
         """The error for what no known model can do; `None` also when no agent is here to say so.
 
-        Every model can do what has no `task`.
+        Every model can do what has no `task`. `field` is that by which the task is asked for.
         """
         if name is None:
-            return self._refusal_of_any(task)
+            return self._refusal_of_any(task, field)
         model = self._models.get(name)
         if model is None:
             is_known = name in self._wished or name in self._recalled
@@ -227,7 +231,7 @@ class ModelRegistry:
             return None if is_known or not has_any else self._not_found(name)
         if task is None or task in model.facts.tasks:
             return None
-        return InvalidRequest(f"the model `{name[:200]}` cannot {_VERBS[task]}", field="model")
+        return _cannot(f"the model `{name[:200]}` cannot {_VERBS[task]}", field)
 
     def unable(self, request: GenerateRequest) -> NotSupported | None:
         """The error for what no agent of the model it is for can do, though it generates."""
@@ -237,10 +241,13 @@ class ModelRegistry:
         errors = [lacking(request, each, "no agent of the model can") for each in sets]
         return None if None in errors else errors[0]
 
-    def can_tokenize(self, name: str | None) -> bool:
-        """Whether an agent of the model, or of any, answers what is asked of its tokenizer."""
+    def can_tokenize(self, name: str | None, *, also: frozenset[Ability] = frozenset()) -> bool:
+        """Whether an agent of the model, or of any, answers what is asked of its tokenizer.
+
+        And can do what is `also` needed.
+        """
         sets = self._abilities(name)
-        return not sets or any(each >= TOKENIZER for each in sets)
+        return not sets or any(each >= TOKENIZER | also for each in sets)
 
     def _abilities(self, name: str | None) -> frozenset[frozenset[Ability]]:
         """What agents of the model can do, or those of any with `None`."""
@@ -291,10 +298,10 @@ class ModelRegistry:
 
     # ---- inside
 
-    def _refusal_of_any(self, task: Task | None) -> InvalidRequest | None:
+    def _refusal_of_any(self, task: Task | None, field: str) -> InvalidRequest | None:
         if task is None or not (self._reports or self._wished) or self.name_for(task):
             return None
-        return InvalidRequest(f"no agent here has a model that can {_VERBS[task]}", field="model")
+        return _cannot(f"no agent here has a model that can {_VERBS[task]}", field)
 
     def _not_found(self, name: str) -> ModelNotFound:
         known = [view.info.name for view in islice(self.views(), _MAX_NAMES)]
@@ -380,6 +387,10 @@ def _adapted(report: _Report) -> list[_Report]:
             for each in info.adapters
         ),
     ]
+
+
+def _cannot(told: str, field: str) -> InvalidRequest:
+    return InvalidRequest(told if field == "model" else f"`{field}`: {told}", field=field)
 
 
 def _unknown(name: str) -> ModelView:

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable
 from typing import Literal, get_args
 
 from ..errors import NotSupported
+from .conversation import ImagePart
 from .grammars import GbnfGrammar, JsonSchemaGrammar, RegexGrammar
 from .request import GenerateRequest
 
 Ability = Literal[
     "messages",
+    "vision",
     "prompt",
     "token_ids",
     "suffix",
@@ -76,6 +78,16 @@ def _forced(request: GenerateRequest) -> str | None:
     return "tool_choice" if request.tools and not is_free else None
 
 
+def _picture(request: GenerateRequest) -> str | None:
+    """The field of its first picture."""
+    for place, message in enumerate(request.messages or ()):
+        parts = message.content if isinstance(message.content, tuple) else ()
+        for number, part in enumerate(parts):
+            if isinstance(part, ImagePart):
+                return f"messages[{place}].content[{number}].image_url.url"
+    return None
+
+
 def _template(request: GenerateRequest) -> str | None:
     if request.chat_template_kwargs:
         return "chat_template_kwargs"
@@ -85,6 +97,7 @@ def _template(request: GenerateRequest) -> str | None:
 
 _NEEDS: dict[Ability, Callable[[GenerateRequest], str | None]] = {
     "messages": _gives("messages"),
+    "vision": _picture,
     "prompt": lambda request: "prompt" if isinstance(request.prompt, str) else None,
     "token_ids": lambda request: "prompt" if isinstance(request.prompt, tuple) else None,
     "suffix": _gives("suffix"),
@@ -111,9 +124,10 @@ _NEEDS: dict[Ability, Callable[[GenerateRequest], str | None]] = {
 """For each ability, the field by which a request asks for it, if it does."""
 
 
-def needs_of(request: GenerateRequest) -> frozenset[Ability]:
-    """What an agent has to be able to, to serve the whole of `request`."""
-    return frozenset(ability for ability, field in _NEEDS.items() if field(request) is not None)
+def needs_of(request: GenerateRequest, among: frozenset[Ability] = ABILITIES) -> frozenset[Ability]:
+    """What an agent has to be able to, to serve the whole of `request`; of these alone."""
+    asked = among & _NEEDS.keys()
+    return frozenset(each for each in asked if _NEEDS[each](request) is not None)
 
 
 def field_of(request: GenerateRequest, ability: Ability) -> str:
@@ -128,7 +142,7 @@ def lacking(
 
     `who` is the subject of the sentence and its verb, such as `this server cannot`.
     """
-    missing = needs_of(request).difference(abilities)
+    missing = needs_of(request, ABILITIES.difference(abilities))
     if not missing:
         return None
     field = min(field_of(request, ability) for ability in missing)

@@ -18,6 +18,7 @@ MAX_ABILITIES = 64
 Task = Literal["generate", "embed", "rank", "vision"]
 Kernels = Literal["all", "plain"]
 """Of llama.cpp on CPUs: with or without those that keep weights in a layout of their own."""
+_BLIND = ABILITIES - {"vision"}
 KvLayout = Literal["streams", "unified"]
 """A KV cache of its own for each sequence, or one for all."""
 
@@ -71,7 +72,9 @@ class ModelInfo:
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """What requests may need of it: all there is, unless its upstream lacks something."""
-        if self.upstream is None:
-            return ABILITIES
-        return ABILITIES.intersection(self.upstream.abilities)
+        """What requests may need of it: all there is, unless its upstream lacks something.
+
+        Pictures are a task as well, and only those that have that read them.
+        """
+        able = ABILITIES if "vision" in self.tasks else _BLIND
+        return able if self.upstream is None else able.intersection(self.upstream.abilities)

@@ -55,6 +55,8 @@ def info_of(server: Server, model: ListedModel, name: str, address: str) -> Mode
     tasks: tuple[Task, ...] = ()
     if server.abilities & {"messages", "prompt"}:
         tasks += ("generate",)
+    if server.abilities >= {"messages", "vision"}:
+        tasks += ("vision",)
     if server.embeds:
         tasks += ("embed",)
     return ModelInfo(

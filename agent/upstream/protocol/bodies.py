@@ -12,9 +12,11 @@ from ....shared.inference import (
     ChatMessage,
     GbnfGrammar,
     GenerateRequest,
+    ImagePart,
     JsonSchemaGrammar,
     NamedTool,
     RegexGrammar,
+    TextPart,
 )
 from ....shared.inference.abilities import Ability, lacking
 from .dialects import Dialect
@@ -102,7 +104,7 @@ def _text(request: GenerateRequest) -> Json:
 
 def _message(message: ChatMessage, dialect: Dialect) -> Json:
     role = "system" if message.role == "developer" else message.role
-    told: Json = {"role": role, "content": message.text}
+    told: Json = {"role": role, "content": _content(message)}
     for name in ("name", "tool_call_id"):
         if (value := getattr(message, name)) is not None:
             told[name] = value
@@ -111,6 +113,19 @@ def _message(message: ChatMessage, dialect: Dialect) -> Json:
     if message.reasoning_content is not None and dialect.has_template:
         told["reasoning_content"] = message.reasoning_content
     return told
+
+
+def _content(message: ChatMessage) -> str | list[Json]:
+    """The text; with pictures among it, the parts in their order."""
+    if not message.images or not isinstance(message.content, tuple):
+        return message.text
+    return [_part(part) for part in message.content]
+
+
+def _part(part: TextPart | ImagePart) -> Json:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    return {"type": "image_url", "image_url": {"url": part.image_url.url}}
 
 
 def _choice(choice: str | NamedTool | None) -> str | Json | None:

@@ -33,6 +33,13 @@ _TOOL = {
         "parameters": {"type": "object", "properties": {"what": {"type": "string"}}},
     },
 }
+_RED = (  # a PNG of 64 by 64 pixels: some models read none that are smaller than their patches
+    "iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAIAAAAlC+aJAAAAS0lEQVR42u3PQQkAAAgAsetfWiP4FgYr"
+    "sKZeS0BAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEDgsqnc8OJg6Ln3"
+    "AAAAAElFTkSuQmCC"
+)
+_PICTURE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{_RED}"}}
+_SEEN = [{"role": "user", "content": [{"type": "text", "text": "Which colour?"}, _PICTURE]}]
 _ONLY = '{"arriero":"probe"}'
 _SCHEMA = {
     "type": "object",
@@ -72,7 +79,7 @@ def _few(model: str) -> Json:
 
 
 def _chat(model: str, **more: Any) -> Json:
-    return {**_few(model), "messages": _ASKED, **more}
+    return {**_few(model), "messages": _ASKED} | more
 
 
 def _text_probes(model: str) -> tuple[Probe, ...]:
@@ -93,6 +100,7 @@ def _field_probes(model: str) -> tuple[Probe, ...]:
         Probe(shows="counts", path=CHAT, body=_chat(model, **counting), is_right=_counts),
         Probe(shows="logprobs", path=CHAT, body=_chat(model, **scored), is_right=_has_log_probs),
         Probe(shows="tools", path=CHAT, body=_chat(model, tools=[_TOOL]), is_right=_has_choice),
+        Probe(shows="vision", path=CHAT, body=_chat(model, messages=_SEEN), is_right=_has_choice),
     )
 
 

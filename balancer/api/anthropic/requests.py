@@ -32,7 +32,7 @@ from ..openapi.bodies import Body
 from .context_edits import ContextManagement
 from .conversation.blocks import Json, Message
 from .conversation.compaction import Summarize, changes_in, from_summary
-from .conversation.documents import Text, Texts
+from .conversation.documents import Text, Texts, check_documents
 from .conversation.messages import to_messages
 from .conversation.tools import (
     AnyChoice,
@@ -203,10 +203,11 @@ def parse_count(body: bytes, notes: FieldNotes | None = None) -> Wanted:
 
 
 def _with_types(body: Json) -> Json:
-    """Writes out the `type` of tools, wherever tools are defined."""
+    """Writes out the `type` of tools, wherever tools are defined. Refuses PDFs."""
     if isinstance(tools := body.get("tools"), list):
         body["tools"] = [with_type(tool) for tool in tools]
-    for message in _objects(body.get("messages")):
+    for place, message in enumerate(_objects(body.get("messages"))):
+        check_documents(message.get("content"), f"messages[{place}].content")
         for block in _objects(message.get("content")):
             for change in (block, *_objects(block.get("tool_changes"))):
                 tool = change.get("tool")

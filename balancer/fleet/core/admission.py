@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from ....shared.errors import InvalidRequest, NotSupported, RateLimited, RequestError, ShuttingDown
 from ....shared.inference import GenerateRequest, RequestId, Usage
+from ....shared.inference.abilities import Ability, field_of
 from ....shared.inference.adapters import AdapterChoice, adapted_name
 from ...access.identity import CallerLimits
 from ...access.limits.account import SOON, Demand, Standing
@@ -156,7 +157,7 @@ class Admission:
             return _going_down()
         refusal = self._state.models.refusal("generate", request.model)
         if refusal is None and request.has_images:
-            refusal = self._state.models.refusal("vision", request.model)
+            refusal = self._blind(request, request.model)
         models = self._state.models
         return refusal or models.unable(request) or models.too_long(request)
 
@@ -169,13 +170,21 @@ class Admission:
     def _refusal_of_query(self, query_request: QueryRequest) -> RequestError | None:
         if self._state.is_draining:
             return _going_down()
-        refusal = self._state.models.refusal(query_request.task, query_request.model)
+        if (counted := query_request.first_with_images) is not None:
+            refusal = self._blind(counted, query_request.model)
+        else:
+            refusal = self._state.models.refusal(query_request.task, query_request.model)
         if refusal is None and query_request.kind == "text":
             return self._untold(query_request)
         return refusal
 
+    def _blind(self, request: GenerateRequest, model: str | None) -> RequestError | None:
+        """The error for its first picture where no agent of the model reads any."""
+        return self._state.models.refusal("vision", model, field=field_of(request, "vision"))
+
     def _untold(self, query_request: QueryRequest) -> NotSupported | None:
-        if self._state.models.can_tokenize(query_request.model):
+        also: frozenset[Ability] = frozenset(("vision",) if query_request.has_images else ())
+        if self._state.models.can_tokenize(query_request.model, also=also):
             return None
         return NotSupported("the model's upstream server does not tell how it tokenises")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ....shared.errors import QueueTimeout, RequestError, RequestTimeout
-from ....shared.inference import RequestId, Timings, Usage
+from ....shared.inference import GenerateRequest, RequestId, Timings, Usage
 from ....shared.queries import (
     Counted,
     CountTokens,
@@ -37,6 +37,8 @@ from ..recorder import Ending
 from ..view import RequestView
 
 Kind = Literal["text", "embed", "rank"]
+Lane = Literal["text", "vision", "embed", "rank"]
+"""The queue that a query waits in: texts with pictures are not for every agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +54,31 @@ class QueryRequest:
         """What the model must be able to do; `None` where every model can."""
         if self.kind != "text":
             return self.kind
+        return "vision" if self.has_images else None
+
+    @property
+    def lane(self) -> Lane:
+        """The queue that it waits in."""
+        if self.kind == "text" and self.has_images:
+            return "vision"
+        return self.kind
+
+    @property
+    def has_images(self) -> bool:
+        """Whether pictures are to be counted."""
+        return self.first_with_images is not None
+
+    @property
+    def first_with_images(self) -> GenerateRequest | None:
+        """The first request with pictures, whose tokens are to be counted."""
         counted = (part.request for part in self.parts if isinstance(part, CountTokens))
-        return "vision" if any(request.has_images for request in counted) else None
+        return next((request for request in counted if request.has_images), None)
 
 
 class QueryLifecycle(Lifecycle):
     """A query from its acceptance to its end. `agent` is the last agent that got a part."""
 
-    __slots__ = ("query_request", "results")
+    __slots__ = ("lane", "query_request", "results")
 
     def __init__(
         self,
@@ -72,6 +91,7 @@ class QueryLifecycle(Lifecycle):
     ) -> None:
         super().__init__(id, limits, now, caller=caller, model=query_request.model)
         self.query_request = query_request
+        self.lane = query_request.lane
         self.results: dict[int, Result] = {}
 
     @property

@@ -1,7 +1,7 @@
 """The queries that have not ended: which agents answer their parts, and what follows for clients.
 
-Queries take no slots: each kind has a queue of its own and a limit of parts per agent. A part whose
-agent is lost, or declines because it shuts down or has too much to do, goes to another agent.
+Queries take no slots: each `Lane` has a queue of its own and a limit of parts per agent. A part
+whose agent is lost, or declines because it shuts down or has too much to do, goes to another agent.
 
 Invariants: every accepted query ends exactly once, with all results or one error; a query is here
 exactly when its queue has it, and its deadline is armed.
@@ -31,10 +31,10 @@ from ..limits import Limits
 from ..registry import Agent, Registry
 from ..requests.dispatch.dispatch import RETRY_AFTER
 from ..view import RequestView
-from .query import Kind, QueryLifecycle, QueryRequest, fits
+from .query import Lane, QueryLifecycle, QueryRequest, fits
 from .query_queue import Hand, Part, QueryQueue
 
-PARTS_PER_AGENT: dict[Kind, int] = {"text": 16, "embed": 2, "rank": 2}
+PARTS_PER_AGENT: dict[Lane, int] = {"text": 16, "vision": 2, "embed": 2, "rank": 2}
 """Parts that an agent has at once: enough that it never waits for the next."""
 
 MAX_AGENTS_LOST = 3
@@ -56,7 +56,7 @@ class QueryDispatcher:
         self._limits = limits
         self._registry = registry
         self._changes = changes
-        self._queues = {kind: QueryQueue(most) for kind, most in PARTS_PER_AGENT.items()}
+        self._queues = {lane: QueryQueue(most) for lane, most in PARTS_PER_AGENT.items()}
         self._queries: dict[RequestId, QueryLifecycle] = {}
         self._deadlines: Deadlines[RequestId] = Deadlines(lambda id: self._queries[id].deadline)
 
@@ -83,7 +83,7 @@ class QueryDispatcher:
 
     def has_room(self, query_request: QueryRequest) -> bool:
         """Whether an agent would get a part of it at once."""
-        return self._queues[query_request.kind].has_room(query_request.model)
+        return self._queues[query_request.lane].has_room(query_request.model)
 
     def next_deadline(self) -> float | None:
         """Not later than the first query's deadline."""
@@ -115,7 +115,7 @@ class QueryDispatcher:
         self._queries[id] = lifecycle
         self._deadlines.arm(id)
         self._changes.advance()
-        queue = self._queues[query_request.kind]
+        queue = self._queues[query_request.lane]
         hands = queue.enqueue(id, query_request.model, len(query_request.parts))
         return self._hand_out(hands, now)
 
@@ -152,7 +152,7 @@ class QueryDispatcher:
         lifecycle = None if part is None else self._queries.get(part.query)
         if part is None or lifecycle is None:
             return None
-        queue = self._queues[lifecycle.query_request.kind]
+        queue = self._queues[lifecycle.lane]
         if queue.holder(part) != agent.link:
             return None
         if _is_for_another(reply.result):
@@ -170,12 +170,10 @@ class QueryDispatcher:
 
     def agent_changed(self, agent: Agent, now: float) -> list[Decision]:
         """An agent is here, or has another model, or takes work again, or no longer."""
-        tasks = agent.model.tasks if agent.model else ()
         decisions: list[Decision] = []
-        for kind, queue in self._queues.items():
-            can = agent.abilities >= TOKENIZER if kind == "text" else kind in tasks
-            is_able = agent.takes_work and can
-            hands = queue.agent_changed(agent.link, agent.served if is_able else None)
+        for lane, queue in self._queues.items():
+            can = agent.takes_work and _can(agent, lane)
+            hands = queue.agent_changed(agent.link, agent.served if can else None)
             decisions += self._hand_out(hands, now)
         return decisions
 
@@ -218,7 +216,7 @@ class QueryDispatcher:
     # ---- inside
 
     def _refusal(self, query_request: QueryRequest) -> QueueFull | None:
-        queue = self._queues[query_request.kind]
+        queue = self._queues[query_request.lane]
         if self.has_room(query_request) or queue.num_waiting < self._limits.max_buffered_requests:
             return None
         return QueueFull.of(queue.num_waiting, "query", "queries", retry_after=RETRY_AFTER)
@@ -236,13 +234,13 @@ class QueryDispatcher:
         """The agent declined the part: another agent may take it, or the same one after a pause."""
         self._registry.rests(agent, now)
         lifecycle = self._queries[part.query]
-        hands = self._queues[lifecycle.query_request.kind].came_back(part)
+        hands = self._queues[lifecycle.lane].came_back(part)
         self._look_for_agent(lifecycle, now)
         return self._hand_out(hands, now)
 
     def _look_for_agent(self, lifecycle: QueryLifecycle, now: float) -> None:
         """The query waits again, unless an agent has a part of it."""
-        if not self._queues[lifecycle.query_request.kind].is_asked(lifecycle.id):
+        if not self._queues[lifecycle.lane].is_asked(lifecycle.id):
             lifecycle.waits(now)
             self._deadlines.arm(lifecycle.id)
             self._changes.advance()
@@ -259,11 +257,9 @@ class QueryDispatcher:
             del self._queries[lifecycle.id]
             self._deadlines.disarm(lifecycle.id)
             self._changes.advance()
-        for kind, queue in self._queues.items():
+        for lane, queue in self._queues.items():
             ended = {
-                each.lifecycle.id: each.lifecycle
-                for each in endings
-                if each.lifecycle.query_request.kind == kind
+                each.lifecycle.id: each.lifecycle for each in endings if each.lifecycle.lane == lane
             }
             withdrawn, hands = queue.closed(ended)
             decisions += [
@@ -299,6 +295,13 @@ def _failed(lifecycle: QueryLifecycle, error: RequestError, now: float) -> _Endi
     return _Ending(
         lifecycle, (Settle(lifecycle.id, error), lifecycle.finish(error.code, now, error))
     )
+
+
+def _can(agent: Agent, lane: Lane) -> bool:
+    tasks = agent.model.tasks if agent.model else ()
+    if lane != "text" and lane not in tasks:
+        return False
+    return lane in ("embed", "rank") or agent.abilities >= TOKENIZER
 
 
 def _name(part: Part) -> RequestId:

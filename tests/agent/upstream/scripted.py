@@ -34,7 +34,7 @@ class Scripted:
         self.status = 200
         """Of every answer."""
         self.refuses: dict[str, str] = {}
-        """Fields of bodies that it takes from nobody, and what it says then."""
+        """Fields of bodies and types of parts that it takes from nobody, and what it says then."""
         self.chunks: tuple[Json, ...] = (*TEXT, COUNTS)
         self.is_stuck = False
         """Whether an answer stops after its first chunk."""
@@ -84,7 +84,9 @@ class Scripted:
         self.keys.append(request.headers.get("Authorization"))
         if self.status != 200:
             return self._refusal(f"not now, {request.headers.get('Authorization')}")
-        if words := next((self.refuses[each] for each in body if each in self.refuses), None):
+        if words := next(
+            (self.refuses[each] for each in _fields(body) if each in self.refuses), None
+        ):
             return web.json_response({"error": {"message": words}}, status=400)
         if body.get("stream"):
             return await self._stream(request)
@@ -113,6 +115,12 @@ class Scripted:
             self.was_left.set()
             raise
         return response
+
+
+def _fields(body: Json) -> list[str]:
+    contents = [each["content"] for each in body.get("messages", ())]
+    parts = [part for content in contents if isinstance(content, list) for part in content]
+    return [*body, *(part["type"] for part in parts)]
 
 
 def _whole(path: str, body: Json) -> Json:

@@ -52,7 +52,7 @@ async def test_it_finds_out_what_a_server_is_and_can_do() -> None:
         assert shown | {"json_schema", "ignore_eos", "regex", "tokenize"} <= server.abilities
         assert server.counts_at_end
         assert (known.info.name, known.info.context_size) == ("m", 64)
-        assert known.info.tasks == ("generate", "embed")
+        assert known.info.tasks == ("generate", "vision", "embed")
         assert (it.watch.issues, it.changes) == ((), 1)
 
 
@@ -80,6 +80,7 @@ async def test_fields_that_it_refuses_are_left_out() -> None:
             "seed": "unknown field",
             "stream_options": "unknown field",
             "tools": "not supported",
+            "image_url": "no pictures",
             "max_tokens": "use max_completion_tokens",
         }
         await it.watch.look()
@@ -87,7 +88,7 @@ async def test_fields_that_it_refuses_are_left_out() -> None:
         assert it.watch.server.refused == {"seed"}
         assert not it.watch.server.counts_at_end
         assert "messages" in it.watch.server.abilities
-        assert not {"tools", "forced_calls"} & it.watch.server.abilities
+        assert not {"tools", "forced_calls", "vision"} & it.watch.server.abilities
 
 
 async def test_a_server_that_goes_and_comes_back() -> None:

@@ -5,7 +5,7 @@ import pytest
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.model_registry import MAX_REMEMBERED, ModelRegistry
 from arriero.shared.errors import InvalidRequest, ModelNotFound, NotSupported, PromptTooLong
-from arriero.shared.inference import GenerateRequest
+from arriero.shared.inference import ChatMessage, GenerateRequest, ImagePart, ImageUrl
 from arriero.shared.reports.model_info import ModelInfo, Task, Upstream
 from tests.balancer.fleet.builders import model_info, request
 
@@ -241,17 +241,34 @@ def test_nothing_is_recalled_where_nothing_is_remembered() -> None:
 SEEING = replace(LLAMA, tasks=("generate", "vision"))
 
 
-def test_pictures_are_for_models_all_of_whose_agents_read_them(scene: Scene) -> None:
+def test_pictures_are_for_models_of_which_an_agent_reads_them() -> None:
     scene = Scene()
-    scene.serves(A, SEEING)
-    assert scene.registry.refusal("vision", "llama") is None
     scene.serves(B, LLAMA)
-    error = scene.registry.refusal("vision", "llama")
+    error = scene.registry.refusal("vision", "llama", field="messages[0].content")
     assert isinstance(error, InvalidRequest)
+    assert error.field == "messages[0].content"
+    assert error.message.startswith("`messages[0].content`: the model `llama` cannot read pictures")
     assert "--projector" in error.message
-    scene.leaves(B)
-    assert scene.registry.refusal("vision", None) is None
+    assert scene.registry.refusal("vision", None) is not None
+    scene.serves(A, SEEING)
+    for name in ("llama", None):
+        assert scene.registry.refusal("vision", name) is None
     assert scene.registry.name_for("vision") == "llama"
+    [view] = scene.registry.views()
+    assert view.info.tasks == ("generate", "embed", "vision"), "whichever agent was here first"
+
+
+def test_one_agent_has_to_read_the_pictures_and_do_the_rest() -> None:
+    scene = Scene()
+    scene.serves(A, replace(forwarded("messages", "vision"), tasks=("generate", "vision")))
+    scene.serves(B, LLAMA)
+    url = ImageUrl(url="data:image/png;base64,AA==")
+    said = ChatMessage(role="user", content=(ImagePart(type="image_url", image_url=url),))
+    asked = GenerateRequest(messages=(said,), model="llama")
+    assert scene.registry.unable(asked) is None
+    assert scene.registry.unable(replace(asked, logprobs=True)) is not None
+    assert scene.registry.can_tokenize("llama")
+    assert not scene.registry.can_tokenize("llama", also=frozenset(("vision",)))
 
 
 def forwarded(*abilities: str) -> ModelInfo:

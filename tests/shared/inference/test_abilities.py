@@ -8,9 +8,12 @@ from arriero.shared.inference import (
     ChatMessage,
     GbnfGrammar,
     GenerateRequest,
+    ImagePart,
+    ImageUrl,
     JsonSchemaGrammar,
     NamedTool,
     RegexGrammar,
+    TextPart,
 )
 from arriero.shared.inference.abilities import ABILITIES, Ability, field_of, lacking, needs_of
 
@@ -18,7 +21,11 @@ HI = (ChatMessage(role="user", content="hi"),)
 TOOL = {"type": "function", "function": {"name": "look"}}
 SAID = (*HI, ChatMessage(role="assistant", content="well"))
 
+PICTURE = ImagePart(type="image_url", image_url=ImageUrl(url="data:image/png;base64,AA=="))
+SEEN = (*HI, ChatMessage(role="user", content=(TextPart(type="text", text="so?"), PICTURE)))
+
 ASKED: list[tuple[Ability, str, dict[str, Any]]] = [
+    ("vision", "messages[1].content[1].image_url.url", {"messages": SEEN}),
     ("token_ids", "prompt", {"prompt": (1, 2)}),
     ("suffix", "suffix", {"prompt": "a", "suffix": "b"}),
     ("logprobs", "logprobs", {"logprobs": True}),
@@ -67,6 +74,12 @@ def test_a_field_needs_its_ability_and_is_named(
     assert error is not None
     assert (error.field, error.message) == (field, f"`{field}`: that server cannot serve it")
     assert lacking(asked, ABILITIES, "that server cannot") is None
+
+
+def test_only_what_is_looked_for_is_needed() -> None:
+    asked = request(messages=SEEN, logprobs=True)
+    assert needs_of(asked) == {"messages", "vision", "logprobs"}
+    assert needs_of(asked, frozenset(("vision", "tools", "tokenize"))) == {"vision"}
 
 
 def test_plain_requests_need_only_their_form() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from arriero.shared.inference.abilities import ABILITIES
 from arriero.shared.models.assignments import MAX_MODEL_NAME
 from arriero.shared.reports.model_info import MAX_TASKS, ModelInfo
 
@@ -14,6 +15,15 @@ LEAST = {"name": "m", "architecture": "llama", "parameters": 8, "size_bytes": 0,
 
 def decoded(**fields: Any) -> ModelInfo:
     return TypeAdapter(ModelInfo).validate_json(json.dumps(LEAST | fields))
+
+
+def test_pictures_take_the_task_and_of_an_upstream_the_ability_too() -> None:
+    assert decoded().abilities == ABILITIES - {"vision"}
+    assert decoded(tasks=["generate", "vision"]).abilities == ABILITIES
+    upstream = {"kind": "vllm", "address": "h:1", "abilities": ["messages", "vision", "later"]}
+    assert decoded(upstream=upstream).abilities == {"messages"}
+    seeing = decoded(upstream=upstream, tasks=["generate", "vision"])
+    assert seeing.abilities == {"messages", "vision"}
 
 
 def test_the_longest_name_and_the_most_tasks_are_taken() -> None:

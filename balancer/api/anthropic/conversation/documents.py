@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from .....shared.errors import InvalidRequest
 from .....shared.inference import MAX_PARTS
 from .....shared.strict import STRICT, ListOf
 
@@ -107,6 +108,30 @@ class ToolReference:
 
 
 Readable = Text | Document | SearchResult | ToolReference
+
+
+def check_documents(blocks: object, field: str) -> None:
+    """Raises `InvalidRequest` for a PDF among unchecked `blocks`, or in results there.
+
+    `field` is the name of `blocks` in the body.
+    """
+    if not isinstance(blocks, list):
+        return
+    for number, block in enumerate(blocks):
+        if isinstance(block, dict):
+            place = f"{field}[{number}]"
+            _check_source(block.get("type"), block.get("source"), f"{place}.source")
+            check_documents(block.get("content"), f"{place}.content")
+
+
+def _check_source(type: object, source: object, field: str) -> None:
+    kind = source.get("type") if isinstance(source, dict) else None
+    if type == "document" and kind == "base64":
+        raise InvalidRequest(
+            f"`{field}`: PDFs are not read; send the text as a source of the type `text`, or the "
+            "pages as blocks of the type `image`",
+            field=field,
+        )
 
 
 def paragraphs(content: str | Iterable[Readable] | None) -> str:

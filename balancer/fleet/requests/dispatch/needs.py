@@ -1,8 +1,9 @@
 """Requests that not every agent can serve, and the keys by which they find those that can.
 
-An agent with an engine of its own can do everything. One that forwards says what its server can do;
-what it lacks, requests that need it must not get. They wait for a key of their own, `Able`, which
-every agent offers that can do all of it. As long as nobody lacks anything there are no such keys.
+An agent with an engine of its own can do everything, but for pictures, which take a projector. One
+that forwards says what its server can do. What an agent lacks, requests that need it must not get.
+They wait for a key of their own, `Able`, which every agent offers that can do all of it. As long as
+nobody lacks anything there are no such keys.
 
 Invariant: `keys` has those of all requests that are here, and at most `MAX_UNUSED` others.
 """
@@ -38,7 +39,7 @@ class Needs:
         """What the request waits for, unless every agent of its model can serve it."""
         if not self.lacked:
             return None
-        special = needs_of(request) & self.lacked
+        special = needs_of(request, self.lacked)
         return Able(request.model, tuple(sorted(special))) if special else None
 
     def keys_for(self, model: str | None, abilities: frozenset[Ability]) -> tuple[Able, ...]:

@@ -44,5 +44,8 @@ def test_what_balancers_hear() -> None:
     assert info.upstream == Upstream(
         kind="ollama", address="host:1", abilities=("penalties", "prompt")
     )
+    seeing = server_of(MODEL, OLLAMA, {"messages", "vision"}, has_new_names=False)
+    assert info_of(seeing, MODEL, "name", "host:1").tasks == ("generate", "vision")
+    assert "vision" in info_of(seeing, MODEL, "name", "host:1").abilities
     silent = server_of(MODEL, OLLAMA, (), has_new_names=False)
     assert info_of(silent, MODEL, "name", "host:1").tasks == ()

@@ -9,6 +9,8 @@ from arriero.shared.inference import (
     ChatMessage,
     GbnfGrammar,
     GenerateRequest,
+    ImagePart,
+    ImageUrl,
     JsonSchemaGrammar,
     NamedTool,
     RegexGrammar,
@@ -72,6 +74,23 @@ def test_fields_that_a_server_calls_otherwise_or_refuses() -> None:
         OPENAI, renamed={"max_tokens": "max_completion_tokens"}, refused=frozenset(("seed",))
     )
     assert chat(server, max_tokens=5, seed=4) == {**ASKED, "max_completion_tokens": 5}
+
+
+def test_pictures_keep_their_place_among_the_texts() -> None:
+    url = "data:image/png;base64,AA=="
+    picture = ImagePart(type="image_url", image_url=ImageUrl(url=url))
+    parts = (TextPart(type="text", text="a"), picture, TextPart(type="text", text="b"))
+    seen = (ChatMessage(role="user", content=parts),)
+    [message] = chat(messages=seen)["messages"]
+    assert message["content"] == [
+        {"type": "text", "text": "a"},
+        {"type": "image_url", "image_url": {"url": url}},
+        {"type": "text", "text": "b"},
+    ]
+    blind = replace(OPENAI, abilities=OPENAI.abilities - {"vision"})
+    with pytest.raises(NotSupported) as refused:
+        chat(blind, messages=seen)
+    assert refused.value.field == "messages[0].content[1].image_url.url"
 
 
 def test_messages() -> None:

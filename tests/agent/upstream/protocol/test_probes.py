@@ -1,7 +1,10 @@
 import json
+from base64 import b64decode
+from io import BytesIO
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from arriero.agent.upstream.protocol.dialects import OTHER, VLLM
 from arriero.agent.upstream.protocol.probes import (
@@ -11,6 +14,7 @@ from arriero.agent.upstream.protocol.probes import (
     passes,
     probes_of,
 )
+from arriero.shared.inference import ImageUrl
 
 PROBES = {each.shows: each for each in (first_probe("m"), *probes_of("m", VLLM))}
 
@@ -38,6 +42,7 @@ RIGHT: list[tuple[str, dict[str, Any]]] = [
     ("token_ids", counted(4, 4)),
     ("logprobs", {"choices": [{"message": {}, "logprobs": SCORED}]}),
     ("tools", said()),
+    ("vision", said()),
     ("forced_calls", said(None, tool_calls=CALL)),
     ("forced_calls", cut(content=None, reasoning_content="hm")),
     ("json_schema", said('{"arriero": "probe"}')),
@@ -58,6 +63,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("json_schema", cut(content="The answer is")),
     ("ignore_eos", counted(9, 2)),
     ("embed", {"data": []}),
+    ("vision", {"error": "no"}),
 ]
 
 
@@ -82,6 +88,14 @@ def test_counts_of_a_stream() -> None:
 @pytest.mark.parametrize("body", [b"", b"null", b"[]", b"data: {\n\n", b'{"choices": []}'])
 def test_an_answer_of_another_shape_shows_nothing(probe: Probe, body: bytes) -> None:
     assert not passes(probe, body)
+
+
+def test_the_picture_is_one() -> None:
+    _, part = PROBES["vision"].body["messages"][0]["content"]
+    data = ImageUrl(url=part["image_url"]["url"]).base64
+    with Image.open(BytesIO(b64decode(data, validate=True))) as picture:
+        assert (picture.format, picture.size) == ("PNG", (64, 64))
+        assert picture.getpixel((5, 5)) == (255, 0, 0)
 
 
 def test_a_field_that_no_other_server_knows_is_not_tried() -> None:

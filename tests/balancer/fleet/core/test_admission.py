@@ -16,10 +16,17 @@ from arriero.shared.errors import (
     RateLimited,
     RequestError,
 )
-from arriero.shared.inference import GenerateRequest, RequestId, priority_class_of
+from arriero.shared.inference import (
+    ChatMessage,
+    GenerateRequest,
+    ImagePart,
+    ImageUrl,
+    RequestId,
+    priority_class_of,
+)
 from arriero.shared.inference.adapters import AdapterChoice
 from arriero.shared.messages import PromptRead, Start
-from arriero.shared.queries import Embed, Tokenize
+from arriero.shared.queries import CountTokens, Embed, Tokenize
 from arriero.shared.reports.model_info import Upstream
 from tests.balancer.fleet.builders import ended, hello, piece, request
 from tests.balancer.fleet.core.scene import LIMITS, NO_HEARTBEATS, A, B, Scene
@@ -216,6 +223,27 @@ def test_what_no_upstream_server_can_do_is_refused_by_name() -> None:
     error = refusal(scene.fleet.query_arrived(RequestId("2"), TOKENIZE, scene.now))
     assert error is not None
     assert error.code == "not_supported"
+
+
+URL = ImageUrl(url="data:image/png;base64,AA==")
+SEEN = ChatMessage(role="user", content=(ImagePart(type="image_url", image_url=URL),))
+COUNT = CountTokens(request=GenerateRequest(messages=(SEEN,)))
+
+
+def test_pictures_that_no_agent_of_the_model_reads_are_refused_by_name() -> None:
+    scene = Scene(NO_HEARTBEATS)
+    scene.join(A, hello())
+    asked = replace(request(), prompt=None, messages=(SEEN,))
+    for model in (asked.model, None):
+        named = replace(asked, model=model)
+        told = scene.fleet.request_arrived(RequestId("1"), named, scene.now, caller=ANONYMOUS)
+        error = refusal(told)
+        assert isinstance(error, InvalidRequest)
+        assert error.field == "messages[0].content[0].image_url.url"
+        counted = QueryRequest(kind="text", parts=(COUNT,), model=model)
+        error = refusal(scene.fleet.query_arrived(RequestId("2"), counted, scene.now))
+        assert isinstance(error, InvalidRequest)
+        assert error.field == "messages[0].content[0].image_url.url"
 
 
 def adapted(scene: Limited) -> None:

@@ -20,9 +20,24 @@ from arriero.balancer.fleet.queries.query_dispatcher import MAX_AGENTS_LOST, PAR
 from arriero.balancer.fleet.registry import BUSY_PAUSE
 from arriero.shared.errors import InvalidRequest, QueueFull, RequestError, ShuttingDown, to_wire
 from arriero.shared.framing.heartbeat import SECOND_LOOK
-from arriero.shared.inference import RequestId
+from arriero.shared.inference import (
+    ChatMessage,
+    GenerateRequest,
+    ImagePart,
+    ImageUrl,
+    RequestId,
+)
 from arriero.shared.messages import Ask, Reply, Status, Withdraw
-from arriero.shared.queries import Declined, Embed, Embedded, Result, Tokenize, Tokenized, Vector
+from arriero.shared.queries import (
+    CountTokens,
+    Declined,
+    Embed,
+    Embedded,
+    Result,
+    Tokenize,
+    Tokenized,
+    Vector,
+)
 from tests.balancer.fleet.builders import codes, hello, model_info, request, sent, status
 
 A, B = LinkId(1), LinkId(2)
@@ -36,6 +51,21 @@ def embed(*texts: str, model: str | None = None) -> QueryRequest:
     return QueryRequest(
         kind="embed", parts=tuple(Embed(inputs=(text,)) for text in texts), model=model
     )
+
+
+def test_pictures_are_counted_by_agents_that_read_them() -> None:
+    url = ImageUrl(url="data:image/png;base64,AA==")
+    said = ChatMessage(role="user", content=(ImagePart(type="image_url", image_url=url),))
+    count = CountTokens(request=GenerateRequest(messages=(said,)))
+    scene = Scene()
+    scene.join(A)
+    scene.join(B, replace(MODEL, tasks=("generate", "vision")))
+    many = QueryRequest(kind="text", parts=(count,) * 4, model="llama")
+    asked = [each.link for each in scene.ask(Q, many) if isinstance(each, Send)]
+    assert asked == [B] * PARTS_PER_AGENT["vision"]
+    text = QueryRequest(kind="text", parts=(Tokenize(text="a"),), model="llama")
+    [sent_to] = [each.link for each in scene.ask(R, text) if isinstance(each, Send)]
+    assert sent_to in (A, B)
 
 
 def vector(text: str) -> Embedded:

@@ -11,7 +11,7 @@ from arriero.balancer.fleet.requests.giving_way import FIRST_RUN
 from arriero.balancer.fleet.requests.requests import Requests
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import EngineFailed, RequestError
-from arriero.shared.inference import GenerateRequest, RequestId
+from arriero.shared.inference import ChatMessage, GenerateRequest, ImagePart, ImageUrl, RequestId
 from arriero.shared.messages import Cancel, Hello, Start
 from arriero.shared.reports.model_info import Upstream
 from arriero.shared.reports.statistics import Cells, Statistics
@@ -321,6 +321,22 @@ def test_what_an_agent_cannot_serve_waits_for_one_that_can() -> None:
     first = requests.get(RequestId("1"))
     assert first is not None
     assert links_of(requests.fail(first, EngineFailed("broken"), 1.0)) == [LINK]
+    requests.check_integrity()
+
+
+def test_pictures_wait_for_an_agent_that_reads_them_and_texts_do_not() -> None:
+    requests, registry = requests_with_agent()  # without a projector
+    seeing = hello("a2", slots=1)
+    assert seeing.model is not None
+    seeing = replace(seeing, model=replace(seeing.model, tasks=("generate", "vision")))
+    requests.agent_joined(registry.joined(OTHER, seeing, 0.0), 0.0)
+    url = ImageUrl(url="data:image/png;base64,AA==")
+    said = ChatMessage(role="user", content=(ImagePart(type="image_url", image_url=url),))
+    seen = GenerateRequest(messages=(said,), model="llama")
+    first = [requests.admit(RequestId(id), seen, ANONYMOUS, 0.0) for id in ("1", "2")]
+    assert [links_of(each) for each in first] == [[OTHER], []]
+    text = requests.admit(RequestId("3"), request("llama"), ANONYMOUS, 0.0)
+    assert links_of(text) == [LINK]
     requests.check_integrity()
 
 

@@ -12,8 +12,10 @@ from arriero.balancer.api.anthropic.conversation.documents import (
     SearchResult,
     Text,
     ToolReference,
+    check_documents,
     paragraphs,
 )
+from arriero.shared.errors import InvalidRequest
 
 _document = TypeAdapter(Document)
 _result = TypeAdapter(SearchResult)
@@ -21,6 +23,23 @@ _result = TypeAdapter(SearchResult)
 
 def document(source: dict[str, Any], **about: Any) -> str:
     return _document.validate_json(to_json({"type": "document", "source": source, **about})).read
+
+
+PDF = {"type": "base64", "media_type": "application/pdf", "data": "AA=="}
+
+
+def test_pdfs_are_refused_with_what_to_send_instead() -> None:
+    pdf = {"type": "document", "source": PDF}
+    result = {"type": "tool_result", "content": [{"type": "text", "text": "a"}, pdf]}
+    for blocks, field in (([pdf], "here[0].source"), ([{}, result], "here[1].content[1].source")):
+        with pytest.raises(InvalidRequest, match="PDFs are not read; send the text") as refused:
+            check_documents(blocks, "here")
+        assert refused.value.field == field
+
+
+@pytest.mark.parametrize("blocks", ["text", None, [5, "a", {"type": "image", "source": PDF}]])
+def test_everything_else_is_left_to_the_types(blocks: object) -> None:
+    check_documents(blocks, "here")
 
 
 def test_plain_text() -> None:
