@@ -86,6 +86,8 @@ class _Forwarder:
             group,
             lambda: self._watch.server,
             on_suspicion=self._watch.suspect,
+            on_refusal=self._watch.refused,
+            on_served=self._watch.served,
             on_work=lambda: self._reporter.stir(),
         )
         self._queries = UpstreamQueries(client, group, lambda: self._watch.server)

@@ -28,6 +28,7 @@ export class EnginePanel {
   }
 
   #drawCells({ total, used, kept, parked }) {
+    for (const node of [this.bar, this.cells]) show(node, total > 0); // another server's are unknown
     const share = (value) => (total ? value / total : 0);
     setAttribute(this.used, "width", `${share(used) * 100}%`);
     setAttribute(this.kept, "x", `${share(used) * 100}%`);

@@ -41,13 +41,16 @@ class _Active:
     listener: Listener
     answer: Answer
     task: asyncio.Task[None] | None = None
+    is_taken: bool = False
+    """Whether the server began to answer it."""
 
 
 class UpstreamGeneration:
     """`port.Generation` over a server. `group` has the tasks; `clock` tells seconds.
 
     `server` is what is known of the server now; `None` while it is not there.
-    `on_suspicion`: a request could not reach it. `on_work`: there is something to measure.
+    `on_suspicion`: a request could not reach it. `on_refusal`: it refused one because of how it is,
+    and serves no other. `on_served`: it took one. `on_work`: there is something to measure.
     """
 
     def __init__(
@@ -57,6 +60,8 @@ class UpstreamGeneration:
         server: Callable[[], Server | None],
         *,
         on_suspicion: Callable[[], None],
+        on_refusal: Callable[[UpstreamRefusal], None],
+        on_served: Callable[[], None],
         on_work: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -64,6 +69,8 @@ class UpstreamGeneration:
         self._group = group
         self._server = server
         self._on_suspicion = on_suspicion
+        self._on_refusal = on_refusal
+        self._on_served = on_served
         self._on_work = on_work
         self._clock = clock
         self._active: dict[Ticket, _Active] = {}
@@ -129,6 +136,8 @@ class UpstreamGeneration:
     async def _stream(self, ticket: Ticket, active: _Active, url: str, body: Json) -> None:
         lines, answer = EventLines(), active.answer
         async with self._client.stream(url, body) as data:
+            self._on_served()
+            active.is_taken = True
             async for part in data:
                 items = [item for event in lines.push(part) for item in answer.take(event)]
                 if ticket not in self._active:
@@ -165,6 +174,8 @@ class UpstreamGeneration:
             case UpstreamRefusal():
                 if error.is_servers:
                     self._on_suspicion()
+                    if not any(each.is_taken for each in self._active.values()):
+                        self._on_refusal(error)
                 return error_of(error, self._host)
             case UpstreamLost() | UpstreamFault():
                 self._on_suspicion()

@@ -1,7 +1,8 @@
 """Whether an upstream server is there, and when to look again.
 
 While it is there it is looked at every `INTERVAL`; while it is not, after pauses that double. One
-look that only took too long does not count: a busy server may be slow.
+look that only took too long does not count: a busy server may be slow. A server that answers looks
+and refuses one request after the other is not there either.
 
 Invariant: there is an issue exactly while it is not up.
 """
@@ -14,6 +15,10 @@ LAST_PAUSE = 30.0
 """Seconds."""
 
 
+MOST_REFUSED = 3
+"""Requests that it may refuse in a row, while it serves no other."""
+
+
 class Health:
     """Begins as not up, and due at once."""
 
@@ -24,6 +29,7 @@ class Health:
         self.next_look = now
         self._pause = 0.0
         self._was_slow = False
+        self._num_refused = 0
 
     @property
     def is_up(self) -> bool:
@@ -32,6 +38,8 @@ class Health:
 
     def answered(self, now: float) -> None:
         """It is there and can serve."""
+        if not self.is_up:
+            self._num_refused = 0
         self.issue = None
         self._pause = 0.0
         self._was_slow = False
@@ -46,6 +54,18 @@ class Health:
         self._pause = min(self._pause * 2 or FIRST_PAUSE, LAST_PAUSE)
         self.issue = issue
         self.next_look = now + self._pause
+
+    def served(self) -> None:
+        """It took a request."""
+        self._num_refused = 0
+
+    def refused(self, issue: Issue, now: float) -> None:
+        """It refused a request because of how it is."""
+        if not self.is_up:
+            return
+        self._num_refused += 1
+        if self._num_refused >= MOST_REFUSED:
+            self.failed(issue, now, is_certain=True)
 
     def suspected(self, now: float) -> None:
         """A request could not reach it: look at once."""

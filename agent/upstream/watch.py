@@ -78,6 +78,20 @@ class Watch:
             self._health.suspected(self._clock())
             self._hurry.set()
 
+    def served(self) -> None:
+        """It took a request."""
+        self._health.served()
+
+    def refused(self, refusal: UpstreamRefusal) -> None:
+        """It refused a request because of how it is, and serves no other."""
+        if not self._health.is_up:
+            return
+        self._health.refused(self._as_told(_issue_of(refusal)), self._clock())
+        if not self._health.is_up:
+            self._log()
+            self._on_change()
+            self._hurry.set()
+
     async def run(self) -> None:
         """Until it is cancelled."""
         while True:
@@ -108,8 +122,10 @@ class Watch:
             self._on_change()
 
     def _failed(self, issue: Issue, *, is_certain: bool = True) -> None:
-        told = Issue(code=issue.code, message=self._told(issue.message), hint=issue.hint)
-        self._health.failed(told, self._clock(), is_certain=is_certain)
+        self._health.failed(self._as_told(issue), self._clock(), is_certain=is_certain)
+
+    def _as_told(self, issue: Issue) -> Issue:
+        return Issue(code=issue.code, message=self._told(issue.message), hint=issue.hint)
 
     def _told(self, what: object) -> str:
         host = f"the upstream server at {self._client.address.shown}"
@@ -132,8 +148,18 @@ class Watch:
         server = await self._try(model)
         info = info_of(server, model, self._name or model.id, self._client.address.shown)
         if not info.tasks:
+            await self._check_key(model)
             raise CannotServe(f"the model {model.id} neither chats, nor completes, nor embeds")
         self.known = Known(model, server, info)
+
+    async def _check_key(self, model: ListedModel) -> None:
+        """Raises `UpstreamRefusal` where it lists its models to anyone and refuses the key then."""
+        probe = first_probe(model.id)
+        try:
+            await self._client.post(self._client.address.api + probe.path, probe.body, within=TRY)
+        except UpstreamRefusal as error:
+            if error.status in (401, 403):
+                raise
 
     async def _model(self) -> ListedModel:
         try:
@@ -181,6 +207,9 @@ def _is_certain(error: Exception) -> bool:
 def _issue_of(error: UpstreamLost | UpstreamRefusal | UpstreamFault) -> Issue:
     if isinstance(error, UpstreamRefusal) and error.status in (401, 403):
         return Issue(code="upstream_key", message=told_of(error), hint="check --upstream-key-file")
+    if isinstance(error, UpstreamRefusal) and error.status == 429:
+        hint = "raise its limits, or take fewer --slots; it is tried again by itself"
+        return Issue(code="upstream_limit", message=told_of(error), hint=hint)
     message = told_of(error) if isinstance(error, UpstreamRefusal) else str(error)
     hint = "start the server, or correct --upstream; it is tried again by itself"
     return Issue(code="upstream_unreachable", message=message, hint=hint)

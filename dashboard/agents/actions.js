@@ -28,6 +28,7 @@ export class AgentActions {
     const isCordoned = CORDONED.has(agent.state);
     show(byId("agent-drain"), !isCordoned);
     show(byId("agent-resume"), isCordoned);
+    show(byId("agent-reload"), !agent.model?.upstream); // it has nothing that it could load
   }
 
   async #act(action) {

@@ -30,19 +30,23 @@ export function engineFacts(statistics) {
   const { cells, sequences } = statistics;
   const prompts = statistics.cached_tokens_total + statistics.computed_tokens_total;
   const drafted = statistics.drafted_tokens_total;
+  const hasCells = cells.total > 0; // those of another server are unknown
   const share = (part, whole) => (whole ? percent(part / whole) : "–");
   return [
     ["Decodes", `${rate(statistics.decode_tokens_per_second)} tokens/s`],
     ["Reads prompts", `${rate(statistics.prefill_tokens_per_second)} tokens/s`],
     ["At once, on average", rate(statistics.average_sequences)],
     ["Sequences", `${count(sequences.running)} running, ${count(sequences.waiting)} waiting`],
-    ["KV cells", `${count(cells.used)} used, ${count(cells.kept)} kept of ${count(cells.total)}`],
-    ["Kept in host memory", `${count(cells.parked)} cells`],
+    ["KV cells", hasCells ? cellWords(cells) : null],
+    ["Kept in host memory", hasCells ? `${count(cells.parked)} cells` : null],
     ["Tokens given out", compact(statistics.completion_tokens_total)],
     ["Prompts cached", `${share(statistics.cached_tokens_total, prompts)} of ${compact(prompts)}`],
     ["Drafts accepted", `${share(statistics.accepted_tokens_total, drafted)} of ${compact(drafted)}`],
     ["Preemptions", count(statistics.preemptions_total)],
     ["Stalls", `${count(statistics.stalls_total)} · ${duration(statistics.stall_seconds_total)}`],
     ["Busy", duration(statistics.busy_seconds_total)],
-  ];
+  ].filter(([, value]) => value !== null);
 }
+
+const cellWords = ({ used, kept, total }) =>
+  `${count(used)} used, ${count(kept)} kept of ${count(total)}`;

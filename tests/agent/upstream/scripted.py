@@ -33,6 +33,8 @@ class Scripted:
         self.models: list[Json] = [MODEL]
         self.status = 200
         """Of every answer."""
+        self.status_of_posts = 200
+        """Of every answer but the list of models."""
         self.refuses: dict[str, str] = {}
         """Fields of bodies and types of parts that it takes from nobody, and what it says then."""
         self.chunks: tuple[Json, ...] = (*TEXT, COUNTS)
@@ -75,15 +77,15 @@ class Scripted:
         if self.is_silent:
             await asyncio.Event().wait()
         if self.status != 200:
-            return self._refusal("not now")
+            return self._refusal("not now", self.status)
         return web.json_response({"object": "list", "data": self.models})
 
     async def _post(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         self.seen.append((request.path, body))
         self.keys.append(request.headers.get("Authorization"))
-        if self.status != 200:
-            return self._refusal(f"not now, {request.headers.get('Authorization')}")
+        if status := next((each for each in (self.status, self.status_of_posts) if each != 200), 0):
+            return self._refusal(f"not now, {request.headers.get('Authorization')}", status)
         if words := next(
             (self.refuses[each] for each in _fields(body) if each in self.refuses), None
         ):
@@ -92,10 +94,10 @@ class Scripted:
             return await self._stream(request)
         return web.json_response(self.documents.get(request.path) or _whole(request.path, body))
 
-    def _refusal(self, words: str) -> web.Response:
-        headers = {"Location": "http://elsewhere/"} if self.status == 307 else {}
+    def _refusal(self, words: str, status: int) -> web.Response:
+        headers = {"Location": "http://elsewhere/"} if status == 307 else {}
         body = {"error": {"message": words}}
-        return web.json_response(body, status=self.status, headers=headers)
+        return web.json_response(body, status=status, headers=headers)
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})

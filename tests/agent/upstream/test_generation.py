@@ -10,6 +10,7 @@ from arriero.agent.upstream.client import Client
 from arriero.agent.upstream.generation import UpstreamGeneration
 from arriero.agent.upstream.protocol.address import Address
 from arriero.agent.upstream.protocol.bodies import Server
+from arriero.agent.upstream.protocol.failures import UpstreamRefusal
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import ShuttingDown
 from arriero.shared.inference import ChatMessage, GenerateRequest, RequestId, Usage
@@ -29,14 +30,24 @@ class Side:
     def __init__(self, scripted: Scripted, client: Client, group: asyncio.TaskGroup) -> None:
         self.scripted = scripted
         self.server: Server | None = VLLM_SERVER
-        self.num_suspicions = 0
+        self.num_suspicions = self.num_served = 0
+        self.refusals: list[UpstreamRefusal] = []
         self.listener = Listener()
         self.generation = UpstreamGeneration(
-            client, group, lambda: self.server, on_suspicion=self.suspect, on_work=lambda: None
+            client,
+            group,
+            lambda: self.server,
+            on_suspicion=self.suspect,
+            on_refusal=self.refusals.append,
+            on_served=self.serve,
+            on_work=lambda: None,
         )
 
     def suspect(self) -> None:
         self.num_suspicions += 1
+
+    def serve(self) -> None:
+        self.num_served += 1
 
     def start(self, ticket: Ticket = ONE, request: GenerateRequest = REQUEST) -> None:
         self.generation.start(ticket, R, request, self.listener)
@@ -142,6 +153,21 @@ async def test_a_server_that_is_known_to_be_away_is_not_asked() -> None:
         it.server = None
         assert (await error_of(it)).code == "shutting_down"
         assert it.scripted.seen == []
+
+
+async def test_refusals_are_told_while_it_serves_nobody() -> None:
+    async with side() as it:
+        it.scripted.status = 429
+        assert (await error_of(it)).code == "shutting_down"
+        assert ([each.status for each in it.refusals], it.num_served) == ([429], 0)
+        it.scripted.status, it.scripted.is_stuck = 200, True
+        it.start(TWO)
+        await it.listener.next()
+        assert it.num_served == 1
+        it.scripted.status = 429
+        assert (await error_of(it)).code == "shutting_down"
+        assert len(it.refusals) == 1, "it is only busy"
+        it.generation.discard(TWO)
 
 
 async def test_what_the_server_cannot_do_is_refused_by_name() -> None:

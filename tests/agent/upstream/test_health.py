@@ -1,4 +1,4 @@
-from arriero.agent.upstream.health import FIRST_PAUSE, INTERVAL, LAST_PAUSE, Health
+from arriero.agent.upstream.health import FIRST_PAUSE, INTERVAL, LAST_PAUSE, MOST_REFUSED, Health
 from arriero.shared.messages import Issue
 
 GONE = Issue(code="upstream_unreachable", message="gone")
@@ -46,6 +46,33 @@ def test_a_suspicion_is_looked_into_at_once() -> None:
     health = up()
     health.suspected(3.0)
     assert (health.is_up, health.next_look) == (True, 3.0)
+
+
+LIMITED = Issue(code="upstream_limit", message="too many requests")
+
+
+def test_one_refusal_after_the_other_takes_it_away() -> None:
+    health = up()
+    for _ in range(MOST_REFUSED - 1):
+        health.refused(LIMITED, 1.0)
+        health.answered(1.0)  # it lists its models all the same
+    assert health.is_up
+    health.refused(LIMITED, 2.0)
+    assert health.issue == LIMITED
+    assert health.next_look == 2.0 + FIRST_PAUSE
+    health.refused(GONE, 2.1)
+    assert (health.issue, health.next_look) == (LIMITED, 2.0 + FIRST_PAUSE)
+    health.answered(3.0)
+    health.refused(LIMITED, 3.0)
+    assert health.is_up, "they are counted anew"
+
+
+def test_refusals_among_requests_that_it_takes_do_not_count() -> None:
+    health = up()
+    for _ in range(2 * MOST_REFUSED):
+        health.refused(LIMITED, 1.0)
+        health.served()
+    assert health.is_up
 
 
 def test_what_is_away_already_is_not_looked_at_for_each_request() -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from arriero.agent.upstream.client import Client
+from arriero.agent.upstream.health import MOST_REFUSED
 from arriero.agent.upstream.protocol.address import Address
+from arriero.agent.upstream.protocol.failures import UpstreamRefusal
 from arriero.agent.upstream.watch import Watch
 from tests.agent.fakes import soon
 from tests.agent.upstream.scripted import MODEL, Scripted
@@ -114,6 +116,33 @@ async def test_a_key_that_is_refused(status: int) -> None:
         await it.watch.look()
         assert it.issue[0] == "upstream_key"
         assert "it refuses the key of --upstream-key-file" in it.issue[1]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_key_that_is_refused_for_requests_alone(status: int) -> None:
+    async with watched() as it:
+        it.scripted.status_of_posts = status
+        await it.watch.look()
+        assert (it.watch.known, it.issue[0]) == (None, "upstream_key")
+
+
+@pytest.mark.parametrize(("status", "code"), [(401, "upstream_key"), (429, "upstream_limit")])
+async def test_a_server_that_refuses_every_request_is_away(status: int, code: str) -> None:
+    async with watched() as it:
+        task = asyncio.create_task(it.watch.run())
+        await soon(it.changed.wait())
+        it.changed.clear()
+        it.scripted.status_of_posts = status
+        for _ in range(MOST_REFUSED):
+            assert it.watch.server is not None
+            it.watch.refused(UpstreamRefusal(status, b""))
+        assert it.watch.server is None
+        assert it.issue[0] == code
+        it.scripted.status_of_posts = 200
+        it.changed.clear()
+        await soon(it.changed.wait())  # it takes a probe again
+        assert it.watch.server is not None
+        task.cancel()
 
 
 async def test_a_key_that_cannot_be_read(tmp_path: Path) -> None:
