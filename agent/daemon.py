@@ -339,11 +339,13 @@ class _Agent:
             self._reporter.stir()
 
     def _statistics(self) -> EngineStatistics:
+        media = self._served.model.media if self._served else None
         return replace(
             self._worker.statistics(),
             num_grammars=self._served.preparer.num_grammars if self._served else 0,
             num_embedding_cells=self._embedder.num_cells if self._embedder else 0,
             num_draft_cells=self._served.model.num_draft_cells if self._served else None,
+            num_media_bytes=media.num_cached_bytes if media else None,
         )
 
     def _report(self, statistics: Statistics) -> None:

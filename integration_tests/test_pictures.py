@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from integration_tests.daemons import Fleet
+from integration_tests.daemons import MODEL, Fleet, until
 from tests.agent.engine.llama.projectors import LLAVA_TOKENS, png, write_llava
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -37,11 +37,22 @@ async def asked(fleet: Fleet, path: str, body: dict[str, Any]) -> tuple[int, dic
         return answer.status, await answer.json()
 
 
+async def until_it_sees(fleet: Fleet, model: str) -> None:
+    """An agent tells that it reads pictures right after it was let in."""
+
+    async def sees() -> bool:
+        async with fleet.http.get(f"{fleet.inference}/v1/models/{model}") as answer:
+            return "vision" in (await answer.json()).get("tasks", ())
+
+    await until(sees, deadline=20.0)
+
+
 async def test_every_api_takes_the_same_picture(bare_fleet: Fleet, tmp_path: Path) -> None:
     await bare_fleet.start_agent(projector=write_llava(tmp_path / "projector.gguf"))
+    await until_it_sees(bare_fleet, "arriero-demo")
     picture = png(90, 60)
     status, first = await asked(bare_fleet, "/v1/chat/completions", chat(picture))
-    assert status == 200
+    assert status == 200, first
     text, num_tokens = first["choices"][0]["message"]["content"], first["usage"]["prompt_tokens"]
     assert num_tokens > LLAVA_TOKENS
 
@@ -77,6 +88,30 @@ async def test_every_api_takes_the_same_picture(bare_fleet: Fleet, tmp_path: Pat
     status, broken = await asked(bare_fleet, "/v1/chat/completions", chat(picture[:50]))
     assert status == 400
     assert broken["error"]["param"] == "messages[0].content[1].image_url.url"
+
+
+async def test_a_projector_comes_with_the_desired_state(bare_fleet: Fleet, tmp_path: Path) -> None:
+    projector = write_llava(tmp_path / "projector.gguf").absolute().as_uri()
+    await bare_fleet.start_agent(model=None, slots=2, context_size=512)
+    model = {"name": "seeing", "source": MODEL.absolute().as_uri(), "projector": projector}
+    url = f"{bare_fleet.management}/api/v1/desired-state"
+    async with bare_fleet.http.put(url, json={"models": [model]}) as answer:
+        assert answer.status == 200, await answer.text()
+
+    await until_it_sees(bare_fleet, "seeing")
+    body = chat(png(90, 60)) | {"model": "seeing"}
+    status, first = await asked(bare_fleet, "/v1/chat/completions", body)
+    assert (status, first["usage"]["prompt_tokens"] > LLAVA_TOKENS) == (200, True)
+
+    async def is_measured() -> bool:
+        async with bare_fleet.http.get(f"{bare_fleet.management}/metrics") as answer:
+            lines = (await answer.text()).splitlines()
+        found = [each for each in lines if each.startswith("arriero_agent_media_cache_bytes{")]
+        return any(float(each.rpartition(" ")[2]) > 0 for each in found)
+
+    await until(is_measured, deadline=10.0)
+    async with bare_fleet.http.put(url, json={"models": []}) as answer:
+        assert answer.status == 200, await answer.text()
 
 
 async def test_a_model_without_a_projector_says_so(shared_fleet: Fleet) -> None:

@@ -22,7 +22,8 @@ class EngineStatistics:
     `num_drafted` tokens that were guessed and computed ahead, `num_accepted` were right.
     `num_grammars` are kept compiled by whoever prepares sequences; `num_embedding_cells` have the
     contexts that embed and rank, and `num_draft_cells` that of the draft model, if there is one,
-    beside the `num_cells` of the one that generates.
+    beside the `num_cells` of the one that generates. Encoded pictures take `num_media_bytes`, where
+    there is a projector.
     """
 
     num_running: int = 0
@@ -49,6 +50,7 @@ class EngineStatistics:
     num_grammars: int = 0
     num_embedding_cells: int = 0
     num_draft_cells: int | None = None
+    num_media_bytes: int | None = None
 
     @property
     def decode_tokens_per_second(self) -> float | None:

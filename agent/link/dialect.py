@@ -65,7 +65,7 @@ class Dialect:
         """`statistics` without what the version does not know."""
         if self.version >= _WITH_DRAFTS:
             return statistics
-        return replace(statistics, num_draft_cells=None)
+        return replace(statistics, num_draft_cells=None, num_media_bytes=None)
 
 
 def _unmarked(model: ModelInfo | None) -> ModelInfo | None:

@@ -76,6 +76,7 @@ def message(done: EngineStatistics) -> Statistics:
         num_grammars=done.num_grammars,
         num_embedding_cells=done.num_embedding_cells,
         num_draft_cells=done.num_draft_cells,
+        num_media_bytes=done.num_media_bytes,
         cached_tokens=done.prompt_tokens_cached,
         computed_tokens=done.prompt_tokens_computed,
         completion_tokens=done.completion_tokens,

@@ -44,7 +44,8 @@ _VERBS: dict[Task, str] = {
     "generate": "generate text",
     "embed": "embed texts",
     "rank": "rank documents",
-    "vision": "read pictures: none of its agents has a projector (agent --projector)",
+    "vision": "read pictures: none of its agents has a projector (agent --projector, "
+    "or `projector` in the desired state)",
 }
 
 _MAX_NAMES = 10

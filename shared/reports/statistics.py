@@ -65,6 +65,7 @@ class Statistics:
     computed ahead, `accepted_tokens` were accepted. `num_grammars` are kept compiled.
     `num_embedding_cells` have the contexts that embed and rank, beside the engine's `cells`,
     and `num_draft_cells` that of the draft model, if there is one (since version 9).
+    `num_media_bytes` are kept of encoded pictures, where there is a projector (since version 9).
     """
 
     __pydantic_config__ = STRICT
@@ -76,6 +77,7 @@ class Statistics:
     num_grammars: Total = 0
     num_embedding_cells: Total = 0
     num_draft_cells: Total | None = None
+    num_media_bytes: Total | None = None
     cached_tokens: Total = 0
     computed_tokens: Total = 0
     completion_tokens: Total = 0

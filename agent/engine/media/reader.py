@@ -16,6 +16,10 @@ class MediaReader(Protocol):
     def identity(self) -> str:
         """Tells its weights from others': engines answer alike only with the same ones."""
 
+    @property
+    def num_cached_bytes(self) -> int:
+        """Of encoded media that are kept for later requests."""
+
     def read_image(self, data: bytes) -> tuple[Span, ...]:
         """The spans that stand for a picture file: the media, and tokens around them.
 

@@ -148,6 +148,12 @@ _NUMBERS = (
         "Cells of the draft model's KV cache.",
         lambda said: {"": said.num_draft_cells or 0},
     ),
+    _Number(
+        GaugeMetricFamily,
+        "media_cache_bytes",
+        "Host memory of encoded pictures that are kept for later requests.",
+        lambda said: {"": said.num_media_bytes or 0},
+    ),
 )
 
 

@@ -22,6 +22,7 @@ class FakeReader:
     """A picture takes as many positions as its file has bytes, between two tokens."""
 
     identity = "fake"
+    num_cached_bytes = 0
 
     def read_image(self, data: bytes) -> tuple[Span, ...]:
         if data == b"bad":

@@ -37,7 +37,10 @@ def test_a_status_has_what_its_version_knows() -> None:
 
 def test_older_balancers_are_not_told_of_draft_models() -> None:
     dialect = Dialect()
-    drafting, statistics = replace(MARKED, draft_model="d"), Statistics(num_draft_cells=5)
+    drafting, statistics = (
+        replace(MARKED, draft_model="d"),
+        Statistics(num_draft_cells=5, num_media_bytes=7),
+    )
     assert dialect.hello(replace(HELLO, model=drafting)).model == PLAIN
     assert dialect.status(replace(STATUS, model=drafting)).model == drafting
     assert dialect.statistics(statistics) == statistics

@@ -23,6 +23,7 @@ SAID = Statistics(
     num_grammars=2,
     num_embedding_cells=640,
     num_draft_cells=256,
+    num_media_bytes=4096,
     cached_tokens=40,
     computed_tokens=60,
     completion_tokens=70,
@@ -84,6 +85,7 @@ def test_counts(scraped: Scraped) -> None:
     assert scraped.value("grammars") == 2
     assert scraped.value("embedding_cells") == 640
     assert scraped.value("draft_cells") == 256
+    assert scraped.value("media_cache_bytes") == 4096
 
 
 def test_a_rate_that_was_not_measured_has_no_series(scraped: Scraped) -> None:
