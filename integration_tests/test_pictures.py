@@ -48,6 +48,7 @@ async def until_it_sees(fleet: Fleet, model: str) -> None:
 
 
 async def test_every_api_takes_the_same_picture(bare_fleet: Fleet, tmp_path: Path) -> None:
+    await bare_fleet.start_agent()  # it has the same model, and reads none
     await bare_fleet.start_agent(projector=write_llava(tmp_path / "projector.gguf"))
     await until_it_sees(bare_fleet, "arriero-demo")
     picture = png(90, 60)
@@ -118,3 +119,4 @@ async def test_a_model_without_a_projector_says_so(shared_fleet: Fleet) -> None:
     status, refused = await asked(shared_fleet, "/v1/chat/completions", chat(png(8, 8)))
     assert status == 400
     assert "--projector" in refused["error"]["message"]
+    assert refused["error"]["param"] == "messages[0].content[1].image_url.url"
