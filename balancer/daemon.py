@@ -38,6 +38,7 @@ from .history.recorder import Recorders
 from .jobs.jobs import Jobs
 from .kept.keeper import KeptKeeper
 from .management.about import no_issues
+from .management.balancers import alone
 from .management.events import EventHub
 from .management.metrics.loop_delay import LoopDelay
 from .management.metrics.metrics import Metrics
@@ -45,7 +46,7 @@ from .management.routes import management_app, metrics_route, nowhere
 from .management.steering.drains import DrainKeeper
 from .management.steering.keeper import DesiredStateKeeper
 from .management.steering.routes import by_nobody
-from .peering import open_peers
+from .peering import balancers_of, open_peers
 from .peers.peers import Peers
 from .persistence import LAST_WRITES, Persistence
 from .ports import check_exposure, connections_of, serve
@@ -189,6 +190,7 @@ async def assemble(settings: BalancerSettings, until_the_end: AsyncExitStack) ->
             keeper=desired_state,
             drains=drains,
             keys=keys,
+            url=settings.public_url,
         ),
     )
     _collect_numbers(parts)
@@ -313,6 +315,9 @@ def _management(
         issues=no_issues if parts.certificates is None else parts.certificates.issues,
         cancel_elsewhere=nowhere if parts.peers is None else parts.peers.cancel,
         retry_elsewhere=by_nobody if parts.peers is None else parts.peers.retry,
+        list_balancers=balancers_of(
+            parts.peers, alone(settings.balancer_name, settings.public_url)
+        ),
     )
 
 

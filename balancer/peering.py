@@ -1,14 +1,19 @@
 """Other balancers over the same store, as the daemon wires them up: what news make it read."""
 
+import time
 import uuid
+from collections.abc import Callable
 from importlib.metadata import version
 
 from .access.key_keeper import KeyKeeper
 from .fleet.runtime.fleet_runtime import FleetRuntime
+from .management.answer_types import Balancer
+from .management.balancers import ListBalancers
 from .management.steering.drains import DrainKeeper
 from .management.steering.keeper import DesiredStateKeeper
-from .peers.peers import Peers
+from .peers.peers import Peers, PeersStatus
 from .persistence import Persistence
+from .store.peers.port import Peer
 
 
 def open_peers(
@@ -19,8 +24,12 @@ def open_peers(
     keeper: DesiredStateKeeper,
     drains: DrainKeeper,
     keys: KeyKeeper,
+    url: str | None = None,
 ) -> Peers | None:
-    """What keeps this balancer in touch with others; `None` where the store has only one."""
+    """What keeps this balancer in touch with others; `None` where the store has only one.
+
+    Clients reach it at `url`, if that is known.
+    """
     if persistence.peers is None:
         return None
     store = persistence.store
@@ -35,4 +44,35 @@ def open_peers(
         run=uuid.uuid4().hex,
         name=name,
         version=version("arriero"),
+        url=url,
+    )
+
+
+def balancers_of(
+    peers: Peers | None, alone: ListBalancers, clock: Callable[[], float] = time.time
+) -> ListBalancers:
+    """All that live, as the store last told; `alone` of a balancer that has no such store.
+
+    While nothing has been told yet, there are none.
+    """
+    if peers is None:
+        return alone
+
+    def listed() -> list[Balancer]:
+        status = peers.status()
+        return [_shown(peer, status, clock()) for peer in status.peers]
+
+    return listed
+
+
+def _shown(peer: Peer, status: PeersStatus, now: float) -> Balancer:
+    is_here, leads_here = peer.beat.run == status.run, status.epoch is not None
+    return Balancer(
+        name=peer.beat.name,
+        url=peer.beat.url,
+        version=peer.beat.version,
+        leads=leads_here if is_here else peer.beat.is_leading and not leads_here,
+        is_here=is_here,
+        since=peer.started_at,
+        last_heartbeat=now - peer.age - status.told_ago,
     )

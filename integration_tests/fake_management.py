@@ -199,6 +199,7 @@ class FakeManagement:
             [
                 *page.routes(),
                 web.get("/api/v1/about", self._about),
+                web.get("/api/v1/balancers", self._balancers),
                 web.get("/api/v1/session", self._session),
                 web.get("/api/v1/events", self._events),
                 web.get("/api/v1/models", self._models),
@@ -281,6 +282,9 @@ class FakeManagement:
     async def _about(self, _call: web.Request) -> web.Response:
         about = {"version": "1.0", "inference_port": INFERENCE_PORT, "public_url": self.public_url}
         return web.json_response(about)
+
+    async def _balancers(self, _call: web.Request) -> web.Response:
+        return web.json_response({"balancers": [{"name": "one", "leads": True}]})
 
     async def _log(self, _call: web.Request) -> web.Response:
         if self.log is None:

@@ -108,6 +108,24 @@ async def test_what_one_balancer_is_told_both_do_and_the_second_leads_when_the_f
         events = [json.loads(line) async for line in response.content]
     assert events[-1]["finish_reason"] == "cancelled"
 
+    listed = {each["name"]: each for each in await second.view("balancers")}
+    assert {name: each["leads"] for name, each in listed.items()} == {"one": True, "two": False}
+    assert listed["two"]["is_here"] and listed["one"]["since"] < listed["two"]["since"]
+
+    asked = {"input": "Once", "max_output_tokens": 4000, "background": True}
+    async with first.http.post(f"{first.inference}/v1/responses", json=asked) as response:
+        id = (await response.json())["id"]
+    url = f"{second.inference}/v1/responses/{id}"
+
+    async def is_known() -> bool:
+        async with second.http.get(url) as response:
+            return response.status == 200
+
+    await until(is_known, deadline=10.0)
+    async with second.http.post(f"{url}/cancel") as response:
+        assert response.status == 200, await response.text()
+        assert (await response.json())["status"] in ("cancelled", "completed")
+
     async with bystander(second) as stream:
         first.balancer.signal(signal.SIGKILL)
         await first.balancer.exit_code()

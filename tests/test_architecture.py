@@ -681,7 +681,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.peers": ("balancer.store", "balancer.store.news", "balancer.store.peers"),
     "balancer.peering": (
         *("balancer.peers", "balancer.persistence", "balancer.fleet.runtime"),
-        *("balancer.management.steering", "balancer.access"),
+        *("balancer.management.steering", "balancer.access", "balancer.management"),
+        "balancer.store.peers",
     ),
     "balancer.store.tables": (),
     "balancer.store.kept": (

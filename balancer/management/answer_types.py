@@ -188,6 +188,27 @@ class About(TypedDict):
     issues: tuple[Issue, ...]
 
 
+class Balancer(TypedDict):
+    """A balancer; `is_here` is true of the one that answers. Clients reach it at `url`, if known.
+
+    Times in seconds since 1970; `since` is null where an older version does not say.
+    """
+
+    name: str
+    url: str | None
+    version: str
+    leads: bool
+    is_here: bool
+    since: float | None
+    last_heartbeat: float
+
+
+class Balancers(TypedDict):
+    """All balancers over one store that live."""
+
+    balancers: list[Balancer]
+
+
 class Agents(TypedDict):
     """All connected agents."""
 

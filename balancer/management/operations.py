@@ -75,6 +75,13 @@ OPERATIONS = (
     ),
     _operation(
         "GET",
+        "/api/v1/balancers",
+        "Balancers",
+        "This balancer, and those that share its store.",
+        answers={200: json_answer("Those that live.", answer_types.Balancers)},
+    ),
+    _operation(
+        "GET",
         "/api/v1/agents",
         "Agents",
         "The connected agents.",

@@ -31,6 +31,7 @@ from . import page
 from .about import AboutPorts, Issues, about_routes, no_issues, unknown_ports
 from .agent_log import agent_log_routes
 from .answer_types import Agent, Agents, Cancelled, ListedRequest, Requests
+from .balancers import ListBalancers, alone, balancer_routes
 from .events import EventHub, stream_events
 from .history.history_routes import ended_requests, history_routes
 from .history.usage_routes import usage_routes
@@ -81,6 +82,7 @@ def management_app(
     jobs: Jobs | None = None,
     cancel_elsewhere: CancelElsewhere = nowhere,
     retry_elsewhere: RetryElsewhere = by_nobody,
+    list_balancers: ListBalancers | None = None,
 ) -> web.Application:
     """Everything that the management port serves. Without `access` everybody may come in.
 
@@ -94,6 +96,7 @@ def management_app(
         [
             *history_routes(history, store_status),
             *about_routes(ports, issues),
+            *balancer_routes(list_balancers or alone()),
             *usage_routes(history),
             *_fleet_routes(runtime, history, cancel_elsewhere),
             *agent_log_routes(runtime, Admission(access)),

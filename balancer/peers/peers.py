@@ -65,6 +65,8 @@ class PeersStatus:
     epoch: int | None
     peers: tuple[Peer, ...]
     num_unread: int
+    told_ago: float = 0.0
+    """Seconds since the store told of `peers`."""
 
 
 class Peers:
@@ -79,6 +81,7 @@ class Peers:
         run: str,
         name: str,
         version: str,
+        url: str | None = None,
         beat_interval: float = BEAT_INTERVAL,
     ) -> None:
         """`looks` read what has changed. `run` is this start's own."""
@@ -88,6 +91,8 @@ class Peers:
         self._run = run
         self._name = name
         self._version = version
+        self._url = url
+        self._told_at = 0.0
         self._beat_interval = beat_interval
         self._standing = Standing(run)
         self._unread: dict[Subject, None] = {}
@@ -104,7 +109,10 @@ class Peers:
         """How this balancer stands now."""
         standing, is_connected = self._standing, self._session is not None
         num_unread = len(self._unread)
-        return PeersStatus(self._run, is_connected, standing.epoch, standing.peers, num_unread)
+        told_ago = self._now() - self._told_at if standing.peers else 0.0
+        return PeersStatus(
+            self._run, is_connected, standing.epoch, standing.peers, num_unread, told_ago
+        )
 
     # ---- telling the others
 
@@ -191,9 +199,11 @@ class Peers:
             version=self._version,
             is_leading=standing.epoch is not None,
             waiting=encoded(self._led.waiting_by_model()),
+            url=self._url,
         )
         self._carry_out(standing.beaten(await session.beat(beat)))
-        self._beat_at = self._now() + self._beat_interval
+        self._told_at = self._now()
+        self._beat_at = self._told_at + self._beat_interval
 
     async def _read_anew(self) -> None:
         """What could not be read is read after the next beat."""

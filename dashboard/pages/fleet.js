@@ -4,6 +4,7 @@ import { writeCommands } from "../commands.js";
 import { byId, keyed, setText, show } from "../dom.js";
 import { cachedShare } from "../engine.js";
 import { count, percent, plural, rate } from "../format.js";
+import { get } from "../management.js";
 import { HistoryPanel } from "../history/panel.js";
 import { FleetPlots } from "../plots/pair.js";
 import { createCard, updateCard } from "../agents/card.js";
@@ -29,6 +30,7 @@ export class FleetPage {
   open() {
     if (this.history.points.length) this.plots.draw();
     this.past.open();
+    drawBalancers();
   }
 
   draw(fleet) {
@@ -81,6 +83,15 @@ export class FleetPage {
     const order = orders[byId("agent-sort").value];
     return (a, b) => order(a, b) || byName(a, b);
   }
+}
+
+/** How many balancers share the fleet, where it is not this one alone. */
+async function drawBalancers() {
+  const { balancers } = await get("api/v1/balancers").catch(() => ({ balancers: [] }));
+  const leader = balancers.find((each) => each.leads);
+  const words = leader ? `, ${leader.name} leads` : "";
+  setText(byId("balancers-note"), `${plural(balancers.length, "balancer")}${words}`);
+  show(byId("balancers-note"), balancers.length > 1);
 }
 
 function searched(agent) {

@@ -3,11 +3,13 @@ from pathlib import Path
 from arriero.balancer.access.access import Access
 from arriero.balancer.admission import keeper_of
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
+from arriero.balancer.management.balancers import alone
 from arriero.balancer.management.steering.drains import DrainKeeper
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
-from arriero.balancer.peering import open_peers
-from arriero.balancer.peers.peers import Peers
+from arriero.balancer.peering import balancers_of, open_peers
+from arriero.balancer.peers.peers import Peers, PeersStatus
 from arriero.balancer.persistence import Persistence
+from arriero.balancer.store.peers.port import Beat, Peer
 from arriero.balancer.store.url import parse_store_url
 from tests.balancer.management.conftest import metrics, runtime
 from tests.balancer.store.conftest import postgres
@@ -38,3 +40,41 @@ async def test_postgresql_has_several(postgres: PostgresServer, runtime: FleetRu
     peers = opened(persistence, runtime)
     assert peers is not None and not peers.status().is_connected
     await persistence.close()
+
+
+class Told(Peers):
+    """Knows what a test says."""
+
+    def __init__(self, status: PeersStatus) -> None:
+        self.told = status
+
+    def status(self) -> PeersStatus:
+        return self.told
+
+
+def test_balancers_are_listed_as_the_store_told_last() -> None:
+    one = Beat(run="r1", name="one", version="1", is_leading=True, url="https://one")
+    two = Beat(run="r2", name="two", version="2")
+    peers = (Peer(one, 0.5, 70.0), Peer(two, 1.0))
+    told = Told(PeersStatus("r1", True, 3, peers, 0, 2.0))
+    here, other = balancers_of(told, alone(), lambda: 100.0)()
+    assert here == {
+        "name": "one",
+        "url": "https://one",
+        "version": "1",
+        "leads": True,
+        "is_here": True,
+        "since": 70.0,
+        "last_heartbeat": 97.5,
+    }
+    assert (other["is_here"], other["leads"], other["since"]) == (False, False, None)
+    assert other["last_heartbeat"] == 97.0
+    told.told = PeersStatus("r2", True, 4, peers, 0, 0.0)
+    assert [each["leads"] for each in balancers_of(told, alone())()] == [False, True], "since then"
+    told.told = PeersStatus("r2", False, None, (), 0)
+    assert balancers_of(told, alone())() == []
+
+
+def test_a_balancer_without_others_is_listed_alone() -> None:
+    lone = alone()
+    assert balancers_of(None, lone) is lone

@@ -102,6 +102,7 @@ MANAGEMENT: Table = {
     ("GET", "/openapi.json"): Needs.ANY,
     ("GET", "/metrics"): Needs.VIEW,
     ("GET", "/api/v1/about"): Needs.ANY,
+    ("GET", "/api/v1/balancers"): Needs.VIEW,
     ("GET", "/api/v1/agents"): Needs.VIEW,
     ("GET", "/api/v1/agents/{id}"): Needs.VIEW,
     ("GET", "/api/v1/agents/{id}/log"): Needs.VIEW,

@@ -11,7 +11,8 @@ from ..news.records import News
 class Beat:
     """What a balancer writes about itself every second or so, while it lives.
 
-    `run` is its own of each start; `waiting` says for which models its requests wait (JSON).
+    `run` is its own of each start; `waiting` says for which models its requests wait (JSON). At the
+    `url` clients reach it, where it knows that.
     """
 
     run: str
@@ -19,14 +20,19 @@ class Beat:
     version: str
     is_leading: bool = False
     waiting: str = "{}"
+    url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A balancer that lives, as of its last beat, `age` seconds ago."""
+    """A balancer that lives, as of its last beat, `age` seconds ago.
+
+    Its first beat was at `started_at`, in seconds since 1970, where its version says so.
+    """
 
     beat: Beat
     age: float
+    started_at: float | None = None
 
 
 class PeerSession(Protocol):

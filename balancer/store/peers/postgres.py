@@ -80,7 +80,7 @@ class PostgresSession:
             await self._connection.add_listener(CHANNEL, notified)
 
     async def beat(self, beat: Beat) -> Sequence[Peer]:
-        values = (beat.run, beat.name, beat.version, beat.is_leading, beat.waiting)
+        values = (beat.run, beat.name, beat.version, beat.is_leading, beat.waiting, beat.url)
         with self._used():
             await self._connection.execute(statements.BEAT, *values)
             await self._connection.execute(statements.FORGET_OLD, statements.FORGOTTEN)
@@ -115,7 +115,8 @@ class PostgresSession:
 
 def _peer(row: dict[str, Any]) -> Peer:
     age = float(row.pop("age"))
-    return Peer(Beat(**row), age)
+    started_at = row.pop("started_at")
+    return Peer(Beat(**row), age, started_at)
 
 
 @contextmanager

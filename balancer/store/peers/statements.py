@@ -10,15 +10,16 @@ FORGOTTEN = 3600.0
 """Seconds after its last beat in which a balancer's row is deleted."""
 
 BEAT = """
-INSERT INTO balancers (run, name, version, is_leading, waiting, seen_at)
-VALUES ($1, $2, $3, $4, $5, extract(epoch FROM clock_timestamp()))
+INSERT INTO balancers (run, name, version, is_leading, waiting, url, seen_at, started_at)
+VALUES ($1, $2, $3, $4, $5, $6,
+  extract(epoch FROM clock_timestamp()), extract(epoch FROM clock_timestamp()))
 ON CONFLICT (run) DO UPDATE SET
   name = excluded.name, version = excluded.version, is_leading = excluded.is_leading,
-  waiting = excluded.waiting, seen_at = excluded.seen_at
+  waiting = excluded.waiting, url = excluded.url, seen_at = excluded.seen_at
 """
 
 LIVING = """
-SELECT run, name, version, is_leading, waiting,
+SELECT run, name, version, is_leading, waiting, url, started_at,
   greatest(extract(epoch FROM clock_timestamp())::double precision - seen_at, 0) AS age
 FROM balancers
 WHERE seen_at > extract(epoch FROM clock_timestamp()) - $1

@@ -1,0 +1,45 @@
+"""`GET /api/v1/balancers`: this one, and those that share its store."""
+
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+
+from aiohttp import hdrs, web
+
+from .answer_types import Balancer, Balancers
+from .serializers import dumps
+
+ListBalancers = Callable[[], list[Balancer]]
+"""Those that live, by name."""
+
+
+def alone(
+    name: str = "", url: str | None = None, clock: Callable[[], float] = time.time
+) -> ListBalancers:
+    """Of a balancer without others, which leads since now."""
+    since = clock()
+
+    def listed() -> list[Balancer]:
+        balancer = Balancer(
+            name=name,
+            url=url,
+            version=version("arriero"),
+            leads=True,
+            is_here=True,
+            since=since,
+            last_heartbeat=clock(),
+        )
+        return [balancer]
+
+    return listed
+
+
+def balancer_routes(list_balancers: ListBalancers) -> list[web.RouteDef]:
+    """The one route."""
+
+    async def balancers(_request: web.Request) -> web.Response:
+        body = dumps(Balancers(balancers=list_balancers()))
+        headers = {hdrs.CACHE_CONTROL: "no-store"}
+        return web.Response(body=body, content_type="application/json", headers=headers)
+
+    return [web.get("/api/v1/balancers", balancers)]
