@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from langchain_openai import ChatOpenAI
 from schemathesis import GenerationMode
 
 from arriero.balancer.access.access_key import new_key
@@ -106,6 +107,16 @@ async def test_anthropics_client(keyed: Keyed) -> None:
         await ask(api_key=WRONG)
     with pytest.raises(anthropic.PermissionDeniedError):
         await ask(api_key=keyed.secrets["eye"])
+
+
+async def test_langchain(keyed: Keyed) -> None:
+    def model(key: str) -> ChatOpenAI:
+        url = f"{keyed.fleet.inference}/v1"
+        return ChatOpenAI(model="arriero-demo", base_url=url, api_key=key, max_retries=0)  # type: ignore[arg-type]
+
+    assert (await model(keyed.secrets["app"]).ainvoke("What is a slot?", max_tokens=4)).content
+    with pytest.raises(openai.AuthenticationError):
+        await model(WRONG).ainvoke("What is a slot?")
 
 
 async def test_our_own_client_and_socket(keyed: Keyed) -> None:

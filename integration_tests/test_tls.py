@@ -15,6 +15,7 @@ import httpx
 import openai
 import pytest
 import pytest_asyncio
+from langchain_openai import ChatOpenAI
 from websockets.asyncio.client import connect
 
 from arriero.client import Client, Untrusted
@@ -115,6 +116,16 @@ async def test_the_official_clients(secured: Secured) -> None:
             max_tokens=8,
         )
         assert answer.usage.output_tokens > 0
+    third = openai.DefaultAsyncHttpxClient(verify=secured.tls)
+    langchain = ChatOpenAI(
+        model="arriero-demo",
+        base_url=f"{url}/v1",
+        api_key="none",
+        http_async_client=third,
+        max_retries=0,
+    )
+    assert (await langchain.ainvoke("What is a slot?", max_tokens=8)).content
+    await third.aclose()
     async with httpx.AsyncClient(trust_env=False) as stranger:
         with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
             await stranger.get(f"{url}/health")
