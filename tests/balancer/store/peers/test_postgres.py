@@ -101,11 +101,13 @@ async def test_what_is_not_saved_is_not_told(opened: Open) -> None:
 
 async def test_those_that_beat_live(opened: Open) -> None:
     a, b = await opened(), await opened()
-    other = replace(BEAT, run="run-b", name="b", is_leading=True)
+    other = replace(BEAT, run="run-b", name="b", is_leading=True, url="https://b")
     await a.session.beat(BEAT)
     peers = await b.session.beat(other)
     assert [peer.beat for peer in peers] == [BEAT, other]
     assert all(0 <= peer.age < PATIENCE for peer in peers)
+    assert [peer.beat.url for peer in peers] == [BEAT.url, "https://b"]
+    assert all(peer.started_at is not None for peer in peers)
     async with a.store.transaction() as connection:
         await connection.exec_driver_sql("UPDATE balancers SET seen_at = 1 WHERE run = 'run-b'")
     assert [peer.beat for peer in await a.session.beat(BEAT)] == [BEAT]
