@@ -28,7 +28,8 @@ export class EnginePanel {
   }
 
   #drawCells({ total, used, kept, parked }) {
-    for (const node of [this.bar, this.cells]) show(node, total > 0); // another server's are unknown
+    this.bar.toggleAttribute("hidden", total === 0); // another server's are unknown
+    show(this.cells, total > 0);
     const share = (value) => (total ? value / total : 0);
     setAttribute(this.used, "width", `${share(used) * 100}%`);
     setAttribute(this.kept, "x", `${share(used) * 100}%`);
