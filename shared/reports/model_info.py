@@ -68,7 +68,9 @@ class ModelInfo:
     fingerprint: Annotated[str, Field(max_length=MAX_FINGERPRINT)] | None = None
     upstream: Upstream | None = None
     draft_model: Annotated[str, Field(max_length=MAX_MODEL_NAME)] | None = None
-    adapters: Annotated[ListOf[AdapterName], Field(max_length=MAX_ADAPTERS)] = ()
+    adapters: Annotated[
+        ListOf[AdapterName], Field(max_length=MAX_ADAPTERS, exclude_if=lambda names: not names)
+    ] = ()
 
     @property
     def abilities(self) -> frozenset[Ability]:
