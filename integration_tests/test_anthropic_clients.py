@@ -219,7 +219,7 @@ async def test_refusals_are_not_tried_again(told: dict[str, Any]) -> None:
     missing, image = told["missing"], told["image"]
     assert (missing["name"], missing["type"]) == ("NotFoundError", "not_found_error")
     assert (image["name"], image["type"]) == ("BadRequestError", "invalid_request_error")
-    assert "`messages[0].content[0].type`: 'image' is not supported" in image["message"]
+    assert "`messages[0].content[0].source.type`: 'url'" in image["message"]
     for each in (missing, image):
         assert (each["attempts"], each["hasId"]) == (1, True)
 

@@ -537,13 +537,14 @@ async def test_a_wish_is_tried_and_applied(
     await dashboard.part("apply-state").click()
     await expect(dashboard.part("state-said")).to_have_text("Applied.")
     first, second = management.state["models"]
-    assert first == {**WISHED, **dict.fromkeys(LEFT_OUT), "slots": 8, "sampling": {}, "engine": {}}
+    empty = {**dict.fromkeys(LEFT_OUT), "adapters": [], "sampling": {}, "engine": {}}
+    assert first == {**WISHED, **empty, "slots": 8}
     assert second["name"] == "<b>new</b>"
     assert second["agents"] == {"labels": {}, "replicas": "all"}
     assert dashboard.complaints == []
 
 
-LEFT_OUT = ("context_size", "idle_timeout", "sha256", "chat_template")
+LEFT_OUT = ("context_size", "idle_timeout", "sha256", "chat_template", "projector")
 
 
 async def test_what_is_wrong_with_a_wish_stands_at_its_field(
