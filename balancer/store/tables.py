@@ -183,8 +183,13 @@ BALANCERS = Table(
     Column("is_leading", Boolean, nullable=False),
     Column("waiting", Text, nullable=False),
     Column("seen_at", Double, nullable=False),
+    Column("started_at", Double),
+    Column("url", Text),
 )
-"""Those that share the store; each writes its row anew while it lives."""
+"""Those that share the store; each writes its row anew while it lives.
+
+Balancers of an older version leave the last two empty.
+"""
 
 LEADERSHIP = Table(
     "leadership",

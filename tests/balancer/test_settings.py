@@ -1,5 +1,7 @@
 """What a balancer can be told, and what it refuses."""
 
+import socket
+
 import pytest
 
 from arriero.balancer.access.identity import CallerLimits
@@ -31,6 +33,7 @@ def test_defaults() -> None:
         "agent_ca": None,
         "insecure": False,
         "state": StoreUrl("memory"),
+        "balancer_name": socket.gethostname(),
         "files": None,
         "max_file_size": 2**30,
         "files_limit": 64 * 2**30,
