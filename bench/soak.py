@@ -22,8 +22,9 @@ from bench import prompts, ways
 from bench.arguments import at_least
 from bench.figures import RequestsFailed, of_burst
 from bench.models import SHAPES, Shape, made
-from bench.sides import Load, Side, start_ours
+from bench.sides import Load, start_ours
 from bench.store import save
+from integration_tests.daemons import Daemon
 
 SLOTS, CONTEXT_SIZE = 8, 512
 NUM_SAMPLES = 50
@@ -58,9 +59,9 @@ def _status(pid: int) -> dict[str, int]:
     return {pair[0].rstrip(":"): int(pair[1]) * 1024 for pair in pairs if pair[-1] == "kB"}
 
 
-def slope(points: list[Point], name: str) -> float:
-    """Bytes a request, after the warm-up."""
-    start = points[-1].num_requests * WARM_UP_SHARE
+def slope(points: list[Point], name: str, after: float = WARM_UP_SHARE) -> float:
+    """Bytes a request, of the points after this share of all requests."""
+    start = points[-1].num_requests * after
     settled = [point for point in points if point.num_requests >= start]
     return linear_regression(
         [point.num_requests for point in settled], [getattr(point, name) for point in settled]
@@ -73,17 +74,18 @@ async def run(arguments: argparse.Namespace) -> list[Point]:
     async with AsyncExitStack() as stack:
         load = Load(made(shape), SLOTS, CONTEXT_SIZE, arguments.threads)
         side = await start_ours(stack, load)
-        points = [_point(side, 0)]
+        points = [point(side.daemons, 0)]
         size = arguments.requests // NUM_SAMPLES
         for number in range(1, NUM_SAMPLES + 1):
             wishes = prompts.uniform(number, size, num_words=12, num_tokens=8)
             of_burst(await ways.continuous(side.client, wishes, size=SLOTS))
-            points.append(_point(side, number * size))
+            points.append(point(side.daemons, number * size))
     return points
 
 
-def _point(side: Side, num_requests: int) -> Point:
-    balancer, agent = (resident_bytes(daemon.pids) for daemon in side.daemons)
+def point(daemons: tuple[Daemon, ...], num_requests: int) -> Point:
+    """What a balancer and an agent, in this order, have now."""
+    balancer, agent = (resident_bytes(daemon.pids) for daemon in daemons)
     return Point(num_requests, agent=agent, balancer=balancer)
 
 
