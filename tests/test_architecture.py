@@ -4,6 +4,7 @@ import ast
 import importlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -771,11 +772,15 @@ def is_within(name: str, part: str) -> bool:
     return f"{name}.".startswith(f"{part}.")
 
 
+def tree(name: str) -> ast.Module:
+    """The syntax tree of `name`; all of them at once would take too much memory."""
+    return ast.parse(FILES[name].read_text())
+
+
 @cache
 def imports(name: str) -> frozenset[str]:
     """What `name` imports: our modules by their name in the tree, others' by their full name."""
-    tree = ast.parse(FILES[name].read_text())
-    return frozenset(found for node in ast.walk(tree) for found in _imported(name, node))
+    return frozenset(found for node in ast.walk(tree(name)) for found in _imported(name, node))
 
 
 def _imported(name: str, node: ast.AST) -> Iterator[str]:
@@ -816,19 +821,39 @@ def test_imports_are_seen() -> None:
     assert chains["shared.errors"][0] == "agent.__main__"
 
 
-@pytest.mark.parametrize("name", PURE)
-def test_a_pure_module_only_computes(name: str) -> None:
-    assert name in FILES, "a pure module is gone: take it off the table"
-    for chain in reachable(name):
-        touched = {each.partition(".")[0] for each in imports(chain[-1])} & IMPURE
-        assert not touched, f"{' → '.join(chain)} imports {', '.join(sorted(touched))}"
+def loads(name: str, libraries: AbstractSet[str]) -> list[str]:
+    """The chains of imports that lead from `name` to one of `libraries`."""
+    return [
+        f"{' → '.join(chain)} imports {', '.join(sorted(found))}"
+        for chain in reachable(name)
+        if (found := {each.partition(".")[0] for each in imports(chain[-1])} & libraries)
+    ]
 
 
-@pytest.mark.parametrize("name", PURE)
-def test_a_pure_module_never_waits(name: str) -> None:
-    waits = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
-    tree = ast.parse(FILES[name].read_text())
-    assert not [node.lineno for node in ast.walk(tree) if isinstance(node, waits)]
+def all_of(findings: Iterable[str]) -> str:
+    """What to show. A test looks at all modules at once, and tells what is wrong with each."""
+    return "\n".join(findings)
+
+
+def test_pure_modules_exist() -> None:
+    gone = [name for name in PURE if name not in FILES]
+    assert not gone, f"take them off the table: {', '.join(gone)}"
+
+
+def test_pure_modules_only_compute() -> None:
+    findings = [each for name in PURE for each in loads(name, IMPURE)]
+    assert not findings, all_of(findings)
+
+
+def test_pure_modules_never_wait() -> None:
+    waits = ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith
+    findings = [
+        f"{FILES[name]}:{node.lineno}"
+        for name in PURE
+        for node in ast.walk(tree(name))
+        if isinstance(node, waits)
+    ]
+    assert not findings, all_of(findings)
 
 
 def room_of(name: str) -> str | None:
@@ -868,10 +893,9 @@ def strangers(name: str, imported: Iterable[str]) -> list[str]:
     return [f"{name} imports {each}, which is in {other}; {rule}" for each, other in found]
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_module_imports_only_what_its_room_may_import(name: str) -> None:
-    findings = strangers(name, imports(name))
-    assert not findings, "\n".join(findings)
+def test_modules_import_only_what_their_rooms_may_import() -> None:
+    findings = [each for name in FILES for each in strangers(name, imports(name))]
+    assert not findings, all_of(findings)
 
 
 def test_an_import_against_an_arrow_is_named_with_its_rule() -> None:
@@ -908,18 +932,27 @@ def test_no_room_is_crowded() -> None:
     assert not crowded, f"at most {MOST_FILES} files a room; split it, or say why in LARGER_ROOMS"
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if FILES[name].name == "__init__.py"])
-def test_every_room_introduces_itself(name: str) -> None:
-    docstring = ast.get_docstring(ast.parse(FILES[name].read_text()))
-    assert docstring, "say what lives here, what it may import, and who comes in"
-    if name in MAY_IMPORT and "." in name:
-        assert "May import:" in docstring
-        assert "Comes in:" in docstring
+def test_every_room_introduces_itself() -> None:
+    rooms = [name for name in FILES if FILES[name].name == "__init__.py"]
+    silent = [name for name in rooms if not introduces_itself(name)]
+    assert not silent, f"say what lives here, what it may import, who comes in: {all_of(silent)}"
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_the_house_imports_itself_relatively(name: str) -> None:
-    assert not [each for each in imports(name) if is_within(each, "arriero")]
+def introduces_itself(room: str) -> bool:
+    docstring = ast.get_docstring(tree(room)) or ""
+    is_bounded = room in MAY_IMPORT and "." in room
+    wanted = ("May import:", "Comes in:") if is_bounded else ()
+    return bool(docstring) and all(part in docstring for part in wanted)
+
+
+def test_the_house_imports_itself_relatively() -> None:
+    findings = [
+        f"{name} imports {each}"
+        for name in FILES
+        for each in imports(name)
+        if is_within(each, "arriero")
+    ]
+    assert not findings, all_of(findings)
 
 
 def test_only_one_package_touches_llama_cpp() -> None:
@@ -931,9 +964,8 @@ def test_only_one_package_touches_llama_cpp() -> None:
 
 @pytest.mark.parametrize("name", SPARED)
 def test_a_process_loads_no_library_that_it_does_without(name: str) -> None:
-    for chain in reachable(name):
-        loaded = {each.partition(".")[0] for each in imports(chain[-1])} & SPARED[name]
-        assert not loaded, f"{' → '.join(chain)} imports {', '.join(sorted(loaded))}"
+    findings = loads(name, SPARED[name])
+    assert not findings, all_of(findings)
 
 
 def test_only_one_module_touches_open_telemetry() -> None:
@@ -945,7 +977,7 @@ def test_only_one_module_touches_open_telemetry() -> None:
 
 def test_the_dashboard_has_no_python_but_its_guard() -> None:
     assert [name for name in FILES if is_within(name, "dashboard")] == ["dashboard"]
-    docstring, *rest = ast.parse(FILES["dashboard"].read_text()).body
+    docstring, *rest = tree("dashboard").body
     assert isinstance(docstring, ast.Expr)
     assert [type(node) for node in rest] == [ast.If]
 
@@ -956,15 +988,15 @@ def test_a_package_is_not_imported_by_its_bare_name(package: str) -> None:
         importlib.import_module(package)
 
 
-@pytest.mark.parametrize("name", DECLARATIONS)
-def test_declarations_do_nothing(name: str) -> None:
+def test_declarations_do_nothing() -> None:
     working = [
-        node.name
-        for node in ast.walk(ast.parse(FILES[name].read_text()))
+        f"{name} has something to test: {node.name}"
+        for name in DECLARATIONS
+        for node in ast.walk(tree(name))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and not all(isinstance(each, ast.Expr) for each in node.body)
     ]
-    assert working == [], f"{name} has something to test: {working}"
+    assert not working, all_of(working)
 
 
 def test_every_module_has_its_test_module() -> None:
