@@ -500,8 +500,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("agent.engine.llama.adapters",),
         *("agent.engine.llama.media", "agent.engine.llama.log", "agent.engine.llama.model_file"),
     ),
+    "agent.engine.step_loop": (*ENGINE, "agent.engine.scheduling", "agent.engine.speculation"),
     "agent.engine.worker": (
-        *ENGINE,
+        *(*ENGINE, "agent.engine.step_loop"),
         "agent.engine.scheduling",
         "agent.engine.speculation",
         "agent.engine.llama",

@@ -1,10 +1,11 @@
 """Continuous batching over llama.cpp: a pure planner, and the thread that carries plans out.
 
 Lives here: the types that all rooms below share (`prompt`, `sequence`, `step`, `statistics`,
-`capacity`, `loaded_model`), the port to llama.cpp (`engine`), and the thread (`worker`).
+`capacity`, `loaded_model`), the port to llama.cpp (`engine`), the thread (`worker`) and
+what it does (`step_loop`).
 One room each: `scheduling`, `cost`, `kv_cache`, `prompt_store`, `sampling`, `speculation`,
 `grammar`, `embedding`, and `llama`, which alone imports llama.cpp.
 May import: for the shared types, the plain values of `sampling`, `grammar`, `prompt_store` and
-`embedding`; for the worker, every room.
+`embedding`; for the worker and its loop, every room.
 Comes in: `generation`, `link`, the daemon.
 """

@@ -1,0 +1,195 @@
+"""What the engine's thread does again and again: draft, plan, compute, account, and one call out.
+
+Commands come through one queue, between steps. An idle engine sleeps on that queue. The scheduler
+makes all decisions.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from queue import Empty, SimpleQueue
+
+from ...shared.errors import EngineFailed
+from .engine import Engine
+from .fair_lock import FairLock
+from .opener import Opened, close
+from .scheduling.scheduler import Scheduler
+from .sequence import SequenceEnd, SequenceId, SequenceOutput
+from .speculation.drafting import Drafting
+from .statistics import EngineStatistics
+from .step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome, Step
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """End a sequence with `stop` at its next step."""
+
+    id: SequenceId
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Stop a sequence; nothing more comes of it."""
+
+    id: SequenceId
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """A sequence that was expected will not come."""
+
+    id: SequenceId
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End the loop before its next step."""
+
+
+Command = Opened | Finish | Drop | Forget | Stop
+
+
+class StepLoop:
+    """The loop: whatever arrived, then a step, until told to stop."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        scheduler: Scheduler,
+        drafting: Drafting,
+        *,
+        lock: FairLock,
+        inbox: SimpleQueue[Command],
+        expected: set[SequenceId],
+        gathering: float,
+        on_step: Callable[[tuple[SequenceOutput, ...]], None],
+        publish: Callable[[EngineStatistics], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._engine = engine
+        self._scheduler = scheduler
+        self._drafting = drafting
+        self._lock = lock
+        self._inbox = inbox
+        self._expected = expected
+        self._gathering = gathering
+        self._on_step = on_step
+        self._publish = publish
+        self._clock = clock
+        self._last_end: float | None = None
+        self._is_stopped = False
+
+    def run(self) -> None:
+        while True:
+            if self._take_commands():
+                self._publish(self._scheduler.statistics())
+            if self._is_stopped:
+                return
+            self._step()
+
+    def _take_commands(self) -> bool:
+        """Whether there were any."""
+        is_idle = self._scheduler.is_idle
+        if not is_idle and self._inbox.empty():
+            return False
+        self._obey(self._inbox.get())  # an idle engine waits for it
+        while not self._inbox.empty():
+            self._obey(self._inbox.get())
+        if is_idle and not self._scheduler.is_idle:
+            self._gather()
+        return True
+
+    def _gather(self) -> None:
+        """Let those join the first step that arrived together with the first sequence."""
+        until = self._clock() + self._gathering
+        while self._expected and not self._is_stopped and (left := until - self._clock()) > 0:
+            try:
+                self._obey(self._inbox.get(timeout=left))
+            except Empty:
+                return
+
+    def _obey(self, command: Command) -> None:
+        match command:
+            case Opened(sequence, error, is_finishing):
+                self._expected.discard(sequence.id)
+                self._scheduler.add(sequence, error)
+                if is_finishing:
+                    self._scheduler.finish(sequence.id)
+            case Finish(sequence_id):
+                self._scheduler.finish(sequence_id)
+            case Drop(sequence_id):
+                self._scheduler.drop(sequence_id)
+                self._drafting.forget(sequence_id)
+                close(self._engine, sequence_id)
+            case Forget(sequence_id):
+                self._expected.discard(sequence_id)
+            case Stop():
+                self._is_stopped = True
+
+    def _step(self) -> None:
+        with self._lock:  # once: drafts and the step wait for one turn of others together
+            began = self._clock()
+            step = self._plan()
+            if step is None:
+                return
+            started = self._clock()
+            outcome = self._engine.execute(step)
+            ended = self._clock()
+        _report(outcome)
+        outputs = self._scheduler.commit(
+            step, outcome, ended - started, self._pause(started), started - began
+        )
+        self._drafting.observe(outputs)
+        outputs = self._with_ends(outputs)
+        self._last_end = None if self._scheduler.is_idle else ended
+        self._publish(self._scheduler.statistics())
+        for output in outputs:
+            if output.end is not None:
+                close(self._engine, output.id)
+        if outputs:
+            self._on_step(outputs)
+
+    def _plan(self) -> Step | None:
+        requests = self._scheduler.draft_requests()
+        if not requests:
+            return self._scheduler.plan()
+        prices = self._scheduler.draft_prices()
+        return self._scheduler.plan(self._drafting.propose(requests, prices))
+
+    def _pause(self, started: float) -> float:
+        """How long the engine was idle although there was work, in seconds."""
+        return 0.0 if self._last_end is None else started - self._last_end
+
+    def _with_ends(self, outputs: tuple[SequenceOutput, ...]) -> tuple[SequenceOutput, ...]:
+        """`outputs`; an end becomes an error where the sequence's tokens are no valid answer."""
+        return tuple(
+            one if one.end is None else replace(one, end=self._end(one.id, one.end))
+            for one in outputs
+        )
+
+    def _end(self, id: SequenceId, end: SequenceEnd) -> SequenceEnd:
+        try:
+            failure = self._engine.failure(id) if end.reason == "stop" else None
+            if failure is not None:
+                return replace(end, reason=EngineFailed(failure), saved=None)
+            return end
+        except Exception:  # the boundary of a sequence: it has ended, and nobody else notices
+            logger.exception("sequence %d ends: its end could not be completed", id)
+            reason = "the engine failed to complete this answer; the agent's log has the details"
+            return replace(end, reason=EngineFailed(reason), saved=None)
+
+
+def _report(outcome: Outcome) -> None:
+    match outcome:
+        case Decoded():
+            pass
+        case Failed(reason):
+            logger.error("a step failed and its sequences end: %s", reason)
+        case NoRoom():
+            logger.warning("a step did not fit the KV cache; going on with a smaller one")
+        case NotLoaded():
+            logger.warning("a stored prompt could not be loaded; computing it instead")
+        case Aborted():
+            logger.warning("a step was interrupted; computing it again")

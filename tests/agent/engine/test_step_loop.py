@@ -1,0 +1,136 @@
+"""The loop without its thread: what is in the queue beforehand, and what comes while it runs."""
+
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+
+import pytest
+
+from arriero.agent.engine.fair_lock import FairLock
+from arriero.agent.engine.opener import Opened
+from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.scheduling.scheduler import Scheduler
+from arriero.agent.engine.sequence import NewSequence, SequenceId, SequenceOutput
+from arriero.agent.engine.speculation.drafting import Drafting
+from arriero.agent.engine.statistics import EngineStatistics
+from arriero.agent.engine.step import NoRoom
+from arriero.agent.engine.step_loop import Command, Drop, Finish, Forget, StepLoop, Stop
+from arriero.shared.errors import EngineFailed
+from tests.agent.engine.fake_engine import FakeEngine, run_alone
+
+ONE, TWO = SequenceId(1), SequenceId(2)
+
+
+def new(id: SequenceId, max_tokens: int = 10) -> NewSequence:
+    sampling = Sampling(seed=0, temperature=0)
+    return NewSequence(id=id, prompt=Prompt((5, id)), max_tokens=max_tokens, sampling=sampling)
+
+
+class Scene:
+    """A loop that stops when `is_over` says so, at the latest when `num` sequences have ended."""
+
+    def __init__(self, engine: FakeEngine, num: int = 1) -> None:
+        self.engine = engine
+        self.inbox: SimpleQueue[Command] = SimpleQueue()
+        self.expected: set[SequenceId] = set()
+        self.calls: list[tuple[SequenceOutput, ...]] = []
+        self.statistics: list[EngineStatistics] = []
+        self.after_a_step: Callable[[], None] = lambda: None
+        self._num_left = num
+        self._loop = StepLoop(
+            engine,
+            Scheduler(
+                slots=engine.num_slots,
+                context_size=engine.context_size,
+                max_stall=0.5,
+                capacity=engine.capacity,
+                end_tokens=engine.model.vocab.end_tokens,
+            ),
+            Drafting(None),
+            lock=FairLock(),
+            inbox=self.inbox,
+            expected=self.expected,
+            gathering=0.0,
+            on_step=self._stepped,
+            publish=self.statistics.append,
+            clock=time.perf_counter,
+        )
+
+    def run(self, *commands: Command) -> None:
+        for each in commands:
+            self.inbox.put(each)
+        self._loop.run()
+
+    def opened(self, sequence: NewSequence, *, is_finishing: bool = False) -> Opened:
+        self.engine.open(sequence)
+        return Opened(sequence, None, is_finishing)
+
+    def _stepped(self, outputs: tuple[SequenceOutput, ...]) -> None:
+        self.calls.append(outputs)
+        self.after_a_step()
+        self._num_left -= sum(each.end is not None for each in outputs)
+        if self._num_left <= 0:
+            self.inbox.put(Stop())
+
+    def tokens(self, id: SequenceId) -> tuple[int, ...]:
+        return tuple(
+            token for call in self.calls for each in call if each.id == id for token in each.tokens
+        )
+
+    def reason(self, id: SequenceId) -> object:
+        [end] = [each.end for call in self.calls for each in call if each.id == id and each.end]
+        return end.reason
+
+
+def test_what_is_there_at_once_shares_every_step() -> None:
+    scene = Scene(FakeEngine(), num=2)
+    sequences = [new(ONE), new(TWO)]
+    scene.run(*map(scene.opened, sequences))
+    assert [{each.id for each in call} for call in scene.calls] == [{ONE, TWO}] * 10
+    for each in sequences:
+        assert (scene.tokens(each.id), scene.reason(each.id)) == run_alone(each, 64)
+    assert not scene.engine.open_sequences
+
+
+def test_commands_are_obeyed_between_steps() -> None:
+    scene = Scene(FakeEngine())
+    scene.after_a_step = lambda: scene.inbox.put(
+        Drop(ONE) if len(scene.calls) == 3 else Forget(ONE)
+    )
+    scene.run(scene.opened(new(ONE)), scene.opened(new(TWO)))
+    assert len(scene.tokens(ONE)) == 3
+    assert len(scene.tokens(TWO)) == 10
+    assert not scene.engine.open_sequences
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_sequence_that_is_finished_ends_with_its_next_step(is_late: bool) -> None:
+    scene = Scene(FakeEngine())
+    opened = scene.opened(new(ONE), is_finishing=not is_late)
+    scene.run(opened, *([Finish(ONE)] if is_late else []))
+    assert scene.reason(ONE) == "stop"
+    assert len(scene.calls) == 1
+
+
+def test_what_could_not_be_opened_ends_with_its_error() -> None:
+    scene = Scene(FakeEngine())
+    error = EngineFailed("no room")
+    scene.run(Opened(new(ONE), error, is_finishing=False))
+    assert scene.reason(ONE) == error
+
+
+def test_a_step_that_did_not_fit_is_computed_again(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(FakeEngine())
+    scene.engine.fail_next(NoRoom())
+    scene.run(scene.opened(new(ONE)))
+    assert scene.tokens(ONE) == run_alone(new(ONE), 64)[0]
+    assert "going on with a smaller one" in caplog.text
+
+
+def test_who_is_expected_and_will_not_come_is_not_waited_for() -> None:
+    scene = Scene(FakeEngine())
+    scene.expected |= {ONE, TWO}
+    scene.run(scene.opened(new(ONE)), Forget(TWO))
+    assert scene.expected == set()
+    assert scene.statistics[-1].num_running == 0
