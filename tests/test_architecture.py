@@ -262,7 +262,8 @@ PURE = (
     "balancer.control.state_document",
     "balancer.store.news.records",
     *("balancer.peers.standing", "balancer.peers.waiting"),
-    "balancer.fleet.model_registry",
+    *(f"balancer.fleet.models.{name}" for name in ("known_model", "model_registry")),
+    "balancer.fleet.models.prompt_room",
     "balancer.fleet.caller",
     "balancer.fleet.change_log",
     "balancer.fleet.deadlines",
@@ -293,7 +294,6 @@ PURE = (
     "balancer.fleet.limits",
     "balancer.fleet.requests.matching",
     "balancer.fleet.priority_queue",
-    "balancer.fleet.prompt_room",
     "balancer.fleet.runtime.outgoing",
     "balancer.fleet.recorder",
     "balancer.fleet.requests.requests",
@@ -591,6 +591,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.access": (*("balancer.access.identity", "balancer.store", "balancer.store.records"),),
     "balancer.control": (),
     "balancer.fleet.routing": ("balancer.fleet",),
+    "balancer.fleet.models": ("balancer.fleet",),
     "balancer.fleet.requests.fair_queue.charge": (),
     "balancer.fleet.requests.routing": (
         *("balancer.fleet", "balancer.fleet.routing", f"{FAIR_QUEUE}.charge"),
@@ -605,7 +606,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *(DISPATCH, FAIR_QUEUE, f"{FAIR_QUEUE}.charge"),
     ),
     "balancer.fleet.queries": ("balancer.fleet", *REQUESTS),
-    "balancer.fleet.core": (*FLEET, *LIMITS, "balancer.access.identity", "balancer.control"),
+    "balancer.fleet.core": (
+        *(*FLEET, "balancer.fleet.models", *LIMITS, "balancer.access.identity"),
+        "balancer.control",
+    ),
     "balancer.fleet.runtime": (
         *(*FLEET, *LIMITS, "balancer.fleet.core", "balancer.control"),
         "balancer.access.identity",

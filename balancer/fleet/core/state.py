@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from ..change_log import ChangeLog
 from ..limits import Limits
-from ..model_registry import ModelRegistry
+from ..models.model_registry import ModelRegistry
 from ..queries.query_dispatcher import QueryDispatcher
 from ..registry import Agent, Registry
 from ..requests.requests import Requests

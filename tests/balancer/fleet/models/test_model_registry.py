@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from arriero.balancer.fleet.decisions import LinkId
-from arriero.balancer.fleet.model_registry import MAX_REMEMBERED, ModelRegistry
+from arriero.balancer.fleet.models.model_registry import MAX_REMEMBERED, ModelRegistry
 from arriero.shared.errors import InvalidRequest, ModelNotFound, NotSupported, PromptTooLong
 from arriero.shared.inference import ChatMessage, GenerateRequest, ImagePart, ImageUrl
 from arriero.shared.reports.model_info import ModelInfo, Task, Upstream

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 
-from ...shared.errors import PromptTooLong
-from ...shared.inference import GenerateRequest
-from ...shared.reports.model_info import ModelInfo
+from ....shared.errors import PromptTooLong
+from ....shared.inference import GenerateRequest
+from ....shared.reports.model_info import ModelInfo
 
 
 @dataclass(frozen=True, slots=True)

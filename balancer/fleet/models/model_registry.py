@@ -16,26 +16,24 @@ agent has it; at most `MAX_REMEMBERED` are.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import get_args
 
-from ...shared.errors import (
+from ....shared.errors import (
     InvalidRequest,
     ModelNotFound,
     NotSupported,
     PromptTooLong,
     RequestError,
 )
-from ...shared.inference import GenerateRequest
-from ...shared.inference.abilities import ABILITIES, TOKENIZER, Ability, lacking
-from ...shared.inference.adapters import adapted_name
-from ...shared.reports.model_info import ModelInfo, Task
-from .decisions import LinkId
-from .prompt_room import PromptRoom, check_length, largest, room_of
-from .tally import Tally
-from .view import ModelStatus, ModelView
+from ....shared.inference import GenerateRequest
+from ....shared.inference.abilities import ABILITIES, TOKENIZER, Ability, lacking
+from ....shared.reports.model_info import ModelInfo, Task
+from ..decisions import LinkId
+from ..view import ModelStatus, ModelView
+from .known_model import KnownModel, Report, adapted, unknown
+from .prompt_room import PromptRoom, check_length, largest
 
 MAX_REMEMBERED = 1024
 """Models that are remembered at most: agents choose the names."""
@@ -52,68 +50,14 @@ _MAX_NAMES = 10
 _STATUSES = get_args(ModelStatus)
 
 
-@dataclass(frozen=True, slots=True)
-class _Report:
-    """What an agent says of its model."""
-
-    info: ModelInfo
-    is_loaded: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """What follows from the reports on one model."""
-
-    view: ModelView
-    tasks: frozenset[Task]
-    room: PromptRoom
-    abilities: frozenset[frozenset[Ability]]
-
-
-def _shown(infos: Sequence[ModelInfo], tasks: frozenset[Task]) -> ModelInfo:
-    """What is told of a model: what its first agent says, and whether any reads pictures."""
-    first = infos[0]
-    if "vision" not in tasks or "vision" in first.tasks:
-        return first
-    return replace(first, tasks=(*first.tasks, "vision"))
-
-
-@dataclass(slots=True)
-class _Model:
-    """Every model of one name. Agents may differ in what they report of it."""
-
-    last: _Report
-    reports: Tally[_Report] = field(default_factory=Tally)
-    cached: _Facts | None = None
-
-    @property
-    def facts(self) -> _Facts:
-        if self.cached is None:
-            self.cached = self._facts()
-        return self.cached
-
-    def _facts(self) -> _Facts:
-        reports = sorted(self.reports, key=lambda report: not report.is_loaded) or [self.last]
-        infos = [report.info for report in reports]
-        status: ModelStatus = "loaded" if reports[0].is_loaded else "loading"
-        tasks = frozenset(task for info in infos for task in info.tasks)
-        shown = _shown(infos, tasks)
-        return _Facts(
-            ModelView(info=shown, status=status if len(self.reports) else "unloaded"),
-            tasks,
-            room_of(infos),
-            frozenset(info.abilities for info in infos),
-        )
-
-
 class ModelRegistry:
     """Agents that take no work (any more) count as well: their models are known."""
 
     def __init__(self, *, memory: float) -> None:
         """`memory` in seconds."""
         self._memory = memory
-        self._reports: dict[LinkId, _Report] = {}
-        self._models: dict[str, _Model] = {}
+        self._reports: dict[LinkId, Report] = {}
+        self._models: dict[str, KnownModel] = {}
         self._forget_at: OrderedDict[str, float] = OrderedDict()
         self._views: tuple[ModelView, ...] | None = None
         self._room: PromptRoom | None = None
@@ -137,7 +81,7 @@ class ModelRegistry:
 
     def wished(self, names: Mapping[str, Iterable[str]], now: float) -> None:
         """These models are wished for, each with its aliases."""
-        self._wished = {name: _unknown(name) for name in names}
+        self._wished = {name: unknown(name) for name in names}
         self._aliases = {alias: name for name, aliases in names.items() for alias in aliases}
         for name in [name for name in self._forget_at if name in self._wished]:
             del self._forget_at[name]
@@ -179,7 +123,7 @@ class ModelRegistry:
     ) -> None:
         """An agent is here or says something else: it serves `model`, or loads `loading`."""
         info = model or loading
-        new = None if info is None else _Report(info, is_loaded=model is not None)
+        new = None if info is None else Report(info, is_loaded=model is not None)
         old = self._reports.get(link)
         if new == old:
             return
@@ -315,23 +259,23 @@ class ModelRegistry:
         model = self._models.get(name)
         return task is None or model is None or task in model.facts.tasks
 
-    def _add(self, report: _Report) -> None:
-        for each in _adapted(report):
+    def _add(self, report: Report) -> None:
+        for each in adapted(report):
             self._add_one(each)
 
-    def _add_one(self, report: _Report) -> None:
-        model = self._models.setdefault(report.info.name, _Model(report))
+    def _add_one(self, report: Report) -> None:
+        model = self._models.setdefault(report.info.name, KnownModel(report))
         self._forget_at.pop(report.info.name, None)
         if report not in model.reports:
             self._outdate(model)
         model.last = report
         model.reports.add(report, 1)
 
-    def _remove(self, report: _Report, now: float) -> None:
-        for each in _adapted(report):
+    def _remove(self, report: Report, now: float) -> None:
+        for each in adapted(report):
             self._remove_one(each, now)
 
-    def _remove_one(self, report: _Report, now: float) -> None:
+    def _remove_one(self, report: Report, now: float) -> None:
         name = report.info.name
         model = self._models[name]
         model.reports.add(report, -1)
@@ -351,10 +295,10 @@ class ModelRegistry:
         name, _ = self._forget_at.popitem(last=False)
         self._outdate(self._models.pop(name))
 
-    def _is_unused(self, name: str, model: _Model) -> bool:
+    def _is_unused(self, name: str, model: KnownModel) -> bool:
         return not len(model.reports) and name not in self._wished
 
-    def _outdate(self, model: _Model) -> None:
+    def _outdate(self, model: KnownModel) -> None:
         """What is known of `model` has changed, so answers about all models have, too."""
         model.cached = None
         self._outdate_all()
@@ -370,33 +314,11 @@ class ModelRegistry:
         unused = {name for name, model in self._models.items() if not len(model.reports)}
         if unused - self._wished.keys() != set(self._forget_at):
             raise RuntimeError("models that no agent has are not those that are remembered")
-        reports = [each for report in self._reports.values() for each in _adapted(report)]
+        reports = [each for report in self._reports.values() for each in adapted(report)]
         reported = {report.info.name for report in reports}
         if reported != set(self._models) - unused:
             raise RuntimeError("models and reports disagree")
 
 
-def _adapted(report: _Report) -> list[_Report]:
-    """What it says of the model, and of the model under each of its adapters, which generates."""
-    info = report.info
-    plain = replace(info, adapters=())
-    tasks = tuple(task for task in info.tasks if task in ("generate", "vision"))
-    return [
-        report,
-        *(
-            replace(report, info=replace(plain, name=adapted_name(info.name, each), tasks=tasks))
-            for each in info.adapters
-        ),
-    ]
-
-
 def _cannot(told: str, field: str) -> InvalidRequest:
     return InvalidRequest(told if field == "model" else f"`{field}`: {told}", field=field)
-
-
-def _unknown(name: str) -> ModelView:
-    """A model of which nothing is known but its name."""
-    info = ModelInfo(
-        name=name, architecture="", parameters=0, size_bytes=0, context_size=0, tasks=()
-    )
-    return ModelView(info=info, status="unloaded")

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from arriero.balancer.fleet.prompt_room import PromptRoom, check_length, largest, room_of
+from arriero.balancer.fleet.models.prompt_room import PromptRoom, check_length, largest, room_of
 from arriero.shared.errors import PromptTooLong
 from arriero.shared.inference import ChatMessage, GenerateRequest, PromptInput
 from arriero.shared.reports.model_info import Upstream

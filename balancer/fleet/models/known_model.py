@@ -1,0 +1,87 @@
+"""What agents report of the models of one name, and what follows from it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from ....shared.inference.abilities import Ability
+from ....shared.inference.adapters import adapted_name
+from ....shared.reports.model_info import ModelInfo, Task
+from ..tally import Tally
+from ..view import ModelStatus, ModelView
+from .prompt_room import PromptRoom, room_of
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an agent says of its model."""
+
+    info: ModelInfo
+    is_loaded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What follows from the reports on one model."""
+
+    view: ModelView
+    tasks: frozenset[Task]
+    room: PromptRoom
+    abilities: frozenset[frozenset[Ability]]
+
+
+def _shown(infos: Sequence[ModelInfo], tasks: frozenset[Task]) -> ModelInfo:
+    """What is told of a model: what its first agent says, and whether any reads pictures."""
+    first = infos[0]
+    if "vision" not in tasks or "vision" in first.tasks:
+        return first
+    return replace(first, tasks=(*first.tasks, "vision"))
+
+
+@dataclass(slots=True)
+class KnownModel:
+    """Every model of one name. Agents may differ in what they report of it."""
+
+    last: Report
+    reports: Tally[Report] = field(default_factory=Tally)
+    cached: Facts | None = None
+
+    @property
+    def facts(self) -> Facts:
+        if self.cached is None:
+            self.cached = self._facts()
+        return self.cached
+
+    def _facts(self) -> Facts:
+        reports = sorted(self.reports, key=lambda report: not report.is_loaded) or [self.last]
+        infos = [report.info for report in reports]
+        status: ModelStatus = "loaded" if reports[0].is_loaded else "loading"
+        tasks = frozenset(task for info in infos for task in info.tasks)
+        shown = _shown(infos, tasks)
+        return Facts(
+            ModelView(info=shown, status=status if len(self.reports) else "unloaded"),
+            tasks,
+            room_of(infos),
+            frozenset(info.abilities for info in infos),
+        )
+
+
+def adapted(report: Report) -> list[Report]:
+    """What it says of the model, and of the model under each of its adapters, which generates."""
+    info = report.info
+    plain = replace(info, adapters=())
+    tasks = tuple(task for task in info.tasks if task in ("generate", "vision"))
+    return [
+        report,
+        *(
+            replace(report, info=replace(plain, name=adapted_name(info.name, each), tasks=tasks))
+            for each in info.adapters
+        ),
+    ]
+
+
+def unknown(name: str) -> ModelView:
+    """A model of which nothing is known but its name."""
+    info = ModelInfo(
+        name=name, architecture="", parameters=0, size_bytes=0, context_size=0, tasks=()
+    )
+    return ModelView(info=info, status="unloaded")
