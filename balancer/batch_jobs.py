@@ -1,7 +1,6 @@
 """Files and batches as the daemon wires them up."""
 
 import logging
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -16,6 +15,7 @@ from .fleet.caller import Caller
 from .fleet.runtime.fleet_runtime import FleetRuntime
 from .jobs.blobs.place import FilesPlace
 from .jobs.blobs.port import BlobsAway
+from .jobs.blobs.temporary_folder import temporary_folder
 from .jobs.core.batch import BatchCaller
 from .jobs.file_limits import FileLimits
 from .jobs.jobs import Jobs, open_jobs
@@ -67,13 +67,11 @@ def place_of(settings: BalancerSettings, until_the_end: AsyncExitStack) -> Files
         return FilesPlace(Path(f"{settings.state.location}-files"))
     if settings.state.kind == "memory":
         try:
-            folder = tempfile.TemporaryDirectory(
-                prefix="arriero-files-", ignore_cleanup_errors=True
-            )
+            folder = until_the_end.enter_context(temporary_folder())
         except OSError as error:  # as in a container that can write nowhere
             logger.warning("no files and batches without --files: %s", error)
             return None
-        return FilesPlace(Path(until_the_end.enter_context(folder)))
+        return FilesPlace(folder)
     return None
 
 

@@ -7,7 +7,7 @@ their state takes `fleet`.
 """
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 
 import pytest
@@ -22,6 +22,14 @@ __all__ = ["browser", "dashboard"]
 
 # Daemons start over a hundred times; what the first one compiles serves the others.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What daemons that are killed leave behind goes with pytest's own folders."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("tmp")))
+        yield
 
 
 @pytest.fixture
