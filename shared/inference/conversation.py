@@ -94,7 +94,14 @@ class ChatMessage:
         """The content as one string; parts are joined as they stand, without pictures."""
         if self.content is None or isinstance(self.content, str):
             return self.content or ""
-        return "".join(part.text for part in self.content if isinstance(part, TextPart))
+        return "".join(self.texts)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts in the content, in order, for those who need not join them."""
+        if self.content is None or isinstance(self.content, str):
+            return (self.content or "",)
+        return tuple(part.text for part in self.content if isinstance(part, TextPart))
 
     @property
     def images(self) -> tuple[ImagePart, ...]:

@@ -71,7 +71,7 @@ def _num_prompt_tokens(request: GenerateRequest) -> int:
 
 
 def _num_message_bytes(message: ChatMessage) -> int:
-    num_bytes = _num_bytes([message.text, message.reasoning_content or ""])
+    num_bytes = _num_bytes((*message.texts, message.reasoning_content or ""))
     return num_bytes + (len(to_json(message.tool_calls)) if message.tool_calls else 0)
 
 

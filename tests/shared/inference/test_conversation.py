@@ -21,6 +21,8 @@ def test_the_text_of_a_message() -> None:
     assert ChatMessage(role="user", content=parts).text == "ab"
     assert ChatMessage(role="user", content="ab").text == "ab"
     assert ChatMessage(role="assistant").text == ""
+    assert ChatMessage(role="user", content=parts).texts == ("a", "b")
+    assert ChatMessage(role="user", content="ab").texts == ("ab",)
 
 
 @pytest.mark.parametrize(

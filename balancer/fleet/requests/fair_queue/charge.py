@@ -6,7 +6,7 @@ most, or `ASSUMED_ANSWER`. The cost of looking does not grow with the length of 
 
 from collections.abc import Sequence
 
-from .....shared.inference import GenerateRequest
+from .....shared.inference import ChatMessage, GenerateRequest
 
 CHARACTERS_PER_TOKEN = 4
 TOKENS_PER_MESSAGE = 4
@@ -38,11 +38,17 @@ def _prompt_tokens(request: GenerateRequest) -> int:
     if request.prompt is not None:
         return _tokens(request.prompt) + _tokens(request.suffix or "")
     messages = request.messages or ()
-    return sum(
-        TOKENS_PER_MESSAGE + _tokens(each.text) + TOKENS_PER_IMAGE * len(each.images)
-        for each in messages
-    )
+    return sum(map(_message_tokens, messages))
+
+
+def _message_tokens(message: ChatMessage) -> int:
+    text = _tokens_of(sum(map(len, message.texts)))
+    return TOKENS_PER_MESSAGE + text + TOKENS_PER_IMAGE * len(message.images)
 
 
 def _tokens(given: str | Sequence[int]) -> int:
-    return -(-len(given) // CHARACTERS_PER_TOKEN) if isinstance(given, str) else len(given)
+    return _tokens_of(len(given)) if isinstance(given, str) else len(given)
+
+
+def _tokens_of(num_characters: int) -> int:
+    return -(-num_characters // CHARACTERS_PER_TOKEN)
