@@ -1,7 +1,8 @@
 """The prediction beside the fact: three real agents are asked what simulated ones were.
 
-Their speeds are measured first, with all three busy, since they share this machine. Then they and
-the simulation get the same requests at the same times.
+Their speeds are measured first, with all three busy, since they share this machine. A rehearsal,
+other requests of the same kind all at once, says how much slower reading and generating are when
+they are mixed. Then agents and simulation get the same requests at the same times.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from random import Random
 from statistics import mean, median
@@ -30,6 +31,9 @@ AGENTS, SLOTS, CONTEXT = 3, 4, 2048
 REQUESTS = 90
 DEADLINE = 300.0
 LENGTHS = Lengths(prompt=300, answer=120, spread=0.6, most=900)
+REHEARSAL = 1000
+"""Added to a seed, so that what is rehearsed is not what is asked."""
+
 BUSY = 0.7
 """Of all slots, about; more would make a small error of the speeds a large one of the waits."""
 
@@ -58,8 +62,9 @@ async def ask(http: aiohttp.ClientSession, url: str, body: dict[str, Any]) -> An
     first, event = 0.0, {}
     async with http.post(f"{url}/api/v1/generate", json=body) as response:
         async for line in response.content:
-            first = first or time.perf_counter() - begun
             event = json.loads(line)
+            if event["event"] == "token":
+                first = first or time.perf_counter() - begun
     if event.get("event") != "done":
         raise RuntimeError(f"a request failed: {event}")
     return Answer(first, time.perf_counter() - begun, event)
@@ -102,7 +107,7 @@ async def speeds_of(http: aiohttp.ClientSession, url: str) -> Speeds:
     sequence = max(0.0, (step_of_all - step_of_one) / (SLOTS - 1))
     return Speeds(
         prefill=median(each["prefill_tokens_per_second"] for each in one),
-        step=step_of_one - sequence,
+        step=max(0.0, step_of_one - sequence),
         sequence=sequence,
     )
 
@@ -122,6 +127,22 @@ async def measured(http: aiohttp.ClientSession, url: str, arrivals: list[Arrival
         throughput=sum(each.num_answer for each in arrivals) / seconds,
         first_token=mean(answer.first_token for answer in answers),
         total=mean(answer.total for answer in answers),
+    )
+
+
+async def slowdown(
+    http: aiohttp.ClientSession, url: str, speeds: Speeds, arrivals: list[Arrival]
+) -> float:
+    """How much longer these requests, all at once, take than with these speeds."""
+    at_once = [replace(each, at=0.0) for each in arrivals]
+    fact = await measured(http, url, at_once)
+    return predicted(speeds, at_once).throughput / fact.throughput
+
+
+def slower(speeds: Speeds, times: float) -> Speeds:
+    """All of it takes so many times as long."""
+    return Speeds(
+        prefill=speeds.prefill / times, step=speeds.step * times, sequence=speeds.sequence * times
     )
 
 
@@ -146,6 +167,11 @@ def rate_for(speeds: Speeds) -> float:
     return AGENTS * SLOTS * BUSY / seconds
 
 
+def drawn(seed: int, rate: float) -> list[Arrival]:
+    """`REQUESTS`, at so many a second."""
+    return list(islice(one_by_one(Random(seed), rate, lengths=LENGTHS), REQUESTS))
+
+
 async def main(seed: int, rounds: int = 3) -> None:
     """Prints and keeps the prediction and the fact of each round."""
     table = Table(title="Three real agents: measured, predicted, and their ratio")
@@ -162,8 +188,10 @@ async def main(seed: int, rounds: int = 3) -> None:
             await fleet.start_agent(model=made(TINY), name=name, **settings)
         for number in range(rounds):
             speeds = await speeds_of(fleet.http, fleet.inference)
-            source = one_by_one(Random(seed + number), rate_for(speeds), lengths=LENGTHS)
-            arrivals = list(islice(source, REQUESTS))
+            rehearsal = drawn(REHEARSAL + seed + number, 1.0)
+            times = await slowdown(fleet.http, fleet.inference, speeds, rehearsal)
+            speeds = slower(speeds, times)
+            arrivals = drawn(seed + number, rate_for(speeds))
             fact = await measured(fleet.http, fleet.inference, arrivals)
             paper = predicted(speeds, arrivals)
             table.add_row(
