@@ -23,7 +23,7 @@ from bench.models import TINY, made
 from bench.routing.host import Speeds
 from bench.routing.simulation import HostKind
 from bench.simulation.arrivals import Arrival, Lengths, one_by_one
-from bench.simulation.world import Policy, World
+from bench.simulation.world import Policy, World, scheduled
 from bench.store import save, wide_console
 from integration_tests.daemons import Fleet
 
@@ -149,8 +149,13 @@ def slower(speeds: Speeds, times: float) -> Speeds:
 def predicted(speeds: Speeds, arrivals: list[Arrival]) -> Result:
     """The same by simulation."""
     kind = HostKind(slots=SLOTS, cache=SLOTS * CONTEXT, speeds=speeds)
-    world = World([kind] * AGENTS, iter(arrivals), num_requests=len(arrivals), policy=Policy())
-    outcome = world.run()
+    outcome = World(
+        [kind] * AGENTS,
+        iter(arrivals),
+        num_requests=len(arrivals),
+        policy=Policy(),
+        make_host=scheduled,
+    ).run()
     return Result(
         throughput=outcome.num_answer / outcome.seconds,
         first_token=mean(outcome.first_tokens),

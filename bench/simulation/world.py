@@ -20,10 +20,26 @@ from bench.routing.simulation import LIMITS, HostKind
 from bench.simulation.arrivals import Arrival
 from bench.simulation.fluid_host import FluidHost
 from bench.simulation.outcome import Outcome
+from bench.simulation.scheduled_host import ScheduledHost
 
 MAX_WAITING = 2_000_000
 _FILLER = "the llama goes on over the pass with salt and wool " * 4000
 _FINGERPRINT = "simulated"
+
+
+Host = FluidHost | ScheduledHost
+MakeHost = Callable[[HostKind, float], Host]
+"""Of this kind, from this moment on."""
+
+
+def fluid(kind: HostKind, now: float) -> Host:
+    """Quick: only changes are events."""
+    return FluidHost(kind.speeds, Cache(kind.cache), _now=now)
+
+
+def scheduled(kind: HostKind, now: float) -> Host:
+    """Each step is an event, which the engine's own scheduler plans."""
+    return ScheduledHost(kind.speeds, kind.slots, kind.cache)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +71,7 @@ class _Place:
 
     number: int
     kind: HostKind
-    host: FluidHost
+    host: Host
     link: LinkId
     plan: int = 0
     """Only the change that was expected last counts."""
@@ -76,11 +92,13 @@ class World:
         losses: Losses | None = None,
         seed: int = 1,
         limits: Limits = LIMITS,
+        make_host: MakeHost = fluid,
     ) -> None:
         limits = replace(limits, routing=policy.routing, max_buffered_requests=MAX_WAITING)
         self.fleet = Fleet(limits)
         self.outcome = Outcome()
         self._policy = policy
+        self._make_host = make_host
         self._losses = losses
         self._random = Random(seed)
         self._arrivals = arrivals
@@ -173,7 +191,7 @@ class World:
 
     def _join(self, number: int, kind: HostKind) -> None:
         link = LinkId(next(self._links))
-        host = FluidHost(kind.speeds, Cache(kind.cache), _now=self._now)
+        host = self._make_host(kind, self._now)
         self._places[link] = _Place(number, kind, host, link, since=self._now)
         hello = Hello(
             protocol=PROTOCOL_VERSION,

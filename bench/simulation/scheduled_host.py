@@ -1,0 +1,200 @@
+"""A simulated agent whose steps are planned by an engine's own scheduler, in virtual time.
+
+What a step takes is a function of what is in it: prompt tokens by the rate of reading, and for
+generating a fixed price and one for each sequence. Chunks of prompts, the turns that reading and
+generating take, prefixes, preemption and the slots are decided as on a real host.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import count
+
+from arriero.agent.engine.capacity import Capacity
+from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.scheduling.scheduler import Scheduler
+from arriero.agent.engine.sequence import NewSequence, SequenceEnd, SequenceId, SequenceOutput
+from arriero.agent.engine.step import Decoded, Step
+from arriero.shared.inference import ChatMessage, Rates, RequestId, Usage
+from arriero.shared.messages import Ended, Item, Piece, PromptRead, Start
+from bench.routing.host import Speeds, prefixes_of
+from bench.simulation.fluid_host import STALL
+
+BATCH = 512
+MOST_MIXED = 63
+PREFIXES = 16
+"""Numbers for kept prefixes."""
+
+_TOKEN = 7
+"""What every answer says; no end token."""
+
+
+@dataclass(slots=True)
+class _Running:
+    id: RequestId
+    was_read: bool = False
+
+
+@dataclass(slots=True)
+class _Underway:
+    """A step, from when to when."""
+
+    step: Step
+    begun_at: float
+    ends_at: float
+
+
+@dataclass(slots=True)
+class ScheduledHost:
+    """Time passes by `advance`, which gives what came of it; `next_change` says when to call it."""
+
+    speeds: Speeds
+    slots: int
+    cache: int
+    """Cells."""
+    running: dict[RequestId, SequenceId] = field(default_factory=dict)
+    num_computed: float = 0.0
+    """Tokens of prompts that were computed, those computed again included."""
+    _by_sequence: dict[SequenceId, _Running] = field(default_factory=dict)
+    _inbox: deque[NewSequence] = field(default_factory=deque)
+    _dropped: list[SequenceId] = field(default_factory=list)
+    _underway: _Underway | None = None
+    _numbers: "count[int]" = field(default_factory=count)
+    _scheduler: Scheduler = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._scheduler = Scheduler(
+            slots=self.slots,
+            context_size=self.cache // self.slots,
+            max_stall=STALL,
+            end_tokens=frozenset(),
+            capacity=Capacity(
+                batch_size=BATCH,
+                most_mixed=MOST_MIXED,
+                num_cells=self.cache,
+                num_holders=self.slots + PREFIXES,
+                can_share=True,
+                can_shift=True,
+                most_parked=0,
+            ),
+        )
+
+    def start(self, start: Start, now: float) -> None:
+        """Take a request; it is let in before the next step."""
+        id = SequenceId(next(self._numbers))
+        prompt = tokens_of(start.request.messages or ())
+        said = start.continuation.tokens if start.continuation else ()
+        self.running[start.id] = id
+        self._by_sequence[id] = _Running(start.id)
+        sequence = NewSequence(
+            id=id,
+            prompt=Prompt(prompt),
+            max_tokens=start.request.max_tokens or 1,
+            sampling=Sampling(seed=0, temperature=0),
+            said=tuple(said),
+        )
+        self._inbox.append(sequence)
+        self._go_on(now)
+
+    def next_change(self) -> float | None:
+        """When the step that is computed ends; `None` while idle."""
+        return self._underway.ends_at if self._underway else None
+
+    def advance(self, now: float) -> list[Item]:
+        """What happened until `now`, which is not after the next change."""
+        done = self._underway
+        if done is None or now < done.ends_at:
+            return []
+        self._underway = None
+        chosen = (_TOKEN,) * sum(run.samples for run in done.step.runs)
+        self.num_computed += done.step.num_prompt_tokens
+        seconds = done.ends_at - done.begun_at
+        outputs = self._scheduler.commit(done.step, Decoded(chosen), seconds)
+        items = [item for output in outputs for item in self._items(output)]
+        self._go_on(now)
+        return items
+
+    def drop(self, id: RequestId) -> None:
+        """Forget a request, before the next step."""
+        sequence = self.running.pop(id, None)
+        if sequence is not None:
+            del self._by_sequence[sequence]
+            self._dropped.append(sequence)
+
+    def told(self) -> list[Item]:
+        """Nothing that was not told: each step's tokens are told when it ends."""
+        return []
+
+    def _go_on(self, now: float) -> None:
+        """Let in and drop what came meanwhile, and begin the next step, unless one is computed."""
+        if self._underway is not None:
+            return
+        while self._inbox:
+            self._scheduler.add(self._inbox.popleft())
+        for sequence in self._dropped:
+            self._scheduler.drop(sequence)
+        self._dropped.clear()
+        if (step := self._scheduler.plan()) is not None:
+            self._underway = _Underway(step, now, now + self._seconds_of(step))
+
+    def _seconds_of(self, step: Step) -> float:
+        reading = step.num_prompt_tokens / self.speeds.prefill
+        if not step.num_generating:
+            return reading
+        return reading + self.speeds.step + self.speeds.sequence * step.num_generating
+
+    def _items(self, output: SequenceOutput) -> list[Item]:
+        one = self._by_sequence.get(output.id)
+        if one is None:
+            return []
+        items: list[Item] = []
+        stats = output.end.stats if output.end else output.stats
+        if not one.was_read and stats is not None:
+            one.was_read = True
+            items.append(
+                PromptRead(
+                    id=one.id,
+                    prompt_tokens=stats.prompt_tokens,
+                    cached_tokens=stats.cached_tokens,
+                )
+            )
+        if output.tokens:
+            items.append(Piece(id=one.id, text="x" * len(output.tokens), tokens=output.tokens))
+        if output.end is not None:
+            items.append(_ended(one.id, output.end))
+            del self._by_sequence[output.id], self.running[one.id]
+        return items
+
+
+def tokens_of(messages: tuple[ChatMessage, ...]) -> tuple[int, ...]:
+    """Ids for the messages: the same beginnings have the same ones."""
+    prefixes, lengths = prefixes_of(messages)
+    return tuple(
+        1000 + (hash(prefix) + place * 104_729) % 20_000
+        for prefix, length in zip(prefixes, lengths, strict=True)
+        for place in range(length)
+    )
+
+
+def _ended(id: RequestId, end: SequenceEnd) -> Item:
+    if not isinstance(end.reason, str):
+        raise RuntimeError(f"request {id} ended with {end.reason}")
+    stats = end.stats
+    usage = Usage(
+        prompt_tokens=stats.prompt_tokens,
+        cached_tokens=stats.cached_tokens,
+        completion_tokens=stats.completion_tokens,
+    )
+    return Ended(id=id, finish_reason="length", usage=usage, rates=_rates(end))
+
+
+def _rates(end: SequenceEnd) -> Rates:
+    stats = end.stats
+    return Rates(
+        prefill_tokens_per_second=_rate(stats.prefill_tokens, stats.prefill_seconds),
+        decode_tokens_per_second=_rate(stats.completion_tokens, stats.decode_seconds),
+    )
+
+
+def _rate(num: int, seconds: float | None) -> float | None:
+    return num / seconds if seconds else None

@@ -1,0 +1,93 @@
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from arriero.shared.inference import ChatMessage, GenerateRequest, RequestId
+from arriero.shared.messages import Ended, Item, PromptRead, Start
+from bench.routing.host import TOKEN_BYTES, Speeds
+from bench.routing.simulation import HostKind
+from bench.simulation.arrivals import SHORT, one_by_one
+from bench.simulation.fluid_host import STALL
+from bench.simulation.outcome import Outcome
+from bench.simulation.scheduled_host import ScheduledHost
+from bench.simulation.world import Losses, MakeHost, Policy, World, fluid, scheduled
+
+SPEEDS = Speeds(prefill=1000, step=0.02, sequence=0.005)
+
+
+def start(name: str, num_prompt: int, num_answer: int) -> Start:
+    text = name.ljust(num_prompt * TOKEN_BYTES, "x")
+    request = GenerateRequest(
+        messages=(ChatMessage(role="user", content=text),), max_tokens=num_answer
+    )
+    return Start(id=RequestId(name), request=request)
+
+
+def run(host: ScheduledHost) -> list[tuple[float, Item]]:
+    """Everything until it is idle, with the time of each."""
+    items = []
+    while (now := host.next_change()) is not None:
+        items += [(now, item) for item in host.advance(now)]
+    return items
+
+
+def test_a_request_alone_takes_what_its_steps_take() -> None:
+    host = ScheduledHost(SPEEDS, slots=2, cache=4096)
+    host.start(start("a", 200, 10), 5.0)
+    items = run(host)
+    read = next(now for now, item in items if isinstance(item, PromptRead))
+    ended, end = items[-1]
+    assert isinstance(end, Ended) and end.usage.completion_tokens == 10
+    assert read == pytest.approx(5.0 + 200 / 1000)
+    assert ended == pytest.approx(read + 9 * 0.025)
+    assert host.num_computed == 200 and not host.running
+
+
+def test_a_long_prompt_beside_a_stream_is_read_in_chunks() -> None:
+    host = ScheduledHost(SPEEDS, slots=2, cache=8192)
+    host.start(start("stream", 10, 300), 0.0)
+    while (now := host.next_change()) is not None and now < 1.0:
+        host.advance(now)
+    host.start(start("newcomer", 2000, 1), 1.0)
+    items = run(host)
+    told = [now for now, item in items if item.id == "stream"]
+    assert 0.05 < max(later - earlier for earlier, later in pairwise(told)) < STALL
+
+
+def test_a_prompt_that_was_asked_before_is_cached() -> None:
+    host = ScheduledHost(SPEEDS, slots=2, cache=4096)
+    host.start(start("a", 400, 2), 0.0)
+    run(host)
+    again = start("a", 400, 2)
+    host.start(Start(id=RequestId("b"), request=again.request), 10.0)
+    read = [item for _, item in run(host) if isinstance(item, PromptRead)]
+    assert read[0].cached_tokens == 399
+
+
+def test_who_is_dropped_hears_nothing_more() -> None:
+    host = ScheduledHost(SPEEDS, slots=2, cache=4096)
+    host.start(start("a", 400, 50), 0.0)
+    host.start(start("b", 400, 50), 0.0)
+    host.drop(RequestId("a"))
+    assert {item.id for _, item in run(host)} == {"b"}
+
+
+def outcome(make_host: MakeHost, losses: Losses | None = None) -> Outcome:
+    kind = HostKind(slots=4, cache=16_384, speeds=SPEEDS)
+    arrivals = one_by_one(Random(1), 3.0, lengths=SHORT)
+    return World(
+        [kind] * 3, arrivals, num_requests=150, policy=Policy(), losses=losses, make_host=make_host
+    ).run()
+
+
+def test_both_kinds_of_hosts_do_about_the_same() -> None:
+    planned, flowing = outcome(scheduled), outcome(fluid)
+    assert planned.num_ended == flowing.num_ended == 150
+    assert sum(planned.totals) == pytest.approx(sum(flowing.totals), rel=0.25)
+
+
+def test_losses_cost_scheduled_hosts_no_request() -> None:
+    planned = outcome(scheduled, Losses(every=5.0, away=2.0))
+    assert planned.num_ended == 150 and not planned.num_failed
+    assert planned.num_moved > 3
