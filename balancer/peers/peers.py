@@ -1,7 +1,8 @@
 """Keeps a balancer in touch with those that share its store: beats, hears news, leads or follows.
 
 One task does it, over one session. While the store is away nobody leads: agents go on with what
-they have, and requests are served. When it is back, everything is read anew.
+they have, and requests are served. When it is back, everything is read anew. Whatever else goes
+wrong in a session ends that session, and with it leadership; the balancer opens another.
 """
 
 import asyncio
@@ -149,6 +150,8 @@ class Peers:
                 pause = FIRST_PAUSE
             except StoreAway as error:
                 self._went_away(error)
+            except Exception:  # requests are served by whoever does not lead, too
+                logger.exception("this balancer's session with the others failed")
             finally:
                 self._end_session()
             self._rang.clear()  # it rang for the session that has just ended

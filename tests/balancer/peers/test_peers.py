@@ -13,12 +13,13 @@ BEAT = 0.005
 
 
 class Balancer:
-    """One with peers; `read` is what it read, `fails` what it cannot read."""
+    """One with peers. What it `read`, what it cannot read (`fails`), at what it raises."""
 
     def __init__(self, store: FakePeerStore, name: str) -> None:
         self.led = FakeLed()
         self.read: list[Subject] = []
         self.fails: set[Subject] = set()
+        self.breaks: set[Subject] = set()
         subjects: tuple[Subject, ...] = ("desired_state", "keys", "cordons")
         looks = {what: self.look(what) for what in subjects}
         self.peers = Peers(
@@ -29,6 +30,8 @@ class Balancer:
     def look(self, what: Subject) -> Callable[[], Awaitable[bool]]:
         async def look() -> bool:
             self.read.append(what)
+            if what in self.breaks:
+                raise ValueError(f"{what} cannot be understood")
             return what not in self.fails
 
         return look
@@ -115,6 +118,20 @@ async def test_leadership_ends_with_the_session_and_everything_is_read_anew(
     store.is_away = False
     await store.until(lambda: a.led.epochs == [None, 1, None, 2] and len(a.read) == 6)
     assert set(a.read[3:]) == {"desired_state", "keys", "cordons"}
+
+
+async def test_whatever_goes_wrong_ends_leadership_and_nothing_else(
+    store: FakePeerStore, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    a = start("a")
+    await store.until(lambda: a.led.leads)
+    a.breaks.add("keys")
+    await store.tell(Changed("keys"))
+    await store.until(lambda: a.led.epochs[:4] == [None, 1, None, 2])
+    assert not a.task.done()
+    assert "keys cannot be understood" in caplog.text
+    a.breaks.clear()
+    await store.until(lambda: a.led.leads and a.peers.status().num_unread == 0)
 
 
 async def test_what_could_not_be_read_is_read_again(store: FakePeerStore, start: Start) -> None:
