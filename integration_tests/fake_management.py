@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from typing import Any
 
 from aiohttp import web
@@ -230,10 +231,11 @@ class FakeManagement:
     def totals(self) -> dict[str, Any]:
         """What every event of the fleet has."""
         slots = [each["slots"] for each in self.agents]
+        waiting = [each["priority_class"] for each in self.requests if each["state"] == "queued"]
         return {
             "at": 1000.0,
             "is_draining": False,
-            "queue": {"depth": 1, "limit": 256},
+            "queue": {"depth": len(waiting), "limit": 256, "by_class": Counter(waiting)},
             "slots": {name: sum(each[name] for each in slots) for name in ("total", "busy")},
             "tokens_total": 1000,
             "moves_total": self.num_moves,

@@ -117,7 +117,13 @@ async def test_an_agent_is_shown_and_drained(
         agent(2, state="drained"),
     ]
     management.requests = [request(1, "streaming", "agent-1"), request(2, "streaming", "agent-2")]
+    management.requests += [request(3, "queued"), request(4, "queued")]
+    management.requests += [request(5, "queued", priority_class="batch")]
     await dashboard.open(management)
+    await expect(dashboard.part("waits-interactive")).to_have_text("interactive0")
+    await expect(dashboard.part("waits-default")).to_contain_text("2, longest 1 min")
+    await expect(dashboard.part("waits-default")).to_contain_text("s, median 1 min")
+    await expect(dashboard.part("waits-batch")).to_contain_text("1, longest 1 min")
     await dashboard.page.get_by_role("link", name="host-001").click()
     here = dashboard.page.locator("#agent-here")
     await expect(dashboard.part("agent-title")).to_have_text("host-001")

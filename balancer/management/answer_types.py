@@ -236,10 +236,11 @@ class Cancelled(TypedDict):
 
 
 class Queue(TypedDict):
-    """How many requests wait for a slot, and how many may wait at most."""
+    """How many requests wait for a slot, by class as well, and how many may wait at most."""
 
     depth: Count
     limit: Count
+    by_class: dict[PriorityClass, Count]
 
 
 class FleetFields(TypedDict):

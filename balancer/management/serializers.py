@@ -117,7 +117,11 @@ def fleet_json(totals: FleetTotals, at: float) -> FleetFields:
     return {
         "at": round(at, 3),
         "is_draining": totals.is_draining,
-        "queue": {"depth": totals.queue_depth, "limit": totals.queue_limit},
+        "queue": {
+            "depth": totals.queue_depth,
+            "limit": totals.queue_limit,
+            "by_class": dict(totals.waiting_by_class),
+        },
         "slots": {"total": totals.slots_total, "busy": totals.slots_busy},
         "tokens_total": totals.tokens_total,
         "moves_total": totals.moves_total,

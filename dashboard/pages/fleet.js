@@ -9,6 +9,7 @@ import { HistoryPanel } from "../history/panel.js";
 import { FleetPlots } from "../plots/pair.js";
 import { createCard, updateCard } from "../agents/card.js";
 import { agentState } from "../states.js";
+import { drawWaits } from "./waits.js";
 
 const MAX_CARDS = 500;
 const byName = (a, b) => a.name.localeCompare(b.name) || (a.id < b.id ? -1 : 1);
@@ -46,12 +47,14 @@ export class FleetPage {
       update: (card, agent) => updateCard(card, agent, this.history.colourClass(agent.id)),
     });
     this.#drawRates();
+    drawWaits(fleet);
   }
 
   drawThroughput(event, fleet) {
     this.#rates = event.agents;
     this.plots.draw();
     this.past.tick();
+    drawWaits(fleet);
     if (byId("agent-sort").value === "rate") this.draw(fleet);
     else this.#drawRates();
   }

@@ -8,7 +8,7 @@ from arriero.balancer.management.answer_types import Delta
 from arriero.balancer.management.fleet_feed import FleetFeed
 from arriero.balancer.management.serializers import agent_json, request_json
 from arriero.balancer.management.throughput import Throughput
-from arriero.shared.inference import AgentId, RequestId
+from arriero.shared.inference import AgentId, PriorityClass, RequestId
 from tests.balancer.management.views import agent_view, delta_of, fleet_view, request_view
 
 A = agent_view("a")
@@ -46,11 +46,13 @@ def test_nothing_new_is_no_event() -> None:
 
 
 def test_totals_are_told_when_they_changed() -> None:
-    delta = advance(feed_of(A), fleet_view(A, queue_depth=3))
+    waiting: dict[PriorityClass, int] = {"batch": 2, "default": 1, "interactive": 0}
+    view = replace(fleet_view(A, queue_depth=3), waiting_by_class=waiting)
+    delta = advance(feed_of(A), view)
     assert delta == {
         "at": 100.0,
         "is_draining": False,
-        "queue": {"depth": 3, "limit": 256},
+        "queue": {"depth": 3, "limit": 256, "by_class": waiting},
         "slots": {"total": 4, "busy": 0},
         "tokens_total": 0,
         "moves_total": 0,

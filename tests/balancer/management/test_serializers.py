@@ -164,7 +164,7 @@ def test_a_snapshot() -> None:
     assert body["moves_total"] == 5
     assert body["requests"] == [request_json(request_view("r"), 2)]
     assert body["agents"] == [agent_json(agent_view("a"), 12.3456)]
-    assert body["queue"] == {"depth": 3, "limit": 256}
+    assert body["queue"] == {"depth": 3, "limit": 256, "by_class": {}}
     assert body["slots"] == {"total": 4, "busy": 0}
 
 
