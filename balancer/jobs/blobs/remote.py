@@ -1,11 +1,21 @@
 """Bytes in storage that fsspec reaches: `s3://bucket/folder`, `gs://…`, `memory://…`."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
-from typing import Any, BinaryIO, cast
+from io import BufferedReader, RawIOBase
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from .port import BlobsAway
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+READ_AT_ONCE = 1024 * 1024
+"""Bytes that one request to the storage asks for: a chunk of a batch is hardly more."""
+
+SENT_AT_ONCE = 8 * 1024 * 1024
+"""Bytes of a part of an upload, all that is held of it. S3 takes 10,000 parts of 5 MiB and more."""
 
 
 class RemoteBlobs:
@@ -17,14 +27,15 @@ class RemoteBlobs:
 
     def create(self, name: str) -> "RemoteWriter":
         with told(name):
-            self._system.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
             return RemoteWriter(self._system, self._path(name))
 
     @contextmanager
     def open(self, name: str, offset: int = 0) -> Iterator[BinaryIO]:
-        with told(name), self._system.open(self._path(name), "rb") as file:
+        with told(name):
+            file = self._system.open(self._path(name), "rb", block_size=READ_AT_ONCE)
             file.seek(offset)
-            yield cast(BinaryIO, file)
+        with closing(BufferedReader(_Reading(file, name), READ_AT_ONCE)) as reader:
+            yield reader
 
     def delete(self, name: str) -> None:
         with told(name), suppress(FileNotFoundError):
@@ -43,8 +54,9 @@ class RemoteBlobs:
 
     def modified_at(self, name: str) -> float | None:
         try:
-            modified: datetime = self._system.modified(self._path(name))
-        except (OSError, NotImplementedError):
+            with told(name):
+                modified: datetime = self._system.modified(self._path(name))
+        except BlobsAway:
             return None
         return modified.timestamp()
 
@@ -55,15 +67,45 @@ class RemoteBlobs:
         return f"{self._root}/{name}"
 
 
+class _Reading(RawIOBase):
+    """Reads from a system's file, with our errors."""
+
+    def __init__(self, file: Any, name: str) -> None:
+        self._file = file
+        self._name = name
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        view = memoryview(buffer)
+        with told(self._name):
+            data: bytes = self._file.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        super().close()
+        with told(self._name):
+            self._file.close()
+
+
 class RemoteWriter:
-    """A `BlobWriter`. Object stores show an object when it is whole; others are told apart by
-    who knows the name: nobody does before `commit`."""
+    """A `BlobWriter`. Object stores show an object when it is whole, and until then what had its
+    name; others are told apart by who knows the name: nobody does before `commit`."""
 
     def __init__(self, system: Any, path: str) -> None:
         self._system = system
         self._path = path
-        self._file = system.open(path, "wb")
+        self._file = self._opened()
         self._is_done = False
+
+    def _opened(self) -> Any:
+        try:
+            return self._system.open(self._path, "wb", block_size=SENT_AT_ONCE)
+        except FileNotFoundError:  # it has folders
+            self._system.makedirs(self._path.rpartition("/")[0], exist_ok=True)
+            return self._system.open(self._path, "wb", block_size=SENT_AT_ONCE)
 
     def write(self, data: bytes) -> None:
         with told(self._path):
@@ -78,21 +120,23 @@ class RemoteWriter:
         if self._is_done:
             return
         self._is_done = True
-        with suppress(OSError, NotImplementedError):
-            if (discard := getattr(self._file, "discard", None)) is not None:
-                discard()  # of what was sent in parts
-            if hasattr(self._file, "forced"):
+        is_object = hasattr(self._file, "forced")  # of fsspec's: its parts are sent as they fill
+        with suppress(BlobsAway), told(self._path):
+            if is_object:
                 self._file.closed = True  # fsspec would send the rest
+                self._file.discard()
             else:
                 self._file.close()
-        with suppress(OSError, NotImplementedError):
-            self._system.rm_file(self._path)
+                self._system.rm_file(self._path)
 
 
 @contextmanager
 def told(name: str) -> Iterator[None]:
-    """What the system says inside becomes `BlobsAway`; never with more than its kind and words."""
+    """What the system says inside becomes `BlobsAway`; never with more than its kind and words.
+
+    Each system has errors of its own, and not all are an `OSError`: botocore's are not.
+    """
     try:
         yield
-    except OSError as error:
+    except Exception as error:
         raise BlobsAway(f"{name}: {str(error)[:200] or type(error).__name__}") from error
