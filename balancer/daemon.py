@@ -39,14 +39,15 @@ from .jobs.jobs import Jobs
 from .kept.keeper import KeptKeeper
 from .management.about import no_issues
 from .management.balancers import alone
+from .management.elsewhere.everywhere import Everywhere
 from .management.events import EventHub
 from .management.metrics.loop_delay import LoopDelay
 from .management.metrics.metrics import Metrics
-from .management.routes import management_app, metrics_route, nowhere
+from .management.routes import management_app, metrics_route
 from .management.steering.drains import DrainKeeper
 from .management.steering.keeper import DesiredStateKeeper
 from .management.steering.routes import by_nobody
-from .peering import balancers_of, open_peers
+from .peering import balancers_of, everywhere_of, open_peers
 from .peers.peers import Peers
 from .persistence import LAST_WRITES, Persistence
 from .ports import check_exposure, connections_of, serve
@@ -111,6 +112,7 @@ class Parts:
     sessions: Sessions
     jobs: Jobs | None
     peers: Peers | None
+    everywhere: Everywhere
 
     def work(self) -> list[Coroutine[None, None, None]]:
         """What runs as long as the balancer does."""
@@ -163,11 +165,21 @@ async def assemble(settings: BalancerSettings, until_the_end: AsyncExitStack) ->
     desired_state = DesiredStateKeeper(runtime, persistence.writer.persist)
     drains = DrainKeeper(runtime, persistence.cordons)
     keys = keeper_of(access, persistence)
+    peers = open_peers(
+        settings.balancer_name,
+        persistence,
+        runtime,
+        keeper=desired_state,
+        drains=drains,
+        keys=keys,
+        url=settings.public_url,
+    )
+    everywhere = everywhere_of(peers)
     parts = Parts(
         metrics=metrics,
         persistence=persistence,
         runtime=runtime,
-        hub=EventHub(runtime),
+        hub=EventHub(runtime, everywhere),
         keeper=desired_state,
         drains=drains,
         conversations=conversations,
@@ -183,15 +195,8 @@ async def assemble(settings: BalancerSettings, until_the_end: AsyncExitStack) ->
         jobs=await open_batch_jobs(
             settings, persistence, runtime, access, conversations, bodies, until_the_end
         ),
-        peers=open_peers(
-            settings.balancer_name,
-            persistence,
-            runtime,
-            keeper=desired_state,
-            drains=drains,
-            keys=keys,
-            url=settings.public_url,
-        ),
+        peers=peers,
+        everywhere=everywhere,
     )
     _collect_numbers(parts)
     _measure_loop_delay(metrics, until_the_end)
@@ -237,6 +242,7 @@ def _collect_numbers(parts: Parts) -> None:
             lambda: peers.num_live,
             lambda: int(peers.status().epoch is not None),
             lambda: peers.status().num_unread,
+            lambda: peers.inquiries.num_open,
         )
     if parts.jobs is not None:
         metrics.collect_jobs(parts.jobs.numbers)
@@ -313,7 +319,7 @@ def _management(
         sessions=parts.sessions,
         jobs=parts.jobs,
         issues=no_issues if parts.certificates is None else parts.certificates.issues,
-        cancel_elsewhere=nowhere if parts.peers is None else parts.peers.cancel,
+        everywhere=parts.everywhere,
         retry_elsewhere=by_nobody if parts.peers is None else parts.peers.retry,
         list_balancers=balancers_of(
             parts.peers, alone(settings.balancer_name, settings.public_url)

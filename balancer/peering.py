@@ -9,6 +9,8 @@ from .access.key_keeper import KeyKeeper
 from .fleet.runtime.fleet_runtime import FleetRuntime
 from .management.answer_types import Balancer
 from .management.balancers import ListBalancers
+from .management.elsewhere.everywhere import Everywhere
+from .management.elsewhere.respond import Responder
 from .management.steering.drains import DrainKeeper
 from .management.steering.keeper import DesiredStateKeeper
 from .peers.peers import Peers, PeersStatus
@@ -45,7 +47,15 @@ def open_peers(
         name=name,
         version=version("arriero"),
         url=url,
+        respond=Responder(runtime).respond,
     )
+
+
+def everywhere_of(peers: Peers | None) -> Everywhere:
+    """What all balancers have; nothing of others where there are none."""
+    if peers is None:
+        return Everywhere()
+    return Everywhere(peers.inquiries.ask, lambda: peers.here, peers.cancel)
 
 
 def balancers_of(

@@ -102,7 +102,13 @@ async def test_what_one_balancer_is_told_both_do_and_the_second_leads_when_the_f
     endless = {"prompt": "Once", "max_tokens": 4000, "ignore_eos": True, "n_discard": 100}
     async with first.http.post(f"{first.inference}/api/v1/generate", json=endless) as response:
         begun = json.loads(await response.content.readline())
+        (seen,) = await second.view("requests")
+        assert (seen["id"], seen["balancer"], seen["state"]) == (begun["id"], "one", "streaming")
+        slots = [each["slots"]["busy"] for each in await second.view("agents")]
+        assert slots == [1], "whoever took it"
         url = f"{second.management}/api/v1/requests/{begun['id']}"
+        async with second.http.get(url) as answer:
+            assert (await answer.json())["agent"] == agent
         async with second.http.delete(url) as answer:
             assert answer.status == 202
         events = [json.loads(line) async for line in response.content]

@@ -264,6 +264,8 @@ PURE = (
     *("balancer.peers.standing", "balancer.peers.waiting"),
     *(f"balancer.fleet.models.{name}" for name in ("known_model", "model_registry")),
     "balancer.fleet.models.prompt_room",
+    *("balancer.peers.pieces", "balancer.peers.questions"),
+    *("balancer.management.elsewhere.told", "balancer.management.elsewhere.elsewhere"),
     "balancer.fleet.caller",
     "balancer.fleet.change_log",
     "balancer.fleet.deadlines",
@@ -458,6 +460,10 @@ JOBS = (
     *("balancer.store", "balancer.store.jobs"),
 )
 RUNTIME = ("balancer.fleet", "balancer.fleet.queries", "balancer.fleet.runtime")
+MANAGEMENT_WORDS = (
+    *("balancer.management.answer_types", "balancer.management.throughput"),
+    *("balancer.management.serializers", "balancer.management.request_filter"),
+)
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "shared": (),
@@ -674,8 +680,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *(*API, "balancer.api.native", "balancer.access", "balancer.access.identity"),
         "balancer.api.access",
     ),
+    "balancer.management.answer_types": ("balancer.fleet",),
+    "balancer.management.throughput": ("balancer.fleet",),
+    "balancer.management.serializers": ("balancer.fleet", *MANAGEMENT_WORDS[:2]),
+    "balancer.management.request_filter": ("balancer.fleet",),
+    "balancer.management.elsewhere": (*RUNTIME, *MANAGEMENT_WORDS, "balancer.peers"),
     "balancer.management": (
-        "balancer.management.session",
+        *("balancer.management.session", "balancer.management.elsewhere", *MANAGEMENT_WORDS),
         *("balancer.management.history", "balancer.access", "balancer.api.access"),
         *("balancer.management.keys", "balancer.store"),
         *(*API, *RUNTIME, "balancer.api.native", "balancer.history", "balancer.store.records"),
@@ -688,6 +699,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.peering": (
         *("balancer.peers", "balancer.persistence", "balancer.fleet.runtime"),
         *("balancer.management.steering", "balancer.access", "balancer.management"),
+        *("balancer.management.answer_types", "balancer.management.elsewhere"),
         "balancer.store.peers",
     ),
     "balancer.store.tables": (),
@@ -741,6 +753,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("balancer.settings", "balancer.api.app", "balancer.management", "balancer.store"),
         *("balancer.kept", "balancer.store.kept", "balancer.api.common"),
         *("balancer.management.steering", "balancer.peering", "balancer.peers"),
+        "balancer.management.elsewhere",
         *("balancer.store.records", "balancer.history"),
         "balancer.api.transport",
         "balancer.api.conversation_store",

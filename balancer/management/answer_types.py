@@ -13,7 +13,7 @@ from ..fleet.view import AgentState, RequestState
 
 
 class Slots(TypedDict):
-    """`total` is what the agent reports, `busy` what the balancer counts."""
+    """`total` is what the agent reports, `busy` what the balancers count, all of them."""
 
     total: Count
     busy: Count
@@ -122,7 +122,8 @@ class Request(TypedDict):
 
     `caller` is the name of its access key, or `anonymous`. `moves` is how often it moved to another
     agent. `position` counts from 1 those that wait and that the same agents could start; null of
-    any that does not wait, and of queries.
+    any that does not wait, and of queries. `balancer` is the name of the one that has it, and where
+    its place counts, if there are several; else null.
     """
 
     id: RequestId
@@ -137,6 +138,7 @@ class Request(TypedDict):
     caller: str
     moves: Count
     position: Count | None
+    balancer: str | None
 
 
 _For = TypedDict("_For", {"for": WaitsFor | None})
@@ -167,6 +169,7 @@ class RequestFields(TypedDict, total=False):
     caller: str
     moves: Count
     position: Count | None
+    balancer: str | None
 
 
 class RequestChange(RequestFields):
@@ -210,9 +213,13 @@ class Balancers(TypedDict):
 
 
 class Agents(TypedDict):
-    """All connected agents."""
+    """All connected agents.
+
+    `missing` names balancers that did not answer in time: slots that they took are not counted.
+    """
 
     agents: list[Agent]
+    missing: NotRequired[list[str]]
 
 
 class AgentLog(TypedDict):
@@ -223,10 +230,15 @@ class AgentLog(TypedDict):
 
 
 class Requests(TypedDict):
-    """Requests that have not ended, oldest first. `total` counts all, also those not listed."""
+    """Requests that have not ended, oldest first, of all balancers over one store.
+
+    `total` counts all, also those not listed. `missing` names balancers that did not answer in
+    time: theirs are left out.
+    """
 
     requests: list[ListedRequest]
     total: Count
+    missing: NotRequired[list[str]]
 
 
 class Cancelled(TypedDict):

@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 
 from aiohttp import web
@@ -21,7 +22,10 @@ from aiohttp import web
 from ...shared.errors import RateLimited, ShuttingDown
 from ..api.access.admission import Admission
 from ..fleet.runtime.fleet_runtime import FleetRuntime
+from ..fleet.view import FleetDelta
 from .answer_types import Snapshot
+from .elsewhere.elsewhere import NOBODY
+from .elsewhere.everywhere import Everywhere
 from .event_history import MAX_DELTAS, EventHistory
 from .fleet_feed import MAX_REQUESTS_SENT, FleetFeed
 from .metrics.fleet_collector import EventNumbers
@@ -108,6 +112,7 @@ class EventHub:
     def __init__(
         self,
         runtime: FleetRuntime,
+        everywhere: Everywhere | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         interval: float = THROUGHPUT_INTERVAL,
@@ -119,6 +124,8 @@ class EventHub:
         self.num_points = 0
         self.is_closed = False
         self._runtime = runtime
+        self._everywhere = everywhere or Everywhere()
+        self._elsewhere = self._told_elsewhere = NOBODY
         self._clock = clock
         self._epoch = time.time() - clock()
         self._interval = interval
@@ -168,10 +175,12 @@ class EventHub:
                 publishers = (
                     tasks.create_task(self._publish_fleet()),
                     tasks.create_task(self._publish_throughput()),
+                    tasks.create_task(self._look_elsewhere()),
                 )
                 await self._unwatched.wait()
                 for publisher in publishers:
                     publisher.cancel()
+            self._elsewhere = NOBODY  # it grows old
 
     def close(self) -> None:
         """End every stream and accept no more."""
@@ -193,6 +202,14 @@ class EventHub:
             self._advance()
             await asyncio.sleep(pause_after(time.thread_time() - started))
 
+    async def _look_elsewhere(self) -> None:
+        """Ask other balancers, while somebody reads and there are any."""
+        while True:
+            self._elsewhere = await self._everywhere.fleet(MAX_REQUESTS_SENT)
+            if self._elsewhere is not self._told_elsewhere:
+                self._advance()
+            await asyncio.sleep(self._interval)
+
     async def _publish_throughput(self) -> None:
         view = self._runtime.view(max_requests=0)
         revision = self._runtime.revision
@@ -204,10 +221,11 @@ class EventHub:
             totals = self._runtime.totals()
             revision = self._runtime.revision
             left = () if change is None else change.agents_left
-            self._throughput = meter.look(counts, left, totals.tokens_total, self._clock())
+            own = meter.look(counts, left, totals.tokens_total, self._clock())
+            self._throughput = self._elsewhere.throughput(own)
             if self._feed.owes_counts:
                 self._advance()
-            point = dumps(throughput_json(totals, self._throughput))
+            point = dumps(throughput_json(self._elsewhere.totals(totals), self._throughput))
             self.point = b"event: throughput\ndata: %s\n\n" % point
             self.num_points += 1
             self._notify()
@@ -219,21 +237,34 @@ class EventHub:
         if change is None:
             snapshot = self._view()
             self._feed.restart(snapshot["agents"], snapshot["requests"])
+            self._told_elsewhere = self._elsewhere
             self.history.restart()
         else:
-            oldest = islice(self._runtime.requests(), MAX_REQUESTS_SENT)
-            place_of = self._runtime.position
             delta = self._feed.advance(
-                change, oldest, self._throughput, self._now(), place_of, counts=counts
+                self._with_taken_elsewhere(change),
+                islice(self._runtime.requests(), MAX_REQUESTS_SENT),
+                self._throughput,
+                self._now(),
+                self._runtime.position,
+                self._elsewhere,
+                counts=counts,
             )
             if delta is None:
                 return
             self.history.append(dumps(delta))
         self._notify()
 
+    def _with_taken_elsewhere(self, change: FleetDelta) -> FleetDelta:
+        """With the agents of which other balancers took more slots, or fewer, since the last."""
+        changed = self._elsewhere.changed_since(self._told_elsewhere)
+        self._told_elsewhere = self._elsewhere
+        views = [view for id in changed if (view := self._runtime.agent(id)) is not None]
+        return replace(change, agents=(*change.agents, *views)) if views else change
+
     def _view(self) -> Snapshot:
         view = self._runtime.view(MAX_REQUESTS_SENT)
-        return snapshot_json(view, self._throughput, self._now(), self._runtime.position)
+        own = snapshot_json(view, self._throughput, self._now(), self._runtime.position)
+        return self._elsewhere.snapshot(own, MAX_REQUESTS_SENT)
 
     def _snapshot(self) -> bytes:
         """As of the last delta, so that whatever follows is in the next one."""

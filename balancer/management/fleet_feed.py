@@ -6,13 +6,14 @@ requests are told once a second, and so are places: each request that leaves the
 of all behind it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import cast
 
 from ...shared.inference import AgentId, RequestId
 from ..fleet.view import AgentView, FleetDelta, FleetTotals, RequestView
 from .answer_types import Agent, AgentChange, Delta, Request, RequestChange
+from .elsewhere.elsewhere import NOBODY, Elsewhere
 from .serializers import PlaceOf, agent_json, fleet_json, request_json
 from .throughput import Throughput
 
@@ -75,17 +76,20 @@ class FleetFeed:
         throughput: Throughput,
         at: float,
         place_of: PlaceOf,
+        elsewhere: Elsewhere = NOBODY,
         *,
         counts: bool = False,
     ) -> Delta | None:
         """What they have to be told, if anything; they know it from then on.
 
         `oldest`: the oldest requests as they are now, no more than `MAX_REQUESTS_SENT`. With
-        `counts` tokens and places are told, too, however short ago they were.
+        `counts` tokens and places are told, too, however short ago they were. `elsewhere`: what
+        other balancers have; of agents of which they took more slots, or fewer, `change` tells.
         """
-        delta = cast(Delta, {**fleet_json(change.totals, at)})
+        totals = elsewhere.totals(change.totals)
+        delta = cast(Delta, {**fleet_json(totals, at)})
         num_fields = len(delta)
-        if agents := self._changed_agents(change.agents, throughput):
+        if agents := self._changed_agents(change.agents, throughput, elsewhere):
             delta["agents"] = agents
         if left := [id for id in change.agents_left if self._agents.pop(id, None) is not None]:
             delta["agents_left"] = left
@@ -93,21 +97,24 @@ class FleetFeed:
         if is_counted:
             self._counted_at = at
         self.owes_counts = not is_counted
-        requests, ended = self._follow(oldest, place_of, is_counted=is_counted)
+        own = self._own(oldest, place_of, elsewhere.here, is_counted=is_counted)
+        all_requests = elsewhere.with_others(own, at, MAX_REQUESTS_SENT)
+        requests, ended = self._follow(all_requests, is_counted=is_counted)
         if requests:
             delta["requests"] = requests
         if ended:
             delta["requests_ended"] = ended
-        is_news = len(delta) > num_fields or change.totals != self._totals
-        self._totals = change.totals
+        is_news = len(delta) > num_fields or totals != self._totals
+        self._totals = totals
         return delta if is_news else None
 
     def _changed_agents(
-        self, views: Iterable[AgentView], throughput: Throughput
+        self, views: Iterable[AgentView], throughput: Throughput, elsewhere: Elsewhere
     ) -> list[AgentChange]:
         changes = []
         for view in views:
-            agent = agent_json(view, throughput.rate_of(view.id))
+            busy = elsewhere.busy.get(view.id, 0)
+            agent = agent_json(view, throughput.rate_of(view.id), busy)
             known = self._agents.get(view.id)
             if known is not None and known["connected_seconds"] > agent["connected_seconds"]:
                 known = None  # it left and came back
@@ -116,23 +123,36 @@ class FleetFeed:
                 self._agents[view.id] = agent
         return changes
 
-    def _follow(
-        self, oldest: Iterable[RequestView], place_of: PlaceOf, *, is_counted: bool
-    ) -> tuple[list[RequestChange], list[RequestId]]:
-        """What is different of the oldest requests, and which are not among them any more."""
-        told_fields = _COUNTED_REQUEST if is_counted else _REQUEST
-        known, self._requests = self._requests, {}
-        changes = []
+    def _own(
+        self,
+        oldest: Iterable[RequestView],
+        place_of: PlaceOf,
+        here: str | None,
+        *,
+        is_counted: bool,
+    ) -> Iterator[Request]:
+        known = self._requests
         for view in oldest:
             before = known.get(view.id)
             told = None if before is None or is_counted else before["position"]
-            request = request_json(view, _place(view, told, place_of))
-            fields = told_fields.different(request, before)
-            if fields:
-                changes.append(cast(RequestChange, {"id": view.id, **fields}))
+            yield request_json(view, _place(view, told, place_of), here)
+
+    def _follow(
+        self, oldest: Iterable[Request], *, is_counted: bool
+    ) -> tuple[list[RequestChange], list[RequestId]]:
+        """What is different of the oldest requests, and which are not among them any more."""
+        told_fields = _COUNTED_REQUEST if is_counted else _REQUEST
+        known, now = self._requests, {}
+        changes = []
+        for request in oldest:
+            id = request["id"]
+            before = known.get(id)
+            if fields := told_fields.different(request, before):
+                changes.append(cast(RequestChange, {"id": id, **fields}))
             # What was passed over is told later: so it has to be different from what is known.
-            self._requests[view.id] = request if fields or before is None else before
-        return changes, [id for id in known if id not in self._requests]
+            now[id] = request if fields or before is None else before
+        self._requests = now
+        return changes, [id for id in known if id not in now]
 
 
 def _place(view: RequestView, told: int | None, place_of: PlaceOf) -> int | None:

@@ -1,7 +1,7 @@
 """The management port: what operators see and steer, the agents' socket, the dashboard."""
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 
@@ -32,6 +32,8 @@ from .about import AboutPorts, Issues, about_routes, no_issues, unknown_ports
 from .agent_log import agent_log_routes
 from .answer_types import Agent, Agents, Cancelled, ListedRequest, Requests
 from .balancers import ListBalancers, alone, balancer_routes
+from .elsewhere.elsewhere import Elsewhere
+from .elsewhere.everywhere import Everywhere
 from .events import EventHub, stream_events
 from .history.history_routes import ended_requests, history_routes
 from .history.usage_routes import usage_routes
@@ -53,15 +55,6 @@ PLAYGROUND_PATH = "/api/v1/generate"
 """The native path that the dashboard uses; its own port serves it, so no other origin."""
 
 
-CancelElsewhere = Callable[[RequestId], Awaitable[bool]]
-"""Has other balancers cancel a request; whether there are any."""
-
-
-async def nowhere(_id: RequestId) -> bool:
-    """There are no others."""
-    return False
-
-
 def management_app(
     runtime: FleetRuntime,
     hub: EventHub,
@@ -80,13 +73,13 @@ def management_app(
     keys: KeyKeeper | None = None,
     sessions: Sessions | None = None,
     jobs: Jobs | None = None,
-    cancel_elsewhere: CancelElsewhere = nowhere,
+    everywhere: Everywhere | None = None,
     retry_elsewhere: RetryElsewhere = by_nobody,
     list_balancers: ListBalancers | None = None,
 ) -> web.Application:
     """Everything that the management port serves. Without `access` everybody may come in.
 
-    `cancel_elsewhere` and `retry_elsewhere` have other balancers over the same store do so.
+    `everywhere` asks other balancers over the same store, `retry_elsewhere` tells them.
     """
     history = History() if history is None else history
     access = Access() if access is None else access
@@ -98,7 +91,7 @@ def management_app(
             *about_routes(ports, issues),
             *balancer_routes(list_balancers or alone()),
             *usage_routes(history),
-            *_fleet_routes(runtime, history, cancel_elsewhere),
+            *_fleet_routes(runtime, history, everywhere or Everywhere()),
             *agent_log_routes(runtime, Admission(access)),
             *_watching_routes(hub, metrics, Admission(access)),
             *steering_routes(
@@ -140,42 +133,59 @@ def _guarded_app(
 def _fleet_routes(
     runtime: FleetRuntime,
     history: History,
-    cancel_elsewhere: CancelElsewhere,
+    everywhere: Everywhere,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[web.RouteDef]:
     rates = AgentRates()
 
-    def shown(agent: AgentView) -> Agent:
-        return agent_json(agent, rates.rate(agent, clock()))
+    def shown(agent: AgentView, elsewhere: Elsewhere) -> Agent:
+        rate = rates.rate(agent, clock()) + elsewhere.rates.get(agent.id, 0.0)
+        return agent_json(agent, rate, elsewhere.busy.get(agent.id, 0))
 
     async def agents(_request: web.Request) -> web.Response:
-        return _json(Agents(agents=[shown(each) for each in runtime.view(max_requests=0).agents]))
+        elsewhere = await everywhere.fleet()
+        views = runtime.view(max_requests=0).agents
+        answer = Agents(agents=[shown(each, elsewhere) for each in views])
+        if elsewhere.missing:
+            answer["missing"] = [*elsewhere.missing]
+        return _json(answer)
 
     async def agent(request: web.Request) -> web.Response:
         agent_id = AgentId(request.match_info["id"])
         if (found := runtime.agent(agent_id)) is None:
             raise NotFound(f"no agent `{agent_id[:100]}` is connected")
-        return _json(shown(found))
+        return _json(shown(found, await everywhere.fleet()))
 
     async def requests(request: web.Request) -> web.Response:
         if request.query.get("state") == "ended":
             return ended_requests(history, request.query)
-        chosen = RequestFilter.of(request.query).choose(runtime.requests())
-        return _json(Requests(requests=[*map(listed, chosen)], total=runtime.totals().num_requests))
+        chosen = RequestFilter.of(request.query)
+        found = await everywhere.requests(
+            chosen,
+            lambda: map(listed, chosen.choose(runtime.requests())),
+            lambda: runtime.totals().num_requests,
+        )
+        answer = Requests(requests=found.requests, total=found.total)
+        if found.missing:
+            answer["missing"] = [*found.missing]
+        return _json(answer)
 
     def listed(request: RequestView) -> ListedRequest:
-        waits = request.state == "queued"
-        return listed_json(request, runtime.waiting(request.id) if waits else None, time.time())
+        waiting = runtime.waiting(request.id) if request.state == "queued" else None
+        return listed_json(request, waiting, time.time(), everywhere.here)
 
     async def request(asked: web.Request) -> web.Response:
         request_id = RequestId(asked.match_info["id"])
-        if (found := runtime.request(request_id)) is None:
-            raise _no_request(request_id)
-        return _json(listed(found))
+        if (here := runtime.request(request_id)) is not None:
+            return _json(listed(here))
+        elsewhere = await everywhere.request(request_id)
+        if not elsewhere.requests:
+            raise _no_request(request_id, elsewhere.missing)
+        return _json(elsewhere.requests[0])
 
     async def cancel(request: web.Request) -> web.Response:
         request_id = RequestId(request.match_info["id"])
-        if not runtime.cancel([request_id]) and not await cancel_elsewhere(request_id):
+        if not runtime.cancel([request_id]) and not await everywhere.cancel(request_id):
             raise _no_request(request_id)
         return _json(Cancelled(id=request_id), status=202)
 
@@ -188,8 +198,9 @@ def _fleet_routes(
     ]
 
 
-def _no_request(id: RequestId) -> NotFound:
-    return NotFound(f"no request `{id[:100]}` is waiting or running")
+def _no_request(id: RequestId, missing: Sequence[str] = ()) -> NotFound:
+    silent = f"; no answer came from {', '.join(missing)}" if missing else ""
+    return NotFound(f"no request `{id[:100]}` is waiting or running{silent}")
 
 
 def _watching_routes(hub: EventHub, metrics: Metrics, admission: Admission) -> list[web.RouteDef]:

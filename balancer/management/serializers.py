@@ -25,15 +25,15 @@ PlaceOf = Callable[[RequestId], int | None]
 """The place of a request that waits; `None` of any other."""
 
 
-def agent_json(agent: AgentView, rate: float | None) -> Agent:
-    """One agent, with the tokens a second that were measured."""
+def agent_json(agent: AgentView, rate: float | None, busy_elsewhere: int = 0) -> Agent:
+    """One agent, with the tokens a second that were measured, and slots that others took."""
     return {
         "id": agent.id,
         "name": agent.name,
         "labels": agent.labels,
         "version": agent.version,
         "state": agent.state,
-        "slots": {"total": agent.slots.total, "busy": agent.slots.busy},
+        "slots": {"total": agent.slots.total, "busy": agent.slots.busy + busy_elsewhere},
         "model": agent.model,
         "issues": agent.issues,
         "download": None if agent.work is None else agent.work.download,
@@ -83,8 +83,13 @@ def statistics_json(said: statistics.Statistics) -> Statistics:
     }
 
 
-def request_json(request: RequestView, position: int | None) -> Request:
-    """One request that has not ended, with its place if it waits."""
+def request_json(
+    request: RequestView, position: int | None, balancer: str | None = None
+) -> Request:
+    """One request that has not ended, with its place if it waits.
+
+    `balancer` is the name of this one, where there are several.
+    """
     return {
         "id": request.id,
         "state": request.state,
@@ -98,14 +103,17 @@ def request_json(request: RequestView, position: int | None) -> Request:
         "caller": request.caller,
         "moves": request.moves,
         "position": position,
+        "balancer": balancer,
     }
 
 
-def listed_json(request: RequestView, waiting: Waiting | None, at: float) -> ListedRequest:
+def listed_json(
+    request: RequestView, waiting: Waiting | None, at: float, balancer: str | None = None
+) -> ListedRequest:
     """The same, with what it can expect if it waits; `at` is now, in seconds since 1970."""
     left = None if waiting is None else waiting.seconds_left
     return {
-        **request_json(request, None if waiting is None else waiting.position),
+        **request_json(request, None if waiting is None else waiting.position, balancer),
         "for": None if waiting is None else waiting.what,
         "seconds_left": left,
         "expected_start": None if left is None else round(at + left, 3),

@@ -16,9 +16,19 @@ from typing import Protocol, assert_never
 
 from ...shared.inference import AgentId, RequestId
 from ...shared.log import context
-from ..store.news.records import MOST_ID, CancelRequest, Changed, News, RetryAgent, Subject
+from ..store.news.records import (
+    MOST_ID,
+    Answered,
+    Asked,
+    CancelRequest,
+    Changed,
+    News,
+    RetryAgent,
+    Subject,
+)
 from ..store.peers.port import Beat, Peer, PeerSession, PeerStore
 from ..store.port import StoreAway
+from .inquiries import Inquiries, Respond
 from .standing import Cancel, Decision, Follow, Heed, Lead, Read, Retry, Standing
 from .waiting import Waiting, added_up, decoded, encoded
 
@@ -53,6 +63,10 @@ class Led(Protocol):
     def cancel(self, ids: Iterable[RequestId]) -> int: ...
 
 
+def _no_answer(_what: str, _about: str) -> None:
+    """This balancer knows no question."""
+
+
 Look = Callable[[], Awaitable[bool]]
 """Reads something from the store; whether it could."""
 
@@ -83,9 +97,10 @@ class Peers:
         name: str,
         version: str,
         url: str | None = None,
+        respond: Respond = _no_answer,
         beat_interval: float = BEAT_INTERVAL,
     ) -> None:
-        """`looks` read what has changed. `run` is this start's own."""
+        """`looks` read what has changed, `respond` answers others. `run` is this start's own."""
         self._store = store
         self._led = led
         self._looks = looks
@@ -104,6 +119,7 @@ class Peers:
         self._is_away = self._is_leaving = False
         self._may_lead = True
         self._left = asyncio.Event()
+        self.inquiries = Inquiries(store, run, lambda: self._standing.peers, respond)
         led.follow()
 
     def status(self) -> PeersStatus:
@@ -116,6 +132,11 @@ class Peers:
         )
 
     # ---- telling the others
+
+    @property
+    def here(self) -> str | None:
+        """The name of this balancer, while there are others."""
+        return self._name if self.num_live > 1 else None
 
     @property
     def num_live(self) -> int:
@@ -158,6 +179,7 @@ class Peers:
             if not self._is_leaving:
                 await self._ring(pause * (1 - random.random() / 2))
             pause = min(2 * pause, LONGEST_PAUSE)
+        self.inquiries.close()
         self._left.set()
 
     def resign(self) -> None:
@@ -225,7 +247,10 @@ class Peers:
         self._rang.clear()
 
     def _heard(self, news: News) -> None:
-        self._carry_out(self._standing.heard(news))
+        if isinstance(news, Asked | Answered):
+            self.inquiries.heard(news)
+        else:
+            self._carry_out(self._standing.heard(news))
 
     def _lost(self, session: int) -> None:
         if session == self._num_sessions:

@@ -8,7 +8,7 @@ read anew.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..store.news.records import SUBJECTS, CancelRequest, Changed, News, RetryAgent, Subject
+from ..store.news.records import SUBJECTS, CancelRequest, Changed, RetryAgent, Subject, Told
 from ..store.peers.port import Peer
 
 
@@ -105,7 +105,7 @@ class Standing:
 
     # ---- news
 
-    def heard(self, news: News) -> list[Decision]:
+    def heard(self, news: Told) -> list[Decision]:
         """Some balancer told this; it may have been this one."""
         match news:
             case Changed(what=what):

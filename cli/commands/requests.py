@@ -77,6 +77,8 @@ def _state(request: dict[str, Any]) -> str:
     words = [str(request["state"])]
     if place is not None:
         words.append(f"number {place}")
+    if balancer := request.get("balancer"):
+        words.append(f"at {balancer}")
     kind = str(request.get("priority_class", "default"))  # balancers before it have none
     if kind != "default":
         words.append(kind)

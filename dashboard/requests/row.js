@@ -61,10 +61,11 @@ export function drawAgent(link, id, names) {
   else link.removeAttribute("href");
 }
 
-function stateWords({ state, position, priority_class: kind }) {
+function stateWords({ state, position, priority_class: kind, balancer }) {
   const words = [requestState(state)];
   if (position) words.push(`number ${count(position)}`);
   if (kind && kind !== "default") words.push(kind);
+  if (balancer) words.push(`at ${balancer}`);
   return words.join(", ");
 }
 

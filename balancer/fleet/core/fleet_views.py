@@ -216,6 +216,12 @@ class FleetViews:
             **{field.name: getattr(totals, field.name) for field in fields(totals)},
         )
 
+    def slots_taken(self) -> dict[AgentId, int]:
+        """How many slots of each agent this balancer has taken, where it has any."""
+        current = self._state.registry.current()
+        counted = ((agent.hello.agent_id, self._state.num_busy_on(agent)) for agent in current)
+        return {id: num for id, num in counted if num}
+
     def changes_since(self, revision: int, now: float) -> FleetDelta | None:
         """What changed after `revision`; `None` if that is too long ago, so take a `view`."""
         changes = self._state.changes.since(revision)

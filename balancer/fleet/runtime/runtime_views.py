@@ -79,6 +79,10 @@ class RuntimeViews:
         """One agent, if it is connected."""
         return self._fleet.agent(id, self._clock())
 
+    def slots_taken(self) -> Mapping[AgentId, int]:
+        """How many slots of each agent this balancer has taken, where it has any."""
+        return self._fleet.slots_taken()
+
     def requests(self) -> Iterator[RequestView]:
         """Requests and queries that have not ended, oldest first; each costs when it comes."""
         return self._fleet.requests(self._clock())

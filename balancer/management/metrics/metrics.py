@@ -168,11 +168,14 @@ class Metrics:
         num_live: Callable[[], int],
         is_leading: Callable[[], int],
         num_unread: Callable[[], int],
+        num_questions: Callable[[], int],
     ) -> None:
         """Also export what balancers over the same store there are, and which one leads."""
         self._gauge("balancers", "Balancers that share the store, this one among them.", num_live)
         self._gauge("balancer_leads", "1 while this balancer gives agents orders.", is_leading)
         self._gauge("balancer_unread_changes", "Changes of others to be read.", num_unread)
+        help = "Questions to other balancers without all answers, and answers on their way."
+        self._gauge("balancer_questions", help, num_questions)
 
     def collect_jobs(self, numbers: Callable[[], JobNumbers]) -> None:
         """Also export files and batches."""

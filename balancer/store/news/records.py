@@ -1,7 +1,8 @@
 """What balancers over one store tell one another.
 
-News are small, and hold names only: who hears of a change reads it from the store. News that this
-version does not know are left out, so that neighbouring versions go together.
+News of changes hold names only: who hears of one reads it from the store. Questions, which need no
+store to be answered, come with their answers in pieces. News that this version does not know are
+left out, so that neighbouring versions go together.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,14 @@ SUBJECTS: tuple[Subject, ...] = get_args(Subject)
 MOST_ID = 200
 """Most characters of an id in news; PostgreSQL takes less than 8000 bytes."""
 
+MOST_TEXT = 6000
+"""Most characters of a question or of a piece of an answer; all of them are ASCII."""
+
+MOST_PIECES = 64
+"""Of one answer."""
+
 Id = Annotated[str, Field(min_length=1, max_length=MOST_ID)]
+Text = Annotated[str, Field(max_length=MOST_TEXT, pattern=r"^[\x20-\x7e]*\z")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +50,34 @@ class RetryAgent:
     type: Literal["retry_agent"] = "retry_agent"
 
 
-News = Changed | CancelRequest | RetryAgent
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """All but the run `by`: answer this question; `about` is JSON of what is asked."""
+
+    id: Id
+    by: Id
+    what: Id
+    about: Text = "{}"
+    type: Literal["asked"] = "asked"
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The run `to`: this is piece `number` (from 0) of `num` of what the run `by` answers."""
+
+    id: Id
+    to: Id
+    by: Id
+    number: Annotated[int, Field(ge=0, lt=MOST_PIECES)]
+    num: Annotated[int, Field(ge=1, le=MOST_PIECES)]
+    text: Text
+    type: Literal["answered"] = "answered"
+
+
+Told = Changed | CancelRequest | RetryAgent
+"""To all, without an answer."""
+
+News = Told | Asked | Answered
 
 _NEWS: TypeAdapter[News] = TypeAdapter(Annotated[News, Field(discriminator="type")])
 

@@ -68,5 +68,5 @@ class PeerStore(Protocol):
         Raises `StoreAway`.
         """
 
-    async def tell(self, news: News) -> None:
-        """Tell all balancers, this one among them. Raises `StoreAway`."""
+    async def tell(self, *news: News) -> None:
+        """Tell all balancers, this one among them, in this order. Raises `StoreAway`."""

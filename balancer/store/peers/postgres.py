@@ -56,9 +56,10 @@ class PostgresPeerStore:
         await session.listen(on_news, on_lost)
         return session
 
-    async def tell(self, news: News) -> None:
+    async def tell(self, *news: News) -> None:
         async with self._store.transaction() as connection:
-            await tell(connection, news)
+            for each in news:
+                await tell(connection, each)
 
 
 class PostgresSession:

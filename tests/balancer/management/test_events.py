@@ -25,6 +25,7 @@ from arriero.balancer.management.events import (
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.shared.errors import RateLimited, ShuttingDown
 from arriero.shared.inference import GenerateRequest
+from tests.balancer.management.elsewhere.others import beside
 from tests.balancer.management.peers import Peer
 
 PATIENCE = 5.0
@@ -112,6 +113,29 @@ async def test_changes_follow_as_deltas(runtime: FleetRuntime, hub: EventHub) ->
     assert follower.names().count("snapshot") == 1
     ids = [id for name, id, _ in follower.events if name != "throughput"]
     assert len(set(ids)) == len(ids) >= 3
+
+
+async def test_what_other_balancers_have_is_told_and_told_no_more_when_it_ends(
+    runtime: FleetRuntime, metrics: Metrics
+) -> None:
+    there = FleetRuntime(Fleet(Limits()), recorder=metrics)
+    for fleet in (runtime, there):
+        Peer(fleet, "a", slots=3)
+    hub = EventHub(runtime, beside({"there": there}), interval=0.01)
+    async with running(hub):
+        with hub.subscribe() as reader:
+            follower = Follower(reader)
+            with there.open(GenerateRequest(prompt="Once"), caller=ANONYMOUS) as theirs:
+                while not follower.agents or follower.agents["id-a"]["slots"]["busy"] != 1:
+                    await follower.read()
+            while follower.agents["id-a"]["slots"]["busy"] != 0:
+                await follower.read()
+    told = [body for name, _, body in follower.events if name == "delta"]
+    (begun,) = [body for body in told if body.get("requests")]
+    assert [(each["id"], each["balancer"]) for each in begun["requests"]] == [(theirs.id, "there")]
+    assert (begun["num_requests"], begun["slots"]["busy"]) == (1, 1)
+    assert told[-1]["requests_ended"] == [theirs.id]
+    assert (told[-1]["num_requests"], told[-1]["slots"]["busy"]) == (0, 0)
 
 
 async def test_a_delta_has_the_size_of_the_change(runtime: FleetRuntime, hub: EventHub) -> None:

@@ -7,13 +7,16 @@ from aiohttp import WSMsgType
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.fleet.caller import ANONYMOUS
+from arriero.balancer.fleet.core.fleet import Fleet
+from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.routes import management_app
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
-from arriero.shared.inference import AgentId, Failed, GenerateRequest, RequestId
+from arriero.shared.inference import AgentId, Failed, GenerateRequest
 from arriero.shared.messages import Cancel
+from tests.balancer.management.elsewhere.others import beside
 from tests.balancer.management.peers import EagerPeer, Peer
 
 REQUEST = GenerateRequest(prompt="Once")
@@ -169,17 +172,35 @@ async def test_agents_may_dial_here(client: TestClient) -> None:
 async def test_a_request_that_another_balancer_has(
     runtime: FleetRuntime, hub: EventHub, metrics: Metrics, keeper: DesiredStateKeeper
 ) -> None:
-    asked: list[str] = []
-
-    async def cancel(id: RequestId) -> bool:
-        asked.append(id)
-        return id == "theirs"
-
-    app = management_app(runtime, hub, metrics, keeper=keeper, cancel_elsewhere=cancel)
+    there = FleetRuntime(Fleet(Limits()), recorder=metrics)
+    Peer(runtime, "a")
+    agent = Peer(there, "a")
+    everywhere = beside({"there": there, "silent": None})
+    app = management_app(runtime, hub, metrics, keeper=keeper, everywhere=everywhere)
     async with TestClient(TestServer(app)) as client:
-        assert (await client.delete("/api/v1/requests/theirs")).status == 202
-        assert (await client.delete("/api/v1/requests/nobodys")).status == 404
-    assert asked == ["theirs", "nobodys"]
+        with (
+            there.open(REQUEST, caller=ANONYMOUS) as theirs,
+            runtime.open(REQUEST, caller=ANONYMOUS) as ours,
+        ):
+            _, body = await get(client, "/api/v1/requests")
+            assert {each["id"]: each["balancer"] for each in body["requests"]} == {
+                theirs.id: "there",
+                ours.id: "here",
+            }
+            assert (body["total"], body["missing"]) == (2, ["silent"])
+            _, body = await get(client, "/api/v1/agents")
+            assert body["agents"][0]["slots"] == {"total": 2, "busy": 2}
+            assert body["missing"] == ["silent"]
+            assert (await get(client, "/api/v1/agents/id-a"))[1]["slots"]["busy"] == 2
+            path = f"/api/v1/requests/{theirs.id}"
+            assert (await get(client, path))[1]["balancer"] == "there"
+            assert (await client.delete(path)).status == 202
+            assert Cancel(id=theirs.id) in agent.messages
+        status, body = await get(client, "/api/v1/requests/nobodys")
+        assert (status, body["error"]["message"].endswith("no answer came from silent")) == (
+            404,
+            True,
+        )
 
 
 async def test_an_agent_that_another_balancer_may_let_try_again(

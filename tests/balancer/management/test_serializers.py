@@ -138,6 +138,7 @@ def test_a_request() -> None:
         "caller": "alice",
         "moves": 0,
         "position": 3,
+        "balancer": None,
     }
 
 

@@ -30,10 +30,11 @@ class FakePeerStore:
         self.sessions.append(session)
         return session
 
-    async def tell(self, news: News) -> None:
+    async def tell(self, *news: News) -> None:
         self.check()
-        for session in list(self.sessions):
-            session.on_news(news)
+        for each in news:
+            for session in list(self.sessions):
+                session.on_news(each)
 
     def check(self) -> None:
         if self.is_away:

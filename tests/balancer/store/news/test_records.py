@@ -1,7 +1,10 @@
 import pytest
 
 from arriero.balancer.store.news.records import (
+    MOST_TEXT,
     SUBJECTS,
+    Answered,
+    Asked,
     CancelRequest,
     Changed,
     News,
@@ -17,6 +20,29 @@ from arriero.balancer.store.news.records import (
 def test_news_are_small_and_read_as_they_were_told(news: News) -> None:
     assert decoded(encoded(news)) == news
     assert len(encoded(news).encode()) < 1000
+
+
+RUN = "0" * 32
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        Asked(RUN, RUN, "requests", '"' * MOST_TEXT),
+        Answered(RUN, RUN, RUN, 63, 64, "+" * MOST_TEXT),
+    ],
+)
+def test_a_piece_fits_into_what_postgresql_takes(news: News) -> None:
+    assert decoded(encoded(news)) == news
+    plain = len(encoded(news)) - encoded(news).count("\\")
+    assert plain < 7000
+
+
+@pytest.mark.parametrize(
+    "news", [Asked("i", "r", "w", "ä"), Answered("i", "t", "b", 64, 65, ""), Asked("", "", "")]
+)
+def test_what_is_too_long_or_not_ascii_is_left_out(news: News) -> None:
+    assert decoded(encoded(news)) is None
 
 
 @pytest.mark.parametrize(

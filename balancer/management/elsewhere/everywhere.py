@@ -1,0 +1,118 @@
+"""Asks all other balancers over the same store, and puts together what they answer."""
+
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pydantic import TypeAdapter
+
+from ....shared.inference import RequestId
+from ...peers.questions import Replies
+from ..answer_types import ListedRequest
+from ..request_filter import RequestFilter
+from . import told
+from .elsewhere import NOBODY, Elsewhere, added_up, oldest
+from .told import AboutFleet, AboutRequest, What
+
+Ask = Callable[[What, str], Awaitable[Replies]]
+"""Asks all others. It takes a second at most, and no time where there are none."""
+
+TellCancel = Callable[[RequestId], Awaitable[bool]]
+"""Tells all others to cancel a request, without waiting for an answer; whether they were told."""
+
+OwnRequests = Callable[[], Iterable[ListedRequest]]
+"""This balancer's, oldest first, as of the call."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Requests of all balancers, how many there are in all, and who did not answer."""
+
+    requests: list[ListedRequest]
+    total: int
+    missing: tuple[str, ...] = ()
+
+
+async def nobody(_what: What, _about: str) -> Replies:
+    """Of a balancer without others."""
+    return Replies()
+
+
+async def untold(_id: RequestId) -> bool:
+    """There are no others."""
+    return False
+
+
+class Everywhere:
+    """`here` gives this balancer's name, and `None` while there are no others."""
+
+    def __init__(
+        self,
+        ask: Ask = nobody,
+        here: Callable[[], str | None] = lambda: None,
+        tell_cancel: TellCancel = untold,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._ask = ask
+        self._here = here
+        self._tell_cancel = tell_cancel
+        self._clock = clock
+
+    @property
+    def here(self) -> str | None:
+        """This balancer's name, where there are others."""
+        return self._here()
+
+    async def fleet(self, limit: int = 0) -> Elsewhere:
+        """What others have, with so many of their requests at most."""
+        if (here := self.here) is None:
+            return NOBODY
+        about = told.written(told.ABOUT_FLEET, AboutFleet(limit=limit))
+        replies = await self._ask("fleet", about)
+        fleets, missing = _understood(told.FLEET, replies)
+        return added_up(fleets, here=here, at=self._clock(), limit=limit, missing=missing)
+
+    async def requests(
+        self, chosen: RequestFilter, own: OwnRequests, total: Callable[[], int]
+    ) -> Found:
+        """Of all balancers, the oldest that are chosen; this one has `own`, `total` in all."""
+        if self.here is None:
+            return Found(list(own()), total())
+        replies = await self._ask("requests", told.written(told.FILTER, chosen))
+        others, missing = _understood(told.REQUESTS, replies)
+        num = total() + sum(found["total"] for _, found in others)
+        return Found(oldest(own(), others, chosen.limit), num, missing)
+
+    async def request(self, id: RequestId) -> Found:
+        """One that is not here: at most one is found."""
+        if self.here is None:
+            return Found([], 0)
+        about = told.written(told.ABOUT_REQUEST, AboutRequest(id=id))
+        others, missing = _understood(told.REQUESTS, await self._ask("request", about))
+        return Found(oldest([], others, 1), 0, missing)
+
+    async def cancel(self, id: RequestId) -> bool:
+        """Have whoever has this request cancel it. Whether somebody does, or may still do so.
+
+        Those that do not answer, such as balancers of an older version, are told all the same.
+        """
+        if self.here is None:
+            return False
+        about = told.written(told.ABOUT_REQUEST, AboutRequest(id=id))
+        others, missing = _understood(told.CANCEL, await self._ask("cancel", about))
+        if any(answer["is_cancelled"] for _, answer in others):
+            return True
+        return bool(missing) and await self._tell_cancel(id)
+
+
+def _understood(
+    kind: TypeAdapter[T], replies: Replies
+) -> tuple[list[tuple[str, T]], tuple[str, ...]]:
+    """What was answered, by name; and the names of those of which nothing is known."""
+    answers = [(each.balancer, told.read(kind, each.body)) for each in replies.replies]
+    known = [(name, answer) for name, answer in answers if answer is not None]
+    unknown = [name for name, answer in answers if answer is None]
+    return known, tuple(sorted([*replies.missing, *unknown]))

@@ -1,0 +1,119 @@
+"""What this balancer answers when another one asks."""
+
+import time
+from collections.abc import Callable
+from itertools import islice
+from typing import get_args
+
+from ...fleet.runtime.fleet_runtime import FleetRuntime
+from ...fleet.view import RequestView
+from ..answer_types import ListedRequest
+from ..serializers import listed_json, request_json
+from ..throughput import MIN_SECONDS, Meter, Throughput
+from . import told
+from .told import ToldCancel, ToldFleet, ToldRequests, What
+
+FORGOTTEN = 5.0
+"""Seconds after which nobody counts as asking for rates any more: those since then mislead."""
+
+
+class Rates:
+    """Tokens a second since others last asked, measured only while they do."""
+
+    def __init__(self, runtime: FleetRuntime, clock: Callable[[], float]) -> None:
+        self._runtime = runtime
+        self._clock = clock
+        self._meter: Meter | None = None
+        self._revision = 0
+        self._looked_at = 0.0
+        self._last = Throughput()
+
+    def look(self) -> Throughput:
+        """Those of the last second or so; none at first."""
+        now = self._clock()
+        if self._meter is None or now - self._looked_at > FORGOTTEN:
+            view = self._runtime.view(max_requests=0)
+            self._meter = Meter(view.agents, view.tokens_total, now)
+            self._last = Throughput()
+        elif now - self._looked_at < MIN_SECONDS:
+            return self._last
+        else:
+            self._last = self._measured(self._meter, now)
+        self._looked_at, self._revision = now, self._runtime.revision
+        return self._last
+
+    def _measured(self, meter: Meter, now: float) -> Throughput:
+        change = self._runtime.changes_since(self._revision)
+        counts = self._runtime.tokens_since(self._revision)
+        left = () if change is None else change.agents_left
+        return meter.look(counts, left, self._runtime.totals().tokens_total, now)
+
+
+class Responder:
+    """Of one balancer."""
+
+    def __init__(
+        self,
+        runtime: FleetRuntime,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._runtime = runtime
+        self._rates = Rates(runtime, clock)
+        self._wall_clock = wall_clock
+
+    def respond(self, what: str, about: str) -> bytes | None:
+        """The answer; `None` to what this version does not know."""
+        if what not in get_args(What):
+            return None
+        answer = {
+            "fleet": self._fleet,
+            "requests": self._requests,
+            "request": self._request,
+            "cancel": self._cancel,
+        }[what](about)
+        return None if answer is None else answer.encode()
+
+    def _fleet(self, about: str) -> str | None:
+        if (asked := told.read(told.ABOUT_FLEET, about)) is None:
+            return None
+        runtime, rates = self._runtime, self._rates.look()
+        totals = runtime.totals()
+        oldest = islice(runtime.requests(), asked["limit"])
+        answer = ToldFleet(
+            queue_depth=totals.queue_depth,
+            slots_busy=totals.slots_busy,
+            num_requests=totals.num_requests,
+            busy=dict(runtime.slots_taken()),
+            tokens_per_second=rates.total,
+            rates=dict(rates.agents),
+            requests=[request_json(each, runtime.position(each.id)) for each in oldest],
+        )
+        return told.written(told.FLEET, answer)
+
+    def _requests(self, about: str) -> str | None:
+        if (chosen := told.read(told.FILTER, about)) is None:
+            return None
+        found = [self._listed(each) for each in chosen.choose(self._runtime.requests())]
+        return self._found(found)
+
+    def _request(self, about: str) -> str | None:
+        if (asked := told.read(told.ABOUT_REQUEST, about)) is None:
+            return None
+        found = self._runtime.request(asked["id"])
+        return self._found([] if found is None else [self._listed(found)])
+
+    def _found(self, requests: list[ListedRequest]) -> str:
+        total = self._runtime.totals().num_requests
+        return told.written(told.REQUESTS, ToldRequests(requests=requests, total=total))
+
+    def _listed(self, request: RequestView) -> ListedRequest:
+        waits = request.state == "queued"
+        waiting = self._runtime.waiting(request.id) if waits else None
+        return listed_json(request, waiting, self._wall_clock())
+
+    def _cancel(self, about: str) -> str | None:
+        if (asked := told.read(told.ABOUT_REQUEST, about)) is None:
+            return None
+        answer = ToldCancel(is_cancelled=bool(self._runtime.cancel([asked["id"]])))
+        return told.written(told.CANCEL, answer)

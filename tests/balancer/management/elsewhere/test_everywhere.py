@@ -1,0 +1,43 @@
+"""Other balancers are asked, and what does not fit counts as no answer."""
+
+from arriero.balancer.management.elsewhere.elsewhere import NOBODY
+from arriero.balancer.management.elsewhere.everywhere import Everywhere
+from arriero.balancer.management.elsewhere.told import What
+from arriero.balancer.management.request_filter import RequestFilter
+from arriero.balancer.peers.questions import Replies, Reply
+from arriero.shared.inference import RequestId
+
+
+def answering(*replies: tuple[str, bytes], missing: tuple[str, ...] = ()) -> Everywhere:
+    """Others that answer everything so, and take what they are told."""
+
+    async def ask(_what: What, _about: str) -> Replies:
+        return Replies(tuple(Reply(name, body) for name, body in replies), missing)
+
+    async def tell(_id: RequestId) -> bool:
+        return True
+
+    return Everywhere(ask, lambda: "here", tell)
+
+
+async def test_alone_nobody_is_asked() -> None:
+    alone = Everywhere()
+    assert await alone.fleet() is NOBODY
+    assert (await alone.requests(RequestFilter(), list, lambda: 3)).total == 3
+    assert (await alone.request(RequestId("r"))).requests == []
+    assert not await alone.cancel(RequestId("r"))
+
+
+async def test_what_does_not_fit_is_missing() -> None:
+    everywhere = answering(("one", b"{}"), ("three", b"junk"), missing=("two",))
+    assert (await everywhere.fleet()).missing == ("one", "three", "two")
+    found = await everywhere.requests(RequestFilter(), list, lambda: 0)
+    assert found.missing == ("one", "three", "two")
+
+
+async def test_a_cancel_reaches_those_that_do_not_answer() -> None:
+    no, yes = b'{"is_cancelled":false}', b'{"is_cancelled":true}'
+    r = RequestId("r")
+    assert not await answering(("one", no), ("two", no)).cancel(r)
+    assert await answering(("one", no), ("two", yes)).cancel(r)
+    assert await answering(("one", no), missing=("old",)).cancel(r)
