@@ -6,20 +6,17 @@ the event loop's thread while the next step is computed.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
-from itertools import count
 from typing import assert_never
 
 from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
-from ..shared.messages import PROTOCOL_VERSION, Hello, Status
-from ..shared.models.assignments import Assign, Assignment, Reload
-from ..shared.reports.statistics import Statistics
+from ..shared.messages import Status
+from ..shared.models.assignments import Assignment
 from ..shared.tracing.open_telemetry import open_tracer
-from .discovery.links import Links, dialling
+from .balancer_links import BalancerLinks
 from .engine.embedding.embedder import Embedder
 from .engine.loaded_model import LoadedModel
 from .engine.model_error import ModelError
@@ -28,20 +25,12 @@ from .engine.statistics import EngineStatistics
 from .engine.worker import Worker
 from .engine_port import MakeWorker
 from .generation.local_generation import LocalGeneration
-from .generation.port import Ticket
 from .generation.preparation import Preparation
 from .generation.prompt_saver import PromptSaver
 from .generation.query_executor import QueryExecutor
 from .generation.request_spans import RequestSpans
 from .generation.text_queries import TextQueries
-from .link.agent_key import AgentKey
-from .link.connection import Connection
-from .link.outbound import Outbound
-from .link.queries import Queries
 from .link.reporter import Reporter
-from .link.requests import Requests
-from .link.session import Session
-from .link.slots import Slots
 from .served_model import ServedModel
 from .settings import AgentSettings
 from .supervision.supervisor_protocol import (
@@ -49,8 +38,6 @@ from .supervision.supervisor_protocol import (
     Changed,
     Dial,
     Loaded,
-    Ordered,
-    Ready,
     SupervisorChannel,
     Tell,
 )
@@ -85,10 +72,7 @@ class _Agent:
         self._loop = asyncio.get_running_loop()
         self._steps: asyncio.Queue[tuple[SequenceOutput, ...]] = asyncio.Queue()
         self._crash: asyncio.Future[BaseException] = self._loop.create_future()
-        self._slots = Slots(settings.slots)
-        self._links: Links | None = None
-        self._told = Tell()
-        self._is_ready = False
+        self._links = BalancerLinks(settings, channel, self._status, self._slots_changed)
         self._served: ServedModel | None = None
         self._embedder: Embedder | None = None
         self._worker = make_worker(
@@ -110,7 +94,7 @@ class _Agent:
         )
         self._reporter = Reporter(
             read=self._statistics,
-            tell=self._report,
+            tell=self._links.report,
             call_later=self._loop.call_later,
         )
 
@@ -181,10 +165,9 @@ class _Agent:
         )
         self._embedder = self._make_embedder(model)
         executor = QueryExecutor(queries, self._embedder)
-        self._told = Tell(issues=dial.issues, work=dial.work)
         try:
             async with asyncio.TaskGroup() as group:
-                links = self._links = self._connect(group, dial, served, generation, executor)
+                self._links.dial(group, dial, generation, executor)
                 self._reporter.look()
                 helpers = [
                     group.create_task(each)
@@ -195,7 +178,7 @@ class _Agent:
                         self._fail(),
                     )
                 ]
-                await links.ended()
+                await self._links.ended()
                 for helper in helpers:
                     helper.cancel()
         finally:
@@ -218,57 +201,6 @@ class _Agent:
             on_change=self._stir,
         )
 
-    def _connect(
-        self,
-        group: asyncio.TaskGroup,
-        order: Dial,
-        served: ServedModel,
-        generation: LocalGeneration,
-        executor: QueryExecutor,
-    ) -> Links:
-        settings = self._settings
-        tickets = map(Ticket, count(1))
-
-        def make(
-            url: str, dial: Callable[[str], Awaitable[Outbound]], on_ended: Callable[[], None]
-        ) -> Connection:
-            status = self._status(served)
-            session = Session(
-                hello=self._hello(order, status),
-                status=status,
-                requests=Requests(slots=self._slots, tickets=tickets),
-                queries=Queries(tickets),
-            )
-            return Connection(
-                url,
-                session,
-                generation,
-                executor,
-                on_connected=self._ready,
-                on_change=self._slots_changed,
-                on_order=self._pass_on,
-                on_ended=on_ended,
-                dial=dial,
-            )
-
-        dial_address = dialling(tls=settings.tls, key=AgentKey(settings.key_file))
-        return Links(settings.balancer, make, dial_address, group)
-
-    def _hello(self, order: Dial, status: Status) -> Hello:
-        settings, begin = self._settings, self._channel.begin
-        return Hello(
-            protocol=PROTOCOL_VERSION,
-            agent_id=begin.agent_id,
-            name=settings.name,
-            version=version("arriero"),
-            slots=status.slots,
-            model=status.model,
-            labels=settings.labels,
-            facts=begin.facts,
-            work=status.work,
-            takes_over=order.takes_over,
-        )
-
     async def _hand_out_steps(self, generation: LocalGeneration) -> None:
         while True:
             generation.stepped(await self._steps.get())
@@ -280,7 +212,7 @@ class _Agent:
             order = await self._channel.orders.get()
             match order:
                 case Tell():
-                    self._told = order
+                    self._links.told = order
                 case Change(assignment=assignment):
                     reason = await self._change(served, assignment)
                     for reader in readers:
@@ -288,9 +220,7 @@ class _Agent:
                     self._channel.report(Changed(assignment=assignment, reason=reason))
                 case _:
                     assert_never(order)
-            status = self._status(served)
-            for connection in self._links or ():
-                connection.tell(status)
+            self._links.tell()
 
     async def _change(self, served: ServedModel, assignment: Assignment) -> str | None:
         """Serve `assignment` with the model that is loaded. Returns why not, if so."""
@@ -301,41 +231,30 @@ class _Agent:
         served.use(assignment, preparer)
         return None
 
-    def _status(self, served: ServedModel) -> Status:
-        """What balancers hear; makes as many slots as they hear of."""
-        self._slots.resize(served.num_slots)
+    def _status(self) -> Status:
+        """What balancers hear, once a model is served; makes as many slots as they hear of."""
+        served, links = self._served, self._links
+        if served is None:
+            raise RuntimeError("there is no model yet")
+        links.slots.resize(served.num_slots)
         return Status(
-            slots=self._slots.total,
+            slots=links.slots.total,
             accepting=True,
             model=served.info,
-            issues=served.issues + self._told.issues,
-            work=self._told.work,
+            issues=served.issues + links.told.issues,
+            work=links.told.work,
         )
 
     async def _drain(self) -> None:
         await self._shutdown.requested.wait()
-        ordered = self._channel.drain_timeout
-        timeout = self._settings.drain_timeout if ordered is None else ordered
-        for connection in self._stopped_links():
-            connection.drain(timeout)
+        self._links.drain()
 
     async def _fail(self) -> None:
         await asyncio.wait({self._crash})
-        error = self._crash.result()
-        for connection in self._stopped_links():
-            connection.engine_stopped(f"the engine stopped: {_line(error)}")
-
-    def _stopped_links(self) -> Iterable[Connection]:
-        """The connections that there are; no more are made."""
-        if self._links is None:
-            return ()
-        self._links.stop()
-        return self._links
+        self._links.engine_stopped(f"the engine stopped: {_line(self._crash.result())}")
 
     def _slots_changed(self) -> None:
-        for connection in self._links or ():
-            connection.slots_changed()
-        if self._slots.num_busy:
+        if self._links.slots.num_busy:
             self._reporter.stir()
 
     def _statistics(self) -> EngineStatistics:
@@ -347,18 +266,6 @@ class _Agent:
             num_draft_cells=self._served.model.num_draft_cells if self._served else None,
             num_media_bytes=media.num_cached_bytes if media else None,
         )
-
-    def _report(self, statistics: Statistics) -> None:
-        for connection in self._links or ():
-            connection.report(statistics)
-
-    def _ready(self) -> None:
-        if not self._is_ready:
-            self._is_ready = True
-            self._channel.report(Ready())
-
-    def _pass_on(self, order: Assign | Reload) -> None:
-        self._channel.report(Ordered(order=order))
 
 
 def _line(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 import os
 import re
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 from urllib.parse import urlsplit
@@ -36,35 +37,31 @@ _SCALE = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 _LABEL = re.compile(r"[\w./-]{1,63}=[\w./-]{0,63}", re.ASCII)
 
 
-def _websocket_url(url: str) -> str:
-    problem = "must be a WebSocket URL such as ws://127.0.0.1:8060"
-    try:
-        parts = urlsplit(url)
-        has_port = parts.port != 0
-    except ValueError as error:
-        raise ValueError(problem) from error
-    if parts.scheme not in ("ws", "wss") or not parts.hostname or not has_port:
-        raise ValueError(problem)
-    if parts.query or parts.fragment or "@" in parts.netloc:
-        raise ValueError(f"{problem}, without credentials, query or fragment")
-    return url.rstrip("/")
+def _url(*schemes: str, example: str, hint: str = "") -> Callable[[str], str]:
+    """Checks for a URL of these schemes, like `example`; `hint` is where credentials belong."""
+
+    def check(url: str) -> str:
+        problem = f"must be a {example}"
+        try:
+            parts = urlsplit(url)
+            has_port = parts.port != 0
+        except ValueError as error:
+            raise ValueError(problem) from error
+        if parts.scheme not in schemes or not parts.hostname or not has_port:
+            raise ValueError(problem)
+        if parts.query or parts.fragment or "@" in parts.netloc:
+            raise ValueError(f"{problem}, without credentials, query or fragment{hint}")
+        return url.rstrip("/")
+
+    return check
 
 
-def _http_url(url: str) -> str:
-    problem = "must be a URL such as http://127.0.0.1:8000"
-    try:
-        parts = urlsplit(url)
-        has_port = parts.port != 0
-    except ValueError as error:
-        raise ValueError(problem) from error
-    if parts.scheme not in ("http", "https") or not parts.hostname or not has_port:
-        raise ValueError(problem)
-    if parts.query or parts.fragment or "@" in parts.netloc:
-        raise ValueError(
-            f"{problem}, without credentials, query or fragment; a key goes into a file "
-            "(--upstream-key-file)"
-        )
-    return url.rstrip("/")
+_websocket_url = _url("ws", "wss", example="WebSocket URL such as ws://127.0.0.1:8060")
+_http_url = _url(
+    *("http", "https"),
+    example="URL such as http://127.0.0.1:8000",
+    hint="; a key goes into a file (--upstream-key-file)",
+)
 
 
 def _distinct(urls: tuple[str, ...]) -> tuple[str, ...]:

@@ -541,10 +541,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "agent.upstream": (
         *("agent.upstream.protocol", "agent.generation.port", "agent.engine.statistics"),
     ),
-    "agent.upstream_daemon": (
+    "agent.balancer_links": (
         *("agent.settings", "agent.supervision.supervisor_protocol", "agent.link"),
-        *("agent.generation.port", "agent.upstream", "agent.upstream.protocol"),
-        "agent.discovery",
+        *("agent.generation.port", "agent.discovery"),
+    ),
+    "agent.upstream_daemon": (
+        *("agent.settings", "agent.supervision.supervisor_protocol", "agent.balancer_links"),
+        *("agent.link", "agent.upstream", "agent.upstream.protocol"),
     ),
     "agent.cpu_cores": (),
     "agent.host_facts": ("agent.cpu_cores",),
@@ -560,7 +563,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "agent.daemon": (
         *("agent.settings", "agent.supervision.supervisor_protocol", "agent.link"),
-        *("agent.generation", "agent.generation.port", "agent.discovery", *ENGINE),
+        *("agent.balancer_links", "agent.generation", *ENGINE),
         *("agent.engine.embedding.embedder", "agent.engine.worker"),
         *("agent.engine_port", "agent.served_model"),
     ),

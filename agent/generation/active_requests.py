@@ -12,16 +12,15 @@ logged with its traceback.
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ...shared.continuation import Continuation
 from ...shared.errors import InvalidRequest, RequestError, to_wire
-from ...shared.inference import GenerateRequest, Notice, RequestId
+from ...shared.inference import Notice, RequestId
 from ...shared.messages import Item, Refused
 from ..engine.prompt_store.writers import Writers
 from ..engine.sequence import SequenceId, SequenceOutput
 from .active_request import ActiveRequest, Change, Decision, Prepare, Tell, saves_as
 from .answers.prepared import Prepared
 from .answers.resumption import Outcome, Resume, Resumed
-from .port import Listener, Ticket
+from .port import Listener, NewRequest, Ticket
 
 
 class ActiveRequests:
@@ -38,22 +37,15 @@ class ActiveRequests:
 
     # ---- what the listeners want
 
-    def start(
-        self,
-        ticket: Ticket,
-        name: RequestId,
-        request: GenerateRequest,
-        listener: Listener,
-        continuation: Continuation | None = None,
-    ) -> list[Decision]:
-        """A new request, which its balancer calls `name`; see `port.Generation`."""
-        key = saves_as(request)
+    def start(self, new: NewRequest, listener: Listener) -> list[Decision]:
+        """A new request; see `port.Generation`."""
+        key = saves_as(new.request)
         if key is not None and not self._writers.claim(key):
-            return [Tell(listener, (_key_is_taken(name, key),), (ticket,))]
-        id = SequenceId(ticket)
-        resume = Resume(name, continuation) if continuation else None
-        self._active[id] = ActiveRequest(id, name, request, listener, resume)
-        return [Prepare(id, request, resume)]
+            return [Tell(listener, (_key_is_taken(new.id, key),), (new.ticket,))]
+        id = SequenceId(new.ticket)
+        resume = Resume(new.id, new.continuation) if new.continuation else None
+        self._active[id] = ActiveRequest(id, new.id, new.request, listener, resume)
+        return [Prepare(id, new.request, resume)]
 
     def cancel(self, ticket: Ticket) -> list[Decision]:
         """End a request with what it has; one that is complete ends when it is saved."""

@@ -11,15 +11,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, assert_never
 
-from ...shared.continuation import Continuation
 from ...shared.errors import RequestError
-from ...shared.inference import GenerateRequest, Notice, RequestId
+from ...shared.inference import Notice
 from ...shared.log import context
 from ..engine.sequence import NewSequence, SequenceId, SequenceOutput
 from .active_request import Abandon, Decision, Drop, Finish, LogFailure, Prepare, Run, Save, Tell
 from .active_requests import ActiveRequests
 from .answers.resumption import Outcome, Resumed
-from .port import Listener, Ticket
+from .port import Listener, NewRequest, Ticket
 from .preparation import Preparation
 from .prompt_saver import PromptSaver
 from .request_spans import RequestSpans
@@ -57,18 +56,10 @@ class LocalGeneration:
         self._requests = ActiveRequests(piece)
         self._spans = RequestSpans() if spans is None else spans
 
-    def start(
-        self,
-        ticket: Ticket,
-        id: RequestId,
-        request: GenerateRequest,
-        listener: Listener,
-        continuation: Continuation | None = None,
-        traceparent: str | None = None,
-    ) -> None:
+    def start(self, new: NewRequest, listener: Listener) -> None:
         """See `port.Generation`."""
-        self._spans.started(ticket, id, traceparent)
-        self._carry_out(self._requests.start(ticket, id, request, listener, continuation))
+        self._spans.started(new.ticket, new.id, new.traceparent)
+        self._carry_out(self._requests.start(new, listener))
 
     def cancel(self, ticket: Ticket) -> None:
         """See `port.Generation`."""

@@ -9,6 +9,7 @@ not, since every balancer has its own and may use one again.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NewType, Protocol
 
 from ...shared.continuation import Continuation
@@ -19,6 +20,21 @@ from ...shared.queries import Query, Result
 
 Ticket = NewType("Ticket", int)
 """The handle of one request or query in this agent process."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewRequest:
+    """Answer `request`; its items carry the balancer's `id`.
+
+    With a `continuation` another agent began the answer: give only what comes after that.
+    `traceparent` names the span that this is a part of.
+    """
+
+    ticket: Ticket
+    id: RequestId
+    request: GenerateRequest
+    continuation: Continuation | None = None
+    traceparent: str | None = None
 
 
 class Listener(Protocol):
@@ -38,21 +54,8 @@ class Generation(Protocol):
     Methods other than `start` ignore tickets that have ended.
     """
 
-    def start(
-        self,
-        ticket: Ticket,
-        id: RequestId,
-        request: GenerateRequest,
-        listener: Listener,
-        continuation: Continuation | None = None,
-        traceparent: str | None = None,
-        /,
-    ) -> None:
-        """Answer `request`; its items carry the balancer's `id`.
-
-        With a `continuation` another agent began the answer: give only what comes after that.
-        `traceparent` names the span that this is a part of.
-        """
+    def start(self, new: NewRequest, listener: Listener, /) -> None:
+        """Answer it; the listener hears everything, up to its end."""
 
     def cancel(self, ticket: Ticket, /) -> None:
         """End it early with what was generated. A complete answer ends as it would have."""

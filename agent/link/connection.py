@@ -213,8 +213,8 @@ class Connection:
                 self._put(message)
             case MarkConnected():
                 self._mark_connected()
-            case StartGeneration(ticket, id, request, continuation, traceparent):
-                self._generation.start(ticket, id, request, self, continuation, traceparent)
+            case StartGeneration(new):
+                self._generation.start(new, self)
             case CancelGeneration(ticket):
                 self._generation.cancel(ticket)
             case FailGeneration(ticket, error):

@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass
 
-from ...shared.continuation import Continuation
 from ...shared.errors import RequestError
-from ...shared.inference import GenerateRequest, RequestId
+from ...shared.inference import RequestId
 from ...shared.messages import FromAgent
 from ...shared.models.assignments import Assign, Reload
 from ...shared.queries import Query
-from ..generation.port import Ticket
+from ..generation.port import NewRequest, Ticket
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +24,9 @@ class MarkConnected:
 
 @dataclass(frozen=True, slots=True)
 class StartGeneration:
-    """Answer this request; report what it produces under this ticket."""
+    """Answer this request; report what it produces under its ticket."""
 
-    ticket: Ticket
-    id: RequestId
-    request: GenerateRequest
-    continuation: Continuation | None = None
-    traceparent: str | None = None
+    new: NewRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from ...shared.errors import RequestError
 from ...shared.inference import RequestId
 from ...shared.messages import Busy, Ended, Item, Refused, Start
-from ..generation.port import Ticket
+from ..generation.port import NewRequest, Ticket
 from .decisions import CancelGeneration, DiscardGeneration, FailGeneration, StartGeneration
 from .slots import Slots
 
@@ -46,9 +46,8 @@ class Requests:
         ticket = next(self._tickets)
         self._awaited[start.id] = ticket
         self._holding.add(ticket)
-        return StartGeneration(
-            ticket, start.id, start.request, start.continuation, start.traceparent
-        )
+        new = NewRequest(ticket, start.id, start.request, start.continuation, start.traceparent)
+        return StartGeneration(new)
 
     def turn_away(self, id: RequestId) -> Busy:
         """Answer a request for which no slot is free with `Busy`."""

@@ -11,15 +11,14 @@ from importlib.metadata import version
 from itertools import count
 from typing import NoReturn
 
-from ...shared.continuation import Continuation
 from ...shared.errors import RequestError, ShuttingDown, to_wire
-from ...shared.inference import AgentId, GenerateRequest, RequestId
+from ...shared.inference import AgentId
 from ...shared.messages import PROTOCOL_VERSION, Hello, Issue, Status
 from ...shared.models.assignments import Assign, HostFacts, Reload, Work
 from ...shared.queries import Declined, Query, Result
 from ...shared.reports.model_info import ModelInfo
 from ..discovery.links import Links, dialling
-from ..generation.port import Listener, Ticket
+from ..generation.port import Listener, NewRequest, Ticket
 from ..link.agent_key import AgentKey
 from ..link.connection import Connection
 from ..link.outbound import Outbound
@@ -118,16 +117,8 @@ class Standby:
 class _NoGeneration:
     """Without slots a session accepts no request, so nothing is ever started."""
 
-    def start(
-        self,
-        ticket: Ticket,
-        id: RequestId,
-        request: GenerateRequest,
-        listener: Listener,
-        continuation: Continuation | None = None,
-        traceparent: str | None = None,
-    ) -> NoReturn:
-        raise RuntimeError(f"request {id} came to an agent without slots")
+    def start(self, new: NewRequest, _: Listener) -> NoReturn:
+        raise RuntimeError(f"request {new.id} came to an agent without slots")
 
     def cancel(self, ticket: Ticket) -> None:
         """Nothing was started."""

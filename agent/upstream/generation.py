@@ -11,12 +11,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...shared.continuation import Continuation
 from ...shared.errors import InternalError, NotSupported, RequestError, ShuttingDown, to_wire
 from ...shared.inference import GenerateRequest, RequestId
 from ...shared.log import context
 from ...shared.messages import Item, Refused
-from ..generation.port import Listener, Ticket
+from ..generation.port import Listener, NewRequest, Ticket
 from .client import Client
 from .meter import Meter
 from .protocol.answer import Answer
@@ -76,25 +75,18 @@ class UpstreamGeneration:
         self._active: dict[Ticket, _Active] = {}
         self.meter = Meter()
 
-    def start(
-        self,
-        ticket: Ticket,
-        id: RequestId,
-        request: GenerateRequest,
-        listener: Listener,
-        continuation: Continuation | None = None,
-        traceparent: str | None = None,
-    ) -> None:
+    def start(self, new: NewRequest, listener: Listener) -> None:
         """See `port.Generation`."""
-        answer = Answer(id, one_call=not request.parallel_tool_calls)
-        active = self._active[ticket] = _Active(id, listener, answer)
+        ticket = new.ticket
+        answer = Answer(new.id, one_call=not new.request.parallel_tool_calls)
+        active = self._active[ticket] = _Active(new.id, listener, answer)
         self.meter.started(ticket, self._clock())
         self._on_work()
-        if continuation is not None:
+        if new.continuation is not None:
             error = NotSupported("an upstream server cannot go on with another agent's answer")
-            self._end(ticket, Refused(id=id, error=to_wire(error)))
+            self._end(ticket, Refused(id=new.id, error=to_wire(error)))
             return
-        active.task = self._group.create_task(self._run(ticket, active, request))
+        active.task = self._group.create_task(self._run(ticket, active, new.request))
 
     def cancel(self, ticket: Ticket) -> None:
         """See `port.Generation`."""

@@ -8,7 +8,7 @@ from arriero.agent.generation.active_request import Abandon, Drop, LogFailure, P
 from arriero.agent.generation.active_requests import ActiveRequests
 from arriero.agent.generation.answers.prepared import Echo
 from arriero.agent.generation.answers.resumption import Resume, resumed
-from arriero.agent.generation.port import Ticket
+from arriero.agent.generation.port import NewRequest, Ticket
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import EngineFailed, InvalidRequest, to_wire
 from arriero.shared.inference import GenerateRequest, Rates
@@ -48,7 +48,7 @@ def broken_at_a_question_mark(token: int) -> bytes:
 def running(*names: str) -> ActiveRequests:
     requests = ActiveRequests(broken_at_a_question_mark)
     for number, name in enumerate(names or ("r",), 1):
-        requests.start(Ticket(number), piece(name, "").id, REQUEST, US)
+        requests.start(NewRequest(Ticket(number), piece(name, "").id, REQUEST), US)
         requests.prepared(SequenceId(number), PREPARED)
     return requests
 
@@ -56,7 +56,7 @@ def running(*names: str) -> ActiveRequests:
 class TestOneRequest:
     def test_is_prepared_run_and_answered(self) -> None:
         requests = ActiveRequests(a_byte)
-        assert requests.start(FIRST, R, REQUEST, US) == [Prepare(ONE, REQUEST)]
+        assert requests.start(NewRequest(FIRST, R, REQUEST), US) == [Prepare(ONE, REQUEST)]
         sequence = NewSequence(
             id=ONE,
             prompt=Prompt((1, 2, 3)),
@@ -76,7 +76,7 @@ class TestOneRequest:
 
     def test_that_cannot_be_prepared_is_refused(self) -> None:
         requests = ActiveRequests(a_byte)
-        requests.start(FIRST, R, REQUEST, US)
+        requests.start(NewRequest(FIRST, R, REQUEST), US)
         error = InvalidRequest("no")
         refused = Refused(id=R, error=to_wire(error))
         assert requests.prepared(ONE, error) == [Tell(US, (refused,), (FIRST,))]
@@ -101,7 +101,7 @@ class TestManyRequests:
 
     def test_each_listener_hears_of_its_own(self) -> None:
         requests, other = running(), Heard()
-        requests.start(SECOND, R, REQUEST, other)
+        requests.start(NewRequest(SECOND, R, REQUEST), other)
         requests.prepared(TWO, PREPARED)
         assert requests.stepped([gained("a"), gained("b", TWO)]) == [
             Tell(US, (piece("r", "a"),)),
@@ -122,7 +122,7 @@ class TestEndedFromOutside:
 
     def test_cancelled_while_being_prepared(self) -> None:
         requests = ActiveRequests(a_byte)
-        requests.start(FIRST, R, REQUEST, US)
+        requests.start(NewRequest(FIRST, R, REQUEST), US)
         assert requests.cancel(FIRST)[1:] == [Abandon(ONE)]
         assert requests.prepared(ONE, PREPARED) == []
         assert requests.prepared(ONE, InvalidRequest("no")) == []
@@ -160,7 +160,7 @@ class TestFailureBoundary:
 
     def test_a_preparation_that_nothing_can_be_made_of(self) -> None:
         requests = ActiveRequests(a_byte)
-        requests.start(FIRST, R, REQUEST, US)
+        requests.start(NewRequest(FIRST, R, REQUEST), US)
         broken = replace(PREPARED, stop=None)  # type: ignore[arg-type]
         [tell, log] = requests.prepared(ONE, broken)
         assert isinstance(tell, Tell) and isinstance(tell.items[0], Refused)
@@ -178,7 +178,7 @@ class TestFailureBoundary:
 class TestSaving:
     def saving(self) -> ActiveRequests:
         requests = ActiveRequests(a_byte)
-        requests.start(FIRST, R, SAVING, US)
+        requests.start(NewRequest(FIRST, R, SAVING), US)
         requests.prepared(ONE, PREPARED)
         requests.stepped([gained("a", end=SequenceEnd("stop", STATS, SAVED))])
         return requests
@@ -206,26 +206,26 @@ class TestSaving:
 class TestKeys:
     def test_have_one_writer_at_a_time_whoever_listens(self) -> None:
         requests = ActiveRequests(a_byte)
-        requests.start(FIRST, R, SAVING, US)
-        [tell] = requests.start(SECOND, S, SAVING, Heard())
+        requests.start(NewRequest(FIRST, R, SAVING), US)
+        [tell] = requests.start(NewRequest(SECOND, S, SAVING), Heard())
         assert isinstance(tell, Tell) and tell.released == (SECOND,)
         [refused] = tell.items
         assert isinstance(refused, Refused)
         assert (refused.error.code, refused.error.field) == ("invalid_request", "save_cache")
         requests.cancel(FIRST)
-        assert requests.start(SECOND, S, SAVING, US) == [Prepare(TWO, SAVING)]
+        assert requests.start(NewRequest(SECOND, S, SAVING), US) == [Prepare(TWO, SAVING)]
 
     def test_may_have_several_readers(self) -> None:
         requests = ActiveRequests(a_byte)
-        requests.start(FIRST, R, SAVING, US)
+        requests.start(NewRequest(FIRST, R, SAVING), US)
         reading = replace(SAVING, save_cache=False)
-        assert requests.start(SECOND, S, reading, US) == [Prepare(TWO, reading)]
+        assert requests.start(NewRequest(SECOND, S, reading), US) == [Prepare(TWO, reading)]
 
     def test_are_free_after_a_preparation_that_failed(self) -> None:
         requests = ActiveRequests(a_byte)
-        requests.start(FIRST, R, SAVING, US)
+        requests.start(NewRequest(FIRST, R, SAVING), US)
         requests.prepared(ONE, InvalidRequest("no"))
-        assert requests.start(SECOND, S, SAVING, US) == [Prepare(TWO, SAVING)]
+        assert requests.start(NewRequest(SECOND, S, SAVING), US) == [Prepare(TWO, SAVING)]
 
 
 class TestOneThatGoesOn:
@@ -235,7 +235,7 @@ class TestOneThatGoesOn:
         requests = ActiveRequests(a_byte)
         continuation = Continuation.after([*b"ab"], num_characters=1)
         resume = Resume(R, continuation)
-        decisions = requests.start(FIRST, R, REQUEST, US, continuation)
+        decisions = requests.start(NewRequest(FIRST, R, REQUEST, continuation), US)
         assert decisions == [Prepare(ONE, REQUEST, resume)]
         outcome = resumed(PREPARED, resume, ByteVocab(), 16)
         [tell, run] = requests.prepared(ONE, outcome)
@@ -255,7 +255,7 @@ class TestOneThatGoesOn:
         for tokens in (b"", b"a"):
             requests = ActiveRequests(a_byte)
             continuation = Continuation.after([*tokens])
-            requests.start(FIRST, R, REQUEST, US, continuation)
+            requests.start(NewRequest(FIRST, R, REQUEST, continuation), US)
             outcome = resumed(scored, Resume(R, continuation), ByteVocab(), 16)
             [run] = requests.prepared(ONE, outcome)
             assert isinstance(run, Run)
@@ -266,7 +266,7 @@ class TestOneThatGoesOn:
     def test_may_be_complete(self, request_: GenerateRequest) -> None:
         requests = ActiveRequests(a_byte)
         continuation = Continuation.after([*b"a!"])
-        requests.start(FIRST, R, request_, US, continuation)
+        requests.start(NewRequest(FIRST, R, request_, continuation), US)
         outcome = resumed(PREPARED, Resume(R, continuation), ByteVocab(), 16)
         [tell] = requests.prepared(ONE, outcome)
         assert isinstance(tell, Tell)
@@ -279,7 +279,7 @@ class TestOneThatGoesOn:
 
     def test_cancelled_while_being_prepared_it_has_what_was_said(self) -> None:
         requests = ActiveRequests(a_byte)
-        requests.start(FIRST, R, REQUEST, US, Continuation.after((1, 2)))
+        requests.start(NewRequest(FIRST, R, REQUEST, Continuation.after((1, 2))), US)
         [tell, _] = requests.cancel(FIRST)
         assert isinstance(tell, Tell)
         [ended] = tell.items

@@ -24,7 +24,7 @@ from arriero.agent.generation.active_request import (
 )
 from arriero.agent.generation.active_requests import ActiveRequests
 from arriero.agent.generation.answers.prepared import Prepared
-from arriero.agent.generation.port import Ticket
+from arriero.agent.generation.port import NewRequest, Ticket
 from arriero.shared.errors import EngineFailed, InvalidRequest
 from arriero.shared.inference import GenerateRequest, Notice, RequestId
 from arriero.shared.messages import Ended, Item, Noticed, Piece, PromptRead, Refused
@@ -178,7 +178,9 @@ class Machine(RuleBasedStateMachine):
         }
         asked = self.listeners[which].asked[ticket] = Asked(name, key)
         request = GenerateRequest(prompt="x", cache_key=key, save_cache=key is not None)
-        self.carry_out(self.requests.start(ticket, name, request, self.listeners[which]))
+        self.carry_out(
+            self.requests.start(NewRequest(ticket, name, request), self.listeners[which])
+        )
         assert asked.is_awaited == (key is None or key not in taken)
 
     @rule(data=st.data())

@@ -9,7 +9,7 @@ from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.generation.answers.resumption import Outcome, Resume
 from arriero.agent.generation.local_generation import LocalGeneration
-from arriero.agent.generation.port import Ticket
+from arriero.agent.generation.port import NewRequest, Ticket
 from arriero.agent.generation.preparation import Preparation
 from arriero.agent.generation.preparer import Preparer
 from arriero.agent.generation.prompt_saver import PromptSaver
@@ -59,7 +59,9 @@ class Room:
     async def started(
         self, ticket: Ticket = FIRST, request: GenerateRequest = REQUEST
     ) -> NewSequence:
-        self.generation.start(ticket, R if ticket == FIRST else S, request, self.listener)
+        self.generation.start(
+            NewRequest(ticket, R if ticket == FIRST else S, request), self.listener
+        )
         return await self.worker.added.get()
 
 
@@ -90,13 +92,13 @@ async def test_a_request_from_start_to_end(room: Room) -> None:
 async def test_the_engine_knows_what_is_being_prepared(room: Room) -> None:
     await room.started()
     assert not room.worker.expected  # it was submitted
-    room.generation.start(SECOND, S, GenerateRequest(prompt="x" * 20), room.listener)
+    room.generation.start(NewRequest(SECOND, S, GenerateRequest(prompt="x" * 20)), room.listener)
     assert len(room.worker.expected) == 1
     [end], _ = await room.listener.next()
     assert isinstance(end, Refused)
     assert not room.worker.expected
     third = Ticket(3)
-    room.generation.start(third, S, REQUEST, room.listener)
+    room.generation.start(NewRequest(third, S, REQUEST), room.listener)
     room.generation.cancel(third)
     assert not room.worker.expected
 
@@ -104,7 +106,7 @@ async def test_the_engine_knows_what_is_being_prepared(room: Room) -> None:
 async def test_a_continuation_that_does_not_fit_ends_alone(room: Room) -> None:
     bystander = await room.started()
     torn = Continuation(packed_tokens=b"torn!")
-    room.generation.start(SECOND, S, GenerateRequest(prompt="x"), room.listener, torn)
+    room.generation.start(NewRequest(SECOND, S, GenerateRequest(prompt="x"), torn), room.listener)
     [refused], released = await room.listener.next()
     assert isinstance(refused, Refused)
     assert (refused.id, refused.error.code, released) == (S, "engine_failed", (SECOND,))
@@ -116,7 +118,7 @@ async def test_a_continuation_that_does_not_fit_ends_alone(room: Room) -> None:
 
 async def test_an_answer_goes_on(room: Room) -> None:
     continuation = Continuation.after([*b"ye"], num_characters=2)
-    room.generation.start(FIRST, R, REQUEST, room.listener, continuation)
+    room.generation.start(NewRequest(FIRST, R, REQUEST, continuation), room.listener)
     sequence = await room.worker.added.get()
     assert sequence.said == tuple(b"ye")
     room.worker.say(sequence, "s")
@@ -127,7 +129,7 @@ async def test_an_answer_goes_on(room: Room) -> None:
 async def test_an_answer_that_is_complete_needs_no_engine(room: Room) -> None:
     request = GenerateRequest(prompt="x", stop=("!",))
     continuation = Continuation.after([*b"a!"], num_characters=1)
-    room.generation.start(FIRST, R, request, room.listener, continuation)
+    room.generation.start(NewRequest(FIRST, R, request, continuation), room.listener)
     [ended], released = await room.listener.next()
     assert isinstance(ended, Ended) and released == (FIRST,)
     assert not room.worker.expected
@@ -196,7 +198,7 @@ async def test_a_preparation_that_cannot_begin_ends_its_request(
     worker = FakeWorker(Path("m.gguf"))
     generation = LocalGeneration(NoThreads(preparer), worker, PromptSaver(), piece)
     with caplog.at_level(logging.ERROR):
-        generation.start(FIRST, R, REQUEST, listener)
+        generation.start(NewRequest(FIRST, R, REQUEST), listener)
     [refused], released = await listener.next()
     assert isinstance(refused, Refused) and released == (FIRST,)
     assert "can't start new thread" in caplog.text

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from arriero.agent.generation.local_generation import LocalGeneration
-from arriero.agent.generation.port import Generation, Ticket
+from arriero.agent.generation.port import Generation, NewRequest, Ticket
 from arriero.agent.generation.preparation import Preparation
 from arriero.agent.generation.preparer import Preparer
 from arriero.agent.generation.prompt_saver import PromptSaver
@@ -33,7 +33,7 @@ async def test_a_request_ends_once_and_is_released_once(first: str, second: str)
     )
     worker.on_step = local.stepped
     generation: Generation = local
-    generation.start(FIRST, R, GenerateRequest(prompt="x"), heard)
+    generation.start(NewRequest(FIRST, R, GenerateRequest(prompt="x")), heard)
     sequence = await worker.added.get()
     ENDS[first](generation)
     ENDS[second](generation)

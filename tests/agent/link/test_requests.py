@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from arriero.agent.generation.port import NewRequest
 from arriero.agent.link.decisions import (
     CancelGeneration,
     DiscardGeneration,
@@ -29,7 +30,7 @@ class TestOneRequest:
     def test_is_started_and_answered(self) -> None:
         slots = Slots(2)
         requests = make_requests(slots=slots)
-        assert requests.accept(start("r")) == StartGeneration(ONE, R, REQUEST)
+        assert requests.accept(start("r")) == StartGeneration(NewRequest(ONE, R, REQUEST))
         assert slots.num_busy == 1
         requests.produced([piece("r", "a")], [])
         assert R in requests
@@ -40,7 +41,7 @@ class TestOneRequest:
     def test_is_started_where_another_agent_stopped(self) -> None:
         continuation = Continuation.after((1, 2), num_characters=3)
         message = replace(start("r"), continuation=continuation)
-        started = StartGeneration(ONE, R, REQUEST, continuation)
+        started = StartGeneration(NewRequest(ONE, R, REQUEST, continuation))
         assert make_requests().accept(message) == started
 
     def test_whose_save_goes_on_keeps_its_slot(self) -> None:
@@ -84,7 +85,7 @@ class TestManyRequests:
     def test_an_id_may_come_again_after_its_end(self) -> None:
         requests = running()
         requests.produced([ENDED], [ONE])
-        assert requests.accept(start("r")) == StartGeneration(TWO, R, REQUEST)
+        assert requests.accept(start("r")) == StartGeneration(NewRequest(TWO, R, REQUEST))
 
 
 class TestTheEnd:

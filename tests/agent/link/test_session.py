@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.agent.generation.port import Ticket
+from arriero.agent.generation.port import NewRequest, Ticket
 from arriero.agent.link.decisions import (
     AnswerQuery,
     CancelGeneration,
@@ -90,7 +90,7 @@ def ended(name: str) -> Item:
     return replace(ENDED, id=RequestId(name))
 
 
-STARTED = StartGeneration(ONE, RequestId("r"), REQUEST)
+STARTED = StartGeneration(NewRequest(ONE, RequestId("r"), REQUEST))
 
 
 def output(*items: Item) -> Send:
@@ -366,7 +366,9 @@ class TestConnectionLost:
         session.disconnected()
         assert session.connected(7.0) == [Send(HELLO)]
         assert session.received(WELCOME, 7.0) == [MarkConnected()]
-        assert session.received(start("r"), 7.0) == [replace(STARTED, ticket=TWO)]
+        assert session.received(start("r"), 7.0) == [
+            StartGeneration(replace(STARTED.new, ticket=TWO))
+        ]
 
 
 class TestSharedSlots:
@@ -391,7 +393,9 @@ class TestSharedSlots:
         slots, ids = Slots(2), numbers()
         first, second = live(slots, ids), live(slots, ids)
         assert first.received(start("r"), 0.0) == [STARTED]
-        assert second.received(start("r"), 0.0) == [replace(STARTED, ticket=TWO)]
+        assert second.received(start("r"), 0.0) == [
+            StartGeneration(replace(STARTED.new, ticket=TWO))
+        ]
 
 
 class TestSaving:

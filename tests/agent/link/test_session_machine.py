@@ -124,9 +124,9 @@ class Balancer:
                     self.asked.remove(message.id)
             case MarkConnected():
                 assert self.session.is_live
-            case StartGeneration(ticket, id, _):
-                assert ticket not in self.generated
-                self.generated[ticket] = Generated(id)
+            case StartGeneration(new):
+                assert new.ticket not in self.generated
+                self.generated[new.ticket] = Generated(new.id)
             case CancelGeneration(ticket):
                 if not self.generated[ticket].is_complete:
                     self.end(ticket)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from arriero.agent.generation.port import Ticket
+from arriero.agent.generation.port import NewRequest, Ticket
 from arriero.agent.upstream.client import Client
 from arriero.agent.upstream.generation import UpstreamGeneration
 from arriero.agent.upstream.protocol.address import Address
@@ -50,7 +50,7 @@ class Side:
         self.num_served += 1
 
     def start(self, ticket: Ticket = ONE, request: GenerateRequest = REQUEST) -> None:
-        self.generation.start(ticket, R, request, self.listener)
+        self.generation.start(NewRequest(ticket, R, request), self.listener)
 
     @property
     def num_running(self) -> int:
@@ -179,7 +179,7 @@ async def test_what_the_server_cannot_do_is_refused_by_name() -> None:
 
 async def test_another_agents_answer_is_not_gone_on_with() -> None:
     async with side() as it:
-        it.generation.start(ONE, R, REQUEST, it.listener, Continuation())
+        it.generation.start(NewRequest(ONE, R, REQUEST, Continuation()), it.listener)
         [end], released = await it.listener.next()
         assert isinstance(end, Refused)
         assert (end.error.code, released) == ("not_supported", (ONE,))

@@ -1,0 +1,152 @@
+"""The connections of an engine process to its balancers, whatever answers their requests.
+
+All of them share the agent's slots. What the daemon's own side is differs: an engine, or another
+server. It says what balancers hear with `status`, each time anew.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from importlib.metadata import version
+from itertools import count
+
+from ..shared.messages import PROTOCOL_VERSION, Hello, Status
+from ..shared.models.assignments import Assign, Reload
+from ..shared.reports.statistics import Statistics
+from .discovery.links import Links, dialling
+from .generation import port
+from .link.agent_key import AgentKey
+from .link.connection import Connection
+from .link.outbound import Outbound
+from .link.queries import Queries
+from .link.requests import Requests
+from .link.session import Session
+from .link.slots import Slots
+from .settings import AgentSettings
+from .supervision.supervisor_protocol import Dial, Ordered, Ready, SupervisorChannel, Tell
+
+
+class BalancerLinks:
+    """`status` makes as many `slots` as it tells. `on_change`: a slot was taken or freed."""
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        channel: SupervisorChannel,
+        status: Callable[[], Status],
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._settings = settings
+        self._channel = channel
+        self._status = status
+        self._on_change = on_change
+        self._links: Links | None = None
+        self._is_ready = False
+        self.slots = Slots(settings.slots)
+        self.told = Tell()
+        """What the supervisor said last."""
+
+    def dial(
+        self,
+        group: asyncio.TaskGroup,
+        order: Dial,
+        generation: port.Generation,
+        queries: port.Queries,
+    ) -> None:
+        """Connect to all balancers, with tasks of `group`."""
+        self.told = Tell(issues=order.issues, work=order.work)
+        tickets = map(port.Ticket, count(1))
+
+        def make(
+            url: str, dial: Callable[[str], Awaitable[Outbound]], on_ended: Callable[[], None]
+        ) -> Connection:
+            status = self._status()
+            session = Session(
+                hello=self._hello(order, status),
+                status=status,
+                requests=Requests(slots=self.slots, tickets=tickets),
+                queries=Queries(tickets),
+            )
+            return Connection(
+                url,
+                session,
+                generation,
+                queries,
+                on_connected=self._connected,
+                on_change=self._slots_changed,
+                on_order=self._pass_on,
+                on_ended=on_ended,
+                dial=dial,
+            )
+
+        settings = self._settings
+        dial_address = dialling(tls=settings.tls, key=AgentKey(settings.key_file))
+        self._links = Links(settings.balancer, make, dial_address, group)
+
+    def _hello(self, order: Dial, status: Status) -> Hello:
+        settings, begin = self._settings, self._channel.begin
+        return Hello(
+            protocol=PROTOCOL_VERSION,
+            agent_id=begin.agent_id,
+            name=settings.name,
+            version=version("arriero"),
+            slots=status.slots,
+            model=status.model,
+            labels=settings.labels,
+            facts=begin.facts,
+            work=status.work,
+            takes_over=order.takes_over,
+        )
+
+    # ---- what balancers hear
+
+    def tell(self) -> None:
+        """Something of the status has changed."""
+        status = self._status()
+        for connection in self._links or ():
+            connection.tell(status)
+
+    def report(self, statistics: Statistics) -> None:
+        """Tell all of them these."""
+        for connection in self._links or ():
+            connection.report(statistics)
+
+    # ---- the end
+
+    async def ended(self) -> None:
+        """Wait until all have ended; they have been dialled."""
+        if self._links is not None:
+            await self._links.ended()
+
+    def drain(self) -> None:
+        """Take nothing new, finish what runs in the time that there is, and leave."""
+        ordered = self._channel.drain_timeout
+        timeout = self._settings.drain_timeout if ordered is None else ordered
+        for connection in self._stopped():
+            connection.drain(timeout)
+
+    def engine_stopped(self, reason: str) -> None:
+        """Nothing can be finished: leave all at once."""
+        for connection in self._stopped():
+            connection.engine_stopped(reason)
+
+    def _stopped(self) -> Iterable[Connection]:
+        """The connections that there are; no more are made."""
+        if self._links is None:
+            return ()
+        self._links.stop()
+        return self._links
+
+    # ---- what connections say
+
+    def _slots_changed(self) -> None:
+        for connection in self._links or ():
+            connection.slots_changed()
+        self._on_change()
+
+    def _connected(self) -> None:
+        if not self._is_ready:
+            self._is_ready = True
+            self._channel.report(Ready())
+
+    def _pass_on(self, order: Assign | Reload) -> None:
+        self._channel.report(Ordered(order=order))
