@@ -20,6 +20,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 HI = [{"role": "user", "content": "Hello, who are you?"}]
 FIXED = {"messages": HI, "max_tokens": 12, "temperature": 0, "seed": 1}
 ENDLESS = {"prompt": "One, two, three,", "ignore_eos": True, "max_tokens": 100_000}
+LONG = {**ENDLESS, "max_tokens": 400, "temperature": 0}
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 
 
@@ -125,25 +126,37 @@ def free_port() -> int:
 
 
 async def test_a_server_that_dies_and_comes_back(fleets: Fleets) -> None:
-    """The last test of these: the inner fleet has another balancer afterwards."""
+    """The last test of these: the inner fleet has another balancer afterwards.
+
+    An answer in text goes on then; one to token ids cannot, and ends.
+    """
     inner, outer = fleets.inner, fleets.outer
-    async with outer.http.post(outer.inference + "/api/v1/generate", json=ENDLESS) as response:
-        await response.content.readline()
+    url = outer.inference + "/api/v1/generate"
+    ids = {**ENDLESS, "prompt": [5, 6, 7]}
+    async with outer.http.post(url, json=LONG) as goes_on, outer.http.post(url, json=ids) as ends:
+        first = [await goes_on.content.readline() for _ in range(20)]
+        await ends.content.readline()
         addresses = inner.balancer.ready
         await inner.balancer.close()
-        last = json.loads([line async for line in response.content][-1])
-    assert last["error"]["code"] == "agent_lost"
-    assert "the upstream server at" in last["error"]["message"]
-    await until(lambda: is_there(outer, slots=0), deadline=20)
-    [agent] = await outer.view("agents")
-    assert agent["issues"][0]["code"] == "upstream_unreachable"
-    waiting = asyncio.create_task(post(outer, "/v1/chat/completions", FIXED))
-    await outer.until_num_requests(1, "queued")
-    await inner.start_balancer(
-        inference_addr=addresses["inference"], management_addr=addresses["management"]
-    )
-    answer = await asyncio.wait_for(waiting, 40)
-    assert answer["usage"]["completion_tokens"] == 12
+        last = json.loads([line async for line in ends.content][-1])
+        assert last["error"]["code"] == "agent_lost"
+        assert "the upstream server at" in last["error"]["message"]
+        await until(lambda: is_there(outer, slots=0), deadline=20)
+        [agent] = await outer.view("agents")
+        assert agent["issues"][0]["code"] == "upstream_unreachable"
+        waiting = asyncio.create_task(post(outer, "/v1/chat/completions", FIXED))
+        await outer.until_num_requests(2, "queued")
+        await inner.start_balancer(
+            inference_addr=addresses["inference"], management_addr=addresses["management"]
+        )
+        answer = await asyncio.wait_for(waiting, 40)
+        assert answer["usage"]["completion_tokens"] == 12
+        lines = [json.loads(each) for each in [*first, *[line async for line in goes_on.content]]]
+    end = lines[-1]
+    assert (end["finish_reason"], end["usage"]["completion_tokens"]) == ("length", 400)
+    assert end["timings"]["moves"] == 1
+    direct = await post(inner, "/api/v1/generate", {**LONG, "stream": False})
+    assert "".join(each.get("text", "") for each in lines[:-1]) == direct["text"]
 
 
 async def has_counted(fleet: Fleet) -> bool:

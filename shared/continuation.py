@@ -1,5 +1,8 @@
 """What a client was given of an answer before its agent was lost: another agent goes on from there.
 
+An agent that forwards to another server goes on by the answer's text, since servers take no token
+ids: with the fingerprint of such an agent, a continuation has the text in place of the ids.
+
 The next agent computes the prompt and these tokens, passes the tokens through everything that a
 new token passes through, and sends only what follows. The counts say how much of what the tokens
 gave was delivered: a text can be held back, and a step's items can be cut between two frames.
@@ -8,8 +11,8 @@ gave was delivered: a text can be held back, and a step's items can be cut betwe
 import sys
 from array import array
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Annotated, Self
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, Field
 
@@ -17,6 +20,12 @@ from .strict import STRICT
 
 MAX_BYTES = 4 * 2**22
 """Of packed token ids: four bytes each."""
+
+MAX_TEXT = 2**22
+"""Characters of an answer's text; a longer one cannot move."""
+
+BY_TEXT = "text:"
+"""With this begin the fingerprints of agents that go on by text."""
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -29,6 +38,8 @@ class Continuation:
     `num_prompt_characters`, with the log-probabilities of `num_prompt_log_probs` tokens; the
     log-probabilities of `num_log_probs` of the answer's tokens; the beginning of
     `num_calls_started` calls and the end of `num_calls`.
+
+    By text: go on after `text`, which were `num_tokens` tokens. Other agents get neither.
     """
 
     __pydantic_config__ = ConfigDict(**STRICT, ser_json_bytes="base64", val_json_bytes="base64")
@@ -40,11 +51,21 @@ class Continuation:
     num_log_probs: Count = 0
     num_calls_started: Count = 0
     num_calls: Count = 0
+    text: Annotated[str, Field(max_length=MAX_TEXT, exclude_if=lambda text: not text)] = field(
+        default="", repr=False
+    )
+    num_tokens: Annotated[int, Field(ge=0, exclude_if=lambda number: not number)] = 0
 
     @classmethod
     def after(cls, tokens: Iterable[int], **counts: int) -> Self:
         """The continuation after `tokens`."""
-        return cls(packed_tokens=_packed(tokens), **counts)
+        known: dict[str, Any] = {**counts, "packed_tokens": _packed(tokens)}
+        return cls(**known)
+
+    @property
+    def is_by_text(self) -> bool:
+        """Whether an agent can go on that reads no token ids."""
+        return not self.packed_tokens and len(self.text) == self.num_characters
 
     @property
     def tokens(self) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ PURE = (
         f"agent.upstream.protocol.{name}"
         for name in (
             *("abilities", "address", "answer", "bodies", "dialects", "event_lines", "failures"),
-            *("listing", "log_probs", "probes", "queries"),
+            *("listing", "log_probs", "probes", "queries", "continuing", "continuation_probes"),
         )
     ),
     "agent.upstream.health",

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...shared.errors import InternalError, NotSupported, RequestError, ShuttingDown, to_wire
+from ...shared.errors import AgentLost, InternalError, RequestError, ShuttingDown, to_wire
 from ...shared.inference import GenerateRequest, RequestId
 from ...shared.log import context
 from ...shared.messages import Item, Refused
@@ -20,6 +20,7 @@ from .client import Client
 from .meter import Meter
 from .protocol.answer import Answer
 from .protocol.bodies import Json, Server, body_of, path_of
+from .protocol.continuing import Rest
 from .protocol.event_lines import EventLines
 from .protocol.failures import (
     UpstreamFault,
@@ -27,6 +28,8 @@ from .protocol.failures import (
     UpstreamRefusal,
     error_of,
     loss_of,
+    told_of,
+    unwilling,
 )
 
 logger = logging.getLogger(__name__)
@@ -34,11 +37,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Active:
-    """A request that has not ended."""
+    """A request that has not ended. `is_rest`: another agent began its answer."""
 
     id: RequestId
     listener: Listener
     answer: Answer
+    is_rest: bool = False
     task: asyncio.Task[None] | None = None
     is_taken: bool = False
     """Whether the server began to answer it."""
@@ -78,15 +82,19 @@ class UpstreamGeneration:
     def start(self, new: NewRequest, listener: Listener) -> None:
         """See `port.Generation`."""
         ticket = new.ticket
-        answer = Answer(new.id, one_call=not new.request.parallel_tool_calls)
-        active = self._active[ticket] = _Active(new.id, listener, answer)
+        rest = None if new.continuation is None else Rest(new.request, new.continuation)
+        answer = Answer(new.id, one_call=not new.request.parallel_tool_calls, rest=rest)
+        active = self._active[ticket] = _Active(new.id, listener, answer, is_rest=rest is not None)
         self.meter.started(ticket, self._clock())
         self._on_work()
-        if new.continuation is not None:
-            error = NotSupported("an upstream server cannot go on with another agent's answer")
+        if new.continuation is not None and not new.continuation.is_by_text:
+            error = AgentLost("an upstream server cannot go on by token ids")
             self._end(ticket, Refused(id=new.id, error=to_wire(error)))
-            return
-        active.task = self._group.create_task(self._run(ticket, active, new.request))
+        elif rest is not None and rest.is_empty:
+            self._end(ticket, answer.full())
+        else:
+            request = new.request if rest is None else rest.request
+            active.task = self._group.create_task(self._run(ticket, active, request))
 
     def cancel(self, ticket: Ticket) -> None:
         """See `port.Generation`."""
@@ -168,7 +176,11 @@ class UpstreamGeneration:
                     self._on_suspicion()
                     if not any(each.is_taken for each in self._active.values()):
                         self._on_refusal(error)
+                elif active.is_rest:
+                    return unwilling(told_of(error), self._host)
                 return error_of(error, self._host)
+            case UpstreamFault() if active.is_rest and not active.answer.has_begun:
+                return unwilling(str(error), self._host)
             case UpstreamLost() | UpstreamFault():
                 self._on_suspicion()
                 has_streamed = active.answer.has_begun

@@ -16,7 +16,8 @@ from .client import Client, KeyFileError
 from .health import Health
 from .protocol.abilities import info_of, server_of, wants_new_names, with_new_names
 from .protocol.bodies import Server
-from .protocol.dialects import dialect_of
+from .protocol.continuation_probes import going_on_probe, opening_probe
+from .protocol.dialects import Dialect, dialect_of
 from .protocol.failures import UpstreamFault, UpstreamLost, UpstreamRefusal, told_of
 from .protocol.listing import ListedModel, NoSuchModel, choose, listed
 from .protocol.probes import Probe, first_probe, passes, probes_of
@@ -179,18 +180,36 @@ class Watch:
         shown = {each.shows for each in tried if (await self._attempt(each))[0]}
         if chats or has_new_names:
             shown.add("messages")
+        if chats and await self._goes_on(model, dialect):
+            shown.add("continue_final_message")
         return server_of(model, dialect, shown, has_new_names=has_new_names)
+
+    async def _goes_on(self, model: ListedModel, dialect: Dialect) -> bool:
+        """Whether it goes on with the beginning of its own answer."""
+        if "continue_final_message" in dialect.abilities:
+            return True
+        opening = await self._answer(opening_probe(model.id))
+        if isinstance(opening, str):
+            return False
+        probe = going_on_probe(model.id, dialect, opening)
+        return probe is not None and (await self._attempt(probe))[0]
 
     async def _attempt(self, probe: Probe) -> tuple[bool, str]:
         """Whether the server does it, and if not, what it says."""
-        url = self._client.address.api + probe.path
+        answer = await self._answer(probe)
+        if isinstance(answer, str):
+            return False, answer
+        return passes(probe, answer), ""
+
+    async def _answer(self, probe: Probe) -> bytes | str:
+        """What the server answers, or in which words it refuses."""
         try:
-            body = await self._client.post(url, probe.body, within=TRY)
+            url = self._client.address.api + probe.path
+            return await self._client.post(url, probe.body, within=TRY)
         except (UpstreamRefusal, UpstreamLost) as error:
             if _is_passing(error):
                 raise
-            return False, str(error)
-        return passes(probe, body), ""
+            return str(error)
 
 
 def _is_passing(error: UpstreamRefusal | UpstreamLost) -> bool:

@@ -46,6 +46,7 @@ from .events import (
     Waiting,
     WaitsFor,
 )
+from .going_on import goes_on_by_text
 from .grammars import (
     MAX_GRAMMAR,
     GbnfGrammar,
@@ -129,6 +130,7 @@ __all__ = [
     "Waiting",
     "WaitsFor",
     "can_go_on",
+    "goes_on_by_text",
     "priority_class_of",
     "priority_of_tier",
     "tier_of",

@@ -25,3 +25,13 @@ def test_ids_are_little_endian() -> None:
 def test_a_torn_id_is_refused() -> None:
     with pytest.raises(ValueError, match="multiple"):
         _ = Continuation(packed_tokens=b"abc").tokens
+
+
+def test_text_goes_alone_and_only_where_there_is_some() -> None:
+    by_text = Continuation(text="Hé", num_tokens=2, num_characters=2)
+    assert ADAPTER.validate_json(ADAPTER.dump_json(by_text)) == by_text
+    assert by_text.is_by_text
+    by_ids = Continuation.after((1, 2), num_characters=2)
+    assert not by_ids.is_by_text
+    assert b"text" not in ADAPTER.dump_json(by_ids), "older agents know no such field"
+    assert b"num_tokens" not in ADAPTER.dump_json(by_ids)

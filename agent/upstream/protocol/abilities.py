@@ -6,6 +6,7 @@ from dataclasses import replace
 from ....shared.inference.abilities import ABILITIES, Ability
 from ....shared.reports.model_info import ModelInfo, Task, Upstream
 from .bodies import Server
+from .continuing import fingerprint_of
 from .dialects import Dialect
 from .listing import ListedModel
 from .probes import Probe
@@ -66,6 +67,7 @@ def info_of(server: Server, model: ListedModel, name: str, address: str) -> Mode
         size_bytes=0,
         context_size=model.context_size,
         tasks=tasks,
+        fingerprint=fingerprint_of(server, model),
         upstream=Upstream(
             kind=server.dialect.kind, address=address, abilities=tuple(sorted(server.abilities))
         ),

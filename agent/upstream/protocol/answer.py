@@ -3,7 +3,7 @@
 Invariant: exactly one end, with `Ended`, once the server said all; nothing after it.
 
 Token ids are not told by these servers, so pieces carry 0 for each token; only their number counts,
-since an answer from an upstream is never continued elsewhere. Where the server tells no counts as
+since an answer from an upstream is continued by its text. Where the server tells no counts as
 it goes, a chunk counts as one token, and the end sets that right.
 """
 
@@ -22,6 +22,7 @@ from ....shared.inference import (
     Usage,
 )
 from ....shared.messages import Called, CallStarted, Ended, Item, Noticed, Piece, PromptRead
+from .continuing import Rest
 from .failures import UpstreamFault, words_of
 from .log_probs import log_probs_of
 
@@ -51,11 +52,15 @@ class _Call:
 
 
 class Answer:
-    """The answer to the request `id`. `one_call`: it ends before a second call begins."""
+    """The answer to the request `id`. `one_call`: it ends before a second call begins.
 
-    def __init__(self, id: RequestId, *, one_call: bool = False) -> None:
+    Of an answer that another agent began this is the `rest`.
+    """
+
+    def __init__(self, id: RequestId, *, one_call: bool = False, rest: Rest | None = None) -> None:
         self._id = id
         self._one_call = one_call
+        self._rest = rest
         self._call: _Call | None = None
         self._num_calls = 0
         self._num_tokens = 0
@@ -71,7 +76,7 @@ class Answer:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens that came so far, as far as that is known."""
+        """Tokens that came from this server so far, as far as that is known."""
         return self._num_tokens
 
     def take(self, data: bytes) -> list[Item]:
@@ -104,7 +109,7 @@ class Answer:
         if self._num_calls and reason == "stop":
             reason = "tool_calls"
         usage = self._usage or self._counted()
-        items: list[Item] = [*self._close_call(), *self._rest(usage)]
+        items: list[Item] = [*self._close_call(), *self._unseen(usage)]
         if not self._is_prompt_told and usage.prompt_tokens:
             items.append(self._prompt_read(usage))
         return [*items, self._end(reason, usage, rates)]
@@ -113,9 +118,13 @@ class Answer:
         """Its end where the client does not want the rest."""
         return self._end("cancelled", self._usage or self._counted(), rates)
 
+    def full(self) -> Ended:
+        """Its end where it has all the tokens that it may have already."""
+        return self._end("length", Usage(), Rates())
+
     @property
     def usage(self) -> Usage:
-        """The counts so far."""
+        """The counts of this server so far."""
         return self._usage or self._counted()
 
     # ---- one chunk
@@ -149,10 +158,12 @@ class Answer:
     def _pieces(self, choice: Json, delta: Json) -> Iterator[tuple[TokenKind, str]]:
         for name in _REASONING:
             if text := _text(delta.get(name)):
+                if self._rest is not None:
+                    raise UpstreamFault("it began to reason anew in the middle of the answer")
                 yield "reasoning", text
                 break
         if text := _text(delta.get("content") or choice.get("text")):
-            yield "content", text
+            yield "content", text if self._rest is None else self._rest.joined(text)
 
     def _piece(
         self, text: str, kind: TokenKind, num_new: int, log_probs: tuple[TokenLogProbs, ...]
@@ -219,7 +230,7 @@ class Answer:
             message = "the upstream server's content filter ended the answer"
             yield Noticed(id=self._id, code="content_filter", message=message)
 
-    def _rest(self, usage: Usage) -> Iterator[Item]:
+    def _unseen(self, usage: Usage) -> Iterator[Item]:
         """Tokens that came unseen: several in a chunk, or without text."""
         missing = min(usage.completion_tokens - self._num_tokens, MAX_MISSING)
         if missing > 0 and self.has_begun:
@@ -228,7 +239,11 @@ class Answer:
     def _end(self, reason: FinishReason, usage: Usage, rates: Rates) -> Ended:
         stopped_by = self._stop_string if reason == "stop" else None
         return Ended(
-            id=self._id, finish_reason=reason, stop_string=stopped_by, usage=usage, rates=rates
+            id=self._id,
+            finish_reason=reason,
+            stop_string=stopped_by,
+            usage=self._whole(usage),
+            rates=rates,
         )
 
     # ---- counts
@@ -253,10 +268,14 @@ class Answer:
     def _counted(self) -> Usage:
         return Usage(completion_tokens=self._num_tokens, reasoning_tokens=self._num_reasoning)
 
+    def _whole(self, usage: Usage) -> Usage:
+        return usage if self._rest is None else self._rest.whole(usage)
+
     def _prompt_read(self, usage: Usage) -> PromptRead:
         self._is_prompt_told = True
+        told = self._whole(usage)
         return PromptRead(
-            id=self._id, prompt_tokens=usage.prompt_tokens, cached_tokens=usage.cached_tokens
+            id=self._id, prompt_tokens=told.prompt_tokens, cached_tokens=told.cached_tokens
         )
 
 

@@ -22,7 +22,8 @@ class Dialect:
 
     `sampling`: neutral fields that OpenAI does not have, and their names here. `has_template`:
     `chat_template_kwargs` reach the chat template. `continues`: the fields by which the answer
-    goes on from the last message. `is_counting`: chunks carry the counts so far when asked.
+    goes on from the last message, where that alone does not do it. `is_counting`: chunks carry the
+    counts so far when asked.
     `regex` and `gbnf`: how these grammars are sent. `abilities` come with the kind. `tokenizer`:
     whose `/tokenize` it has, at its root; `counter`: the path there that counts a prompt.
     """
@@ -30,7 +31,7 @@ class Dialect:
     kind: str
     sampling: Mapping[str, str] = field(default_factory=dict)
     has_template: bool = False
-    continues: Mapping[str, bool] | None = None
+    continues: Mapping[str, bool] = field(default_factory=dict)
     is_counting: bool = False
     regex: Regex | None = None
     gbnf: Gbnf | None = None
@@ -75,6 +76,7 @@ SGLANG = Dialect(
         "repeat_penalty": "repetition_penalty",
     },
     has_template=True,
+    continues=_GO_ON,
     is_counting=True,
     regex="regex",
     abilities=_SAMPLING | _TEMPLATE | {"regex"},

@@ -114,3 +114,8 @@ def loss_of(reason: str, host: str, *, has_streamed: bool) -> RequestError:
     """
     told = f"the upstream server at {host} was lost: {reason}"
     return AgentLost(told) if has_streamed else ShuttingDown(told)
+
+
+def unwilling(reason: str, host: str) -> AgentLost:
+    """The error where the server at `host` does not go on with another's answer."""
+    return AgentLost(f"the upstream server at {host} did not go on with the answer: {reason}")

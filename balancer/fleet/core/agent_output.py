@@ -6,7 +6,7 @@ What an agent sends about a request that it does not have (any more) is ignored 
 from collections.abc import Iterable
 from typing import assert_never
 
-from ....shared.errors import Cancelled, ShuttingDown, from_wire
+from ....shared.errors import AgentLost, Cancelled, ShuttingDown, from_wire
 from ....shared.inference import Token
 from ....shared.messages import (
     Busy,
@@ -25,6 +25,9 @@ from ..registry import Agent
 from ..requests.request_lifecycle import RequestLifecycle
 from ..requests.requests import Gain
 from .state import FleetState
+
+_AGENTS_OWN = (ShuttingDown.code, Cancelled.code, AgentLost.code)
+"""Codes of errors that say nothing of the request."""
 
 NoPiece = CallStarted | Called | Noticed | PromptRead | Ended | Refused | Busy
 
@@ -81,6 +84,9 @@ class AgentOutput:
                 return requests.received(lifecycle, item, now)
             case Ended():
                 return requests.done(lifecycle, item, now)
+            case Refused() if item.error.code == AgentLost.code:
+                self._state.registry.rests(agent, now)
+                return requests.lost_server(lifecycle, from_wire(item.error), now)
             case Refused() if item.error.code != ShuttingDown.code:
                 return requests.fail(lifecycle, from_wire(item.error), now)
             case Refused():
@@ -101,7 +107,7 @@ class AgentOutput:
         match item:
             case Ended(finish_reason="cancelled") if lifecycle.is_cancelling:
                 return requests.done(lifecycle, item, now)
-            case Refused(error=error) if error.code not in (ShuttingDown.code, Cancelled.code):
+            case Refused(error=error) if error.code not in _AGENTS_OWN:
                 return requests.fail(lifecycle, from_wire(error), now)
             case Ended() | Refused() | Busy():
                 return requests.let_go(lifecycle, now)

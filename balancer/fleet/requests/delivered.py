@@ -1,6 +1,7 @@
 """What a client was given of an answer: another agent goes on after that.
 
 Tokens are only counted, since every one comes by. What the next agent tells again is left out.
+The text is kept for agents alone that go on by that.
 """
 
 from array import array
@@ -8,8 +9,17 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Self
 
-from ....shared.continuation import MAX_BYTES, Continuation
-from ....shared.inference import Begun, Event, Notice, Token, ToolCall, ToolCallStarted, Usage
+from ....shared.continuation import MAX_BYTES, MAX_TEXT, Continuation
+from ....shared.inference import (
+    Begun,
+    Event,
+    Notice,
+    Token,
+    TokenKind,
+    ToolCall,
+    ToolCallStarted,
+    Usage,
+)
 from ....shared.messages import Called, CallStarted, Noticed, PromptRead
 from .notices import Notices
 
@@ -31,6 +41,7 @@ class Delivered:
     __slots__ = (
         "_begun",
         "_notices",
+        "_text",
         "_tokens",
         "is_whole",
         "num_calls",
@@ -43,6 +54,7 @@ class Delivered:
 
     def __init__(self) -> None:
         self._tokens = array("I")
+        self._text: list[str] | None = None
         self._begun: Begun | None = None
         self._notices = Notices()
         self.is_whole = True
@@ -57,6 +69,7 @@ class Delivered:
     def after(cls, events: Iterable[Event]) -> Self:
         """Where a client was given these: what an earlier run of the balancer delivered."""
         delivered = cls()
+        delivered.keep_text()
         for event in events:
             delivered._count(event)
         return delivered
@@ -84,6 +97,20 @@ class Delivered:
             or self.num_calls_started
         )
 
+    def keep_text(self) -> None:
+        """Agents may have to go on by text; from the beginning on, or not at all."""
+        if self._text is None and not self.has_begun:
+            self._text = []
+
+    def drop_text(self) -> None:
+        """Agents go on by token ids."""
+        self._text = None
+
+    @property
+    def has_text(self) -> bool:
+        """Whether all that was delivered is text of the answer, and kept."""
+        return self._text is not None and not self.num_calls_started
+
     @property
     def num_tokens(self) -> int:
         """How many ids are kept."""
@@ -97,6 +124,8 @@ class Delivered:
             self.num_prompt_log_probs += len(log_probs)
             return
         self.num_characters += len(text)
+        if self._text is not None:
+            self._add_text(self._text, text, kind)
         if log_probs:
             self.num_log_probs += len(log_probs)
         try:
@@ -105,6 +134,12 @@ class Delivered:
             self._give_up()
         if len(self._tokens) > MAX_TOKENS:
             self._give_up()
+
+    def _add_text(self, kept: list[str], text: str, kind: TokenKind) -> None:
+        if kind == "content" and self.num_characters <= MAX_TEXT:
+            kept.append(text)
+        else:
+            self._text = None
 
     def event_of(self, item: Told) -> TellEvent | None:
         """What the client gets of `item`; `None` if it was told the same before."""
@@ -159,6 +194,8 @@ class Delivered:
         """
         if not self.is_whole:
             return None
+        if self.has_text:
+            return self._by_text("".join(self._text or ()))
         return Continuation.after(
             self._tokens,
             num_characters=self.num_characters,
@@ -167,4 +204,12 @@ class Delivered:
             num_log_probs=self.num_log_probs,
             num_calls_started=self.num_calls_started,
             num_calls=self.num_calls,
+        )
+
+    def _by_text(self, text: str) -> Continuation:
+        return Continuation(
+            text=text,
+            num_tokens=self.num_tokens,
+            num_characters=self.num_characters,
+            num_log_probs=self.num_log_probs,
         )

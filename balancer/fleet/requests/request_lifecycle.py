@@ -13,7 +13,7 @@ whole request never moves.
 from dataclasses import replace
 from math import inf
 
-from ....shared.continuation import Continuation
+from ....shared.continuation import BY_TEXT, Continuation
 from ....shared.errors import (
     DeadlineExceeded,
     FirstTokenTimeout,
@@ -34,6 +34,7 @@ from ....shared.inference import (
     Token,
     ToolCall,
     ToolCallStarted,
+    goes_on_by_text,
     priority_class_of,
 )
 from ....shared.messages import Ended
@@ -135,7 +136,11 @@ class RequestLifecycle(Lifecycle):
         """The agents that can go on with its answer, if any can."""
         if self.model is None or self.fingerprint is None or not self.delivered.is_whole:
             return None
-        return Engine(self.model, self.fingerprint)
+        engine = Engine(self.model, self.fingerprint)
+        is_able = not engine.is_by_text or (
+            self.delivered.has_text and goes_on_by_text(self.request)
+        )
+        return engine if is_able else None
 
     @property
     def can_move(self) -> bool:
@@ -188,6 +193,8 @@ class RequestLifecycle(Lifecycle):
         self._is_resumed = delivered.has_begun
         if self._is_resumed:
             self.model, self.fingerprint = engine or (self.model, None)
+            if engine is None or not engine.is_by_text:
+                delivered.drop_text()
             self.moves.moved("restarted")
 
     # ---- with an agent, and without
@@ -205,6 +212,10 @@ class RequestLifecycle(Lifecycle):
         self._require("queued")
         self.model = model or self.model
         self.fingerprint = fingerprint
+        if fingerprint is not None and fingerprint.startswith(BY_TEXT):
+            self.delivered.keep_text()
+        else:
+            self.delivered.drop_text()
         self._leave_queue(agent, now)
         self.assigned_at = now
         self.link = link

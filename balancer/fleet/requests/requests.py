@@ -185,6 +185,19 @@ class Requests(Transitions):
             return self.fail(lifecycle, error, now)
         return self._move(lifecycle, "given_back", now)
 
+    def lost_server(
+        self, lifecycle: RequestLifecycle, error: RequestError, now: float
+    ) -> list[Decision]:
+        """The server behind its agent is gone: another goes on, or it ends with `error`."""
+        if lifecycle.is_cancelling:
+            return self.fail(lifecycle, Cancelled("cancelled; its server was lost"), now)
+        lifecycle.moves.agent_lost(is_alone=False)
+        if (suspicion := lifecycle.moves.suspicion) is not None:
+            return self.fail(lifecycle, suspicion, now)
+        if not (lifecycle.is_streaming and lifecycle.can_move):
+            return self.fail(lifecycle, error, now)
+        return self._move(lifecycle, "lost", now)
+
     def let_go(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
         """The agent was told to stop, and has: another gets it, unless its client cancelled it."""
         if lifecycle.is_cancelling:

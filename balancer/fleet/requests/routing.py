@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
+from ....shared.continuation import BY_TEXT
 from ....shared.inference import GenerateRequest, PriorityClass, priority_class_of
 from ..caller import ANONYMOUS, Caller
 from ..decisions import LinkId
@@ -16,6 +17,11 @@ class Engine(NamedTuple):
 
     model: str
     fingerprint: str
+
+    @property
+    def is_by_text(self) -> bool:
+        """Whether they go on by the answer's text, and not by its token ids."""
+        return self.fingerprint.startswith(BY_TEXT)
 
 
 class Able(NamedTuple):

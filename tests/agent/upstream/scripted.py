@@ -25,6 +25,8 @@ def chunk(delta: Json | None = None, finish: str | None = None, **more: Any) -> 
 TEXT = (chunk({"content": "Hel"}), chunk({"content": "lo"}), chunk({}, "stop"))
 COUNTS: Json = {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2}}
 
+COUNTED = "one, two, three, four, five, six, seven"
+
 
 class Scripted:
     """Answers by its script. It plays vLLM, as far as probes can tell, unless told otherwise."""
@@ -41,6 +43,8 @@ class Scripted:
         self.is_stuck = False
         """Whether an answer stops after its first chunk."""
         self.breaks_off = False
+        self.goes_on = True
+        """Whether a last message of the assistant's is gone on with."""
         self.is_silent = False
         self.was_asked = asyncio.Event()
         self.documents: dict[str, Json] = {}
@@ -92,7 +96,18 @@ class Scripted:
             return web.json_response({"error": {"message": words}}, status=400)
         if body.get("stream"):
             return await self._stream(request)
-        return web.json_response(self.documents.get(request.path) or _whole(request.path, body))
+        return web.json_response(
+            self.documents.get(request.path) or self._document(request.path, body)
+        )
+
+    def _document(self, path: str, body: Json) -> Json:
+        document = _whole(path, body)
+        if (messages := body.get("messages")) and "Count" in str(messages[0]["content"]):
+            given = messages[-1]["content"] if messages[-1]["role"] == "assistant" else ""
+            document["choices"][0]["message"]["content"] = (
+                COUNTED[len(given) :] if self.goes_on else COUNTED
+            )
+        return document
 
     def _refusal(self, words: str, status: int) -> web.Response:
         headers = {"Location": "http://elsewhere/"} if status == 307 else {}

@@ -1,6 +1,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,12 +13,12 @@ from arriero.agent.upstream.protocol.address import Address
 from arriero.agent.upstream.protocol.bodies import Server
 from arriero.agent.upstream.protocol.failures import UpstreamRefusal
 from arriero.shared.continuation import Continuation
-from arriero.shared.errors import ShuttingDown
+from arriero.shared.errors import ShuttingDown, WireError
 from arriero.shared.inference import ChatMessage, GenerateRequest, RequestId, Usage
 from arriero.shared.messages import Ended, Piece, PromptRead, Refused
 from tests.agent.fakes import soon
 from tests.agent.upstream.protocol.servers import OLLAMA_SERVER, VLLM_SERVER
-from tests.agent.upstream.scripted import Listener, Scripted
+from tests.agent.upstream.scripted import COUNTS, TEXT, Listener, Scripted, chunk
 
 REQUEST = GenerateRequest(messages=(ChatMessage(role="user", content="hi"),), seed=77)
 ONE, TWO = Ticket(1), Ticket(2)
@@ -177,12 +178,64 @@ async def test_what_the_server_cannot_do_is_refused_by_name() -> None:
         assert (error.code, error.field) == ("not_supported", "prompt")
 
 
-async def test_another_agents_answer_is_not_gone_on_with() -> None:
+BEGUN = Continuation(text="Hel", num_tokens=1, num_characters=3)
+
+
+def go_on(it: Side, continuation: Continuation, request: GenerateRequest = REQUEST) -> None:
+    it.generation.start(NewRequest(ONE, R, request, continuation), it.listener)
+
+
+async def test_an_answer_that_another_agent_began_goes_on() -> None:
     async with side() as it:
-        it.generation.start(NewRequest(ONE, R, REQUEST, Continuation()), it.listener)
+        it.scripted.chunks = (*TEXT[1:], COUNTS)
+        go_on(it, BEGUN)
+        items = await it.listener.until_released()
+        assert "".join(each.text for each in items if isinstance(each, Piece)) == "lo"
+        assert isinstance(items[-1], Ended)
+        assert items[-1].usage == Usage(prompt_tokens=4, completion_tokens=3)
+        [body] = it.scripted.asked
+        assert body["messages"][-1] == {"role": "assistant", "content": "Hel"}
+        assert it.generation.meter.statistics(0.0).completion_tokens == 2, "its own alone"
+
+
+async def test_an_answer_that_has_all_its_tokens_needs_no_server() -> None:
+    async with side() as it:
+        go_on(it, BEGUN, replace(REQUEST, max_tokens=1))
         [end], released = await it.listener.next()
-        assert isinstance(end, Refused)
-        assert (end.error.code, released) == ("not_supported", (ONE,))
+        assert isinstance(end, Ended)
+        assert (end.finish_reason, end.usage.completion_tokens, released) == ("length", 1, (ONE,))
+        assert it.scripted.seen == []
+
+
+async def gone_on_in_vain(it: Side, continuation: Continuation = BEGUN) -> WireError:
+    go_on(it, continuation)
+    end = (await it.listener.until_released())[-1]
+    assert isinstance(end, Refused)
+    return end.error
+
+
+async def test_a_server_that_does_not_go_on_ends_the_answer() -> None:
+    async with side() as it:
+        it.scripted.refuses = {"continue_final_message": "unknown field"}
+        error = await gone_on_in_vain(it)
+        assert error.code == "agent_lost"
+        assert error.message.endswith("did not go on with the answer: unknown field")
+        it.scripted.refuses = {}
+        it.scripted.chunks = (chunk({"reasoning_content": "hm"}),)
+        assert "began to reason anew" in (await gone_on_in_vain(it)).message
+        assert it.num_suspicions == 0
+
+
+async def test_a_server_that_is_away_gives_back_what_it_was_to_go_on_with() -> None:
+    async with side() as it:
+        it.scripted.status = 503
+        assert (await gone_on_in_vain(it)).code == "shutting_down"
+
+
+async def test_token_ids_are_no_text() -> None:
+    async with side() as it:
+        error = await gone_on_in_vain(it, Continuation.after((1, 2), num_characters=3))
+        assert error.code == "agent_lost"
 
 
 async def test_a_mistake_of_ours_ends_one_request_alone(caplog: pytest.LogCaptureFixture) -> None:

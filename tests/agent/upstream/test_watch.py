@@ -76,6 +76,18 @@ async def test_another_model_is_tried_anew() -> None:
         assert it.changes == 2
 
 
+@pytest.mark.parametrize("goes_on", [True, False])
+async def test_whether_it_goes_on_with_an_answer_is_tried(goes_on: bool) -> None:
+    async with watched() as it:
+        it.scripted.models = [{**MODEL, "owned_by": "sglang"}]
+        it.scripted.goes_on = goes_on
+        await it.watch.look()
+        known = it.watch.known
+        assert known is not None
+        assert ("continue_final_message" in known.server.abilities) == goes_on
+        assert (known.info.fingerprint is not None) == goes_on
+
+
 async def test_fields_that_it_refuses_are_left_out() -> None:
     async with watched() as it:
         it.scripted.refuses = {

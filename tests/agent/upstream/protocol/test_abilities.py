@@ -40,12 +40,13 @@ def test_what_balancers_hear() -> None:
     server = server_of(MODEL, OLLAMA, {"prompt", "embed"}, has_new_names=False)
     info = info_of(server, MODEL, "name", "host:1")
     assert (info.name, info.context_size, info.tasks) == ("name", 4096, ("generate", "embed"))
-    assert info.fingerprint is None
+    assert info.fingerprint is not None
     assert info.upstream == Upstream(
         kind="ollama", address="host:1", abilities=("penalties", "prompt")
     )
     seeing = server_of(MODEL, OLLAMA, {"messages", "vision"}, has_new_names=False)
     assert info_of(seeing, MODEL, "name", "host:1").tasks == ("generate", "vision")
+    assert info_of(seeing, MODEL, "name", "host:1").fingerprint is None
     assert "vision" in info_of(seeing, MODEL, "name", "host:1").abilities
     silent = server_of(MODEL, OLLAMA, (), has_new_names=False)
     assert info_of(silent, MODEL, "name", "host:1").tasks == ()

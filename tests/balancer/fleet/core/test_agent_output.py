@@ -14,13 +14,14 @@ from arriero.balancer.fleet.decisions import (
 )
 from arriero.balancer.fleet.recorder import Origin
 from arriero.shared.continuation import Continuation
-from arriero.shared.errors import EngineFailed, PromptTooLong, ShuttingDown
+from arriero.shared.errors import AgentLost, EngineFailed, PromptTooLong, ShuttingDown
 from arriero.shared.inference import (
     Begun,
     LogProb,
     Notice,
     RequestId,
     Token,
+    TokenKind,
     TokenLogProbs,
     ToolCall,
     ToolCallStarted,
@@ -121,6 +122,73 @@ def test_a_fingerprint_that_comes_later_counts() -> None:
     scene.join(B, hello("b"))
     [given] = sent(scene.fleet.agent_said(B, status(1, fingerprint="f"), scene.now))
     assert isinstance(given, Start) and given.continuation is not None
+
+
+BY_TEXT = "text:f"
+"""The fingerprint of agents whose servers go on by text."""
+
+GONE = AgentLost("the upstream server was lost")
+
+
+def test_by_text_an_answer_goes_on_when_an_agent_or_its_server_is_lost() -> None:
+    scene = with_agent(fingerprint=BY_TEXT)
+    scene.open("r")
+    scene.join(B, hello("b", fingerprint=BY_TEXT))
+    scene.say(A, piece("r", "He"), piece("r", "llo"))
+    moved, started = scene.say(A, refused("r", GONE))
+    assert moved == Moved(RequestId("r"), "lost", HOST)
+    rest = Continuation(text="Hello", num_tokens=2, num_characters=5)
+    assert started == Send(B, replace(start("r"), continuation=rest))
+    scene.say(B, piece("r", "!"))
+    scene.leave(B)
+    assert sent(scene.after(1.0)) == [
+        replace(
+            start("r"),
+            continuation=Continuation(text="Hello!", num_tokens=3, num_characters=6),
+        )
+    ], "the agent whose server was lost has rested"
+
+
+def test_by_text_no_more_than_three_servers_are_tried() -> None:
+    scene = with_agent(fingerprint=BY_TEXT)
+    scene.open("r")
+    for _ in range(2):
+        scene.say(A, piece("r", "a"))
+        assert codes(scene.say(A, refused("r", GONE))) == {}
+        scene.after(1.0)
+    scene.say(A, piece("r", "a"))
+    assert codes(scene.say(A, refused("r", GONE))) == {"r": "agent_lost"}
+
+
+def test_a_server_that_does_not_go_on_ends_the_request() -> None:
+    scene = with_agent(fingerprint=BY_TEXT)
+    scene.open("r")
+    scene.join(B, hello("b", fingerprint=BY_TEXT))
+    scene.say(A, piece("r", "a"))
+    scene.leave(A)
+    assert failure(scene.say(B, refused("r", GONE)), "r") == GONE
+
+
+@pytest.mark.parametrize("kind", ["reasoning", "tool_call"])
+def test_by_text_only_plain_text_goes_on(kind: TokenKind) -> None:
+    scene = with_agent(fingerprint=BY_TEXT)
+    scene.open("r")
+    scene.join(B, hello("b", fingerprint=BY_TEXT))
+    scene.say(A, piece("r", "hm", kind))
+    assert failure(scene.say(A, refused("r", GONE)), "r") == GONE
+
+
+def test_who_goes_on_by_ids_gets_no_text() -> None:
+    scene = with_agent(fingerprint=BY_TEXT)
+    scene.open("r")
+    scene.join(B, hello("b", fingerprint="f"))
+    scene.say(A, refused("r", ShuttingDown("not there")))
+    scene.say(B, piece("r", "a"))
+    scene.leave(B)
+    assert scene.fleet.view(scene.now).requests[0].state == "queued"
+    decisions = scene.join(LinkId(3), hello("c", fingerprint="f"))
+    rest = Continuation.after((0,), num_characters=1)
+    assert replace(start("r"), continuation=rest) in sent(decisions)
 
 
 def test_silence_after_a_call_has_begun_is_measured_from_there() -> None:

@@ -14,6 +14,7 @@ from arriero.shared.inference import (
     Notice,
     RequestId,
     Token,
+    TokenKind,
     TokenLogProbs,
     ToolCall,
     ToolCallStarted,
@@ -112,3 +113,54 @@ def test_events_of_another_run_count_as_delivered_here(tokens: list[Token], echo
 )
 def test_whether_the_answer_has_begun(event: Event, has_begun: bool) -> None:
     assert Delivered.after([event]).has_begun == has_begun
+
+
+def said(text: str, kind: TokenKind = "content") -> Token:
+    return Token(text, kind, (0,))
+
+
+def test_text_is_kept_from_the_beginning() -> None:
+    answer = Delivered()
+    answer.keep_text()
+    for each in ("He", "", "llo"):
+        answer.add(said(each))
+    assert answer.has_text
+    assert answer.continuation == Continuation(text="Hello", num_tokens=3, num_characters=5)
+    late = Delivered()
+    late.add(said("He"))
+    late.keep_text()
+    assert not late.has_text
+
+
+@pytest.mark.parametrize("kind", ["reasoning", "tool_call"])
+def test_what_is_no_plain_text_is_not_gone_on_with_by_text(kind: TokenKind) -> None:
+    answer = Delivered()
+    answer.keep_text()
+    for each in (said("He"), said("llo", kind), said("!")):
+        answer.add(each)
+    assert not answer.has_text
+
+
+def test_a_call_is_not_gone_on_with_by_text() -> None:
+    answer = Delivered()
+    answer.keep_text()
+    answer.event_of(CallStarted(id=R, call_id="c", name="f"))
+    assert not answer.has_text
+
+
+def test_an_answer_that_is_too_long_loses_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivered, "MAX_TEXT", 4)
+    answer = Delivered()
+    answer.keep_text()
+    answer.add(said("long"))
+    assert answer.has_text
+    answer.add(said("er"))
+    assert not answer.has_text
+
+
+def test_an_earlier_run_delivered_text() -> None:
+    events: list[Event] = [Begun(3, 0), said("He"), said("y")]
+    answer = Delivered.after(events)
+    assert answer.continuation == Continuation(text="Hey", num_tokens=2, num_characters=3)
+    answer.drop_text()
+    assert answer.continuation == Continuation.after((0, 0), num_characters=3)
