@@ -1,7 +1,10 @@
-"""Builds llama.cpp's own `llama-server`, once for this machine: `python -m bench.peer`.
+"""Builds llama.cpp's own programs, once for this machine: `python -m bench.peer`.
 
-It comes from the source that our llama-cpp-python carries and with the flags that llama.cpp was
-built with there: a release for this very processor, with `CMAKE_ARGS` on top. It takes about ten
+They are `llama-server`, against which is measured, and `llama-mtmd-cli`, which answers questions
+about pictures: a test compares its answers.
+
+They come from the source that our llama-cpp-python carries and with the flags that llama.cpp was
+built with there: a release for this very processor, with `CMAKE_ARGS` on top. That takes about ten
 minutes on 2 cores.
 """
 
@@ -29,6 +32,7 @@ OPTIONS = (
     "-DLLAMA_USE_PREBUILT_UI=OFF",
 )
 
+SERVER, MEDIA_CLIENT = "llama-server", "llama-mtmd-cli"
 
 _FOR_AMX = "-DCMAKE_C_FLAGS=-fno-dse -DCMAKE_CXX_FLAGS=-fno-dse"
 """As `scripts/install` builds the agent's library, and for the same reason."""
@@ -41,10 +45,20 @@ def options() -> tuple[str, ...]:
 
 
 def server_path() -> Path:
-    """Where the server is, or will be: a folder for each version, processor and set of options."""
+    """Where the server is, or will be."""
+    return _folder() / "bin" / SERVER
+
+
+def media_client_path() -> Path:
+    """Where the program that answers questions about pictures is, or will be."""
+    return _folder() / "bin" / MEDIA_CLIENT
+
+
+def _folder() -> Path:
+    """One for each version, processor and set of options."""
     facts = (version(PACKAGE), processor_flags(), *options())
     key = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
-    return cache_folder() / f"peer-{key}" / "bin" / "llama-server"
+    return cache_folder() / f"peer-{key}"
 
 
 def built() -> Path:
@@ -56,18 +70,19 @@ def built() -> Path:
 
 def build() -> None:
     """Configures and builds; a build that was interrupted goes on where it was."""
-    folder = server_path().parent.parent
+    folder = _folder()
     cmake = str(Path(sys.executable).parent / "cmake")
     ninja = str(Path(sys.executable).parent / "ninja")
     source = ("-S", str(llama_cpp_source()), "-B", str(folder), "-G", "Ninja")
     subprocess.run([cmake, *source, f"-DCMAKE_MAKE_PROGRAM={ninja}", *options()], check=True)
-    subprocess.run([cmake, "--build", str(folder), "--target", "llama-server"], check=True)
+    subprocess.run([cmake, "--build", str(folder), "--target", SERVER, MEDIA_CLIENT], check=True)
 
 
 def main() -> None:
-    if not server_path().is_file():
+    programs = (server_path(), media_client_path())
+    if not all(path.is_file() for path in programs):
         build()
-    print(server_path())
+    print(*programs, sep="\n")
 
 
 if __name__ == "__main__":
