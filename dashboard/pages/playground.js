@@ -6,8 +6,10 @@ import { AnswerBubble, questionBubble } from "../playground/bubble.js";
 import { Chats } from "../playground/chats.js";
 import { messagesToSend } from "../playground/conversation.js";
 import { generate } from "../playground/generate.js";
+import { Pictures } from "../playground/pictures.js";
 import { chosenSettings, startSettings } from "../playground/settings.js";
-import { asCurl, asPython } from "../playground/snippets.js";
+import { asCurl, asPython, PICTURE } from "../playground/snippets.js";
+import { Tray } from "../playground/tray.js";
 import { needsKey } from "../session.js";
 
 const SUGGESTIONS = [
@@ -18,6 +20,8 @@ const SUGGESTIONS = [
 
 export class PlaygroundPage {
   #chats = new Chats();
+  #pictures = new Pictures();
+  #tray = new Tray(this.#pictures);
   #running = null; // the AbortController of the answer that is coming
 
   constructor() {
@@ -54,6 +58,7 @@ export class PlaygroundPage {
     const models = fleet.agents.flatMap((agent) => agent.model ?? []);
     const generating = models.filter((model) => model.tasks.includes("generate"));
     offerModels([...new Set(generating.map((model) => model.name))].sort());
+    this.#tray.offer(generating.some((model) => model.tasks.includes("vision")));
   }
 
   drawThroughput() {}
@@ -61,31 +66,32 @@ export class PlaygroundPage {
   // ---- asking
 
   async #send(text) {
-    if (!text || this.#running) return;
+    if ((!text && this.#tray.isEmpty) || this.#running) return;
+    const question = asked(text, this.#tray.ids);
     byId("prompt").value = "";
-    await this.#ask(this.#chats.current.messages, text);
+    this.#tray.fill([]);
+    await this.#ask(this.#chats.current.messages, question);
   }
 
-  /** Ask `text` after the messages `before`; what came after them is replaced. */
-  async #ask(before, text) {
+  /** Ask `question` after the messages `before`; what came after them is replaced. */
+  async #ask(before, question) {
     if (this.#running) return;
     const chat = this.#chats.current;
-    const question = { role: "user", content: text };
-    const body = this.#body([...before, question], chat.system);
+    const body = this.#body([...before, question], chat.system, (id) => this.#pictures.url(id));
     if (body === null) {
-      byId("prompt").value ||= text;
+      this.#putBack(question);
       return;
     }
     if (before.length < chat.messages.length) {
       this.#chats.setMessages(chat, before);
       this.#drawChat();
     }
-    const again = () => this.#ask(before, text);
-    const asked = questionBubble(text, () => this.#edit(before, text));
+    const again = () => this.#ask(before, question);
+    const shown = this.#shown(before, question);
     const bubble = new AnswerBubble(again);
-    append(asked, bubble.node);
+    append(shown, bubble.node);
     const isWhole = await this.#answer(body, bubble, () => {
-      asked.remove();
+      shown.remove();
       bubble.node.remove();
       again();
     });
@@ -117,9 +123,9 @@ export class PlaygroundPage {
   }
 
   /** The request, or null once the reader was told what is wrong with its settings. */
-  #body(messages, system) {
+  #body(messages, system, urlOf) {
     try {
-      const body = { messages: messagesToSend(messages, system), ...chosenSettings() };
+      const body = { messages: messagesToSend(messages, system, urlOf), ...chosenSettings() };
       setText(byId("settings-problem"), "");
       return body;
     } catch (error) {
@@ -139,12 +145,25 @@ export class PlaygroundPage {
     show(byId("send"), controller === null);
   }
 
-  #edit(before, text) {
+  #shown(before, question) {
+    const pictures = (question.pictures ?? []).map((id) => this.#pictures.node(id));
+    return questionBubble(question.content, pictures, () => this.#edit(before, question));
+  }
+
+  #edit(before, question) {
     if (this.#running) return;
     this.#chats.setMessages(this.#chats.current, before);
     this.#drawChat();
-    byId("prompt").value = text;
+    byId("prompt").value = "";
+    this.#tray.fill([]);
+    this.#putBack(question);
     byId("prompt").focus();
+  }
+
+  /** Into the composer, unless the reader wrote something else there. */
+  #putBack({ content, pictures = [] }) {
+    byId("prompt").value ||= content;
+    if (this.#tray.isEmpty) this.#tray.fill(pictures);
   }
 
   #suggestion(text) {
@@ -157,9 +176,11 @@ export class PlaygroundPage {
   #showSnippet(write) {
     const text = byId("prompt").value.trim();
     const { messages, system } = this.#chats.current;
-    const asked = text ? [...messages, { role: "user", content: text }] : messages.slice(0, -1);
-    const example = [{ role: "user", content: SUGGESTIONS[0] }];
-    const body = this.#body(asked.length ? asked : example, system);
+    const hasNext = text || !this.#tray.isEmpty;
+    const sent = hasNext ? [...messages, asked(text, this.#tray.ids)] : messages.slice(0, -1);
+    const example = [asked(SUGGESTIONS[0], [])];
+    const urlOf = (id) => this.#pictures.url(id) && PICTURE;
+    const body = this.#body(sent.length ? sent : example, system, urlOf);
     if (body === null) return;
     setText(byId("snippet-text"), write(inferenceUrl(), body, needsKey()));
     show(byId("snippet"), true);
@@ -199,10 +220,10 @@ export class PlaygroundPage {
     messages.forEach((message, index) => {
       if (message.role === "user") {
         const before = messages.slice(0, index);
-        append(questionBubble(message.content, () => this.#edit(before, message.content)));
+        append(this.#shown(before, message));
       } else {
         const before = messages.slice(0, index - 1);
-        const again = () => this.#ask(before, messages[index - 1].content);
+        const again = () => this.#ask(before, messages[index - 1]);
         append(new AnswerBubble(again).restore(message).node);
       }
     });
@@ -225,6 +246,11 @@ export class PlaygroundPage {
       },
     });
   }
+}
+
+/** The reader's message; `pictures` are ids. */
+function asked(content, pictures) {
+  return { role: "user", content, ...(pictures.length && { pictures }) };
 }
 
 function offerModels(names) {

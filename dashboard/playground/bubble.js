@@ -11,10 +11,12 @@ const ENDINGS = {
   cancelled: "cancelled",
 };
 
-/** A question; `onEdit` lets the reader change it. */
-export function questionBubble(text, onEdit) {
+/** A question with nodes that show its `pictures`; `onEdit` lets the reader change it. */
+export function questionBubble(text, pictures, onEdit) {
   const words = element("p", "text", text);
-  const bubble = element("div", "bubble user", words);
+  const bubble = element("div", "bubble user");
+  if (pictures.length) bubble.append(element("div", "pictures", ...pictures));
+  bubble.append(words);
   bubble.append(tools(words, { Edit: onEdit }));
   bubble.dataset.testid = "bubble-user";
   return bubble;

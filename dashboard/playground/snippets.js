@@ -1,6 +1,9 @@
 // A request as a command and as a program. Pure. Where a key is needed, both read it from the
 // environment: a page never writes one down.
 
+/** Stands for a picture: a whole one is longer than a shell takes. */
+export const PICTURE = "data:image/png;base64,…";
+
 /** For a shell: quoted so that nothing is expanded but the key's variable. */
 export function asCurl(url, body, needsKey) {
   const json = JSON.stringify(body, null, 2).replaceAll("'", "'\\''");
