@@ -8,14 +8,35 @@ a model that has such places, which is the demo model's weights under another ar
 import io
 import struct
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 
 import gguf
 import numpy as np
 
 DEMO_MODEL = Path(__file__).parents[4] / "demo" / "arriero-demo.gguf"
-WIDTH, HEADS, FEED_FORWARD, LAYERS, PATCH, SIZE, OUT = 32, 2, 64, 2, 14, 56, 256
-LLAVA_TOKENS = (SIZE // PATCH) ** 2
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Of a vision transformer; `out` is the width of the model that it is for."""
+
+    width: int = 32
+    heads: int = 2
+    feed_forward: int = 64
+    layers: int = 2
+    patch: int = 14
+    side: int = 56
+    out: int = 256
+
+    @property
+    def num_patches(self) -> int:
+        """Of a picture of `side` pixels; in LLaVA's way, its tokens."""
+        return (self.side // self.patch) ** 2
+
+
+SMALL = Sizes()
+LLAVA_TOKENS = SMALL.num_patches
 ROPE_SECTIONS = (8, 12, 12, 0)
 _SCALE = 0.02
 """Rows like those of tokens: with larger ones rounding errors grow through the layers."""
@@ -34,32 +55,33 @@ def png(width: int, height: int, seed: int = 0) -> bytes:
     return out.getvalue()
 
 
-def write_llava(path: Path) -> Path:
-    """A projector for the demo model."""
-    writer = _projector(path, "mlp")
+def write_llava(path: Path, sizes: Sizes = SMALL) -> Path:
+    """A projector for the demo model, or for one of the width `sizes.out`."""
+    writer = _projector(path, "mlp", sizes)
     draw = np.random.default_rng(3)
-    _add(writer, draw, "v.class_embd", WIDTH)
-    _add(writer, draw, "v.position_embd.weight", LLAVA_TOKENS + 1, WIDTH)
-    _add_norm(writer, "v.pre_ln")
-    _add_layers(writer, draw)
-    _add(writer, draw, "mm.0.weight", OUT, WIDTH)
-    _add(writer, draw, "mm.0.bias", OUT)
-    _add(writer, draw, "mm.2.weight", OUT, OUT, scale=_SCALE)
-    _add(writer, draw, "mm.2.bias", OUT, scale=_SCALE)
+    _add(writer, draw, "v.class_embd", sizes.width)
+    _add(writer, draw, "v.position_embd.weight", sizes.num_patches + 1, sizes.width)
+    _add_norm(writer, "v.pre_ln", sizes.width)
+    _add_layers(writer, draw, sizes)
+    _add(writer, draw, "mm.0.weight", sizes.out, sizes.width)
+    _add(writer, draw, "mm.0.bias", sizes.out)
+    _add(writer, draw, "mm.2.weight", sizes.out, sizes.out, scale=_SCALE)
+    _add(writer, draw, "mm.2.bias", sizes.out, scale=_SCALE)
     return _written(writer, path)
 
 
 def write_qwen(path: Path) -> Path:
     """A projector for `write_qwen_model`'s model."""
-    writer = _projector(path, "qwen2vl_merger")
+    sizes, merged = SMALL, 4 * SMALL.width
+    writer = _projector(path, "qwen2vl_merger", sizes)
     draw = np.random.default_rng(5)
-    _add(writer, draw, "v.patch_embd.weight.1", WIDTH, 3, PATCH, PATCH)
-    _add_norm(writer, "v.post_ln")
-    _add_layers(writer, draw)
-    _add(writer, draw, "mm.0.weight", 4 * WIDTH, 4 * WIDTH)
-    _add(writer, draw, "mm.0.bias", 4 * WIDTH)
-    _add(writer, draw, "mm.2.weight", OUT, 4 * WIDTH, scale=_SCALE)
-    _add(writer, draw, "mm.2.bias", OUT, scale=_SCALE)
+    _add(writer, draw, "v.patch_embd.weight.1", sizes.width, 3, sizes.patch, sizes.patch)
+    _add_norm(writer, "v.post_ln", sizes.width)
+    _add_layers(writer, draw, sizes)
+    _add(writer, draw, "mm.0.weight", merged, merged)
+    _add(writer, draw, "mm.0.bias", merged)
+    _add(writer, draw, "mm.2.weight", sizes.out, merged, scale=_SCALE)
+    _add(writer, draw, "mm.2.bias", sizes.out, scale=_SCALE)
     return _written(writer, path)
 
 
@@ -78,48 +100,50 @@ def write_qwen_model(path: Path) -> Path:
     return _written(writer, path)
 
 
-def _projector(path: Path, kind: str) -> gguf.GGUFWriter:
+def _projector(path: Path, kind: str, sizes: Sizes) -> gguf.GGUFWriter:
     writer = gguf.GGUFWriter(path, "clip")
     writer.add_bool("clip.has_vision_encoder", True)
     writer.add_string("clip.projector_type", kind)
     writer.add_bool("clip.use_gelu", True)
-    sizes = {
-        "embedding_length": WIDTH,
-        "feed_forward_length": FEED_FORWARD,
-        "block_count": LAYERS,
-        "projection_dim": OUT,
-        "attention.head_count": HEADS,
-        "image_size": SIZE,
-        "patch_size": PATCH,
+    values = {
+        "embedding_length": sizes.width,
+        "feed_forward_length": sizes.feed_forward,
+        "block_count": sizes.layers,
+        "projection_dim": sizes.out,
+        "attention.head_count": sizes.heads,
+        "image_size": sizes.side,
+        "patch_size": sizes.patch,
     }
-    for name, value in sizes.items():
+    for name, value in values.items():
         writer.add_uint32(f"clip.vision.{name}", value)
     writer.add_float32("clip.vision.attention.layer_norm_epsilon", 1e-5)
     writer.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
     writer.add_array("clip.vision.image_std", [0.25, 0.25, 0.25])
-    _add(writer, np.random.default_rng(1), "v.patch_embd.weight", WIDTH, 3, PATCH, PATCH)
+    shape = (sizes.width, 3, sizes.patch, sizes.patch)
+    _add(writer, np.random.default_rng(1), "v.patch_embd.weight", *shape)
     return writer
 
 
-def _add_layers(writer: gguf.GGUFWriter, draw: np.random.Generator) -> None:
-    for layer in range(LAYERS):
+def _add_layers(writer: gguf.GGUFWriter, draw: np.random.Generator, sizes: Sizes) -> None:
+    width, feed_forward = sizes.width, sizes.feed_forward
+    for layer in range(sizes.layers):
         block = f"v.blk.{layer}"
         for norm in ("ln1", "ln2"):
-            _add_norm(writer, f"{block}.{norm}")
+            _add_norm(writer, f"{block}.{norm}", width)
         for name in ("attn_q", "attn_k", "attn_v", "attn_out"):
-            _add(writer, draw, f"{block}.{name}.weight", WIDTH, WIDTH)
-            _add(writer, draw, f"{block}.{name}.bias", WIDTH)
+            _add(writer, draw, f"{block}.{name}.weight", width, width)
+            _add(writer, draw, f"{block}.{name}.bias", width)
         for name, rows, columns in (
-            ("ffn_up", FEED_FORWARD, WIDTH),
-            ("ffn_down", WIDTH, FEED_FORWARD),
+            ("ffn_up", feed_forward, width),
+            ("ffn_down", width, feed_forward),
         ):
             _add(writer, draw, f"{block}.{name}.weight", rows, columns)
             _add(writer, draw, f"{block}.{name}.bias", rows)
 
 
-def _add_norm(writer: gguf.GGUFWriter, name: str) -> None:
-    writer.add_tensor(f"{name}.weight", np.ones(WIDTH, np.float32))
-    writer.add_tensor(f"{name}.bias", np.zeros(WIDTH, np.float32))
+def _add_norm(writer: gguf.GGUFWriter, name: str, width: int) -> None:
+    writer.add_tensor(f"{name}.weight", np.ones(width, np.float32))
+    writer.add_tensor(f"{name}.bias", np.zeros(width, np.float32))
 
 
 def _add(
