@@ -25,7 +25,9 @@ from .admission import caller_now, keeper_of, open_access
 from .api.app import inference_app
 from .api.common.opening import no_recall
 from .api.conversation_store import ConversationStore
-from .api.transport.bodies import Bodies
+from .api.links.fetching import Fetcher
+from .api.links.filling import LinkFiller
+from .api.transport.bodies import MAX_BODY_BYTES, Bodies
 from .api.transport.door_reports import DoorReports
 from .api.transport.file_limit import raise_file_limit
 from .api.transport.hosts import AllowedHosts
@@ -152,7 +154,10 @@ async def assemble(settings: BalancerSettings, until_the_end: AsyncExitStack) ->
     conversations = ConversationStore(
         max_bytes=settings.responses_limit, max_age=settings.responses_max_age
     )
-    bodies = until_the_end.enter_context(Bodies())
+    fetcher = Fetcher()
+    filler = LinkFiller(fetcher.fetch, MAX_BODY_BYTES) if settings.media_urls else None
+    bodies = until_the_end.enter_context(Bodies(filler=filler))
+    metrics.collect_links(lambda: fetcher.num_open)
     keeper = kept_keeper_of(settings, persistence, runtime, access)
     kept = KeptRequests(
         runtime,

@@ -174,6 +174,11 @@ class BalancerSettings(DaemonSettings):
         description="refuse, at OpenAI's, Anthropic's and Ollama's paths, the fields that are "
         "otherwise ignored, with an error that names the field",
     )
+    media_urls: bool = Field(
+        default=False,
+        description="fetch pictures that requests link to (http and https), from public addresses "
+        "only; otherwise requests have to carry them",
+    )
     model_memory: Annotated[Duration, Field(ge=0), Shown("DURATION")] = Field(
         default=_LIMITS.model_memory,
         description="how long a model that has gone still counts as known: requests for it wait "

@@ -242,6 +242,7 @@ PURE = (
     "balancer.api.common.parts",
     "balancer.api.common.readable",
     "balancer.api.native.rpc",
+    *(f"balancer.api.links.{name}" for name in ("addresses", "places")),
     "balancer.api.transport.hosts",
     "balancer.api.transport.json_size",
     "balancer.api.transport.waiting",
@@ -627,6 +628,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.api.access": (
         *("balancer.api.transport", "balancer.access", "balancer.access.identity"),
     ),
+    "balancer.api.links": ("balancer.api.transport",),
     "balancer.api.openapi": (),
     "balancer.api.common": (*RUNTIME, "balancer.api.transport", "balancer.api.openapi"),
     "balancer.api.conversation_store": (),
@@ -758,6 +760,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("balancer.management.steering", "balancer.peering", "balancer.peers"),
         "balancer.management.elsewhere",
         *("balancer.store.records", "balancer.history"),
+        "balancer.api.links",
         "balancer.api.transport",
         "balancer.api.conversation_store",
         *(*RUNTIME, "balancer.fleet.core"),

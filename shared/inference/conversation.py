@@ -40,7 +40,10 @@ def _carries_data(url: str) -> str:
             "must be a picture as data:image/png;base64,… (or jpeg, webp or gif); other data are "
             "not read"
         )
-    raise ValueError("must carry the picture itself, as data:image/png;base64,…: no links are read")
+    raise ValueError(
+        "must carry the picture itself, as data:image/png;base64,…: links are read over HTTP, and "
+        "where the balancer is allowed to (--media-urls)"
+    )
 
 
 DataUri = Annotated[str, AfterValidator(_carries_data)]

@@ -51,6 +51,7 @@ def test_defaults() -> None:
         "heartbeat_interval": 1.0,
         "heartbeat_timeout": 5.0,
         "strict_fields": False,
+        "media_urls": False,
         "model_memory": 600.0,
         "drain_timeout": 30.0,
         "log_format": "auto",

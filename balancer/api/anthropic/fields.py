@@ -12,7 +12,10 @@ _UNCITED = Ignored("models are not told what an answer cited")
 _NO_SERVERS = Ignored("tools that only Anthropic's servers run are left out")
 _NO_SCREEN = Ignored("tools that answer with screenshots are left out")
 _NO_IMAGES = Refused("pictures are read in messages and results, not here; send a description")
-_NO_LINKS = Refused("no links are read; send the picture or the text itself")
+_NO_LINKS = Refused(
+    "links to pictures are read where the balancer is allowed to (--media-urls), and no others; "
+    "send the picture or the text itself"
+)
 _AS_IT_IS = Ignored("pictures are scaled as the model wants them", nothing("{}"))
 _NO_FILES = Refused("files are not stored here; send their text")
 _ELSEWHERE = Ignored("what another service's tools did is not told to the model")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from hashlib import sha256
-from typing import Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -41,6 +41,22 @@ LARGE_BYTES = 128 * 1024
 
 T = TypeVar("T")
 
+Hold = Callable[[int], None]
+"""Counts further bytes that are held for a body; raises `Overloaded`."""
+
+
+class OffLoop(Protocol):
+    """See `Bodies.off_loop`."""
+
+    async def __call__(self, num_bytes: int, parse: Callable[[], T], /) -> T: ...
+
+
+class Filler(Protocol):
+    """Puts into a body what it only refers to, before it is parsed."""
+
+    async def fill(self, body: bytes, hold: Hold, off_loop: OffLoop) -> bytes:
+        """The whole body. Raises `RequestError`."""
+
 
 class Bodies:
     """The bodies that are currently read and parsed. A context manager: leaving it closes it."""
@@ -51,8 +67,10 @@ class Bodies:
         silence: float = BODY_SILENCE,
         whole: float = BODY_TIME,
         max_held_bytes: int = MAX_HELD_BYTES,
+        filler: Filler | None = None,
     ) -> None:
         """`silence` and `whole` are the longest pause and the longest time of a body in seconds."""
+        self._filler = filler
         self.num_bytes = 0
         self._silence = silence
         self._whole = whole
@@ -74,10 +92,17 @@ class Bodies:
         _check_length(request.content_length or 0)
         with self.held() as held:
             body = await self._read(request, held)
-            if IDEMPOTENCY_KEY not in request.headers:
-                return await self.off_loop(len(body), lambda: parse(body))
-            request[body_digest_key] = await self.off_loop(len(body), lambda: sha256(body).digest())
-            return await self.off_loop(len(body), lambda: parse(body))
+            if IDEMPOTENCY_KEY in request.headers:
+                digest = await self.off_loop(len(body), lambda: sha256(body).digest())
+                request[body_digest_key] = digest
+            whole = await self.filled(body, held)
+            return await self.off_loop(len(whole), lambda: parse(whole))
+
+    async def filled(self, body: bytes, held: "Held") -> bytes:
+        """`body` with what it refers to, where that is read. Raises `RequestError`."""
+        if self._filler is None:
+            return body
+        return await self._filler.fill(body, held.add, self.off_loop)
 
     async def off_loop(self, num_bytes: int, parse: Callable[[], T]) -> T:
         """The result of `parse`, which runs on the parser's thread if `num_bytes` is large."""

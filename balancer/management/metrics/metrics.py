@@ -214,6 +214,12 @@ class Metrics:
             "request_body_bytes", "Bytes of bodies that are being read or parsed.", num_bytes
         )
 
+    def collect_links(self, num_open: Callable[[], int]) -> None:
+        """Also export how many links to pictures are followed."""
+        self._gauge(
+            "media_links", "Links to pictures that are fetched, or wait for that.", num_open
+        )
+
     def collect_spans(self, numbers: Callable[[], QueueNumbers]) -> None:
         """Also export what becomes of the spans of traces."""
         self.registry.register(SpanCounts(numbers))

@@ -1,0 +1,162 @@
+"""Fetches a file from a public address, within bounds.
+
+A name is resolved once, and the connection goes to an address that was checked: nobody can give a
+public address for the check and a private one for the connection. The same holds for each redirect.
+Neither cookies nor proxies nor credentials take part.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from ipaddress import ip_address
+from typing import NoReturn
+
+import aiohttp
+from aiohttp import hdrs
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from .addresses import is_public
+
+MAX_URL = 4096
+_REDIRECTS = (301, 302, 303, 307, 308)
+_PIECE = 2**16
+
+
+class LinkError(Exception):
+    """Why a link cannot be followed; the text is for the client."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchLimits:
+    """Of each link: bytes, seconds in all, redirects. Of all together: fetches at once."""
+
+    num_bytes: int = 10 * 2**20
+    seconds: float = 15.0
+    redirects: int = 3
+    at_once: int = 8
+
+
+class Fetcher:
+    """Fetches links; one for all requests of a balancer."""
+
+    def __init__(
+        self,
+        limits: FetchLimits | None = None,
+        *,
+        resolver: Callable[[], AbstractResolver] = aiohttp.ThreadedResolver,
+        is_allowed: Callable[[str], bool] = is_public,
+    ) -> None:
+        """`is_allowed` says of an address whether it may be connected to."""
+        self._limits = limits or FetchLimits()
+        self._resolver = resolver
+        self._is_allowed = is_allowed
+        self._permits = asyncio.Semaphore(self._limits.at_once)
+        self.num_open = 0
+        """Links that are fetched, or wait for that."""
+
+    async def fetch(self, url: str) -> bytes:
+        """The file at `url`. Raises `LinkError`. The time to wait for others counts, too."""
+        self.num_open += 1
+        try:
+            async with asyncio.timeout(self._limits.seconds), self._permits:
+                return await self._follow(url)
+        except TimeoutError:
+            raise LinkError(f"it did not come within {self._limits.seconds:g} s") from None
+        finally:
+            self.num_open -= 1
+
+    async def _follow(self, url: str) -> bytes:
+        resolver = _CheckedResolver(self._resolver(), self._is_allowed)
+        connector = aiohttp.TCPConnector(
+            resolver=resolver, use_dns_cache=False, force_close=True, limit=1
+        )
+        async with aiohttp.ClientSession(
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
+        ) as session:
+            try:
+                return await self._redirected(session, self._checked(url))
+            except (aiohttp.ClientError, OSError, ValueError) as error:
+                if resolver.has_refused:
+                    raise _not_public() from error
+                raise LinkError("it cannot be reached") from error
+
+    async def _redirected(self, session: aiohttp.ClientSession, url: URL) -> bytes:
+        headers = {hdrs.ACCEPT: "image/*", hdrs.ACCEPT_ENCODING: "identity"}
+        for _ in range(1 + self._limits.redirects):
+            async with session.get(url, headers=headers, allow_redirects=False) as answer:
+                if answer.status not in _REDIRECTS:
+                    return await self._read(answer)
+                place = answer.headers.get(hdrs.LOCATION, "")
+            url = self._checked(str(url.join(URL(place))))
+        raise LinkError(f"it leads on more than {self._limits.redirects} times")
+
+    async def _read(self, answer: aiohttp.ClientResponse) -> bytes:
+        if answer.status != HTTPStatus.OK:
+            raise LinkError(f"it was answered with the status {answer.status}")
+        if answer.headers.get(hdrs.CONTENT_ENCODING, "identity") != "identity":
+            raise LinkError("it came compressed, which was not asked for")
+        if (answer.content_length or 0) > self._limits.num_bytes:
+            self._too_large()
+        data = bytearray()
+        async for piece in answer.content.iter_chunked(_PIECE):
+            data += piece
+            if len(data) > self._limits.num_bytes:
+                self._too_large()
+        return bytes(data)
+
+    def _too_large(self) -> NoReturn:
+        raise LinkError(f"it is larger than {self._limits.num_bytes} bytes")
+
+    def _checked(self, text: str) -> URL:
+        """`text` as an address that may be asked for; a name's addresses are checked later."""
+        if len(text) > MAX_URL:
+            raise LinkError(f"it has more than {MAX_URL} characters")
+        try:
+            url = URL(text)
+            host = url.host or ""
+        except ValueError:
+            raise LinkError("it is no valid address") from None
+        if url.scheme not in ("http", "https") or not host:
+            raise LinkError("it must begin with http:// or https:// and a host")
+        if url.user is not None or url.password is not None:
+            raise LinkError("it must have no user and no password")
+        if _is_address(host) and not self._is_allowed(host):
+            raise _not_public()
+        return url
+
+
+class _CheckedResolver(AbstractResolver):
+    """Gives the addresses of a name if all of them may be connected to."""
+
+    def __init__(self, resolver: AbstractResolver, is_allowed: Callable[[str], bool]) -> None:
+        self._resolver = resolver
+        self._is_allowed = is_allowed
+        self.has_refused = False
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Raises `OSError` where one of them may not."""
+        found = await self._resolver.resolve(host, port, family)
+        if not all(self._is_allowed(each["host"]) for each in found):
+            self.has_refused = True
+            raise OSError("not a public address")
+        return found
+
+    async def close(self) -> None:
+        await self._resolver.close()
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _not_public() -> LinkError:
+    return LinkError("it does not lead to a public address, and others are not asked")
