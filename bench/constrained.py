@@ -22,7 +22,8 @@ from arriero.agent.chat.grammar.gbnf import lark_of
 from arriero.agent.chat.grammar.lark import Lark
 from arriero.agent.engine.grammar.constraint import look
 from arriero.agent.engine.grammar.grammars import Grammars
-from arriero.agent.engine.llama.engine import LlamaEngine, load_engine
+from arriero.agent.engine.llama.engine import LlamaEngine
+from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.loaded_model import LoadedModel
 from arriero.agent.engine.sampling.filters import candidates
 from arriero.agent.engine.sampling.sampling import Sampling

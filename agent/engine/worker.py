@@ -16,7 +16,7 @@ from typing import Literal
 from ...shared.reports.model_info import Kernels, KvLayout
 from .engine import Engine, LoadEngine
 from .fair_lock import FairLock
-from .llama.engine import load_engine
+from .llama.loading import load_engine
 from .loaded_model import LoadedModel
 from .model_error import ModelError
 from .opener import Opener

@@ -7,33 +7,28 @@ reference, or a stream for each slot. The context belongs to the thread that mad
 import logging
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import llama_cpp.llama_cpp as llama_cpp
 
-from ....shared.reports.model_info import Kernels, ModelInfo
+from ....shared.reports.model_info import ModelInfo
 from ..capacity import Capacity
 from ..loaded_model import LoadedModel
-from ..model_error import ModelError
 from ..sampling.sampler import Sampler
 from ..sequence import NewSequence, SequenceId
 from ..step import Aborted, Failed, NoRoom, NotLoaded, Outcome, Run, Step
 from .adapters.adapters import Adapters
 from .cells.edits import Edits
-from .cells.layout import Layout, LayoutChoice, choose_layout
+from .cells.layout import Layout
 from .cells.places import Places
 from .cells.states import States
 from .cells.stream_edits import StreamEdits
 from .cells.unified_edits import UnifiedEdits
-from .context import MAX_BATCH, CannotGenerateError, Context
-from .drafts.draft_model import LlamaDraftModel, load_draft_model
+from .context import MAX_BATCH, Context
+from .drafts.draft_model import LlamaDraftModel
 from .embedding import LlamaEmbedding
-from .encoder import EncoderEngine
 from .grammar_tokens import grammar_tokens
-from .kernels.kernels import choose
 from .media.encoded import EncodedMedia
 from .media.media_batch import MediaBatch, Rows
 from .media.projector import Projector
@@ -70,9 +65,10 @@ class LlamaEngine:
         draft_model: LlamaDraftModel | None = None,
     ) -> None:
         self.draft_model = draft_model
+        self._model = model
+        self._projector = projector
         most_scored = max(MOST_SCORED, slots)
         num_rows = slots * (1 + max_draft) + most_scored
-        self._model = model
         self._context = Context(
             model,
             num_cells=layout.num_cells,
@@ -81,13 +77,29 @@ class LlamaEngine:
             num_rows=num_rows,
             num_streams=layout.num_streams,
         )
-        self._projector = projector
         # Cells of pictures with places in two dimensions have positions of their own.
         self._places = Places() if projector is not None and projector.has_grid else None
         self._media: dict[SequenceId, dict[bytes, EncodedMedia]] = {}
         self._edits = _edits(self._context, slots, layout, self._places)
+        self.capacity = self._measured(
+            slots, layout, host_cache=host_cache, max_draft=max_draft, most_scored=most_scored
+        )
+        self._context.clear()
+        self._adapters = Adapters(model.handle, model.adapters_guard)
+        self._samplers: dict[SequenceId, Sampler] = {}
+        self._rows = RowReader(
+            self._context, self._samplers, num_rows=num_rows, vocab_size=model.vocab.size
+        )
+        self.model = self._described(context_size, threads=threads, layout=layout)
+        self._mask_threads = ThreadPoolExecutor(NUM_MASK_THREADS, thread_name_prefix="mask")
+
+    def _measured(
+        self, slots: int, layout: Layout, *, host_cache: int, max_draft: int, most_scored: int
+    ) -> Capacity:
+        """What steps have room for. Decodes a token or two: the context has to be cleared."""
+        model = self._model
         fixed_bytes, cell_bytes = self._state_bytes()
-        self.capacity = Capacity(
+        return Capacity(
             batch_size=self._context.batch_size,
             most_mixed=MAX_BATCH if model.is_offloaded else ATTENTION_TILE - 1,
             num_cells=layout.num_cells,
@@ -102,34 +114,32 @@ class LlamaEngine:
             max_draft=max_draft,
             most_scored=most_scored,
         )
-        self._context.clear()
-        self._adapters = Adapters(model.handle, model.adapters_guard)
-        self._samplers: dict[SequenceId, Sampler] = {}
-        self._rows = RowReader(
-            self._context, self._samplers, num_rows=num_rows, vocab_size=model.vocab.size
+
+    def _described(self, context_size: int, *, threads: int, layout: Layout) -> LoadedModel:
+        """The model and what is beside it, as the rest of the agent knows them."""
+        model, projector, draft = self._model, self._projector, self.draft_model
+        info = ModelInfo(
+            name=model.path.stem,
+            architecture=model.architecture,
+            parameters=model.parameters,
+            size_bytes=model.size_bytes,
+            context_size=context_size,
+            tasks=model.tasks(generates=True, sees=projector is not None),
+            longest_token=model.vocab.longest_token,
+            kernels=model.kernels,
+            kv_layout=layout.name,
+            draft_model=None if draft is None else draft.name,
         )
-        self.model = LoadedModel(
-            ModelInfo(
-                name=model.path.stem,
-                architecture=model.architecture,
-                parameters=model.parameters,
-                size_bytes=model.size_bytes,
-                context_size=context_size,
-                tasks=model.tasks(generates=True, sees=projector is not None),
-                longest_token=model.vocab.longest_token,
-                kernels=model.kernels,
-                kv_layout=layout.name,
-                draft_model=None if draft_model is None else draft_model.name,
-            ),
+        return LoadedModel(
+            info,
             model.vocab,
             model.chat_template,
             grammar_tokens(model.vocab),
             model.tool_template,
             LlamaEmbedding(model, context_size=context_size, threads=threads, has_memory=True),
             projector,
-            None if draft_model is None else draft_model.num_cells,
+            None if draft is None else draft.num_cells,
         )
-        self._mask_threads = ThreadPoolExecutor(NUM_MASK_THREADS, thread_name_prefix="mask")
 
     @property
     def _can_park(self) -> bool:
@@ -239,91 +249,3 @@ def _num_holders(slots: int, layout: Layout) -> int:
     """In one cache for all, holders have numbers that llama.cpp takes; others are only names."""
     most = int(llama_cpp.llama_max_parallel_sequences()) - 1
     return slots + most if layout.num_streams else most
-
-
-def load_engine(
-    path: Path,
-    *,
-    slots: int,
-    context_size: int,
-    kv_cells: int | None = None,
-    kv_layout: LayoutChoice = "auto",
-    host_cache: int = 0,
-    threads: int,
-    gpu_layers: int,
-    kernels: Literal["auto"] | Kernels = "auto",
-    speculate: int = 0,
-    projector: Path | None = None,
-    draft_model: Path | None = None,
-) -> LlamaEngine | EncoderEngine:
-    """Load the model at `path` and make it ready to run; see `LoadEngine`. Raises `ModelError`."""
-    most = llama_cpp.llama_max_parallel_sequences() - 1
-    if slots > most:
-        raise ModelError(f"llama.cpp runs at most {most} sequences at once: lower --slots {slots}")
-    model = Model(path, gpu_layers=gpu_layers, kernels=choose(kernels))
-    if speculate and not model.can_share:
-        logger.warning(
-            "--speculate %d has no effect: the last tokens of a sequence cannot be removed with %s",
-            speculate,
-            path,
-        )
-        speculate, draft_model = 0, None
-    parts = ExitStack()  # freed unless the engine takes them
-    reader: Projector | None = None
-    drafts: LlamaDraftModel | None = None
-    try:
-        if projector is not None:
-            reader = Projector(
-                projector, model.handle, threads=threads, is_offloaded=model.is_offloaded
-            )
-            parts.callback(reader.free)
-        layout = choose_layout(
-            kv_layout,
-            slots=slots,
-            context_size=context_size,
-            kv_cells=kv_cells,
-            can_share=model.can_share,
-            is_offloaded=model.is_offloaded,
-            has_grid=reader is not None and reader.has_grid,
-        )
-        if draft_model is not None and speculate:
-            drafts = load_draft_model(
-                draft_model,
-                model,
-                slots=slots,
-                context_size=context_size,
-                num_cells=layout.num_cells,
-                threads=threads,
-                gpu_layers=gpu_layers,
-            )
-            parts.callback(drafts.free)
-        engine = LlamaEngine(
-            model,
-            slots=slots,
-            context_size=context_size,
-            layout=layout,
-            host_cache=host_cache,
-            threads=threads,
-            max_draft=speculate,
-            projector=reader,
-            draft_model=drafts,
-        )
-    except ModelError as error:
-        parts.close()
-        if isinstance(error, CannotGenerateError):
-            return EncoderEngine(model, context_size=context_size, threads=threads)
-        model.free()
-        raise
-    _warn_of_long_context(model, context_size)
-    return engine
-
-
-def _warn_of_long_context(model: Model, context_size: int) -> None:
-    if context_size > model.trained_context:
-        logger.warning(
-            "--context-size %d is more than the %d tokens that %s was trained for: beyond that, "
-            "answers may become incoherent",
-            context_size,
-            model.trained_context,
-            model.path,
-        )

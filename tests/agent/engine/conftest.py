@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from arriero.agent.engine.llama.engine import LlamaEngine, load_engine
+from arriero.agent.engine.llama.engine import LlamaEngine
+from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.llama.vocab import LlamaVocab
 
 DEMO_MODEL = Path(__file__).parents[3] / "demo" / "arriero-demo.gguf"

@@ -5,7 +5,8 @@ from inspect import signature
 import pytest
 
 from arriero.agent.engine.engine import Engine, LoadEngine
-from arriero.agent.engine.llama.engine import LlamaEngine, load_engine
+from arriero.agent.engine.llama.engine import LlamaEngine
+from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.sequence import SequenceId
 from arriero.agent.engine.step import Clear, Copy, Decoded, Edit, NoRoom, Run, Step
 from tests.agent.engine.fake_engine import VOCAB_SIZE, FakeEngine, RuleBroken, next_token

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from arriero.agent.engine.llama.engine import LlamaEngine, load_engine
+from arriero.agent.engine.llama.engine import LlamaEngine
+from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.sequence import SequenceId
 from arriero.agent.engine.step import (
     Clear,

@@ -7,7 +7,7 @@ import pytest
 
 from arriero.agent.engine.embedding.embedder import Embedder
 from arriero.agent.engine.llama.encoder import EncoderEngine
-from arriero.agent.engine.llama.engine import load_engine
+from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.scheduler import Scheduler

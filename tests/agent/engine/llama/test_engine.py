@@ -1,13 +1,10 @@
 """llama.cpp as the worker's engine, on the demo model."""
 
-import logging
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from arriero.agent.engine.llama.engine import LlamaEngine, load_engine
-from arriero.agent.engine.model_error import ModelError
+from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Dry, Sampling
 from arriero.agent.engine.sequence import ContextShift, NewSequence, SequenceId
@@ -102,28 +99,6 @@ def test_the_ceiling_of_a_slot_is_never_passed(engine: LlamaEngine) -> None:
     ((tokens, reason),) = generate(engine, [sequence], slots=1)[0].values()
     assert reason == "length"
     assert len(sequence.prompt) + len(tokens) == 256
-
-
-def test_too_many_slots_are_refused(model_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"at most 255 sequences at once: lower --slots 256"):
-        load_engine(model_path, slots=256, context_size=256, threads=1, gpu_layers=0)
-
-
-def test_a_context_beyond_the_training_is_warned_of(
-    model_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.WARNING)
-    load_engine(model_path, slots=1, context_size=100_000, threads=1, gpu_layers=0).free()
-    (message,) = caplog.messages
-    assert message.startswith("--context-size 100000 is more than the")
-
-
-def test_loading_says_nothing_when_all_is_well(
-    model_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    load_engine(model_path, slots=4, context_size=512, threads=1, gpu_layers=0).free()
-    assert caplog.messages == []
 
 
 def test_a_shift_goes_on_beyond_the_ceiling(engine: LlamaEngine) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from arriero.agent.engine.llama.encoder import EncoderEngine
-from arriero.agent.engine.llama.engine import LlamaEngine, load_engine
+from arriero.agent.engine.llama.engine import LlamaEngine
+from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sequence import NewSequence, SequenceId

@@ -9,7 +9,8 @@ import pytest
 
 from arriero.agent.engine.draft_model import DraftFailedError, DraftRun
 from arriero.agent.engine.llama.drafts.draft_model import LlamaDraftModel, load_draft_model
-from arriero.agent.engine.llama.engine import LlamaEngine, load_engine
+from arriero.agent.engine.llama.engine import LlamaEngine
+from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.llama.model import Model
 from arriero.agent.engine.model_error import ModelError
 from arriero.agent.engine.sampling.sampling import Sampling

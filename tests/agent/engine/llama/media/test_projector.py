@@ -11,7 +11,8 @@ import llama_cpp.mtmd_cpp as mtmd
 import numpy as np
 import pytest
 
-from arriero.agent.engine.llama.engine import LlamaEngine, load_engine
+from arriero.agent.engine.llama.engine import LlamaEngine
+from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.llama.media.projector import Projector
 from arriero.agent.engine.llama.model import Model
 from arriero.agent.engine.media.reader import UnreadableMediaError
