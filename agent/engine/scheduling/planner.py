@@ -51,10 +51,13 @@ class Planner:
         self._most_scored = most_scored
 
     def draft_requests(self) -> tuple[DraftRequest, ...]:
-        """What to ask the drafter before the next `plan`; nothing if drafts could not pay."""
+        """What to ask the drafter before the next `plan`; nothing if drafts could not pay.
+
+        Of several adapters for those whose turn it is: what is proposed for others would wait.
+        """
         if not self._speculation.most:
             return ()
-        generating = [one for one in self._queue.active.values() if one.is_generating]
+        generating = self._next_streams()
         if not self._speculation.may_pay(len(generating)):
             return ()
         most = self._speculation.most
@@ -65,13 +68,9 @@ class Planner:
         )
 
     def draft_prices(self) -> StepPrices:
-        """What the next step is thought to take. Drafts get no time while prompts wait, nor while
-        adapters take turns: half of what was proposed would have to wait, too."""
-        num_generating = self._num_streaming
-        active = self._queue.active.values()
-        is_reading = bool(self._queue.candidates) or num_generating < len(active)
-        takes_turns = len({one.history.adapter for one in active}) > 1
-        return self._budget.draft_prices(num_generating, has_time=not (is_reading or takes_turns))
+        """What the next step is thought to take. Drafts get no time while prompts wait."""
+        is_reading = bool(self._queue.candidates) or self._num_streaming < len(self._queue.active)
+        return self._budget.draft_prices(len(self._next_streams()), has_time=not is_reading)
 
     def plan(self, proposals: Mapping[SequenceId, Proposal]) -> Step:
         """The next step, with what pays of `proposals`. It fits the free cells."""
@@ -89,6 +88,12 @@ class Planner:
         one = self._queue.leave(slot)
         one.rewind()
         self._queue.wait(one)
+
+    def _next_streams(self) -> list[Progress]:
+        """Those who generate in the next step, if it reads no prompts."""
+        generating = [one for one in self._queue.active.values() if one.is_generating]
+        turn = self._turns.next((one.adapter for one in generating), ())
+        return [one for one in generating if one.adapter == turn.adapter]
 
     @property
     def _num_streaming(self) -> int:

@@ -1,5 +1,7 @@
 """What the next step computes. More of it is in the scheduler's tests."""
 
+from collections import Counter
+
 from arriero.agent.engine.prompt import Media, MediaPart, Prompt, Span
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.progress import Progress
@@ -148,16 +150,18 @@ def test_prices_are_known_after_some_steps_and_proposing_gets_no_time_while_prom
     assert setting.planner.draft_prices().most == 0
 
 
-def test_proposing_gets_no_time_while_adapters_take_turns() -> None:
-    setting = Setting(max_draft=3)
-    one = setting.add(1, 5, max_tokens=40)
-    repeating(setting)
-    other = setting.add(2, 6, max_tokens=40)
-    step_of(setting)
-    assert one.is_generating and other.is_generating
-    assert setting.planner.draft_prices().most > 0
-    other.history.adapter = "other"
-    assert setting.planner.draft_prices().most == 0
+def test_of_several_adapters_those_are_asked_for_whose_turn_it_is() -> None:
+    setting = Setting(slots=3, num_cells=1000, max_draft=3)
+    for number, adapter in enumerate([None, "A", None], 1):
+        setting.add(number, 5, adapter=adapter)
+    for _ in range(8):
+        step_of(setting)
+    for _ in range(4):
+        asked = {one.id for one in setting.planner.draft_requests()}
+        assert setting.planner.draft_prices().most > 0
+        step = step_of(setting)
+        assert asked == {run.id for run in step.runs}
+        assert step.num_drafted
 
 
 def test_prompts_that_are_explained_share_the_rows_of_logits() -> None:
@@ -238,6 +242,20 @@ def test_a_step_is_of_one_adapter_and_they_take_turns() -> None:
     assert [step.adapter for step in decoding[:3]] == [step.adapter for step in decoding[3:]]
     assert sorted(str(step.adapter) for step in decoding[:3]) == ["A", "B", "None"]
     assert {step.adapter: step.num_generating for step in decoding} == {None: 2, "A": 1, "B": 1}
+
+
+def test_many_streams_of_one_adapter_take_no_turns_from_one_of_another() -> None:
+    setting = Setting(slots=6, num_cells=1000)
+    adapters_of = dict.fromkeys(range(1, 6), "A") | {6: "B"}
+    for number, adapter in adapters_of.items():
+        setting.add(number, 5, adapter=adapter)
+    for _ in range(4):
+        step_of(setting)
+    steps = [step_of(setting) for _ in range(20)]
+    assert [step.adapter for step in steps[:2]] * 10 == [step.adapter for step in steps]
+    assert {step.adapter: step.num_generating for step in steps} == {"A": 5, "B": 1}
+    gained = Counter(run.id for step in steps for run in step.runs)
+    assert set(gained.values()) == {10}, "all streams go at one pace"
 
 
 def test_a_prompt_of_one_adapter_stalls_streams_of_others_by_one_step_at_a_time() -> None:
