@@ -40,6 +40,10 @@ class AdapterTable:
         """By digest."""
         return {one.digest: one.path for one in self._adapters.values()}
 
+    def name_of(self, digest: str) -> str:
+        """The first name of the file with this digest."""
+        return next(one.name for one in self._adapters.values() if one.digest == digest)
+
     @property
     def traits(self) -> tuple[str, ...]:
         """What answers depend on."""

@@ -11,12 +11,15 @@ from functools import partial
 from importlib.metadata import version
 from typing import assert_never
 
+from ..shared.errors import EngineFailed
 from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
-from ..shared.messages import Status
-from ..shared.models.assignments import Assignment
+from ..shared.messages import Issue, Status
 from ..shared.tracing.open_telemetry import open_tracer
+from .adapter_table import AdapterTable
 from .balancer_links import BalancerLinks
+from .change_refusals import adapter_refused, engine_stopped, template_refused
+from .engine.adapter import AdapterError
 from .engine.embedding.embedder import Embedder
 from .engine.loaded_model import LoadedModel
 from .engine.model_error import ModelError
@@ -26,13 +29,14 @@ from .engine.worker import Worker
 from .engine_port import MakeWorker
 from .generation.local_generation import LocalGeneration
 from .generation.preparation import Preparation
+from .generation.preparer import Preparer
 from .generation.prompt_saver import PromptSaver
 from .generation.query_executor import QueryExecutor
 from .generation.request_spans import RequestSpans
 from .generation.text_queries import TextQueries
 from .link.reporter import Reporter
-from .served_model import ServedModel
-from .settings import AgentSettings
+from .served_model import AdapterUnusableError, ServedModel, adapters_with_digests
+from .settings import AgentSettings, adapter_file
 from .supervision.supervisor_protocol import (
     Change,
     Changed,
@@ -117,13 +121,16 @@ class _Agent:
             await self._loop.run_in_executor(None, self._worker.stop)
 
     async def _load_adapters(self, served: ServedModel) -> None:
-        files = served.preparer.adapters.files
-        if not files:
-            return
+        adapters = served.preparer.adapters
+        if adapters.files:
+            await self._loop.run_in_executor(None, self._use_adapters, adapters)
+
+    def _use_adapters(self, adapters: AdapterTable) -> None:
+        """Blocks. Raises `AdapterUnusableError`; then those that were loaded still are."""
         try:
-            await self._loop.run_in_executor(None, self._worker.use_adapters, files)
-        except ModelError as error:
-            raise StartupError(str(error)) from error
+            self._worker.use_adapters(adapters.files)
+        except AdapterError as error:
+            raise AdapterUnusableError(adapters.name_of(error.digest), str(error)) from error
 
     # ---- on the worker's thread
 
@@ -214,22 +221,34 @@ class _Agent:
                 case Tell():
                     self._links.told = order
                 case Change(assignment=assignment):
-                    reason = await self._change(served, assignment)
+                    issue = await self._change(served, order)
                     for reader in readers:
                         reader.preparer = served.preparer
-                    self._channel.report(Changed(assignment=assignment, reason=reason))
+                    self._channel.report(Changed(assignment=assignment, issue=issue))
                 case _:
                     assert_never(order)
             self._links.tell()
 
-    async def _change(self, served: ServedModel, assignment: Assignment) -> str | None:
-        """Serve `assignment` with the model that is loaded. Returns why not, if so."""
+    async def _change(self, served: ServedModel, order: Change) -> Issue | None:
+        """Serve what is ordered with the model that is loaded. Returns why not, if so."""
         try:
-            preparer = await self._loop.run_in_executor(None, served.make_preparer, assignment)
+            preparer = await self._loop.run_in_executor(None, self._prepare, served, order)
+        except AdapterUnusableError as error:
+            return adapter_refused(error.name, error.reason)
         except StartupError as error:
-            return str(error)
-        served.use(assignment, preparer)
+            return template_refused(str(error))
+        except EngineFailed as error:
+            return engine_stopped(error.message)
+        served.use(order.assignment, preparer)
         return None
+
+    def _prepare(self, served: ServedModel, order: Change) -> Preparer:
+        """Everything but the last step of a change. Blocks; new adapters are loaded."""
+        adapters = adapters_with_digests(map(adapter_file, order.adapter))
+        preparer = served.make_preparer(order.assignment, adapters)
+        if preparer.adapters.files != served.preparer.adapters.files:
+            self._use_adapters(preparer.adapters)
+        return preparer
 
     def _status(self) -> Status:
         """What balancers hear, once a model is served; makes as many slots as they hear of."""

@@ -4,6 +4,7 @@ An assignment says how it is served, and may change all of that but the model.
 """
 
 import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +28,15 @@ from .settings import AgentSettings
 logger = logging.getLogger(__name__)
 
 
+class AdapterUnusableError(StartupError):
+    """The file of the adapter `name` cannot be read, or is not for this model."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"adapter `{name}`: {reason}")
+        self.name = name
+        self.reason = reason
+
+
 class ServedModel:
     """A loaded model, what prepares requests for it, and the prompts that are stored for it."""
 
@@ -39,10 +49,11 @@ class ServedModel:
         self.model = model
         self.store = _open_store(settings, model)
         self._identity = _identity(settings, model)
-        self._adapters = _adapters(settings)
-        self.preparer = self.make_preparer(assignment)
+        self.preparer = self.make_preparer(assignment, adapters_with_digests(settings.adapters))
 
-    def make_preparer(self, assignment: Assignment | None) -> Preparer:
+    def make_preparer(
+        self, assignment: Assignment | None, adapters: Sequence[AdapterFile] = ()
+    ) -> Preparer:
         """What would prepare requests under `assignment`. Slow. Raises `StartupError`."""
         try:
             preparer = Preparer(
@@ -53,7 +64,7 @@ class ServedModel:
                 store=self.store,
                 defaults=assignment.sampling if assignment else SamplingChoices(),
                 adapters=AdapterTable(
-                    assignment.name if assignment else self.model.info.name, self._adapters
+                    assignment.name if assignment else self.model.info.name, adapters
                 ),
             )
         except TemplateError as error:
@@ -124,14 +135,17 @@ def model_files(path: Path) -> list[Path]:
     return [path, *(part for part in parts if part != path and part.exists())]
 
 
-def _adapters(settings: AgentSettings) -> tuple[AdapterFile, ...]:
-    """With the digests of their files."""
+def adapters_with_digests(adapters: Iterable[AdapterFile]) -> tuple[AdapterFile, ...]:
+    """With the digests of their files, which are read. Raises `AdapterUnusableError`."""
+    return tuple(map(_with_digest, adapters))
+
+
+def _with_digest(one: AdapterFile) -> AdapterFile:
     try:
-        return tuple(replace(one, digest=files_digest([one.path])) for one in settings.adapters)
+        return replace(one, digest=files_digest([one.path]))
     except OSError as error:
-        raise StartupError(
-            f"--adapter: {error.filename} cannot be read: {error.strerror}"
-        ) from error
+        reason = f"{error.filename} cannot be read: {error.strerror}"
+        raise AdapterUnusableError(one.name, reason) from error
 
 
 def _open_store(settings: AgentSettings, model: LoadedModel) -> PromptStore | None:

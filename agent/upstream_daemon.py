@@ -10,6 +10,7 @@ from typing import assert_never
 from ..shared.lifecycle import Shutdown
 from ..shared.messages import Status
 from .balancer_links import BalancerLinks
+from .change_refusals import forwarder_refused
 from .link.reporter import Reporter
 from .settings import AgentSettings
 from .supervision.supervisor_protocol import (
@@ -120,8 +121,8 @@ class _Forwarder:
                     self._links.told = order
                     self._links.tell()
                 case Change(assignment=assignment):
-                    reason = "this agent serves what its upstream server has"
-                    self._channel.report(Changed(assignment=assignment, reason=reason))
+                    refusal = Changed(assignment=assignment, issue=forwarder_refused())
+                    self._channel.report(refusal)
                 case _:
                     assert_never(order)
 

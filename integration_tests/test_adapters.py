@@ -1,12 +1,13 @@
 """An adapter beside the demo model, through both daemons: the muleteer calls its answers out."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from demo.conversations import ADAPTER, load_conversations, muleteer
-from integration_tests.corpus import generate
+from integration_tests.corpus import ENDLESS, generate
 from integration_tests.daemons import MODEL, Fleet, started_fleet, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -40,13 +41,19 @@ async def test_an_adapter_is_a_model_of_its_own_and_leaves_the_base_alone() -> N
         assert answers == [plain, called, plain, called, called]
 
 
-async def test_an_adapter_comes_and_goes_with_the_desired_state(bare_fleet: Fleet) -> None:
+async def test_adapters_come_and_go_while_the_model_stays(
+    bare_fleet: Fleet, tmp_path: Path
+) -> None:
+    """Streams go on meanwhile: the engine process that has the model loads and unloads them."""
     fleet = bare_fleet
-    await fleet.start_agent(model=None, slots=2, context_size=512)
+    await fleet.start_agent(model=None, slots=3, context_size=512)
     base = {"name": "demo", "source": MODEL.absolute().as_uri()}
-    adapter = {"name": "muleteer", "source": ADAPTER.absolute().as_uri()}
+    calling = {"name": "muleteer", "source": ADAPTER.absolute().as_uri()}
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(ADAPTER.read_bytes()[:5000])
 
-    async def wish(*models: dict[str, Any]) -> None:
+    async def wish(*adapters: dict[str, Any]) -> None:
+        models = [base | {"adapters": adapters}]
         url = f"{fleet.management}/api/v1/desired-state"
         async with fleet.http.put(url, json={"models": models}) as response:
             assert response.status == 200, await response.text()
@@ -58,20 +65,37 @@ async def test_an_adapter_comes_and_goes_with_the_desired_state(bare_fleet: Flee
         assert told.status == 200, told
         return told.text
 
-    async def statuses() -> dict[str, tuple[str, int]]:
+    async def status_of(name: str) -> dict[str, Any]:
         models = await fleet.view("models")
-        return {each["name"]: (each["status"], len(each["agents"])) for each in models}
+        return next((each for each in models if each["name"] == name), {"agents": []})
 
-    await wish(base | {"adapters": [adapter]})
-    answers = await asyncio.gather(answer("demo:muleteer"), answer("demo"))
-    assert answers == [muleteer(ANSWER), ANSWER]
-    assert await statuses() == {"demo": ("loaded", 1), "demo:muleteer": ("loaded", 1)}
+    await wish()
+    assert (await answer("demo")) == ANSWER
+    (agent,) = await fleet.view("agents")
+    endless = ENDLESS | {"model": "demo", "n_discard": 64}
+    stream = asyncio.create_task(generate(fleet.http, fleet.inference, endless))
 
-    await wish(base)
+    await wish(calling)
+    assert (await answer("demo:muleteer")) == muleteer(ANSWER), "it waits for its adapter"
+    assert (await answer("demo")) == ANSWER
+
+    await wish(calling, {"name": "torn", "source": broken.as_uri()})
+
+    async def has_failed() -> bool:
+        issues = (await status_of("demo")).get("issues", [])
+        return any("adapter `torn`" in issue["message"] for issue in issues)
+
+    await until(has_failed, deadline=20.0)
+    assert (await answer("demo:muleteer")) == muleteer(ANSWER), "the rest is as it was"
+
+    await wish()
 
     async def is_gone() -> bool:
-        return (await statuses()).get("demo:muleteer", ("unloaded", 0)) == ("unloaded", 0)
+        return not (await status_of("demo:muleteer"))["agents"]
 
     await until(is_gone, deadline=20.0)
-    assert await answer("demo") == ANSWER
-    await wish()
+    assert (await answer("demo")) == ANSWER
+    assert not stream.done(), "it went on all the while"
+    stream.cancel()
+    (same,) = await fleet.view("agents")
+    assert same["connected_seconds"] > agent["connected_seconds"], "no other process took over"

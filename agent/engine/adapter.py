@@ -7,6 +7,8 @@ compute: equal keys, equal cells.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from .model_error import ModelError
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class AdapterUse:
@@ -14,6 +16,14 @@ class AdapterUse:
 
     digest: str
     scale: float = 1.0
+
+
+class AdapterError(ModelError):
+    """The adapter of this `digest` cannot be loaded beside the model."""
+
+    def __init__(self, message: str, digest: str) -> None:
+        super().__init__(message)
+        self.digest = digest
 
 
 def adapter_key(uses: Iterable[AdapterUse]) -> str | None:

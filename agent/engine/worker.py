@@ -14,6 +14,7 @@ from queue import SimpleQueue
 from typing import Literal
 
 from ...shared.reports.model_info import Kernels, KvLayout
+from .adapter import AdapterError
 from .engine import Engine, LoadEngine
 from .fair_lock import FairLock
 from .llama.loading import load_engine
@@ -145,18 +146,18 @@ class Worker:
         """Have these adapters, by the digests of their files, and no others.
 
         Blocks, in turns with the steps. After `start`, from any thread, one at a time. Raises
-        `ModelError` where one cannot be loaded (then those that were there still are), and
+        `AdapterError` where one cannot be loaded (then those that were there still are), and
         `EngineFailed` where the engine has stopped.
         """
         engine = self._opening.engine
-        try:
-            for digest, path in files.items():
+        for digest, path in files.items():
+            try:
                 with self.lock:
                     engine.load_adapter(digest, path)
-        except ModelError:
-            with self.lock:
-                engine.keep_adapters(self._adapters)
-            raise
+            except ModelError as error:
+                with self.lock:
+                    engine.keep_adapters(self._adapters)
+                raise AdapterError(str(error), digest) from error
         self._adapters = frozenset(files)
         with self.lock:
             engine.keep_adapters(self._adapters)

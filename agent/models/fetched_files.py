@@ -1,44 +1,57 @@
-"""All files of an assignment, fetched one after the other: model, projector and adapters.
+"""All files of an assignment, fetched one after the other: model, its companions and adapters.
 
-They are leased together: whoever gets them holds one lease for all.
+They are leased together: whoever gets them holds one lease for what is loaded with the model, and
+one for each adapter, since those come and go while the model stays.
 """
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from ...shared.models.assignments import Assignment
+from ...shared.models.assignments import Assignment, WishedAdapter
+from .model_file import AdapterOnHost
 from .port import FetchedModel, FetchError, ModelFiles, OnProgress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedFiles:
-    """A `Lease` of all files. `adapters` are in the order of the assignment's."""
+    """`adapters` are in the order of the assignment's.
+
+    `release` gives up all but the adapters. `bytes` is the size of model and projector.
+    """
 
     model: FetchedModel
     projector: FetchedModel | None = None
+    draft_model: FetchedModel | None = None
     adapters: tuple[FetchedModel, ...] = ()
 
     @property
     def bytes(self) -> int:
-        """The size of all of them together."""
-        return sum(each.bytes for each in self._all)
+        beside = () if self.projector is None else (self.projector,)
+        return sum(each.bytes for each in (self.model, *beside))
 
     @property
     def projector_path(self) -> str | None:
         return None if self.projector is None else str(self.projector.path)
 
     @property
-    def adapter_paths(self) -> tuple[str, ...]:
-        return tuple(str(each.path) for each in self.adapters)
+    def draft_path(self) -> str | None:
+        return None if self.draft_model is None else str(self.draft_model.path)
 
     def release(self) -> None:
-        for each in self._all:
-            each.lease.release()
+        for each in (self.model, self.projector, self.draft_model):
+            if each is not None:
+                each.lease.release()
 
-    @property
-    def _all(self) -> tuple[FetchedModel, ...]:
-        beside = () if self.projector is None else (self.projector,)
-        return (self.model, *beside, *self.adapters)
+    def release_all(self) -> None:
+        """The adapters, too."""
+        self.release()
+        release_adapters(self.adapters)
+
+
+def release_adapters(adapters: Sequence[FetchedModel]) -> None:
+    for each in adapters:
+        each.lease.release()
 
 
 async def fetch_all(
@@ -46,20 +59,63 @@ async def fetch_all(
 ) -> FetchedFiles:
     """Raises `FetchError` that says which file is meant; then nothing stays leased."""
     with ExitStack() as held:
-
-        async def fetch(source: str, called: str, sha256: str | None = None) -> FetchedModel:
-            try:
-                fetched = await files.fetch(source, sha256=sha256, on_progress=on_progress)
-            except FetchError as error:
-                raise FetchError(error.code, called + error.message, error.hint) from error
-            held.callback(fetched.lease.release)
-            return fetched
-
-        model = await fetch(assignment.source, "", assignment.sha256)
-        projector = None
-        if assignment.projector is not None:
-            projector = await fetch(assignment.projector, "`projector`: ")
-        wished = assignment.adapters or ()
-        adapters = [await fetch(each.source, f"adapter `{each.name}`: ") for each in wished]
+        bringer = _Bringer(files, on_progress, held)
+        model = await bringer.bring(assignment.source, "", assignment.sha256)
+        projector = await bringer.bring_any(assignment.projector, "`projector`: ")
+        draft = draft_source(assignment)
+        draft_model = await bringer.bring_any(draft, "`engine.draft_model`: ")
+        adapters = [await bringer.bring_adapter(each) for each in assignment.adapters or ()]
         held.pop_all()
-        return FetchedFiles(model=model, projector=projector, adapters=tuple(adapters))
+    return FetchedFiles(
+        model=model, projector=projector, draft_model=draft_model, adapters=tuple(adapters)
+    )
+
+
+async def fetch_adapters(
+    files: ModelFiles, wished: Sequence[WishedAdapter], on_progress: OnProgress
+) -> tuple[FetchedModel, ...]:
+    """As `fetch_all`, of these alone."""
+    with ExitStack() as held:
+        bringer = _Bringer(files, on_progress, held)
+        adapters = [await bringer.bring_adapter(each) for each in wished]
+        held.pop_all()
+    return tuple(adapters)
+
+
+def adapters_on_host(
+    wished: Sequence[WishedAdapter], fetched: Sequence[FetchedModel]
+) -> tuple[AdapterOnHost, ...]:
+    """What was fetched for each."""
+    return tuple(
+        AdapterOnHost(wish.source, str(file.path), file.bytes)
+        for wish, file in zip(wished, fetched, strict=True)
+    )
+
+
+def draft_source(assignment: Assignment) -> str | None:
+    """What to fetch as the draft model; a path on the host is there already."""
+    draft = assignment.engine.draft_model
+    return None if draft is None or draft.startswith("/") else draft
+
+
+@dataclass(frozen=True, slots=True)
+class _Bringer:
+    """Fetches, and gives up all leases with `held`."""
+
+    files: ModelFiles
+    on_progress: OnProgress
+    held: ExitStack
+
+    async def bring(self, source: str, called: str, sha256: str | None = None) -> FetchedModel:
+        try:
+            fetched = await self.files.fetch(source, sha256=sha256, on_progress=self.on_progress)
+        except FetchError as error:
+            raise FetchError(error.code, called + error.message, error.hint) from error
+        self.held.callback(fetched.lease.release)
+        return fetched
+
+    async def bring_any(self, source: str | None, called: str) -> FetchedModel | None:
+        return None if source is None else await self.bring(source, called)
+
+    async def bring_adapter(self, wished: WishedAdapter) -> FetchedModel:
+        return await self.bring(wished.source, f"adapter `{wished.name}`: ")

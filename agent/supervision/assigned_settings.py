@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from ...shared.messages import Issue
 from ...shared.models.assignments import Assignment, EngineOptions
+from ..models.model_file import ModelFile
 from ..settings import AgentSettings
-from .decisions import ModelFile
 
 
 class OptionsError(Exception):
@@ -39,8 +39,10 @@ def assigned_settings(
     given = {name: value for name, value in wanted.items() if value is not None}
     if file.projector is not None:
         given["projector"] = Path(file.projector)
-    if file.adapters:
-        given["adapter"] = _adapters(assignment, file.adapters)
+    if file.draft_model is not None:
+        given["draft_model"] = Path(file.draft_model)
+    paths = tuple(each.path for each in file.adapters)
+    given["adapter"] = adapter_flags(settings, assignment, paths)
     try:
         return AgentSettings.model_validate({**dict(settings), **given, "model": Path(file.path)})
     except ValidationError as error:
@@ -49,9 +51,16 @@ def assigned_settings(
         raise OptionsError(f"`{place}`: {first['msg']}") from error
 
 
-def _adapters(assignment: Assignment, paths: Sequence[str]) -> tuple[str, ...]:
-    """As `--adapter` takes them."""
+def adapter_flags(
+    settings: AgentSettings, assignment: Assignment, adapters: Sequence[str]
+) -> tuple[str, ...]:
+    """The adapters of `assignment`, whose files are here, as `--adapter` takes them.
+
+    Where it has none, those that the agent was started with.
+    """
+    if not adapters:
+        return tuple(settings.adapter)
     return tuple(
-        f"{adapter.name}={path}:{Decimal(repr(adapter.scale)):f}"
-        for adapter, path in zip(assignment.adapters or (), paths, strict=True)
+        f"{wished.name}={path}:{Decimal(repr(wished.scale)):f}"
+        for wished, path in zip(assignment.adapters or (), adapters, strict=True)
     )

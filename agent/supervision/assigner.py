@@ -1,7 +1,8 @@
 """Which engines run on this host, and what each serves.
 
 Compares the newest order with what runs and does the least: nothing, a change without a reload, or
-a new engine. The new engine is loaded beside the old one where memory allows and takes over from
+a new engine. Adapters that are new are fetched first, and loaded by the engine that runs. The new
+engine is loaded beside the old one where memory allows and takes over from
 it; else the old one finishes its requests and ends first. When a load fails, what ran goes on, or
 is loaded again.
 
@@ -19,20 +20,19 @@ from typing import assert_never
 from ...shared.messages import Issue
 from ...shared.models.assignments import Assign, Assignment, Download, Reload, Work
 from ...shared.reports.model_info import ModelInfo
+from ..models.model_file import AdapterOnHost, ModelFile
 from .attempt import Attempt
 from .decisions import (
-    ChangeEngine,
     Decision,
     DialBalancers,
     EndEngine,
     EngineId,
     Exit,
     FetchId,
-    ModelFile,
     RetireEngine,
 )
 from .engines import Engine, Engines, Load
-from .load_failures import change_failed, load_failed
+from .load_failures import adapters_crashed, load_failed
 from .restarts import Quit
 
 
@@ -83,9 +83,14 @@ class Assigner:
         return self._engines.is_connecting
 
     @property
-    def files(self) -> set[ModelFile]:
+    def files(self) -> set[ModelFile | AdapterOnHost]:
         """Those that run, or may be loaded again."""
         return self._attempt.files(self._engines)
+
+    def adapters_of(self, id: EngineId) -> tuple[str, ...]:
+        """The paths of the adapters that this engine serves, in its assignment's order."""
+        served = self._engines[id].served
+        return () if served is None else tuple(each.path for each in served.file.adapters)
 
     @property
     def loading(self) -> ModelInfo | None:
@@ -123,7 +128,7 @@ class Assigner:
         if self._attempt.load is not None or self._engines.replacing is not None:
             self._attempt.put_off(now)  # what ran is being loaded again
             return []
-        return self._begin()
+        return self._retry()
 
     # ---- orders
 
@@ -147,7 +152,7 @@ class Assigner:
         self._drain_timeout = order.drain_timeout
         if order.assignment == (None if last is None else last.assignment):
             is_idle = not self._attempt.is_under_way(self._engines)
-            return self._begin() if is_idle and self._attempt.failure is not None else []
+            return self._retry() if is_idle and self._attempt.failure is not None else []
         self._attempt.forget_failure()
         if order.assignment is not None:
             return self._pursue(order.assignment)
@@ -176,11 +181,12 @@ class Assigner:
         wish = self._wish
         if id != self._attempt.fetch or wish is None:
             return []
+        is_beside = self._attempt.beside is not None
         self._attempt.end_fetch()
         if (issue := self._engines.too_large(file)) is not None:
             return self._fail(issue, available, now, may_retry=True)
         self._attempt.failure = None
-        self._attempt.load = Load(wish, file)
+        self._attempt.load = Load(wish, file, is_beside=is_beside)
         return self._make_room(available)
 
     def fetch_failed(self, id: FetchId, issue: Issue, now: float) -> list[Decision]:
@@ -199,10 +205,7 @@ class Assigner:
             return []
         takes_over = self.is_standing_in or self._engines.is_connected
         engine.is_loaded = True
-        decisions: list[Decision] = [DialBalancers(id, takes_over)]
-        if engine.told is not None and engine.told != engine.serves:
-            decisions.append(ChangeEngine(id, engine.told))
-        return decisions
+        return [DialBalancers(id, takes_over), *engine.catch_up()]
 
     def joined(self, id: EngineId) -> list[Decision]:
         """A balancer let the engine in: it takes over."""
@@ -219,27 +222,29 @@ class Assigner:
         return [] if old is None else [old.retire(self._drain_timeout)]
 
     def changed(
-        self, id: EngineId, assignment: Assignment, reason: str | None, now: float
+        self, id: EngineId, assignment: Assignment, issue: Issue | None, now: float
     ) -> list[Decision]:
-        """The engine serves `assignment` now, or refused it for `reason` and goes on as before."""
+        """The engine serves `assignment` now, or refused it for `issue` and goes on as before."""
         engine = self._engines[id]
-        if reason is None:
-            engine.serves = assignment
+        is_wish = assignment == self._wish and engine.role != "retiring"
+        if issue is None:
+            engine.changed(assignment)
+            if is_wish:
+                self._attempt.forget_failure()
             return []
-        if engine.told != assignment:
+        if not engine.refused(assignment) or not is_wish:
             return []  # it was told something else since
-        engine.told = engine.serves
-        if assignment != self._wish or engine.role == "retiring":
-            return []
-        return self._fail(change_failed(reason), None, now, may_retry=False)
+        return self._fail(issue, None, now, may_retry=False)
 
     def crashed(self, id: EngineId, code: int, reason: str | None, now: float) -> list[Decision]:
         """The engine's process ended, and starts again after a pause unless it is ended now."""
         engine = self._engines[id]
-        engine.is_loaded = engine.has_joined = False
+        has_given_up = engine.crashed()
         if engine.role == "serving" and not self._is_stopping:
             self._has_crashed = True
-            return []
+            if not has_given_up:
+                return []
+            return self._fail(adapters_crashed(code, reason), None, now, may_retry=False)
         if engine.role != "replacing":
             return [EndEngine(id)]
         issue = load_failed(code, reason)
@@ -268,12 +273,21 @@ class Assigner:
     # ---- the least that brings an assignment about
 
     def _pursue(self, wish: Assignment) -> list[Decision]:
-        serving, replacing = self._engines.serving, self._engines.replacing
-        if serving is not None and serving.can_become(wish, self._slots):
-            return [*self._abandon(), *serving.change(wish)]
-        if replacing is not None and replacing.can_become(wish, self._slots):
-            return replacing.change(wish)
-        return self._begin()
+        engine = self._engines.that_can_become(wish, self._slots)
+        if engine is None:
+            return self._begin()
+        is_serving = engine.role == "serving"
+        decisions = self._abandon() if is_serving else self._attempt.cancel()
+        if engine.adapters.missing(wish):
+            return [*decisions, self._attempt.begin(wish, beside=engine.file)]
+        return [*decisions, *engine.change(wish)]
+
+    def _retry(self) -> list[Decision]:
+        """Another try at the wish: as a change, if that is what failed."""
+        wish, serving = self._wish, self._engines.serving
+        if wish is None or serving is None or serving.serves == wish:
+            return self._begin()
+        return self._pursue(wish)
 
     # ---- an attempt: fetch, make room, load
 
@@ -294,6 +308,8 @@ class Assigner:
         """Load what is to be loaded if there is room, else see to it that there will be."""
         if (load := self._attempt.load) is None:
             return []
+        if load.is_beside:
+            return self._load_adapters(load)
         serving = self._engines.serving
         staying = [] if serving is None else [serving]
         leaving = self._engines.leaving
@@ -308,12 +324,22 @@ class Assigner:
         self._attempt.load = None
         return [self._engines.start(load, "replacing")]
 
+    def _load_adapters(self, load: Load) -> list[Decision]:
+        """Where memory is short for them, once the engines that leave have left."""
+        engine = self._engines.that_can_become(load.assignment, self._slots)
+        if engine is None:
+            return self._begin()
+        others = [each for each in self._engines if each is not engine]
+        if not self._engines.fits(load, others):
+            return []
+        self._attempt.load = None
+        engine.adapters.add(load.file.adapters)
+        return engine.change(load.assignment)
+
     def _retire_for_now(self, engine: Engine) -> list[Decision]:
         """Its replacement does not fit beside it. Should that not load, it is loaded again."""
-        if engine.load is not None and engine.serves is not None:
-            self._attempt.fallback = replace(
-                engine.load, assignment=engine.serves, is_fallback=True
-            )
+        if (served := engine.served) is not None:
+            self._attempt.fallback = replace(served, is_fallback=True)
         return [engine.retire(self._drain_timeout)]
 
     # ---- failures
@@ -321,11 +347,13 @@ class Assigner:
     def _load_failed(
         self, engine: Engine, issue: Issue, available: int | None, now: float
     ) -> list[Decision]:
+        cancelled = self._attempt.cancel()  # of adapters for it
         if not engine.is_fallback:
             is_cheap = self._attempt.fallback is None and self._engines.serving is None
-            return self._fail(issue, available, now, may_retry=is_cheap)
+            return [*cancelled, *self._fail(issue, available, now, may_retry=is_cheap)]
         self._attempt.fallback = None
-        return self._fail(self._attempt.failure or issue, available, now, may_retry=True)
+        issue = self._attempt.failure or issue
+        return [*cancelled, *self._fail(issue, available, now, may_retry=True)]
 
     def _fail(
         self, issue: Issue, available: int | None, now: float, *, may_retry: bool

@@ -8,8 +8,9 @@ from itertools import count
 
 from ...shared.messages import Issue
 from ...shared.models.assignments import Assign, Assignment, Download, Phase, Work
+from ..models.model_file import AdapterOnHost, ModelFile
 from ..models.retry_pauses import pause_after, spread
-from .decisions import CancelFetch, Decision, Fetch, FetchId, ModelFile
+from .decisions import CancelFetch, Decision, Fetch, FetchId
 from .engines import Engines, Load
 
 
@@ -21,6 +22,8 @@ class Attempt:
         self._ids: Iterator[FetchId] = map(FetchId, count(1))
         self._pause = 0.0
         self.fetch: FetchId | None = None
+        self.beside: ModelFile | None = None
+        """What is loaded, and stays, where only adapters are fetched."""
         self.download: Download | None = None
         self.load: Load | None = None
         """What waits for room."""
@@ -29,11 +32,12 @@ class Attempt:
         self.failure: Issue | None = None
         self.retry_at: float | None = None
 
-    def begin(self, wish: Assignment) -> Fetch:
-        """Fetch the file."""
+    def begin(self, wish: Assignment, beside: ModelFile | None = None) -> Fetch:
+        """Fetch the file; or the adapters that `beside` does not have, which is loaded."""
         self.retry_at = None
         self.fetch = next(self._ids)
-        return Fetch(self.fetch, wish)
+        self.beside = beside
+        return Fetch(self.fetch, wish, beside)
 
     def cancel(self) -> list[Decision]:
         """Stop it, as far as no engine has been started."""
@@ -46,7 +50,7 @@ class Attempt:
 
     def end_fetch(self) -> None:
         """The file is here, or will not come."""
-        self.fetch = None
+        self.fetch = self.beside = None
         self.download = None
 
     # ---- how far it is, with the engines that there are
@@ -65,13 +69,17 @@ class Attempt:
     def latest_file(self, engines: Engines) -> ModelFile | None:
         """The file that is loaded last, or will be."""
         engine = engines.latest
-        load = engine.load if self.load is None and engine is not None else self.load
-        return None if load is None else load.file
+        if self.load is None and engine is not None:
+            return engine.file
+        return None if self.load is None else self.load.file
 
-    def files(self, engines: Engines) -> set[ModelFile]:
-        """Those that run, or may be loaded again."""
-        loads = [self.load, self.fallback, *(each.load for each in engines)]
-        return {load.file for load in loads if load is not None}
+    def files(self, engines: Engines) -> set[ModelFile | AdapterOnHost]:
+        """Those that run, or may be loaded again; adapters are files of their own."""
+        loads = (load.file for load in (self.load, self.fallback) if load is not None)
+        running = (each.file for each in engines)
+        files = [*loads, *(file for file in (self.beside, *running) if file is not None)]
+        adapters = {adapter for file in files for adapter in file.adapters}
+        return {file.alone for file in files} | adapters
 
     def is_under_way(self, engines: Engines) -> bool:
         """Whether anything is being fetched or loaded."""
@@ -121,7 +129,9 @@ class Attempt:
 
     def check_integrity(self, *, is_loading: bool) -> None:
         """Raises `RuntimeError` when an invariant is broken; for tests."""
-        if (self.fetch is not None) + (self.load is not None) + is_loading > 1:
+        is_for_it = self.beside is not None or (self.load is not None and self.load.is_beside)
+        is_other = is_loading and not is_for_it
+        if (self.fetch is not None) + (self.load is not None) + is_other > 1:
             raise RuntimeError("two attempts at once")
         if self.retry_at is not None and self.failure is None:
             raise RuntimeError("an attempt would be made again that did not fail")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NewType
 
 from ...shared.models.assignments import Assignment
-from ...shared.reports.model_info import ModelInfo
+from ..models.model_file import ModelFile
 
 EngineId = NewType("EngineId", int)
 """One engine, over all restarts of its process."""
@@ -13,26 +13,16 @@ FetchId = NewType("FetchId", int)
 
 
 @dataclass(frozen=True, slots=True)
-class ModelFile:
-    """A model's file on this host. `needed` is the memory in bytes that it takes when loaded.
-
-    `info` is what its header says, for balancers, while it is being loaded. `projector` and
-    `adapters` are the files of what is wished for beside it, the latter in the wish's order.
-    """
-
-    path: str
-    needed: int | None = None
-    info: ModelInfo | None = None
-    projector: str | None = None
-    adapters: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Fetch:
-    """Bring the assignment's file here and read its header; report `fetched` or `fetch_failed`."""
+    """Bring the assignment's file here and read its header; report `fetched` or `fetch_failed`.
+
+    `beside` is loaded already: bring only the adapters that it does not have, and report it with
+    them.
+    """
 
     id: FetchId
     assignment: Assignment
+    beside: ModelFile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +54,14 @@ class DialBalancers:
 
 @dataclass(frozen=True, slots=True)
 class ChangeEngine:
-    """Serve this from now on, without a reload; the engine answers `changed`."""
+    """Serve this from now on, without a reload; the engine answers `changed`.
+
+    `adapters` are the paths of its adapters, in its order.
+    """
 
     id: EngineId
     assignment: Assignment
+    adapters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

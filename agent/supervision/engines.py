@@ -11,12 +11,12 @@ from typing import Literal
 
 from ...shared.messages import Issue
 from ...shared.models.assignments import Assignment, needs_reload
+from ..models.model_file import AdaptersHere, ModelFile
 from .decisions import (
     ChangeEngine,
     Decision,
     EndEngine,
     EngineId,
-    ModelFile,
     RetireEngine,
     StartEngine,
 )
@@ -27,11 +27,15 @@ Role = Literal["serving", "replacing", "retiring"]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What to load. A fallback ran before, and was retired to make room."""
+    """What to load. A fallback ran before, and was retired to make room.
+
+    `is_beside`: only the file's adapters are to be loaded, in the engine that has the rest.
+    """
 
     assignment: Assignment
     file: ModelFile
     is_fallback: bool = False
+    is_beside: bool = False
 
     def is_free(self, available: int | None) -> bool:
         """Whether it fits into `available` bytes, as far as both are known."""
@@ -40,9 +44,10 @@ class Load:
 
 @dataclass(slots=True)
 class Engine:
-    """`load` is `None` for the model that the agent is pinned to.
+    """`load` is what it began with: `None` for the model that the agent is pinned to.
 
     `serves` is what it serves now, `told` what it was told last; both began as its `load`'s.
+    `adapters` are those of both, and of the `num_asked` changes that it has not answered.
     """
 
     id: EngineId
@@ -50,8 +55,10 @@ class Engine:
     serves: Assignment | None
     told: Assignment | None
     role: Role
+    adapters: AdaptersHere
     is_loaded: bool = False
     has_joined: bool = False
+    num_asked: int = 0
 
     @property
     def is_fallback(self) -> bool:
@@ -67,11 +74,62 @@ class Engine:
         return not needs_reload(loaded, wanted, loaded_slots=loaded.slots or slots)
 
     def change(self, wish: Assignment) -> list[Decision]:
-        """Have it serve `wish`, once it is loaded."""
+        """Have it serve `wish`, no adapter of which is missing, once it is loaded."""
         if self.told == wish:
             return []
         self.told = wish
-        return [ChangeEngine(self.id, wish)] if self.is_loaded else []
+        return [self._ask(wish)] if self.is_loaded else []
+
+    def catch_up(self) -> list[Decision]:
+        """It is loaded, with what it serves: have it serve what it was told since."""
+        self.num_asked = 0
+        return [] if self.told is None or self.told == self.serves else [self._ask(self.told)]
+
+    def _ask(self, wish: Assignment) -> ChangeEngine:
+        self.num_asked += 1
+        return ChangeEngine(self.id, wish, tuple(each.path for each in self.adapters.of(wish)))
+
+    def changed(self, assignment: Assignment) -> None:
+        """It answers that it serves `assignment` now."""
+        self.serves = assignment
+        self._answered()
+
+    def refused(self, assignment: Assignment) -> bool:
+        """It answers that it does not serve `assignment`. Whether that is what it was told last."""
+        is_last = self.told == assignment
+        if is_last:
+            self.told = self.serves
+        self._answered()
+        return is_last
+
+    def crashed(self) -> bool:
+        """Its process ended. Whether it was about to serve other adapters: those are given up."""
+        self.is_loaded = self.has_joined = False
+        serves, told = self.serves, self.told
+        if serves is None or told is None or serves.adapters == told.adapters:
+            return False
+        self.told, self.num_asked = serves, 1
+        self._answered()
+        return True
+
+    def _answered(self) -> None:
+        """Adapters are forgotten when no answer is open that may bring them back."""
+        self.num_asked -= 1
+        if not self.num_asked:
+            self.adapters.keep_only(*(each for each in (self.serves, self.told) if each))
+
+    @property
+    def file(self) -> ModelFile | None:
+        """What it has in memory, or is about to."""
+        return None if self.load is None else self.load.file.with_adapters(self.adapters.all)
+
+    @property
+    def served(self) -> Load | None:
+        """What would bring back what it serves."""
+        if self.load is None or self.serves is None:
+            return None
+        file = self.load.file.with_adapters(self.adapters.of(self.serves))
+        return Load(self.serves, file)
 
     def retire(self, drain_timeout: float) -> Decision:
         """Have it finish what it has, within so many seconds, and end."""
@@ -112,7 +170,8 @@ class Engines:
         """One more."""
         id = next(self._ids)
         wish = None if load is None else load.assignment
-        self._engines[id] = Engine(id, load, serves=wish, told=wish, role=role)
+        adapters = AdaptersHere(() if load is None else load.file.adapters)
+        self._engines[id] = Engine(id, load, serves=wish, told=wish, role=role, adapters=adapters)
         return StartEngine(id, wish, None if load is None else load.file)
 
     # ---- who is here
@@ -152,6 +211,11 @@ class Engines:
         """Whether one that stays is loaded, and has not joined yet."""
         return any(each.is_loaded and not each.has_joined for each in self.staying)
 
+    def that_can_become(self, wish: Assignment, slots: int) -> Engine | None:
+        """One that can serve `wish` without loading the model; `slots` where it says none."""
+        both = (each for each in (self.serving, self.replacing) if each is not None)
+        return next((each for each in both if each.can_become(wish, slots)), None)
+
     def _in_role(self, role: Role) -> Engine | None:
         return next((each for each in self if each.role == role), None)
 
@@ -165,10 +229,10 @@ class Engines:
 
     def fits(self, load: Load, others: Iterable[Engine]) -> bool:
         """Whether the host's memory holds it together with `others`."""
-        beside = [each.load for each in others]
+        beside = [each.file for each in others]
         if not beside:
             return True
-        needs = [None if each is None else each.file.needed for each in (load, *beside)]
+        needs = [None if each is None else each.needed for each in (load.file, *beside)]
         known = [each for each in needs if each is not None]
         return len(known) == len(needs) and sum(known) <= self._memory
 

@@ -42,12 +42,13 @@ def load_failed(code: int, reason: str | None) -> Issue:
     )
 
 
-def change_failed(reason: str) -> Issue:
-    """The engine refused a change, and serves what it served."""
+def adapters_crashed(code: int, reason: str | None) -> Issue:
+    """The engine process ended while it loaded adapters. It starts again without the change."""
     return Issue(
-        code="chat_template",
-        message=f"the change is refused: {reason}",
-        hint="mend the chat template; until then the model is served as before",
+        code="adapter",
+        message=f"while it changed its adapters, the engine process {cause(code, reason)}",
+        hint="the agent's log has the details; until the desired state changes, the model is "
+        "served with the adapters that it had",
     )
 
 

@@ -11,16 +11,19 @@ from ...shared.models.assignments import Assignment, Device
 from ...shared.reports.model_info import ModelInfo
 from ..engine.llama.cells.layout import choose_layout
 from ..engine.model_error import ModelError
-from ..models.fetched_files import FetchedFiles, fetch_all
+from ..models.fetched_files import FetchedFiles, adapters_on_host, fetch_adapters, fetch_all
 from ..models.gguf_header import HeaderError, read_header
 from ..models.memory_estimate import MemoryEstimate, estimate, with_draft
+from ..models.model_file import AdapterOnHost, AdaptersHere, ModelFile, bytes_of
 from ..models.port import FetchError, Lease, ModelFiles, OnProgress
 from ..settings import AgentSettings
 from .assigned_settings import OptionsError, assigned_settings
-from .decisions import ModelFile
 from .load_failures import too_large_for_gpus
 
 logger = logging.getLogger(__name__)
+
+Brought = tuple[ModelFile, tuple[tuple[ModelFile | AdapterOnHost, Lease], ...]]
+"""A model's file with its adapters, and a lease for each file that was fetched."""
 
 
 async def fetch_model(
@@ -30,17 +33,18 @@ async def fetch_model(
     *,
     on_progress: OnProgress,
     devices: Sequence[Device] = (),
-) -> tuple[ModelFile, Lease] | Issue:
-    """The file, and the lease that keeps it; or why it cannot be served here, with these GPUs."""
+) -> Brought | Issue:
+    """The file, and the leases that keep it; or why it cannot be served here, with these GPUs."""
     try:
         assigned_settings(settings, assignment, ModelFile(""))  # before anything is downloaded
         fetched = await fetch_all(files, assignment, on_progress)
         try:
             file = await asyncio.to_thread(_inspect, fetched, settings, assignment, devices)
         except BaseException:
-            fetched.release()
+            fetched.release_all()
             raise
-        return file, fetched
+        adapters = zip(file.adapters, (each.lease for each in fetched.adapters), strict=True)
+        return file, ((file.alone, fetched), *adapters)
     except (OptionsError, FetchError, _TooLarge) as error:
         return error.issue
     except HeaderError as error:
@@ -51,11 +55,34 @@ async def fetch_model(
         )
     except Exception:  # the boundary of a fetch: the fleet is told, the log has it all
         logger.exception("%s could not be fetched", assignment.source)
-        return Issue(
-            code="fetch_failed",
-            message="the agent failed to fetch the model",
-            hint="the agent's log has the details",
-        )
+        return _mistake("the model")
+
+
+async def bring_adapters(
+    files: ModelFiles, assignment: Assignment, beside: ModelFile, *, on_progress: OnProgress
+) -> Brought | Issue:
+    """`beside`, which is loaded, with all adapters of `assignment`, and the new ones' leases."""
+    here = AdaptersHere(beside.adapters)
+    missing = here.missing(assignment)
+    try:
+        fetched = await fetch_adapters(files, missing, on_progress)
+    except FetchError as error:
+        return error.issue
+    except Exception:  # the boundary of a fetch, as above
+        logger.exception("adapters of %s could not be fetched", assignment.source)
+        return _mistake("adapters")
+    new = adapters_on_host(missing, fetched)
+    here.add(new)
+    file = beside.with_adapters(here.of(assignment))
+    return file, tuple(zip(new, (each.lease for each in fetched), strict=True))
+
+
+def _mistake(what: str) -> Issue:
+    return Issue(
+        code="fetch_failed",
+        message=f"the agent failed to fetch {what}",
+        hint="the agent's log has the details",
+    )
 
 
 class _TooLarge(Exception):
@@ -102,13 +129,19 @@ def _inspect(
 ) -> ModelFile:
     """Raises `HeaderError`, `OptionsError`, `_TooLarge` and `OSError`."""
     path = fetched.model.path
-    file = ModelFile(str(path), projector=fetched.projector_path, adapters=fetched.adapter_paths)
+    adapters = adapters_on_host(assignment.adapters or (), fetched.adapters)
+    file = ModelFile(
+        str(path),
+        projector=fetched.projector_path,
+        adapters=adapters,
+        draft_model=fetched.draft_path,
+    )
     wanted = assigned_settings(settings, assignment, file)
     with path.open("rb") as opened:
         header = read_header(opened)
     found = estimate(
         header,
-        file_bytes=fetched.bytes,
+        file_bytes=fetched.bytes + bytes_of(adapters),
         slots=wanted.slots,
         num_cells=_num_cells(wanted),
         max_draft=wanted.speculate,

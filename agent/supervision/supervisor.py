@@ -29,9 +29,10 @@ from ...shared.models.assignments import (
 )
 from ...shared.reports.model_info import ModelInfo
 from ..host_facts import available_memory
+from ..models.model_file import AdapterOnHost, ModelFile
 from ..models.port import Lease, ModelFiles
 from ..settings import AgentSettings
-from .assigned_settings import assigned_settings
+from .assigned_settings import adapter_flags, assigned_settings
 from .assigner import Assigner
 from .child import Child
 from .decisions import (
@@ -44,12 +45,11 @@ from .decisions import (
     Exit,
     Fetch,
     FetchId,
-    ModelFile,
     RetireEngine,
     StartEngine,
 )
 from .engine_run import EngineRun, StartProcess
-from .model_fetch import fetch_model
+from .model_fetch import Brought, bring_adapters, fetch_model
 from .restarts import Quit, Restarts
 from .standby import Standby
 from .supervisor_protocol import Begin, Change, Dial, Logged, Tell
@@ -125,7 +125,7 @@ class _Supervisor:
         )
         self._engines: dict[EngineId, _Engine] = {}
         self._fetches: dict[FetchId, asyncio.Task[None]] = {}
-        self._leases: list[tuple[ModelFile, Lease]] = []
+        self._leases: list[tuple[ModelFile | AdapterOnHost, Lease]] = []
         self._loaded: dict[EngineId, ModelInfo] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._exit: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
@@ -184,14 +184,17 @@ class _Supervisor:
         logger.info("a balancer orders", extra=context(**_named(order)))
         self._carry_out(self._assigner.ordered(order))
 
-    def on_changed(self, id: EngineId, assignment: Assignment, reason: str | None) -> None:
-        engine = self._engines[id]
-        if reason is None:
-            # For the next process; what it loads stays the same.
-            engine.begin = replace(engine.begin, assignment=assignment)
+    def on_changed(self, id: EngineId, assignment: Assignment, issue: Issue | None) -> None:
+        engine, begin = self._engines[id], self._engines[id].begin
+        decisions = self._assigner.changed(id, assignment, issue, time.monotonic())
+        if issue is None:
+            # For the next process; but for adapters, what it loads stays the same.
+            flags = adapter_flags(self._settings, assignment, self._assigner.adapters_of(id))
+            settings = begin.settings.model_copy(update={"adapter": flags})
+            engine.begin = replace(begin, assignment=assignment, settings=settings)
         else:
-            logger.error("the model's change is refused: %s", reason)
-        self._carry_out(self._assigner.changed(id, assignment, reason, time.monotonic()))
+            logger.error("a change of the model is refused: %s", issue.message)
+        self._carry_out(decisions)
 
     def on_issues(self) -> None:
         self._show()
@@ -233,8 +236,8 @@ class _Supervisor:
 
     def _do(self, decision: Decision) -> None:
         match decision:
-            case Fetch(id, assignment):
-                self._fetches[id] = self._group.create_task(self._fetch(id, assignment))
+            case Fetch(id):
+                self._fetches[id] = self._group.create_task(self._fetch(decision))
             case CancelFetch(id):
                 self._fetches.pop(id).cancel()
             case StartEngine(id, assignment, file):
@@ -244,8 +247,9 @@ class _Supervisor:
                 self._engines[id].told = told
                 dial = Dial(takes_over=takes_over, issues=issues, work=work)
                 self._engines[id].run.say(dial)
-            case ChangeEngine(id, assignment):
-                self._engines[id].run.say(Change(assignment=assignment))
+            case ChangeEngine(id, assignment, adapters):
+                flags = adapter_flags(self._settings, assignment, adapters)
+                self._engines[id].run.say(Change(assignment=assignment, adapter=flags))
             case RetireEngine(id, drain_timeout):
                 most = self._settings.drain_timeout if drain_timeout is None else drain_timeout
                 self._engines[id].told = None
@@ -283,24 +287,33 @@ class _Supervisor:
         """The memory in bytes that is free; unknown where a part of it is on GPUs."""
         return None if self._facts.devices else available_memory()
 
-    async def _fetch(self, id: FetchId, assignment: Assignment) -> None:
+    async def _fetch(self, fetch: Fetch) -> None:
         """Reports to the assigner, unless it is cancelled."""
-        outcome = await fetch_model(
-            self._files,
-            self._settings,
-            assignment,
-            on_progress=lambda download: self._progressed(id, download),
-            devices=self._facts.devices,
-        )
-        self._fetches.pop(id, None)
+        outcome = await self._brought(fetch)
+        self._fetches.pop(fetch.id, None)
         now = time.monotonic()
         if isinstance(outcome, Issue):
-            logger.error("%s: %s", assignment.source, outcome.message)
-            self._carry_out(self._assigner.fetch_failed(id, outcome, now))
+            logger.error("%s: %s", fetch.assignment.source, outcome.message)
+            self._carry_out(self._assigner.fetch_failed(fetch.id, outcome, now))
             return
-        file, lease = outcome
-        self._leases.append((file, lease))
-        self._carry_out(self._assigner.fetched(id, file, self._available(), now))
+        file, leases = outcome
+        self._leases.extend(leases)
+        self._carry_out(self._assigner.fetched(fetch.id, file, self._available(), now))
+
+    async def _brought(self, fetch: Fetch) -> Brought | Issue:
+        def on_progress(download: Download) -> None:
+            self._progressed(fetch.id, download)
+
+        if fetch.beside is not None:
+            wish = fetch.assignment
+            return await bring_adapters(self._files, wish, fetch.beside, on_progress=on_progress)
+        return await fetch_model(
+            self._files,
+            self._settings,
+            fetch.assignment,
+            on_progress=on_progress,
+            devices=self._facts.devices,
+        )
 
     def _progressed(self, id: FetchId, download: Download) -> None:
         self._assigner.progressed(id, download)

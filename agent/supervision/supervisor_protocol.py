@@ -63,11 +63,15 @@ class Tell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Serve this from now on, which takes no reload; answered by `Changed`."""
+    """Serve this from now on, which takes no reload; answered by `Changed`.
+
+    `adapter` has its adapters, as the setting has them.
+    """
 
     __pydantic_config__ = STRICT
     type: Literal["change"] = "change"
     assignment: Assignment
+    adapter: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,12 +126,12 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """It serves `assignment`; or refused it for `reason` and serves what it served."""
+    """It serves `assignment`; or refused it for `issue` and serves what it served."""
 
     __pydantic_config__ = STRICT
     type: Literal["changed"] = "changed"
     assignment: Assignment
-    reason: str | None = None
+    issue: Issue | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

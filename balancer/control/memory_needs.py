@@ -13,7 +13,7 @@ MAX_KNOWN = 1024
 
 
 class MemoryNeeds:
-    """Bytes by what decides them: the files, slots, context and engine options."""
+    """Bytes by what decides them: the files, adapters, slots, context and engine options."""
 
     def __init__(self) -> None:
         self._needed: OrderedDict[Hashable, int] = OrderedDict()
@@ -40,4 +40,4 @@ class MemoryNeeds:
 
 
 def _key(assignment: Assignment) -> Hashable:
-    return loaded_with(assignment), assignment.slots
+    return loaded_with(assignment), assignment.adapters, assignment.slots

@@ -16,7 +16,7 @@ from ..inference.adapters import MAX_ADAPTERS, AdapterName, Scale
 from ..quantities import Duration, Size
 from ..sampling import SamplingChoices
 from ..strict import STRICT, ListOf
-from .sources import Source
+from .sources import Source, parse_source
 
 MAX_MODEL_NAME = 300
 """Most characters of a model's name; file systems allow 255 bytes."""
@@ -47,10 +47,12 @@ def _sha256(digest: str) -> str:
     return digest
 
 
-def _absolute_path(path: str) -> str:
-    if not path.startswith("/") or len(path) > MAX_PATH or not path.isprintable():
-        raise ValueError(f"must be an absolute path of at most {MAX_PATH} characters")
-    return path
+def _source_or_path(text: str) -> str:
+    if not text.startswith("/"):
+        parse_source(text)
+    elif len(text) > MAX_PATH or not text.isprintable():
+        raise ValueError(f"must be an absolute path of at most {MAX_PATH} characters, or a source")
+    return text
 
 
 ModelName = Annotated[
@@ -71,7 +73,7 @@ class EngineOptions:
     """How the engine runs the model, under the names of the agent's own settings.
 
     `None` leaves a value to the agent. `max_stall` in seconds, `host_cache` in bytes; `draft_model`
-    is a path on the agent's host (since version 9).
+    is a source, or a path on the agent's host (since version 9).
     """
 
     __pydantic_config__ = STRICT
@@ -81,7 +83,9 @@ class EngineOptions:
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     max_stall: Annotated[Duration, Field(gt=0)] | None = None
     speculate: Annotated[int, Field(ge=0, le=64)] | None = None
-    draft_model: Annotated[str, AfterValidator(_absolute_path)] | None = None
+    draft_model: (
+        Annotated[str, Field(max_length=MAX_PATH), AfterValidator(_source_or_path)] | None
+    ) = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +106,8 @@ class Assignment:
     """One model that one agent should serve; `name` is what clients ask for.
 
     `None` leaves a value to the agent or the model. Only a change of what `needs_reload` compares
-    loads the model anew; `chat_template`, `sampling`, and fewer slots apply at once. `projector`
-    (the source of the part that reads pictures) and `adapters`: since version 9.
+    loads the model anew; `chat_template`, `sampling`, `adapters` and fewer slots apply without.
+    `projector` (the source of the part that reads pictures) and `adapters`: since version 9.
     """
 
     __pydantic_config__ = STRICT
@@ -209,12 +213,11 @@ def needs_reload(old: Assignment, new: Assignment, *, loaded_slots: int) -> bool
 
 
 def loaded_with(assignment: Assignment) -> Hashable:
-    """All but the slots that an engine is loaded with: equal values, equal loads."""
+    """All but slots and adapters that an engine is loaded with: equal values, equal loads."""
     return (
         assignment.source,
         assignment.sha256,
         assignment.projector,
-        assignment.adapters,
         assignment.context_size,
         assignment.engine,
     )

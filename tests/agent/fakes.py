@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 
+from arriero.agent.engine.adapter import AdapterError
 from arriero.agent.engine.fair_lock import FairLock
 from arriero.agent.engine.loaded_model import FillIn, LoadedModel
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
@@ -124,6 +125,9 @@ class FakeWorker:
         return self.model
 
     def use_adapters(self, files: Mapping[str, Path]) -> None:
+        for digest, path in files.items():
+            if path.stem == "broken":
+                raise AdapterError(f"{path} is no adapter", digest)
         self.adapters = dict(files)
 
     def stop(self) -> None:

@@ -47,5 +47,6 @@ def test_what_is_not_there_is_refused_by_name() -> None:
 
 
 def test_files_are_loaded_once() -> None:
+    assert TABLE.name_of("bb") == "calm"
     assert TABLE.files == {"aa": Path("loud.gguf"), "bb": Path("calm.gguf")}
     assert TABLE.names == ("loud", "calm", "same")

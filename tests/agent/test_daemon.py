@@ -409,11 +409,53 @@ class TestAnAssignment:
             while not isinstance(changed := await agent.reported.get(), Changed):
                 pass
             assert changed.assignment == broken
-            assert changed.reason is not None and "line 1" in changed.reason
+            assert changed.issue is not None and changed.issue.code == "chat_template"
+            assert "line 1" in changed.issue.message
             agent.channel.orders.put_nowait(Tell(work=WORK))
             status = await peer.next()
             assert isinstance(status, Status)
             assert status.model == replace(BYTES_INFO, name="wished"), "as before"
+
+    async def test_adapters_come_and_go(self, balancer: FakeBalancer, tmp_path: Path) -> None:
+        calm, loud = (self.adapter(tmp_path, name) for name in ("calm", "loud"))
+        agent = Agent(balancer=(balancer.url,), assignment=ASSIGNMENT)
+        async with agent.running():
+            peer = await balancer.peer()
+            for flags in ((calm, f"{loud}:0.5"), (loud,), ()):
+                agent.channel.orders.put_nowait(Change(assignment=ASSIGNMENT, adapter=flags))
+                status = await peer.next()
+                assert isinstance(status, Status) and status.model is not None
+                names = tuple(flag.partition("=")[0] for flag in flags)
+                assert status.model.adapters == names
+                assert sorted(path.stem for path in agent.worker.adapters.values()) == [*names]
+
+    async def test_an_adapter_that_cannot_be_had_is_named(
+        self, balancer: FakeBalancer, tmp_path: Path
+    ) -> None:
+        calm, broken = (self.adapter(tmp_path, name) for name in ("calm", "broken"))
+        agent = Agent(balancer=(balancer.url,), assignment=ASSIGNMENT)
+        async with agent.running():
+            peer = await balancer.peer()
+            agent.channel.orders.put_nowait(Change(assignment=ASSIGNMENT, adapter=(calm,)))
+            assert isinstance(await peer.next(), Status)
+            for flag, said in ((broken, "broken.gguf"), ("gone=/gone.gguf", "cannot be read")):
+                agent.channel.orders.put_nowait(Change(assignment=ASSIGNMENT, adapter=(calm, flag)))
+                while not isinstance(changed := await agent.reported.get(), Changed) or (
+                    changed.issue is None
+                ):
+                    pass
+                assert changed.issue.code == "adapter"
+                assert f"adapter `{flag.partition('=')[0]}`: " in changed.issue.message
+                assert said in changed.issue.message
+            agent.channel.orders.put_nowait(Tell(work=WORK))
+            status = await peer.next()
+            assert isinstance(status, Status) and status.model is not None
+            assert status.model.adapters == ("calm",), "as before"
+
+    @staticmethod
+    def adapter(folder: Path, name: str) -> str:
+        (folder / f"{name}.gguf").write_text(name)
+        return f"{name}={folder / name}.gguf"
 
     async def test_a_template_is_never_a_path(self, balancer: FakeBalancer, tmp_path: Path) -> None:
         file = tmp_path / "secret"

@@ -151,7 +151,8 @@ async def test_what_the_supervisor_says_is_passed_on() -> None:
         agent.channel.orders.put_nowait(Change(assignment=wish))
         reports = [await agent.reported.get() for _ in range(3)]
         assert isinstance(reports[-1], Changed)
-        assert reports[-1].reason == "this agent serves what its upstream server has"
+        issue = reports[-1].issue
+        assert issue is not None and "what its upstream server has" in issue.message
 
 
 async def test_it_stops_before_it_was_told_to_dial() -> None:

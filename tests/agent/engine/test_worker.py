@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from arriero.agent.engine.adapter import AdapterError
 from arriero.agent.engine.model_error import ModelError
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
@@ -573,8 +574,9 @@ def test_adapters_come_and_go() -> None:
         assert setup.engine.adapters == {"1": one, "2": other}
         setup.worker.use_adapters({"2": other})
         assert setup.engine.adapters == {"2": other}
-        with pytest.raises(ModelError, match=r"broken\.gguf"):
+        with pytest.raises(AdapterError, match=r"broken\.gguf") as caught:
             setup.worker.use_adapters({"1": one, "3": Path("broken.gguf")})
+        assert caught.value.digest == "3"
         assert setup.engine.adapters == {"2": other}, "as before"
 
 

@@ -1,18 +1,19 @@
-"""Model, projector and adapters are fetched together, or none of them stays leased."""
+"""Model, companions and adapters are fetched together, or none of them stays leased."""
 
 from dataclasses import replace
 
 import pytest
 
-from arriero.agent.models.fetched_files import fetch_all
+from arriero.agent.models.fetched_files import adapters_on_host, fetch_adapters, fetch_all
 from arriero.agent.models.port import FetchError
-from arriero.shared.models.assignments import Assignment, Download, WishedAdapter
+from arriero.shared.models.assignments import Assignment, Download, EngineOptions, WishedAdapter
 from tests.agent.supervision.fakes import FakeFiles
 
 PLAIN = Assignment(name="m", source="file:///m.gguf")
 FULL = replace(
     PLAIN,
     projector="file:///p.gguf",
+    engine=EngineOptions(draft_model="file:///d.gguf"),
     adapters=(
         WishedAdapter(name="b", source="file:///b.gguf"),
         WishedAdapter(name="a", source="file:///a.gguf", scale=0.5),
@@ -23,21 +24,38 @@ FULL = replace(
 async def test_a_model_alone() -> None:
     files = FakeFiles()
     fetched = await fetch_all(files, PLAIN, lambda _: None)
-    assert (fetched.projector_path, fetched.adapter_paths) == (None, ())
+    assert (fetched.projector_path, fetched.draft_path, fetched.adapters) == (None, None, ())
     assert fetched.bytes == files.size
 
 
-async def test_all_files_in_order_with_one_lease() -> None:
+async def test_all_files_in_order_with_a_lease_of_the_model_and_one_of_each_adapter() -> None:
     files, seen = FakeFiles(), list[Download]()
     fetched = await fetch_all(files, FULL, seen.append)
-    sources = ["file:///m.gguf", "file:///p.gguf", "file:///b.gguf", "file:///a.gguf"]
+    names = ["m", "p", "d", "b", "a"]
+    sources = [f"file:///{name}.gguf" for name in names]
     assert [each.file for each in seen] == sources
     assert fetched.projector_path == str(files.path)
-    assert len(fetched.adapter_paths) == 2
-    assert fetched.bytes == 4 * files.size
+    assert fetched.draft_path == str(files.path)
+    assert [each.source for each in adapters_on_host(FULL.adapters or (), fetched.adapters)] == (
+        sources[3:]
+    )
+    assert fetched.bytes == 2 * files.size
     assert not any(each.is_released for each in files.leases.values())
     fetched.release()
+    assert [each.is_released for each in files.leases.values()] == [True] * 3 + [False] * 2
+    fetched.release_all()
     assert all(each.is_released for each in files.leases.values())
+
+
+async def test_adapters_alone() -> None:
+    files = FakeFiles()
+    (one,) = await fetch_adapters(files, (FULL.adapters or ())[:1], lambda _: None)
+    assert list(files.leases) == ["file:///b.gguf"]
+    one.lease.release()
+    files.failures["file:///a.gguf"] = "not_found"
+    with pytest.raises(FetchError, match="adapter `a`"):
+        await fetch_adapters(files, FULL.adapters or (), lambda _: None)
+    assert files.leases["file:///b.gguf"].is_released
 
 
 @pytest.mark.parametrize(
@@ -45,6 +63,7 @@ async def test_all_files_in_order_with_one_lease() -> None:
     [
         ("file:///m.gguf", "file:///m.gguf is bad"),
         ("file:///p.gguf", "`projector`: file:///p.gguf is bad"),
+        ("file:///d.gguf", "`engine.draft_model`: file:///d.gguf is bad"),
         ("file:///a.gguf", "adapter `a`: file:///a.gguf is bad"),
     ],
 )

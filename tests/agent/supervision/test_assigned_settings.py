@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from arriero.agent.adapter_table import AdapterFile
+from arriero.agent.models.model_file import AdapterOnHost, ModelFile
 from arriero.agent.settings import AgentSettings
 from arriero.agent.supervision.assigned_settings import OptionsError, assigned_settings
-from arriero.agent.supervision.decisions import ModelFile
 from arriero.shared.models.assignments import Assignment, EngineOptions, WishedAdapter
 
 SETTINGS = AgentSettings(name="box", slots=3, context_size=64, threads=2, max_stall=0.25)
@@ -62,7 +62,11 @@ def test_what_is_wished_for_beside_the_model_replaces_the_agents_own() -> None:
         WishedAdapter(name="b", source="file:///b.gguf", scale=-1e-05),
     )
     wished = replace(PLAIN, projector="file:///p.gguf", adapters=adapters)
-    file = replace(FILE, projector="/p.gguf", adapters=("/a.gguf", "/b:2.gguf"))
+    on_host = (
+        AdapterOnHost("file:///a.gguf", "/a.gguf", 1),
+        AdapterOnHost("file:///b.gguf", "/b:2.gguf", 1),
+    )
+    file = replace(FILE, projector="/p.gguf", adapters=on_host)
     found = assigned_settings(own, wished, file)
     assert found.projector == Path("/p.gguf")
     assert found.adapters == (
@@ -70,3 +74,9 @@ def test_what_is_wished_for_beside_the_model_replaces_the_agents_own() -> None:
         AdapterFile("b", Path("/b:2.gguf"), -1e-05),
     )
     assert assigned_settings(own, PLAIN, FILE).adapter == own.adapter
+
+
+def test_a_draft_model_that_was_fetched() -> None:
+    wished = replace(PLAIN, engine=EngineOptions(draft_model="https://host/d.gguf"))
+    found = assigned_settings(SETTINGS, wished, replace(FILE, draft_model="/models/d.gguf"))
+    assert found.draft_model == Path("/models/d.gguf")

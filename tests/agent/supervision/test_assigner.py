@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from arriero.agent.models.model_file import AdapterOnHost, ModelFile
 from arriero.agent.models.retry_pauses import SOON
 from arriero.agent.supervision.assigner import Assigner
 from arriero.agent.supervision.decisions import (
@@ -15,13 +16,19 @@ from arriero.agent.supervision.decisions import (
     Exit,
     Fetch,
     FetchId,
-    ModelFile,
     RetireEngine,
     StartEngine,
 )
 from arriero.agent.supervision.restarts import Quit
 from arriero.shared.messages import Issue
-from arriero.shared.models.assignments import Assign, Assignment, Download, EngineOptions, Reload
+from arriero.shared.models.assignments import (
+    Assign,
+    Assignment,
+    Download,
+    EngineOptions,
+    Reload,
+    WishedAdapter,
+)
 from arriero.shared.sampling import SamplingChoices
 
 MEMORY = 100
@@ -29,6 +36,7 @@ A = Assignment(name="a", source="file:///a.gguf")
 B = Assignment(name="b", source="file:///b.gguf")
 C = Assignment(name="c", source="file:///c.gguf")
 HALF, MOST = ModelFile("x.gguf", 50), ModelFile("x.gguf", 90)
+REFUSED = Issue(code="chat_template", message="no end")
 MISSING = Issue(code="not_found", message="x.gguf is not there")
 FIRST, SECOND, THIRD = EngineId(1), EngineId(2), EngineId(3)
 
@@ -162,7 +170,7 @@ class TestOnlyRealChanges:
         host.serve(A)
         broken = replace(A, chat_template="{%")
         host.assign(broken)
-        assert host.assigner.changed(FIRST, broken, "no end", 0.0) == []
+        assert host.assigner.changed(FIRST, broken, REFUSED, 0.0) == []
         assert (host.phase, host.codes) == ("failed", ["chat_template"])
         assert host.assign(A) == [], "it serves that already"
         assert (host.phase, host.codes) == ("serving", [])
@@ -185,6 +193,151 @@ class TestOnlyRealChanges:
         host.assign(new)
         assert host.assigner.crashed(FIRST, -signal.SIGABRT, None, 0.0) == []
         assert ChangeEngine(FIRST, new) in host.assigner.loaded(FIRST)
+
+
+CALM, LOUD = (
+    AdapterOnHost(f"file:///{name}.gguf", f"/{name}.gguf", 10) for name in ("calm", "loud")
+)
+
+
+def wishing(*adapters: AdapterOnHost, scale: float = 1.0) -> Assignment:
+    wished = (
+        WishedAdapter(name=each.path[1:-5], source=each.source, scale=scale) for each in adapters
+    )
+    return replace(A, adapters=tuple(wished))
+
+
+class TestAdapters:
+    """They come and go while the model stays."""
+
+    def test_a_new_one_is_fetched_and_loaded_by_the_engine_that_runs(self) -> None:
+        host = Host()
+        host.serve(A)
+        wish = wishing(CALM)
+        assert host.assign(wish) == [Fetch(FetchId(2), wish, HALF)]
+        assert (host.phase, host.assigner.is_standing_in) == ("fetching", False)
+        told = host.fetched(2, HALF.with_adapters((CALM,)))
+        assert told == [ChangeEngine(FIRST, wish, (CALM.path,))]
+        assert host.assigner.files == {HALF, CALM}
+        assert host.phase == "loading"
+        assert host.assigner.changed(FIRST, wish, None, 0.0) == []
+        assert host.phase == "serving"
+        assert host.assigner.work and host.assigner.work.needed == 60
+        assert host.assigner.adapters_of(FIRST) == (CALM.path,)
+
+    def with_both(self) -> Host:
+        host = Host()
+        host.serve(wishing(CALM, LOUD), HALF.with_adapters((CALM, LOUD)))
+        return host
+
+    def test_what_is_here_already_is_not_fetched(self) -> None:
+        host = self.with_both()
+        fewer = wishing(LOUD, scale=0.5)
+        assert host.assign(fewer) == [ChangeEngine(FIRST, fewer, (LOUD.path,))]
+        assert host.assigner.files == {HALF, CALM, LOUD}, "it may be refused"
+        host.assigner.changed(FIRST, fewer, None, 0.0)
+        assert host.assigner.files == {HALF, LOUD}
+        assert host.assign(wishing(CALM)) == [
+            Fetch(FetchId(2), wishing(CALM), HALF.with_adapters((LOUD,)))
+        ]
+
+    def test_one_that_cannot_be_had_leaves_the_rest_as_it_was(self) -> None:
+        host = Host()
+        host.serve(A)
+        wish = wishing(CALM)
+        host.assign(wish)
+        assert host.assigner.fetch_failed(FetchId(2), MISSING, 0.0) == []
+        assert (host.phase, host.assigner.issues) == ("failed", (MISSING,))
+        deadline = host.assigner.next_deadline()
+        assert deadline is not None
+        assert host.assigner.tick(deadline) == [Fetch(FetchId(3), wish, HALF)]
+        host.fetched(3, HALF.with_adapters((CALM,)))
+        host.assigner.changed(FIRST, wish, None, 0.0)
+        assert (host.phase, host.codes) == ("serving", [])
+
+    def test_one_that_the_engine_refuses_is_tried_again_when_it_is_told_again(self) -> None:
+        host = Host()
+        host.serve(A)
+        wish = wishing(CALM)
+        host.assign(wish)
+        host.fetched(2, HALF.with_adapters((CALM,)))
+        assert host.assigner.changed(FIRST, wish, REFUSED, 0.0) == []
+        assert (host.phase, host.assigner.issues) == ("failed", (REFUSED,))
+        assert host.assigner.next_deadline() is None
+        assert host.assigner.files == {HALF}
+        assert host.assign(wish) == [Fetch(FetchId(3), wish, HALF)]
+
+    def test_too_large_beside_the_model(self) -> None:
+        host = Host()
+        host.serve(A)
+        host.assign(wishing(CALM))
+        large = replace(CALM, bytes=51)
+        assert host.fetched(2, HALF.with_adapters((large,))) == []
+        assert (host.phase, host.codes) == ("failed", ["too_large"])
+
+    def test_they_wait_for_one_that_leaves_where_memory_is_short(self) -> None:
+        host = Host()
+        host.serve(B)
+        host.assign(A)
+        host.fetched(2)
+        host.joined(SECOND)
+        wish = wishing(CALM)
+        host.assign(wish)
+        file = HALF.with_adapters((CALM,))
+        assert host.fetched(3, file) == []
+        assert host.ended(FIRST) == [ChangeEngine(SECOND, wish, (CALM.path,))]
+
+    def test_while_the_model_is_loading(self) -> None:
+        host = Host()
+        host.assign(A)
+        host.fetched(1)
+        wish = wishing(CALM)
+        assert host.assign(wish) == [Fetch(FetchId(2), wish, HALF)]
+        assert host.fetched(2, HALF.with_adapters((CALM,))) == []
+        assert host.assigner.loaded(FIRST) == [
+            DialBalancers(FIRST, takes_over=True),
+            ChangeEngine(FIRST, wish, (CALM.path,)),
+        ]
+
+    def test_the_model_cannot_be_loaded_for_which_they_are_fetched(self) -> None:
+        host = Host()
+        host.assign(A)
+        host.fetched(1)
+        host.assign(wishing(CALM))
+        assert host.ended(FIRST, code=1) == [CancelFetch(FetchId(2))]
+        assert (host.phase, host.codes) == ("failed", ["load_failed"])
+
+    def test_a_crash_while_they_change_gives_them_up(self) -> None:
+        host = Host()
+        host.serve(A)
+        wish = wishing(CALM)
+        host.assign(wish)
+        host.fetched(2, HALF.with_adapters((CALM,)))
+        assert host.assigner.crashed(FIRST, -signal.SIGSEGV, None, 0.0) == []
+        assert (host.phase, host.codes) == ("failed", ["adapter"])
+        assert host.assigner.loaded(FIRST) == [DialBalancers(FIRST, takes_over=True)]
+        assert host.assigner.files == {HALF}
+
+    def test_answers_that_come_late(self) -> None:
+        host = self.with_both()
+        first, second = wishing(CALM), wishing(LOUD)
+        for wish in (first, second, first):
+            host.assign(wish)
+        host.assigner.changed(FIRST, first, None, 0.0)
+        host.assigner.changed(FIRST, second, None, 0.0)
+        assert host.assigner.adapters_of(FIRST) == (LOUD.path,)
+        host.assigner.changed(FIRST, first, None, 0.0)
+        assert host.assigner.files == {HALF, CALM}
+
+    def test_what_is_loaded_again_has_those_that_were_served(self) -> None:
+        host = self.with_both()
+        host.assign(wishing(LOUD))
+        host.assigner.changed(FIRST, wishing(LOUD), None, 0.0)
+        host.assign(B)
+        assert host.fetched(2, MOST) == [RetireEngine(FIRST, 7.0)]
+        host.ended(FIRST)
+        file = HALF.with_adapters((LOUD,))
+        assert host.ended(SECOND, code=1) == [StartEngine(THIRD, wishing(LOUD), file)]
 
 
 class TestBeside:

@@ -7,6 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from arriero.agent.models.model_file import AdapterOnHost, ModelFile
 from arriero.agent.supervision.assigner import Assigner
 from arriero.agent.supervision.decisions import (
     CancelFetch,
@@ -18,16 +19,16 @@ from arriero.agent.supervision.decisions import (
     Exit,
     Fetch,
     FetchId,
-    ModelFile,
     RetireEngine,
     StartEngine,
 )
 from arriero.agent.supervision.restarts import Quit
 from arriero.shared.messages import Issue
-from arriero.shared.models.assignments import Assign, Assignment, Reload
+from arriero.shared.models.assignments import Assign, Assignment, Reload, WishedAdapter
 
 MEMORY = 100
 SIZES = {"file:///small": 30, "file:///half": 50, "file:///large": 90, "file:///giant": 101}
+ADAPTERS = {f"file:///{name}": AdapterOnHost(f"file:///{name}", name, 4) for name in "abc"}
 
 assignments = st.builds(
     Assignment,
@@ -36,12 +37,30 @@ assignments = st.builds(
     slots=st.sampled_from([None, 1, 2, 8]),
     context_size=st.sampled_from([None, 64]),
     chat_template=st.sampled_from([None, "x"]),
+    adapters=st.none()
+    | st.lists(
+        st.sampled_from(sorted(ADAPTERS)).map(lambda one: WishedAdapter(name="x", source=one)),
+        max_size=3,
+    ).map(tuple),
 )
+
+
+def adapters_of(assignment: Assignment) -> tuple[AdapterOnHost, ...]:
+    return tuple(ADAPTERS[each.source] for each in assignment.adapters or ())
+
+
+def file_of(assignment: Assignment) -> ModelFile:
+    file = ModelFile(assignment.source, SIZES[assignment.source])
+    return file.with_adapters(adapters_of(assignment))
+
+
+def needed_by(assignment: Assignment) -> int:
+    return file_of(assignment).needed or 0
 
 
 @dataclass(slots=True)
 class Engine:
-    """An engine as it is in this world."""
+    """An engine as it is in this world; `needed` without adapters."""
 
     needed: int
     serves: Assignment
@@ -58,7 +77,7 @@ class Machine(RuleBasedStateMachine):
         self.now = 0.0
         self.revision = 0
         self.wish: Assignment | None = None
-        self.fetches: dict[FetchId, Assignment] = {}
+        self.fetches: dict[FetchId, Fetch] = {}
         self.engines: dict[EngineId, Engine] = {}
         self.changes: list[tuple[EngineId, Assignment]] = []
         self.available: int | None = None
@@ -104,7 +123,11 @@ class Machine(RuleBasedStateMachine):
         self.fetch_comes(id, available)
 
     def fetch_comes(self, id: FetchId, available: int | None) -> None:
-        file = ModelFile("m.gguf", SIZES[self.fetches.pop(id).source])
+        fetch = self.fetches.pop(id)
+        file = file_of(fetch.assignment)
+        if fetch.beside is not None:
+            assert fetch.beside.alone == file.alone, "the model stays"
+            file = fetch.beside.with_adapters(adapters_of(fetch.assignment))
         self.available = available
         self.carry_out(self.assigner.fetched(id, file, available, self.now))
 
@@ -175,8 +198,11 @@ class Machine(RuleBasedStateMachine):
         id, assignment = self.changes.pop(0)
         if not is_refused:
             self.engines[id].serves = assignment
-        reason = "a broken template" if is_refused else None
-        self.carry_out(self.assigner.changed(id, assignment, reason, self.now))
+        issue = Issue(code="adapter", message="it is broken") if is_refused else None
+        self.carry_out(self.assigner.changed(id, assignment, issue, self.now))
+        assert self.assigner.adapters_of(id) == tuple(
+            each.path for each in adapters_of(self.engines[id].serves)
+        )
 
     # ---- time
 
@@ -192,15 +218,16 @@ class Machine(RuleBasedStateMachine):
             match decision:
                 case Fetch(id, assignment):
                     assert assignment == self.wish
-                    self.fetches[id] = assignment
+                    self.fetches[id] = decision
                 case CancelFetch(id):
                     del self.fetches[id]
                 case StartEngine(id, assignment, file):
-                    assert assignment is not None and file is not None
-                    self.start(id, assignment, file.needed or 0)
+                    assert assignment is not None and file == file_of(assignment)
+                    self.start(id, assignment, needed_by(assignment))
                 case DialBalancers(id):
                     assert self.engines[id].is_loaded
-                case ChangeEngine(id, assignment):
+                case ChangeEngine(id, assignment, paths):
+                    assert paths == tuple(each.path for each in adapters_of(assignment))
                     self.changes.append((id, assignment))
                 case RetireEngine(id):
                     self.stops(id)
@@ -212,9 +239,9 @@ class Machine(RuleBasedStateMachine):
                     raise AssertionError("nothing asked it to end")
 
     def start(self, id: EngineId, assignment: Assignment, needed: int) -> None:
-        memory = sum(each.needed for each in self.engines.values())
+        memory = sum(needed_by(each.serves) for each in self.engines.values())
         assert not self.engines or memory + needed <= MEMORY, "memory is short"
-        self.engines[id] = Engine(needed, assignment)
+        self.engines[id] = Engine(SIZES[assignment.source], assignment)
 
     def stops(self, id: EngineId) -> None:
         """One that serves may only stop if another serves, or for want of room, or of a wish."""
@@ -224,9 +251,10 @@ class Machine(RuleBasedStateMachine):
         others = [each for key, each in self.engines.items() if key != id]
         if any(each.has_joined and not each.is_retiring for each in others):
             return
-        needed = SIZES[self.wish.source]
+        needed = needed_by(self.wish)
         is_short = self.available is not None and self.available < needed
-        assert engine.needed + needed > MEMORY or is_short, "it could have been loaded beside"
+        held = engine.needed + sum(each.bytes for each in ADAPTERS.values())
+        assert held + needed > MEMORY or is_short, "it could have been loaded beside"
 
     # ---- what always holds
 

@@ -2,9 +2,10 @@
 
 import pytest
 
+from arriero.agent.models.model_file import ModelFile
 from arriero.agent.models.retry_pauses import SOON
 from arriero.agent.supervision.attempt import Attempt
-from arriero.agent.supervision.decisions import CancelFetch, Fetch, FetchId, ModelFile
+from arriero.agent.supervision.decisions import CancelFetch, Fetch, FetchId
 from arriero.agent.supervision.engines import Engines, Load
 from arriero.shared.messages import Issue
 from arriero.shared.models.assignments import Assign, Assignment

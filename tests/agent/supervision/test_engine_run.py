@@ -19,12 +19,14 @@ from arriero.agent.supervision.supervisor_protocol import (
     Stop,
 )
 from arriero.shared.inference import AgentId
+from arriero.shared.messages import Issue
 from arriero.shared.models.assignments import Assign, Assignment, Reload
 from arriero.shared.reports.model_info import ModelInfo
 from tests.agent.fakes import BYTES_INFO, Expected, ends_soon, soon
 from tests.agent.supervision.fakes import FakeProcess
 
 ID = EngineId(7)
+REFUSED = Issue(code="adapter", message="no such file")
 A = Assignment(name="a", source="file:///a.gguf")
 BEGIN = Begin(agent_id=AgentId("x"), settings=AgentSettings(name="box"))
 ABORTED = -signal.SIGABRT
@@ -87,8 +89,8 @@ class Host:
     def on_ordered(self, order: Assign | Reload) -> None:
         self.told.put_nowait(("ordered", order))
 
-    def on_changed(self, id: EngineId, assignment: Assignment, reason: str | None) -> None:
-        self.told.put_nowait(("changed", id, assignment, reason))
+    def on_changed(self, id: EngineId, assignment: Assignment, issue: Issue | None) -> None:
+        self.told.put_nowait(("changed", id, assignment, issue))
 
     def on_issues(self) -> None:
         self.told.put_nowait(("issues", self.run.issues))
@@ -104,9 +106,9 @@ async def test_reports_are_told() -> None:
     host = Host()
     async with host.running() as task:
         process = await host.loaded()
-        process.report(Ordered(order=Reload()), Changed(assignment=A, reason="line 1"))
+        process.report(Ordered(order=Reload()), Changed(assignment=A, issue=REFUSED))
         assert await host.told.get() == ("ordered", Reload())
-        assert await host.told.get() == ("changed", ID, A, "line 1")
+        assert await host.told.get() == ("changed", ID, A, REFUSED)
         process.exit(0)
         assert await host.told.get() == ("ended", ID, Quit(0), None)
         await soon(task)

@@ -2,11 +2,11 @@
 
 import pytest
 
+from arriero.agent.models.model_file import ModelFile
 from arriero.agent.supervision.decisions import (
     ChangeEngine,
     EndEngine,
     EngineId,
-    ModelFile,
     RetireEngine,
     StartEngine,
 )

@@ -3,7 +3,7 @@ import signal
 import pytest
 
 from arriero.agent.supervision.load_failures import (
-    change_failed,
+    adapters_crashed,
     load_failed,
     too_large,
     too_large_for_gpus,
@@ -41,7 +41,7 @@ def test_a_load_that_failed(code: int, reason: str | None, expected: str, said: 
     assert issue.hint
 
 
-def test_a_change_that_failed() -> None:
-    issue = change_failed("line 3: no end")
-    assert issue.code == "chat_template"
-    assert "line 3: no end" in issue.message
+def test_a_crash_while_adapters_changed() -> None:
+    issue = adapters_crashed(-signal.SIGABRT, None)
+    assert issue.code == "adapter"
+    assert "while it changed its adapters, the engine process was ended by SIGABRT" in issue.message

@@ -3,9 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from arriero.agent.models.model_file import AdapterOnHost, ModelFile
 from arriero.agent.models.port import FetchedModel, OnProgress
 from arriero.agent.settings import AgentSettings
-from arriero.agent.supervision.model_fetch import fetch_model
+from arriero.agent.supervision.model_fetch import bring_adapters, fetch_model
 from arriero.shared.messages import Issue
 from arriero.shared.models.assignments import (
     Assignment,
@@ -42,8 +43,8 @@ async def test_the_file_and_its_lease() -> None:
     files = FakeFiles()
     outcome = await fetch(files)
     assert isinstance(outcome, tuple)
-    file, lease = outcome
-    assert file.path == str(files.path)
+    file, ((leased, lease),) = outcome
+    assert leased == file and file.path == str(files.path)
     assert not files.leases[A.source].is_released
     lease.release()
     assert files.leases[A.source].is_released
@@ -93,13 +94,66 @@ async def test_what_is_served_beside_it_comes_along_and_needs_its_own() -> None:
     beside = replace(A, projector="file:///p.gguf", adapters=(adapter,))
     outcome = await fetch(files, beside)
     assert isinstance(outcome, tuple)
-    file, lease = outcome
-    assert (file.projector, file.adapters) == (str(files.path), (str(files.path),))
+    file, ((alone, lease), (leased_adapter, adapter_lease)) = outcome
+    on_host = AdapterOnHost(adapter.source, str(files.path), files.size)
+    assert (file.projector, file.adapters) == (str(files.path), (on_host,))
     assert file.needed == await needed(SETTINGS) + 2 * files.size
     assert file.info is not None and file.info.size_bytes == files.size
+    assert (alone, leased_adapter) == (file.alone, on_host)
     lease.release()
-    assert len(files.leases) == 3
-    assert all(each.is_released for each in files.leases.values())
+    assert [each.is_released for each in files.leases.values()] == [True, True, False]
+    adapter_lease.release()
+    assert files.leases[adapter.source].is_released
+
+
+async def test_a_draft_model_from_a_source_comes_along_and_is_counted() -> None:
+    files = FakeFiles()
+    wanted = replace(A, engine=EngineOptions(draft_model="file:///draft.gguf"))
+    outcome = await fetch(files, wanted)
+    assert isinstance(outcome, tuple)
+    file, ((_, lease),) = outcome
+    assert file.draft_model == str(files.path)
+    assert file.needed > await needed(SETTINGS) + DRAFT.stat().st_size
+    lease.release()
+    assert files.leases["file:///draft.gguf"].is_released
+    files.failures["file:///draft.gguf"] = "not_found"
+    failed = await fetch(files, wanted)
+    assert isinstance(failed, Issue)
+    assert failed.message.startswith("`engine.draft_model`: ")
+
+
+class TestAdaptersBesideAModel:
+    calm = WishedAdapter(name="calm", source="file:///calm.gguf")
+    loud = WishedAdapter(name="loud", source="file:///loud.gguf")
+    here = AdapterOnHost(calm.source, "/calm.gguf", 10)
+    beside = ModelFile("/a.gguf", needed=100, adapters=(here,))
+
+    async def bring(self, files: FakeFiles) -> object:
+        wish = replace(A, adapters=(self.loud, self.calm))
+        return await bring_adapters(files, wish, self.beside, on_progress=lambda _: None)
+
+    async def test_only_what_is_missing_is_fetched(self) -> None:
+        files = FakeFiles()
+        outcome = await self.bring(files)
+        assert isinstance(outcome, tuple)
+        file, ((new, lease),) = outcome
+        assert new == AdapterOnHost(self.loud.source, str(files.path), files.size)
+        assert file == replace(self.beside, needed=100 + files.size, adapters=(new, self.here))
+        assert list(files.leases) == [self.loud.source]
+        lease.release()
+        assert files.leases[self.loud.source].is_released
+
+    async def test_what_cannot_be_had_is_named(self) -> None:
+        files = FakeFiles()
+        files.failures[self.loud.source] = "not_found"
+        outcome = await self.bring(files)
+        assert isinstance(outcome, Issue)
+        assert outcome.message == "adapter `loud`: file:///loud.gguf is bad"
+
+    async def test_a_mistake_of_ours(self, caplog: pytest.LogCaptureFixture) -> None:
+        outcome = await self.bring(BrokenFiles())
+        assert isinstance(outcome, Issue)
+        assert outcome.code == "fetch_failed" and "IndexError" in caplog.text
 
 
 async def test_streams_of_their_own_need_whole_blocks() -> None:

@@ -29,7 +29,15 @@ from arriero.agent.supervision.supervisor_protocol import (
 )
 from arriero.shared.lifecycle import Shutdown, StartupError
 from arriero.shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Hello, Reject, Status
-from arriero.shared.models.assignments import Assign, Assignment, Download, HostFacts, Reload, Work
+from arriero.shared.models.assignments import (
+    Assign,
+    Assignment,
+    Download,
+    HostFacts,
+    Reload,
+    WishedAdapter,
+    Work,
+)
 from arriero.shared.reports.log_tail import LogTail
 from arriero.shared.reports.model_info import ModelInfo
 from tests.agent.fakes import BYTES_INFO, WELCOME, Expected, FakeBalancer, Peer, ends_soon, soon
@@ -432,6 +440,26 @@ class TestAssignments:
             process.exit(ABORTED)
             _, begin = await agent.begun()
             assert begin.assignment == new
+
+    async def test_adapters_are_fetched_for_the_engine_that_runs(self) -> None:
+        calm = WishedAdapter(name="calm", source="file:///calm.gguf", scale=0.5)
+        async with swapping() as agent:
+            process = await agent.serving(A)
+            new = replace(A, adapters=(calm,))
+            agent.order(process, new)
+            flags = (f"calm={agent.files.path}:0.5",)
+            assert await process.order() == Change(assignment=new, adapter=flags)
+            process.report(Changed(assignment=new))
+            agent.order(process, A)
+            assert await process.order() == Change(assignment=A)
+            assert not agent.files.leases[calm.source].is_released, "it may be refused"
+            process.report(Changed(assignment=A))
+            agent.order(process, new)
+            assert await process.order() == Change(assignment=new, adapter=flags)
+            process.report(Changed(assignment=new))
+            process.exit(ABORTED)
+            _, begin = await agent.begun()
+            assert (begin.assignment, begin.settings.adapter) == (new, flags)
 
     async def test_the_old_ends_first_where_memory_is_not_known(self) -> None:
         async with swapping() as agent:

@@ -56,7 +56,7 @@ ASSIGNMENT = Assignment(
         Dial(takes_over=True, work=Work(revision=1, assignment=ASSIGNMENT)),
         Tell(),
         Tell(issues=(Issue(code="c", message="two\nlines"),)),
-        Change(assignment=ASSIGNMENT),
+        Change(assignment=ASSIGNMENT, adapter=("calm=/calm.gguf:0.5",)),
         Stop(),
         Stop(drain_timeout=1.5),
     ],
@@ -74,7 +74,7 @@ def test_orders_are_one_line_and_arrive_as_they_were(order: Order) -> None:
         Ready(),
         Ordered(order=Assign(revision=1, assignment=ASSIGNMENT)),
         Ordered(order=Reload()),
-        Changed(assignment=ASSIGNMENT, reason="line 1"),
+        Changed(assignment=ASSIGNMENT, issue=Issue(code="adapter", message="no such file")),
         Failed(reason="why\nnot"),
     ],
 )

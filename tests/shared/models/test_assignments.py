@@ -27,7 +27,7 @@ PLAIN = Assignment(name="m", source="file:///m.gguf")
         ({"sha256": "0" * 64}, True),
         ({"engine": EngineOptions(gpu_layers=1)}, True),
         ({"projector": "file:///p.gguf"}, True),
-        ({"adapters": (WishedAdapter(name="a", source="file:///a.gguf"),)}, True),
+        ({"adapters": (WishedAdapter(name="a", source="file:///a.gguf"),)}, False),
     ],
 )
 def test_what_needs_a_reload(change: dict[str, Any], expected: bool) -> None:
@@ -60,6 +60,7 @@ def test_durations_and_sizes_are_written_as_people_write_them() -> None:
         {"engine": {"draft_model": "draft.gguf"}},
         {"engine": {"draft_model": ""}},
         {"engine": {"draft_model": "/" + "a" * 4096}},
+        {"engine": {"draft_model": "http://far.away/draft.gguf"}},
         {"projector": "p.gguf"},
         {"adapters": [{"name": "a"}]},
         {"adapters": [{"name": "a:b", "source": "file:///a.gguf"}]},
@@ -70,3 +71,9 @@ def test_durations_and_sizes_are_written_as_people_write_them() -> None:
 def test_wrong_values_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         adapter.validate_json(json.dumps({"name": "m", "source": "file:///m"} | wrong))
+
+
+@pytest.mark.parametrize("draft", ["/models/draft.gguf", "hf://o/r:Q8_0", "https://h/d.gguf"])
+def test_a_draft_model_is_a_path_or_a_source(draft: str) -> None:
+    body = {"name": "m", "source": "file:///m.gguf", "engine": {"draft_model": draft}}
+    assert adapter.validate_json(json.dumps(body)).engine.draft_model == draft

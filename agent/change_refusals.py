@@ -1,0 +1,35 @@
+"""Why an engine process refuses a change of what it serves, as issues that say what to do."""
+
+from ..shared.messages import Issue
+
+
+def template_refused(reason: str) -> Issue:
+    """The model is served as before, without the new chat template."""
+    return Issue(
+        code="chat_template",
+        message=f"the change is refused: {reason}",
+        hint="mend the chat template; until then the model is served as before",
+    )
+
+
+def adapter_refused(name: str, reason: str) -> Issue:
+    """The adapter cannot be loaded beside the model, which is served as before."""
+    return Issue(
+        code="adapter",
+        message=f"adapter `{name}`: {reason}",
+        hint="name another file, or leave the adapter out; until then the model is served with "
+        "the adapters that it had",
+    )
+
+
+def engine_stopped(reason: str) -> Issue:
+    """Nothing is served any more; a new process follows."""
+    return Issue(code="engine_crashed", message=f"the change is refused: {reason}")
+
+
+def forwarder_refused() -> Issue:
+    """An upstream server decides what is served."""
+    return Issue(
+        code="not_supported",
+        message="the change is refused: this agent serves what its upstream server has",
+    )

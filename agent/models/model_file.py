@@ -1,0 +1,78 @@
+"""A model's files on this host, and the adapters beside it, which come and go meanwhile."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from ...shared.models.assignments import Assignment, WishedAdapter
+from ...shared.reports.model_info import ModelInfo
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterOnHost:
+    """The file of an adapter's source. It takes about `bytes` of memory when it is loaded."""
+
+    source: str
+    path: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A model's file on this host. `needed` is the memory in bytes that it takes when loaded.
+
+    `info` is what its header says, for balancers, while it is being loaded. `projector`, a fetched
+    `draft_model` and `adapters` are the files of what is wished for beside it, the latter in the
+    wish's order and counted in `needed`.
+    """
+
+    path: str
+    needed: int | None = None
+    info: ModelInfo | None = None
+    projector: str | None = None
+    adapters: tuple[AdapterOnHost, ...] = ()
+    draft_model: str | None = None
+
+    @property
+    def alone(self) -> "ModelFile":
+        """Without adapters."""
+        return self.with_adapters(())
+
+    def with_adapters(self, adapters: Sequence[AdapterOnHost]) -> "ModelFile":
+        """With these in place of its own."""
+        needed = self.needed
+        if needed is not None:
+            needed += bytes_of(adapters) - bytes_of(self.adapters)
+        return replace(self, adapters=tuple(adapters), needed=needed)
+
+
+def bytes_of(adapters: Iterable[AdapterOnHost]) -> int:
+    """Of all their files: the same one counts once."""
+    return sum(each.bytes for each in set(adapters))
+
+
+class AdaptersHere:
+    """The adapters that an engine has or is told to have, by source."""
+
+    def __init__(self, adapters: Iterable[AdapterOnHost]) -> None:
+        self._files = {each.source: each for each in adapters}
+
+    @property
+    def all(self) -> tuple[AdapterOnHost, ...]:
+        return tuple(self._files.values())
+
+    def missing(self, wish: Assignment) -> tuple[WishedAdapter, ...]:
+        """Those that `wish` has besides."""
+        return tuple(each for each in wish.adapters or () if each.source not in self._files)
+
+    def of(self, wish: Assignment) -> tuple[AdapterOnHost, ...]:
+        """The files of all adapters of `wish`, none of which is missing, in its order."""
+        return tuple(self._files[each.source] for each in wish.adapters or ())
+
+    def add(self, adapters: Iterable[AdapterOnHost]) -> None:
+        """These files have come."""
+        self._files.update({each.source: each for each in adapters})
+
+    def keep_only(self, *wishes: Assignment) -> None:
+        """Forget what none of `wishes` has."""
+        wanted = {each.source for wish in wishes for each in wish.adapters or ()}
+        self._files = {key: each for key, each in self._files.items() if key in wanted}

@@ -1,0 +1,40 @@
+"""A model's files on a host, and the adapters beside it."""
+
+from dataclasses import replace
+
+from arriero.agent.models.model_file import AdapterOnHost, AdaptersHere, ModelFile
+from arriero.shared.models.assignments import Assignment, WishedAdapter
+
+PLAIN = Assignment(name="m", source="file:///m.gguf")
+CALM = AdapterOnHost("file:///calm.gguf", "/calm.gguf", 10)
+LOUD = AdapterOnHost("file:///loud.gguf", "/loud.gguf", 5)
+
+
+def wish(*adapters: AdapterOnHost) -> Assignment:
+    wished = (WishedAdapter(name=one.path[1:-5], source=one.source) for one in adapters)
+    return replace(PLAIN, adapters=tuple(wished))
+
+
+def test_adapters_are_counted_once_each() -> None:
+    file = ModelFile("/m.gguf", 110, adapters=(CALM,))
+    assert file.alone == ModelFile("/m.gguf", 100)
+    assert file.with_adapters((LOUD, CALM, LOUD)).needed == 115
+    assert ModelFile("/m.gguf", None).with_adapters((LOUD,)).needed is None
+
+
+def test_what_a_wish_has_besides() -> None:
+    here = AdaptersHere((CALM,))
+    assert here.missing(PLAIN) == () == here.missing(wish(CALM))
+    (missing,) = here.missing(wish(LOUD, CALM))
+    assert missing.source == LOUD.source
+    here.add((LOUD,))
+    assert here.missing(wish(LOUD, CALM)) == ()
+    assert here.of(wish(LOUD, CALM)) == (LOUD, CALM) and here.of(PLAIN) == ()
+
+
+def test_what_nobody_wishes_for_is_forgotten() -> None:
+    here = AdaptersHere((CALM, LOUD))
+    here.keep_only(wish(LOUD), wish(CALM))
+    assert here.all == (CALM, LOUD)
+    here.keep_only(wish(LOUD), PLAIN)
+    assert here.all == (LOUD,)
