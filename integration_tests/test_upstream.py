@@ -5,6 +5,7 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest_asyncio
 
 from bench.peer import server_path
 from integration_tests.corpus import LONG_CONTEXT
+from integration_tests.counting_server import WORDS, CountingServer
 from integration_tests.daemons import MODEL, Fleet, until
 from integration_tests.nobody_else_notices.bystander import bystander
 
@@ -116,6 +118,73 @@ async def test_llama_server(fleets: Fleets) -> None:
         assert answer["usage"]["completion_tokens"] > 0
         refused = await post(guest, "/v1/embeddings", {"model": "peer", "input": "a"})
         assert refused["error"]["param"] == "model"
+
+
+async def counting(server: CountingServer, fleet: Fleet, name: str, **settings: object) -> None:
+    """An agent that forwards to `server`."""
+    await forwarding(fleet, server.url, name=name, **settings)
+    await until(lambda: has_agent(fleet, name, slots=4), deadline=10)
+
+
+async def has_agent(fleet: Fleet, name: str, slots: int) -> bool:
+    agents = await fleet.view("agents")
+    return any((each["name"], each["slots"]["total"]) == (name, slots) for each in agents)
+
+
+async def has_issue(fleet: Fleet, name: str, code: str) -> bool:
+    agents = await fleet.view("agents")
+    return any(each["name"] == name and code in str(each["issues"]) for each in agents)
+
+
+COUNT = {"model": "m", "messages": HI, "max_tokens": 100}
+"""To a `CountingServer`."""
+
+
+async def test_an_answer_goes_on_at_another_server_and_pauses_are_kept(fleets: Fleets) -> None:
+    async with (
+        AsyncExitStack() as stack,
+        CountingServer().serving() as one,
+        CountingServer().serving() as two,
+    ):
+        guest = fleets.outer.guest(stack)
+        servers = (one, two)
+        for name, server in zip(("one", "two"), servers, strict=True):
+            await counting(server, guest, name)
+        for server in servers:
+            server.breaks_after, server.given = 7, []
+        answer = await post(guest, "/v1/chat/completions", COUNT)
+        assert answer["choices"][0]["message"]["content"] == "".join(WORDS)
+        assert answer["usage"] == {**answer["usage"], "prompt_tokens": 5, "completion_tokens": 20}
+        given = sorted(each for server in servers for each in server.given if each)
+        assert given == ["".join(WORDS[:7]), "".join(WORDS[:14])]
+
+        for server in servers:
+            server.breaks_after = None
+        for name in ("one", "two"):
+            await until(partial(has_agent, guest, name, slots=4), deadline=10)
+        one.limit, one.retry_after = 1, "60"
+        one.may_end.clear()
+        asked = [asyncio.create_task(post(guest, "/v1/chat/completions", COUNT)) for _ in range(8)]
+        await until(lambda: has_agent(guest, "one", slots=0), deadline=10)
+        one.may_end.set()
+        answers = await asyncio.wait_for(asyncio.gather(*asked), 20)
+        texts = {each["choices"][0]["message"]["content"] for each in answers}
+        assert texts == {"".join(WORDS)}, answers
+        assert 1 <= one.num_refused <= 3, "those that were on the way"
+        assert await has_issue(guest, "one", "upstream_limit")
+
+
+async def test_a_server_that_refuses_the_key_at_first(fleets: Fleets) -> None:
+    async with AsyncExitStack() as stack, CountingServer().serving() as server:
+        guest = fleets.outer.guest(stack)
+        server.models = [{**server.models[0], "id": "locked"}]
+        server.status_of_posts = 401
+        await forwarding(guest, server.url, name="locked", upstream_model="locked")
+        await until(partial(has_issue, guest, "locked", "upstream_key"), deadline=10)
+        server.status_of_posts = 200
+        await until(partial(has_agent, guest, "locked", slots=4), deadline=20)
+        answer = await post(guest, "/v1/chat/completions", {**COUNT, "model": "locked"})
+        assert answer["usage"]["completion_tokens"] == 20
 
 
 def free_port() -> int:

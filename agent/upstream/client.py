@@ -3,8 +3,11 @@
 import asyncio
 import logging
 import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from email.utils import parsedate_to_datetime
+from math import isfinite
 from pathlib import Path
 from typing import Any, Self
 
@@ -102,7 +105,8 @@ class Client:
             ) as response:
                 if response.status != 200:
                     words = await _read(response, MAX_ERROR)
-                    raise UpstreamRefusal(response.status, self._without_key(words))
+                    pause = _retry_after(response.headers.get("Retry-After"), time.time())
+                    raise UpstreamRefusal(response.status, self._without_key(words), pause)
                 yield response
         except aiohttp.ClientPayloadError as error:
             raise UpstreamLost("it cut off its answer", is_certain=False) from error
@@ -127,6 +131,18 @@ async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
                 break
             raise UpstreamFault(f"its answer is longer than {most} bytes")
     return b"".join(pieces)
+
+
+def _retry_after(told: str | None, now: float) -> float | None:
+    """The seconds that the header names, or that are left until its date; `now` since 1970."""
+    try:
+        return max(0.0, float(told)) if told and isfinite(float(told)) else None
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(told or "").timestamp() - now)
+    except ValueError:
+        return None
 
 
 def _reason(error: BaseException) -> str:

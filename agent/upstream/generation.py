@@ -53,7 +53,8 @@ class UpstreamGeneration:
 
     `server` is what is known of the server now; `None` while it is not there.
     `on_suspicion`: a request could not reach it. `on_refusal`: it refused one because of how it is,
-    and serves no other. `on_served`: it took one. `on_work`: there is something to measure.
+    and serves no other, or asks for a pause. `on_served`: it took one. `on_work`: there is
+    something to measure.
     """
 
     def __init__(
@@ -167,15 +168,20 @@ class UpstreamGeneration:
     def _host(self) -> str:
         return self._client.address.shown
 
+    def _turned_away(self, refusal: UpstreamRefusal) -> None:
+        """Among requests that it has taken, a refusal only tells that it is busy."""
+        if not refusal.asks_for_pause:
+            self._on_suspicion()
+        if refusal.asks_for_pause or not any(each.is_taken for each in self._active.values()):
+            self._on_refusal(refusal)
+
     def _error_of(self, error: Exception, active: _Active) -> RequestError:
         match error:
             case RequestError():
                 return error
             case UpstreamRefusal():
                 if error.is_servers:
-                    self._on_suspicion()
-                    if not any(each.is_taken for each in self._active.values()):
-                        self._on_refusal(error)
+                    self._turned_away(error)
                 elif active.is_rest:
                     return unwilling(told_of(error), self._host)
                 return error_of(error, self._host)

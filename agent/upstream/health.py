@@ -2,7 +2,8 @@
 
 While it is there it is looked at every `INTERVAL`; while it is not, after pauses that double. One
 look that only took too long does not count: a busy server may be slow. A server that answers looks
-and refuses one request after the other is not there either.
+and refuses one request after the other is not there either. One that is full and asks for a pause
+gets one; it is known as before when that is over.
 
 Invariant: there is an issue exactly while it is not up.
 """
@@ -14,6 +15,9 @@ FIRST_PAUSE = 0.5
 LAST_PAUSE = 30.0
 """Seconds."""
 
+
+LONGEST_REST = 60.0
+"""Seconds that a server gets at most that asks for a pause; then it is tried again."""
 
 MOST_REFUSED = 3
 """Requests that it may refuse in a row, while it serves no other."""
@@ -30,6 +34,9 @@ class Health:
         self._pause = 0.0
         self._was_slow = False
         self._num_refused = 0
+        self._rests_until = now
+        self.was_away = True
+        """Whether it was away since it was tried last, so that it may be another now."""
 
     @property
     def is_up(self) -> bool:
@@ -37,9 +44,13 @@ class Health:
         return self.issue is None
 
     def answered(self, now: float) -> None:
-        """It is there and can serve."""
+        """It is there and can serve; one that rests goes on to do so."""
+        if now < self._rests_until:
+            self.next_look = self._rests_until
+            return
         if not self.is_up:
             self._num_refused = 0
+        self.was_away = False
         self.issue = None
         self._pause = 0.0
         self._was_slow = False
@@ -53,7 +64,16 @@ class Health:
             return
         self._pause = min(self._pause * 2 or FIRST_PAUSE, LAST_PAUSE)
         self.issue = issue
-        self.next_look = now + self._pause
+        self.was_away = True
+        self.next_look = max(now + self._pause, self._rests_until)
+
+    def rests(self, issue: Issue, seconds: float, now: float) -> None:
+        """It asks for a pause. The requests that it has go on."""
+        until = now + min(max(seconds, FIRST_PAUSE), LONGEST_REST)
+        self._rests_until = max(self._rests_until, until)
+        if self.is_up:
+            self.issue, self.next_look = issue, self._rests_until
+        self.next_look = max(self.next_look, self._rests_until)
 
     def served(self) -> None:
         """It took a request."""

@@ -84,11 +84,14 @@ class Watch:
         self._health.served()
 
     def refused(self, refusal: UpstreamRefusal) -> None:
-        """It refused a request because of how it is, and serves no other."""
-        if not self._health.is_up:
-            return
-        self._health.refused(self._as_told(_issue_of(refusal)), self._clock())
-        if not self._health.is_up:
+        """It refused a request because of how it is; it serves no other, or asks for a pause."""
+        was_up = self._health.is_up
+        issue = self._as_told(_issue_of(refusal))
+        if refusal.asks_for_pause:
+            self._health.rests(issue, refusal.retry_after or 0.0, self._clock())
+        else:
+            self._health.refused(issue, self._clock())
+        if was_up and not self._health.is_up:
             self._log()
             self._on_change()
             self._hurry.set()
@@ -97,12 +100,17 @@ class Watch:
         """Until it is cancelled."""
         while True:
             await self.look()
+            await self._next_look()
+
+    async def _next_look(self) -> None:
+        """Wait until it is due, which may change meanwhile."""
+        while (seconds := self._health.next_look - self._clock()) > 0:
             self._hurry.clear()
             try:
-                async with asyncio.timeout(self._health.next_look - self._clock()):
+                async with asyncio.timeout(seconds):
                     await self._hurry.wait()
             except TimeoutError:
-                continue
+                return
 
     async def look(self) -> None:
         """Look at it now."""
@@ -111,7 +119,7 @@ class Watch:
             await self._client.read_key()
             await self._find()
         except (UpstreamLost, UpstreamRefusal, UpstreamFault) as error:
-            self._failed(_issue_of(error), is_certain=_is_certain(error))
+            self._turned_away(error)
         except (NoSuchModel, CannotServe) as error:
             self._failed(Issue(code="upstream_model", message=self._told(error)))
         except KeyFileError as error:
@@ -121,6 +129,12 @@ class Watch:
         if (self.known, self._health.issue) != before:
             self._log()
             self._on_change()
+
+    def _turned_away(self, error: UpstreamLost | UpstreamRefusal | UpstreamFault) -> None:
+        issue = _issue_of(error)
+        self._failed(issue, is_certain=_is_certain(error))
+        if isinstance(error, UpstreamRefusal) and error.asks_for_pause:
+            self._health.rests(self._as_told(issue), error.retry_after or 0.0, self._clock())
 
     def _failed(self, issue: Issue, *, is_certain: bool = True) -> None:
         self._health.failed(self._as_told(issue), self._clock(), is_certain=is_certain)
@@ -144,7 +158,7 @@ class Watch:
 
     async def _find(self) -> None:
         model = await self._model()
-        if self.known is not None and self._health.is_up and self.known.model == model:
+        if self.known is not None and self.known.model == model and not self._health.was_away:
             return
         server = await self._try(model)
         info = info_of(server, model, self._name or model.id, self._client.address.shown)
@@ -216,7 +230,7 @@ def _is_passing(error: UpstreamRefusal | UpstreamLost) -> bool:
     """Whether the probe may go otherwise in a while, so that the whole look has failed."""
     if isinstance(error, UpstreamLost):
         return error.is_certain
-    return error.status in (429, 502, 503, 504)
+    return error.status in (401, 429, 502, 503, 504, 529)
 
 
 def _is_certain(error: Exception) -> bool:

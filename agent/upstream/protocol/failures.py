@@ -38,6 +38,9 @@ _LATER = (401, 403, 408, 409, 425, 429, 502, 503, 504, 529)
 """Statuses that say something of the server and nothing of the request."""
 
 
+_BUSY = (429, 503, 529)
+
+
 class UpstreamFault(Exception):
     """The server does not keep to the protocol, or went away; the message says how."""
 
@@ -54,12 +57,21 @@ class UpstreamLost(Exception):
 
 
 class UpstreamRefusal(Exception):
-    """The server answered with an error. `message` are its own words, cut short."""
+    """The server answered with an error. `message` are its own words, cut short.
 
-    def __init__(self, status: int, body: bytes) -> None:
+    `retry_after`: it asks for so many seconds without requests.
+    """
+
+    def __init__(self, status: int, body: bytes, retry_after: float | None = None) -> None:
         self.status = status
+        self.retry_after = retry_after
         self.message = words_of(body)
         super().__init__(f"{status}: {self.message}" if self.message else f"status {status}")
+
+    @property
+    def asks_for_pause(self) -> bool:
+        """Whether it has too much to do, and says until when."""
+        return self.retry_after is not None and self.status in _BUSY
 
     @property
     def is_servers(self) -> bool:

@@ -37,6 +37,10 @@ class Scripted:
         """Of every answer."""
         self.status_of_posts = 200
         """Of every answer but the list of models."""
+        self.next_statuses: list[int] = []
+        """Of the next answers but lists of models, first of all."""
+        self.retry_after: str | None = None
+        """Of refusals that are not of a field."""
         self.refuses: dict[str, str] = {}
         """Fields of bodies and types of parts that it takes from nobody, and what it says then."""
         self.chunks: tuple[Json, ...] = (*TEXT, COUNTS)
@@ -88,7 +92,9 @@ class Scripted:
         body = await request.json()
         self.seen.append((request.path, body))
         self.keys.append(request.headers.get("Authorization"))
-        if status := next((each for each in (self.status, self.status_of_posts) if each != 200), 0):
+        status = self.next_statuses.pop(0) if self.next_statuses else 200
+        statuses = (status, self.status, self.status_of_posts)
+        if status := next((each for each in statuses if each != 200), 0):
             return self._refusal(f"not now, {request.headers.get('Authorization')}", status)
         if words := next(
             (self.refuses[each] for each in _fields(body) if each in self.refuses), None
@@ -111,6 +117,8 @@ class Scripted:
 
     def _refusal(self, words: str, status: int) -> web.Response:
         headers = {"Location": "http://elsewhere/"} if status == 307 else {}
+        if self.retry_after is not None:
+            headers["Retry-After"] = self.retry_after
         body = {"error": {"message": words}}
         return web.json_response(body, status=status, headers=headers)
 

@@ -119,3 +119,29 @@ async def test_answers_are_bounded(server: Scripted, monkeypatch: pytest.MonkeyP
     async with Client(Address.of(server.url)) as client:
         with pytest.raises(UpstreamFault, match="longer than 20 bytes"):
             await client.get(f"{server.url}/v1/models", within=5)
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds"),
+    [
+        (None, None),
+        ("", None),
+        ("soon", None),
+        ("nan", None),
+        ("2", 2.0),
+        ("0.5", 0.5),
+        ("-3", 0.0),
+        ("Thu, 01 Jan 1970 00:02:00 GMT", 20.0),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
+    ],
+)
+def test_how_long_a_server_wants_to_be_left_alone(told: str | None, seconds: float | None) -> None:
+    assert module._retry_after(told, 100.0) == seconds
+
+
+async def test_a_refusal_says_when_to_come_again(server: Scripted) -> None:
+    server.status, server.retry_after = 429, "7"
+    async with Client(Address.of(server.url)) as client:
+        with pytest.raises(UpstreamRefusal) as caught:
+            await client.post(f"{server.url}/v1/chat/completions", BODY, within=5)
+    assert (caught.value.retry_after, caught.value.asks_for_pause) == (7.0, True)

@@ -168,6 +168,10 @@ async def test_refusals_are_told_while_it_serves_nobody() -> None:
         it.scripted.status = 429
         assert (await error_of(it)).code == "shutting_down"
         assert len(it.refusals) == 1, "it is only busy"
+        it.scripted.retry_after = "3"
+        suspicions = it.num_suspicions
+        assert (await error_of(it)).code == "shutting_down"
+        assert (len(it.refusals), it.num_suspicions) == (2, suspicions), "it says until when"
         it.generation.discard(TWO)
 
 

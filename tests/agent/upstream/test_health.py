@@ -1,4 +1,11 @@
-from arriero.agent.upstream.health import FIRST_PAUSE, INTERVAL, LAST_PAUSE, MOST_REFUSED, Health
+from arriero.agent.upstream.health import (
+    FIRST_PAUSE,
+    INTERVAL,
+    LAST_PAUSE,
+    LONGEST_REST,
+    MOST_REFUSED,
+    Health,
+)
 from arriero.shared.messages import Issue
 
 GONE = Issue(code="upstream_unreachable", message="gone")
@@ -80,3 +87,32 @@ def test_what_is_away_already_is_not_looked_at_for_each_request() -> None:
     health.failed(GONE, 1.0, is_certain=True)
     health.suspected(1.1)
     assert health.next_look == 1.0 + FIRST_PAUSE
+
+
+def test_one_that_asks_for_a_pause_gets_it_and_is_not_tried_anew() -> None:
+    health = up()
+    health.rests(LIMITED, 20.0, 1.0)
+    assert (health.issue, health.next_look) == (LIMITED, 21.0)
+    health.answered(2.0)  # a look that was under way
+    assert (health.is_up, health.next_look) == (False, 21.0)
+    health.rests(LIMITED, 5.0, 3.0)
+    assert health.next_look == 21.0
+    health.answered(21.0)
+    assert (health.is_up, health.was_away) == (True, False)
+
+
+def test_a_pause_has_bounds() -> None:
+    health = up()
+    health.rests(LIMITED, 0.0, 1.0)
+    assert health.next_look == 1.0 + FIRST_PAUSE
+    health.rests(LIMITED, 86_400.0, 1.0)
+    assert health.next_look == 1.0 + LONGEST_REST
+
+
+def test_one_that_is_away_and_asks_for_a_pause_is_tried_anew() -> None:
+    health = up()
+    health.failed(GONE, 1.0, is_certain=True)
+    health.rests(LIMITED, 9.0, 1.0)
+    assert (health.issue, health.next_look, health.was_away) == (GONE, 10.0, True)
+    health.failed(GONE, 2.0, is_certain=True)
+    assert health.next_look == 10.0

@@ -157,6 +157,21 @@ async def test_a_server_that_refuses_every_request_is_away(status: int, code: st
         task.cancel()
 
 
+@pytest.mark.parametrize("num", [0, 1, 5])
+@pytest.mark.parametrize("status", [401, 429, 503, 529])
+async def test_a_server_that_takes_requests_from_now_on_is_tried_as_a_whole(
+    num: int, status: int
+) -> None:
+    """Else it would be taken for one that can do less."""
+    async with watched() as it:
+        it.scripted.next_statuses = [*([200] * num), status]
+        await it.watch.look()
+        assert it.watch.known is None
+        await it.watch.look()
+        assert it.watch.server is not None
+        assert {"messages", "prompt", "token_ids", "json_schema"} <= it.watch.server.abilities
+
+
 async def test_a_key_that_cannot_be_read(tmp_path: Path) -> None:
     async with watched(key_file=tmp_path / "none") as it:
         await it.watch.look()
@@ -209,4 +224,29 @@ async def test_a_server_that_is_away_is_not_asked_for_each_request() -> None:
             it.watch.suspect()
             await asyncio.sleep(0)
         assert len(it.scripted.keys) == asked
+        task.cancel()
+
+
+async def test_one_that_asks_for_a_pause_is_there_again_afterwards_as_before() -> None:
+    async with watched() as it:
+        task = asyncio.create_task(it.watch.run())
+        await soon(it.changed.wait())
+        asked, tried = len(it.scripted.keys), it.num_probes
+        it.changed.clear()
+        it.watch.refused(UpstreamRefusal(429, b"too many", 0.1))
+        assert (it.watch.server, it.issue[0]) == (None, "upstream_limit")
+        it.changed.clear()
+        await soon(it.changed.wait())  # after the pause, by itself
+        assert it.watch.server is not None
+        assert (len(it.scripted.keys), it.num_probes) == (asked + 1, tried)
+        task.cancel()
+
+
+async def test_a_look_that_is_refused_with_a_pause() -> None:
+    async with watched() as it:
+        it.scripted.status, it.scripted.retry_after = 429, "30"
+        task = asyncio.create_task(it.watch.run())
+        await soon(it.changed.wait())
+        assert it.issue[0] == "upstream_limit"
+        assert it.watch._health.next_look - it.watch._clock() > 20
         task.cancel()
