@@ -411,6 +411,7 @@ DECLARATIONS = {
     "shared.inference.values": "types",
     "shared.reports.log_lines": "records; the tests of the messages send them",
     "shared.tracing.span": "records",
+    "balancer.api.transport.pushing.text_frame": "a record",
     "balancer.fleet.runtime.peer": "a record and a protocol",
     "balancer.fleet.view": "records that the core's tests compare",
 }
@@ -450,7 +451,10 @@ REQUEST_WORDS = ("balancer.fleet.requests.matching", "balancer.fleet.requests.ro
 REQUESTS = ("balancer.fleet.requests", DISPATCH, *REQUEST_WORDS)
 FLEET = ("balancer.fleet", *REQUESTS, "balancer.fleet.queries")
 FOR_CLIENTS = ("balancer.api.fields", "balancer.api.conversation_store")
-API = ("balancer.api.common", "balancer.api.transport", "balancer.api.openapi")
+API = (
+    *("balancer.api.common", "balancer.api.transport", "balancer.api.transport.pushing"),
+    "balancer.api.openapi",
+)
 OPENAI = ("balancer.api.openai.completions", "balancer.api.openai.queries")
 APIS = (
     *("balancer.api.native", "balancer.api.anthropic"),
@@ -629,13 +633,20 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *(*FLEET, *LIMITS, "balancer.fleet.core", "balancer.control"),
         "balancer.access.identity",
     ),
-    "balancer.api.transport": ("balancer.fleet", "balancer.tls", "balancer.access.identity"),
+    "balancer.api.transport.pushing": (),
+    "balancer.api.transport": (
+        *("balancer.api.transport.pushing", "balancer.fleet", "balancer.tls"),
+        "balancer.access.identity",
+    ),
     "balancer.api.access": (
         *("balancer.api.transport", "balancer.access", "balancer.access.identity"),
     ),
     "balancer.api.links": ("balancer.api.transport",),
     "balancer.api.openapi": (),
-    "balancer.api.common": (*RUNTIME, "balancer.api.transport", "balancer.api.openapi"),
+    "balancer.api.common": (
+        *(*RUNTIME, "balancer.api.transport", "balancer.api.transport.pushing"),
+        "balancer.api.openapi",
+    ),
     "balancer.api.conversation_store": (),
     "balancer.api.fields": ("balancer.api.common", "balancer.api.transport"),
     "balancer.api.native": (*API, *RUNTIME, "balancer.api.access", "balancer.access.identity"),

@@ -14,6 +14,7 @@ from ....shared.errors import RequestError
 from ....shared.inference import Begun, Done, Token, TokenKind, ToolCallStarted, Usage
 from ..common.accumulator import arguments_of
 from ..common.event_stream import HOLE, Deltas, EventRenderer
+from ..transport.pushing.text_frame import TextFrame
 from .answer_types import (
     Block,
     CompactionBlock,
@@ -131,6 +132,13 @@ class MessageEvents(EventRenderer):
         if block is None or deltas is None or block.kind != token.kind or not token.text:
             return None
         return deltas.write(block.add(token.text))
+
+    def frame_of(self, kind: TokenKind) -> TextFrame | None:
+        """What is around the text of the open block's tokens."""
+        block, deltas = self._open, self._deltas
+        if block is None or deltas is None or block.kind != kind:
+            return None
+        return deltas.frame(kind, block.add)
 
     def _delta(self, delta: Json) -> Json:
         return {"type": "content_block_delta", "index": self._index, "delta": delta}

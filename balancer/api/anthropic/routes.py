@@ -155,12 +155,14 @@ class _Handlers:
                 context=_context(wanted, edited),
             )
             if wanted.stream:
+                events = ServerSentEvents(message, FIELD_NAMES)
                 return await send_events(
                     request,
                     stream,
-                    ServerSentEvents(message, FIELD_NAMES),
+                    events,
                     content_type=EVENT_STREAM,
                     headers=_headers(stream.id),
+                    frame_of=events.frame_of,
                 )
             await read_to_end(stream, message, FIELD_NAMES)
             return json_response(message.message, headers=_headers(stream.id))

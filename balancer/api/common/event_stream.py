@@ -4,7 +4,7 @@ For APIs whose streamed events add up to the answer that a client gets without s
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, assert_never
 
 from pydantic_core import to_json
@@ -17,10 +17,12 @@ from ....shared.inference import (
     Failed,
     Notice,
     Token,
+    TokenKind,
     ToolCall,
     ToolCallStarted,
     Waiting,
 )
+from ..transport.pushing.text_frame import TextFrame
 from ..transport.waiting import comment
 from .field_names import FieldNames
 
@@ -77,6 +79,10 @@ class EventRenderer(ABC):
         This is the hot path, since nearly all tokens are such: see `Deltas`.
         """
 
+    def frame_of(self, _kind: TokenKind) -> TextFrame | None:
+        """What is around the text of the next tokens of a kind, if they differ in no more."""
+        return None
+
     @abstractmethod
     def _said(self, token: Token) -> Iterator[Json]:
         """Some text, of whatever kind."""
@@ -110,6 +116,10 @@ class Deltas:
         """The event with `text`, and with further members of its object."""
         return b"%b%b%b%b}\n\n" % (self._start, to_json(text), self._end, members)
 
+    def frame(self, kind: TokenKind, keep: Callable[[str], object]) -> TextFrame:
+        """What is around the text of tokens of a kind, each of which `keep` is called with."""
+        return TextFrame(kind, self._start, self._end + b"}\n\n", keep)
+
 
 class ServerSentEvents:
     """Renders a stream as server-sent events.
@@ -141,6 +151,10 @@ class ServerSentEvents:
             return self._renderer.write(event)
         self._has_begun = True
         return frames(self._renderer.begin()) + self._renderer.write(event)
+
+    def frame_of(self, kind: TokenKind) -> TextFrame | None:
+        """As `EventRenderer` says."""
+        return self._renderer.frame_of(kind)
 
 
 async def read_to_end(

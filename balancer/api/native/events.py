@@ -27,6 +27,7 @@ from ....shared.inference import (
 )
 from ..common.accumulator import Accumulator
 from ..common.log_probs import entries
+from ..transport.pushing.text_frame import TextFrame
 from .answer_types import AnswerFields, DoneFields, ErrorAnswer
 
 
@@ -79,6 +80,11 @@ class EventWriter:
                 return self._event("error", {"error": public_body(event.error)})
             case _:
                 assert_never(event)
+
+    def frame_of(self, kind: TokenKind) -> TextFrame:
+        """What is around the text of tokens of a kind."""
+        start = self._token_starts.get(kind) or self._token_start(kind)
+        return TextFrame(kind, start, b"}" + self._framing.after)
 
     def _token_start(self, kind: TokenKind) -> bytes:
         start = b'%b{"event":"token",%b,"kind":"%b","text":' % (

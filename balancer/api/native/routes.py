@@ -24,11 +24,11 @@ from ..common.merge import Merged, open_all, or_refusal
 from ..common.opening import opener
 from ..transport.bodies import parsed
 from ..transport.http import Handler, request_id_key
+from ..transport.pushing.event_pusher import Render
 from ..transport.streaming import (
     EVENT_STREAM,
     NDJSON,
     REQUEST_ID,
-    Render,
     prefers_event_stream,
     send_events,
     send_stream,
@@ -97,12 +97,14 @@ async def _answer_batch(batch: Batch, merged: Merged) -> web.Response:
 
 async def _stream_one(request: web.Request, stream: Stream) -> web.StreamResponse:
     content_type, framing = _framing(request)
+    writer = EventWriter({"id": stream.id}, framing)
     return await send_events(
         request,
         stream,
-        _rendering(EventWriter({"id": stream.id}, framing)),
+        _rendering(writer),
         content_type=content_type,
         headers={REQUEST_ID: stream.id},
+        frame_of=writer.frame_of,
     )
 
 

@@ -12,6 +12,8 @@ class PatientTransport:
     last bytes to leave.
     """
 
+    __slots__ = ("_num_left", "_num_written", "_on_cut", "_patience", "_timer", "_transport")
+
     def __init__(
         self, transport: asyncio.Transport, *, patience: float, on_cut: Callable[[], None]
     ) -> None:

@@ -1,8 +1,8 @@
 """One streamed HTTP response; its status is decided when the first chunk arrives.
 
-The events of one request are pushed: each token is rendered and written where it arrives. A client
-that reads too slowly makes the transport's buffer fill; then events wait in the stream and merge
-until it has drained.
+The events of one request are pushed: each token is rendered and written where it arrives
+(`pushing`). A client that reads too slowly makes the transport's buffer fill; then events wait
+in the stream and merge until it has drained.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -10,7 +10,9 @@ from typing import Protocol
 
 from aiohttp import hdrs, web
 
-from ....shared.inference import Done, Event, Failed
+from ....shared.inference import Event
+from .pushing.event_pusher import EventPusher, Render
+from .pushing.text_frame import FrameOf, no_frame
 
 NDJSON = "application/x-ndjson"
 EVENT_STREAM = "text/event-stream"
@@ -45,12 +47,6 @@ class Events(Protocol):
     ) -> None: ...
 
 
-ENDS = (Done, Failed)
-
-Render = Callable[[Event], bytes]
-"""The bytes for an event, which may be none. Raises the error that precedes all bytes."""
-
-
 async def send_events(
     request: web.Request,
     stream: Events,
@@ -58,10 +54,12 @@ async def send_events(
     *,
     content_type: str,
     headers: Mapping[str, str] | None = None,
+    frame_of: FrameOf = no_frame,
 ) -> web.StreamResponse:
     """Answers 200 once there are bytes to send; what `render` raises before that is raised.
 
-    A disconnect cancels it, since the connection is lost.
+    Where `frame_of` has a frame for a token, `render` is not called for it. A disconnect cancels
+    the request, since the connection is lost.
     """
     async for event in stream:
         if first := render(event):
@@ -69,10 +67,9 @@ async def send_events(
     else:
         raise RuntimeError("a request ended without an answer")
     response = await _begun(request, first, content_type, headers)
-    ending = bytearray()
-    take = _writing(request, response, render, ending)
-    await stream.push(take, request.writer.drain)
-    await response.write_eof(bytes(ending))
+    pusher = EventPusher(request, response, render, frame_of)
+    await stream.push(pusher.take, request.writer.drain)
+    await response.write_eof(pusher.ending)
     return response
 
 
@@ -87,30 +84,6 @@ async def _begun(
     await response.prepare(request)
     await response.write(first)
     return response
-
-
-def _writing(
-    request: web.Request, response: web.StreamResponse, render: Render, ending: bytearray
-) -> Callable[[Event], bool]:
-    """Writes an event's bytes past aiohttp's writer, which can only be awaited.
-
-    Those of the last event go to `ending`, to be written together with the response's end.
-    """
-    protocol, transport = request.protocol, request.transport
-    if transport is None:
-        raise ConnectionResetError("the client has disconnected")
-    write = transport.write
-    is_chunked = hdrs.TRANSFER_ENCODING in response.headers
-
-    def take(event: Event) -> bool:
-        data = render(event)
-        if isinstance(event, ENDS):
-            ending.extend(data)
-        elif data:
-            write(b"%x\r\n%b\r\n" % (len(data), data) if is_chunked else data)
-        return not protocol.writing_paused
-
-    return take
 
 
 def prefers_event_stream(accept: str) -> bool:

@@ -47,7 +47,7 @@ class AgentOutput:
             lifecycle = get(item.id)
             if lifecycle is None or lifecycle.link != link:
                 self._state.items_ignored += 1
-            elif lifecycle.is_leaving:
+            elif lifecycle.leaving_for is not None:
                 decisions += self._left(lifecycle, item, now)
             elif isinstance(item, Piece):
                 token = Token(item.text, item.kind, item.tokens, item.log_probs or ())

@@ -74,6 +74,8 @@ class GivingWay:
 
     def next_deadline(self, is_free: Callable[[Wanted], bool]) -> float | None:
         """When to call `due`."""
+        if not self._running:
+            return None
         firsts = (self._times.first(wanted) for wanted in self._unmet(is_free))
         return min((first[0] for first in firsts if first is not None), default=None)
 

@@ -4,7 +4,7 @@ Invariants: a request is here exactly when dispatch has it; its lifecycle is wit
 dispatch has it on; its deadline is armed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ....shared.inference import AgentId, RequestId
 from ..change_log import ChangeLog
@@ -36,6 +36,8 @@ class LiveRequests:
         self._registry = registry
         self._changes = changes
         self._lifecycles: dict[RequestId, RequestLifecycle] = {}
+        self.get: Callable[[RequestId], RequestLifecycle | None] = self._lifecycles.get
+        """The lifecycle of a request that has not ended; asked for each token."""
         self.tokens_kept = 0
         self.num_moves = 0
         self._deadlines: Deadlines[RequestId] = Deadlines(lambda id: self._lifecycles[id].deadline)
@@ -47,10 +49,6 @@ class LiveRequests:
 
     def __contains__(self, id: object) -> bool:
         return id in self._lifecycles
-
-    def get(self, id: RequestId) -> RequestLifecycle | None:
-        """The lifecycle of a request that has not ended."""
-        return self._lifecycles.get(id)
 
     def next_deadline(self) -> float | None:
         """Not later than the first request's deadline, or the next news for those who wait."""

@@ -249,7 +249,7 @@ class RequestLifecycle(Lifecycle):
         self.num_tokens += len(token.tokens)
         self.delivered.add(token)
         self.is_streaming = True
-        if not self.has_streamed:
+        if self._first_token_at is None and not self._is_resumed:
             return self._stream(now)
         gap = now - self._last_token_at
         self._last_token_at = now

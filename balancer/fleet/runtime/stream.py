@@ -41,6 +41,20 @@ class Stream:
     One task reads it, in a `with`: leaving that before the end cancels the request.
     """
 
+    __slots__ = (
+        "_error",
+        "_has_ended",
+        "_is_closed",
+        "_merge_at",
+        "_merges",
+        "_on_close",
+        "_pending",
+        "_reader",
+        "_take",
+        "created_at",
+        "id",
+    )
+
     def __init__(
         self,
         id: RequestId,

@@ -9,7 +9,7 @@ A token's chunk is assembled by hand from bytes that are precomputed for each ch
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal, Protocol, assert_never
 
 from pydantic_core import to_json
@@ -31,6 +31,7 @@ from .....shared.inference import (
     Waiting,
 )
 from ...common.accumulator import Accumulator
+from ...transport.pushing.text_frame import TextFrame
 from ...transport.waiting import comment
 from ..answer_types import (
     ChatCall,
@@ -65,6 +66,16 @@ class Head:
     created: int
     model: str
     service_tier: UsedTier = "default"
+
+
+def _head_fields(head: Head, object_name: str) -> dict[str, object]:
+    return {
+        "object": object_name,
+        "id": head.id,
+        "created": head.created,
+        "model": head.model,
+        "service_tier": head.service_tier,
+    }
 
 
 class Shape(Protocol):
@@ -240,14 +251,14 @@ class ChunkWriter:
         self._shape = shape
         self._num_choices = num_choices
         self._include_usage = include_usage
-        head_json = to_json({"object": shape.chunk_name} | asdict(head))[:-1]
+        head_json = to_json(_head_fields(head, shape.chunk_name))[:-1]
         self._tail_start = b'data: %b,"choices":[],"usage":' % head_json
         self._usage = RunningUsage(num_choices) if has_running_usage else None
         self._is_plain = self._usage is None and not shape.has_log_probs
         """Whether a choice's chunks differ in their text alone."""
         self._no_usage = b',"usage":null}\n\n' if include_usage else b"}\n\n"
         self._start = b'data: %b,"choices":[' % head_json
-        self._text_frames: dict[tuple[int, TokenKind], tuple[bytes, bytes]] = {}
+        self._text_frames: dict[tuple[int, TokenKind], TextFrame] = {}
         self._num_calls: Counter[int] = Counter()
         self._begun: set[int] = set()
         self._ends: dict[int, Done] = {}
@@ -278,10 +289,14 @@ class ChunkWriter:
             return self._opening(number)
         frame = self._text_frames.get((number, kind))
         opening = b"" if frame else self._opening(number)
-        start, end = frame or self._text_frame(number, kind)
+        _, start, end, _ = frame or self._text_frame(number, kind)
         if not self._is_plain:
             end += self._log_probs(number, token) + _TEXT_END + self._end_json
         return b"%b%b%b%b" % (opening, start, to_json(text), end)
+
+    def frame_of(self, number: int, kind: TokenKind) -> TextFrame | None:
+        """What is around the text of a choice's tokens of a kind, if they differ in no more."""
+        return self._text_frames.get((number, kind)) if self._is_plain else None
 
     def _log_probs(self, number: int, token: Token) -> bytes:
         log_probs = self._shape.log_probs(number, token)
@@ -302,12 +317,12 @@ class ChunkWriter:
         opening = self._shape.opening(number)
         return b"" if opening is None else self._chunk(number, opening, None)
 
-    def _text_frame(self, number: int, kind: TokenKind) -> tuple[bytes, bytes]:
+    def _text_frame(self, number: int, kind: TokenKind) -> TextFrame:
         start, end = self._shape.text_frame(kind, self._num_calls[number] - 1)
         end += b',"logprobs":'
         if self._is_plain:
             end += b"null" + _TEXT_END + self._end_json
-        frame = (b'%b{"index":%d,%b' % (self._start, number, start), end)
+        frame = TextFrame(kind, b'%b{"index":%d,%b' % (self._start, number, start), end)
         self._text_frames[number, kind] = frame
         return frame
 

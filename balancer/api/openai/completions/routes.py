@@ -1,12 +1,15 @@
 """The OpenAI API over HTTP: `/v1/completions` and `/v1/chat/completions`."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 
 from aiohttp import web
 
 from .....shared.errors import RequestError
 from .....shared.inference import Done, Event, Failed, Waiting, tier_of
+from ....fleet.caller import Caller
 from ....fleet.runtime.fleet_runtime import FleetRuntime
+from ....fleet.runtime.stream import Stream
 from ...common.answering import json_response
 from ...common.field_names import FieldNames
 from ...common.merge import Merged, open_together
@@ -14,7 +17,8 @@ from ...common.opening import opener
 from ...fields.reading import obeyed
 from ...transport.callers import caller_of
 from ...transport.http import request_id_key
-from ...transport.streaming import EVENT_STREAM, REQUEST_ID, Render, send_events, send_stream
+from ...transport.pushing.event_pusher import Render
+from ...transport.streaming import EVENT_STREAM, REQUEST_ID, send_events, send_stream
 from ...transport.waiting import comments_after
 from .answers import Chat, ChunkWriter, Completion, Head, Shape, error_chunk, whole_answer
 from .requests import Wanted, parse_chat, parse_completion
@@ -57,33 +61,55 @@ async def _answer_all(
     open_one = await opener(request, runtime, tell_waiting=comments_after(wanted.stream))
     streams = open_together(open_one, wanted.requests)
     request[request_id_key] = streams[0].id
+    if wanted.stream and len(streams) == 1:
+        with streams[0] as stream:
+            head = _head(runtime, wanted, shape, stream, caller)
+            return await _push(request, stream, _writer(shape, head, wanted), wanted.field_names)
     async with Merged(streams) as merged:
-        head = Head(
-            id=f"{shape.id_prefix}{streams[0].id}",
-            created=int(streams[0].created_at),
-            model=wanted.model or runtime.model_name_for("generate", caller),
-            service_tier=tier_of(runtime.priority(wanted.requests[0], caller)),
-        )
+        head = _head(runtime, wanted, shape, streams[0], caller)
         headers = {REQUEST_ID: streams[0].id}
         if wanted.stream:
-            writer = ChunkWriter(
-                shape,
-                head,
-                num_choices=wanted.num_choices,
-                include_usage=wanted.include_usage,
-                has_running_usage=wanted.has_running_usage,
-            )
-            if len(streams) == 1:
-                render = _rendering(writer, wanted.field_names)
-                return await send_events(
-                    request, streams[0], render, content_type=EVENT_STREAM, headers=headers
-                )
-            chunks = _chunks(merged, writer, wanted.field_names)
+            chunks = _chunks(merged, _writer(shape, head, wanted), wanted.field_names)
             return await send_stream(request, chunks, content_type=EVENT_STREAM, headers=headers)
         answers = await merged.collect(all_or_nothing=True)
         return json_response(
             whole_answer(shape, head, answers, wanted.num_choices), headers=headers
         )
+
+
+def _head(
+    runtime: FleetRuntime, wanted: Wanted, shape: Shape, first: Stream, caller: Caller
+) -> Head:
+    return Head(
+        id=f"{shape.id_prefix}{first.id}",
+        created=int(first.created_at),
+        model=wanted.model or runtime.model_name_for("generate", caller),
+        service_tier=tier_of(runtime.priority(wanted.requests[0], caller)),
+    )
+
+
+def _writer(shape: Shape, head: Head, wanted: Wanted) -> ChunkWriter:
+    return ChunkWriter(
+        shape,
+        head,
+        num_choices=wanted.num_choices,
+        include_usage=wanted.include_usage,
+        has_running_usage=wanted.has_running_usage,
+    )
+
+
+async def _push(
+    request: web.Request, stream: Stream, writer: ChunkWriter, names: FieldNames
+) -> web.StreamResponse:
+    """A single choice, each token as it comes."""
+    return await send_events(
+        request,
+        stream,
+        _rendering(writer, names),
+        content_type=EVENT_STREAM,
+        headers={REQUEST_ID: stream.id},
+        frame_of=partial(writer.frame_of, 0),
+    )
 
 
 def _rendering(writer: ChunkWriter, names: FieldNames) -> Render:

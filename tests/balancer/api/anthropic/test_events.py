@@ -29,6 +29,7 @@ from tests.balancer.api.anthropic.strict import (
     checked_event,
     checked_message,
 )
+from tests.balancer.api.pushed import pushed
 
 USAGE = Usage(prompt_tokens=9, cached_tokens=4, completion_tokens=5, reasoning_tokens=2)
 TIMINGS = Timings(queue_ms=1.0, first_token_ms=2.0, total_ms=2600.0)
@@ -261,6 +262,20 @@ def test_what_is_written_is_what_is_taken(pieces: list[list[Event]], end: Event)
     for event in (event for piece in [*pieces, [end]] for event in piece):
         assert written.write(event) == frames(told.take(event))
     assert written.message == told.message
+
+
+@given(PIECES, ENDS, st.booleans())
+def test_what_is_pushed_is_what_is_written(
+    pieces: list[list[Event]], end: Event, hides_thinking: bool
+) -> None:
+    events = [event for piece in [*pieces, [end]] for event in piece]
+    pushes, writes = (
+        MessageEvents("r", model="demo", max_tokens=5, hides_thinking=hides_thinking)
+        for _ in range(2)
+    )
+    written = b"".join(map(writes.write, events))
+    assert pushed(pushes.write, pushes.frame_of, events) == written
+    assert pushes.message == writes.message
 
 
 @given(

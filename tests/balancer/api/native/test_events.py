@@ -26,6 +26,7 @@ from arriero.shared.inference import (
     ToolCallStarted,
 )
 from tests.balancer.api.fake_runtime import done
+from tests.balancer.api.pushed import pushed
 
 # Text that reached us as UTF-8 has no lone surrogates.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -72,6 +73,17 @@ def test_log_probabilities_stand_beside_their_text() -> None:
     for event in (Token("x", log_probs=log_probs), done()):
         accumulator.add(event)
     assert answer_fields(accumulator)["logprobs"] == told
+
+
+KINDS = st.sampled_from(["content", "reasoning", "tool_call"])
+LOG_PROBS = st.sampled_from([(), (TokenLogProbs(LogProb(1, b"x", -0.5)),)])
+
+
+@given(st.lists(st.builds(Token, TEXTS, KINDS, log_probs=LOG_PROBS), max_size=6))
+def test_what_is_pushed_is_what_is_rendered(tokens: list[Token]) -> None:
+    pushes, renders = (EventWriter({"id": "r"}, SERVER_SENT_EVENTS) for _ in range(2))
+    rendered = b"".join(map(renders.render, tokens))
+    assert pushed(pushes.render, pushes.frame_of, tokens) == rendered
 
 
 def test_notifications_for_an_entry_of_a_batch() -> None:

@@ -1,4 +1,5 @@
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ from arriero.shared.inference import (
     Usage,
 )
 from tests.balancer.api.fake_runtime import TIMINGS, done
+from tests.balancer.api.pushed import pushed
 from tests.balancer.api.strict_models import checked
 
 HEAD = Head(id="x-1", created=5, model="m", service_tier="flex")
@@ -198,7 +200,7 @@ SAID = st.builds(
     Token,
     TEXTS,
     st.sampled_from(["content", "reasoning"]),
-    log_probs=st.just((TokenLogProbs(LOG_PROB, (LOG_PROB,)),)),
+    log_probs=st.sampled_from([(), (TokenLogProbs(LOG_PROB, (LOG_PROB,)),)]),
 ).map(lambda token: [token])
 CALLS = st.builds(
     lambda id, arguments: [
@@ -220,6 +222,25 @@ def test_chat_is_what_the_client_knows(pieces: list[list[Event]], end: Done, log
         checked(TypeAdapter(ChatCompletionChunk), chunk, ours={"reasoning_content"})
     whole = whole_answer(shape, HEAD, [answer(*events)], 1)
     checked(TypeAdapter(ChatCompletion), whole, ours={"reasoning_content"})
+
+
+@given(st.lists(SAID | CALLS, max_size=6), ENDS, st.booleans(), st.booleans())
+def test_what_is_pushed_is_what_is_rendered(
+    pieces: list[list[Event]], end: Done, logs: bool, running: bool
+) -> None:
+    events = [*(event for piece in pieces for event in piece), end]
+    pushes, renders = (
+        ChunkWriter(
+            Chat(has_log_probs=logs),
+            HEAD,
+            num_choices=1,
+            include_usage=True,
+            has_running_usage=running,
+        )
+        for _ in range(2)
+    )
+    rendered = b"".join(renders.render(0, event) for event in events)
+    assert pushed(partial(pushes.render, 0), partial(pushes.frame_of, 0), events) == rendered
 
 
 @given(st.lists(TEXTS.map(Token), max_size=4), st.sampled_from(["stop", "length"]).map(done))

@@ -1,0 +1,26 @@
+"""What stands around the text of a token, as long as an answer's tokens differ in nothing else."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from .....shared.inference import TokenKind
+
+
+class TextFrame(NamedTuple):
+    """The bytes before and after the JSON of a text of `kind`.
+
+    Whoever uses it calls `keep` with each text, and asks for another after any other event.
+    """
+
+    kind: TokenKind
+    start: bytes
+    end: bytes
+    keep: Callable[[str], object] | None = None
+
+
+FrameOf = Callable[[TokenKind], TextFrame | None]
+"""The frame of the next tokens of a kind, one of which was rendered last; `None` if they differ."""
+
+
+def no_frame(_kind: TokenKind) -> None:
+    """Of answers whose tokens differ in more than their text."""
