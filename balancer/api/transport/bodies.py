@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import Protocol, Self, TypeVar
 
-from aiohttp import hdrs, web
+from aiohttp import StreamReader, hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestPayloadError
 
@@ -111,25 +111,28 @@ class Bodies:
         return await asyncio.get_running_loop().run_in_executor(self._thread, parse)
 
     async def _read(self, request: web.Request, held: "Held") -> bytes:
-        body = bytearray()
-        counter = JsonCounter()
-        loop = asyncio.get_running_loop()
-        end = loop.time() + self._whole
+        content = request.content
+        body = _Body(held)
         try:
-            async with asyncio.timeout(min(self._silence, self._whole)) as patience:
-                async for piece in request.content.iter_any():
-                    patience.reschedule(min(loop.time() + self._silence, end))
-                    held.add(len(piece))
-                    body += piece
-                    _check_length(len(body))
-                    counter.add(piece)
+            if content.is_eof():  # small ones come with their header: there is nothing to wait for
+                body.add(content.read_nowait())
+            else:
+                await self._await_pieces(content, body)
         except TimeoutError as error:
             raise InvalidRequest(self._too_slow()) from error
         except (RequestPayloadError, HttpProcessingError) as error:
             raise InvalidRequest(
                 "the body ended early or does not match its `Content-Encoding`"
             ) from error
-        return bytes(body)
+        return bytes(body.data)
+
+    async def _await_pieces(self, content: StreamReader, body: "_Body") -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._whole
+        async with asyncio.timeout(min(self._silence, self._whole)) as patience:
+            async for piece in content.iter_any():
+                patience.reschedule(min(loop.time() + self._silence, end))
+                body.add(piece)
 
     def _too_slow(self) -> str:
         return (
@@ -152,6 +155,22 @@ IDEMPOTENCY_KEY = "Idempotency-Key"
 
 body_digest_key = web.RequestKey("body_digest_key", bytes)
 """Request key for the SHA-256 of the body of a request with an idempotency key."""
+
+
+class _Body:
+    """What has come of one body. Raises `Overloaded`, `RequestTooLarge` and `InvalidRequest`."""
+
+    def __init__(self, held: "Held") -> None:
+        self.data = bytearray()
+        self._held = held
+        self._counter = JsonCounter()
+
+    def add(self, piece: bytes) -> None:
+        """More of it."""
+        self._held.add(len(piece))
+        self.data += piece
+        _check_length(len(self.data))
+        self._counter.add(piece)
 
 
 class Held:

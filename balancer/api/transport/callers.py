@@ -1,6 +1,7 @@
 """Builds the `Caller` of an HTTP request or a WebSocket."""
 
 from dataclasses import replace
+from typing import cast
 
 from aiohttp import hdrs, web
 
@@ -15,8 +16,21 @@ identity_key = web.RequestKey("identity_key", Identity)
 """Request key for the holder of the access key that it came with, if it needed one."""
 
 
+_known_key = web.RequestKey("_known_key", tuple)
+"""Request key for its holder and its caller, once they were asked for."""
+
+
 def caller_of(request: web.Request) -> Caller:
     """Who sent `request`; for a WebSocket, who opened it."""
+    holder = request.get(identity_key)
+    known_holder, caller = request.get(_known_key, (None, None))
+    if caller is None or known_holder is not holder:
+        caller = _caller_of(request, holder)
+        request[_known_key] = (holder, caller)
+    return cast("Caller", caller)
+
+
+def _caller_of(request: web.Request, holder: Identity | None) -> Caller:
     user_agent = request.headers.get(hdrs.USER_AGENT)
     caller = Caller(
         address=request.remote,
@@ -24,7 +38,6 @@ def caller_of(request: web.Request) -> Caller:
         trace_parent=trace_parent_of(request),
         connection=_connection_of(request),
     )
-    holder = request.get(identity_key)
     return caller if holder is None else held_by(caller, holder)
 
 

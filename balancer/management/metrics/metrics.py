@@ -104,8 +104,10 @@ class Metrics:
             "the prompt tokens that were not computed again.",
             "kind",
         )
-        # Looked up once, not at every token.
+        # Looked up once, not at every token and end.
         self._completion_tokens = self._tokens.labels("completion")
+        self._prompt_tokens = self._tokens.labels("prompt")
+        self._cached_tokens = self._tokens.labels("cached")
         self._requests = self._counter(
             "requests",
             "Requests by how they ended: a finish reason, an error's code or client_gone.",
@@ -324,8 +326,8 @@ class Metrics:
         self._requests.labels(ending.code).inc()
         if ending.kind != "generate":
             self._query_inputs.labels(ending.kind).observe(ending.num_inputs)
-        self._tokens.labels("prompt").inc(ending.usage.prompt_tokens)
-        self._tokens.labels("cached").inc(ending.usage.cached_tokens)
+        self._prompt_tokens.inc(ending.usage.prompt_tokens)
+        self._cached_tokens.inc(ending.usage.cached_tokens)
         if ending.agent is not None:
             waited = ending.timings.queue_ms / 1000
             self._queue_wait.observe(waited)
