@@ -33,7 +33,11 @@ MAX_VALUE_BYTES = 2 * 1024
 """Of each value in a context."""
 MAX_TRACEBACK_BYTES = 32 * 1024
 
+_LONGEST_ESCAPE = 6
+"""Bytes of a character in UTF-8, or of the escape in its place."""
+
 _NEEDS_QUOTES = re.compile(r'[\s="]|^$')
+_JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 def setup(format: Format, level: Level, stream: TextIO | None = None) -> None:
@@ -154,11 +158,15 @@ def key_values(values: Mapping[str, object]) -> list[str]:
 
 def redact(text: str) -> str:
     """`text` with access keys and the passwords of URLs masked."""
-    return _ACCESS_KEY.sub("ark_***", _PASSWORD.sub(r"\1***@", text))
+    if "://" in text:
+        text = _PASSWORD.sub(r"\1***@", text)
+    return _ACCESS_KEY.sub("ark_***", text) if "ark_" in text else text
 
 
 def bounded(text: str, most: int) -> str:
     """`text`, or its beginning and its end if its UTF-8 has more than `most` bytes."""
+    if len(text) * _LONGEST_ESCAPE <= most:
+        return text
     data = text.encode(errors="backslashreplace")
     if len(data) <= most:
         return text
@@ -192,10 +200,10 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": _message_of(record),
         }
-        entry = _context_of(record) | entry
+        entry = {**_context_of(record), **entry}
         if record.exc_info:
             entry["traceback"] = _shown(self.formatException(record.exc_info), MAX_TRACEBACK_BYTES)
-        return json.dumps(entry, ensure_ascii=False, default=str)
+        return _JSON.encode(entry)
 
 
 def _line_of(record: logging.LogRecord) -> str:
@@ -211,9 +219,14 @@ def _time_of(record: logging.LogRecord) -> datetime:
     return datetime.fromtimestamp(record.created, UTC)
 
 
-def _context_of(record: logging.LogRecord) -> dict[str, object]:
-    found: dict[str, object] = getattr(record, "context", {})
-    return {key: _value(value) for key, value in found.items()}
+def _context_of(record: logging.LogRecord) -> Mapping[str, object]:
+    """Made once, for all who write the record."""
+    shown: Mapping[str, object] | None = getattr(record, "shown_context", None)
+    if shown is None:
+        found: dict[str, object] = getattr(record, "context", {})
+        shown = {key: _value(value) for key, value in found.items()}
+        record.shown_context = shown
+    return shown
 
 
 def _message_of(record: logging.LogRecord) -> str:
