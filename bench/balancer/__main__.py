@@ -66,6 +66,7 @@ def measured(side: str, case: Case, given: argparse.Namespace) -> Figures:
                 *("--core", str(cores.others), "--api", case.api),
                 *("--streams", str(case.streams), "--tokens", str(case.tokens)),
                 *("--warm-up", str(given.warm_up), "--seconds", str(given.seconds)),
+                *("--pause", str(given.pause)),
             ],
             capture_output=True,
             text=True,
@@ -158,6 +159,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=at_least(1), default=1)
     parser.add_argument("--warm-up", type=float, default=2.0, help="seconds")
     parser.add_argument("--seconds", type=float, default=5.0, help="that are measured")
+    parser.add_argument(
+        "--pause", type=float, default=0.0, help="seconds between two looks of the client"
+    )
     parser.add_argument("--sides", nargs="+", choices=list(SIDES), default=list(SIDES))
     parser.add_argument(
         "--peers", default=sys.executable, metavar="PYTHON", help="of an environment with the peers"

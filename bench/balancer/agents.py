@@ -6,6 +6,7 @@ different agents are spread evenly; without one, agents send as fast as the bala
 
 import argparse
 import asyncio
+import gc
 import json
 import sys
 from collections import defaultdict
@@ -174,4 +175,6 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 if __name__ == "__main__":
     given = parse(sys.argv[1:])
+    gc.freeze()
+    gc.disable()  # it shares a core with the client
     uvloop.run(run(given.url, given.agents, given.slots, given.rate))

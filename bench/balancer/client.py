@@ -1,10 +1,12 @@
 """The client: keeps a number of streams open, counts and times what comes, prints one JSON line.
 
 It reads sockets without an event loop, since it shares its core with the agents, and only records
-what comes; answers are checked when they are whole, latencies computed at the end.
+what comes; answers are checked when they are whole, latencies computed at the end. With a `--pause`
+it reads what has come in the meantime: so it takes less of its core, and adds to the latencies.
 """
 
 import argparse
+import gc
 import json
 import random
 import select
@@ -24,7 +26,8 @@ from bench.balancer.stamps import FIRST_MARK, MARK
 from bench.balancer.tally import Arrival, fault, faults_of_calls, latencies
 
 _LAST_CHUNK = b"0\r\n\r\n"
-_READ_BYTES = 2**18
+_READ_BYTES = 2**16
+_READS_AT_ONCE = 4096
 _CONNECTS_AT_ONCE = 32
 _SAMPLE = 2000
 """Answers of which the latencies are computed."""
@@ -87,7 +90,8 @@ class HttpStream:
     def take(self, now: float, data: bytes, *, go_on: bool, keep: list[list[Arrival]]) -> int:
         """Bytes came; the number of streams that ended with them. Raises `BenchFailed`."""
         self._arrivals.append((now, data))
-        self.has_begun = self.has_begun or MARK in data
+        if not self.has_begun:
+            self.has_begun = MARK in data
         if not data.endswith(_LAST_CHUNK):
             if not data:
                 raw = b"".join(each for _, each in self._arrivals)
@@ -168,6 +172,8 @@ class Load:
     num_ended: int = 0
     num_begun: int = 0
     window: Window | None = None
+    pause: float = 0.0
+    """Seconds from one look at what has come to the next."""
 
     def add(self, streams: Streams) -> None:
         """Starts it."""
@@ -178,11 +184,14 @@ class Load:
 
     def read(self, *, go_on: bool = True) -> None:
         """Takes what came, after a short wait."""
-        for number, _ in self.poll.poll(0.01, 1024):
+        if self.pause:
+            time.sleep(self.pause)
+        window = self.window
+        for number, _ in self.poll.poll(0.01, _READS_AT_ONCE):
             streams = self.streams[number]
             data = streams.socket.recv(_READ_BYTES)
-            if self.window is not None:
-                self.window.count(data)
+            if window is not None:
+                window.count(data)
             had_begun = streams.has_begun
             ended = streams.take(time.monotonic(), data, go_on=go_on, keep=self.kept)
             self.num_ended += ended
@@ -238,10 +247,11 @@ def opened(given: argparse.Namespace) -> Iterator[Streams]:
 
 def run(given: argparse.Namespace) -> Figures:
     """Raises `BenchFailed`."""
+    gc.disable()  # what comes is kept, and has no cycles
     raise_file_limit(given.streams)
     pids = descendants(given.pid)
     idle_bytes = sum(map(resident_bytes, pids))
-    load = Load()
+    load = Load(pause=given.pause)
     for number, streams in enumerate(opened(given)):
         load.add(streams)
         if number % _CONNECTS_AT_ONCE == 0:
@@ -295,6 +305,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--calls", type=at_least(1), default=64, help="at once on a WebSocket")
     parser.add_argument("--warm-up", type=float, default=2.0, help="seconds")
     parser.add_argument("--seconds", type=float, default=5.0, help="that are measured")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds between two looks")
     return parser.parse_args(arguments)
 
 
