@@ -278,8 +278,8 @@ class AgentSettings(DaemonSettings):
     )
     projector: Annotated[Path | None, Shown("FILE")] = Field(
         default=None,
-        description="GGUF file with the part of the model that reads pictures (mmproj); without it "
-        "messages may have text only",
+        description="GGUF file with the part of the model that reads pictures or hears sounds "
+        "(mmproj); without it messages may have text only",
     )
     speculate: Annotated[int, Field(ge=0, le=MAX_DRAFT)] = Field(
         default=0,

@@ -1,4 +1,4 @@
-"""Pictures through both daemons: every API that takes them, and a model that reads none."""
+"""Pictures and sounds through both daemons: every API that takes them, and who does not."""
 
 import base64
 import io
@@ -9,7 +9,14 @@ import pytest
 from PIL import Image
 
 from integration_tests.daemons import MODEL, Fleet, until
-from tests.agent.engine.llama.projectors import LLAVA_TOKENS, png, write_llava
+from tests.agent.engine.llama.projectors import (
+    HEARD_TOKENS,
+    LLAVA_TOKENS,
+    png,
+    wav,
+    write_llava,
+    write_ultravox,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -37,20 +44,20 @@ async def asked(fleet: Fleet, path: str, body: dict[str, Any]) -> tuple[int, dic
         return answer.status, await answer.json()
 
 
-async def until_it_sees(fleet: Fleet, model: str) -> None:
-    """An agent tells that it reads pictures right after it was let in."""
+async def until_it_has(fleet: Fleet, model: str, *senses: str) -> None:
+    """An agent tells that it takes media right after it was let in."""
 
-    async def sees() -> bool:
+    async def has() -> bool:
         async with fleet.http.get(f"{fleet.inference}/v1/models/{model}") as answer:
-            return "vision" in (await answer.json()).get("tasks", ())
+            return set(senses) <= set((await answer.json()).get("tasks", ()))
 
-    await until(sees, deadline=20.0)
+    await until(has, deadline=20.0)
 
 
 async def test_every_api_takes_the_same_picture(bare_fleet: Fleet, tmp_path: Path) -> None:
     await bare_fleet.start_agent()  # it has the same model, and reads none
     await bare_fleet.start_agent(projector=write_llava(tmp_path / "projector.gguf"))
-    await until_it_sees(bare_fleet, "arriero-demo")
+    await until_it_has(bare_fleet, "arriero-demo", "vision")
     picture = png(90, 60)
     status, first = await asked(bare_fleet, "/v1/chat/completions", chat(picture))
     assert status == 200, first
@@ -91,6 +98,33 @@ async def test_every_api_takes_the_same_picture(bare_fleet: Fleet, tmp_path: Pat
     assert broken["error"]["param"] == "messages[0].content[1].image_url.url"
 
 
+async def test_sounds_go_to_an_agent_that_hears(bare_fleet: Fleet, tmp_path: Path) -> None:
+    await bare_fleet.start_agent(projector=write_llava(tmp_path / "eyes.gguf"))
+    await bare_fleet.start_agent(projector=write_ultravox(tmp_path / "ears.gguf"))
+    await until_it_has(bare_fleet, "arriero-demo", "vision", "audio")
+    audio = {"data": encoded(wav(1.0)), "format": "wav"}
+    body = chat(png(90, 60))
+    content = body["messages"][0]["content"]
+    seen, heard = content[1], {"type": "input_audio", "input_audio": audio}
+    counts = []
+    for part, tokens in ((seen, LLAVA_TOKENS), (heard, HEARD_TOKENS)) * 2:
+        content[1] = part
+        status, answer = await asked(bare_fleet, "/v1/chat/completions", body)
+        assert status == 200, answer
+        counts.append(answer["usage"]["prompt_tokens"] - tokens)
+    assert len(set(counts)) == 1, "the same texts beside"
+    native = body | {"stream": False}
+    status, told = await asked(bare_fleet, "/api/v1/generate", native)
+    assert (status, told["text"]) == (200, answer["choices"][0]["message"]["content"])
+    content.append(seen)
+    status, refused = await asked(bare_fleet, "/v1/chat/completions", body)
+    assert status in (400, 501), "no agent has both"
+    audio["data"] = encoded(b"RIFF")
+    content.pop()
+    status, refused = await asked(bare_fleet, "/v1/chat/completions", body)
+    assert (status, refused["error"]["param"]) == (400, "messages[0].content[1].input_audio.data")
+
+
 async def test_a_projector_comes_with_the_desired_state(bare_fleet: Fleet, tmp_path: Path) -> None:
     projector = write_llava(tmp_path / "projector.gguf").absolute().as_uri()
     await bare_fleet.start_agent(model=None, slots=2, context_size=512)
@@ -99,7 +133,7 @@ async def test_a_projector_comes_with_the_desired_state(bare_fleet: Fleet, tmp_p
     async with bare_fleet.http.put(url, json={"models": [model]}) as answer:
         assert answer.status == 200, await answer.text()
 
-    await until_it_sees(bare_fleet, "seeing")
+    await until_it_has(bare_fleet, "seeing", "vision")
     body = chat(png(90, 60)) | {"model": "seeing"}
     status, first = await asked(bare_fleet, "/v1/chat/completions", body)
     assert (status, first["usage"]["prompt_tokens"] > LLAVA_TOKENS) == (200, True)

@@ -111,6 +111,7 @@ PURE = (
     "agent.engine.kv_cache.unified_memory",
     "agent.engine.llama.cells.layout",
     "agent.engine.llama.cells.places",
+    "agent.engine.media.audio",
     "agent.engine.media.images",
     "agent.engine.llama.cells.state_format",
     "agent.engine.sampling.mirostat",

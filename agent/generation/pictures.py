@@ -1,7 +1,7 @@
-"""Pictures in messages: a mark stands for each while the template renders, spans take its place.
+"""Pictures and sounds in messages: a mark stands for each while the template renders.
 
-A template shows a message's text wherever it wants. So the picture's place in the rendered text is
-found by a mark that no client can know beforehand.
+A template shows a message's text wherever it wants. So the place of media in the rendered text is
+found by a mark that no client can know beforehand. Spans take the places of marks.
 """
 
 import base64
@@ -11,29 +11,78 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from ...shared.errors import InvalidRequest, NotSupported, RequestError
-from ...shared.inference import ChatMessage, GenerateRequest, ImagePart, TextPart
+from ...shared.inference import (
+    AudioPart,
+    ChatMessage,
+    GenerateRequest,
+    ImagePart,
+    MediaPart,
+    TextPart,
+)
+from ..engine.media.audio import MOST_SECONDS, seconds_of
 from ..engine.media.reader import MediaReader, UnreadableMediaError
 from ..engine.prompt import Span
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One picture of a request, and the name of its field."""
+    """One picture or sound of a request, and the name of its field."""
 
-    part: ImagePart
+    part: MediaPart
     field: str
 
     def read(self, reader: MediaReader | None) -> tuple[Span, ...]:
         """The spans in its place. Raises `RequestError`."""
         if reader is None:
-            raise _blind(self.field)
+            raise self.refusal()
+        data = self.data
         try:
-            return reader.read_image(base64.b64decode(self.part.image_url.base64, validate=True))
+            if isinstance(self.part, AudioPart):
+                return reader.read_audio(data)
+            return reader.read_image(data)
         except UnreadableMediaError as error:
-            message = f"`{self.field}`: {error}"
-        except binascii.Error as error:
-            message = f"`{self.field}`: it is no valid base64 ({error})"
-        raise InvalidRequest(message, field=self.field)
+            raise self._wrong(str(error)) from error
+
+    @property
+    def data(self) -> bytes:
+        """Its file. Raises `InvalidRequest`."""
+        part = self.part
+        text = part.image_url.base64 if isinstance(part, ImagePart) else part.input_audio.data
+        try:
+            return base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise self._wrong(f"it is no valid base64 ({error})") from error
+
+    @property
+    def seconds(self) -> float:
+        """How long it plays: 0 for a picture. Raises `InvalidRequest`."""
+        if isinstance(self.part, ImagePart):
+            return 0.0
+        try:
+            return seconds_of(self.data)
+        except UnreadableMediaError as error:
+            raise self._wrong(str(error)) from error
+
+    def check_senses(self, reader: MediaReader | None) -> None:
+        """Raises `NotSupported` where the model does not take it."""
+        sense = "vision" if isinstance(self.part, ImagePart) else "audio"
+        if reader is None or sense not in reader.senses:
+            raise self.refusal()
+
+    def refusal(self) -> RequestError:
+        """The error where the model does not take it."""
+        kind = "pictures" if isinstance(self.part, ImagePart) else "sounds"
+        return NotSupported(
+            f"`{self.field}`: this model takes no {kind} (it runs without a projector for them)",
+            field=self.field,
+        )
+
+    def too_long(self) -> RequestError:
+        """The error where it and those before it play for too long."""
+        return self._wrong(f"all sounds of a request may play for {MOST_SECONDS} s together")
+
+    def _wrong(self, why: str) -> InvalidRequest:
+        return InvalidRequest(f"`{self.field}`: {why}", field=self.field)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +106,7 @@ class Pictures:
         ):
             if is_given:
                 raise InvalidRequest(
-                    f"`{field}` cannot be used with pictures in `messages`", field=field
+                    f"`{field}` cannot be used with pictures or sounds in `messages`", field=field
                 )
 
     def split(self, pieces: Iterable[str]) -> Iterator[str | Picture]:
@@ -82,31 +131,36 @@ class Pictures:
 def marked(request: GenerateRequest, reader: MediaReader | None, nonce: str) -> Pictures:
     """The pictures of `request`; `nonce` is drawn anew for each. Raises `RequestError`."""
     found: dict[str, Picture] = {}
+    if not request.senses:
+        return Pictures(request, found)
 
     def replaced(place: int, message: ChatMessage) -> ChatMessage:
-        if not isinstance(message.content, tuple) or not message.images:
+        if not message.media:
             return message
-        parts: list[TextPart | ImagePart] = []
-        for number, part in enumerate(message.content):
-            if isinstance(part, ImagePart):
-                mark = f"picture-{nonce}-{len(found)};"
-                found[mark] = Picture(part, f"messages[{place}].content[{number}].image_url.url")
-                parts.append(TextPart(type="text", text=mark))
-            else:
+        parts: list[TextPart | MediaPart] = []
+        for number, part in enumerate(message.parts):
+            if isinstance(part, TextPart):
                 parts.append(part)
+                continue
+            member = "image_url.url" if isinstance(part, ImagePart) else "input_audio.data"
+            mark = f"picture-{nonce}-{len(found)};"
+            found[mark] = Picture(part, f"messages[{place}].content[{number}].{member}")
+            parts.append(TextPart(type="text", text=mark))
         return replace(message, content=tuple(parts))
 
-    if not request.has_images:
-        return Pictures(request, found)
     messages = tuple(replaced(*each) for each in enumerate(request.messages or ()))
-    if reader is None:
-        raise _blind(next(iter(found.values())).field)
+    for each in found.values():
+        each.check_senses(reader)
+    _check_length(found.values())
     pictures = Pictures(replace(request, messages=messages), found)
     pictures.check()
     return pictures
 
 
-def _blind(field: str) -> RequestError:
-    return NotSupported(
-        f"`{field}`: this model reads text, no pictures (it runs without a projector)", field=field
-    )
+def _check_length(found: Iterable[Picture]) -> None:
+    """Decoding sounds takes memory and time for each second."""
+    left = float(MOST_SECONDS)
+    for each in found:
+        left -= each.seconds
+        if left < 0:
+            raise each.too_long()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ...shared.inference import ChatMessage, GenerateRequest, ImagePart, TextPart
+from ...shared.inference import AudioPart, ChatMessage, GenerateRequest, ImagePart, TextPart
 
 LONG_TEXT = 64 * 1024
 """Characters from which a request counts as long; up to it, a prompt takes milliseconds."""
@@ -37,6 +37,8 @@ def text_length(request: GenerateRequest) -> int:
             waiting.append(value.text)
         elif isinstance(value, ImagePart):
             size += LONG_TEXT  # decoding and scaling it takes as long
+        elif isinstance(value, AudioPart):
+            size += LONG_TEXT + len(value.input_audio.data) // 4  # a second is 1 kB of MP3
         elif isinstance(value, ChatMessage):
             waiting += [value.content, value.reasoning_content, value.tool_calls]
         elif isinstance(value, Mapping | Sequence):

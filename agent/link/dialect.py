@@ -18,7 +18,7 @@ And of which server they forward to.
 """
 
 _WITH_VISION = _WITH_DRAFTS = 9
-"""The first version that knows pictures in messages, draft models and adapters."""
+"""The first version that knows pictures and sounds in messages, draft models and adapters."""
 
 
 class Dialect:
@@ -75,7 +75,7 @@ def _unmarked(model: ModelInfo | None) -> ModelInfo | None:
 
 
 def _blind(model: ModelInfo) -> ModelInfo:
-    if "vision" not in model.tasks and model.draft_model is None and not model.adapters:
+    tasks = tuple(task for task in model.tasks if task not in ("vision", "audio"))
+    if tasks == model.tasks and model.draft_model is None and not model.adapters:
         return model
-    tasks = tuple(task for task in model.tasks if task != "vision")
     return replace(model, tasks=tasks, draft_model=None, adapters=())

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable
 from typing import Literal, get_args
 
 from ..errors import NotSupported
-from .conversation import ImagePart
+from .conversation import AudioPart, ImagePart
 from .grammars import GbnfGrammar, JsonSchemaGrammar, RegexGrammar
 from .request import GenerateRequest
 
 Ability = Literal[
     "messages",
     "vision",
+    "audio",
     "prompt",
     "token_ids",
     "suffix",
@@ -78,14 +79,11 @@ def _forced(request: GenerateRequest) -> str | None:
     return "tool_choice" if request.tools and not is_free else None
 
 
-def _picture(request: GenerateRequest) -> str | None:
-    """The field of its first picture."""
-    for place, message in enumerate(request.messages or ()):
-        parts = message.content if isinstance(message.content, tuple) else ()
-        for number, part in enumerate(parts):
-            if isinstance(part, ImagePart):
-                return f"messages[{place}].content[{number}].image_url.url"
-    return None
+def _first(kind: type) -> Callable[[GenerateRequest], str | None]:
+    """The field of its first part of this kind."""
+    return lambda request: next(
+        (field for field, part in request.media if isinstance(part, kind)), None
+    )
 
 
 def _template(request: GenerateRequest) -> str | None:
@@ -97,7 +95,8 @@ def _template(request: GenerateRequest) -> str | None:
 
 _NEEDS: dict[Ability, Callable[[GenerateRequest], str | None]] = {
     "messages": _gives("messages"),
-    "vision": _picture,
+    "vision": _first(ImagePart),
+    "audio": _first(AudioPart),
     "prompt": lambda request: "prompt" if isinstance(request.prompt, str) else None,
     "token_ids": lambda request: "prompt" if isinstance(request.prompt, tuple) else None,
     "suffix": _gives("suffix"),

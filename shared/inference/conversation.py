@@ -16,7 +16,7 @@ MAX_PARTS = 4096
 """Most parts of one message, and most calls."""
 MAX_TOOLS = 1024
 MAX_IMAGES = 64
-"""Most pictures of one request: each takes memory and time to decode."""
+"""Most pictures and sounds of one request: each takes memory and time to decode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,28 @@ class ImagePart:
     image_url: ImageUrl
 
 
-Part = Annotated[TextPart | ImagePart, Field(discriminator="type")]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputAudio:
+    """A WAV or MP3 file in base64."""
+
+    __pydantic_config__ = STRICT
+
+    data: Annotated[str, StringConstraints(min_length=1)] = field(repr=False)
+    format: Literal["wav", "mp3"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AudioPart:
+    """Sound, at its place among the parts of a message's content (since version 9)."""
+
+    __pydantic_config__ = STRICT
+
+    type: Literal["input_audio"]
+    input_audio: InputAudio
+
+
+MediaPart = ImagePart | AudioPart
+Part = Annotated[TextPart | ImagePart | AudioPart, Field(discriminator="type")]
 ContentParts = Annotated[ListOf[Part], Field(max_length=MAX_PARTS)]
 ToolCalls = Annotated[ListOf[dict[str, Any]], Field(max_length=MAX_PARTS)]
 
@@ -94,7 +115,7 @@ class ChatMessage:
 
     @property
     def text(self) -> str:
-        """The content as one string; parts are joined as they stand, without pictures."""
+        """The content as one string; parts are joined as they stand, without media."""
         if self.content is None or isinstance(self.content, str):
             return self.content or ""
         return "".join(self.texts)
@@ -109,9 +130,17 @@ class ChatMessage:
     @property
     def images(self) -> tuple[ImagePart, ...]:
         """The pictures in the content, in order."""
-        if self.content is None or isinstance(self.content, str):
-            return ()
-        return tuple(part for part in self.content if isinstance(part, ImagePart))
+        return tuple(part for part in self.media if isinstance(part, ImagePart))
+
+    @property
+    def media(self) -> tuple[MediaPart, ...]:
+        """The pictures and sounds in the content, in order."""
+        return tuple(part for part in self.parts if not isinstance(part, TextPart))
+
+    @property
+    def parts(self) -> tuple[TextPart | MediaPart, ...]:
+        """The parts of the content; a text alone has none."""
+        return self.content if isinstance(self.content, tuple) else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """The neutral request, whatever API the client speaks."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
@@ -9,7 +10,17 @@ from ..sampling import SamplingChoices
 from ..strict import STRICT, ListOf
 from ..template_variables import TemplateVariables
 from .adapters import AdapterChoices
-from .conversation import MAX_IMAGES, TO_GO_ON, Messages, ToolChoice, ToolList, can_go_on
+from .conversation import (
+    MAX_IMAGES,
+    TO_GO_ON,
+    AudioPart,
+    ImagePart,
+    MediaPart,
+    Messages,
+    ToolChoice,
+    ToolList,
+    can_go_on,
+)
 from .grammars import Grammar
 from .priority import Priority
 from .values import MAX_TOP_LOGPROBS, TokenId
@@ -20,6 +31,11 @@ MAX_TOKEN_IDS = 2**20
 PromptInput = str | Annotated[ListOf[TokenId], Field(max_length=MAX_TOKEN_IDS)]
 MaxTokens = Annotated[int, Field(ge=1, lt=2**31)]
 CacheKey = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+Sense = Literal["vision", "audio"]
+"""What a model may take besides text."""
+
+_TAKEN_BY: dict[Sense, type] = {"vision": ImagePart, "audio": AudioPart}
+
 TopLogprobs = Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)]
 
 
@@ -91,15 +107,26 @@ class GenerateRequest(SamplingChoices):
     @field_validator("messages")
     @classmethod
     def _few_pictures(cls, value: Messages | None) -> Messages | None:
-        num_images = sum(len(each.images) for each in value or ())
-        if num_images > MAX_IMAGES:
-            raise ValueError(f"has {num_images} pictures; at most {MAX_IMAGES} are read")
+        num_media = sum(len(each.media) for each in value or ())
+        if num_media > MAX_IMAGES:
+            raise ValueError(f"has {num_media} pictures and sounds; at most {MAX_IMAGES} are read")
         return value
 
     @property
-    def has_images(self) -> bool:
-        """Whether there are pictures in its messages."""
-        return any(each.images for each in self.messages or ())
+    def media(self) -> Iterator[tuple[str, MediaPart]]:
+        """The pictures and sounds in its messages, each with the name of its field."""
+        for place, message in enumerate(self.messages or ()):
+            for number, part in enumerate(message.parts):
+                if isinstance(part, ImagePart):
+                    yield f"messages[{place}].content[{number}].image_url.url", part
+                elif isinstance(part, AudioPart):
+                    yield f"messages[{place}].content[{number}].input_audio.data", part
+
+    @property
+    def senses(self) -> tuple[Sense, ...]:
+        """What a model has to have for its media."""
+        kinds = {type(part) for message in self.messages or () for part in message.media}
+        return tuple(sense for sense, kind in _TAKEN_BY.items() if kind in kinds)
 
     @field_validator("top_logprobs")
     @classmethod

@@ -1,13 +1,14 @@
 """The model that an agent serves, as the agent describes it."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
 from ..inference import Count
 from ..inference.abilities import ABILITIES, Ability
 from ..inference.adapters import MAX_ADAPTERS, AdapterName
+from ..inference.request import Sense
 from ..models.assignments import MAX_MODEL_NAME
 from ..strict import STRICT, ListOf
 
@@ -15,10 +16,10 @@ MAX_TASKS = 16
 MAX_FINGERPRINT = 64
 MAX_ABILITIES = 64
 
-Task = Literal["generate", "embed", "rank", "vision"]
+Task = Literal["generate", "embed", "rank", "vision", "audio"]
 Kernels = Literal["all", "plain"]
 """Of llama.cpp on CPUs: with or without those that keep weights in a layout of their own."""
-_BLIND = ABILITIES - {"vision"}
+_SENSES: frozenset[Ability] = frozenset(get_args(Sense))
 KvLayout = Literal["streams", "unified"]
 """A KV cache of its own for each sequence, or one for all."""
 
@@ -43,8 +44,8 @@ class Upstream:
 class ModelInfo:
     """The model an agent serves. `name` is what clients ask for; sizes are in bytes and tokens.
 
-    `tasks` is what it can do, besides tokenising; `vision` is reading pictures in messages (since
-    version 9). `context_size` is the ceiling of a slot.
+    `tasks` is what it can do, besides tokenising; `vision` is reading pictures in messages, `audio`
+    hearing sounds there (both since version 9). `context_size` is the ceiling of a slot.
     `longest_token` is the most bytes of a text that one token can stand for; 0 where that has no
     bound, because the tokenizer drops a part of the text. `kernels` is what the weights were loaded
     for, `kv_layout` how the KV cache is divided among sequences. Agents whose models have the same
@@ -76,7 +77,7 @@ class ModelInfo:
     def abilities(self) -> frozenset[Ability]:
         """What requests may need of it: all there is, unless its upstream lacks something.
 
-        Pictures are a task as well, and only those that have that read them.
+        Pictures and sounds are tasks as well, and only those that have these take them.
         """
-        able = ABILITIES if "vision" in self.tasks else _BLIND
+        able = ABILITIES - _SENSES.difference(self.tasks)
         return able if self.upstream is None else able.intersection(self.upstream.abilities)

@@ -124,7 +124,7 @@ class LlamaEngine:
             parameters=model.parameters,
             size_bytes=model.size_bytes,
             context_size=context_size,
-            tasks=model.tasks(generates=True, sees=projector is not None),
+            tasks=model.tasks(generates=True, senses=() if projector is None else projector.senses),
             longest_token=model.vocab.longest_token,
             kernels=model.kernels,
             kv_layout=layout.name,

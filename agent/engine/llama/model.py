@@ -3,7 +3,7 @@
 import ctypes
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -99,13 +99,14 @@ class Model:
         """How many outputs the ranking head has; the first is the score."""
         return int(llama_cpp.llama_model_n_cls_out(self.handle))
 
-    def tasks(self, *, generates: bool, sees: bool = False) -> tuple[Task, ...]:
-        """What it can do."""
+    def tasks(self, *, generates: bool, senses: Collection[Task] = ()) -> tuple[Task, ...]:
+        """What it can do; `senses` are those of its projector."""
         wanted: dict[Task, bool] = {
             "generate": generates,
             "embed": True,
             "rank": self.pooling == "rank",
-            "vision": sees,
+            "vision": "vision" in senses,
+            "audio": "audio" in senses,
         }
         return tuple(task for task, is_able in wanted.items() if is_able)
 

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from ....shared.inference.request import Sense
 from ..prompt import Span
 
 
@@ -20,9 +21,16 @@ class MediaReader(Protocol):
     def num_cached_bytes(self) -> int:
         """Of encoded media that are kept for later requests."""
 
+    @property
+    def senses(self) -> tuple[Sense, ...]:
+        """What it reads."""
+
     def read_image(self, data: bytes) -> tuple[Span, ...]:
         """The spans that stand for a picture file: the media, and tokens around them.
 
         Not encoded yet: the engine does that when a sequence opens. Raises
         `UnreadableMediaError`.
         """
+
+    def read_audio(self, data: bytes) -> tuple[Span, ...]:
+        """Likewise for a sound file of at most `audio.MOST_SECONDS`."""

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....shared.inference import (
+    AudioPart,
     ChatMessage,
     GbnfGrammar,
     GenerateRequest,
     ImagePart,
     JsonSchemaGrammar,
+    MediaPart,
     NamedTool,
     RegexGrammar,
     TextPart,
@@ -116,16 +118,21 @@ def _message(message: ChatMessage, dialect: Dialect) -> Json:
 
 
 def _content(message: ChatMessage) -> str | list[Json]:
-    """The text; with pictures among it, the parts in their order."""
-    if not message.images or not isinstance(message.content, tuple):
+    """The text; with media among it, the parts in their order."""
+    if not message.media or not isinstance(message.content, tuple):
         return message.text
     return [_part(part) for part in message.content]
 
 
-def _part(part: TextPart | ImagePart) -> Json:
-    if isinstance(part, TextPart):
-        return {"type": "text", "text": part.text}
-    return {"type": "image_url", "image_url": {"url": part.image_url.url}}
+def _part(part: TextPart | MediaPart) -> Json:
+    match part:
+        case TextPart(text=text):
+            return {"type": "text", "text": text}
+        case ImagePart(image_url=image):
+            return {"type": "image_url", "image_url": {"url": image.url}}
+        case AudioPart(input_audio=audio):
+            told = {"data": audio.data, "format": audio.format}
+            return {"type": "input_audio", "input_audio": told}
 
 
 def _choice(choice: str | NamedTool | None) -> str | Json | None:

@@ -19,7 +19,10 @@ TOKENS_PER_MESSAGE = 4
 """What chat templates put around a message, about."""
 
 TOKENS_PER_IMAGE = 576
-"""What LLaVA takes for each picture; others take from a hundred to thousands."""
+"""What LLaVA takes for each picture; others take from a hundred to thousands.
+
+Of sounds half a minute takes as many, or less.
+"""
 
 ASSUMED_ANSWER = 1024
 """Tokens that are held for an answer whose request names no `max_tokens`."""
@@ -65,8 +68,8 @@ def _num_prompt_tokens(request: GenerateRequest) -> int:
     num_bytes = sum(map(_num_message_bytes, messages))
     if request.tools:
         num_bytes += len(to_json(request.tools))
-    num_images = sum(len(message.images) for message in messages)
-    extra = TOKENS_PER_MESSAGE * len(messages) + TOKENS_PER_IMAGE * num_images
+    num_media = sum(len(message.media) for message in messages)
+    extra = TOKENS_PER_MESSAGE * len(messages) + TOKENS_PER_IMAGE * num_media
     return _tokens_of(num_bytes) + extra
 
 

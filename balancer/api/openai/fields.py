@@ -58,7 +58,6 @@ CHAT: Mapping[str, Rule] = {
     "messages[].content[].image_url.detail": Ignored(
         "pictures are scaled as the model wants them", nothing('"auto"')
     ),
-    "messages[].content[].type=input_audio": ONLY_TEXT,
     "messages[].content[].type=refusal": NO_REFUSALS,
     "messages[].content[].type=*": ONLY_TEXT,
     "messages[].tool_calls[].type=custom": Refused(ONLY_FUNCTIONS),

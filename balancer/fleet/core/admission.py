@@ -74,7 +74,7 @@ class Admission:
     ) -> Newcomer[GenerateRequest]:
         """A request has come, the first of so many like it that come together."""
         limits = self._limiter.limits_of(caller)
-        request, error = self._named(self._with_eyes(request), limits)
+        request, error = self._named(self._with_senses(request), limits)
         if error is None:
             error = hidden(self._refusal(request), request.model, limits)
         if error is not None:
@@ -156,34 +156,37 @@ class Admission:
         if self._state.is_draining:
             return _going_down()
         refusal = self._state.models.refusal("generate", request.model)
-        if refusal is None and request.has_images:
-            refusal = self._blind(request, request.model)
+        refusal = refusal or self._senseless(request, request.model)
         models = self._state.models
         return refusal or models.unable(request) or models.too_long(request)
 
-    def _with_eyes(self, request: GenerateRequest) -> GenerateRequest:
-        """With pictures and no model, the request is for one that reads pictures."""
-        if request.model is not None or not request.has_images:
+    def _with_senses(self, request: GenerateRequest) -> GenerateRequest:
+        """With media and no model, the request is for one that takes them."""
+        if request.model is not None or not (senses := request.senses):
             return request
-        return replace(request, model=self._state.models.name_for("vision") or None)
+        return replace(request, model=self._state.models.name_for(senses[0]) or None)
 
     def _refusal_of_query(self, query_request: QueryRequest) -> RequestError | None:
         if self._state.is_draining:
             return _going_down()
-        if (counted := query_request.first_with_images) is not None:
-            refusal = self._blind(counted, query_request.model)
+        if (counted := query_request.first_with_media) is not None:
+            refusal = self._senseless(counted, query_request.model)
         else:
             refusal = self._state.models.refusal(query_request.task, query_request.model)
         if refusal is None and query_request.kind == "text":
             return self._untold(query_request)
         return refusal
 
-    def _blind(self, request: GenerateRequest, model: str | None) -> RequestError | None:
-        """The error for its first picture where no agent of the model reads any."""
-        return self._state.models.refusal("vision", model, field=field_of(request, "vision"))
+    def _senseless(self, request: GenerateRequest, model: str | None) -> RequestError | None:
+        """The error for its first picture or sound of which no agent of the model takes any."""
+        refusals = (
+            self._state.models.refusal(sense, model, field=field_of(request, sense))
+            for sense in request.senses
+        )
+        return next(filter(None, refusals), None)
 
     def _untold(self, query_request: QueryRequest) -> NotSupported | None:
-        also: frozenset[Ability] = frozenset(("vision",) if query_request.has_images else ())
+        also: frozenset[Ability] = frozenset(query_request.senses)
         if self._state.models.can_tokenize(query_request.model, also=also):
             return None
         return NotSupported("the model's upstream server does not tell how it tokenises")

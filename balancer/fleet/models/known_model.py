@@ -10,6 +10,8 @@ from ..tally import Tally
 from ..view import ModelStatus, ModelView
 from .prompt_room import PromptRoom, room_of
 
+_SENSES: tuple[Task, ...] = ("vision", "audio")
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -30,11 +32,10 @@ class Facts:
 
 
 def _shown(infos: Sequence[ModelInfo], tasks: frozenset[Task]) -> ModelInfo:
-    """What is told of a model: what its first agent says, and whether any reads pictures."""
+    """What is told of a model: what its first agent says, and which media any agent takes."""
     first = infos[0]
-    if "vision" not in tasks or "vision" in first.tasks:
-        return first
-    return replace(first, tasks=(*first.tasks, "vision"))
+    more = tuple(task for task in _SENSES if task in tasks and task not in first.tasks)
+    return replace(first, tasks=(*first.tasks, *more)) if more else first
 
 
 @dataclass(slots=True)
@@ -69,7 +70,7 @@ def adapted(report: Report) -> list[Report]:
     """What it says of the model, and of the model under each of its adapters, which generates."""
     info = report.info
     plain = replace(info, adapters=())
-    tasks = tuple(task for task in info.tasks if task in ("generate", "vision"))
+    tasks = tuple(task for task in info.tasks if task in ("generate", *_SENSES))
     return [
         report,
         *(

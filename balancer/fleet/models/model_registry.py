@@ -44,6 +44,8 @@ _VERBS: dict[Task, str] = {
     "rank": "rank documents",
     "vision": "read pictures: none of its agents has a projector (agent --projector, "
     "or `projector` in the desired state)",
+    "audio": "hear sounds: none of its agents has a projector for them (agent --projector, "
+    "or `projector` in the desired state)",
 }
 
 _MAX_NAMES = 10

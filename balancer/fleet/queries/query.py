@@ -12,6 +12,7 @@ from typing import Literal
 
 from ....shared.errors import QueueTimeout, RequestError, RequestTimeout
 from ....shared.inference import GenerateRequest, RequestId, Timings, Usage
+from ....shared.inference.request import Sense
 from ....shared.queries import (
     Counted,
     CountTokens,
@@ -37,8 +38,8 @@ from ..recorder import Ending
 from ..view import RequestView
 
 Kind = Literal["text", "embed", "rank"]
-Lane = Literal["text", "vision", "embed", "rank"]
-"""The queue that a query waits in: texts with pictures are not for every agent."""
+Lane = Literal["text", "vision", "audio", "embed", "rank"]
+"""The queue that a query waits in: texts with pictures or sounds are not for every agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,25 +55,24 @@ class QueryRequest:
         """What the model must be able to do; `None` where every model can."""
         if self.kind != "text":
             return self.kind
-        return "vision" if self.has_images else None
+        return next(iter(self.senses), None)
 
     @property
     def lane(self) -> Lane:
-        """The queue that it waits in."""
-        if self.kind == "text" and self.has_images:
-            return "vision"
-        return self.kind
+        """The queue that it waits in. With pictures and sounds it is that of the latter."""
+        return self.senses[-1] if self.kind == "text" and self.senses else self.kind
 
     @property
-    def has_images(self) -> bool:
-        """Whether pictures are to be counted."""
-        return self.first_with_images is not None
+    def senses(self) -> tuple[Sense, ...]:
+        """What a model has to have for the media that are to be counted."""
+        counted = self.first_with_media
+        return () if counted is None else counted.senses
 
     @property
-    def first_with_images(self) -> GenerateRequest | None:
-        """The first request with pictures, whose tokens are to be counted."""
+    def first_with_media(self) -> GenerateRequest | None:
+        """The first request with media, whose tokens are to be counted."""
         counted = (part.request for part in self.parts if isinstance(part, CountTokens))
-        return next((request for request in counted if request.has_images), None)
+        return next((request for request in counted if request.senses), None)
 
 
 class QueryLifecycle(Lifecycle):

@@ -34,7 +34,7 @@ from ..view import RequestView
 from .query import Lane, QueryLifecycle, QueryRequest, fits
 from .query_queue import Hand, Part, QueryQueue
 
-PARTS_PER_AGENT: dict[Lane, int] = {"text": 16, "vision": 2, "embed": 2, "rank": 2}
+PARTS_PER_AGENT: dict[Lane, int] = {"text": 16, "vision": 2, "audio": 2, "embed": 2, "rank": 2}
 """Parts that an agent has at once: enough that it never waits for the next."""
 
 MAX_AGENTS_LOST = 3

@@ -13,7 +13,7 @@ from array import array
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from ....shared.inference import ChatMessage, GenerateRequest, ImagePart
+from ....shared.inference import ChatMessage, GenerateRequest, ImagePart, MediaPart
 
 STEP = 64
 """Fewest bytes between two keys within a message."""
@@ -85,17 +85,17 @@ def _of_message(message: ChatMessage) -> bytes:
     parts = [message.role, message.name or "", message.text]
     if message.reasoning_content:
         parts.append(message.reasoning_content)
-    parts += map(_of_image, message.images)
+    parts += map(_of_media, message.media)
     data = _bytes("\0".join(parts))
     if message.tool_calls:
         data += _json(message.tool_calls)
     return data + b"\0\0"
 
 
-def _of_image(part: ImagePart) -> str:
-    """What tells a picture from others: its length, its beginning and its end."""
-    url = part.image_url.url
-    return f"{len(url)}{url[:_SAMPLE]}{url[-_SAMPLE:]}"
+def _of_media(part: MediaPart) -> str:
+    """What tells a picture or a sound from others: its length, its beginning and its end."""
+    data = part.image_url.url if isinstance(part, ImagePart) else part.input_audio.data
+    return f"{len(data)}{data[:_SAMPLE]}{data[-_SAMPLE:]}"
 
 
 def _bytes(text: str) -> bytes:

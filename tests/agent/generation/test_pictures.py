@@ -1,4 +1,4 @@
-"""Pictures in messages become spans in the places of their marks."""
+"""Pictures and sounds in messages become spans in the places of their marks."""
 
 import base64
 from dataclasses import replace
@@ -6,11 +6,23 @@ from typing import Any
 
 import pytest
 
+from arriero.agent.engine.media.audio import MOST_SECONDS
 from arriero.agent.engine.media.reader import UnreadableMediaError
 from arriero.agent.engine.prompt import Media, Prompt, Span
 from arriero.agent.generation.preparer import Preparer
 from arriero.shared.errors import InvalidRequest, NotSupported, PromptTooLong, RequestError
-from arriero.shared.inference import ChatMessage, GenerateRequest, ImagePart, ImageUrl, TextPart
+from arriero.shared.inference import (
+    AudioPart,
+    ChatMessage,
+    GenerateRequest,
+    ImagePart,
+    ImageUrl,
+    InputAudio,
+    MediaPart,
+    TextPart,
+)
+from arriero.shared.inference.request import Sense
+from tests.agent.engine.llama.projectors import wav
 from tests.agent.fakes import byte_model
 
 TEMPLATE = "{% for m in messages %}{{ m.content }}|{% endfor %}"
@@ -22,6 +34,10 @@ class FakeReader:
     """A picture takes as many positions as its file has bytes, between two tokens."""
 
     identity = "fake"
+
+    def __init__(self, *senses: Sense) -> None:
+        self.senses = senses
+
     num_cached_bytes = 0
 
     def read_image(self, data: bytes) -> tuple[Span, ...]:
@@ -29,10 +45,16 @@ class FakeReader:
             raise UnreadableMediaError("this is no picture")
         return ((1,), Media(data, len(data)), (2,))
 
+    def read_audio(self, data: bytes) -> tuple[Span, ...]:
+        return ((3,), Media(data, 5))
 
-def make(template: str = TEMPLATE, *, sees: bool = True, context_size: int = 64) -> Preparer:
+
+def make(
+    template: str = TEMPLATE, *, sees: bool = True, hears: bool = True, context_size: int = 64
+) -> Preparer:
     model = byte_model(template, adds_bos=False)
-    reader = FakeReader() if sees else None
+    senses: tuple[Sense, ...] = ("vision", "audio") if hears else ("vision",)
+    reader = FakeReader(*senses) if sees else None
     return Preparer(replace(model, media=reader), context_size)
 
 
@@ -44,7 +66,12 @@ def image_of(text: str) -> ImagePart:
     return ImagePart(type="image_url", image_url=ImageUrl(url=f"data:image/png;base64,{text}"))
 
 
-def says(*parts: str | ImagePart, role: Any = "user") -> ChatMessage:
+def sound(data: bytes) -> AudioPart:
+    audio = InputAudio(data=base64.b64encode(data).decode(), format="wav")
+    return AudioPart(type="input_audio", input_audio=audio)
+
+
+def says(*parts: str | MediaPart, role: Any = "user") -> ChatMessage:
     content = tuple(
         TextPart(type="text", text=part) if isinstance(part, str) else part for part in parts
     )
@@ -80,7 +107,37 @@ def test_text_that_looks_like_a_mark_is_text() -> None:
 def test_a_model_without_a_projector_reads_none() -> None:
     error = refused(make(sees=False), says("a", image(b"cat")))
     assert isinstance(error, NotSupported)
-    assert "`messages[0].content[1].image_url.url`: this model reads text" in error.message
+    assert "`messages[0].content[1].image_url.url`: this model takes no pictures" in error.message
+
+
+def test_a_model_without_ears_hears_nothing() -> None:
+    error = refused(make(hears=False), says("a", image(b"cat"), sound(wav(0.1))))
+    assert isinstance(error, NotSupported)
+    assert error.field == "messages[0].content[2].input_audio.data"
+
+
+def test_sounds_stand_where_they_were_sent() -> None:
+    data = wav(0.1)
+    request = GenerateRequest(messages=(says("a", sound(data), image(b"cat")),))
+    expected = Prompt((*ids("a"), 3), Media(data, 5), (1,), Media(b"cat", 3), (2, *ids("|")))
+    assert make().prepare(request).prompt == expected
+
+
+def test_sounds_are_bounded_together_before_they_are_decoded() -> None:
+    half = sound(wav(MOST_SECONDS / 2 + 1, rate=4000))
+    make().prepare(GenerateRequest(messages=(says(half),)))
+    error = refused(make(), says(half, half))
+    assert error.field == "messages[0].content[1].input_audio.data"
+    assert "600 s" in error.message
+
+
+@pytest.mark.parametrize(
+    ("part", "word"), [("A" * 9, "no valid base64"), ("AAAA", "no WAV or MP3")], ids=str
+)
+def test_what_is_no_sound_is_refused_by_name(part: str, word: str) -> None:
+    audio = AudioPart(type="input_audio", input_audio=InputAudio(data=part, format="wav"))
+    error = refused(make(), says("b", audio))
+    assert (error.field, word in error.message) == ("messages[0].content[1].input_audio.data", True)
 
 
 @pytest.mark.parametrize(

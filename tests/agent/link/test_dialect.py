@@ -1,8 +1,10 @@
 from dataclasses import replace
 
+import pytest
+
 from arriero.agent.link.dialect import Dialect
 from arriero.shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Status
-from arriero.shared.reports.model_info import ModelInfo
+from arriero.shared.reports.model_info import ModelInfo, Task
 from arriero.shared.reports.statistics import Statistics
 
 from .sessions import HELLO
@@ -49,8 +51,9 @@ def test_older_balancers_are_not_told_of_draft_models() -> None:
     assert dialect.statistics(statistics) == Statistics()
 
 
-def test_older_balancers_are_not_told_of_vision() -> None:
-    seeing = replace(MARKED, tasks=("generate", "vision"))
+@pytest.mark.parametrize("sense", ["vision", "audio"])
+def test_older_balancers_are_not_told_of_senses(sense: Task) -> None:
+    seeing = replace(MARKED, tasks=("generate", sense))
     dialect = Dialect()
     hello = dialect.hello(replace(HELLO, model=seeing))
     assert hello.model == PLAIN

@@ -57,8 +57,8 @@ def test_pictures_are_no_text() -> None:
 @pytest.mark.parametrize(
     ("url", "word"),
     [
-        ("https://example.org/a.png", "no links"),
-        ("file:///etc/passwd", "no links"),
+        ("https://example.org/a.png", "--media-urls"),
+        ("file:///etc/passwd", "--media-urls"),
         ("data:text/plain;base64,aGk=", "jpeg, webp or gif"),
         ("data:image/png,aGk=", "base64"),
     ],
@@ -75,6 +75,6 @@ def test_a_request_has_so_many_pictures() -> None:
         given = {"messages": [{"role": "user", "content": [picture] * count}]}
         return TypeAdapter(GenerateRequest).validate_json(json.dumps(given))
 
-    assert request(MAX_IMAGES).has_images
-    with pytest.raises(ValidationError, match="65 pictures; at most 64"):
+    assert request(MAX_IMAGES).senses == ("vision",)
+    with pytest.raises(ValidationError, match="65 pictures and sounds; at most 64"):
         request(MAX_IMAGES + 1)

@@ -18,8 +18,9 @@ def decoded(**fields: Any) -> ModelInfo:
 
 
 def test_pictures_take_the_task_and_of_an_upstream_the_ability_too() -> None:
-    assert decoded().abilities == ABILITIES - {"vision"}
-    assert decoded(tasks=["generate", "vision"]).abilities == ABILITIES
+    assert decoded().abilities == ABILITIES - {"vision", "audio"}
+    assert decoded(tasks=["generate", "vision"]).abilities == ABILITIES - {"audio"}
+    assert decoded(tasks=["generate", "audio"]).abilities == ABILITIES - {"vision"}
     upstream = {"kind": "vllm", "address": "h:1", "abilities": ["messages", "vision", "later"]}
     assert decoded(upstream=upstream).abilities == {"messages"}
     seeing = decoded(upstream=upstream, tasks=["generate", "vision"])

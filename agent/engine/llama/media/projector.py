@@ -1,6 +1,6 @@
-"""A projector: the part of a model that makes embeddings of pictures, in a file of its own.
+"""A projector: the part of a model that makes embeddings of media, in a file of its own.
 
-mtmd reads it, and knows how each family of models scales and cuts pictures.
+mtmd reads it, and knows how each family of models scales and cuts pictures, and decodes sounds.
 """
 
 import ctypes
@@ -16,6 +16,8 @@ import llama_cpp.mtmd_cpp as mtmd
 import numpy as np
 from numpy.typing import NDArray
 
+from .....shared.inference.request import Sense
+from ...media.audio import MOST_SECONDS, seconds_of
 from ...media.images import decode
 from ...media.reader import UnreadableMediaError
 from ...model_error import ModelError
@@ -23,13 +25,14 @@ from ...prompt import Media, Span
 from ..log import route_log
 from ..model_file import check_model_file
 from .encoded import EncodedCache, EncodedMedia
+from .media_batch import NUM_PARTS
 
 MOST_CACHED = 256 * 2**20
 """Bytes of encoded media that are kept for whoever asks about the same picture again."""
 
 
 class _Chunk:
-    """mtmd's own copy of a part of a picture, scaled and cut; freed with this, or before."""
+    """mtmd's own copy of a part of media, scaled and cut; freed with this, or before."""
 
     def __init__(self, handle: Any) -> None:
         self.handle = mtmd.mtmd_input_chunk_copy(handle)
@@ -46,7 +49,7 @@ class _Picture(Media):
 class Projector:
     """A projector for the model with llama.cpp's `model` handle.
 
-    `read_image` may be called on any thread, `encode` and `free` on one at a time.
+    `read_image` and `read_audio` may be called on any thread, `encode` and `free` on one at a time.
     """
 
     def __init__(self, path: Path, model: Any, *, threads: int, is_offloaded: bool) -> None:
@@ -70,6 +73,7 @@ class Projector:
         self.has_grid = bool(mtmd.mtmd_decode_use_mrope(handle))
         """Whether positions in pictures have several dimensions."""
         self.identity = f"{path.name}, {path.stat().st_size} bytes"
+        self.senses = _senses(handle)
         self._cache = EncodedCache(MOST_CACHED)
         try:
             self._check(path)
@@ -85,15 +89,28 @@ class Projector:
     def read_image(self, data: bytes) -> tuple[Span, ...]:
         """See `MediaReader`."""
         picture = decode(data)
-        digest = sha256(data).digest()
         pixels = ctypes.cast(picture.pixels.ctypes.data, ctypes.POINTER(ctypes.c_uint8))
         bitmap = mtmd.mtmd_bitmap_init(picture.width, picture.height, pixels)  # which copies them
+        return self._read(bitmap, data, "the model cannot take a picture of this size")
+
+    def read_audio(self, data: bytes) -> tuple[Span, ...]:
+        """See `MediaReader`."""
+        if seconds_of(data) > MOST_SECONDS:
+            raise UnreadableMediaError(f"it plays for more than {MOST_SECONDS} s")
+        buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
+        bitmap = mtmd.mtmd_helper_bitmap_init_from_buf(self._handle, buffer, len(data), False)
+        if not bitmap:
+            raise UnreadableMediaError("the sound cannot be decoded")
+        return self._read(bitmap, data, "the model cannot take this sound")
+
+    def _read(self, bitmap: Any, data: bytes, refusal: str) -> tuple[Span, ...]:
+        """The spans of `bitmap`, which was made of `data`, and is freed."""
         chunks = mtmd.mtmd_input_chunks_init()
         try:
             code = self._tokenize(chunks, bitmap)
             if code != 0:
-                raise UnreadableMediaError("the model cannot take a picture of this size")
-            return tuple(self._spans(chunks, digest))
+                raise UnreadableMediaError(refusal)
+            return tuple(self._spans(chunks, sha256(data).digest()))
         finally:
             mtmd.mtmd_input_chunks_free(chunks)
             mtmd.mtmd_bitmap_free(bitmap)
@@ -119,8 +136,10 @@ class Projector:
         mtmd.mtmd_free(self._handle)
 
     def _check(self, path: Path) -> None:
-        if not mtmd.mtmd_support_vision(self._handle):
-            raise ModelError(f"projector {path} takes no pictures; others are not served")
+        if not self.senses:
+            raise ModelError(
+                f"projector {path} takes neither pictures nor sounds; others are not served"
+            )
         if mtmd.mtmd_decode_use_non_causal(self._handle, None):
             raise ModelError(
                 f"projector {path} is of a model that looks at each picture as a whole "
@@ -149,14 +168,30 @@ class Projector:
     def _encoded(self, chunk: Any, num_positions: int) -> EncodedMedia:
         code = mtmd.mtmd_encode_chunk(self._handle, chunk)
         if code != 0:
-            raise RuntimeError(f"the projector could not encode a picture (code {code})")
+            raise RuntimeError(f"the projector could not encode media (code {code})")
         output = mtmd.mtmd_get_output_embd(self._handle)
         rows = np.ctypeslib.as_array(output, (num_positions, self._width)).copy()
         num_advanced = int(mtmd.mtmd_input_chunk_get_n_pos(chunk))
         if not self.has_grid:
             return EncodedMedia(rows, num_advanced)
+        if mtmd.mtmd_input_chunk_get_type(chunk) == mtmd.MTMD_INPUT_CHUNK_TYPE_AUDIO:
+            return EncodedMedia(rows, num_advanced, *_line(num_positions))
         origins = _places(chunk, num_positions, 0)
         return EncodedMedia(rows, num_advanced, origins, _places(chunk, num_positions, 1) - origins)
+
+
+def _senses(handle: Any) -> tuple[Sense, ...]:
+    has: dict[Sense, bool] = {
+        "vision": mtmd.mtmd_support_vision(handle),
+        "audio": mtmd.mtmd_support_audio(handle),
+    }
+    return tuple(sense for sense, is_there in has.items() if is_there)
+
+
+def _line(num_positions: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Origins and slopes of places that follow each other in all dimensions, as of a text."""
+    origins = np.repeat(np.arange(num_positions, dtype=np.int32)[:, np.newaxis], NUM_PARTS, axis=1)
+    return origins, np.ones_like(origins)
 
 
 def _places(chunk: Any, num_positions: int, start: int) -> NDArray[np.int32]:

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from .....shared.inference import ImagePart, ImageUrl, TextPart
+from .....shared.inference import ImagePart, ImageUrl, MediaPart, TextPart
 from .....shared.strict import STRICT
 
-Content = str | tuple[TextPart | ImagePart, ...]
+Content = str | tuple[TextPart | MediaPart, ...]
 """What a neutral message says: text, or parts where there are pictures."""
 
 
@@ -38,21 +38,21 @@ class Image:
         return ImagePart(type="image_url", image_url=ImageUrl(url=url))
 
 
-def joined(contents: Iterable[Content | ImagePart]) -> Content:
+def joined(contents: Iterable[Content | MediaPart]) -> Content:
     """Texts as paragraphs, with pictures between them."""
-    parts: list[TextPart | ImagePart] = []
+    parts: list[TextPart | MediaPart] = []
     for content in contents:
         if isinstance(content, str):
             _add(parts, TextPart(type="text", text=content))
             continue
-        for part in (content,) if isinstance(content, ImagePart) else content:
+        for part in content if isinstance(content, tuple) else (content,):
             _add(parts, part)
-    if any(isinstance(part, ImagePart) for part in parts):
+    if not all(isinstance(part, TextPart) for part in parts):
         return tuple(parts)
     return "".join(part.text for part in parts if isinstance(part, TextPart))
 
 
-def _add(parts: list[TextPart | ImagePart], part: TextPart | ImagePart) -> None:
+def _add(parts: list[TextPart | MediaPart], part: TextPart | MediaPart) -> None:
     last = parts[-1] if parts else None
     if isinstance(part, TextPart) and isinstance(last, TextPart):
         parts[-1] = TextPart(type="text", text=f"{last.text}\n\n{part.text}")

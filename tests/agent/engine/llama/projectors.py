@@ -8,6 +8,7 @@ a model that has such places, which is the demo model's weights under another ar
 import io
 import struct
 import zlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +38,8 @@ class Sizes:
 
 SMALL = Sizes()
 LLAVA_TOKENS = SMALL.num_patches
+MEL_BINS, FRAMES, HEARD_TOKENS = 16, 3000, 50
+"""Of sounds: bins and frames of half a minute, and how many tokens it becomes."""
 ROPE_SECTIONS = (8, 12, 12, 0)
 _SCALE = 0.02
 """Rows like those of tokens: with larger ones rounding errors grow through the layers."""
@@ -68,6 +71,59 @@ def write_llava(path: Path, sizes: Sizes = SMALL) -> Path:
     _add(writer, draw, "mm.2.weight", sizes.out, sizes.out, scale=_SCALE)
     _add(writer, draw, "mm.2.bias", sizes.out, scale=_SCALE)
     return _written(writer, path)
+
+
+def write_ultravox(path: Path) -> Path:
+    """A projector of sounds for the demo model: `HEARD_TOKENS` of each half minute."""
+    sizes, draw = SMALL, np.random.default_rng(7)
+    writer = gguf.GGUFWriter(path, "clip")
+    writer.add_bool("clip.has_audio_encoder", True)
+    writer.add_string("clip.projector_type", "ultravox")
+    values = {
+        "embedding_length": sizes.width,
+        "feed_forward_length": sizes.feed_forward,
+        "block_count": sizes.layers,
+        "projection_dim": sizes.out,
+        "attention.head_count": sizes.heads,
+        "num_mel_bins": MEL_BINS,
+        "projector.stack_factor": FRAMES // 2 // HEARD_TOKENS,
+    }
+    for name, value in values.items():
+        writer.add_uint32(f"clip.audio.{name}", value)
+    writer.add_float32("clip.audio.attention.layer_norm_epsilon", 1e-5)
+    for number, channels in ((1, MEL_BINS), (2, sizes.width)):
+        _add(writer, draw, f"a.conv1d.{number}.weight", sizes.width, channels, 3)
+        _add(writer, draw, f"a.conv1d.{number}.bias", sizes.width, 1)
+    _add(writer, draw, "a.position_embd.weight", FRAMES // 2, sizes.width)
+    _add_layers(writer, draw, sizes, "a", biased=("attn_q", "attn_v", "attn_out"))
+    _add_norm(writer, "a.post_ln", sizes.width)
+    stacked = sizes.width * (FRAMES // 2 // HEARD_TOKENS)
+    writer.add_tensor("mm.a.norm_pre.weight", np.ones(stacked, np.float32))
+    _add(writer, draw, "mm.a.mlp.1.weight", 2 * sizes.width, stacked)
+    writer.add_tensor("mm.a.norm_mid.weight", np.ones(sizes.width, np.float32))
+    _add(writer, draw, "mm.a.mlp.2.weight", sizes.out, sizes.width, scale=_SCALE)
+    return _written(writer, path)
+
+
+def wav(seconds: float, seed: int = 0, rate: int = 8000) -> bytes:
+    """Noise in 16 bits, on one channel."""
+    samples = np.random.default_rng(seed).integers(-9999, 9999, int(seconds * rate), np.int16)
+    data = samples.tobytes()
+    head = struct.pack(
+        "<4sI4s4sIHHIIHH",
+        b"RIFF",
+        36 + len(data),
+        b"WAVE",
+        b"fmt ",
+        16,
+        1,
+        1,
+        rate,
+        2 * rate,
+        2,
+        16,
+    )
+    return head + struct.pack("<4sI", b"data", len(data)) + data
 
 
 def write_qwen(path: Path) -> Path:
@@ -124,15 +180,25 @@ def _projector(path: Path, kind: str, sizes: Sizes) -> gguf.GGUFWriter:
     return writer
 
 
-def _add_layers(writer: gguf.GGUFWriter, draw: np.random.Generator, sizes: Sizes) -> None:
+_ATTENTION = ("attn_q", "attn_k", "attn_v", "attn_out")
+
+
+def _add_layers(
+    writer: gguf.GGUFWriter,
+    draw: np.random.Generator,
+    sizes: Sizes,
+    prefix: str = "v",
+    biased: Collection[str] = _ATTENTION,
+) -> None:
     width, feed_forward = sizes.width, sizes.feed_forward
     for layer in range(sizes.layers):
-        block = f"v.blk.{layer}"
+        block = f"{prefix}.blk.{layer}"
         for norm in ("ln1", "ln2"):
             _add_norm(writer, f"{block}.{norm}", width)
-        for name in ("attn_q", "attn_k", "attn_v", "attn_out"):
+        for name in _ATTENTION:
             _add(writer, draw, f"{block}.{name}.weight", width, width)
-            _add(writer, draw, f"{block}.{name}.bias", width)
+            if name in biased:
+                _add(writer, draw, f"{block}.{name}.bias", width)
         for name, rows, columns in (
             ("ffn_up", feed_forward, width),
             ("ffn_down", width, feed_forward),

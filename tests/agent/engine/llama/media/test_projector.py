@@ -21,11 +21,14 @@ from arriero.agent.engine.prompt import Media, Prompt, Span
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from tests.agent.engine.llama.projectors import (
     DEMO_MODEL,
+    HEARD_TOKENS,
     LLAVA_TOKENS,
     png,
+    wav,
     write_llava,
     write_qwen,
     write_qwen_model,
+    write_ultravox,
 )
 from tests.agent.engine.llama.running import GREEDY, generate
 
@@ -61,9 +64,7 @@ def family(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(scope="module")
-def engine(files: dict[str, tuple[Path, Path]], family: str) -> Iterator[LlamaEngine]:
-    model, projector = files[family]
+def loaded(model: Path, projector: Path) -> LlamaEngine:
     engine = load_engine(
         model,
         slots=4,
@@ -75,6 +76,12 @@ def engine(files: dict[str, tuple[Path, Path]], family: str) -> Iterator[LlamaEn
         projector=projector,
     )
     assert isinstance(engine, LlamaEngine)
+    return engine
+
+
+@pytest.fixture(scope="module")
+def engine(files: dict[str, tuple[Path, Path]], family: str) -> Iterator[LlamaEngine]:
+    engine = loaded(*files[family])
     yield engine
     engine.free()
 
@@ -85,7 +92,8 @@ def spans(engine: LlamaEngine, *parts: str | bytes) -> tuple[Span, ...]:
     made: list[Span] = []
     for part in parts:
         if isinstance(part, bytes):
-            made += reader.read_image(part)
+            read = reader.read_audio if part.startswith(b"RIFF") else reader.read_image
+            made += read(part)
         else:
             tokens = engine.model.vocab.tokenize(part, add_special=False, parse_special=True)
             made.append(tokens)
@@ -233,6 +241,27 @@ def test_a_picture_whose_pixels_are_gone_cannot_be_encoded(
     finally:
         projector.free()
         model.free()
+
+
+def test_sounds_are_heard_as_llama_cpp_hears_them(tmp_path: Path) -> None:
+    """Beside texts, in chunks, with the same one shared; one is longer than half a minute."""
+    projector = write_ultravox(tmp_path / "ears.gguf")
+    engine = loaded(DEMO_MODEL, projector)
+    sounds = wav(1.0), wav(31.0, seed=1, rate=4000)
+    prompts = {1: (BEFORE, sounds[0], AFTER), 2: (BEFORE, sounds[1], " Why?", AFTER)}
+    expected = {id: in_one_piece(DEMO_MODEL, projector, *parts) for id, parts in prompts.items()}
+    assert expected[1] != in_one_piece(DEMO_MODEL, projector, BEFORE, wav(25.0, seed=2), AFTER)
+    prompts[3] = (BEFORE, "a slot", AFTER)
+    sequences = [asks(engine, id, *parts) for id, parts in prompts.items()]
+    assert sum(media.num_positions for media in sequences[1].prompt.media) == 2 * HEARD_TOKENS
+    found = answers(engine, *sequences)
+    assert {id: found[id] for id in expected} == expected
+    assert engine.model.info.tasks == ("generate", "embed", "audio")
+    assert isinstance(engine.model.media, Projector)
+    assert engine.model.media.senses == ("audio",)
+    with pytest.raises(UnreadableMediaError, match="600 s"):
+        engine.model.media.read_audio(wav(601.0, rate=4000))
+    engine.free()
 
 
 def test_a_projector_of_another_model_is_refused_by_name(tmp_path: Path) -> None:
