@@ -30,13 +30,19 @@ NUM_SAMPLES = 60
 SHOWN = 12
 """Rows of the table."""
 
+KEPT_FOR = "2m"
+"""Answers that outlive their connections are kept for an hour by default: they would come, and
+none go, as long as the soak lasts."""
+
 
 async def run(seconds: float) -> list[Point]:
     """A point after everything was asked once, then `NUM_SAMPLES`. Raises `RequestsFailed`."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="soak-")))
         fleet = Fleet(stack)
-        balancer = await fleet.start_balancer(state=f"sqlite:///{folder}/state.db")
+        balancer = await fleet.start_balancer(
+            state=f"sqlite:///{folder}/state.db", responses_max_age=KEPT_FOR
+        )
         agent = await fleet.start_agent(
             slots=SLOTS, context_size=CONTEXT_SIZE, cache_dir=folder / "prompts"
         )
