@@ -4,18 +4,49 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
+Data = bytes | bytearray | memoryview
+
 
 class PatientTransport:
     """Wraps `transport`, and aborts it when no bytes leave for `patience` seconds.
 
     All writes are watched, even after `close`: an ordinary transport waits without limit for its
-    last bytes to leave.
+    last bytes to leave. All else is the transport's own.
+    """
+
+    __slots__ = ("_transport", "_watch", "write")
+
+    def __init__(
+        self, transport: asyncio.Transport, *, patience: float, on_cut: Callable[[], None]
+    ) -> None:
+        self._transport = transport
+        self._watch = _WriteWatch(transport, patience, on_cut)
+        self.write: Callable[[Data], None] = self._watch.write
+        """As a transport does."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def writelines(self, pieces: Iterable[Data]) -> None:
+        """As a transport does."""
+        self.write(b"".join(pieces))
+
+    def stop_watching(self) -> None:
+        """The connection is gone."""
+        self._watch.stop()
+
+
+class _WriteWatch:
+    """Writes, for each token, and looks whether something leaves.
+
+    Apart from the transport's other side: Python looks attributes up slowly in a class that has
+    `__getattr__`.
     """
 
     __slots__ = ("_num_left", "_num_written", "_on_cut", "_patience", "_timer", "_transport")
 
     def __init__(
-        self, transport: asyncio.Transport, *, patience: float, on_cut: Callable[[], None]
+        self, transport: asyncio.Transport, patience: float, on_cut: Callable[[], None]
     ) -> None:
         self._transport = transport
         self._patience = patience
@@ -24,29 +55,20 @@ class PatientTransport:
         self._num_left = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        """As a transport does."""
+    def write(self, data: Data) -> None:
         self._num_written += len(data)
         self._transport.write(data)
         if self._timer is None:
-            self._watch()
+            self._begin()
 
-    def writelines(self, pieces: Iterable[bytes | bytearray | memoryview]) -> None:
-        """As a transport does."""
-        self.write(b"".join(pieces))
-
-    def stop_watching(self) -> None:
-        """The connection is gone."""
+    def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _watch(self) -> None:
+    def _begin(self) -> None:
         """Waits for something to leave, if anything waits to."""
-        if self._timer is None and (num_waiting := self._transport.get_write_buffer_size()):
+        if num_waiting := self._transport.get_write_buffer_size():
             self._num_left = self._num_written - num_waiting
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._patience, self._look)
@@ -58,4 +80,4 @@ class PatientTransport:
             self._on_cut()
             self._transport.abort()
         else:
-            self._watch()
+            self._begin()

@@ -75,6 +75,6 @@ async def test_what_is_read_at_once_needs_no_timer() -> None:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(5):
             assert await loop.sock_recv(there, 100) == b"hello"
-        assert patient._timer is None
+        assert patient._watch._timer is None
         assert cuts == []
         assert not patient.is_closing()
