@@ -78,8 +78,12 @@ export function modelFacts(model) {
   const what = upstream
     ? `${upstream.kind} at ${upstream.address}`
     : `${model.architecture} · ${compact(model.parameters)} weights`;
-  return `${what} · context ${context} · ${tasks}`;
+  const more = [adapterWords(model), draftWords(model)].filter(Boolean);
+  return [what, `context ${context}`, tasks, ...more].join(" · ");
 }
+
+const adapterWords = ({ adapters = [] }) => (adapters.length ? plural(adapters.length, "adapter") : "");
+const draftWords = ({ draft_model: name }) => (name ? `drafts by ${name}` : "");
 
 const slotWords = ({ total, busy }) =>
   total ? `${count(busy)} of ${plural(total, "slot")} busy` : "no slots";

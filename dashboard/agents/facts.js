@@ -12,6 +12,8 @@ export function hostFacts(agent) {
     ["Version", agent.version],
     ["Id", agent.id],
     ["Labels", labelled.join(", ") || "none"],
+    ["Adapters", model?.adapters?.join(", ") || null],
+    ["Draft model", model?.draft_model ?? null],
     ["Forwards to", upstream ? `${upstream.kind} at ${upstream.address}` : null],
     ["Model decided by", facts?.is_pinned ? "its own command line" : "the desired state", facts],
     ["Memory", facts?.memory ? bytes(facts.memory) : null],

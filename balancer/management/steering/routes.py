@@ -132,6 +132,11 @@ def models_json(runtime: FleetRuntime) -> list[Model]:
             info = agent.model
             for name in (info.name, *(adapted_name(info.name, each) for each in info.adapters)):
                 serving.setdefault(name, []).append(agent.id)
+    adapters = {
+        adapted_name(status.model.name, adapter.name): adapter.source
+        for status in statuses.values()
+        for adapter in status.model.adapters or ()
+    }
     found: list[Model] = []
     for view in runtime.models():
         name = view.info.name
@@ -147,6 +152,8 @@ def models_json(runtime: FleetRuntime) -> list[Model]:
             model["aliases"] = status.model.aliases
             model["source"] = status.model.source
             model["agents"] = list(dict.fromkeys([*model["agents"], *status.agents]))
+        elif (source := adapters.get(name)) is not None:
+            model["source"] = source
         found.append(model)
     return found
 

@@ -79,6 +79,14 @@ async def test_models_wished_for_and_served(client: TestClient, runtime: FleetRu
     ]
 
 
+async def test_an_adapter_has_the_source_that_is_wished_for(client: TestClient) -> None:
+    adapter = {"name": "calm", "source": "file:///calm.gguf"}
+    await put(client, MODEL | {"adapters": [adapter]})
+    models = (await (await client.get("/api/v1/models")).json())["models"]
+    sources = {each["name"]: each.get("source") for each in models}
+    assert sources == {"m": "file:///m.gguf", "m:calm": "file:///calm.gguf"}
+
+
 async def test_an_agent_is_drained_and_resumed(client: TestClient, runtime: FleetRuntime) -> None:
     Peer(runtime, "a")
     response = await client.post("/api/v1/agents/id-a/drain", json={"deadline": "30s"})
