@@ -1,25 +1,49 @@
 """The `balancer` program."""
 
+import os
 import sys
 from collections.abc import Sequence
 
 from ..shared import lifecycle, log
 from ..shared.settings.load import load_or_exit
 from .settings import BalancerSettings
+from .workers.place import Place, open_pipes, place_in
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Take requests and spread them over the agents."""
     settings = load_or_exit(BalancerSettings, argv)
+    place = place_in(os.environ)
     log.setup(settings.log_format, settings.log_level)
+    if place is not None:
+        log.mark(worker=place.number)
 
-    async def daemon(shutdown: lifecycle.Shutdown) -> None:
+    async def daemon(shutdown: lifecycle.Shutdown) -> int | None:
+        if settings.workers > 1 and place is None:
+            from .workers.supervisor import main as supervise
+
+            return await supervise(settings, sys.argv[1:] if argv is None else argv, shutdown)
         with lifecycle.loading():
             from .daemon import main  # late: --help and a wrong flag answer at once
 
-        await main(settings, shutdown)
+        if place is None:
+            await main(settings, shutdown)
+        else:
+            await main(as_worker(settings, place), shutdown, await open_pipes(place))
+        return None
 
     return lifecycle.run(settings.program, daemon)
+
+
+def as_worker(settings: BalancerSettings, place: Place) -> BalancerSettings:
+    """The settings of one worker: its own name, and the ports that its parent keeps."""
+    return settings.model_copy(
+        update={
+            "balancer_name": f"{settings.balancer_name}/{place.number}",
+            "inference_addr": place.inference,
+            "management_addr": place.management,
+        }
+    )
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from .api.transport.hosts import AllowedHosts
 from .batch_jobs import open_batch_jobs
 from .fleet.core.fleet import Fleet
 from .fleet.limits import Limits
+from .fleet.runtime.agent_socket import Workers
 from .fleet.runtime.fleet_runtime import FleetRuntime
 from .fleet.runtime.kept_requests import MAX_KEPT, KeptRequests
 from .history.recorder import Recorders
@@ -59,6 +60,8 @@ from .store.port import Store, StoreAway
 from .tls.certificates import Certificates
 from .tls.expiry_watch import watch_expiry
 from .tracing.trace_recorder import TraceRecorder
+from .workers.hub_store import HubPeerStore
+from .workers.place import Pipes
 
 logger = logging.getLogger(__name__)
 
@@ -67,18 +70,23 @@ YOUNG_OBJECTS = 50_000
 frees them by itself."""
 
 
-async def main(settings: BalancerSettings, shutdown: Shutdown) -> None:
-    """Serve until `shutdown` is requested, then drain. Raises `StartupError`."""
+async def main(settings: BalancerSettings, shutdown: Shutdown, pipes: Pipes | None = None) -> None:
+    """Serve until `shutdown` is requested, then drain. Raises `StartupError`.
+
+    `pipes` lead to the parent, if this is one of several workers.
+    """
     async with AsyncExitStack() as until_the_end:
-        parts = await assemble(settings, until_the_end)
+        parts = await assemble(settings, until_the_end, pipes)
         check_exposure(settings, has_keys=not parts.access.is_open)
         await restore(parts.keeper, parts.drains, parts.persistence.store)
         parts.runtime.recall_models(parts.persistence.history.models_served(settings.model_memory))
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(each) for each in parts.work()]
+            running = [tasks.create_task(each) for each in parts.work(settings)]
+            if pipes is not None:
+                running.append(tasks.create_task(pipes.run(shutdown)))
             addresses = await _open_ports(parts, settings, until_the_end)
             _calm_garbage_collector()
-            _announce(addresses, parts.certificates)
+            _announce(addresses, parts.certificates, parts.pipes)
             await shutdown.requested.wait()
             if parts.peers is not None:
                 parts.peers.resign()
@@ -115,8 +123,9 @@ class Parts:
     jobs: Jobs | None
     peers: Peers | None
     everywhere: Everywhere
+    pipes: Pipes | None
 
-    def work(self) -> list[Coroutine[None, None, None]]:
+    def work(self, settings: BalancerSettings) -> list[Coroutine[None, None, None]]:
         """What runs as long as the balancer does."""
         work = [
             self.runtime.run(),
@@ -129,17 +138,22 @@ class Parts:
             work.append(self.kept_keeper.run())
         if self.peers is not None:
             work.append(self.peers.run())
-        elif self.persistence.writer.keeps_history:  # so other programs may write to it, too
+        if (
+            settings.state.kind == "sqlite" and self.persistence.writer.keeps_history
+        ):  # so other programs may write to it, too
             work.append(self.keys.follow())
         if self.certificates is not None:
             work.append(watch_expiry(self.certificates))
         return work
 
 
-async def assemble(settings: BalancerSettings, until_the_end: AsyncExitStack) -> Parts:
+async def assemble(
+    settings: BalancerSettings, until_the_end: AsyncExitStack, pipes: Pipes | None = None
+) -> Parts:
     """Make the parts; `until_the_end` closes them. Raises `StartupError`."""
     metrics = Metrics()
-    persistence = await Persistence.open(settings.state)
+    hub = None if pipes is None else HubPeerStore(pipes)
+    persistence = await Persistence.open(settings.state, hub)
     until_the_end.push_async_callback(persistence.close)
     fleet = Fleet(limits_of(settings), version=version("arriero"))
     tracer = open_tracer("arriero-balancer", version("arriero"))
@@ -202,6 +216,7 @@ async def assemble(settings: BalancerSettings, until_the_end: AsyncExitStack) ->
         ),
         peers=peers,
         everywhere=everywhere,
+        pipes=pipes,
     )
     _collect_numbers(parts)
     _measure_loop_delay(metrics, until_the_end)
@@ -278,7 +293,8 @@ async def _open_ports(
     for name, (address, app) in apps.items():
         connections = connections_of(settings, tls.get(name))
         parts.metrics.collect_connections(name, partial(getattr, connections, "num_open"))
-        port = serve(app, address, f"--{name}-addr", connections)
+        is_shared = parts.pipes is not None
+        port = serve(app, address, f"--{name}-addr", connections, is_shared=is_shared)
         addresses[name] = await ports.enter_async_context(port)
     return addresses
 
@@ -318,6 +334,7 @@ def _management(
         bodies=parts.bodies,
         hosts=parts.hosts,
         agents_show_certificates=settings.agent_ca is not None,
+        workers=workers_of(parts.pipes),
         ports=ports,
         access=parts.access,
         keys=parts.keys,
@@ -389,11 +406,21 @@ def _calm_garbage_collector() -> None:
     gc.set_threshold(YOUNG_OBJECTS, 10, 10)
 
 
-def _announce(addresses: Mapping[str, Address], certificates: Certificates | None) -> None:
+def workers_of(pipes: Pipes | None) -> Workers | None:
+    """What agents are told of the workers, where this is one of several."""
+    if pipes is None:
+        return None
+    return Workers(pipes.place.run, pipes.place.num, lambda: pipes.living)
+
+
+def _announce(
+    addresses: Mapping[str, Address], certificates: Certificates | None, pipes: Pipes | None
+) -> None:
+    ready = partial(lifecycle.ready, "balancer") if pipes is None else pipes.ready
     scheme = "http" if certificates is None else "https"
     logger.info("balancer is ready", extra=context(**addresses, scheme=scheme))
     logger.info("dashboard at %s://%s/", scheme, addresses["management"])
-    lifecycle.ready("balancer", **addresses, **({} if scheme == "http" else {"scheme": scheme}))
+    ready(**addresses, **({} if scheme == "http" else {"scheme": scheme}))
 
 
 async def _drain(runtime: FleetRuntime, hub: EventHub, within: float) -> None:

@@ -10,7 +10,7 @@ from .history.history_task import History
 from .store.jobs.open import job_store_of
 from .store.open import OpenedStore, open_store
 from .store.peers.open import peer_store_of
-from .store.peers.port import PeerStore
+from .store.peers.port import NewsHub, PeerStore
 from .store.port import StoreRefused
 from .store.records import PersistOutcome
 from .store.url import StoreUrl
@@ -39,13 +39,16 @@ class Persistence:
         self.history = History()
 
     @classmethod
-    async def open(cls, url: StoreUrl) -> Self:
-        """Open the store and read the history back. Raises `StartupError`, one sentence."""
+    async def open(cls, url: StoreUrl, hub: NewsHub | None = None) -> Self:
+        """Open the store and read the history back. Raises `StartupError`, one sentence.
+
+        `hub` tells other workers the news that the store does not tell by itself.
+        """
         try:
             opened = await open_store(url)
         except StoreRefused as error:
             raise StartupError(f"--state: {error}") from error
-        persistence = cls(opened, peer_store_of(url, opened))
+        persistence = cls(opened, peer_store_of(url, opened, hub))
         if opened.history is not None:
             await persistence.history.restore(opened.history)
         return persistence

@@ -48,19 +48,29 @@ def connections_of(
 
 @asynccontextmanager
 async def serve(
-    app: web.Application, address: Address, flag: str, connections: Connections
+    app: web.Application,
+    address: Address,
+    flag: str,
+    connections: Connections,
+    *,
+    is_shared: bool = False,
 ) -> AsyncIterator[Address]:
-    """Listen while inside; gives the address taken. Raises `StartupError` that names `flag`."""
+    """Listen while inside; gives the address taken. Raises `StartupError` that names `flag`.
+
+    `is_shared`: other processes of this user listen there, too.
+    """
     runner = ConnectionsRunner(app, connections, shutdown_timeout=LAST_WORDS)
     await runner.setup()
     try:
-        yield await _listen(runner, address, flag)
+        yield await _listen(runner, address, flag, is_shared=is_shared)
     finally:
         await runner.cleanup()
 
 
-async def _listen(runner: web.AppRunner, address: Address, flag: str) -> Address:
-    site = web.TCPSite(runner, address.host, address.port)
+async def _listen(
+    runner: web.AppRunner, address: Address, flag: str, *, is_shared: bool
+) -> Address:
+    site = web.TCPSite(runner, address.host, address.port, reuse_port=is_shared or None)
     try:
         await site.start()
     except OSError as error:

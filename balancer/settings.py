@@ -97,6 +97,11 @@ class BalancerSettings(DaemonSettings):
         default_factory=socket.gethostname,
         description="name of this balancer among those that share its --state, shown to people",
     )
+    workers: Annotated[int, Field(ge=1, le=64)] = Field(
+        default=1,
+        description="processes that share both ports and the work, each with a queue and limits of "
+        "its own; more than one need a --state that they share: sqlite:// or postgresql://",
+    )
     files: Annotated[
         FilesPlace | None, BeforeValidator(parse_place), Shown("FOLDER|URL", "beside --state")
     ] = Field(
@@ -193,6 +198,15 @@ class BalancerSettings(DaemonSettings):
             raise ValueError("--tls-key: is missing, and --tls-cert is given")
         if self.agent_ca is not None and self.tls_cert is None:
             raise ValueError("--agent-ca: needs --tls-cert and --tls-key")
+        return self
+
+    @model_validator(mode="after")
+    def _workers_share_a_store(self) -> Self:
+        if self.workers > 1 and self.state.kind == "memory":
+            raise ValueError(
+                f"--workers: {self.workers} processes need a --state that they share, "
+                "sqlite:///FILE or postgresql://USER@HOST/DATABASE, not memory://"
+            )
         return self
 
     @model_validator(mode="after")

@@ -51,6 +51,11 @@ def setup(format: Format, level: Level, stream: TextIO | None = None) -> None:
     logging.captureWarnings(True)
 
 
+def mark(**values: object) -> None:
+    """Show these with whatever is logged from now on: which of several processes this is."""
+    _MARKS.update(values)
+
+
 def say(line: str) -> None:
     """Write `line` to stderr as it stands, after what was logged before it."""
     if handler := _line_handler():
@@ -69,6 +74,10 @@ def num_dropped() -> int:
     """How many lines were dropped because nobody read them."""
     handler = _line_handler()
     return handler.writer.num_dropped if handler else 0
+
+
+_MARKS: dict[str, object] = {}
+"""Of this process; `mark` sets them once, at its start."""
 
 
 class LineHandler(logging.Handler):
@@ -223,7 +232,7 @@ def _context_of(record: logging.LogRecord) -> Mapping[str, object]:
     """Made once, for all who write the record."""
     shown: Mapping[str, object] | None = getattr(record, "shown_context", None)
     if shown is None:
-        found: dict[str, object] = getattr(record, "context", {})
+        found: dict[str, object] = _MARKS | getattr(record, "context", {})
         shown = {key: _value(value) for key, value in found.items()}
         record.shown_context = shown
     return shown

@@ -44,6 +44,7 @@ it in words; the agent then dials again with an older version. Both speak the ve
 """
 
 BALANCER_HEADER = "Arriero-Balancer"
+WORKERS_HEADER = "Arriero-Workers"
 """Of the answer to an agent's dial: the balancer's own name, drawn at its start."""
 
 Slots = Annotated[int, Field(ge=0, le=4096)]

@@ -269,6 +269,8 @@ PURE = (
     *(f"balancer.fleet.models.{name}" for name in ("known_model", "model_registry")),
     "balancer.fleet.models.prompt_room",
     *("balancer.peers.pieces", "balancer.peers.questions"),
+    *(f"balancer.workers.{name}" for name in ("crew", "hub", "messages")),
+    "agent.discovery.worker_links",
     *("balancer.management.elsewhere.told", "balancer.management.elsewhere.elsewhere"),
     "balancer.fleet.caller",
     "balancer.fleet.change_log",
@@ -764,6 +766,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("balancer.fleet", "balancer.history", "balancer.store", "balancer.store.records"),
         "balancer.store.peers",
     ),
+    "balancer.workers": (
+        *("balancer.settings", "balancer.store", "balancer.store.news", "balancer.store.peers"),
+    ),
     "balancer.ports": ("balancer.settings", "balancer.api.transport", "balancer.tls"),
     "balancer.tracing": ("balancer.fleet",),
     "balancer.admission": (
@@ -780,9 +785,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "balancer.api.links",
         "balancer.api.transport",
         "balancer.api.conversation_store",
+        "balancer.workers",
         *(*RUNTIME, "balancer.fleet.core"),
     ),
-    "balancer.__main__": ("balancer.settings", "balancer.daemon"),
+    "balancer.__main__": ("balancer.settings", "balancer.daemon", "balancer.workers"),
 }
 """Which rooms a room may import besides itself and `shared`; `a.b` stands for `a.b` and all in it.
 

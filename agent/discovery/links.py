@@ -1,7 +1,8 @@
 """Connections to all balancers of an agent: one for each address of each name of `--balancer`.
 
 Names are looked up again when a connection is lost, and now and then. Two addresses may turn out to
-be one balancer's: the second connection is given up, and tried again later.
+be one balancer's: the second connection is given up, and tried again later. An address may have
+several balancers behind it, the workers of one: then there is a connection for each.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from ..link.connection import Connection
 from ..link.dialling import DialFailed
 from ..link.outbound import Outbound, dial
 from .addresses import Address, Addresses, Decision, Dial, Leave, of_one_kind
+from .worker_links import Workers, wanted
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +36,9 @@ DialAddress = Callable[[str, Address], Awaitable[Outbound]]
 
 Make = Callable[[str, Callable[[str], Awaitable[Outbound]], Callable[[], None]], Connection]
 """Makes a connection to a URL, which dials so and says when it has ended or failed."""
+
+Key = tuple[str, Address, int]
+"""Of a connection: the URL, the address of its name, and the number among those to that address."""
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
 
@@ -81,8 +86,8 @@ class Links:
         self._resolve = resolve
         self._look_interval = look_interval
         self._look_after_loss = look_after_loss
-        self._connections: dict[tuple[str, Address], Connection] = {}
-        self._balancers: dict[tuple[str, Address], str] = {}
+        self._connections: dict[Key, Connection] = {}
+        self._balancers: dict[Key, str] = {}
         self._lookouts: list[asyncio.Task[None]] = []
         self._num_running = 0
         self._ended = asyncio.Event()
@@ -116,8 +121,7 @@ class Links:
         self.stop()
         for key, connection in list(self._connections.items()):
             if not (only_dead and connection.is_live):
-                del self._connections[key]
-                connection.drain(0.0)
+                self._leave(key)
 
     # ---- one name
 
@@ -146,8 +150,8 @@ class Links:
 
                 self._open(url, address, addresses, ended)
             case Leave(address):
-                if (connection := self._connections.pop((url, address), None)) is not None:
-                    connection.drain(0.0)
+                for number in self._met(url, address):
+                    self._leave((url, address, number))
             case _:
                 assert_never(decision)
 
@@ -159,15 +163,18 @@ class Links:
         address: Address,
         addresses: Addresses | None,
         on_ended: Callable[[], None] = lambda: None,
+        number: int = 0,
     ) -> None:
-        key = (url, address)
+        key = (url, address, number)
 
         async def dial_it(at: str) -> Outbound:
-            outbound = await self._dial(at, address)
-            self._claim(key, outbound)
+            outbound = await self._meet(key, at, open_another)
             if addresses is not None:
                 addresses.joined(address)
             return outbound
+
+        def open_another(number: int) -> None:
+            self._open(url, address, addresses, on_ended, number)
 
         def ended() -> None:
             self._balancers.pop(key, None)
@@ -177,6 +184,35 @@ class Links:
         self._num_running += 1
         self._group.create_task(self._run(self._connections[key]))
 
+    async def _meet(self, key: Key, at: str, open_another: Callable[[int], None]) -> Outbound:
+        """Dial until a balancer answers that no connection has, as often as that is worth a try.
+
+        Raises `AlreadyConnected`.
+        """
+        num_dials = 0
+        while True:
+            outbound = await self._dial(at, key[1])
+            num_dials += 1
+            is_new = self._claim(key, outbound)
+            plan = wanted(Workers.told(outbound.workers), self._met(*key[:2]))
+            for number in plan.opened if key in self._connections else ():
+                open_another(number)
+            for number in plan.left:
+                self._leave((*key[:2], number))
+            if is_new:
+                return outbound
+            if num_dials >= plan.num_dials or key not in self._connections:
+                raise AlreadyConnected("another connection leads to the same balancer, too")
+
+    def _met(self, url: str, address: Address) -> dict[int, str | None]:
+        """The balancer of each connection to an address, by number."""
+        keys = [key for key in self._connections if key[:2] == (url, address)]
+        return {key[2]: self._balancers.get(key) for key in keys}
+
+    def _leave(self, key: Key) -> None:
+        if (connection := self._connections.pop(key, None)) is not None:
+            connection.drain(0.0)
+
     async def _run(self, connection: Connection) -> None:
         try:
             await connection.run()
@@ -185,15 +221,16 @@ class Links:
             if not self._num_running and not self._lookouts:
                 self._ended.set()
 
-    def _claim(self, key: tuple[str, Address], outbound: Outbound) -> None:
-        """Raises `AlreadyConnected` for a balancer that another address led to."""
+    def _claim(self, key: Key, outbound: Outbound) -> bool:
+        """Whether it leads to a balancer that no other connection has; it is closed if not."""
         balancer = outbound.balancer
         if balancer is None:
-            return
+            return True
         if balancer in self._balancers.values():
             outbound.abort()
-            raise AlreadyConnected("another address leads to the same balancer, too")
+            return False
         self._balancers[key] = balancer
+        return True
 
 
 def _is_address(host: str) -> bool:

@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from ...shared.framing.frames import MAX_FRAME_BYTES, PIECE_BYTES, Assembler, BadPiece, FrameQueue
 from ...shared.framing.unsent import limit_unsent
 from ...shared.inference import RequestId
-from ...shared.messages import BALANCER_HEADER, FromAgent
+from ...shared.messages import BALANCER_HEADER, WORKERS_HEADER, FromAgent
 from ...shared.tls.contexts import NOTHING_GIVEN, ClientFiles
 from .agent_key import NO_KEY, AgentKey
 from .dialling import context_for, dialling_explained
@@ -98,6 +98,12 @@ class Outbound:
         """Which balancer answered, if it says so; another name for each of its starts."""
         response = self._socket.response
         return None if response is None else response.headers.get(BALANCER_HEADER)
+
+    @property
+    def workers(self) -> str | None:
+        """What the balancer says of the processes behind its port, if there are several."""
+        response = self._socket.response
+        return None if response is None else response.headers.get(WORKERS_HEADER)
 
     def abort(self) -> None:
         """Close the connection at once; nothing was sent over it."""

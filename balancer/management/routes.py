@@ -21,6 +21,7 @@ from ..api.transport.bodies import BODIES, MAX_BODY_BYTES, Bodies
 from ..api.transport.hosts import AllowedHosts
 from ..api.transport.http import middlewares
 from ..fleet.runtime import agent_socket
+from ..fleet.runtime.agent_socket import Workers
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.view import AgentView, RequestView
 from ..history.history_task import History
@@ -67,6 +68,7 @@ def management_app(
     bodies: Bodies | None = None,
     hosts: AllowedHosts | None = None,
     agents_show_certificates: bool = False,
+    workers: Workers | None = None,
     ports: AboutPorts = unknown_ports,
     issues: Issues = no_issues,
     access: Access | None = None,
@@ -103,6 +105,7 @@ def management_app(
             *agent_socket.routes(
                 runtime,
                 needs_certificate=agents_show_certificates,
+                workers=workers,
                 admission=Admission(access),
             ),
             *key_routes(KeyKeeper(access, MemoryStore()) if keys is None else keys),

@@ -1,6 +1,6 @@
 """`sqlite:///` and `postgresql://`: one code for both, over SQLAlchemy."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 
@@ -12,7 +12,8 @@ from . import sql_cordons, sql_keys
 from .engine import engine_of, reached
 from .kept.sql import SqlKeptStore
 from .migrate import migrate
-from .news.sql import tell_changed
+from .news.records import News
+from .news.sql import tell_changed, untold
 from .port import RevisionConflict
 from .records import (
     MAX_ENDINGS,
@@ -34,12 +35,18 @@ from .url import StoreUrl
 from .usage_statements import COUNTS, older_usage, replacing, usage_sums
 
 
+def _told_to_nobody(_news: Sequence[News]) -> None:
+    """There is one balancer."""
+
+
 class SqlStore:
     """A `Store`, a `KeyStore`, a `CordonStore` and a `HistoryStore`."""
 
     def __init__(self, url: StoreUrl) -> None:
         self._url = url
         self._engine = engine_of(url)
+        self.on_news: Callable[[Sequence[News]], None] = _told_to_nobody
+        """Gets what a transaction had to tell and its database does not."""
 
     async def open(self) -> None:
         """Connect, and bring the tables to this version. Raises `StoreAway`, `StoreRefused`."""
@@ -155,7 +162,12 @@ class SqlStore:
         """Inside, all or nothing is written. Raises `StoreAway`."""
         with reached(self._url):
             async with self._engine.begin() as connection:
-                yield connection
+                try:
+                    yield connection
+                finally:
+                    news = untold(connection)
+        if news:
+            self.on_news(news)
 
     async def _append(
         self, connection: AsyncConnection, table: Table, rows: list[Mapping[str, object]]

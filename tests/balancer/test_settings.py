@@ -34,6 +34,7 @@ def test_defaults() -> None:
         "insecure": False,
         "state": StoreUrl("memory"),
         "balancer_name": socket.gethostname(),
+        "workers": 1,
         "files": None,
         "max_file_size": 2**30,
         "files_limit": 64 * 2**30,
@@ -66,6 +67,15 @@ def test_defaults() -> None:
 )
 def test_a_switch_needs_no_value(argv: list[str], is_strict: bool) -> None:
     assert load(BalancerSettings, argv, {}).strict_fields is is_strict
+
+
+def test_workers_need_a_store_that_they_share() -> None:
+    with pytest.raises(SettingsError, match=r"--workers: 2 processes need a --state .*memory://"):
+        load(BalancerSettings, ["--workers", "2"], {})
+    state = ["--state", "sqlite:///state.db"]
+    assert load(BalancerSettings, ["--workers", "2", *state], {}).workers == 2
+    with pytest.raises(SettingsError, match="--workers"):
+        load(BalancerSettings, ["--workers", "65", *state], {})
 
 
 def test_values() -> None:

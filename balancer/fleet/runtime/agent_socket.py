@@ -7,8 +7,9 @@ lost; nobody else notices.
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Protocol
 
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
@@ -17,7 +18,13 @@ from pydantic import ValidationError
 from ....shared.errors import Unauthorized
 from ....shared.framing.frames import MAX_FRAME_BYTES, Assembler, BadPiece
 from ....shared.log import context
-from ....shared.messages import BALANCER_HEADER, FromAgent, Hello, decode_from_agent
+from ....shared.messages import (
+    BALANCER_HEADER,
+    WORKERS_HEADER,
+    FromAgent,
+    Hello,
+    decode_from_agent,
+)
 from ....shared.validation import invalid
 from ...access.identity import Identity
 from ..decisions import LinkId
@@ -49,6 +56,16 @@ class Admission(Protocol):
         """Inside, `on_end` is called if `holder` may no longer be here."""
 
 
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """The processes behind one port: this one's run, how many there are to be, and the runs of
+    those that serve now."""
+
+    run: str
+    num: int
+    living: Callable[[], Iterable[str]]
+
+
 class Anybody:
     """Lets everybody in, for ever."""
 
@@ -62,23 +79,34 @@ class Anybody:
 
 
 def routes(
-    runtime: FleetRuntime, *, needs_certificate: bool = False, admission: Admission | None = None
+    runtime: FleetRuntime,
+    *,
+    needs_certificate: bool = False,
+    admission: Admission | None = None,
+    workers: Workers | None = None,
 ) -> list[web.RouteDef]:
     """The one route, to be mounted on the management port.
 
-    `needs_certificate`: agents show one in the TLS handshake, which has checked it.
+    `needs_certificate`: agents show one in the TLS handshake, which has checked it. `workers`: this
+    balancer is one of several behind its port.
     """
-    return [web.get(PATH, _AgentSocket(runtime, needs_certificate, admission or Anybody()).handle)]
+    socket = _AgentSocket(runtime, needs_certificate, admission or Anybody(), workers)
+    return [web.get(PATH, socket.handle)]
 
 
 class _AgentSocket:
     def __init__(
-        self, runtime: FleetRuntime, needs_certificate: bool, admission: Admission
+        self,
+        runtime: FleetRuntime,
+        needs_certificate: bool,
+        admission: Admission,
+        workers: Workers | None,
     ) -> None:
         self._runtime = runtime
         self._needs_certificate = needs_certificate
         self._admission = admission
-        self._name = uuid.uuid4().hex
+        self._workers = workers
+        self._name = uuid.uuid4().hex if workers is None else workers.run
         self._patience = runtime.limits.heartbeat_timeout
 
     async def handle(self, request: web.Request) -> web.WebSocketResponse:
@@ -92,6 +120,9 @@ class _AgentSocket:
             max_msg_size=MAX_FRAME_BYTES, compress=False, decode_text=False, timeout=_CLOSE_TIMEOUT
         )
         socket.headers[BALANCER_HEADER] = self._name
+        if self._workers is not None:
+            names = ",".join(self._workers.living())
+            socket.headers[WORKERS_HEADER] = f"{self._workers.num};{names}"
         await socket.prepare(request)
         transport = request.transport
         if transport is None:

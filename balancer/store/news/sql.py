@@ -11,10 +11,22 @@ CHANNEL = "arriero"
 _NOTIFY = text("SELECT pg_notify(:channel, :payload)")
 
 
+_UNTOLD = "arriero_untold_news"
+"""Of a connection's `info`: what its transaction has to tell."""
+
+
 async def tell(connection: AsyncConnection, news: News) -> None:
-    """Tell all balancers; nobody where they share no PostgreSQL."""
+    """Tell all balancers. SQLite tells nobody: whoever ends the transaction does (`untold`)."""
     if connection.dialect.name == "postgresql":
         await connection.execute(_NOTIFY, {"channel": CHANNEL, "payload": encoded(news)})
+    else:
+        connection.info.setdefault(_UNTOLD, []).append(news)
+
+
+def untold(connection: AsyncConnection) -> list[News]:
+    """What was to be told inside the transaction, once; to be told when it is done."""
+    news: list[News] = connection.info.pop(_UNTOLD, [])
+    return news
 
 
 async def tell_changed(connection: AsyncConnection, what: Subject) -> None:

@@ -57,6 +57,19 @@ class PeerSession(Protocol):
         """Let go of the connection, and so of leadership; well if it is gone. Never waits."""
 
 
+class NewsHub(Protocol):
+    """A `PeerStore` beside a store that tells no news: it tells what transactions have to tell."""
+
+    async def open_session(
+        self, on_news: Callable[[News], None], on_lost: Callable[[], None]
+    ) -> PeerSession: ...
+
+    async def tell(self, *news: News) -> None: ...
+
+    def spread(self, news: Sequence[News]) -> None:
+        """Tell all balancers, this one among them."""
+
+
 class PeerStore(Protocol):
     """Lets balancers find one another."""
 

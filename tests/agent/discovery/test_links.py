@@ -14,8 +14,8 @@ PATIENCE = 5.0
 
 
 class FakeOutbound:
-    def __init__(self, balancer: str | None) -> None:
-        self.balancer = balancer
+    def __init__(self, balancer: str | None, workers: str | None = None) -> None:
+        self.balancer, self.workers = balancer, workers
         self.is_aborted = False
 
     def abort(self) -> None:
@@ -43,6 +43,8 @@ class Agent:
     def __init__(self, group: asyncio.TaskGroup, *urls: str) -> None:
         self.names: dict[str, list[str]] = {}
         self.balancers: dict[str | None, str] = {}
+        self.answers: list[tuple[str, str]] = []
+        """What the next dials reach, and what it says of workers."""
         self.made: list[FakeConnection] = []
         self.dialled: list[str | None] = []
         self.news = asyncio.Condition()
@@ -79,6 +81,8 @@ class Agent:
 
     async def _dial(self, url: str, address: str | None) -> Outbound:
         self.dialled.append(address)
+        if self.answers:
+            return cast(Outbound, FakeOutbound(*self.answers.pop(0)))
         return cast(Outbound, FakeOutbound(self.balancers.get(address)))
 
     async def until(self, num: int) -> None:
@@ -141,6 +145,32 @@ async def test_a_balancer_that_two_addresses_lead_to_is_connected_once(
     second.on_ended()
     first.on_ended()
     await second.dial("ws://balancers:8060")
+    agent.links.leave()
+    await agent.links.ended()
+
+
+async def test_each_worker_behind_an_address_is_met(group: asyncio.TaskGroup) -> None:
+    agent = Agent(group, "ws://127.0.0.1:8060")
+    agent.start()
+    agent.answers = [("a", "2;a,b"), ("a", "2;a,b"), ("a", "2;a,b"), ("b", "2;a,b")]
+    (first,) = agent.made
+    await first.dial("")
+    _, second = agent.made
+    assert (await second.dial("")).balancer == "b"
+    assert len(agent.dialled) == 4 and len(agent.made) == 2
+
+    second.on_ended()
+    agent.answers = [("a", "2;a"), ("a", "2;a,c"), ("c", "2;a,c")]
+    with pytest.raises(AlreadyConnected):
+        await second.dial("")
+    assert len(agent.answers) == 2, "the lost one is not there yet"
+    assert (await second.dial("")).balancer == "c"
+
+    second.on_ended()
+    agent.answers = [("a", "1;a")]
+    with pytest.raises(AlreadyConnected):
+        await second.dial("")
+    assert len(agent.links) == 1 and second.drained.is_set()
     agent.links.leave()
     await agent.links.ended()
 

@@ -1,0 +1,114 @@
+"""A worker's side of the pipes to its parent: who it is, which workers serve, and when to stop.
+
+It ends when its parent is gone: nobody else would stop it, and its ports would stay taken.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ...shared import log
+from ...shared.lifecycle import Shutdown
+from ...shared.quantities import Address, parse_address
+from .messages import (
+    MOST_BYTES,
+    Granted,
+    Living,
+    Peers,
+    Ready,
+    Spread,
+    Stop,
+    ToParent,
+    decode_to_worker,
+    encode,
+)
+
+VARIABLE = "ARRIERO_WORKER"
+"""What a parent tells each worker as it starts it; it is no setting."""
+
+EXIT_ORPHANED = 72
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A worker's number, from 0, of `num`; the name of its run; and the ports that all share."""
+
+    number: int
+    num: int
+    run: str
+    inference: Address
+    management: Address
+
+    def text(self) -> str:
+        """As `place_in` reads it."""
+        addresses = {"inference": str(self.inference), "management": str(self.management)}
+        numbers = {"number": self.number, "num": self.num, "run": self.run}
+        return json.dumps(numbers | addresses)
+
+
+def place_in(environment: Mapping[str, str]) -> Place | None:
+    """The place of this process; none where it is no worker."""
+    if not (text := environment.get(VARIABLE)):
+        return None
+    told = json.loads(text)
+    inference, management = parse_address(told["inference"]), parse_address(told["management"])
+    return Place(told["number"], told["num"], told["run"], inference, management)
+
+
+class Pipes:
+    """To and from the parent. `on_news` gets news, `on_answer` what the parent answers."""
+
+    def __init__(self, place: Place, orders: asyncio.StreamReader, out: asyncio.WriteTransport):
+        self.place = place
+        self.living: tuple[str, ...] = (place.run,)
+        self.on_news: Callable[[str], None] = _ignored
+        self.on_answer: Callable[[Peers | Granted], None] = _ignored
+        self._orders = orders
+        self._out = out
+
+    def say(self, message: ToParent) -> None:
+        """Tell the parent; lost where it is gone."""
+        if not self._out.is_closing():
+            self._out.write(encode(message))
+
+    def ready(self, **facts: object) -> None:
+        """This worker serves."""
+        self.say(Ready({name: str(value) for name, value in facts.items()}))
+
+    async def run(self, shutdown: Shutdown) -> None:
+        """Hear the parent, until cancelled."""
+        async for line in self._orders:
+            match decode_to_worker(line):
+                case Living(runs):
+                    self.living = runs
+                case Stop():
+                    shutdown.request("its parent asks for it")
+                case Spread(news):
+                    for each in news:
+                        self.on_news(each)
+                case Peers() | Granted() as answer:
+                    self.on_answer(answer)
+        if shutdown.requested.is_set():
+            log.flush()
+            os._exit(EXIT_ORPHANED)  # a second signal ended the parent at once
+        shutdown.request("its parent is gone")
+
+
+def _ignored(_told: object) -> None:
+    """Nobody needs to know."""
+
+
+async def open_pipes(place: Place) -> Pipes:
+    """Over standard input and output; what is printed goes to standard error from now on."""
+    reports = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    loop = asyncio.get_running_loop()
+    orders = asyncio.StreamReader(limit=MOST_BYTES)
+    await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(orders), os.fdopen(os.dup(sys.stdin.fileno()), "rb")
+    )
+    out, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(reports, "wb"))
+    return Pipes(place, orders, out)

@@ -1,0 +1,73 @@
+"""Two workers of one balancer: one pair of ports, one view, and each may be lost alone."""
+
+import json
+import os
+import signal
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from integration_tests.daemons import Fleet, until
+
+ENDLESS = {"prompt": "Once", "max_tokens": 4000, "ignore_eos": True, "n_discard": 100}
+
+
+async def begin(fleet: Fleet, stack: AsyncExitStack) -> tuple[str, aiohttp.ClientResponse]:
+    """A stream over a connection of its own, which reaches any worker: its id."""
+    session = await stack.enter_async_context(aiohttp.ClientSession())
+    url = f"{fleet.inference}/api/v1/generate"
+    response = await stack.enter_async_context(session.post(url, json=ENDLESS))
+    assert response.status == 200, await response.text()
+    first: dict[str, Any] = json.loads(await response.content.readline())
+    return first["id"], response
+
+
+async def workers_of(fleet: Fleet) -> dict[str, str]:
+    """The name of the worker that has each request, whichever worker is asked."""
+    return {each["id"]: each["balancer"] for each in await fleet.view("requests")}
+
+
+def pids(fleet: Fleet) -> dict[int, int]:
+    """The last process of each worker."""
+    lines = [json.loads(each) for each in fleet.balancer.stderr if "a worker starts" in each]
+    return {each["worker"]: each["pid"] for each in lines}
+
+
+async def test_a_worker_is_lost_and_back_and_the_other_one_notices_nothing(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    state = f"sqlite:///{tmp_path}/state.db"
+    await fleet.start_balancer(state=state, workers=2, balancer_name="b")
+    await fleet.start_agent(slots=16)
+    async with AsyncExitStack() as stack:
+        streams: dict[str, aiohttp.ClientResponse] = {}
+
+        async def both_have_one() -> bool:
+            assert len(streams) < 16, "the system spreads connections over both"
+            id, streams[id] = await begin(fleet, stack)
+            return set((await workers_of(fleet)).values()) == {"b/0", "b/1"}
+
+        await until(both_have_one, deadline=10.0)
+        (agent,) = await fleet.view("agents")
+        assert agent["slots"]["busy"] == len(streams), "whichever worker is asked"
+
+        where, lost = await workers_of(fleet), pids(fleet)[0]
+        kept = [id for id in streams if where[id] == "b/1"]
+        os.kill(lost, signal.SIGKILL)
+
+        async def is_back() -> bool:
+            if pids(fleet)[0] == lost:
+                return False
+            names = {each["name"] for each in await fleet.view("balancers")}
+            return names == {"b/0", "b/1"}
+
+        await until(is_back, deadline=20.0)
+        assert set((await workers_of(fleet)).values()) == {"b/1"}
+        for id in kept:
+            async with fleet.http.delete(f"{fleet.management}/api/v1/requests/{id}") as answer:
+                assert answer.status == 202
+            events = [json.loads(line) async for line in streams[id].content]
+            assert events[-1]["finish_reason"] == "cancelled"
+    assert await fleet.balancer.terminate() == 0
