@@ -56,5 +56,6 @@ class GenerateOptions(TypedDict, total=False):
     prefill_only: bool
     cache_key: str
     save_cache: bool
+    prompt_cache_key: str
     priority: int | Literal["interactive", "default", "batch"]
     deadline_ms: int

@@ -69,7 +69,15 @@ from .priority import (
     priority_of_tier,
     tier_of,
 )
-from .request import MAX_TOKEN_IDS, CacheKey, GenerateRequest, MaxTokens, PromptInput, TopLogprobs
+from .request import (
+    MAX_TOKEN_IDS,
+    CacheKey,
+    GenerateRequest,
+    MaxTokens,
+    PromptCacheKey,
+    PromptInput,
+    TopLogprobs,
+)
 from .values import MAX_TOP_LOGPROBS, AgentId, Count, Rate, RequestId, TokenId
 
 __all__ = [
@@ -112,6 +120,7 @@ __all__ = [
     "Notice",
     "Priority",
     "PriorityClass",
+    "PromptCacheKey",
     "PromptInput",
     "Rate",
     "Rates",

@@ -31,6 +31,7 @@ MAX_TOKEN_IDS = 2**20
 PromptInput = str | Annotated[ListOf[TokenId], Field(max_length=MAX_TOKEN_IDS)]
 MaxTokens = Annotated[int, Field(ge=1, lt=2**31)]
 CacheKey = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+PromptCacheKey = Annotated[str, StringConstraints(max_length=1024)]
 Sense = Literal["vision", "audio"]
 """What a model may take besides text."""
 
@@ -67,7 +68,10 @@ class GenerateRequest(SamplingChoices):
       is refused, and what has not ended by then ends with `deadline_exceeded`.
     - `cache_key`: the name of a prompt that the agent has stored. The beginning that both prompts
       share is not computed again.
+      Of one caller, requests with the same key go to the agent that had the last one, where that
+      is not much busier than others.
     - `save_cache`: stores prompt and answer under `cache_key` when the request ends well.
+    - `prompt_cache_key`: as `cache_key` for the choice of the agent; nothing is stored or loaded.
     """
 
     __pydantic_config__ = STRICT
@@ -97,6 +101,7 @@ class GenerateRequest(SamplingChoices):
     prompt_logprobs: bool = False
     cache_key: CacheKey | None = None
     save_cache: bool = False
+    prompt_cache_key: PromptCacheKey | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:

@@ -15,7 +15,6 @@ CACHE_BREAKPOINT = Ignored("prefixes are shared anywhere")
 
 HINTS: Mapping[str, Rule] = {
     "metadata": Ignored("nothing is stored that it could label"),
-    "prompt_cache_key": Ignored("prefixes are shared without a key"),
     "prompt_cache_options": Ignored("prefixes are shared without being asked"),
     "prompt_cache_retention": Ignored("the cache evicts what was not used for longest"),
     "safety_identifier": Ignored("no provider watches users here"),

@@ -70,6 +70,7 @@ class LiveRequests:
             num_waited=counts.waited,
             num_gave_up=counts.gave_up,
             num_beliefs=self.dispatch.router.num_beliefs,
+            num_cache_keys=self.dispatch.router.num_cache_keys,
         )
 
     def views(self, now: float) -> Iterator[RequestView]:

@@ -8,6 +8,7 @@ from ....shared.continuation import BY_TEXT
 from ....shared.inference import GenerateRequest, PriorityClass, priority_class_of
 from ..caller import ANONYMOUS, Caller
 from ..decisions import LinkId
+from ..routing.cache_keys import digest_of
 from ..routing.prefix_chain import NO_CHAIN, PrefixChain, chain_of
 from .fair_queue.charge import LEAST, charge_of
 
@@ -97,15 +98,15 @@ class RoutingRequest:
     By `chain` and `most_answer`, the most tokens of the answer, an agent is chosen.
 
     `priority_class`, `caller` and `charge` say when it has its turn: `charge` is about how many
-    tokens it takes (`fair_queue/charge.py`). `prefix_key` names a stored prompt that the request
-    begins with. `num_tokens` of the prompt are known only where it was given as token ids. `able`:
+    tokens it takes (`fair_queue/charge.py`). Of one caller's requests, those with
+    the same `cache_key` belong together. `num_tokens` of the prompt are known only where it was given as token ids. `able`:
     what it needs is not for every agent.
     """
 
     model: str | None = None
     priority_class: PriorityClass = "default"
     caller: Caller = ANONYMOUS
-    prefix_key: str | None = None
+    cache_key: int | None = None
     num_tokens: int | None = None
     engine: Engine | None = None
     able: Able | None = None
@@ -125,10 +126,19 @@ def routing_of(request: GenerateRequest, caller: Caller) -> RoutingRequest:
     return RoutingRequest(
         model=request.model,
         caller=caller,
-        prefix_key=request.cache_key,
+        cache_key=_cache_key(request, caller),
         num_tokens=len(prompt) if isinstance(prompt, tuple) else None,
         chain=chain_of(request),
         most_answer=0 if request.prefill_only else request.max_tokens,
         priority_class=priority_class_of(request.priority),
         charge=charge_of(request),
     )
+
+
+def _cache_key(request: GenerateRequest, caller: Caller) -> int | None:
+    """Of the caller alone: others who choose the same name have nothing to do with it."""
+    name = request.cache_key or request.prompt_cache_key
+    if not name:
+        return None
+    account = caller.account
+    return digest_of(account.name, account.address or "", request.model or "", name)

@@ -192,8 +192,10 @@ class Transitions(LiveRequests):
 
 
 def _for_agent(request: GenerateRequest) -> GenerateRequest:
-    """Without what only the queue needs, and older agents do not know."""
-    return request if request.deadline_ms is None else replace(request, deadline_ms=None)
+    """Without what only queue and routing need, and older agents do not know."""
+    if request.deadline_ms is None and request.prompt_cache_key is None:
+        return request
+    return replace(request, deadline_ms=None, prompt_cache_key=None)
 
 
 def offer_of(agent: Agent, needs: Needs) -> Offer:

@@ -31,7 +31,13 @@ MAX_BYTES = 2**22
 """What comes behind so many bytes has no keys: hashing takes a millisecond up to there."""
 
 _SAMPLE = 1024
-"""Characters from both ends of a picture: they tell it from others, and weigh as its tokens do."""
+"""Characters from both ends of a picture: they weigh about as its tokens do."""
+
+_HASHED = 2**20
+"""Characters of a picture that are hashed whole, in a millisecond; of a longer one, its ends are.
+
+Files of one length that differ only between those are taken for the same.
+"""
 
 TOKEN_BYTES = 4
 """A token id counts as so many bytes."""
@@ -56,11 +62,25 @@ def chain_of(request: GenerateRequest) -> PrefixChain:
     """The chain of what the model will read first: tools, then messages; or the raw prompt."""
     if request.n_discard is not None or request.prompt_logprobs:
         return NO_CHAIN  # its prefix is not kept, or computed anew
+    adapters = _adapters(request)
     if request.messages is not None:
-        return _of_messages(request, request.messages)
+        return _of_messages(request, request.messages, adapters)
     if isinstance(request.prompt, tuple):
-        return _of_raw(b"ids", array("I", request.prompt).tobytes(), is_tokens=True)
-    return _of_raw(b"text", _bytes(request.prompt or ""), is_tokens=False)
+        ids = array("I", request.prompt).tobytes()
+        return _of_raw(b"ids" + adapters, ids, is_tokens=True)
+    return _of_raw(b"text" + adapters, _bytes(request.prompt or ""), is_tokens=False)
+
+
+def _adapters(request: GenerateRequest) -> bytes:
+    """What is applied beside the model: nothing is shared with a prompt under something else.
+
+    An adapter's name is what follows the last colon of `model`. That may as well be a part of the
+    model's own name; then requests that name it and those that leave it out share less.
+    """
+    if request.adapters is not None:
+        return _json([(each.name, each.scale) for each in request.adapters])
+    _, colon, adapter = (request.model or "").rpartition(":")
+    return _json([(adapter, None)]) if colon else b"[]"
 
 
 def _of_raw(kind: bytes, prompt: bytes, *, is_tokens: bool) -> PrefixChain:
@@ -69,8 +89,10 @@ def _of_raw(kind: bytes, prompt: bytes, *, is_tokens: bool) -> PrefixChain:
     return writer.chain(is_tokens=is_tokens)
 
 
-def _of_messages(request: GenerateRequest, messages: tuple[ChatMessage, ...]) -> PrefixChain:
-    writer = _Writer(b"messages")
+def _of_messages(
+    request: GenerateRequest, messages: tuple[ChatMessage, ...], adapters: bytes
+) -> PrefixChain:
+    writer = _Writer(b"messages" + adapters)
     if request.tools:
         writer.write(_json(request.tools))
     if request.chat_template_kwargs:
@@ -93,9 +115,11 @@ def _of_message(message: ChatMessage) -> bytes:
 
 
 def _of_media(part: MediaPart) -> str:
-    """What tells a picture or a sound from others: its length, its beginning and its end."""
+    """What tells a picture or a sound from others: its length, a digest, and its ends as weight."""
     data = part.image_url.url if isinstance(part, ImagePart) else part.input_audio.data
-    return f"{len(data)}{data[:_SAMPLE]}{data[-_SAMPLE:]}"
+    whole = data if len(data) <= _HASHED else data[: _HASHED // 2] + data[-_HASHED // 2 :]
+    digest = blake2b(_bytes(whole), digest_size=8).hexdigest()
+    return f"{len(data)}{digest}{data[:_SAMPLE]}{data[-_SAMPLE:]}"
 
 
 def _bytes(text: str) -> bytes:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ....shared.inference import RequestId
 from ..decisions import LinkId
 from .beliefs import Beliefs
+from .cache_keys import CacheKeys
 from .cost import Load, seconds, waiting_seconds
 from .prefix_chain import TOKEN_BYTES, PrefixChain
 from .rates import Measurement, Speed, Speeds
@@ -81,6 +82,7 @@ class _Started:
     chain: PrefixChain
     expected: float
     uncached: float
+    cache_key: int | None = None
     is_read: bool = False
 
 
@@ -91,6 +93,7 @@ class Router:
         self._longest_wait = longest_wait
         self._is_on = is_on
         self._beliefs = Beliefs()
+        self._cache_keys = CacheKeys()
         self._speeds = Speeds()
         self._agents: dict[LinkId, _Agent] = {}
         self._started: dict[RequestId, _Started] = {}
@@ -101,6 +104,11 @@ class Router:
     def num_beliefs(self) -> int:
         """Pairs of a prompt's beginning and an agent that are remembered."""
         return len(self._beliefs)
+
+    @property
+    def num_cache_keys(self) -> int:
+        """Keys of callers whose last agent is remembered."""
+        return len(self._cache_keys)
 
     def believes_in(self, link: LinkId) -> bool:
         """Whether an agent is believed to hold anything."""
@@ -152,10 +160,13 @@ class Router:
         *,
         load_of: LoadOf,
         free: LinkId | None,
+        cache_key: int | None = None,
         most_answer: int | None = None,
         may_wait: bool = True,
     ) -> Choice | None:
         """The best agent for a request; `free` is the one of lowest rank with a free slot.
+
+        The agent of the last request under the same `cache_key` counts as holding a part of it.
 
         `None`: there is none, and none is worth waiting for. Without a `free` one, nobody waits for
         a single agent: whichever is free first may have it. With `may_wait` of false the agent
@@ -163,32 +174,47 @@ class Router:
         """
         if free is None:
             return None
-        holders = self._beliefs.holders(chain.keys, MOST_CANDIDATES) if self._is_on else {}
+        holders = self._holders(chain, cache_key) if self._is_on else {}
         if not holders:
             return Choice(free)
         if free not in holders and (last := self._beliefs.last_held(free, chain.keys)) is not None:
-            holders[free] = last
+            holders[free] = chain.ends[last] * self._speed(free).trust
         best = _Best()
         for link in {free: 0, **holders}:
             if (load := load_of(link)) is not None:
                 load = self._with_backlog(link, load)
-                cost = self._cost(link, load, chain, holders.get(link), most_answer)
+                cost = self._cost(link, load, chain, holders.get(link, 0.0), most_answer)
                 best.look(link, load, cost, waiting_seconds(load, self._speed(link)))
         return best.choice(self._longest_wait if may_wait else 0.0)
+
+    def _holders(self, chain: PrefixChain, cache_key: int | None) -> dict[LinkId, float]:
+        """Agents that are believed to hold a part of a prompt, and how many bytes of it."""
+        holders = {
+            link: chain.ends[last] * self._speed(link).trust
+            for link, last in self._beliefs.holders(chain.keys, MOST_CANDIDATES).items()
+        }
+        last = None if cache_key is None else self._cache_keys.held(cache_key)
+        if last is not None and last[0] in self._agents:
+            link, share = last
+            held = self._beliefs.last_held(link, chain.keys)
+            known = 0.0 if held is None else chain.ends[held] * self._speed(link).trust
+            holders[link] = max(known, chain.size * share)
+        return holders
 
     def _cost(
         self,
         link: LinkId,
         load: Load,
         chain: PrefixChain,
-        last: int | None,
+        held: float,
         most_answer: int | None,
     ) -> float:
+        """Where an agent has `held` bytes of the prompt."""
         model = self._agents[link].model
         speed = self._speed(link)
         per_byte = self._per_byte(model, chain)
         size = chain.size * per_byte
-        cached = 0.0 if last is None else chain.ends[last] * per_byte * speed.trust
+        cached = held * per_byte
         answer = self._speeds.answer_tokens(model)
         if most_answer is not None:
             answer = min(answer, most_answer)
@@ -215,7 +241,13 @@ class Router:
     # ---- what becomes of requests
 
     def started(
-        self, id: RequestId, link: LinkId, chain: PrefixChain, *, waited_for: LinkId | None = None
+        self,
+        id: RequestId,
+        link: LinkId,
+        chain: PrefixChain,
+        *,
+        cache_key: int | None = None,
+        waited_for: LinkId | None = None,
     ) -> None:
         """An agent was given a request, which may have waited for one agent alone before."""
         if not self._is_on or link not in self._agents:
@@ -226,8 +258,12 @@ class Router:
         size = chain.size * per_byte
         held = 0.0 if last is None else chain.ends[last] * per_byte
         trusted = held * self._speed(link).trust
-        self._started[id] = _Started(link, model, chain, held, max(size - trusted, 0.0))
-        self._backlog[link] = self._backlog.get(link, 0.0) + max(size - trusted, 0.0)
+        uncached = max(size - trusted, 0.0)
+        was_there = cache_key is not None and self._cache_keys.started(cache_key, link)
+        self._started[id] = _Started(
+            link, model, chain, held, uncached, cache_key if was_there else None
+        )
+        self._backlog[link] = self._backlog.get(link, 0.0) + uncached
         self._count(is_warm=held >= size * WARM_SHARE and held > 0)
         if waited_for is not None:
             self.counts.waited += 1
@@ -253,6 +289,8 @@ class Router:
         if one.expected:
             expected = min(one.expected, num_tokens)
             self._speeds.found(one.link, expected=expected, cached=num_cached)
+        if one.cache_key is not None and num_tokens:
+            self._cache_keys.found(one.cache_key, num_cached / num_tokens)
 
     def ended(self, id: RequestId, end: Measurement | None) -> bool:
         """A request has left its agent; well, if there is an `end`. True: ranks have changed."""

@@ -32,3 +32,8 @@ def routing_metrics(view: RoutingView) -> Iterator[Metric]:
         "Beginnings of prompts that are remembered, counted for each agent that computed them.",
         value=view.num_beliefs,
     )
+    yield GaugeMetricFamily(
+        "arriero_routing_cache_keys",
+        "Cache keys of callers for which the agent of their last request is remembered.",
+        value=view.num_cache_keys,
+    )

@@ -33,9 +33,19 @@ USAGE = Usage(prompt_tokens=3, completion_tokens=2)
 
 
 def request(
-    model: str | None = None, *, priority: int = 0, deadline_ms: int | None = None
+    model: str | None = None,
+    *,
+    priority: int = 0,
+    deadline_ms: int | None = None,
+    prompt_cache_key: str | None = None,
 ) -> GenerateRequest:
-    return GenerateRequest(prompt="Once", model=model, priority=priority, deadline_ms=deadline_ms)
+    return GenerateRequest(
+        prompt="Once",
+        model=model,
+        priority=priority,
+        deadline_ms=deadline_ms,
+        prompt_cache_key=prompt_cache_key,
+    )
 
 
 def model_info(name: str = "llama", fingerprint: str | None = None) -> ModelInfo:

@@ -26,6 +26,7 @@ from .....shared.inference import (
     Grammar,
     MaxTokens,
     Messages,
+    PromptCacheKey,
     PromptInput,
     ServiceTier,
     ToolList,
@@ -83,6 +84,7 @@ class _Body(ServerExtras):
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     grammar: Grammar | None = None
     service_tier: ServiceTier | None = None
+    prompt_cache_key: PromptCacheKey | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,5 +351,6 @@ def _neutral(parsed: _Body, prompt: dict[str, Any], choice: int) -> GenerateRequ
         stream=parsed.stream,
         seed=None if parsed.seed is None else (parsed.seed + choice) % 2**32,
         priority=priority_of_tier(parsed.service_tier),
+        prompt_cache_key=parsed.prompt_cache_key,
         **sampling,
     )

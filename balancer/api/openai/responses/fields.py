@@ -16,7 +16,7 @@ _IN_ANSWER = Ignored("what was found is in the answer after it")
 _ONE_MODEL = Refused("one model makes a response")
 _GIVEN_TOOLS = Refused("`tools` are given for the whole response")
 
-_HINTS = ("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention")
+_HINTS = ("prompt_cache_options", "prompt_cache_retention")
 
 RESPONSE: Mapping[str, Rule] = {
     **{name: HINTS[name] for name in (*_HINTS, "safety_identifier")},

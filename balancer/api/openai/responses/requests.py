@@ -178,6 +178,7 @@ class _Body(Guided):
     top_logprobs: TopLogprobs = 0
     metadata: Metadata | None = None
     service_tier: ServiceTier | None = None
+    prompt_cache_key: PromptCacheKey | None = None
     user: str | None = None
     max_output_tokens: MaxTokens | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
@@ -251,6 +252,7 @@ class Wanted:
             max_tokens=body.max_output_tokens,
             seed=None if body.seed is None else body.seed % 2**32,
             priority=priority_of_tier(body.service_tier),
+            prompt_cache_key=body.prompt_cache_key,
             tools=tools or None,
             tool_choice=_tool_choice(body) if tools else None,
             parallel_tool_calls=body.parallel_tool_calls,

@@ -166,6 +166,7 @@ class Assignments:
             routing.chain,
             load_of=lambda link: self._ranks.load(self._slots[link], routing.wanted),
             free=self._ranks.first(routing.wanted),
+            cache_key=routing.cache_key,
             most_answer=routing.most_answer,
             may_wait=may_wait,
         )
@@ -176,7 +177,13 @@ class Assignments:
         self._waiting.started(id, self._keys_of(agent), self.now)
         request.link = agent.link
         waited_for = self._holds.started(id)
-        self.router.started(id, agent.link, request.routing.chain, waited_for=waited_for)
+        self.router.started(
+            id,
+            agent.link,
+            request.routing.chain,
+            cache_key=request.routing.cache_key,
+            waited_for=waited_for,
+        )
         self._slots.take(agent, id)
         self._ranks.update(agent)
         return Assign(id, agent.link)

@@ -25,16 +25,32 @@ def test_the_sign_of_the_priority_is_the_class() -> None:
     assert routing_of(batch, ALICE).priority_class == "batch"
 
 
-def test_token_ids_are_counted_and_a_stored_prompt_is_named() -> None:
-    wanted = GenerateRequest(prompt=(1, 2, 3), cache_key="manual")
+def test_token_ids_are_counted() -> None:
+    wanted = GenerateRequest(prompt=(1, 2, 3))
     assert routing_of(wanted, ALICE) == RoutingRequest(
         caller=ALICE,
-        prefix_key="manual",
         num_tokens=3,
         chain=chain_of(wanted),
         charge=charge_of(wanted),
     )
     assert routing_of(replace(wanted, prompt="text"), ALICE).num_tokens is None
+
+
+def test_a_cache_key_is_of_one_caller_and_one_model() -> None:
+    def key(caller: Caller = ALICE, **fields: str) -> int | None:
+        return routing_of(replace(request("llama"), **fields), caller).cache_key  # type: ignore[arg-type]
+
+    assert key() is key(prompt_cache_key="") is None
+    assert key(cache_key="manual") == key(prompt_cache_key="manual") == key(cache_key="manual")
+    others = {
+        key(cache_key="manual"),
+        key(cache_key="guide"),
+        key(cache_key="manual", model="alpaca"),
+        key(Caller("bob"), cache_key="manual"),
+        key(Caller(address="10.0.0.1"), cache_key="manual"),
+        key(Caller(address="10.0.0.2"), cache_key="manual"),
+    }
+    assert len(others) == 6
 
 
 def test_what_an_agent_offers() -> None:

@@ -28,7 +28,7 @@ class Opened:
         self.agent = registry.joined(LINK, hello(slots=1, fingerprint="f"), 0.0)
         self.requests.agent_joined(self.agent, 0.0)
         for id, caller in (("1", ALICE), ("2", BOB), ("3", ALICE)):
-            wanted = request(deadline_ms=5000)
+            wanted = request(deadline_ms=5000, prompt_cache_key="batch 7")
             started = self.requests.admit(RequestId(id), wanted, caller, 0.0)
             assert sent(started) == ([] if id != "1" else [start("1")])
 
@@ -39,7 +39,7 @@ class Opened:
 
 
 def start(id: str) -> Start:
-    """Agents are not told of deadlines."""
+    """Agents are not told of deadlines and cache keys that are for routing alone."""
     return Start(id=RequestId(id), request=request())
 
 

@@ -14,6 +14,7 @@ from arriero.balancer.fleet.routing.prefix_chain import (
     PrefixChain,
     chain_of,
 )
+from arriero.shared.inference.adapters import AdapterChoice
 from arriero.shared.inference import ChatMessage, GenerateRequest, ImagePart, ImageUrl, TextPart
 
 ROLES = ("system", "user", "assistant")
@@ -126,3 +127,30 @@ def test_pictures_are_parts_of_a_message() -> None:
     assert num_shared(asks("a"), asks("a")) == len(asks("a").keys)
     assert 0 < num_shared(asks("a"), asks("b")) < len(asks("a").keys)
     assert asks("a").size < 5000, "only its ends count"
+
+
+def test_pictures_of_one_length_with_the_same_ends_are_told_apart() -> None:
+    def key(middle: str) -> int:
+        url = ImageUrl(url=f"data:image/bmp;base64,{'A' * 9000}{middle}{'A' * 9000}")
+        parts = (ImagePart(type="image_url", image_url=url),)
+        message = ChatMessage(role="user", content=parts)
+        return chain_of(GenerateRequest(messages=(message,))).keys[-1]
+
+    assert key("llama") == key("llama")
+    assert key("llama") != key("camel")
+
+
+def test_a_prefix_under_another_adapter_is_another() -> None:
+    def keys(model: str | None = None, *adapters: tuple[str, float | None]) -> tuple[int, ...]:
+        chosen = tuple(AdapterChoice(name=name, scale=scale) for name, scale in adapters)
+        return chain(SYSTEM, model=model, adapters=chosen or None).keys
+
+    plain, support = keys("base"), keys("base:support")
+    assert plain == keys() == keys("other"), "agents of another model are not asked"
+    assert support == keys("base", ("support", None)) == keys("base:law", ("support", None))
+    assert len({plain, support, keys("base:law"), keys("base", ("support", 0.5))}) == 4
+    assert keys("base", ("law", None), ("support", None)) != support
+    none = GenerateRequest(prompt=SYSTEM, model="base:support", adapters=())
+    assert chain_of(none) == chain_of(GenerateRequest(prompt=SYSTEM))
+    raw = GenerateRequest(prompt=SYSTEM, model="base:support")
+    assert num_shared(chain_of(raw), chain_of(none)) == 0

@@ -197,3 +197,53 @@ def test_turned_off_it_knows_nothing() -> None:
     assert made.num_beliefs == 0
     assert made.choose(chain(), load_of=among({A: HALF, B: IDLE}), free=B) == Choice(B)
     assert made.rank(A, HALF) == 0.5
+
+
+def keyed(
+    made: Router, id: str, link: LinkId, text: str, *, share: float, key: int | None = 7
+) -> None:
+    """A request under a cache key, of which so much was cached."""
+    made.started(RequestId(id), link, chain(text), cache_key=key)
+    made.prompt_read(RequestId(id), 1000, int(1000 * share))
+    made.ended(RequestId(id), end())
+
+
+def test_requests_of_one_cache_key_go_where_the_last_one_went() -> None:
+    made = router()
+    keyed(made, "1", A, "first " * 2000, share=0)
+    assert made.num_cache_keys == 1
+    loads = among({A: IDLE, B: IDLE})
+    other = chain("second " * 2000)
+    assert made.choose(other, load_of=loads, free=B, cache_key=7) == Choice(A)
+    assert made.choose(other, load_of=loads, free=B, cache_key=8) == Choice(B)
+    assert made.choose(other, load_of=loads, free=B) == Choice(B)
+    made.agent_left(A)
+    assert made.choose(other, load_of=among({B: IDLE}), free=B, cache_key=7) == Choice(B)
+
+
+def test_a_cache_key_that_saves_nothing_is_left_for_little() -> None:
+    made = router()
+    for number in range(12):
+        keyed(made, str(number), A, f"{number} " * 4000, share=0)
+    other, loads = chain("more " * 2000), among({A: HALF, B: IDLE})
+    assert made.choose(other, load_of=loads, free=B, cache_key=7) == Choice(B)
+    idle = among({A: IDLE, B: IDLE})
+    made.agent_left(B)
+    made.agent_is(B, "m", 1_000_000)
+    assert made.choose(other, load_of=idle, free=B, cache_key=8) == Choice(B)
+
+
+def test_a_cache_key_that_saves_much_is_worth_a_busy_agent() -> None:
+    made = router()
+    for number in range(12):
+        keyed(made, str(number), A, f"{number} " * 4000, share=0.95)
+    other, loads = chain("more " * 2000), among({A: HALF, B: IDLE})
+    assert made.choose(other, load_of=loads, free=B, cache_key=7) == Choice(A)
+    assert made.choose(other, load_of=loads, free=B, cache_key=8) == Choice(B)
+
+
+def test_by_load_a_cache_key_counts_for_nothing() -> None:
+    made = router(is_on=False)
+    keyed(made, "1", A, "first " * 2000, share=1)
+    loads = among({A: IDLE, B: IDLE})
+    assert made.choose(chain(), load_of=loads, free=B, cache_key=7) == Choice(B)

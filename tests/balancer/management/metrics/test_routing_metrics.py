@@ -5,7 +5,9 @@ from arriero.balancer.management.metrics.routing_metrics import routing_metrics
 
 
 def test_each_count_has_its_series() -> None:
-    view = RoutingView(num_warm=5, num_cold=7, num_waited=3, num_gave_up=1, num_beliefs=99)
+    view = RoutingView(
+        num_warm=5, num_cold=7, num_waited=3, num_gave_up=1, num_beliefs=99, num_cache_keys=4
+    )
     samples = {
         (sample.name, *sample.labels.values()): sample.value
         for family in routing_metrics(view)
@@ -17,4 +19,5 @@ def test_each_count_has_its_series() -> None:
         ("arriero_routing_waits_total", "served"): 2,
         ("arriero_routing_waits_total", "gave_up"): 1,
         ("arriero_routing_beliefs",): 99,
+        ("arriero_routing_cache_keys",): 4,
     }
