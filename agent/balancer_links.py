@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from importlib.metadata import version
 from itertools import count
 
-from ..shared.messages import PROTOCOL_VERSION, Hello, Status
+from ..shared.messages import PROTOCOL_VERSION, Evicted, Hello, Status
 from ..shared.models.assignments import Assign, Reload
 from ..shared.reports.statistics import Statistics
 from .discovery.links import Links, dialling
@@ -109,6 +109,11 @@ class BalancerLinks:
         """Tell all of them these."""
         for connection in self._links or ():
             connection.report(statistics)
+
+    def tell_evicted(self, evicted: Evicted) -> None:
+        """Tell all of them what left the engine's cache."""
+        for connection in self._links or ():
+            connection.tell_evicted(evicted)
 
     # ---- the end
 

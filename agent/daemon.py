@@ -14,7 +14,8 @@ from typing import assert_never
 from ..shared.errors import EngineFailed
 from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
-from ..shared.messages import Issue, Status
+from ..shared.messages import MAX_EVICTED, Evicted, Issue, Status
+from ..shared.reports.statistics import Statistics
 from ..shared.tracing.open_telemetry import open_tracer
 from .adapter_table import AdapterTable
 from .balancer_links import BalancerLinks
@@ -98,7 +99,7 @@ class _Agent:
         )
         self._reporter = Reporter(
             read=self._statistics,
-            tell=self._links.report,
+            tell=self._report,
             call_later=self._loop.call_later,
         )
 
@@ -285,6 +286,11 @@ class _Agent:
             num_draft_cells=self._served.model.num_draft_cells if self._served else None,
             num_media_bytes=media.num_cached_bytes if media else None,
         )
+
+    def _report(self, statistics: Statistics) -> None:
+        self._links.report(statistics)
+        while gone := self._worker.take_evicted(MAX_EVICTED):
+            self._links.tell_evicted(Evicted(keys=gone.keys, everything=gone.everything))
 
 
 def _line(error: BaseException) -> str:

@@ -8,7 +8,7 @@ from ..shared.reports.model_info import Kernels, KvLayout
 from .engine.fair_lock import FairLock
 from .engine.loaded_model import LoadedModel
 from .engine.sequence import NewSequence, SequenceId, SequenceOutput
-from .engine.statistics import EngineStatistics
+from .engine.statistics import EngineStatistics, Gone
 
 
 class EngineWorker(Protocol):
@@ -25,6 +25,7 @@ class EngineWorker(Protocol):
     def drop(self, sequence_id: SequenceId) -> None: ...
     def use_adapters(self, files: Mapping[str, Path]) -> None: ...
     def statistics(self) -> EngineStatistics: ...
+    def take_evicted(self, most: int) -> Gone: ...
 
 
 class MakeWorker(Protocol):

@@ -33,7 +33,7 @@ from .reports.statistics import Statistics
 from .strict import STRICT, ListOf, at_most
 from .tracing.trace_context import Traceparent
 
-PROTOCOL_VERSION = 9
+PROTOCOL_VERSION = 10
 """Raised when an older peer would misunderstand."""
 
 OLDEST_PROTOCOL = 7
@@ -241,6 +241,27 @@ class Reply:
     result: Result
 
 
+MAX_EVICTED = 4096
+"""Keys in one message: some 80 kB."""
+
+PrefixKey = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evicted:
+    """Prefixes that this balancer's requests began with left the agent's cache (since version 10).
+
+    `keys` are those of `shared/inference/prefix_chain.py`, of any balancer's requests. Where the
+    agent lost track of them, `everything` is gone. Sent with `Statistics`, so at most about once a
+    second.
+    """
+
+    __pydantic_config__ = STRICT
+    type: Literal["evicted"] = "evicted"
+    keys: Annotated[ListOf[PrefixKey], Field(max_length=MAX_EVICTED)] = ()
+    everything: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRead:
     """The lines that `ReadLog` asked for, oldest first; none where there are no newer ones."""
@@ -349,7 +370,7 @@ class Goodbye:
 
 
 FromAgent = Annotated[
-    Hello | Status | Statistics | Output | Reply | LogRead | Heartbeat,
+    Hello | Status | Statistics | Output | Reply | LogRead | Evicted | Heartbeat,
     Field(discriminator="type"),
 ]
 FromBalancer = Annotated[

@@ -16,6 +16,7 @@ PACKAGES = ("shared", "agent", "balancer", "dashboard", "client", "cli")
 
 PURE = (
     "shared.inference.abilities",
+    "shared.inference.prefix_chain",
     "balancer.fleet.requests.dispatch.needs",
     *(
         f"agent.upstream.protocol.{name}"
@@ -116,6 +117,7 @@ PURE = (
     "agent.engine.llama.cells.state_format",
     "agent.engine.sampling.mirostat",
     "agent.engine.scheduling.planner",
+    "agent.engine.kv_cache.prefix_marks",
     "agent.engine.kv_cache.prefix_tree",
     "agent.engine.scheduling.progress",
     "agent.engine.scheduling.prefill_budget",
@@ -314,7 +316,7 @@ PURE = (
     *(f"balancer.fleet.requests.{name}" for name in ("waiting_news", "waiting_room")),
     "balancer.fleet.registry",
     *(f"balancer.fleet.routing.{name}" for name in ("beliefs", "cache_keys", "cost")),
-    *(f"balancer.fleet.routing.{name}" for name in ("prefix_chain", "rates", "router")),
+    *(f"balancer.fleet.routing.{name}" for name in ("rates", "router")),
     "balancer.fleet.tally",
     "balancer.fleet.view",
     "balancer.management.history.history_query",

@@ -42,6 +42,9 @@ class NewSequence:
     `said` was generated before, by another engine: the sequence goes on after it, as one does that
     was preempted. The next tokens are those of `forced`, whatever is likely: what is wanted of them
     are their log-probabilities.
+
+    `marks` are positions of the prompt, which grow, and the names that balancers have for what is
+    before them.
     """
 
     id: SequenceId
@@ -57,6 +60,7 @@ class NewSequence:
     scores_prompt: bool = False
     said: tuple[int, ...] = ()
     forced: tuple[int, ...] = ()
+    marks: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

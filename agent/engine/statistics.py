@@ -10,6 +10,17 @@ STALL_BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the stalls' histogram, in seconds; one more bucket holds what is longer."""
 
 
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """What left the cache: the prefixes with these `keys`, or `everything`, as far as is known."""
+
+    keys: tuple[int, ...] = ()
+    everything: bool = False
+
+    def __bool__(self) -> bool:
+        return self.everything or bool(self.keys)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineStatistics:
     """Totals since the model was loaded, and how things stand. Times in seconds.

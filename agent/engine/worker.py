@@ -28,7 +28,7 @@ from .speculation.drafting import Drafting
 from .speculation.joint_drafter import JointDrafter
 from .speculation.lookup_drafter import LookupDrafter
 from .speculation.model_drafter import ModelDrafter
-from .statistics import EngineStatistics
+from .statistics import EngineStatistics, Gone
 from .step_loop import Command, Drop, Finish, Forget, StepLoop, Stop
 
 logger = logging.getLogger(__name__)
@@ -106,6 +106,7 @@ class Worker:
         self._loaded: Future[LoadedModel] = Future()
         self._opener: Opener | None = None
         self._adapters: frozenset[str] = frozenset()
+        self._scheduler: Scheduler | None = None
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def start(self) -> LoadedModel:
@@ -166,6 +167,10 @@ class Worker:
         """What the engine did, as of its last step. From any thread."""
         return self._statistics
 
+    def take_evicted(self, most: int) -> Gone:
+        """Up to `most` marked prefixes that left the cache, each once. From any one thread."""
+        return Gone() if self._scheduler is None else self._scheduler.take_evicted(most)
+
     @property
     def _opening(self) -> Opener:
         if self._opener is None:
@@ -188,6 +193,7 @@ class Worker:
             self._loaded.set_exception(error)
             return
         self._publish(scheduler.statistics())
+        self._scheduler = scheduler
         self._opener = opener = Opener(engine, self._inbox.put)
         self._loaded.set_result(engine.model)
         try:

@@ -187,6 +187,7 @@ class ActiveRequest:
             save_as=self.key,
             constraint=prepared.constraint,
             scores_prompt=prepared.echo is not None,
+            marks=prepared.marks,
         )
 
     def stepped(self, output: SequenceOutput) -> Change:

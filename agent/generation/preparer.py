@@ -12,6 +12,7 @@ from typing import Any
 
 from ...shared.errors import InvalidRequest, NotSupported, PromptTooLong, RequestError
 from ...shared.inference import GenerateRequest, Notice, PromptInput
+from ...shared.inference.prefix_chain import chain_of
 from ...shared.sampling import SamplingChoices
 from ..adapter_table import AdapterTable
 from ..chat.calls.tools import Tools
@@ -97,6 +98,7 @@ class Preparer:
 
     def prepare(self, request: GenerateRequest) -> Prepared:
         """Raises `RequestError` that names the field and says what would be right."""
+        chain = chain_of(request)
         request = self._defaults.applied(request)
         if request.cache_key is not None and self._store is None:
             raise NotSupported(
@@ -127,6 +129,7 @@ class Preparer:
             reading=self._reading(request, text),
             constraint=held.constraint if held else None,
             echo=_echo(request),
+            marks=chain.positions(len(prompt)),
         )
 
     def resume(self, prepared: Prepared, resume: Resume) -> Resumed:

@@ -19,7 +19,7 @@ from ...shared.inference import RequestId
 from ...shared.lifecycle import StartupError
 from ...shared.log import context
 from ...shared.log_bell import LogBell
-from ...shared.messages import FromAgent, Item, Status
+from ...shared.messages import Evicted, FromAgent, Item, Status
 from ...shared.models.assignments import Assign, Reload
 from ...shared.queries import Result
 from ...shared.reports.statistics import Statistics
@@ -175,6 +175,10 @@ class Connection:
     def report(self, statistics: Statistics) -> None:
         """New statistics of the engine."""
         self._carry_out(self._session.report(statistics, self._clock()))
+
+    def tell_evicted(self, evicted: Evicted) -> None:
+        """Prefixes left the engine's cache."""
+        self._carry_out(self._session.tell_evicted(evicted, self._clock()))
 
     def drain(self, timeout: float) -> None:
         """Take nothing new, finish what runs within `timeout` seconds, then let `run` return."""

@@ -20,6 +20,9 @@ And of which server they forward to.
 _WITH_VISION = _WITH_DRAFTS = 9
 """The first version that knows pictures and sounds in messages, draft models and adapters."""
 
+_WITH_EVICTIONS = 10
+"""The first version in which agents say what left their caches."""
+
 
 class Dialect:
     """The version that is offered, and then spoken."""
@@ -37,6 +40,11 @@ class Dialect:
             return False
         self.version -= 1
         return True
+
+    @property
+    def knows_evictions(self) -> bool:
+        """Whether the balancer takes `Evicted`."""
+        return self.version >= _WITH_EVICTIONS
 
     def hello(self, hello: Hello) -> Hello:
         """`hello` with the version, and nothing that the oldest version does not know.

@@ -19,6 +19,7 @@ from ...shared.messages import (
     Ask,
     Busy,
     Cancel,
+    Evicted,
     FromAgent,
     FromBalancer,
     Goodbye,
@@ -278,6 +279,11 @@ class Session:
         """New statistics of the engine; sent after `Welcome` if the session is not live."""
         self._statistics = statistics
         return [self._send(statistics, now)] if self.is_live else []
+
+    def tell_evicted(self, evicted: Evicted, now: float) -> list[Decision]:
+        """Prefixes left the cache. A balancer that is not here knows of none on its next link."""
+        is_told = self.is_live and self._dialect.knows_evictions
+        return [self._send(evicted, now)] if is_told else []
 
     # ---- the end
 

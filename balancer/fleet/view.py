@@ -106,13 +106,15 @@ class RoutingView:
     `num_warm` requests went to agents that were believed to hold at least half of their prompts,
     `num_cold` did not. `num_waited` waited for one agent alone, and got it or, `num_gave_up`, took
     another in the end. `num_beliefs` pairs of a prompt's beginning and an agent are remembered,
-    and the last agents of `num_cache_keys` keys.
+    and the last agents of `num_cache_keys` keys. Of `num_evicted` pairs agents said that they are
+    gone.
     """
 
     num_warm: int = 0
     num_cold: int = 0
     num_waited: int = 0
     num_gave_up: int = 0
+    num_evicted: int = 0
     num_beliefs: int = 0
     num_cache_keys: int = 0
 

@@ -9,10 +9,10 @@ from arriero.balancer.fleet.decisions import LinkId, Refuse
 from arriero.balancer.fleet.limits import Routing
 from arriero.balancer.fleet.requests.dispatch.dispatch import Dispatch
 from arriero.balancer.fleet.requests.routing import Offer, RoutingRequest
-from arriero.balancer.fleet.routing.prefix_chain import chain_of
 from arriero.balancer.fleet.routing.rates import Measurement
 from arriero.balancer.fleet.routing.router import Router
 from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage
+from arriero.shared.inference.prefix_chain import chain_of
 
 NUM_AGENTS = (1, 10, 100, 1000, 10_000)
 REQUESTS = 2000

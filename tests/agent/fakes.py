@@ -19,7 +19,7 @@ from arriero.agent.engine.sequence import (
     SequenceOutput,
     SequenceStats,
 )
-from arriero.agent.engine.statistics import EngineStatistics
+from arriero.agent.engine.statistics import EngineStatistics, Gone
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.messages import (
     Cancel,
@@ -118,6 +118,7 @@ class FakeWorker:
         self.done = EngineStatistics(num_cells=64)
         self.is_stopped = False
         self.adapters: dict[str, Path] = {}
+        self.gone = Gone()
 
     def start(self) -> LoadedModel:
         if self.error is not None:
@@ -129,6 +130,10 @@ class FakeWorker:
             if path.stem == "broken":
                 raise AdapterError(f"{path} is no adapter", digest)
         self.adapters = dict(files)
+
+    def take_evicted(self, most: int) -> Gone:
+        gone, self.gone = Gone(self.gone.keys[:most]), Gone(self.gone.keys[most:])
+        return gone
 
     def stop(self) -> None:
         self.is_stopped = True

@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed
 from arriero.agent import daemon
 from arriero.agent.engine.loaded_model import LoadedModel
 from arriero.agent.engine.model_error import ModelError
-from arriero.agent.engine.statistics import EngineStatistics
+from arriero.agent.engine.statistics import EngineStatistics, Gone
 from arriero.agent.settings import AgentSettings
 from arriero.agent.supervision.supervisor_protocol import (
     Begin,
@@ -35,6 +35,7 @@ from arriero.shared.messages import (
     Ask,
     Busy,
     Ended,
+    Evicted,
     Hello,
     Issue,
     Piece,
@@ -327,9 +328,11 @@ async def test_tells_what_its_engine_did(balancer: FakeBalancer) -> None:
             await peers[0].start("r", "hi")
             sequence = await agent.worker.added.get()
             agent.worker.done = EngineStatistics(num_cells=64, completion_tokens=3)
+            agent.worker.gone = Gone((5, 6))
             agent.worker.say(sequence, "yes", is_last=True)
             for peer in peers:
                 assert (await peer.statistics()).completion_tokens == 3
+                assert await peer.next() == Evicted(keys=(5, 6))
 
 
 async def test_a_template_that_does_not_compile_is_an_issue(

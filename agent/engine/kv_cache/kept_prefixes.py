@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from ..prompt import border
 from ..step import Clear, Copy, Edit
 from .cells import Cells
+from .prefix_marks import Mark, PrefixMarks
 from .prefix_tree import Found, PrefixTree
 from .residency import Residency
 
@@ -44,9 +45,15 @@ class KeptPrefixes:
         """Its cells, and what of it is parked."""
         return self._cells.length(holder) + self._residency.parked(holder)
 
-    def announce(self, holder: int, keys: Sequence[int]) -> None:
+    @property
+    def marks(self) -> PrefixMarks:
+        """The marks on all prefixes."""
+        return self._tree.marks
+
+    def announce(self, holder: int, keys: Sequence[int], marks: Sequence[Mark] = ()) -> None:
         """Others may share what `holder` has, or is going to have."""
         self._tree.insert(holder, keys)
+        self._tree.mark(holder, marks)
         self.use(holder)
 
     def extend(self, holder: int, keys: list[int]) -> None:
@@ -103,16 +110,14 @@ class KeptPrefixes:
 
         It does not end within media.
         """
-        keys = self._tree.keys(holder)
-        length = border(keys, length)
+        length = border(self._tree.keys(holder), length)
         if not length:
             self.drop(holder)
             return
         self._residency.forget_parked(holder)
         self._cells.truncate(holder, length)
         self._edits.append(Clear(holder, length))
-        self._tree.remove(holder)
-        self._tree.insert(holder, keys[:length])
+        self._tree.shorten(holder, length)
 
     def drop(self, holder: int) -> None:
         """A kept prefix goes, and its number is free."""

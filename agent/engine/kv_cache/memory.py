@@ -15,6 +15,7 @@ from typing import Protocol
 from ..prompt_store.stored_prompt import StoredPrompt
 from ..step import Edit
 from .allowance import Allowance
+from .prefix_marks import Mark, PrefixMarks
 from .prefix_tree import Found
 
 
@@ -56,6 +57,10 @@ class Memory(Protocol):
     def has_own_cells(self) -> bool:
         """Whether each slot has cells for a whole sequence, which nobody else can take."""
 
+    @property
+    def marks(self) -> PrefixMarks:
+        """The marks on all prefixes that others can share."""
+
     def length(self, slot: int) -> int:
         """Cells of `slot`."""
 
@@ -78,12 +83,18 @@ class Memory(Protocol):
         """The longest prefix of `keys`, of at most `most`, that can be shared now or soon."""
 
     def enter(
-        self, slot: int, keys: list[int], found: Found, *, most_shared: int | None = None
+        self,
+        slot: int,
+        keys: list[int],
+        found: Found,
+        *,
+        most_shared: int | None = None,
+        marks: Sequence[Mark] = (),
     ) -> None:
         """A sequence gets `slot`, beginning with what was `found`, which is present.
 
         Others may share its first `most_shared` tokens, or all: then `keys` is read again later,
-        as it grows.
+        as it grows. `marks` are the names of its beginnings, by which others ask for them.
         """
 
     def fetch(self, found: Found) -> bool:
@@ -98,7 +109,15 @@ class Memory(Protocol):
         Only of models that can share.
         """
 
-    def load(self, slot: int, keys: list[int], stored: StoredPrompt, length: int) -> None:
+    def load(
+        self,
+        slot: int,
+        keys: list[int],
+        stored: StoredPrompt,
+        length: int,
+        *,
+        marks: Sequence[Mark] = (),
+    ) -> None:
         """A sequence gets `slot`, beginning with the first `length` tokens of `stored`.
 
         For where prefixes cannot be kept. There must be as many available cells as `stored` has

@@ -8,23 +8,28 @@ known elsewhere and given to `find`, so that a prefix can be found that somebody
 Invariants, checked by `check_integrity`:
 - each node's edge has keys, and its children begin with different ones;
 - a node knows the holders that have its whole edge; a child's holders are among its parent's;
-- a holder's tokens end where a node ends.
+- a holder's tokens end where a node ends;
+- a mark lies within its node's edge, and `marks` counts those of all nodes.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..prompt import border
+from .prefix_marks import Mark, PrefixMarks
 
 
 class _Node:
-    __slots__ = ("children", "edge", "holders", "parent")
+    __slots__ = ("children", "edge", "holders", "marks", "parent")
 
     def __init__(self, edge: list[int], parent: "_Node | None", holders: set[int]) -> None:
         self.edge = edge
         self.parent = parent
         self.holders = holders
         self.children: dict[int, _Node] = {}
+        self.marks: dict[int, int] = {}
+        """Marked keys, and at how many keys of the edge each ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class PrefixTree:
     """Holders and their keys."""
 
     def __init__(self) -> None:
+        self.marks = PrefixMarks()
         self._root = _Node([], None, set())
         self._ends: dict[int, _Node] = {}
         self._lengths: dict[int, int] = {}
@@ -91,9 +97,36 @@ class PrefixTree:
             parent = node.parent
             if parent is not None and not node.holders:
                 del parent.children[node.edge[0]]
+                for key in node.marks:
+                    self.marks.release(key)
             else:
-                _merge_with_child(node)
+                self._merge_with_child(node)
             node = parent
+
+    def shorten(self, holder: int, length: int) -> None:
+        """Forget what `holder` has after its first `length` tokens."""
+        keys = self.keys(holder)[:length]
+        kept = [mark for mark in self._marks_of(holder) if mark[0] <= length]
+        for _, key in kept:
+            self.marks.add(key)  # so that it is not gone in between
+        self.remove(holder)
+        self.insert(holder, keys)
+        self.mark(holder, kept)
+        for _, key in kept:
+            self.marks.release(key)
+
+    def mark(self, holder: int, marks: Sequence[Mark]) -> None:
+        """Mark positions of `holder`, which grow; what lies behind its end is not here."""
+        node, end = self._ends[holder], self._lengths[holder]
+        for position, key in reversed(marks):
+            if position > self._lengths[holder]:
+                self.marks.absent(key)
+                continue
+            while node.parent is not None and position <= end - len(node.edge):
+                end -= len(node.edge)
+                node = node.parent
+            if key not in node.marks and self.marks.add(key):
+                node.marks[key] = position - end + len(node.edge)
 
     def find(
         self,
@@ -165,10 +198,45 @@ class PrefixTree:
                 _check(child.parent is node and child.edge[:1] == [first], "children")
                 _check(bool(child.holders) and child.holders <= node.holders, "holders of nodes")
                 waiting.append(child)
+        self._check_marks()
         for holder, end in self._ends.items():
             inside = [holder in child.holders for child in end.children.values()]
             _check(holder in end.holders and not any(inside), f"end of holder {holder}")
             _check(len(self.keys(holder)) == self._lengths[holder], f"length of {holder}")
+
+    def _check_marks(self) -> None:
+        waiting, held = [self._root], Counter[int]()
+        while waiting:
+            node = waiting.pop()
+            _check(all(1 <= at <= len(node.edge) for at in node.marks.values()), "marks")
+            held.update(node.marks.keys())
+            waiting += node.children.values()
+        _check(held == self.marks.counts, "counts of marks")
+
+    def _marks_of(self, holder: int) -> list[Mark]:
+        """In the order of their positions."""
+        marks = []
+        node, end = self._ends[holder], self._lengths[holder]
+        while node.parent is not None:
+            start = end - len(node.edge)
+            marks += [(start + at, key) for key, at in node.marks.items()]
+            node, end = node.parent, start
+        return sorted(marks)
+
+    def _merge_with_child(self, node: _Node) -> None:
+        """Undo a split that nobody needs any more."""
+        if node.parent is None or len(node.children) != 1:
+            return
+        (child,) = node.children.values()
+        if len(child.holders) != len(node.holders):
+            return
+        for key in node.marks.keys() & child.marks.keys():
+            self.marks.release(key)
+        length = len(node.edge)
+        child.marks = {key: length + at for key, at in child.marks.items()} | node.marks
+        child.edge[:0] = node.edge
+        child.parent = node.parent
+        node.parent.children[child.edge[0]] = child
 
     def _append(self, holder: int, node: _Node, rest: list[int]) -> _Node:
         is_alone = node.parent is not None and not node.children and len(node.holders) == 1
@@ -212,18 +280,9 @@ def _split(node: _Node, length: int) -> _Node:
     del node.edge[:length]
     node.parent = first
     first.children[node.edge[0]] = node
+    first.marks = {key: at for key, at in node.marks.items() if at <= length}
+    node.marks = {key: at - length for key, at in node.marks.items() if at > length}
     return first
-
-
-def _merge_with_child(node: _Node) -> None:
-    """Undo a split that nobody needs any more."""
-    if node.parent is None or len(node.children) != 1:
-        return
-    (child,) = node.children.values()
-    if len(child.holders) == len(node.holders):
-        child.edge[:0] = node.edge
-        child.parent = node.parent
-        node.parent.children[child.edge[0]] = child
 
 
 def _check(holds: bool, finding: str) -> None:

@@ -3,9 +3,10 @@
 Invariant: a slot in use has a stream; a kept prefix either has a stream, or is parked, as a whole.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ..step import Clear, Edit, HandOver
+from .prefix_marks import Mark
 from .prefix_tree import PrefixTree
 from .residency import Residency
 from .streams import Streams
@@ -61,9 +62,12 @@ class StreamHolders:
 
     # ---- they come
 
-    def announce(self, slot: int, keys: list[int], most_shared: int | None) -> None:
+    def announce(
+        self, slot: int, keys: list[int], most_shared: int | None, marks: Sequence[Mark] = ()
+    ) -> None:
         """Others may share what `slot` has or is going to have."""
         self.tree.insert(slot, keys[:most_shared])
+        self.tree.mark(slot, marks)
         self.use(slot)
 
     def hand_over(self, source: int, slot: int, length: int) -> None:

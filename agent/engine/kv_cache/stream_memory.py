@@ -17,6 +17,7 @@ from ..prompt import border
 from ..prompt_store.stored_prompt import StoredPrompt
 from ..step import Adopt, Clear, Discard, Duplicate, Edit, Place, Swap
 from .allowance import Allowance
+from .prefix_marks import Mark, PrefixMarks
 from .prefix_tree import Found
 from .stream_eviction import StreamEviction
 from .stream_holders import StreamHolders
@@ -79,6 +80,11 @@ class StreamMemory:
         """Whether each slot has cells for a whole sequence: as long as no step found less room."""
         return self._limit == self.num_cells
 
+    @property
+    def marks(self) -> PrefixMarks:
+        """The marks on all prefixes that others can share."""
+        return self._holders.tree.marks
+
     def length(self, slot: int) -> int:
         """Cells of `slot`."""
         return self._holders.lengths.get(slot, 0)
@@ -119,7 +125,13 @@ class StreamMemory:
         return found if self._eviction.num_copied(found) <= self.allowance.most_whole else Found()
 
     def enter(
-        self, slot: int, keys: list[int], found: Found, *, most_shared: int | None = None
+        self,
+        slot: int,
+        keys: list[int],
+        found: Found,
+        *,
+        most_shared: int | None = None,
+        marks: Sequence[Mark] = (),
     ) -> None:
         """A sequence gets `slot`, beginning with what was `found`."""
         source = found.source
@@ -131,7 +143,7 @@ class StreamMemory:
             self._open(slot, sparing=source)
             if source is not None:
                 self._duplicate(source, slot, found.length)
-        self._holders.announce(slot, keys, most_shared)
+        self._holders.announce(slot, keys, most_shared, marks)
         if most_shared is None:
             self._keys[slot] = keys
 
@@ -155,7 +167,15 @@ class StreamMemory:
         self._edits.append(Adopt(holder, stored))
         return holder
 
-    def load(self, slot: int, keys: list[int], stored: StoredPrompt, length: int) -> None:
+    def load(
+        self,
+        slot: int,
+        keys: list[int],
+        stored: StoredPrompt,
+        length: int,
+        *,
+        marks: Sequence[Mark] = (),
+    ) -> None:
         """Not with streams: there is always a number for a kept prefix, which is `adopt`ed."""
         raise RuntimeError("with streams a stored prompt is adopted as a kept prefix")
 

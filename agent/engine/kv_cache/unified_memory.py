@@ -23,6 +23,7 @@ from .allowance import MOST_IN_PIECE, Allowance
 from .cells import Cells
 from .eviction import Eviction
 from .kept_prefixes import KeptPrefixes
+from .prefix_marks import Mark, PrefixMarks
 from .prefix_tree import Found
 from .residency import Residency
 
@@ -92,6 +93,11 @@ class UnifiedMemory:
         """They are everybody's."""
         return False
 
+    @property
+    def marks(self) -> PrefixMarks:
+        """The marks on all prefixes that others can share."""
+        return self._prefixes.marks
+
     def length(self, slot: int) -> int:
         """Cells of `slot`."""
         return self._cells.length(slot)
@@ -129,12 +135,18 @@ class UnifiedMemory:
         return self._prefixes.find(keys, most)
 
     def enter(
-        self, slot: int, keys: list[int], found: Found, *, most_shared: int | None = None
+        self,
+        slot: int,
+        keys: list[int],
+        found: Found,
+        *,
+        most_shared: int | None = None,
+        marks: Sequence[Mark] = (),
     ) -> None:
         """A sequence gets `slot`, beginning with what was `found`.
 
         Others may share its first `most_shared` tokens, or all: then `keys` is read again later,
-        as it grows.
+        as it grows. `marks` are the names of its beginnings.
         """
         if found.source is not None:
             self._prefixes.use(found.source)
@@ -143,7 +155,7 @@ class UnifiedMemory:
         if found.source is not None:
             self._cells.share(found.source, slot, found.length)
             self._edits.append(Copy(found.source, slot, found.length))
-        self._announce(slot, keys, most_shared)
+        self._announce(slot, keys, most_shared, marks)
 
     def fetch(self, found: Found) -> bool:
         """Bring back what was `found`, as far as may move now; whether all of it is present.
@@ -181,7 +193,15 @@ class UnifiedMemory:
         self._edits.append(Adopt(holder, stored))
         return holder
 
-    def load(self, slot: int, keys: list[int], stored: StoredPrompt, length: int) -> None:
+    def load(
+        self,
+        slot: int,
+        keys: list[int],
+        stored: StoredPrompt,
+        length: int,
+        *,
+        marks: Sequence[Mark] = (),
+    ) -> None:
         """A sequence gets `slot`, beginning with the first `length` tokens of `stored`.
 
         There must be as many available cells as `stored` has tokens.
@@ -192,7 +212,7 @@ class UnifiedMemory:
         self._cells.grow(slot, len(stored.prompt))
         if length < len(stored.prompt):
             self.truncate(slot, length)
-        self._announce(slot, keys, None)
+        self._announce(slot, keys, None, marks)
 
     def grow(self, slot: int, count: int) -> None:
         """`count` more tokens of `slot` were computed."""
@@ -286,12 +306,17 @@ class UnifiedMemory:
                 break
         return self.num_free
 
-    def _announce(self, slot: int, keys: list[int], most_shared: int | None) -> None:
+    def _announce(
+        self, slot: int, keys: list[int], most_shared: int | None, marks: Sequence[Mark]
+    ) -> None:
         """Others may share what `slot` has or is going to have."""
         if self.can_share:
-            self._prefixes.announce(slot, keys[:most_shared])
+            self._prefixes.announce(slot, keys[:most_shared], marks)
             if most_shared is None:
                 self._keys[slot] = keys
+        else:
+            for _, key in marks:
+                self.marks.absent(key)
 
     def _catch_up(self, slot: int) -> None:
         """Enter the tokens that were computed since the last time."""

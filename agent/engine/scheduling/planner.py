@@ -161,10 +161,18 @@ class Planner:
         one = decision.one
         slot = self._queue.begin(one)
         if decision.num_loaded and one.stored is not None:
-            self._memory.load(slot, one.history.keys, one.stored, decision.num_loaded)
+            self._memory.load(
+                slot, one.history.keys, one.stored, decision.num_loaded, marks=one.marks
+            )
             num_shared = decision.num_loaded
         else:
-            self._memory.enter(slot, one.history.keys, decision.found, most_shared=one.most_shared)
+            self._memory.enter(
+                slot,
+                one.history.keys,
+                decision.found,
+                most_shared=one.most_shared,
+                marks=one.marks,
+            )
             num_shared = decision.found.length
         one.stored = None
         self._tally.shared(one.start(num_shared))

@@ -41,6 +41,7 @@ class Progress:
         "id",
         "is_finishing",
         "last_token_at",
+        "marks",
         "num_cached",
         "num_computed",
         "num_generated",
@@ -63,6 +64,7 @@ class Progress:
         self.history.extend(sequence.said)
         if window is not None:
             self.history.discard(window.num_kept, window.num_gone(len(self.history)))
+        self.marks = sequence.marks if window is None else ()
         self.prefill_only = sequence.prefill_only
         self.stored: StoredPrompt | None = sequence.stored if window is None else None
         self.save_as = sequence.save_as if window is None else None

@@ -25,7 +25,7 @@ from ..kv_cache.unified_memory import UnifiedMemory
 from ..sequence import NewSequence, SequenceId, SequenceOutput
 from ..speculation.drafter import DraftRequest, Proposal, StepPrices
 from ..speculation.speculation import Speculation
-from ..statistics import EngineStatistics, Tally
+from ..statistics import EngineStatistics, Gone, Tally
 from ..step import Aborted, Decoded, Explained, Failed, NoRoom, NotLoaded, Outcome, Step
 from .accounting import Accounting
 from .context_shift import open_window
@@ -121,6 +121,10 @@ class Scheduler:
             kept=self._memory.num_kept,
             parked=self._memory.num_parked + self._queue.num_stored,
         )
+
+    def take_evicted(self, most: int) -> Gone:
+        """Up to `most` marked prefixes that left the cache. From any one thread."""
+        return self._memory.marks.take_gone(most)
 
     def add(self, sequence: NewSequence, error: RequestError | None = None) -> None:
         """Let `sequence` wait for a slot.

@@ -40,7 +40,8 @@ class Prepared:
     """`prompt` has at least one token and, without a `shift`, leaves room for one more.
 
     Without a `reading` the answer is plain text. `notices` are for the client. A `constraint`
-    limits the answer's tokens. An `echo` comes before the answer.
+    limits the answer's tokens. An `echo` comes before the answer. `marks` are those of the
+    sequence.
     """
 
     prompt: Prompt
@@ -53,3 +54,4 @@ class Prepared:
     reading: Reading | None = None
     constraint: Constraint | None = None
     echo: Echo | None = None
+    marks: tuple[tuple[int, int], ...] = ()

@@ -31,6 +31,7 @@ from typing import assert_never
 from ....shared.errors import RequestError
 from ....shared.inference import Event, GenerateRequest, RequestId
 from ....shared.messages import (
+    Evicted,
     FromAgent,
     Heartbeat,
     Hello,
@@ -206,7 +207,7 @@ class Fleet(Operations):
     def _said(
         self,
         agent: Agent,
-        message: Hello | Status | Statistics | Output | Reply | LogRead,
+        message: Hello | Status | Statistics | Output | Reply | LogRead | Evicted,
         now: float,
     ) -> list[Decision]:
         match message:
@@ -221,6 +222,9 @@ class Fleet(Operations):
                 return self._output.reply(agent, message, now)
             case Statistics():
                 self._membership.measured(agent, message, now)
+                return []
+            case Evicted():
+                self._state.requests.evicted(agent, message)
                 return []
             case Hello():
                 return self._membership.dismiss(agent, "a second hello on one link", now)

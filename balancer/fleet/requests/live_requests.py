@@ -69,6 +69,7 @@ class LiveRequests:
             num_cold=counts.cold,
             num_waited=counts.waited,
             num_gave_up=counts.gave_up,
+            num_evicted=counts.evicted,
             num_beliefs=self.dispatch.router.num_beliefs,
             num_cache_keys=self.dispatch.router.num_cache_keys,
         )

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ....shared.errors import AgentLost, Cancelled, EngineFailed, QueueFull, RequestError
 from ....shared.inference import GenerateRequest, RequestId, Token
-from ....shared.messages import Ended, PromptRead
+from ....shared.messages import Ended, Evicted, PromptRead
 from ..caller import Caller
 from ..decisions import Decision, DeliverTokens, FirstToken, Moved, Refuse
 from ..recorder import MoveReason
@@ -241,6 +241,11 @@ class Requests(Transitions):
             cells = agent.statistics.cells
             held = cells.used + cells.kept + cells.parked
             self.dispatch.router.cache_is(agent.link, max(cells.total, held))
+
+    def evicted(self, agent: Agent, evicted: Evicted) -> None:
+        """Prefixes left an agent's cache."""
+        router = self.dispatch.router
+        router.evicted(agent.link, None if evicted.everything else evicted.keys)
 
     def agent_left(
         self, agent: Agent, reason: MoveReason, now: float, *, hung_up: bool = False

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from ....shared.continuation import BY_TEXT
 from ....shared.inference import GenerateRequest, PriorityClass, priority_class_of
+from ....shared.inference.prefix_chain import NO_CHAIN, PrefixChain, chain_of
 from ..caller import ANONYMOUS, Caller
 from ..decisions import LinkId
 from ..routing.cache_keys import digest_of
-from ..routing.prefix_chain import NO_CHAIN, PrefixChain, chain_of
 from .fair_queue.charge import LEAST, charge_of
 
 
@@ -98,9 +98,9 @@ class RoutingRequest:
     By `chain` and `most_answer`, the most tokens of the answer, an agent is chosen.
 
     `priority_class`, `caller` and `charge` say when it has its turn: `charge` is about how many
-    tokens it takes (`fair_queue/charge.py`). Of one caller's requests, those with
-    the same `cache_key` belong together. `num_tokens` of the prompt are known only where it was given as token ids. `able`:
-    what it needs is not for every agent.
+    tokens it takes (`fair_queue/charge.py`). Of one caller's requests, those with the same
+    `cache_key` belong together. `num_tokens` of the prompt are known only where it was given as
+    token ids. `able`: what it needs is not for every agent.
     """
 
     model: str | None = None

@@ -9,7 +9,7 @@ and a holder; nothing is kept of agents that left.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..decisions import LinkId
 
@@ -78,6 +78,15 @@ class Beliefs:
         """An agent holds no more than `capacity`: what was not used for longest goes."""
         while self.tokens_of(link) > capacity and link in self._held:
             self._drop_oldest(link)
+
+    def drop(self, link: LinkId, keys: Iterable[int]) -> int:
+        """An agent does not hold these; how many it was believed to."""
+        num = 0
+        for key in keys:
+            if key in self._held.get(link, ()):
+                self._drop(link, key)
+                num += 1
+        return num
 
     def forget(self, link: LinkId) -> None:
         """An agent has left, or its cache is empty."""

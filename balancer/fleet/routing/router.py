@@ -7,17 +7,17 @@ for it, but no longer than that agent saves it: then it takes what there is.
 Knows neither time nor queues: dispatch asks, and tells what became of requests.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import floor, log
 from typing import NamedTuple
 
 from ....shared.inference import RequestId
+from ....shared.inference.prefix_chain import TOKEN_BYTES, PrefixChain
 from ..decisions import LinkId
 from .beliefs import Beliefs
 from .cache_keys import CacheKeys
 from .cost import Load, seconds, waiting_seconds
-from .prefix_chain import TOKEN_BYTES, PrefixChain
 from .rates import Measurement, Speed, Speeds
 
 MOST_CANDIDATES = 8
@@ -53,13 +53,15 @@ class Choice(NamedTuple):
 class Counts:
     """Requests that agents were given: `warm` ones to believed holders of much of their prompts.
 
-    `waited` were waiting for one agent alone, of which `gave_up` took another in the end.
+    `waited` were waiting for one agent alone, of which `gave_up` took another in the end. And
+    prefixes that agents said were `evicted`, of those they were believed to hold.
     """
 
     warm: int = 0
     cold: int = 0
     waited: int = 0
     gave_up: int = 0
+    evicted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class _Started:
     chain: PrefixChain
     expected: float
     uncached: float
+    num_held: int
     cache_key: int | None = None
     is_read: bool = False
 
@@ -114,6 +117,10 @@ class Router:
         """Whether an agent is believed to hold anything."""
         return self._beliefs.tokens_of(link) > 0
 
+    def believes(self, link: LinkId, key: int) -> bool:
+        """Whether an agent is believed to hold the beginning `key`."""
+        return self._beliefs.last_held(link, (key,)) is not None
+
     # ---- agents
 
     def agent_is(self, link: LinkId, model: str | None, most_tokens: float) -> None:
@@ -137,6 +144,15 @@ class Router:
         self._agents.pop(link, None)
         self._beliefs.forget(link)
         self._speeds.forget(link)
+
+    def evicted(self, link: LinkId, keys: Sequence[int] | None) -> None:
+        """An agent does not hold the prefixes `keys` any more; `None`: nor any other."""
+        if keys is not None:
+            self.counts.evicted += self._beliefs.drop(link, keys)
+            return
+        before = len(self._beliefs)
+        self._beliefs.forget(link)
+        self.counts.evicted += before - len(self._beliefs)
 
     def rank(self, link: LinkId, load: Load) -> float:
         """For an average request without a prefix, lower is better; of like agents, by load."""
@@ -261,13 +277,22 @@ class Router:
         uncached = max(size - trusted, 0.0)
         was_there = cache_key is not None and self._cache_keys.started(cache_key, link)
         self._started[id] = _Started(
-            link, model, chain, held, uncached, cache_key if was_there else None
+            link,
+            model,
+            chain,
+            held,
+            uncached,
+            num_held=0 if last is None else last + 1,
+            cache_key=cache_key if was_there else None,
         )
         self._backlog[link] = self._backlog.get(link, 0.0) + uncached
         self._count(is_warm=held >= size * WARM_SHARE and held > 0)
         if waited_for is not None:
             self.counts.waited += 1
             self.counts.gave_up += waited_for != link
+        self._will_hold(link, chain, per_byte)
+
+    def _will_hold(self, link: LinkId, chain: PrefixChain, per_byte: float) -> None:
         ends = [int(end * per_byte) for end in chain.ends]
         self._beliefs.computes(link, chain.keys, ends)
         self._beliefs.trim(link, self._agents[link].most_tokens)
@@ -284,6 +309,10 @@ class Router:
         if one is None or one.is_read:
             return
         self._read(one)
+        is_gone = self._beliefs.last_held(one.link, one.chain.keys) != len(one.chain.keys) - 1
+        if is_gone and one.chain.keys and one.link in self._agents:
+            # It was evicted after the balancer had sent the request, and is computed again now.
+            self._will_hold(one.link, one.chain, self._per_byte(one.model, one.chain))
         if not one.chain.is_tokens:
             self._speeds.prompt_read(one.model, num_tokens, one.chain.size)
         if one.expected:
@@ -297,8 +326,11 @@ class Router:
         one = self._started.pop(id, None)
         if one is None:
             return False
+        is_unread = not one.is_read
         self._read(one)
         if end is None:
+            if is_unread:  # nobody knows how far it came
+                self._beliefs.drop(one.link, one.chain.keys[one.num_held :])
             return False
         if one.chain.keys:
             self._beliefs.grows(one.link, one.chain.keys[-1], end.usage.completion_tokens)

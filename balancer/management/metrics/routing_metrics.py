@@ -32,6 +32,11 @@ def routing_metrics(view: RoutingView) -> Iterator[Metric]:
         "Beginnings of prompts that are remembered, counted for each agent that computed them.",
         value=view.num_beliefs,
     )
+    yield CounterMetricFamily(
+        "arriero_routing_evictions",
+        "Remembered beginnings of prompts that their agents said they do not hold any more.",
+        value=view.num_evicted,
+    )
     yield GaugeMetricFamily(
         "arriero_routing_cache_keys",
         "Cache keys of callers for which the agent of their last request is remembered.",

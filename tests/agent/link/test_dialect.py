@@ -14,6 +14,18 @@ MARKED = replace(PLAIN, fingerprint="f")
 STATUS = Status(slots=1, accepting=True, model=MARKED)
 
 
+def speak(dialect: Dialect, version: int) -> None:
+    while dialect.version > version:
+        assert dialect.step_down()
+
+
+def test_balancers_before_version_10_are_not_told_of_evictions() -> None:
+    dialect = Dialect()
+    assert dialect.knows_evictions
+    speak(dialect, 9)
+    assert not dialect.knows_evictions
+
+
 def test_the_newest_is_offered_then_older_ones() -> None:
     dialect = Dialect()
     offered = [dialect.hello(HELLO).protocol]
@@ -46,7 +58,7 @@ def test_older_balancers_are_not_told_of_draft_models() -> None:
     assert dialect.hello(replace(HELLO, model=drafting)).model == PLAIN
     assert dialect.status(replace(STATUS, model=drafting)).model == drafting
     assert dialect.statistics(statistics) == statistics
-    dialect.step_down()
+    speak(dialect, 8)
     assert dialect.status(replace(STATUS, model=drafting)).model == MARKED
     assert dialect.statistics(statistics) == Statistics()
 
@@ -59,7 +71,7 @@ def test_older_balancers_are_not_told_of_senses(sense: Task) -> None:
     assert hello.model == PLAIN
     told = dialect.status(replace(STATUS, model=seeing)).model
     assert told == seeing
-    dialect.step_down()
+    speak(dialect, 8)
     assert dialect.status(replace(STATUS, model=seeing)).model == MARKED
 
 
@@ -67,5 +79,5 @@ def test_older_balancers_are_not_told_of_adapters() -> None:
     dialect, adapted = Dialect(), replace(MARKED, adapters=("loud",))
     assert dialect.hello(replace(HELLO, model=adapted)).model == PLAIN
     assert dialect.status(replace(STATUS, model=adapted)).model == adapted
-    dialect.step_down()
+    speak(dialect, 8)
     assert dialect.status(replace(STATUS, model=adapted)).model == MARKED

@@ -33,6 +33,7 @@ from arriero.shared.messages import (
     Ask,
     Busy,
     Cancel,
+    Evicted,
     FromBalancer,
     Goodbye,
     Heartbeat,
@@ -163,6 +164,18 @@ class TestGreeting:
         session = live()
         assert session.report(Statistics(num_running=1), 0.5) == [Send(Statistics(num_running=1))]
         assert session.next_deadline() == 1.5, "it spares a heartbeat"
+
+    def test_what_left_the_cache_is_told_to_who_is_here_and_knows_of_it(self) -> None:
+        gone = Evicted(keys=(1, 2))
+        assert live().tell_evicted(gone, 0.5) == [Send(gone)]
+        session = make_session()
+        assert session.tell_evicted(gone, 0.0) == []
+        session.connected(0.0)
+        session.received(Reject(reason="old", retry=False), 0.1)
+        session.connected(0.2)
+        session.received(replace(WELCOME, protocol=PROTOCOL_VERSION - 1), 0.3)
+        assert session.is_live
+        assert session.tell_evicted(gone, 0.5) == [], "an older one"
 
     def test_another_version_ends_it_for_good(self) -> None:
         session = make_session()

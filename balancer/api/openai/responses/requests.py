@@ -25,6 +25,7 @@ from .....shared.inference import (
     JsonSchemaGrammar,
     MaxTokens,
     NamedTool,
+    PromptCacheKey,
     ServiceTier,
     ToolChoice,
     TopLogprobs,

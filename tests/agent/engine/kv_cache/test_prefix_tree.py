@@ -70,6 +70,11 @@ def num_common(one: list[int], other: list[int]) -> int:
 TOKENS = st.lists(st.integers(0, 2), max_size=8)
 
 
+def key_of(tokens: list[int]) -> int:
+    """The name of a prefix."""
+    return int("1" + "".join(map(str, tokens)))
+
+
 class Machine(RuleBasedStateMachine):
     """Against plain lists."""
 
@@ -77,6 +82,39 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.cache = PrefixTree()
         self.model: dict[int, list[int]] = {}
+        self.marked: set[int] = set()
+        self.told: set[int] = set()
+        """Keys that a balancer believes to be here."""
+
+    @rule(holder=st.integers(0, 5), data=st.data())
+    def mark(self, holder: int, data: st.DataObject) -> None:
+        if (own := self.model.get(holder)) is None:
+            return
+        most = len(own) + 2
+        positions = sorted(data.draw(st.sets(st.integers(1, most), max_size=most)))
+        marks = [(at, key_of([*own, 8, 9][:at])) for at in positions]
+        self.cache.mark(holder, marks)
+        self.told |= {key for _, key in marks}
+        self.marked |= {key for at, key in marks if at <= len(own)}
+
+    @rule(holder=st.integers(0, 5), data=st.data())
+    def shorten(self, holder: int, data: st.DataObject) -> None:
+        if own := self.model.get(holder):
+            length = data.draw(st.integers(1, len(own)))
+            self.cache.shorten(holder, length)
+            self.model[holder] = own[:length]
+
+    @rule()
+    def report(self) -> None:
+        while gone := self.cache.marks.take_gone(3):
+            self.told -= set(gone.keys)
+        assert self.told == self.marked
+
+    @invariant()
+    def marks_are_here_as_long_as_their_prefix_is(self) -> None:
+        here = {key_of(own[:at]) for own in self.model.values() for at in range(1, len(own) + 1)}
+        self.marked &= here
+        assert set(self.cache.marks.counts) == self.marked
 
     @rule(holder=st.integers(0, 5), tokens=TOKENS)
     def insert_or_extend(self, holder: int, tokens: list[int]) -> None:

@@ -17,6 +17,7 @@ from arriero.shared.continuation import Continuation
 from arriero.shared.errors import AgentLost, EngineFailed, PromptTooLong, ShuttingDown
 from arriero.shared.inference import (
     Begun,
+    GenerateRequest,
     LogProb,
     Notice,
     RequestId,
@@ -26,7 +27,8 @@ from arriero.shared.inference import (
     ToolCall,
     ToolCallStarted,
 )
-from arriero.shared.messages import Called, CallStarted, Item, Noticed, PromptRead, Start
+from arriero.shared.inference.prefix_chain import chain_of
+from arriero.shared.messages import Called, CallStarted, Evicted, Item, Noticed, PromptRead, Start
 from tests.balancer.fleet.builders import (
     busy,
     codes,
@@ -41,6 +43,19 @@ from tests.balancer.fleet.builders import (
 from tests.balancer.fleet.core.scene import A, B, failure, start, with_agent
 
 HOST = Origin("host-a1", "llama")
+
+
+def test_what_an_agent_evicted_is_not_believed_to_be_there() -> None:
+    scene = with_agent()
+    wanted = GenerateRequest(prompt="The mules rest before each bridge. " * 20)
+    scene.fleet.request_arrived(RequestId("r"), wanted, scene.now)
+    keys = chain_of(wanted).keys
+    scene.fleet.agent_said(A, Evicted(keys=keys[-2:]), scene.now)
+    view = scene.fleet.view(scene.now).routing
+    assert (view.num_beliefs, view.num_evicted) == (len(keys) - 2, 2)
+    scene.fleet.agent_said(A, Evicted(everything=True), scene.now)
+    view = scene.fleet.view(scene.now).routing
+    assert (view.num_beliefs, view.num_evicted) == (0, len(keys))
 
 
 def test_what_a_client_should_know_is_passed_on() -> None:

@@ -3,8 +3,8 @@ from dataclasses import replace
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.fleet.requests.fair_queue.charge import charge_of
 from arriero.balancer.fleet.requests.routing import Engine, Offer, RoutingRequest, routing_of
-from arriero.balancer.fleet.routing.prefix_chain import chain_of
 from arriero.shared.inference import GenerateRequest
+from arriero.shared.inference.prefix_chain import chain_of
 from tests.balancer.fleet.builders import request
 
 ALICE = Caller("alice")

@@ -46,6 +46,18 @@ def test_an_answer_makes_its_prompt_longer() -> None:
     beliefs.check_integrity()
 
 
+def test_what_an_agent_does_not_hold_is_dropped_there() -> None:
+    beliefs = Beliefs()
+    for link in (A, B):
+        beliefs.computes(link, [1, 2, 3], [10, 20, 40])
+    assert beliefs.drop(A, [3, 2, 9]) == 2
+    assert beliefs.holders([1, 2, 3], most=4) == {B: 2, A: 0}
+    assert beliefs.tokens_of(A) == 10
+    assert beliefs.drop(A, [1]) == 1
+    assert beliefs.drop(A, [1]) == beliefs.drop(LinkId(9), [1]) == 0
+    beliefs.check_integrity()
+
+
 def test_an_agent_that_left_holds_nothing() -> None:
     beliefs = Beliefs()
     for link in (A, B):

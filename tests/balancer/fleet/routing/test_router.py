@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.routing.cost import Load
-from arriero.balancer.fleet.routing.prefix_chain import NO_CHAIN, PrefixChain, chain_of
 from arriero.balancer.fleet.routing.rates import Measurement
 from arriero.balancer.fleet.routing.router import Choice, LoadOf, Router
 from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage
+from arriero.shared.inference.prefix_chain import NO_CHAIN, PrefixChain, chain_of
 
 A, B, C = LinkId(1), LinkId(2), LinkId(3)
 LONG = "A conversation that was long. " * 400
@@ -247,3 +247,39 @@ def test_by_load_a_cache_key_counts_for_nothing() -> None:
     keyed(made, "1", A, "first " * 2000, share=1)
     loads = among({A: IDLE, B: IDLE})
     assert made.choose(chain(), load_of=loads, free=B, cache_key=7) == Choice(B)
+
+
+def test_what_an_agent_has_evicted_is_not_believed_any_more() -> None:
+    made = router()
+    run(made, "1", A)
+    keys = chain().keys
+    made.evicted(A, keys[-3:])
+    assert made.counts.evicted == 3
+    assert [made.believes(A, key) for key in keys[-4:]] == [True, False, False, False]
+    made.evicted(A, None)
+    assert made.counts.evicted == len(keys)
+    assert made.choose(chain(), load_of=among({A: HALF, B: IDLE}), free=B) == Choice(B)
+    made.check_integrity()
+
+
+def test_what_was_evicted_before_a_request_came_is_there_once_that_is_read() -> None:
+    made = router()
+    run(made, "1", A)
+    made.started(RequestId("2"), A, chain())
+    made.evicted(A, chain().keys)
+    assert not made.believes_in(A)
+    made.prompt_read(RequestId("2"), 3000, 0)
+    assert made.believes(A, chain().keys[-1])
+    made.check_integrity()
+
+
+def test_nothing_more_is_believed_for_a_prompt_that_was_never_read() -> None:
+    made = router()
+    run(made, "1", A)
+    longer = chain(LONG + "More of it. " * 400)
+    made.started(RequestId("2"), A, longer)
+    assert made.believes(A, longer.keys[-1])
+    made.ended(RequestId("2"), None)
+    assert not made.believes(A, longer.keys[-1])
+    assert made.believes(A, chain().keys[-2])
+    made.check_integrity()

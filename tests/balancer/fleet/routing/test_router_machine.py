@@ -8,10 +8,10 @@ from arriero.balancer.fleet.decisions import LinkId, Refuse
 from arriero.balancer.fleet.requests.dispatch.assignments import Assign
 from arriero.balancer.fleet.requests.dispatch.dispatch import Dispatch
 from arriero.balancer.fleet.requests.routing import Offer, RoutingRequest
-from arriero.balancer.fleet.routing.prefix_chain import chain_of
 from arriero.balancer.fleet.routing.rates import Measurement
 from arriero.balancer.fleet.routing.router import Router
 from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage
+from arriero.shared.inference.prefix_chain import chain_of
 
 MODELS = st.sampled_from(["m", "m", "m", "n"])
 SHARED = ("You are brief. " * 200, "You are long-winded. " * 100)

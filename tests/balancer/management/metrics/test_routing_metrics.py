@@ -6,7 +6,13 @@ from arriero.balancer.management.metrics.routing_metrics import routing_metrics
 
 def test_each_count_has_its_series() -> None:
     view = RoutingView(
-        num_warm=5, num_cold=7, num_waited=3, num_gave_up=1, num_beliefs=99, num_cache_keys=4
+        num_warm=5,
+        num_cold=7,
+        num_waited=3,
+        num_gave_up=1,
+        num_evicted=6,
+        num_beliefs=99,
+        num_cache_keys=4,
     )
     samples = {
         (sample.name, *sample.labels.values()): sample.value
@@ -20,4 +26,5 @@ def test_each_count_has_its_series() -> None:
         ("arriero_routing_waits_total", "gave_up"): 1,
         ("arriero_routing_beliefs",): 99,
         ("arriero_routing_cache_keys",): 4,
+        ("arriero_routing_evictions_total",): 6,
     }

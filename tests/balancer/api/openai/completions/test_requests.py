@@ -131,6 +131,12 @@ def test_choices_draw_with_seeds_of_their_own() -> None:
     assert chat(seed=-1).requests[0].seed == 2**32 - 1
 
 
+def test_a_cache_key_is_passed_on_and_nothing_is_loaded_for_it() -> None:
+    for wanted in (chat(prompt_cache_key="k", n=2), completion(prompt="a", prompt_cache_key="k")):
+        assert {(one.prompt_cache_key, one.cache_key) for one in wanted.requests} == {("k", None)}
+    assert refusal(chat, prompt_cache_key="x" * 1025).field == "prompt_cache_key"
+
+
 def test_several_prompts_in_order() -> None:
     wanted = completion(prompt=["a", "b"], n=2, seed=1)
     assert [(r.prompt, r.seed) for r in wanted.requests] == [

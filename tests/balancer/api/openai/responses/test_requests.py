@@ -153,6 +153,11 @@ def test_log_probabilities(body: dict[str, Any], num_top: int | None) -> None:
     assert not request().logprobs
 
 
+def test_a_cache_key_is_passed_on() -> None:
+    assert request(prompt_cache_key="session 7").prompt_cache_key == "session 7"
+    assert request(prompt_cache_key=None).prompt_cache_key is None
+
+
 def test_history_comes_before() -> None:
     before = parse(input=[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])
     messages = parse().request(before.input).messages

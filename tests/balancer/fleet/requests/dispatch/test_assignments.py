@@ -4,10 +4,10 @@ from arriero.balancer.fleet.decisions import LinkId, Refuse
 from arriero.balancer.fleet.requests.dispatch.assignments import MOST_PASSED, Assign
 from arriero.balancer.fleet.requests.dispatch.dispatch import Dispatch
 from arriero.balancer.fleet.requests.routing import Offer, RoutingRequest
-from arriero.balancer.fleet.routing.prefix_chain import PrefixChain, chain_of
 from arriero.balancer.fleet.routing.rates import Measurement
 from arriero.balancer.fleet.routing.router import Choice, LoadOf, Router
 from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage
+from arriero.shared.inference.prefix_chain import PrefixChain, chain_of
 
 A, B, C = LinkId(1), LinkId(2), LinkId(3)
 
@@ -43,6 +43,7 @@ def with_warm_and_cold(max_buffered: int = 10) -> Dispatch:
     dispatch = Dispatch(max_buffered)
     join(dispatch, A)
     assert arrive_with_prefix(dispatch, "1") == [assign("1", A)]
+    dispatch.prompt_read(RequestId("1"), 3000, 0)
     join(dispatch, B)
     return dispatch
 
@@ -147,6 +148,7 @@ class WaitsForA(Router):
         *,
         load_of: LoadOf,
         free: LinkId | None,
+        cache_key: int | None = None,
         most_answer: int | None = None,
         may_wait: bool = True,
     ) -> Choice | None:

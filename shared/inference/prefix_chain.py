@@ -6,6 +6,9 @@ prompt: the known part of a beginning is underestimated by an eighth at most, an
 than a thousand keys.
 
 Keys are not salted: a collision costs whoever made it a worse choice of agent, and no text.
+
+Balancers and agents make the same keys of the same request: so an agent can tell which beginnings
+left its cache without hearing of keys before. Whoever changes them raises the protocol's version.
 """
 
 import json
@@ -13,7 +16,8 @@ from array import array
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from ....shared.inference import ChatMessage, GenerateRequest, ImagePart, MediaPart
+from .conversation import ChatMessage, ImagePart, MediaPart
+from .request import GenerateRequest
 
 STEP = 64
 """Fewest bytes between two keys within a message."""
@@ -53,6 +57,16 @@ class PrefixChain(NamedTuple):
     ends: tuple[int, ...] = ()
     size: int = 0
     is_tokens: bool = False
+
+    def positions(self, num_tokens: int) -> tuple[tuple[int, int], ...]:
+        """Where the keys end in a prompt of so many tokens, and the keys.
+
+        Of text that is an estimate: all of it counts as equally dense.
+        """
+        return tuple(
+            (max(end * num_tokens // self.size, 1), key)
+            for end, key in zip(self.ends, self.keys, strict=True)
+        )
 
 
 NO_CHAIN = PrefixChain()
@@ -161,6 +175,6 @@ class _Writer:
         return PrefixChain(tuple(self._keys), tuple(self._ends[1:]), self._size, is_tokens)
 
     def _cut(self) -> None:
-        self._keys.append(int.from_bytes(self._hash.digest(), "big"))
+        self._keys.append(int.from_bytes(self._hash.digest(), "big") >> 1)
         self._ends.append(self._size)
         self._cut_at = self._size + max(STEP, self._size // GROWTH)

@@ -5,7 +5,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.balancer.fleet.routing.prefix_chain import (
+from arriero.shared.inference import ChatMessage, GenerateRequest, ImagePart, ImageUrl, TextPart
+from arriero.shared.inference.adapters import AdapterChoice
+from arriero.shared.inference.prefix_chain import (
     GROWTH,
     MAX_BYTES,
     NO_CHAIN,
@@ -14,8 +16,6 @@ from arriero.balancer.fleet.routing.prefix_chain import (
     PrefixChain,
     chain_of,
 )
-from arriero.shared.inference.adapters import AdapterChoice
-from arriero.shared.inference import ChatMessage, GenerateRequest, ImagePart, ImageUrl, TextPart
 
 ROLES = ("system", "user", "assistant")
 
@@ -154,3 +154,16 @@ def test_a_prefix_under_another_adapter_is_another() -> None:
     assert chain_of(none) == chain_of(GenerateRequest(prompt=SYSTEM))
     raw = GenerateRequest(prompt=SYSTEM, model="base:support")
     assert num_shared(chain_of(raw), chain_of(none)) == 0
+
+
+def test_where_keys_end_among_tokens() -> None:
+    ids = chain_of(GenerateRequest(prompt=tuple(range(300))))
+    assert ids.positions(300) == tuple(
+        (end // TOKEN_BYTES, key) for end, key in zip(ids.ends, ids.keys, strict=True)
+    )
+    text = chain_of(GenerateRequest(prompt="x" * 1000))
+    positions = text.positions(500)
+    assert positions[0] == (STEP // 2, text.keys[0])
+    assert all(a < b for (a, _), (b, _) in pairwise(positions))
+    assert text.positions(1)[0][0] == 1, "a mark is on a position"
+    assert NO_CHAIN.positions(5) == ()
