@@ -217,6 +217,7 @@ PURE = (
     "balancer.api.openai.completions.reasoning",
     "balancer.api.openai.completions.requests",
     "balancer.api.openai.completions.running_usage",
+    "balancer.api.openai.completions.shapes",
     "balancer.api.openai.responses.answer_types",
     "balancer.api.openai.responses.event_types",
     "balancer.api.openai.responses.operations",

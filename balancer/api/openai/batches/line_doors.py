@@ -22,8 +22,9 @@ from ...common.event_stream import read_to_end
 from ...common.merge import Merged, open_together
 from ...conversation_store import ConversationStore
 from ...transport.bodies import Bodies
-from ..completions.answers import Chat, Completion, Head, Shape, whole_answer
+from ..completions.answers import Head, whole_answer
 from ..completions.requests import Wanted, parse_chat, parse_completion
+from ..completions.shapes import Chat, Completion, Shape
 from ..errors import openai_error
 from ..queries.embeddings import parse_embeddings
 from ..queries.rerank import parse_rerank

@@ -20,8 +20,9 @@ from ...transport.http import request_id_key
 from ...transport.pushing.event_pusher import Render
 from ...transport.streaming import EVENT_STREAM, REQUEST_ID, send_events, send_stream
 from ...transport.waiting import comments_after
-from .answers import Chat, ChunkWriter, Completion, Head, Shape, error_chunk, whole_answer
+from .answers import ChunkWriter, Head, error_chunk, whole_answer
 from .requests import Wanted, parse_chat, parse_completion
+from .shapes import Chat, Completion, Shape
 
 
 def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:

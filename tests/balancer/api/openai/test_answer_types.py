@@ -11,14 +11,12 @@ from pydantic_core import from_json
 from arriero.balancer.api.common.accumulator import Accumulator
 from arriero.balancer.api.openai import answer_types
 from arriero.balancer.api.openai.completions.answers import (
-    Chat,
     ChunkWriter,
-    Completion,
     Head,
-    Shape,
     error_chunk,
     whole_answer,
 )
+from arriero.balancer.api.openai.completions.shapes import Chat, Completion, Shape
 from arriero.balancer.api.openai.queries.embeddings import parse_embeddings
 from arriero.balancer.api.openai.queries.rerank import parse_rerank
 from arriero.shared.errors import AgentLost

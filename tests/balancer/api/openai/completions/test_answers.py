@@ -11,15 +11,13 @@ from pydantic import TypeAdapter
 
 from arriero.balancer.api.common.accumulator import Accumulator
 from arriero.balancer.api.openai.completions.answers import (
-    Chat,
     ChunkWriter,
-    Completion,
     Head,
-    Shape,
     error_chunk,
     usage_of,
     whole_answer,
 )
+from arriero.balancer.api.openai.completions.shapes import Chat, Completion, Shape
 from arriero.shared.errors import AgentLost
 from arriero.shared.inference import (
     Begun,
@@ -130,11 +128,6 @@ def test_a_whole_answer_that_calls(text: str, content: str | None) -> None:
     }
 
 
-def test_completions_have_no_calls() -> None:
-    with pytest.raises(RuntimeError, match="calls f"):
-        writer(Completion()).render(0, ToolCallStarted("c", "f"))
-
-
 def test_completion_chunks() -> None:
     chunks = written(writer(Completion()), (0, Token("a")), (0, done()))
     assert [chunk.pop("choices") for chunk in chunks] == [
@@ -166,15 +159,6 @@ def test_usage_comes_last_and_is_null_before() -> None:
     assert chunks[-1]["choices"] == []
     assert chunks[-1]["usage"]["total_tokens"] == 9
     assert chunks[-1]["id"] == "x-1"
-
-
-@pytest.mark.parametrize(
-    ("reason", "finish_reason"),
-    [("stop", "stop"), ("length", "length"), ("tool_calls", "tool_calls"), ("cancelled", "stop")],
-)
-def test_finish_reasons(reason: str, finish_reason: str) -> None:
-    *_, last = written(writer(Chat()), (0, done(reason)))
-    assert last["choices"][0]["finish_reason"] == finish_reason
 
 
 def test_a_failure_is_raised() -> None:
