@@ -49,7 +49,8 @@ def _require_engine() -> None:
     missing = [name for name in _ENGINE if find_spec(name) is None]
     if missing:
         names = " and ".join(missing)
-        raise StartupError(f"{names} is not installed: pip install 'arriero[agent]'")
+        verb = "is" if len(missing) == 1 else "are"
+        raise StartupError(f"{names} {verb} not installed: pip install 'arriero[agent]'")
 
 
 def _require_certificates(settings: AgentSettings) -> None:

@@ -3,9 +3,11 @@
 import asyncio
 import json
 import socket
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from integration_tests.corpus import LONG_CONTEXT
 from integration_tests.counting_server import WORDS, CountingServer
 from integration_tests.daemons import MODEL, Fleet, until
 from integration_tests.nobody_else_notices.bystander import bystander
+from tests.agent.engine.llama.projectors import LLAVA_TOKENS, png, write_llava
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -43,24 +46,49 @@ async def post(fleet: Fleet, path: str, body: dict[str, Any]) -> Any:
         return await response.json()
 
 
+WITHOUT_EXTRAS = """
+import sys
+from importlib.machinery import PathFinder
+
+EXTRAS = {"llama_cpp", "llguidance", "httpx2", "huggingface_hub", "PIL"}
+
+
+class Bare(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in EXTRAS else super().find_spec(name, path, target)
+
+
+sys.meta_path[:] = [Bare if each is PathFinder else each for each in sys.meta_path]
+"""
+"""Of a host where `pip install arriero` brought no extras, as Python's `sitecustomize`."""
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def fleets() -> AsyncIterator[Fleets]:
+async def fleets(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleets]:
+    folder = tmp_path_factory.mktemp("bare")
+    (folder / "sitecustomize.py").write_text(WITHOUT_EXTRAS)
+    bare = {"PYTHONPATH": str(folder)}
     async with AsyncExitStack() as stack:
         inner, outer = Fleet(stack), Fleet(stack)
-        for fleet in (inner, outer):
+        for fleet, env in ((inner, None), (outer, bare)):
             await fleet.open_client()
-            await fleet.start_balancer(heartbeat_timeout="5")
+            await fleet.start_balancer(env=env, heartbeat_timeout="5")
         await inner.start_agent(context_size=LONG_CONTEXT, slots=4)
-        agent = await forwarding(outer, inner.inference)
+        agent = await forwarding(outer, inner.inference, env=bare)
         assert agent.ready["model"] == "arriero-demo"
+        engine = await outer.launch_agent(env=bare)
+        assert await engine.exit_code() == 1
+        assert "pip install 'arriero[agent]'" in "".join(engine.stderr)
         yield Fleets(inner, outer)
 
 
-async def forwarding(fleet: Fleet, upstream: str, **settings: object) -> Any:
+async def forwarding(
+    fleet: Fleet, upstream: str, *, env: dict[str, str] | None = None, **settings: object
+) -> Any:
     """An agent of `fleet` that forwards to `upstream`."""
-    return await fleet.start_agent(
-        model=None, context_size=None, threads=None, upstream=upstream, slots=4, **settings
-    )
+    engines = {"model": None, "context_size": None, "threads": None}
+    return await fleet.start_agent(**engines, upstream=upstream, slots=4, env=env, **settings)
 
 
 async def test_answers_are_those_of_the_server(fleets: Fleets) -> None:
@@ -124,6 +152,27 @@ async def counting(server: CountingServer, fleet: Fleet, name: str, **settings: 
     """An agent that forwards to `server`."""
     await forwarding(fleet, server.url, name=name, **settings)
     await until(lambda: has_agent(fleet, name, slots=4), deadline=10)
+
+
+async def test_pictures_go_through_both_fleets(fleets: Fleets, tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        inner, outer = fleets.inner.guest(stack), fleets.outer.guest(stack)
+        await inner.start_agent(projector=write_llava(tmp_path / "projector.gguf"))
+        await until(partial(reads_pictures, inner), deadline=20)
+        await forwarding(outer, inner.inference, name="seeing")
+        await until(partial(reads_pictures, outer), deadline=20)
+        url = {"url": f"data:image/png;base64,{b64encode(png(90, 60)).decode()}"}
+        parts = [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": url}]
+        asked = {**FIXED, "messages": [{"role": "user", "content": parts}]}
+        direct, forwarded = await fleets.both("/v1/chat/completions", asked)
+        assert forwarded["choices"] == direct["choices"]
+        assert forwarded["usage"]["prompt_tokens"] == direct["usage"]["prompt_tokens"]
+        assert forwarded["usage"]["prompt_tokens"] > LLAVA_TOKENS
+
+
+async def reads_pictures(fleet: Fleet) -> bool:
+    tasks = [(each["model"] or {}).get("tasks", ()) for each in await fleet.view("agents")]
+    return any("vision" in each for each in tasks)
 
 
 async def has_agent(fleet: Fleet, name: str, slots: int) -> bool:

@@ -6,15 +6,25 @@ import pytest
 from arriero.agent import __main__ as program
 
 
+@pytest.mark.parametrize(
+    ("missing", "told"),
+    [
+        ({"llama_cpp"}, "llama_cpp is"),
+        ({"llama_cpp", "llguidance"}, "llama_cpp and llguidance are"),
+    ],
+)
 def test_without_the_engine_it_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    missing: set[str],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(
-        program, "find_spec", lambda name: None if name == "llama_cpp" else find_spec(name)
+        program, "find_spec", lambda name: None if name in missing else find_spec(name)
     )
     assert program.main([]) == 1
     assert capfd.readouterr().err == (
-        "agent: llama_cpp is not installed: pip install 'arriero[agent]'\n"
+        f"agent: {told} not installed: pip install 'arriero[agent]'\n"
     )
 
 
