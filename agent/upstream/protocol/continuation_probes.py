@@ -1,16 +1,15 @@
 """Whether a server goes on with an answer that it is given, found out by its effect.
 
 It answers a question without chance; then it gets the first half of its answer, and should say the
-second. A server that takes the half for a finished message begins a new one.
+second. A server that takes the half for a finished message begins a new one. Both answers are
+streamed, as those to requests are: some servers repeat the half in an answer that is not.
 """
 
 from typing import Any
 
-from pydantic_core import from_json
-
 from .bodies import CHAT, Json
 from .dialects import Dialect
-from .probes import Probe
+from .probes import Probe, read
 
 MAX_TOKENS = 32
 LEAST = 8
@@ -44,7 +43,7 @@ def going_on_probe(model: str, dialect: Dialect, opening: bytes) -> Probe | None
 def cut(opening: bytes) -> tuple[str, str] | None:
     """The answer's halves, cut before a word; `None` if it is too short, or repeats itself."""
     try:
-        text = _said(from_json(opening))
+        text = _said(read(opening))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         return None
     place = text.find(" ", len(text) // 2)
@@ -58,14 +57,13 @@ def cut(opening: bytes) -> tuple[str, str] | None:
 
 def _body(model: str, given: list[Json]) -> Json:
     messages: list[Any] = [_ASKED, *given]
-    return {"model": model, "max_tokens": MAX_TOKENS, "temperature": 0, "messages": messages}
+    few = {"max_tokens": MAX_TOKENS, "temperature": 0, "stream": True}
+    return {"model": model, "messages": messages, **few}
 
 
 def _said(answer: Json) -> str:
-    text = answer["choices"][0]["message"]["content"]
-    if not isinstance(text, str):
-        raise TypeError("the content is a string")
-    return text
+    choices = [choice for chunk in answer["chunks"] for choice in chunk["choices"]]
+    return "".join(choice["delta"].get("content") or "" for choice in choices)
 
 
 def _agree(one: str, other: str) -> bool:

@@ -85,6 +85,7 @@ LLAMA_SERVER = Dialect(
     kind="llama-server",
     sampling={each: each for each in _LLAMA},
     has_template=True,
+    continues=_GO_ON,
     gbnf="grammar",
     tokenizer="llama",
     abilities=_SAMPLING | _TEMPLATE | {"llama_samplers", "gbnf"},

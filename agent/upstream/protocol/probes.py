@@ -121,7 +121,7 @@ def _end_probe(model: str) -> Probe:
     return Probe(shows="ignore_eos", path=CHAT, body=body, is_right=_goes_on)
 
 
-def _read(body: bytes) -> Json:
+def read(body: bytes) -> Json:
     """The answer; of a stream, all its chunks as `chunks`."""
     if not body.startswith(b"data:"):
         document: Json = from_json(body)
@@ -133,7 +133,7 @@ def _read(body: bytes) -> Json:
 def passes(probe: Probe, body: bytes) -> bool:
     """Whether the answer `body` to `probe` shows what it looks for."""
     try:
-        return probe.is_right(_read(body))
+        return probe.is_right(read(body))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         return False
 

@@ -102,18 +102,15 @@ class Scripted:
             return web.json_response({"error": {"message": words}}, status=400)
         if body.get("stream"):
             return await self._stream(request)
-        return web.json_response(
-            self.documents.get(request.path) or self._document(request.path, body)
-        )
+        return web.json_response(self.documents.get(request.path) or _whole(request.path, body))
 
-    def _document(self, path: str, body: Json) -> Json:
-        document = _whole(path, body)
-        if (messages := body.get("messages")) and "Count" in str(messages[0]["content"]):
-            given = messages[-1]["content"] if messages[-1]["role"] == "assistant" else ""
-            document["choices"][0]["message"]["content"] = (
-                COUNTED[len(given) :] if self.goes_on else COUNTED
-            )
-        return document
+    def _chunks(self, body: Json) -> tuple[Json, ...]:
+        messages = body.get("messages", ())
+        if not messages or "Count" not in str(messages[0]["content"]):
+            return self.chunks
+        given = messages[-1]["content"] if messages[-1]["role"] == "assistant" else ""
+        text = COUNTED[len(given) :] if self.goes_on else COUNTED
+        return (chunk({"content": text}), chunk({}, "stop"))
 
     def _refusal(self, words: str, status: int) -> web.Response:
         headers = {"Location": "http://elsewhere/"} if status == 307 else {}
@@ -126,7 +123,7 @@ class Scripted:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         try:
-            for place, each in enumerate(self.chunks):
+            for place, each in enumerate(self._chunks(await request.json())):
                 await response.write(f"data: {json.dumps(each)}\n\n".encode())
                 self.has_begun.set()
                 if place == 0 and self.breaks_off:

@@ -10,7 +10,12 @@ COUNTED = "one, two, three, four, five, six, seven, eight"
 
 
 def said(content: str | None) -> bytes:
-    return json.dumps({"choices": [{"message": {"content": content}}]}).encode()
+    """A stream of two chunks with text, and one with counts."""
+    half = None if content is None else len(content) // 2
+    texts = [content, None] if content is None else [content[:half], content[half:]]
+    chunks = [{"choices": [{"delta": {"content": each}}]} for each in texts]
+    lines = [f"data: {json.dumps(each)}\n\n" for each in [*chunks, {"choices": []}]]
+    return "".join([*lines, "data: [DONE]\n\n"]).encode()
 
 
 def test_the_answer_is_cut_before_a_word() -> None:

@@ -6,11 +6,18 @@ from hypothesis import strategies as st
 
 from arriero.agent.upstream.protocol.bodies import body_of
 from arriero.agent.upstream.protocol.continuing import Rest, fingerprint_of
+from arriero.agent.upstream.protocol.dialects import OLLAMA
 from arriero.agent.upstream.protocol.listing import ListedModel
 from arriero.shared.continuation import BY_TEXT, Continuation
 from arriero.shared.inference import ChatMessage, GenerateRequest, Usage
+from arriero.shared.inference.abilities import ABILITIES
 from arriero.shared.reports.model_info import MAX_FINGERPRINT
-from tests.agent.upstream.protocol.servers import LLAMA, OLLAMA_SERVER, SGLANG_SERVER, VLLM_SERVER
+from tests.agent.upstream.protocol.servers import (
+    OLLAMA_SERVER,
+    SGLANG_SERVER,
+    VLLM_SERVER,
+    server,
+)
 
 MODEL = ListedModel(id="m", root="org/m", context_size=64)
 USER = ChatMessage(role="user", content="hi")
@@ -58,7 +65,8 @@ class TestTheRequestForTheRest:
         assert (body["max_tokens"], body.get("min_tokens")) == (6, None)
 
     def test_a_server_may_need_no_field_for_that(self) -> None:
-        body = body_of(Rest(replace(CHAT, min_tokens=None), after("One")).request, LLAMA)
+        ollama = replace(server(OLLAMA), abilities=ABILITIES)
+        body = body_of(Rest(replace(CHAT, min_tokens=None), after("One")).request, ollama)
         assert body["messages"][-1]["content"] == "One"
         assert "add_generation_prompt" not in body
 
