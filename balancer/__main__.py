@@ -39,7 +39,7 @@ def as_worker(settings: BalancerSettings, place: Place) -> BalancerSettings:
     """The settings of one worker: its own name, and the ports that its parent keeps."""
     return settings.model_copy(
         update={
-            "balancer_name": f"{settings.balancer_name}/{place.number}",
+            "balancer_name": place.named(settings.balancer_name),
             "inference_addr": place.inference,
             "management_addr": place.management,
         }

@@ -192,8 +192,10 @@ async def assemble(
         drains=drains,
         keys=keys,
         url=settings.public_url,
+        render=metrics.render,
     )
-    everywhere = everywhere_of(peers)
+    workers = {} if pipes is None else pipes.place.names(settings.balancer_name)
+    everywhere = everywhere_of(peers, workers)
     parts = Parts(
         metrics=metrics,
         persistence=persistence,
@@ -310,7 +312,9 @@ def _inference(parts: Parts, settings: BalancerSettings) -> web.Application:
         reports=parts.reports,
         access=parts.access,
         jobs=parts.jobs,
-        more_routes=[metrics_route(parts.metrics)] if settings.metrics_for_clients else [],
+        more_routes=[metrics_route(parts.metrics, parts.everywhere)]
+        if settings.metrics_for_clients
+        else [],
     )
 
 

@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 
 from .access.key_keeper import KeyKeeper
@@ -10,7 +10,7 @@ from .fleet.runtime.fleet_runtime import FleetRuntime
 from .management.answer_types import Balancer
 from .management.balancers import ListBalancers
 from .management.elsewhere.everywhere import Everywhere
-from .management.elsewhere.respond import Responder
+from .management.elsewhere.respond import Render, Responder, no_metrics
 from .management.steering.drains import DrainKeeper
 from .management.steering.keeper import DesiredStateKeeper
 from .peers.peers import Peers, PeersStatus
@@ -27,10 +27,11 @@ def open_peers(
     drains: DrainKeeper,
     keys: KeyKeeper,
     url: str | None = None,
+    render: Render = no_metrics,
 ) -> Peers | None:
     """What keeps this balancer in touch with others; `None` where the store has only one.
 
-    Clients reach it at `url`, if that is known.
+    Clients reach it at `url`, if that is known. `render` writes its metrics.
     """
     if persistence.peers is None:
         return None
@@ -47,15 +48,19 @@ def open_peers(
         name=name,
         version=version("arriero"),
         url=url,
-        respond=Responder(runtime).respond,
+        respond=Responder(runtime, render).respond,
     )
 
 
-def everywhere_of(peers: Peers | None) -> Everywhere:
-    """What all balancers have; nothing of others where there are none."""
+def everywhere_of(peers: Peers | None, workers: Mapping[str, int]) -> Everywhere:
+    """What all balancers have; nothing of others where there are none.
+
+    `workers`: the processes behind this one's port, if there are several; see `Everywhere`.
+    """
     if peers is None:
         return Everywhere()
-    return Everywhere(peers.inquiries.ask, lambda: peers.here, peers.cancel)
+    ask = peers.inquiries.ask
+    return Everywhere(ask, lambda: peers.here, peers.cancel, workers=workers)
 
 
 def balancers_of(

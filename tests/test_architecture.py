@@ -275,6 +275,7 @@ PURE = (
     *(f"balancer.workers.{name}" for name in ("crew", "hub", "messages")),
     "agent.discovery.worker_links",
     *("balancer.management.elsewhere.told", "balancer.management.elsewhere.elsewhere"),
+    "balancer.management.elsewhere.worker_metrics",
     "balancer.fleet.caller",
     "balancer.fleet.change_log",
     "balancer.fleet.deadlines",

@@ -85,6 +85,7 @@ def management_app(
     """
     history = History() if history is None else history
     access = Access() if access is None else access
+    everywhere = everywhere or Everywhere()
     browsers = BrowserSessions(access, Sessions() if sessions is None else sessions)
     app = _guarded_app(access, browsers, bodies=bodies, hosts=hosts)
     app.add_routes(
@@ -93,9 +94,9 @@ def management_app(
             *about_routes(ports, issues),
             *balancer_routes(list_balancers or alone()),
             *usage_routes(history),
-            *_fleet_routes(runtime, history, everywhere or Everywhere()),
+            *_fleet_routes(runtime, history, everywhere),
             *agent_log_routes(runtime, Admission(access)),
-            *_watching_routes(hub, metrics, Admission(access)),
+            *_watching_routes(hub, metrics, Admission(access), everywhere),
             *steering_routes(
                 runtime,
                 keeper,
@@ -206,18 +207,26 @@ def _no_request(id: RequestId, missing: Sequence[str] = ()) -> NotFound:
     return NotFound(f"no request `{id[:100]}` is waiting or running{silent}")
 
 
-def _watching_routes(hub: EventHub, metrics: Metrics, admission: Admission) -> list[web.RouteDef]:
+def _watching_routes(
+    hub: EventHub, metrics: Metrics, admission: Admission, everywhere: Everywhere
+) -> list[web.RouteDef]:
     async def events(request: web.Request) -> web.StreamResponse:
         return await stream_events(hub, request, admission)
 
-    return [web.get("/api/v1/events", events, allow_head=False), metrics_route(metrics)]
+    return [web.get("/api/v1/events", events, allow_head=False), metrics_route(metrics, everywhere)]
 
 
-def metrics_route(metrics: Metrics) -> web.RouteDef:
-    """`/metrics`; the inference port serves it as well where operators want that."""
+def metrics_route(metrics: Metrics, everywhere: Everywhere | None = None) -> web.RouteDef:
+    """`/metrics`; the inference port serves it as well where operators want that.
+
+    Where several processes share a port, any of them answers for all.
+    """
+    everywhere = everywhere or Everywhere()
 
     async def scrape(request: web.Request) -> web.Response:
-        body, content_type = metrics.render(request.headers.get(hdrs.ACCEPT, ""))
+        accept = request.headers.get(hdrs.ACCEPT, "")
+        own, content_type = metrics.render(accept)
+        body = await everywhere.metrics(accept, own)
         return web.Response(body=body, headers={hdrs.CONTENT_TYPE: content_type})
 
     return web.get("/metrics", scrape)

@@ -42,6 +42,15 @@ class Place:
     inference: Address
     management: Address
 
+    def named(self, base: str) -> str:
+        """The name of this worker, where `base` is that of all."""
+        return f"{base}/{self.number}"
+
+    def names(self, own: str) -> dict[str, int]:
+        """The names of all workers with their numbers, this one first, whose name is `own`."""
+        base = own.removesuffix(f"/{self.number}")
+        return {own: self.number} | {f"{base}/{number}": number for number in range(self.num)}
+
     def text(self) -> str:
         """As `place_in` reads it."""
         addresses = {"inference": str(self.inference), "management": str(self.management)}

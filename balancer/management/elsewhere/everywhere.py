@@ -1,7 +1,7 @@
 """Asks all other balancers over the same store, and puts together what they answer."""
 
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -13,7 +13,11 @@ from ..answer_types import ListedRequest
 from ..request_filter import RequestFilter
 from . import told
 from .elsewhere import NOBODY, Elsewhere, added_up, oldest
-from .told import AboutFleet, AboutRequest, What
+from .told import AboutFleet, AboutMetrics, AboutRequest, What
+from .worker_metrics import merged
+
+LONGEST_ACCEPT = 1000
+"""Characters of a header that are passed on."""
 
 Ask = Callable[[What, str], Awaitable[Replies]]
 """Asks all others. It takes a second at most, and no time where there are none."""
@@ -47,18 +51,25 @@ async def untold(_id: RequestId) -> bool:
 
 
 class Everywhere:
-    """`here` gives this balancer's name, and `None` while there are no others."""
+    """`here` gives this balancer's name, and `None` while there are no others.
+
+    `workers` are the names of the processes behind this one's port, if several are to be, this one
+    first, with their numbers.
+    """
 
     def __init__(
         self,
         ask: Ask = nobody,
         here: Callable[[], str | None] = lambda: None,
         tell_cancel: TellCancel = untold,
+        *,
+        workers: Mapping[str, int] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._ask = ask
         self._here = here
         self._tell_cancel = tell_cancel
+        self._workers = workers or {}
         self._clock = clock
 
     @property
@@ -93,6 +104,17 @@ class Everywhere:
         about = told.written(told.ABOUT_REQUEST, AboutRequest(id=id))
         others, missing = _understood(told.REQUESTS, await self._ask("request", about))
         return Found(oldest([], others, 1), 0, missing)
+
+    async def metrics(self, accept: str, own: bytes) -> bytes:
+        """Of all processes behind this one's port, in the format that `own` has, too."""
+        if not self._workers:
+            return own
+        text = told.written(told.ABOUT_METRICS, AboutMetrics(accept=accept[:LONGEST_ACCEPT]))
+        replies = (await self._ask("metrics", text)).replies
+        texts = {each.balancer: each.body.decode(errors="replace") for each in replies}
+        texts[next(iter(self._workers))] = own.decode()
+        by_number = {number: texts.get(name) for name, number in self._workers.items()}
+        return merged(dict(sorted(by_number.items()))).encode()
 
     async def cancel(self, id: RequestId) -> bool:
         """Have whoever has this request cancel it. Whether somebody does, or may still do so.

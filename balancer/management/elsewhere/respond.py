@@ -49,16 +49,28 @@ class Rates:
         return meter.look(counts, left, self._runtime.totals().tokens_total, now)
 
 
+Render = Callable[[str], tuple[bytes, str]]
+"""Writes the metrics in the format that a header asks for: the text, and its type."""
+
+
+def no_metrics(_accept: str) -> tuple[bytes, str]:
+    """There are none."""
+    return b"", "text/plain"
+
+
 class Responder:
     """Of one balancer."""
 
     def __init__(
         self,
         runtime: FleetRuntime,
+        render: Render = no_metrics,
+        *,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._runtime = runtime
+        self._render = render
         self._rates = Rates(runtime, clock)
         self._wall_clock = wall_clock
 
@@ -71,6 +83,7 @@ class Responder:
             "requests": self._requests,
             "request": self._request,
             "cancel": self._cancel,
+            "metrics": self._metrics,
         }[what](about)
         return None if answer is None else answer.encode()
 
@@ -111,6 +124,11 @@ class Responder:
         waits = request.state == "queued"
         waiting = self._runtime.waiting(request.id) if waits else None
         return listed_json(request, waiting, self._wall_clock())
+
+    def _metrics(self, about: str) -> str | None:
+        if (asked := told.read(told.ABOUT_METRICS, about)) is None:
+            return None
+        return self._render(asked["accept"])[0].decode()
 
     def _cancel(self, about: str) -> str | None:
         if (asked := told.read(told.ABOUT_REQUEST, about)) is None:

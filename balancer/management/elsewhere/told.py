@@ -14,7 +14,7 @@ from ....shared.inference import AgentId, Count, RequestId
 from ..answer_types import ListedRequest, Request
 from ..request_filter import RequestFilter
 
-What = Literal["fleet", "requests", "request", "cancel"]
+What = Literal["fleet", "requests", "request", "cancel", "metrics"]
 
 
 class AboutFleet(TypedDict):
@@ -27,6 +27,12 @@ class AboutRequest(TypedDict):
     """Which request."""
 
     id: RequestId
+
+
+class AboutMetrics(TypedDict):
+    """In which format: the header that a client sent."""
+
+    accept: str
 
 
 class ToldFleet(TypedDict):
@@ -61,6 +67,7 @@ T = TypeVar("T")
 
 ABOUT_FLEET = TypeAdapter(AboutFleet)
 ABOUT_REQUEST = TypeAdapter(AboutRequest)
+ABOUT_METRICS = TypeAdapter(AboutMetrics)
 FILTER = TypeAdapter(RequestFilter)
 FLEET = TypeAdapter(ToldFleet)
 REQUESTS = TypeAdapter(ToldRequests)

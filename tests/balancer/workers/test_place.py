@@ -50,6 +50,12 @@ def test_a_place_is_told_in_the_environment() -> None:
     assert place_in({}) is None
 
 
+def test_workers_have_names_with_numbers() -> None:
+    own = PLACE.named("b/1")
+    assert own == "b/1/1"
+    assert list(PLACE.names(own).items()) == [("b/1/1", 1), ("b/1/0", 0)]
+
+
 async def test_what_its_parent_tells() -> None:
     told: list[object] = []
     ours, _ = pipes(Living(("run", "other")), Spread(("a", "b")), Granted(1, 3))

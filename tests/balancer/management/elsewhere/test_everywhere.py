@@ -28,6 +28,17 @@ async def test_alone_nobody_is_asked() -> None:
     assert not await alone.cancel(RequestId("r"))
 
 
+async def test_metrics_are_of_the_processes_behind_the_port() -> None:
+    async def ask(_what: What, _about: str) -> Replies:
+        return Replies((Reply("b/1", b"a 1"), Reply("another/0", b"a 7")))
+
+    everywhere = Everywhere(ask, lambda: "b/0", workers={"b/0": 0, "b/1": 1, "b/2": 2})
+    told = (await everywhere.metrics("", b"# HELP a A.\na 0\n")).decode().splitlines()
+    assert told[:2] == ["# HELP a A.", 'a{worker="0"} 0']
+    assert told[-3:] == [f'arriero_worker_up{{worker="{n}"}} {float(n < 2)}' for n in range(3)]
+    assert await Everywhere(ask).metrics("", b"a 0") == b"a 0", "one process needs no label"
+
+
 async def test_what_does_not_fit_is_missing() -> None:
     everywhere = answering(("one", b"{}"), ("three", b"junk"), missing=("two",))
     assert (await everywhere.fleet()).missing == ("one", "three", "two")

@@ -24,7 +24,7 @@ def answer(responder: Responder, what: str, **about: Any) -> Any:
 
 
 async def test_its_fleet_and_its_requests(runtime: FleetRuntime) -> None:
-    responder = Responder(runtime, wall_clock=lambda: 0.0)
+    responder = Responder(runtime, lambda accept: (accept.encode(), ""), wall_clock=lambda: 0.0)
     Peer(runtime, "a", slots=1)
     Peer(runtime, "b", slots=1, model=None)
     with (
@@ -40,6 +40,7 @@ async def test_its_fleet_and_its_requests(runtime: FleetRuntime) -> None:
         assert told["total"] == 2
         assert answer(responder, "request", id=queued.id)["requests"][0]["for"] == "slot"
         assert answer(responder, "request", id="nobody")["requests"] == []
+        assert responder.respond("metrics", '{"accept":"text/plain"}') == b"text/plain"
         assert answer(responder, "cancel", id="nobody") == {"is_cancelled": False}
         assert answer(responder, "cancel", id=queued.id) == {"is_cancelled": True}
     assert answer(responder, "fleet", limit=9)["requests"] == []
@@ -47,7 +48,11 @@ async def test_its_fleet_and_its_requests(runtime: FleetRuntime) -> None:
 
 @pytest.mark.parametrize(
     ("what", "about"),
-    [("later", "{}"), *((what, "[]") for what in ("fleet", "requests", "request", "cancel"))],
+    [
+        ("metrics", "[]"),
+        ("later", "{}"),
+        *((what, "[]") for what in ("fleet", "requests", "request", "cancel")),
+    ],
 )
 async def test_what_it_does_not_understand(runtime: FleetRuntime, what: str, about: str) -> None:
     assert Responder(runtime).respond(what, about) is None
