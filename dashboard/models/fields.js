@@ -35,9 +35,9 @@ function parse(value) {
   }
 }
 
-/** Adapters as a JSON list. */
+/** Adapters as a JSON list, one a line. */
 const adapters = {
-  show: (value) => (value?.length ? JSON.stringify(value) : ""),
+  show: (value) => (value?.length ? `[${value.map((each) => JSON.stringify(each)).join(",\n ")}]` : ""),
   read: (value) => {
     if (value.trim() === "") return [];
     const read = parse(value);
@@ -95,7 +95,7 @@ export const FIELDS = [
     kind: adapters,
     hint: '[{"name": "support", "source": "file:///support.gguf", "scale": 0.8}]',
     isMore: true,
-    isWide: true,
+    isLong: true,
   },
   {
     path: "chat_template",
