@@ -50,7 +50,7 @@ from .management.routes import management_app, metrics_route
 from .management.steering.drains import DrainKeeper
 from .management.steering.keeper import DesiredStateKeeper
 from .management.steering.routes import by_nobody
-from .peering import balancers_of, everywhere_of, open_peers
+from .peering import balancers_of, everywhere_of, open_peers, session_teller
 from .peers.peers import Peers
 from .persistence import LAST_WRITES, Persistence
 from .ports import check_exposure, connections_of, serve
@@ -184,6 +184,7 @@ async def assemble(
     desired_state = DesiredStateKeeper(runtime, persistence.writer.persist)
     drains = DrainKeeper(runtime, persistence.cordons)
     keys = keeper_of(access, persistence)
+    sessions = Sessions()
     peers = open_peers(
         settings.balancer_name,
         persistence,
@@ -193,6 +194,7 @@ async def assemble(
         keys=keys,
         url=settings.public_url,
         render=metrics.render,
+        sessions=sessions,
     )
     workers = {} if pipes is None else pipes.place.names(settings.balancer_name)
     everywhere = everywhere_of(peers, workers)
@@ -212,7 +214,7 @@ async def assemble(
         certificates=certificates_of(settings),
         access=access,
         keys=keys,
-        sessions=Sessions(),
+        sessions=sessions,
         jobs=await open_batch_jobs(
             settings, persistence, runtime, access, conversations, bodies, until_the_end
         ),
@@ -345,6 +347,7 @@ def _management(
         sessions=parts.sessions,
         jobs=parts.jobs,
         issues=no_issues if parts.certificates is None else parts.certificates.issues,
+        tell_session=session_teller(parts.peers),
         everywhere=parts.everywhere,
         retry_elsewhere=by_nobody if parts.peers is None else parts.peers.retry,
         list_balancers=balancers_of(

@@ -6,15 +6,18 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import version
 
 from .access.key_keeper import KeyKeeper
+from .access.sessions import Session, Sessions
 from .fleet.runtime.fleet_runtime import FleetRuntime
 from .management.answer_types import Balancer
 from .management.balancers import ListBalancers
 from .management.elsewhere.everywhere import Everywhere
 from .management.elsewhere.respond import Render, Responder, no_metrics
+from .management.session.browser_sessions import TellSession, nobody
 from .management.steering.drains import DrainKeeper
 from .management.steering.keeper import DesiredStateKeeper
 from .peers.peers import Peers, PeersStatus
 from .persistence import Persistence
+from .store.news.records import SessionTold
 from .store.peers.port import Peer
 
 
@@ -28,6 +31,7 @@ def open_peers(
     keys: KeyKeeper,
     url: str | None = None,
     render: Render = no_metrics,
+    sessions: Sessions | None = None,
 ) -> Peers | None:
     """What keeps this balancer in touch with others; `None` where the store has only one.
 
@@ -49,7 +53,33 @@ def open_peers(
         version=version("arriero"),
         url=url,
         respond=Responder(runtime, render).respond,
+        on_session=taking_up(Sessions() if sessions is None else sessions),
     )
+
+
+def taking_up(
+    sessions: Sessions, clock: Callable[[], float] = time.time
+) -> Callable[[SessionTold], None]:
+    """Logs in, and out, who did so at another balancer."""
+
+    def take_up(told: SessionTold) -> None:
+        session = Session(told.name, told.digest, told.csrf, told.until)
+        sessions.take_up(told.token, session, clock())
+
+    return take_up
+
+
+def session_teller(peers: Peers | None) -> TellSession:
+    """Tells the others who logged in or out here."""
+    if peers is None:
+        return nobody
+
+    async def tell(token: str, session: Session) -> None:
+        await peers.tell_session(
+            SessionTold(token, session.name, session.digest, session.csrf, session.expires_at)
+        )
+
+    return tell
 
 
 def everywhere_of(peers: Peers | None, workers: Mapping[str, int]) -> Everywhere:

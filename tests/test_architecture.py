@@ -728,7 +728,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("balancer.peers", "balancer.persistence", "balancer.fleet.runtime"),
         *("balancer.management.steering", "balancer.access", "balancer.management"),
         *("balancer.management.answer_types", "balancer.management.elsewhere"),
-        "balancer.store.peers",
+        *("balancer.management.session", "balancer.store.news", "balancer.store.peers"),
     ),
     "balancer.store.tables": (),
     "balancer.store.kept": (

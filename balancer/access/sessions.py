@@ -58,6 +58,15 @@ class Sessions:
         self._by_token[digest_of(token)] = session
         return session
 
+    def take_up(self, token_digest: str, session: Session, now: float) -> None:
+        """Another balancer logged somebody in, or out where it has expired."""
+        self._by_token.pop(token_digest, None)
+        if now < session.expires_at:
+            self._forget_expired(now)
+            if len(self._by_token) >= self._max_sessions:
+                del self._by_token[next(iter(self._by_token))]
+            self._by_token[token_digest] = session
+
     def find(self, token: str, now: float) -> Session | None:
         """The session of that token, unless it has ended."""
         found = self._by_token.get(digest_of(token))

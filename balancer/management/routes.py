@@ -44,7 +44,7 @@ from .metrics.metrics import Metrics
 from .operations import management_json
 from .request_filter import RequestFilter
 from .serializers import agent_json, dumps, listed_json
-from .session.browser_sessions import BrowserSessions
+from .session.browser_sessions import BrowserSessions, TellSession, nobody
 from .session.routes import routes as session_routes
 from .steering.drains import DrainKeeper
 from .steering.keeper import DesiredStateKeeper
@@ -74,6 +74,7 @@ def management_app(
     access: Access | None = None,
     keys: KeyKeeper | None = None,
     sessions: Sessions | None = None,
+    tell_session: TellSession = nobody,
     jobs: Jobs | None = None,
     everywhere: Everywhere | None = None,
     retry_elsewhere: RetryElsewhere = by_nobody,
@@ -86,7 +87,9 @@ def management_app(
     history = History() if history is None else history
     access = Access() if access is None else access
     everywhere = everywhere or Everywhere()
-    browsers = BrowserSessions(access, Sessions() if sessions is None else sessions)
+    browsers = BrowserSessions(
+        access, Sessions() if sessions is None else sessions, tell=tell_session
+    )
     app = _guarded_app(access, browsers, bodies=bodies, hosts=hosts)
     app.add_routes(
         [

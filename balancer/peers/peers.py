@@ -24,6 +24,7 @@ from ..store.news.records import (
     Changed,
     News,
     RetryAgent,
+    SessionTold,
     Subject,
 )
 from ..store.peers.port import Beat, Peer, PeerSession, PeerStore
@@ -67,6 +68,10 @@ def _no_answer(_what: str, _about: str) -> None:
     """This balancer knows no question."""
 
 
+def _no_sessions(_told: SessionTold) -> None:
+    """Nobody logs in here."""
+
+
 Look = Callable[[], Awaitable[bool]]
 """Reads something from the store; whether it could."""
 
@@ -98,6 +103,7 @@ class Peers:
         version: str,
         url: str | None = None,
         respond: Respond = _no_answer,
+        on_session: Callable[[SessionTold], None] = _no_sessions,
         beat_interval: float = BEAT_INTERVAL,
     ) -> None:
         """`looks` read what has changed, `respond` answers others. `run` is this start's own."""
@@ -119,6 +125,7 @@ class Peers:
         self._is_away = self._is_leaving = False
         self._may_lead = True
         self._left = asyncio.Event()
+        self._on_session = on_session
         self.inquiries = Inquiries(store, run, lambda: self._standing.peers, respond)
         led.follow()
 
@@ -151,6 +158,11 @@ class Peers:
         """Have whoever leads let this agent try again, if that is another one."""
         if self._standing.epoch is None and len(agent) <= MOST_ID:
             await self._is_told(RetryAgent(agent))
+
+    async def tell_session(self, session: SessionTold) -> None:
+        """Somebody logged in here, or out: at the others, too."""
+        if self.num_live > 1:
+            await self._is_told(session)
 
     async def _is_told(self, news: News) -> bool:
         try:
@@ -249,6 +261,8 @@ class Peers:
     def _heard(self, news: News) -> None:
         if isinstance(news, Asked | Answered):
             self.inquiries.heard(news)
+        elif isinstance(news, SessionTold):
+            self._on_session(news)
         else:
             self._carry_out(self._standing.heard(news))
 

@@ -8,15 +8,25 @@ this origin can read.
 import hmac
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from aiohttp import web
 
 from ....shared.errors import Forbidden, Unauthorized
 from ...access.access import Access
+from ...access.access_key import digest_of
 from ...access.identity import Identity
 from ...access.sessions import LIFETIME, Session, Sessions
 from ...api.access.credentials import keys_in
+
+TellSession = Callable[[str, Session], Awaitable[None]]
+"""Tells other balancers of a session, by the digest of its token; it ended where it expired."""
+
+
+async def nobody(_token_digest: str, _session: Session) -> None:
+    """There are no others."""
+
 
 COOKIE = "arriero_session"
 CSRF_HEADER = "x-arriero-csrf"
@@ -32,11 +42,14 @@ class BrowserSessions:
         access: Access,
         sessions: Sessions,
         *,
+        tell: TellSession = nobody,
         clock: Callable[[], float] = time.time,
         random_text: Callable[[int], str] = secrets.token_urlsafe,
     ) -> None:
         self.access = access
         self._sessions = sessions
+        self._tell = tell
+        self._untold: list[tuple[str, Session]] = []
         self._clock = clock
         self._random_text = random_text
         access.listen(lambda holder, _error: sessions.end(holder.digest))
@@ -62,11 +75,18 @@ class BrowserSessions:
         holder = self.access.holder(session.name, session.digest)
         return None if holder is None else (session, holder)
 
+    async def tell_others(self) -> None:
+        """Have other balancers know who logged in here, or out, before the browser does."""
+        untold, self._untold = self._untold, []
+        for token_digest, session in untold:
+            await self._tell(token_digest, session)
+
     def open(self, request: web.Request, response: web.Response, holder: Identity) -> Session:
         """Log in, in place of whom the cookie stood for; `response` takes the new cookie along."""
         self._sessions.close(request.cookies.get(COOKIE, ""))
         token = self._random_text(_TOKEN_BYTES)
         session = self._sessions.open(token, self._random_text(_TOKEN_BYTES), holder, self._clock())
+        self._untold.append((digest_of(token), session))
         response.set_cookie(
             COOKIE,
             token,
@@ -82,7 +102,10 @@ class BrowserSessions:
         """Log out."""
         if (found := self.find(request)) is not None:
             check_csrf(request, found[0])
-        self._sessions.close(request.cookies.get(COOKIE, ""))
+        token = request.cookies.get(COOKIE, "")
+        self._sessions.close(token)
+        if found is not None:
+            self._untold.append((digest_of(token), replace(found[0], expires_at=0.0)))
         response.del_cookie(
             COOKIE, path="/", httponly=True, samesite="Strict", secure=_is_secure(request)
         )

@@ -36,11 +36,13 @@ def routes(sessions: BrowserSessions) -> list[web.RouteDef]:
                 )
         response = web.Response()
         session = sessions.open(request, response, holder)
+        await sessions.tell_others()
         return _answer(state_of(sessions, session, holder), response)
 
     async def log_out(request: web.Request) -> web.Response:
         response = web.Response()
         sessions.close(request, response)
+        await sessions.tell_others()
         return _answer(state_of(sessions, None, None), response)
 
     path = "/api/v1/session"

@@ -74,10 +74,26 @@ class Answered:
     type: Literal["answered"] = "answered"
 
 
+@dataclass(frozen=True, slots=True)
+class SessionTold:
+    """Who showed the token with the digest `token` to the dashboard is logged in until `until`.
+
+    In seconds since 1970; 0 says that it has logged out. `name` and `digest` are of its key, `csrf`
+    of the session, and open nothing without the token.
+    """
+
+    token: Id
+    name: Annotated[str, Field(max_length=MOST_ID)]
+    digest: Annotated[str, Field(max_length=MOST_ID)]
+    csrf: Annotated[str, Field(max_length=MOST_ID)]
+    until: float
+    type: Literal["session"] = "session"
+
+
 Told = Changed | CancelRequest | RetryAgent
 """To all, without an answer."""
 
-News = Told | Asked | Answered
+News = Told | Asked | Answered | SessionTold
 
 _NEWS: TypeAdapter[News] = TypeAdapter(Annotated[News, Field(discriminator="type")])
 

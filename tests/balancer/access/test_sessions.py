@@ -1,9 +1,12 @@
 """Sessions: found by their tokens, bounded, and over when they end."""
 
+from dataclasses import replace
+
 import pytest
 
+from arriero.balancer.access.access_key import digest_of
 from arriero.balancer.access.identity import Identity
-from arriero.balancer.access.sessions import LIFETIME, Sessions
+from arriero.balancer.access.sessions import LIFETIME, Session, Sessions
 
 ADA = Identity(name="ada", role="admin", digest="d1")
 BOB = Identity(name="bob", role="viewer", digest="d2")
@@ -61,3 +64,18 @@ def test_what_has_expired_takes_no_room(sessions: Sessions) -> None:
     sessions.open("old", "csrf", ADA, now=0)
     sessions.open("new", "csrf", BOB, now=LIFETIME)
     assert len(sessions) == 1
+
+
+def test_who_logged_in_at_another_balancer_is_found_until_that_ends(sessions: Sessions) -> None:
+    theirs = Session("name", "digest", "csrf", 10.0)
+    sessions.take_up(digest_of("token"), theirs, now=0.0)
+    assert sessions.find("token", now=9.0) == theirs
+    sessions.take_up(digest_of("token"), replace(theirs, expires_at=0.0), now=9.0)
+    assert sessions.find("token", now=9.0) is None
+
+
+def test_others_sessions_are_bounded_too() -> None:
+    sessions = Sessions(max_sessions=2)
+    for number in range(3):
+        sessions.take_up(f"{number}", Session("name", "digest", "csrf", 10.0), now=0.0)
+    assert len(sessions) == 2

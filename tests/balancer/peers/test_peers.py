@@ -5,7 +5,7 @@ import pytest
 
 from arriero.balancer.peers import peers as module
 from arriero.balancer.peers.peers import Peers
-from arriero.balancer.store.news.records import Changed, Subject
+from arriero.balancer.store.news.records import Changed, SessionTold, Subject
 from arriero.shared.inference import AgentId, RequestId
 from tests.balancer.peers.fakes import FakeLed, FakePeerStore
 
@@ -19,11 +19,19 @@ class Balancer:
         self.led = FakeLed()
         self.read: list[Subject] = []
         self.fails: set[Subject] = set()
+        self.sessions: list[SessionTold] = []
         self.breaks: set[Subject] = set()
         subjects: tuple[Subject, ...] = ("desired_state", "keys", "cordons")
         looks = {what: self.look(what) for what in subjects}
         self.peers = Peers(
-            store, self.led, looks, run=f"run-{name}", name=name, version="1", beat_interval=BEAT
+            store,
+            self.led,
+            looks,
+            run=f"run-{name}",
+            name=name,
+            version="1",
+            on_session=self.sessions.append,
+            beat_interval=BEAT,
         )
         self.task = asyncio.create_task(self.peers.run())
 
@@ -155,6 +163,18 @@ async def test_news_reach_whom_they_concern(store: FakePeerStore, start: Start) 
     assert not await b.peers.cancel(RequestId("r" * 201))
     assert (a.led.retried, b.led.retried) == ([AgentId("x")], [])
     assert a.led.cancelled == b.led.cancelled == [RequestId("r")]
+
+
+async def test_who_logs_in_at_one_is_told_to_the_others(store: FakePeerStore, start: Start) -> None:
+    session = SessionTold("t", "name", "d", "c", 5.0)
+    a = start("a")
+    await store.until(lambda: a.led.leads)
+    await a.peers.tell_session(session)
+    assert a.sessions == [], "it is alone"
+    b = start("b")
+    await store.until(lambda: a.peers.num_live == 2)
+    await a.peers.tell_session(session)
+    assert a.sessions == b.sessions == [session]
 
 
 async def test_what_waits_at_others_is_told(store: FakePeerStore, start: Start) -> None:

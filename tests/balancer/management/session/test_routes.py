@@ -1,5 +1,6 @@
 """Logging in with a key, and out; what a cookie opens, and what it takes to change something."""
 
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from pydantic_core import from_json
 
 from arriero.balancer.access.access import Access
+from arriero.balancer.access.sessions import Session, Sessions
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
@@ -202,3 +204,30 @@ def test_every_route_is_described() -> None:
     sessions: Any = None
     described = {(each.method, each.path) for each in OPERATIONS}
     assert described == {(each.method, each.path) for each in routes(sessions)}
+
+
+async def test_who_logs_in_at_one_balancer_is_logged_in_at_the_others(
+    runtime: FleetRuntime,
+    hub: EventHub,
+    metrics: Metrics,
+    keeper: DesiredStateKeeper,
+    access: Access,
+) -> None:
+    theirs, now = Sessions(), time.time()
+
+    async def tell(token: str, session: Session) -> None:
+        theirs.take_up(token, session, now)
+
+    app = management_app(runtime, hub, metrics, keeper=keeper, access=access, tell_session=tell)
+    other = management_app(runtime, hub, metrics, keeper=keeper, access=access, sessions=theirs)
+    jar = CookieJar(unsafe=True)
+    async with (
+        TestClient(TestServer(app), cookie_jar=jar) as client,
+        TestClient(TestServer(other), cookie_jar=jar) as there,
+    ):
+        assert (await there.get("/api/v1/agents")).status == 401
+        csrf = (await log_in(client, "viewer"))["csrf"]
+        assert (await there.get("/api/v1/agents")).status == 200
+        headers = {CSRF_HEADER: csrf}
+        assert (await client.delete("/api/v1/session", headers=headers)).status == 200
+        assert len(theirs) == 0

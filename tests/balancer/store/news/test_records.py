@@ -9,6 +9,7 @@ from arriero.balancer.store.news.records import (
     Changed,
     News,
     RetryAgent,
+    SessionTold,
     decoded,
     encoded,
 )
@@ -28,6 +29,7 @@ RUN = "0" * 32
 @pytest.mark.parametrize(
     "news",
     [
+        SessionTold(2 * RUN, "é" * 200, 2 * RUN, 2 * RUN, 1.5e9),
         Asked(RUN, RUN, "requests", '"' * MOST_TEXT),
         Answered(RUN, RUN, RUN, 63, 64, "+" * MOST_TEXT),
     ],
