@@ -3,6 +3,8 @@
 python := .venv/bin/python
 # How many processes share the tests, a file at a time.
 jobs := 2
+# Each process rewrites the assertions of all tests, unless a run before has left them compiled.
+unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make demo    a balancer and two agents on the demo model; asks a question (ONCE=1: then stops)"

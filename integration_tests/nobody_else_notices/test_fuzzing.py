@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 NUM_EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "25"))
 """For each API; set the variable to look for more, with examples drawn anew."""
-PATIENCE = 0.5
+PATIENCE = 0.2
 """Seconds of an answer that are listened to: disconnecting early is part of the test."""
 ANSWER_DEADLINE = 10.0
 """Seconds within which a request begins to be answered."""
