@@ -5,7 +5,6 @@ end with a 500, and what a document rules out must be refused.
 """
 
 import asyncio
-import json
 import re
 from collections.abc import AsyncIterator
 from typing import Any
@@ -23,11 +22,10 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from arriero.balancer.api.document import inference_document
-from arriero.balancer.management.operations import management_json
 from integration_tests.daemons import Fleet, started_fleet
+from tests.balancer import documents
 
-DOCUMENTS = {"inference": inference_document("0"), "management": json.loads(management_json("0"))}
+DOCUMENTS = {"inference": documents.inference(), "management": documents.management()}
 CHECKS: list[CheckFunction] = [
     status_code_conformance,
     content_type_conformance,
@@ -112,7 +110,7 @@ async def asked_fleet() -> AsyncIterator[Fleet]:
 async def test_the_document_is_served(asked_fleet: Fleet, port: str) -> None:
     async with asked_fleet.http.get(f"{getattr(asked_fleet, port)}/openapi.json") as response:
         served = await response.json()
-    served["info"]["version"] = "0"
+    served["info"]["version"] = documents.VERSION
     assert served == DOCUMENTS[port]
 
 

@@ -5,10 +5,11 @@ from aiohttp.test_utils import TestClient
 
 from arriero.balancer.api.app import inference_app
 from arriero.balancer.api.document import inference_document
+from tests.balancer import documents
 from tests.balancer.api.fake_runtime import FakeFleetRuntime
 from tests.balancer.openapi_checks import check_names, check_references, routes_in, routes_of
 
-DOCUMENT = inference_document("1.2")
+DOCUMENT = documents.inference()
 
 
 def test_every_route_is_described(runtime: FakeFleetRuntime) -> None:

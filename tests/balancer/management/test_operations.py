@@ -1,6 +1,5 @@
 """The management port's document: all of its routes, and the fleet as it is shown."""
 
-import json
 from typing import Any
 
 import jsonschema
@@ -11,14 +10,14 @@ from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.balancer.management.operations import management_json
 from arriero.balancer.management.routes import management_app
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
 from arriero.shared.inference import GenerateRequest
+from tests.balancer import documents
 from tests.balancer.management.peers import Peer
 from tests.balancer.openapi_checks import check_names, check_references, routes_in, routes_of
 
-DOCUMENT: dict[str, Any] = json.loads(management_json("1.2"))
+DOCUMENT: dict[str, Any] = documents.management()
 
 
 def test_every_route_is_described(

@@ -7,10 +7,10 @@ import jsonschema
 from arriero.balancer.api.anthropic.errors import anthropic_error
 from arriero.balancer.api.anthropic.operations import ANTHROPIC_ERRORS
 from arriero.balancer.api.anthropic.requests import parse_count, parse_messages
-from arriero.balancer.api.document import inference_document
 from arriero.shared.errors import QueueFull
+from tests.balancer import documents
 
-DOCUMENT = inference_document("0")
+DOCUMENT = documents.inference()
 BODY = {"messages": [{"role": "user", "content": "Hi"}]}
 
 

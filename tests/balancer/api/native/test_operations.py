@@ -2,12 +2,12 @@
 
 import jsonschema
 
-from arriero.balancer.api.document import inference_document
 from arriero.balancer.api.native.operations import NATIVE_ERRORS
 from arriero.balancer.api.transport.http import native_error
 from arriero.shared.errors import InvalidRequest, QueueFull
+from tests.balancer import documents
 
-DOCUMENT = inference_document("0")
+DOCUMENT = documents.inference()
 
 
 def check(name: str, value: object) -> None:

@@ -3,11 +3,11 @@
 import jsonschema
 import pytest
 
-from arriero.balancer.api.document import inference_document
 from arriero.balancer.api.ollama.operations import OLLAMA_ERRORS
 from arriero.shared.errors import QueueFull
+from tests.balancer import documents
 
-DOCUMENT = inference_document("0")
+DOCUMENT = documents.inference()
 USER = {"role": "user", "content": "Hi"}
 
 

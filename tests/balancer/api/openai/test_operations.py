@@ -5,13 +5,13 @@ import json
 import jsonschema
 import pytest
 
-from arriero.balancer.api.document import inference_document
 from arriero.balancer.api.openai.completions.requests import parse_chat, parse_completion
 from arriero.balancer.api.openai.errors import openai_error
 from arriero.balancer.api.openai.operations import OPENAI_ERRORS
 from arriero.shared.errors import InvalidRequest, PromptTooLong
+from tests.balancer import documents
 
-DOCUMENT = inference_document("0")
+DOCUMENT = documents.inference()
 CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 
 

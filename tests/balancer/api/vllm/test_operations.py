@@ -3,9 +3,9 @@
 import jsonschema
 import pytest
 
-from arriero.balancer.api.document import inference_document
+from tests.balancer import documents
 
-COMPONENTS = inference_document("0")["components"]
+COMPONENTS = documents.inference()["components"]
 
 
 def takes(name: str, value: object) -> bool:

@@ -1,6 +1,5 @@
 """The history over REST, as the document describes it."""
 
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,14 +12,14 @@ from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.history.history_task import History
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.balancer.management.operations import management_json
 from arriero.balancer.management.routes import management_app
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
 from arriero.balancer.store.records import StoreStatus
+from tests.balancer import documents
 from tests.balancer.fleet.recording import ManualClock
 from tests.balancer.history.builders import TOTALS, ending
 
-DOCUMENT: dict[str, Any] = json.loads(management_json("1"))
+DOCUMENT: dict[str, Any] = documents.management()
 
 
 class Port:

@@ -3,17 +3,15 @@
 from typing import Any
 
 import pytest
-from pydantic_core import from_json
 
 from arriero.balancer.api.access.permissions import INFERENCE, MANAGEMENT, Needs, Table
-from arriero.balancer.api.document import inference_document
-from arriero.balancer.management import operations
 from arriero.balancer.management.keys.operations import OPERATIONS
 from arriero.balancer.management.keys.routes import routes
+from tests.balancer import documents
 
 DOCUMENTS: list[tuple[Any, Table]] = [
-    (inference_document("0"), INFERENCE),
-    (from_json(operations.management_json("0")), MANAGEMENT),
+    (documents.inference(), INFERENCE),
+    (documents.management(), MANAGEMENT),
 ]
 
 

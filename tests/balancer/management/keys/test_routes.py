@@ -6,7 +6,6 @@ from typing import Any
 import jsonschema
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
-from pydantic_core import from_json
 
 from arriero.balancer.access.access import Access
 from arriero.balancer.access.access_key import is_key
@@ -14,14 +13,14 @@ from arriero.balancer.access.key_keeper import KeyKeeper
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.balancer.management.operations import management_json
 from arriero.balancer.management.routes import management_app
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
 from arriero.balancer.store.memory import MemoryStore
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import SavedKey
+from tests.balancer import documents
 
-DOCUMENT = from_json(management_json("0"))
+DOCUMENT = documents.management()
 
 
 class Store(MemoryStore):

@@ -9,22 +9,21 @@ import jsonschema
 import pytest
 from aiohttp import CookieJar
 from aiohttp.test_utils import TestClient, TestServer
-from pydantic_core import from_json
 
 from arriero.balancer.access.access import Access
 from arriero.balancer.access.sessions import Session, Sessions
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.balancer.management.operations import management_json
 from arriero.balancer.management.routes import management_app
 from arriero.balancer.management.session.browser_sessions import COOKIE, CSRF_HEADER
 from arriero.balancer.management.session.operations import OPERATIONS
 from arriero.balancer.management.session.routes import routes
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from tests.balancer import documents
 from tests.balancer.access.builders import record, secret
 
-DOCUMENT = from_json(management_json("0"))
+DOCUMENT = documents.management()
 ROLES = ("admin", "operator", "viewer", "inference", "agent")
 
 

@@ -1,13 +1,12 @@
-import json
 from typing import Any
 
 import jsonschema
 from aiohttp.test_utils import TestClient
 
-from arriero.balancer.management.operations import management_json
 from arriero.balancer.management.steering.operations import OPERATIONS
+from tests.balancer import documents
 
-DOCUMENT: dict[str, Any] = json.loads(management_json("1.2"))
+DOCUMENT: dict[str, Any] = documents.management()
 
 
 def schema(path: str, method: str, what: str) -> dict[str, Any]:

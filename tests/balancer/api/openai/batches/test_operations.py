@@ -3,9 +3,9 @@
 import jsonschema
 import pytest
 
-from arriero.balancer.api.document import inference_document
+from tests.balancer import documents
 
-DOCUMENT = inference_document("0")
+DOCUMENT = documents.inference()
 GOOD = {"input_file_id": "f", "endpoint": "/v1/responses", "completion_window": "24h"}
 
 

@@ -5,10 +5,10 @@ import json
 import jsonschema
 import pytest
 
-from arriero.balancer.api.document import inference_document
 from arriero.balancer.api.openai.responses.requests import parse_response
+from tests.balancer import documents
 
-DOCUMENT = inference_document("0")
+DOCUMENT = documents.inference()
 SCHEMA = {"$ref": "#/components/schemas/ResponseBody", "components": DOCUMENT["components"]}
 
 
