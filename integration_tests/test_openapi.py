@@ -36,7 +36,7 @@ NOT_TO_BE_HAD = 501
 """The only status of 500 or above that a request alone can cause."""
 
 MODEL = "arriero-demo"
-NUM_CASES = 15
+NUM_CASES = 10
 NUM_TRIES = 8
 """How often a case is asked again, without the field that its error names."""
 TIMEOUT = 20.0
