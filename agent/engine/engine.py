@@ -43,6 +43,12 @@ class Engine(Protocol):
         Where nothing can be chosen for a sequence, that is logged and the sequence is `broken`.
         """
 
+    def stop(self, is_wanted: bool) -> None:
+        """Have the step that runs end as `Aborted`, if it can, until that is not wanted any more.
+
+        From any thread.
+        """
+
     def load_adapter(self, digest: str, path: Path) -> None:
         """Load the adapter at `path`; raises `ModelError`. Its file has this `digest`.
 

@@ -18,6 +18,7 @@ from .sequence import SequenceEnd, SequenceId, SequenceOutput
 from .speculation.drafting import Drafting
 from .statistics import EngineStatistics
 from .step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome, Step
+from .turns.interruption import Interruption
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class StepLoop:
         *,
         lock: FairLock,
         inbox: SimpleQueue[Command],
+        interruption: Interruption,
         expected: set[SequenceId],
         gathering: float,
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
@@ -73,6 +75,7 @@ class StepLoop:
         self._drafting = drafting
         self._lock = lock
         self._inbox = inbox
+        self._interruption = interruption
         self._expected = expected
         self._gathering = gathering
         self._on_step = on_step
@@ -92,6 +95,7 @@ class StepLoop:
     def _take_commands(self) -> bool:
         """Whether there were any."""
         is_idle = self._scheduler.is_idle
+        self._interruption.seen()
         if not is_idle and self._inbox.empty():
             return False
         self._obey(self._inbox.get())  # an idle engine waits for it
@@ -135,7 +139,7 @@ class StepLoop:
             if step is None:
                 return
             started = self._clock()
-            outcome = self._engine.execute(step)
+            outcome = self._execute(step)
             ended = self._clock()
         _report(outcome)
         outputs = self._scheduler.commit(
@@ -150,6 +154,12 @@ class StepLoop:
                 close(self._engine, output.id)
         if outputs:
             self._on_step(outputs)
+
+    def _execute(self, step: Step) -> Outcome:
+        if not self._scheduler.may_be_stopped(step):
+            return self._engine.execute(step)
+        with self._interruption.allowed():
+            return self._engine.execute(step)
 
     def _plan(self) -> Step | None:
         requests = self._scheduler.draft_requests()
@@ -192,4 +202,4 @@ def _report(outcome: Outcome) -> None:
         case NotLoaded():
             logger.warning("a stored prompt could not be loaded; computing it instead")
         case Aborted():
-            logger.warning("a step was interrupted; computing it again")
+            logger.debug("a step was stopped; computing it again")

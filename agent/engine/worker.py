@@ -13,6 +13,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Literal
 
+from ...shared.inference import priority_class_of
 from ...shared.reports.model_info import Kernels, KvLayout
 from .adapter import AdapterError
 from .engine import Engine, LoadEngine
@@ -20,7 +21,7 @@ from .fair_lock import FairLock
 from .llama.loading import load_engine
 from .loaded_model import LoadedModel
 from .model_error import ModelError
-from .opener import Opener
+from .opener import Opened, Opener
 from .scheduling.scheduler import Scheduler
 from .sequence import NewSequence, SequenceId, SequenceOutput
 from .speculation.drafter import Drafter
@@ -30,6 +31,7 @@ from .speculation.lookup_drafter import LookupDrafter
 from .speculation.model_drafter import ModelDrafter
 from .statistics import EngineStatistics, Gone
 from .step_loop import Command, Drop, Finish, Forget, StepLoop, Stop
+from .turns.interruption import Interruption
 
 logger = logging.getLogger(__name__)
 
@@ -182,6 +184,11 @@ class Worker:
     def _publish(self, statistics: EngineStatistics) -> None:
         self._statistics = statistics
 
+    def _hand_over(self, interruption: Interruption, opened: Opened) -> None:
+        self._inbox.put(opened)
+        if priority_class_of(opened.sequence.priority) != "batch":
+            interruption.want()
+
     def _run(self) -> None:
         try:
             engine = self._load()
@@ -194,7 +201,8 @@ class Worker:
             return
         self._publish(scheduler.statistics())
         self._scheduler = scheduler
-        self._opener = opener = Opener(engine, self._inbox.put)
+        interruption = Interruption(engine.stop)
+        self._opener = opener = Opener(engine, partial(self._hand_over, interruption))
         self._loaded.set_result(engine.model)
         try:
             StepLoop(
@@ -203,6 +211,7 @@ class Worker:
                 drafting,
                 lock=self.lock,
                 inbox=self._inbox,
+                interruption=interruption,
                 expected=self._expected,
                 gathering=self._gathering,
                 on_step=self._on_step,

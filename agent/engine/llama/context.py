@@ -3,6 +3,7 @@
 It belongs to the thread that made it.
 """
 
+import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,11 @@ from .model import Model
 
 MAX_BATCH = 512
 """Most tokens of one step: llama.cpp's micro-batch; it would split larger batches."""
+
+
+_should_stop = llama_cpp.ggml_abort_callback(("strlen", ctypes.CDLL(None)))
+"""Asked by llama.cpp after each operation of a step, about a text: an empty one says go on. It is a
+function of C's, since one of Python's would have to wait for the interpreter each time."""
 
 
 class CannotGenerateError(ModelError):
@@ -50,7 +56,10 @@ class Context:
             num_rows=num_rows,
             num_streams=num_streams,
         )
+        self._log = route_log()
         self.memory = llama_cpp.llama_get_memory(self.handle)
+        self._stop = ctypes.create_string_buffer(2)
+        llama_cpp.llama_set_abort_callback(self.handle, _should_stop, self._stop)
         self.batch_size = int(llama_cpp.llama_n_batch(self.handle))
         self._batch = Batch(self.batch_size)
         self._warm_up(model)
@@ -83,6 +92,14 @@ class Context:
         """Compute one of llama.cpp's batches."""
         code = llama_cpp.llama_decode(self.handle, batch)
         return None if code == 0 else _failure(code)
+
+    def stop(self, is_wanted: bool) -> None:
+        """Have the step that runs end as `Aborted`, and each further one, as long as it is wanted.
+
+        From any thread. Steps on a GPU do not heed it.
+        """
+        self._log.is_calm = is_wanted  # llama.cpp takes it for an error
+        self._stop[0] = b"\x01" if is_wanted else b"\x00"
 
     def clear(self) -> None:
         """Free all cells and erase their contents."""

@@ -67,6 +67,9 @@ class EncoderEngine:
         """See `open`."""
         raise RuntimeError(f"{step} came to a model that cannot generate")
 
+    def stop(self, is_wanted: bool) -> None:
+        """There are no steps."""
+
     def load_adapter(self, digest: str, path: Path) -> NoReturn:
         """It takes none."""
         raise ModelError(f"adapter file {path} cannot be used: the model generates no text")

@@ -193,6 +193,10 @@ class LlamaEngine:
             return decoded
         return replace(decoded, saved=edited.saved, move_seconds=edited.move_seconds)
 
+    def stop(self, is_wanted: bool) -> None:
+        """See `Engine`."""
+        self._context.stop(is_wanted)
+
     def load_adapter(self, digest: str, path: Path) -> None:
         """See `Engine`."""
         self._adapters.load(digest, path)

@@ -34,6 +34,8 @@ class LineLog:
         self._level: int | None = None
         self._text = ""
         self._held: list[str] | None = None
+        self.is_calm = False
+        """While it is, warnings and errors are DEBUG: what they tell of is wanted."""
 
     def receive(self, level: int, text: bytes) -> None:
         """One text from llama.cpp: a line, a part of one, or several."""
@@ -59,6 +61,8 @@ class LineLog:
         if self._held is not None:
             if level == logging.ERROR and len(self._held) < MAX_HELD:
                 self._held.append(line)
+            level = logging.DEBUG
+        if self.is_calm:
             level = logging.DEBUG
         logger.log(level, "%s", line)
 

@@ -1,7 +1,8 @@
 """Preemption, admission, prefill chunking: the plan of the next step.
 
 Preemption first: every running sequence must be able to gain a token. Then waiting sequences begin,
-as far as there is room. Then the step is composed, for sequences of one adapter (`adapter_turns`):
+as far as there is room. Then the step is composed, for sequences of one adapter (`adapter_turns`),
+where batch requests give way to others (`background`):
 a token of each generating sequence, and as much of the prompts as time and cells allow, or one of
 the two (`step_mode`). Drafts use only cells that no sequence needs.
 """
@@ -17,9 +18,10 @@ from ..speculation.drafter import DraftRequest, Proposal, StepPrices
 from ..speculation.speculation import Speculation
 from ..statistics import Tally
 from ..step import Run, Save, Step
-from .adapter_turns import AdapterKey, AdapterTurns, Turn
+from ..turns.adapter_turns import AdapterKey, AdapterTurns, Turn
+from ..turns.fair_order import FairOrder
 from .admission import Await, Begin, Fetch, Keep, admit
-from .fair_order import FairOrder
+from .background import Background
 from .prefill_budget import PrefillBudget
 from .progress import Progress
 from .queue import SequenceQueue
@@ -37,6 +39,7 @@ class Planner:
         speculation: Speculation,
         step_mode: StepMode,
         tally: Tally,
+        background: Background,
         *,
         most_scored: int,
     ) -> None:
@@ -46,6 +49,7 @@ class Planner:
         self._speculation = speculation
         self._step_mode = step_mode
         self._tally = tally
+        self._background = background
         self._order = FairOrder()
         self._turns = AdapterTurns()
         self._most_scored = most_scored
@@ -74,6 +78,7 @@ class Planner:
 
     def plan(self, proposals: Mapping[SequenceId, Proposal]) -> Step:
         """The next step, with what pays of `proposals`. It fits the free cells."""
+        self._background.look(self._queue.everybody, self._tally.now)
         self._relieve()
         num_streaming = self._num_streaming
         self._memory.allowance.renew(
@@ -194,6 +199,9 @@ class Planner:
         readable = self._next_prompts(reading, wants)
         num_wanted = sum(readable.values())
         budget = self._readable(num_streaming, reading, readable, num_wanted)
+        generating = self._background.staying(
+            generating, _named(readable if budget > 0 else {}, reading), self._tally.now
+        )
         turn = self._turn(generating, reading, readable if budget > 0 else {})
         generating = _under(turn.adapter, generating)
         is_media = any(one.id in readable and one.reads_media for one in reading.values())
@@ -250,6 +258,7 @@ class Planner:
         """Of `wants` those of the adapter whose prompts are read next."""
         if not wants:
             return {}
+        wants = self._background.first(reading.values(), wants)
         first = self._order.first(wants)
         adapter = next(one.adapter for one in reading.values() if one.id == first)
         same = _under(adapter, reading).values()
@@ -292,6 +301,7 @@ class Planner:
             num_generating, num_wanted, depth=depth, num_moved=self._memory.allowance.num_moved
         )
         most = min(most, self._memory.num_available - num_generating)
+        most = self._background.most_read(_named(wants, reading), most, self._tally.now)
         # Of several prompts the next one fills what the first leaves over.
         return self._step_mode.chunk(most, num_wanted) if len(wants) == 1 else most
 
@@ -313,7 +323,7 @@ class Planner:
         media = {one.id for one in reading.values() if one.reads_media}
         if not media:
             return wants
-        are_media = self._order.first(wants) in media
+        are_media = self._order.first(self._background.first(reading.values(), wants)) in media
         return {id: wanted for id, wanted in wants.items() if (id in media) == are_media}
 
     def _draft(
@@ -329,6 +339,10 @@ class Planner:
 
 def _under(adapter: AdapterKey, some: dict[int, Progress]) -> dict[int, Progress]:
     return {slot: one for slot, one in some.items() if one.adapter == adapter}
+
+
+def _named(wants: Mapping[SequenceId, int], some: dict[int, Progress]) -> list[Progress]:
+    return [one for one in some.values() if one.id in wants]
 
 
 def _offered(

@@ -8,6 +8,7 @@ given up (`rewind`) reads its own tokens again like a prompt, and goes on where 
 from typing import Literal
 
 from ....shared.errors import RequestError
+from ....shared.inference import priority_class_of
 from ..prompt import History
 from ..prompt_store.stored_prompt import Piece, State, StoredPrompt
 from ..sequence import NewSequence, SequenceEnd, SequenceId, SequenceStats
@@ -19,10 +20,10 @@ _ENDLESS = 2**62
 class Progress:
     """`history` is what is left of the prompt and of what was generated since.
 
-    `rank` orders those who wait. `ceiling` is the most tokens that its slot holds; at that it ends,
-    unless it has a `window`. One that `is_finishing` takes its next token for the end. What is
-    `stored` for it is released as soon as it is in the cells or a kept prefix, the one with the
-    number `adopted_as`.
+    `rank` orders those who wait; those that are `is_background` give way (`background`). `ceiling`
+    is the most tokens that its slot holds; at that it ends, unless it has a `window`. One that
+    `is_finishing` takes its next token for the end. What is `stored` for it is released as soon as
+    it is in the cells or a kept prefix, the one with the number `adopted_as`.
     """
 
     __slots__ = (
@@ -39,6 +40,7 @@ class Progress:
         "ceiling",
         "history",
         "id",
+        "is_background",
         "is_finishing",
         "last_token_at",
         "marks",
@@ -57,6 +59,7 @@ class Progress:
     ) -> None:
         self.id: SequenceId = sequence.id
         self.rank = (-sequence.priority, arrival)
+        self.is_background = priority_class_of(sequence.priority) == "batch"
         self.ceiling = ceiling
         self.window = window
         prompt = sequence.prompt if window is None else window.fit(sequence.prompt)

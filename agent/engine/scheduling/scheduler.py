@@ -28,6 +28,7 @@ from ..speculation.speculation import Speculation
 from ..statistics import EngineStatistics, Gone, Tally
 from ..step import Aborted, Decoded, Explained, Failed, NoRoom, NotLoaded, Outcome, Step
 from .accounting import Accounting
+from .background import Background
 from .context_shift import open_window
 from .planner import Planner
 from .prefill_budget import PrefillBudget
@@ -74,6 +75,11 @@ class Scheduler:
         self._running = self._queue.running
         speculation = Speculation(most=capacity.max_draft, cost=budget.cost, end_tokens=end_tokens)
         step_mode = StepMode(capacity.most_mixed, can_mix=not capacity.num_streams)
+        self._background = Background(
+            max_stall,
+            may_pause=capacity.most_mixed < capacity.batch_size,
+            may_stop=capacity.can_share,
+        )
         self._planner = Planner(
             self._queue,
             self._memory,
@@ -81,6 +87,7 @@ class Scheduler:
             speculation,
             step_mode,
             self._tally,
+            self._background,
             most_scored=capacity.most_scored,
         )
         self._accounting = Accounting(
@@ -190,6 +197,10 @@ class Scheduler:
         self._planned = self._planner.plan(proposals)
         return self._planned
 
+    def may_be_stopped(self, step: Step) -> bool:
+        """Whether the planned `step` may come to nothing, since it is of batch requests alone."""
+        return self._background.may_be_stopped(step, self._running)
+
     def commit(
         self,
         step: Step,
@@ -207,6 +218,8 @@ class Scheduler:
         if step is not self._planned:
             raise RuntimeError("this is not the step that was planned last")
         self._planned = None
+        was_stopped = isinstance(outcome, Aborted)
+        self._background.ended(step, self._running, elapsed, was_stopped=was_stopped)
         outputs = self._take_unannounced()
         last = self._tally.now
         self._tally.passed(pause + elapsed, len(self._running))

@@ -220,6 +220,7 @@ class FakeEngine:
         self.num_cells_after_edits = 0
         self.steps: list[Step] = []
         self.is_freed = False
+        self.must_stop = False
         self.adapters: dict[str, Path] = {}
         self._adapter: str | None = None
         self.parked: dict[int, list[bytes]] = {}
@@ -300,6 +301,9 @@ class FakeEngine:
     def tokens(self, holder: int) -> list[int]:
         """What `holder` consists of."""
         return [cell.token for cell in self.held(holder)]
+
+    def stop(self, is_wanted: bool) -> None:
+        self.must_stop = is_wanted
 
     def execute(self, step: Step) -> Outcome:
         self.steps.append(step)

@@ -5,6 +5,7 @@ from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.accounting import Accounting
+from arriero.agent.engine.scheduling.background import Background
 from arriero.agent.engine.scheduling.planner import Planner
 from arriero.agent.engine.scheduling.prefill_budget import PrefillBudget
 from arriero.agent.engine.scheduling.progress import Progress
@@ -42,8 +43,16 @@ class Setting:
         end_tokens = frozenset({END_TOKEN})
         speculation = Speculation(most=max_draft, cost=budget.cost, end_tokens=end_tokens)
         step_mode = StepMode(most_mixed)
+        self.background = Background(0.5, may_pause=True, may_stop=can_share)
         self.planner = Planner(
-            self.queue, self.memory, budget, speculation, step_mode, self.tally, most_scored=8
+            self.queue,
+            self.memory,
+            budget,
+            speculation,
+            step_mode,
+            self.tally,
+            self.background,
+            most_scored=8,
         )
         self.recovery = Recovery(self.queue, self.memory, self.planner, self.tally)
         self.accounting = Accounting(

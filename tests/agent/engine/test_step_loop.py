@@ -16,6 +16,7 @@ from arriero.agent.engine.speculation.drafting import Drafting
 from arriero.agent.engine.statistics import EngineStatistics
 from arriero.agent.engine.step import NoRoom
 from arriero.agent.engine.step_loop import Command, Drop, Finish, Forget, StepLoop, Stop
+from arriero.agent.engine.turns.interruption import Interruption
 from arriero.shared.errors import EngineFailed
 from tests.agent.engine.fake_engine import FakeEngine, run_alone
 
@@ -50,6 +51,7 @@ class Scene:
             Drafting(None),
             lock=FairLock(),
             inbox=self.inbox,
+            interruption=Interruption(engine.stop),
             expected=self.expected,
             gathering=0.0,
             on_step=self._stepped,

@@ -46,6 +46,31 @@ class GatedEngine(FakeEngine):
         return super().execute(step)
 
 
+class StoppableEngine(FakeEngine):
+    """From its second step on, each takes until it is stopped, or told to `go_on`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrived = threading.Semaphore(0)
+        self.go_on = threading.Event()
+        self.num_stopped = 0
+
+    def stop(self, is_wanted: bool) -> None:
+        super().stop(is_wanted)
+        if is_wanted:
+            self.go_on.set()
+
+    def execute(self, step: Step) -> Outcome:
+        if self.steps:
+            self.arrived.release()
+            assert self.go_on.wait(LONG)
+        if self.must_stop:
+            self.num_stopped += 1
+            self.go_on.clear()
+            self.fail_next(Aborted())
+        return super().execute(step)
+
+
 class SteadyEngine(FakeEngine):
     """Every step takes about as long, whatever its size: drafts pay."""
 
@@ -362,6 +387,21 @@ def test_a_drop_that_leaves_nothing_to_do_shows() -> None:
         engine.gate.release(100)
         setup.worker.stop()
         assert setup.worker.statistics().num_running == 0
+
+
+def test_a_step_of_batch_requests_is_stopped_for_others_and_for_them_alone() -> None:
+    engine = StoppableEngine()
+    batch = [replace(new(number, 5, number), priority=-1) for number in (1, 2)]
+    with started(engine) as setup:
+        setup.worker.submit(batch[0])
+        assert engine.arrived.acquire(timeout=LONG)
+        setup.worker.submit(batch[1])
+        setup.worker.submit(other := new(3, 7, 7))
+        assert engine.arrived.acquire(timeout=LONG), "the step after the one that was stopped"
+        engine.go_on.set()
+        ends = setup.wait_for_ends(3)
+    assert engine.num_stopped == 1
+    assert ends == {each.id: run_alone(each, engine.context_size) for each in (*batch, other)}
 
 
 def test_a_sequence_that_is_finished_ends_well_and_is_saved() -> None:

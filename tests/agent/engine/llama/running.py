@@ -1,6 +1,6 @@
 """What tests of the real engine run on it."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from itertools import count
 from types import MappingProxyType
@@ -14,7 +14,7 @@ from arriero.agent.engine.speculation.drafter import Drafter
 from arriero.agent.engine.speculation.drafting import Drafting
 from arriero.agent.engine.speculation.lookup_drafter import LookupDrafter
 from arriero.agent.engine.statistics import EngineStatistics
-from arriero.agent.engine.step import Clear, Decoded, Step
+from arriero.agent.engine.step import Aborted, Clear, Decoded, Step
 
 TEXTS = (
     "What is a slot?",
@@ -74,11 +74,12 @@ def generate(
     max_draft: int = 0,
     drafter: Drafter | None = None,
     drops: Mapping[int, int] = NO_DROPS,
+    stops: Container[int] = (),
 ) -> tuple[Ended, EngineStatistics]:
     """Run `wanted` with so many slots and cells, in small batches: prompts are read in chunks.
 
     Streams have the cells that they have. Before some steps, by their number, `drops` says which
-    sequence is dropped.
+    sequence is dropped. Steps with a number in `stops` are stopped.
 
     Every step costs the same, so all drafts pay.
     """
@@ -110,8 +111,10 @@ def generate(
         step = scheduler.plan(drafting.propose(requests, prices))
         if step is None:
             break
+        engine.stop(number in stops)
         outcome = engine.execute(step)
-        assert isinstance(outcome, Decoded)
+        engine.stop(False)
+        assert isinstance(outcome, Aborted if number in stops else Decoded)
         outputs = scheduler.commit(step, outcome, 0.01)
         drafting.observe(outputs)
         for output in outputs:

@@ -55,6 +55,14 @@ def test_a_batch_gives_everyone_the_tokens_of_a_run_alone(
     assert generate(engine, sequences(engine, GREEDY), slots=slots)[0] == alone
 
 
+def test_steps_that_are_stopped_change_no_word(
+    engine: LlamaEngine, alone: Ended, caplog: pytest.LogCaptureFixture
+) -> None:
+    wanted = sequences(engine, GREEDY)
+    assert generate(engine, wanted, slots=8, stops=(0, 1, 4, 9, 20, 21, 40))[0] == alone
+    assert not caplog.records
+
+
 @pytest.mark.parametrize("num_cells", [140, 160, 200])
 def test_a_cache_so_small_that_everybody_is_preempted_changes_no_word(
     unified_engine: LlamaEngine, num_cells: int

@@ -63,3 +63,14 @@ def test_few_errors_are_held(log: LineLog) -> None:
             log.receive(ERROR, b"error %d\n" % number)
     assert len(errors) == MAX_HELD
     assert errors[0] == "error 0"
+
+
+def test_what_is_wanted_is_no_error(log: LineLog, caplog: pytest.LogCaptureFixture) -> None:
+    log.is_calm = True
+    log.receive(ERROR, b"failed to decode\n")
+    log.is_calm = False
+    log.receive(ERROR, b"out of memory\n")
+    assert lines(caplog) == [
+        (logging.DEBUG, "failed to decode"),
+        (logging.ERROR, "out of memory"),
+    ]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.agent.engine.scheduling.fair_order import FairOrder, split_fairly
 from arriero.agent.engine.sequence import SequenceId
+from arriero.agent.engine.turns.fair_order import FairOrder, split_fairly
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.agent.engine.scheduling.adapter_turns import AdapterKey, AdapterTurns, Turn
+from arriero.agent.engine.turns.adapter_turns import AdapterKey, AdapterTurns, Turn
 
 
 def steps(
