@@ -14,6 +14,7 @@ from arriero.balancer.fleet.decisions import (
 )
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.recorder import Ending, Origin
+from arriero.balancer.fleet.requests.delivered import Delivered
 from arriero.balancer.fleet.requests.notices import MAX_NOTICES
 from arriero.balancer.fleet.requests.request_lifecycle import RequestLifecycle
 from arriero.balancer.fleet.requests.routing import Engine
@@ -32,6 +33,7 @@ from arriero.shared.inference import (
     AgentId,
     Done,
     Failed,
+    GbnfGrammar,
     Notice,
     RequestId,
     Timings,
@@ -288,3 +290,49 @@ def test_what_was_used_counts_however_it_ends() -> None:
 
 def test_a_prompt_that_was_not_computed_was_not_used() -> None:
     assert ending(streaming_at(0.0).gone(2.0)).usage == Usage(completion_tokens=1)
+
+
+BY_TEXT = Engine("llama", "text:f")
+"""Agents that go on by text."""
+
+
+def test_by_text_an_answer_goes_on_after_its_text() -> None:
+    lifecycle = lifecycle_at(0.0)
+    lifecycle.assigned(LINK, "host", 0.0, model="llama", fingerprint=BY_TEXT.fingerprint)
+    assert (lifecycle.continuation, lifecycle.can_move) == (None, True)
+    lifecycle.gained(token(2), 0.0)
+    assert lifecycle.engine == BY_TEXT
+    rest = Continuation(text="word", num_tokens=2, num_characters=4)
+    assert lifecycle.continuation == rest
+
+
+def test_by_text_an_answer_does_not_go_on_whose_beginning_was_not_kept() -> None:
+    lifecycle = lifecycle_at(0.0)
+    lifecycle.assigned(LINK, "host", 0.0, model="llama")
+    lifecycle.gained(token(1), 0.0)
+    lifecycle.fingerprint_known(BY_TEXT.fingerprint)
+    assert (lifecycle.engine, lifecycle.can_move) == (None, False)
+
+
+def test_by_text_a_constrained_answer_does_not_go_on() -> None:
+    asked = replace(request("llama"), grammar=GbnfGrammar(type="gbnf", grammar='root ::= "a"'))
+    lifecycle = RequestLifecycle(RequestId("r"), asked, LIMITS, 0.0)
+    lifecycle.assigned(LINK, "host", 0.0, model="llama", fingerprint=BY_TEXT.fingerprint)
+    assert lifecycle.can_move, "nothing was delivered"
+    lifecycle.gained(token(1), 0.0)
+    assert not lifecycle.can_move
+
+
+@pytest.mark.parametrize(
+    ("engine", "rest"),
+    [
+        (BY_TEXT, Continuation(text="word", num_tokens=2, num_characters=4)),
+        (Engine("llama", "f"), Continuation.after((0, 1), num_characters=4)),
+    ],
+)
+def test_what_an_earlier_run_delivered_goes_on_as_its_agents_do(
+    engine: Engine, rest: Continuation
+) -> None:
+    lifecycle = lifecycle_at(0.0)
+    lifecycle.resume(Delivered.after([token(2)]), engine, 1.0)
+    assert (lifecycle.engine, lifecycle.continuation) == (engine, rest)
