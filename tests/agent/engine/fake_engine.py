@@ -14,7 +14,7 @@ from arriero.agent.engine.capacity import Capacity
 from arriero.agent.engine.draft_model import DraftModel
 from arriero.agent.engine.loaded_model import LoadedModel
 from arriero.agent.engine.model_error import ModelError
-from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.prompt import Media, MediaPart, Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sequence import NewSequence, SequenceId
@@ -80,6 +80,31 @@ def marked(tokens: Sequence[int], adapter: str | None) -> tuple[int, ...]:
     return tuple(first + token for token in tokens)
 
 
+MEDIA_MARKS = 14
+"""Of each adapter; with those of tokens they are bytes."""
+
+
+def media_marks(media: Media, first: int, count: int, adapter: str | None) -> tuple[int, ...]:
+    """What cells hold of `count` positions of `media`, which are no tokens."""
+    start = VOCAB_SIZE * len(ADAPTERS) + MEDIA_MARKS * ADAPTERS.index(adapter)
+    places = range(first, first + count)
+    return tuple(start + (5 * media.digest[0] + place) % MEDIA_MARKS for place in places)
+
+
+def cells_of(prompt: Prompt) -> tuple[int, ...]:
+    """What cells hold of `prompt`."""
+    adapter = prompt.adapter
+    return tuple(
+        mark
+        for span in prompt.spans
+        for mark in (
+            media_marks(span, 0, span.num_positions, adapter)
+            if isinstance(span, Media)
+            else marked(span, adapter)
+        )
+    )
+
+
 def next_token(history: Sequence[int]) -> int:
     """What comes after `history`: a hash of all of it (FNV-1a, then mixed)."""
     value = 2166136261
@@ -114,7 +139,7 @@ def run_alone(
     if sequence.prefill_only:
         return (), "stop"
     adapter = sequence.prompt.adapter
-    history = list(marked(sequence.prompt.tokens, adapter))
+    history = list(cells_of(sequence.prompt))
     answer: list[int] = []
     shift = sequence.shift
     num_tokens = sequence.max_tokens
@@ -134,11 +159,19 @@ def run_alone(
 
 @dataclass(eq=False, slots=True)
 class Cell:
-    """What llama.cpp keeps of a token: its position, and which holders it belongs to."""
+    """What llama.cpp keeps of a token: its position, and which holders it belongs to.
+
+    Of media it is `part`, its digest and which of its positions.
+    """
 
     token: int
     position: int
     holders: set[int]
+    part: tuple[bytes, int] | None = None
+
+    def goes_on_in(self, other: "Cell") -> bool:
+        """Whether `other` has the next position of the same media."""
+        return self.part is not None and other.part == (self.part[0], self.part[1] + 1)
 
 
 def state_of(tokens: Sequence[int]) -> bytes:
@@ -328,7 +361,7 @@ class FakeEngine:
         if len(self.cells) + _size(step) > self.num_cells:
             return NoRoom()
         for run in step.runs:
-            self._write(run, len(run.tokens))
+            self._write(run, run.num_positions)
         whole = [run for run in step.runs if run.id not in self.broken]
         tokens = tuple(token for run in whole for token in self._choose(run))
         scores = {run.id: tuple(self._score(run)) for run in whole if run.scored}
@@ -454,9 +487,12 @@ class FakeEngine:
             raise RuleBroken("this model cannot share")
         if self.held(holder):
             raise RuleBroken(f"holder {holder} has cells already")
-        cells = self.held(source)[:length]
+        own = self.held(source)
+        cells = own[:length]
         if len(cells) < length or length < 1:
             raise RuleBroken(f"{length} cells copied of {len(cells)} of holder {source}")
+        if length < len(own) and own[length - 1].goes_on_in(own[length]):
+            raise RuleBroken(f"media of holder {source} are cut at {length}")
         for cell in cells:
             cell.holders.add(holder)
 
@@ -544,20 +580,29 @@ class FakeEngine:
             raise RuleBroken(f"no room for {count} tokens more")
 
     def _write(self, run: Run, count: int) -> None:
+        if run.media is not None:
+            self._write_media(run, run.media, count)
+            return
         for index, token in enumerate(marked(run.tokens[:count], self._adapter)):
             self.cells.append(Cell(token, run.start + index, {run.slot}))
+
+    def _write_media(self, run: Run, part: MediaPart, count: int) -> None:
+        marks = media_marks(part.media, part.first, count, self._adapter)
+        for index, mark in enumerate(marks):
+            place = (part.media.digest, part.first + index)
+            self.cells.append(Cell(mark, run.start + index, {run.slot}, place))
 
     def _spoil(self, step: Step, outcome: Failed | Aborted | NoRoom) -> None:
         if isinstance(outcome, NoRoom):  # nothing is written then
             return
         for run in step.runs:
-            self._write(run, self._written.randint(0, len(run.tokens)))
+            self._write(run, self._written.randint(0, run.num_positions))
 
     def _count_computations(self, step: Step) -> int:
         """How many pieces llama.cpp computes this batch in."""
         if not self.capacity.num_streams:
             return 1
-        left = [(self.stream_of[run.slot], len(run.tokens)) for run in step.runs]
+        left = [(self.stream_of[run.slot], run.num_positions) for run in step.runs]
         count = 0
         while left:
             together = left[:1]
@@ -579,6 +624,8 @@ class FakeEngine:
             raise RuleBroken(f"{size} tokens in a batch of {self.capacity.batch_size}")
         if size != step.size:
             raise RuleBroken(f"{size} tokens, announced otherwise: {step}")
+        if len({run.media is None for run in step.runs}) > 1:
+            raise RuleBroken(f"tokens and media in one batch: {step}")
         slots = [run.slot for run in step.runs]
         if len(set(slots)) != len(slots):
             raise RuleBroken(f"two runs in one slot: {slots}")
@@ -598,8 +645,10 @@ class FakeEngine:
             raise RuleBroken(f"no slot {run.slot}")
         if self.capacity.num_streams and run.slot not in self.stream_of:
             raise RuleBroken(f"slot {run.slot} has no stream")
-        if not run.tokens:
+        if not run.num_positions:
             raise RuleBroken(f"an empty run: {run}")
+        if run.media is not None:
+            self._check_media(run, run.media)
         positions = [cell.position for cell in self.held(run.slot)]
         if positions != list(range(run.start)):
             raise RuleBroken(f"position {run.start} after {positions}")
@@ -607,10 +656,19 @@ class FakeEngine:
             raise RuleBroken(f"a draft of nothing: {run}")
         if run.first_scored + len(run.scored) > len(run.tokens):
             raise RuleBroken(f"a score of nothing: {run}")
-        if run.start + len(run.tokens) > self.context_size:
+        if run.start + run.num_positions > self.context_size:
             raise RuleBroken(f"beyond the ceiling: {run}")
         if not all(0 <= token < VOCAB_SIZE for token in run.tokens):
             raise RuleBroken(f"a token outside the vocabulary: {run}")
+
+    def _check_media(self, run: Run, part: MediaPart) -> None:
+        if run.tokens or run.samples or run.num_drafted or run.scored:
+            raise RuleBroken(f"media and tokens in one run: {run}")
+        if part.first + part.count > part.media.num_positions:
+            raise RuleBroken(f"beyond the end of its media: {run}")
+        own = self.held(run.slot)
+        if part.first and (not own or own[-1].part != (part.media.digest, part.first - 1)):
+            raise RuleBroken(f"media that go on without their beginning: {run}")
 
     def _check_holder(self, holder: int) -> None:
         if not 0 <= holder < self.capacity.num_holders:
@@ -618,4 +676,4 @@ class FakeEngine:
 
 
 def _size(step: Step) -> int:
-    return sum(len(run.tokens) for run in step.runs)
+    return sum(run.num_positions for run in step.runs)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from arriero.agent.engine.cost.move_cost import MOST_BYTES
-from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.prompt import Media, Prompt, border
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampling import Sampling
@@ -104,6 +104,7 @@ class Lives(RuleBasedStateMachine):
         adapter=st.none() | st.sampled_from(ADAPTERS),
         kind=st.sampled_from(["plain", "plain", "shift", "prefill", "stored", "torn", "save"])
         | st.sampled_from(["scored", "scored prefill", "resumed", "resumed shift"]),
+        media=st.none() | st.tuples(st.integers(0, 2), st.integers(0, 12), st.integers(1, 12)),
     )
     def add(
         self,
@@ -115,12 +116,24 @@ class Lives(RuleBasedStateMachine):
         priority: int,
         adapter: str | None,
         kind: str,
+        media: tuple[int, int, int] | None,
     ) -> None:
-        """A prompt of one of three families, which share a beginning; `own` is where it departs."""
+        """A prompt of one of three families, which share a beginning; `own` is where it departs.
+
+        `media` say which, where, and how many positions they take.
+        """
         number = len(self.sequences)
         prompt = [1 + (7 * family + i * i) % (VOCAB_SIZE - 1) for i in range(length)]
         prompt[own:] = [1 + (token + number) % (VOCAB_SIZE - 1) for token in prompt[own:]]
-        self.give(tuple(prompt), max_tokens, priority, kind, adapter)
+        if media is None or length < 2:
+            self.give(Prompt(tuple(prompt), adapter=adapter), max_tokens, priority, kind)
+            return
+        which, place, size = media
+        place = min(place, length - 1)
+        shown = Media(bytes([which, size]), size)
+        spans = (tuple(prompt[:place]), shown, tuple(prompt[place:]))
+        told = kind if kind in ("plain", "prefill", "resumed") else "plain"
+        self.give(Prompt(*spans, adapter=adapter), max_tokens, priority, told)
 
     @precondition(lambda self: self.ends)
     @rule(data=st.data(), more=st.integers(1, 4))
@@ -129,25 +142,28 @@ class Lives(RuleBasedStateMachine):
         number = data.draw(st.sampled_from(sorted(self.ends)))
         before = self.sequences[number]
         answer = (*before.said, *self.tokens[number])
-        prompt = (*before.prompt.tokens, *answer, *range(1, more + 1))
-        self.give(prompt[: self.context_size - 1], None, 0, "plain", before.prompt.adapter)
+        more_spans = (*before.prompt.spans, (*answer, *range(1, more + 1)))
+        prompt = Prompt(*more_spans, adapter=before.prompt.adapter)
+        most = border(prompt.keys, min(len(prompt), self.context_size - 1))
+        if most and not isinstance(prompt.part(0, most).spans[-1], Media):
+            self.give(prompt.part(0, most), None, 0, "plain")
 
     def give(
         self,
-        prompt: tuple[int, ...],
+        prompt: Prompt,
         max_tokens: int | None,
         priority: int,
         kind: str,
-        adapter: str | None,
     ) -> None:
         sequence = NewSequence(
             id=SequenceId(len(self.sequences)),
-            prompt=Prompt(prompt, adapter=adapter),
+            prompt=prompt,
             max_tokens=max_tokens,
             sampling=Sampling(seed=0, temperature=0),
             priority=priority,
         )
-        stored = prompt[:-2] or prompt
+        adapter = prompt.adapter
+        stored = prompt.tokens[:-2] or prompt.tokens
         match kind:
             case "shift" | "resumed shift":
                 most = 60 if max_tokens is None else max_tokens
