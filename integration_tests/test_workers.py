@@ -61,10 +61,13 @@ async def test_a_worker_is_lost_and_back_and_the_other_one_notices_nothing(
             if pids(fleet)[0] == lost:
                 return False
             names = {each["name"] for each in await fleet.view("balancers")}
-            return names == {"b/0", "b/1"}
+            has = {id: name for id, name in where.items() if name == "b/1"}
+            return names == {"b/0", "b/1"} and await workers_of(fleet) == has
 
         await until(is_back, deadline=20.0)
-        assert set((await workers_of(fleet)).values()) == {"b/1"}
+        async with fleet.http.get(f"{fleet.management}/metrics") as answer:
+            told = await answer.text()
+        assert all(f'arriero_worker_up{{worker="{number}"}} 1.0' in told for number in (0, 1))
         for id in kept:
             async with fleet.http.delete(f"{fleet.management}/api/v1/requests/{id}") as answer:
                 assert answer.status == 202
