@@ -18,6 +18,7 @@ from arriero.agent.generation.answers.prepared import Echo, Prepared, Reading
 from arriero.agent.generation.preparer import MIN_KEPT, Preparer
 from arriero.shared.errors import InvalidRequest, NotSupported, PromptTooLong
 from arriero.shared.inference import ChatMessage, GenerateRequest, RegexGrammar
+from arriero.shared.inference.prefix_chain import chain_of
 from tests.agent.fakes import BOS, BYTES_INFO, ByteVocab, byte_model
 from tests.agent.saying import demo_model, demo_vocab, fits
 from tests.agent.stored import whole
@@ -335,6 +336,15 @@ class TestSampling:
     def test_a_bias_for_a_token_that_is_not_there_is_refused(self) -> None:
         with pytest.raises(InvalidRequest, match="no token 258; this model's ids go up to 257"):
             make().prepare(GenerateRequest(prompt="x", logit_bias={"258": 1.0}))
+
+
+def test_the_beginnings_of_a_prompt_are_marked_as_the_balancer_names_them() -> None:
+    wanted = GenerateRequest(prompt="x" * 200)
+    preparer = Preparer(byte_model(None, adds_bos=False), 300, draw_seed=lambda: 99)
+    marks = preparer.prepare(wanted).marks
+    chain = chain_of(wanted)
+    assert marks == tuple(zip(chain.ends, chain.keys, strict=True)), "a token is a byte here"
+    assert len(marks) > 1
 
 
 def test_a_stored_prompt_is_refused_where_none_is_kept() -> None:

@@ -1031,3 +1031,23 @@ def test_scores_come_with_what_is_gained_or_alone() -> None:
     step = planned(alone)
     (output,) = alone.commit(step, Decoded((), {}, told), 0.1)
     assert output == SequenceOutput(SequenceId(1), prompt_log_probs=told[SequenceId(1)])
+
+
+def test_what_left_the_cache_is_named() -> None:
+    """A cache that holds one of these prompts and what is computed of the next."""
+    scheduler, engine = make(slots=1, context_size=32, most_parked=0), FakeEngine()
+    for number in (1, 2):
+        keys = ((12, number * 10), (24, number * 10 + 1))
+        scheduler.add(replace(new(number, (number,) * 24, max_tokens=2), marks=keys))
+        finish(scheduler, engine)
+    gone = set(scheduler.take_evicted(9).keys)
+    assert 11 in gone
+    assert gone <= {10, 11}
+    assert not scheduler.take_evicted(9)
+
+
+def test_a_model_that_cannot_share_holds_nothing_that_is_named() -> None:
+    scheduler, engine = make(can_share=False), FakeEngine()
+    scheduler.add(replace(new(1, (5,) * 8, max_tokens=1), marks=((8, 7),)))
+    finish(scheduler, engine)
+    assert scheduler.take_evicted(9).keys == (7,)
