@@ -13,8 +13,8 @@ _NO_SERVERS = Ignored("tools that only Anthropic's servers run are left out")
 _NO_SCREEN = Ignored("tools that answer with screenshots are left out")
 _NO_IMAGES = Refused("pictures are read in messages and results, not here; send a description")
 _NO_LINKS = Refused(
-    "links to pictures are read where the balancer is allowed to (--media-urls), and no others; "
-    "send the picture or the text itself"
+    "no links are read but those to pictures, where the balancer runs with --media-urls; send the "
+    "picture or the text itself"
 )
 _AS_IT_IS = Ignored("pictures are scaled as the model wants them", nothing("{}"))
 _NO_FILES = Refused("files are not stored here; send their text")
