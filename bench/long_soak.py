@@ -1,10 +1,11 @@
 """Memory of both daemons over an hour of everything: `python -m bench.long_soak`.
 
-One agent with the demo model and a balancer with its state in SQLite. Requests of all kinds, whose
-answers are checked, prompts that nobody sent before, and clients that leave: see `bench.soak_load`.
-Memory is taken between the samples, while nobody asks. The slopes are those of lines fitted to the
-samples after the first tenth and to those of the second half: caches that fill up show in the
-first and not in the second, a leak shows in both.
+One agent with the demo model and a balancer with its state in SQLite. A balancer keeps the history
+of an hour second by second, which grows for as long, so it starts with a full one. Requests of all
+kinds, whose answers are checked, prompts that nobody sent before, and clients that leave: see
+`bench.soak_load`. Memory is taken between the samples, while nobody asks. The slopes are those of
+lines fitted to the samples after the first tenth and to those of the second half: caches that fill
+up show in the first and not in the second, a leak shows in both.
 """
 
 import argparse
@@ -18,13 +19,15 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from bench import full_history
 from bench.arguments import at_least
 from bench.figures import RequestsFailed
 from bench.soak import MB, WARM_UP_SHARE, Point, point, slope
 from bench.soak_load import SoakLoad
 from bench.store import save
-from integration_tests.daemons import Fleet
+from integration_tests.daemons import MODEL, Fleet
 
+AGENT = "agent"
 SLOTS, CONTEXT_SIZE = 4, 4096
 NUM_SAMPLES = 60
 SHOWN = 12
@@ -40,11 +43,11 @@ async def run(seconds: float) -> list[Point]:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="soak-")))
         fleet = Fleet(stack)
-        balancer = await fleet.start_balancer(
-            state=f"sqlite:///{folder}/state.db", responses_max_age=KEPT_FOR
-        )
+        state = f"sqlite:///{folder}/state.db"
+        await full_history.fill(state, AGENT, MODEL.stem)
+        balancer = await fleet.start_balancer(state=state, responses_max_age=KEPT_FOR)
         agent = await fleet.start_agent(
-            slots=SLOTS, context_size=CONTEXT_SIZE, cache_dir=folder / "prompts"
+            name=AGENT, slots=SLOTS, context_size=CONTEXT_SIZE, cache_dir=folder / "prompts"
         )
         host, _, port = balancer.ready["inference"].rpartition(":")
         load = SoakLoad(host, int(port))
