@@ -217,11 +217,15 @@ class Fleet:
     async def launch_agent(
         self,
         *,
+        prefix: tuple[str, ...] = (),
         stderr: int = asyncio.subprocess.PIPE,
         env: dict[str, str] | None = None,
         **settings: object,
     ) -> Daemon:
-        """Starts an agent without waiting until it is ready."""
+        """Starts an agent without waiting until it is ready.
+
+        `prefix`: a command that becomes the agent, such as `nice`.
+        """
         defaults = {
             "balancer": self.management.replace("http", "ws", 1),
             "name": f"agent-{next(self._numbers)}",
@@ -230,8 +234,8 @@ class Fleet:
             "context_size": 1024,
             "threads": 1,
         }
-        program = str(self._programs / "agent")
-        agent = await self.start(program, *_flags(defaults | settings), env=env, stderr=stderr)
+        command = (*prefix, str(self._programs / "agent"), *_flags(defaults | settings))
+        agent = await self.start(*command, env=env, stderr=stderr)
         self.agents.append(agent)
         return agent
 

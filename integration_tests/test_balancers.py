@@ -1,16 +1,18 @@
-"""Two balancers over one PostgreSQL, with the same agents: what one is told, both do."""
+"""Balancers over one PostgreSQL, with the same agents: what one is told, all do."""
 
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from integration_tests.corpus import LONG_CONTEXT
+from integration_tests.corpus import ENDLESS, LONG_CONTEXT
 from integration_tests.daemons import MODEL, Daemon, Fleet, until
+from integration_tests.hosts import NAME, Hosts
 from integration_tests.nobody_else_notices.bystander import bystander
 from tests.balancer.store.postgres import PostgresServer
 
@@ -22,14 +24,20 @@ WISHED = {
 }
 
 
-@pytest.fixture
-async def postgres() -> AsyncIterator[PostgresServer]:
-    server = await asyncio.to_thread(PostgresServer)
+AFTER_LOSS = 10.0
+"""Seconds. A name is looked up within one second of a lost connection, and else not for fifteen."""
+
+IN_BACKGROUND = {"input": "Once", "ignore_eos": True, "background": True}
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    server = PostgresServer()
     try:
-        await asyncio.to_thread(server.start)
+        server.start()
         yield server
     finally:
-        await asyncio.to_thread(server.remove)
+        server.remove()
 
 
 class Pair:
@@ -49,17 +57,39 @@ async def put(fleet: Fleet, *models: dict[str, Any]) -> None:
         assert response.status == 200, await response.text()
 
 
-async def post(fleet: Fleet, path: str) -> None:
-    async with fleet.http.post(f"{fleet.management}/api/v1/{path}", json={}) as response:
+async def post(fleet: Fleet, path: str, **body: Any) -> None:
+    async with fleet.http.post(f"{fleet.management}/api/v1/{path}", json=body) as response:
         assert response.ok, await response.text()
 
 
-async def until_served(fleet: Fleet, *, slots: int) -> None:
+async def begin_in_background(first: Fleet, second: Fleet) -> str:
+    """The id of a response that the first one runs and the second one knows."""
+    async with first.http.post(f"{first.inference}/v1/responses", json=IN_BACKGROUND) as response:
+        id: str = (await response.json())["id"]
+
+    async def is_known() -> bool:
+        async with second.http.get(f"{second.inference}/v1/responses/{id}") as response:
+            return response.status == 200
+
+    await until(is_known, deadline=10.0)
+    return id
+
+
+async def cancelled(fleet: Fleet, id: str) -> str:
+    """The status of a response after it was cancelled."""
+    url = f"{fleet.inference}/v1/responses/{id}/cancel"
+    async with fleet.http.post(url) as response:
+        assert response.status == 200, await response.text()
+        status: str = (await response.json())["status"]
+        return status
+
+
+async def until_served(fleet: Fleet, *, slots: int, deadline: float = 30.0) -> None:
     async def is_served() -> bool:
         agents = await fleet.view("agents")
         return [a["slots"]["total"] for a in agents if a["state"] == "ready"] == [slots]
 
-    await until(is_served, deadline=30.0)
+    await until(is_served, deadline=deadline)
 
 
 async def until_state(fleet: Fleet, state: str) -> None:
@@ -94,16 +124,18 @@ async def test_what_one_balancer_is_told_both_do_and_the_second_leads_when_the_f
     await until_served(second, slots=2)
 
     agent = (await first.view("agents"))[0]["id"]
-    await post(second, f"agents/{agent}/drain")
-    await until_state(first, "drained")
-    await post(first, f"agents/{agent}/resume")
-    await until_state(second, "ready")
-
-    endless = {"prompt": "Once", "max_tokens": 4000, "ignore_eos": True, "n_discard": 100}
-    async with first.http.post(f"{first.inference}/api/v1/generate", json=endless) as response:
+    async with first.http.post(f"{first.inference}/api/v1/generate", json=ENDLESS) as response:
         begun = json.loads(await response.content.readline())
+        await post(second, f"agents/{agent}/drain", deadline="100ms")
+        await until_state(first, "drained")
         (seen,) = await second.view("requests")
-        assert (seen["id"], seen["balancer"], seen["state"]) == (begun["id"], "one", "streaming")
+        assert (seen["id"], seen["state"]) == (begun["id"], "queued"), "the deadline is all's"
+        await post(first, f"agents/{agent}/resume")
+        await until_state(second, "ready")
+        await second.until_num_requests(1, "streaming")
+
+        (seen,) = await second.view("requests")
+        assert (seen["id"], seen["balancer"]) == (begun["id"], "one")
         slots = [each["slots"]["busy"] for each in await second.view("agents")]
         assert slots == [1], "whoever took it"
         url = f"{second.management}/api/v1/requests/{begun['id']}"
@@ -113,30 +145,70 @@ async def test_what_one_balancer_is_told_both_do_and_the_second_leads_when_the_f
             assert answer.status == 202
         events = [json.loads(line) async for line in response.content]
     assert events[-1]["finish_reason"] == "cancelled"
+    assert events[-1]["timings"]["moves"] == 1
 
     listed = {each["name"]: each for each in await second.view("balancers")}
     assert {name: each["leads"] for name, each in listed.items()} == {"one": True, "two": False}
     assert listed["two"]["is_here"] and listed["one"]["since"] < listed["two"]["since"]
 
-    asked = {"input": "Once", "max_output_tokens": 4000, "background": True}
-    async with first.http.post(f"{first.inference}/v1/responses", json=asked) as response:
-        id = (await response.json())["id"]
-    url = f"{second.inference}/v1/responses/{id}"
+    id = await begin_in_background(first, second)
+    assert await cancelled(second, id) == "cancelled"
+    further = {"input": "And then?", "previous_response_id": id, "max_output_tokens": 4}
+    async with second.http.post(f"{second.inference}/v1/responses", json=further) as answer:
+        assert answer.status == 200, await answer.text()
 
-    async def is_known() -> bool:
-        async with second.http.get(url) as response:
-            return response.status == 200
-
-    await until(is_known, deadline=10.0)
-    async with second.http.post(f"{url}/cancel") as response:
-        assert response.status == 200, await response.text()
-        assert (await response.json())["status"] in ("cancelled", "completed")
-
-    async with bystander(second) as stream:
+    left = await begin_in_background(first, second)
+    async with asyncio.TaskGroup() as tasks, bystander(second) as stream:
         first.balancer.signal(signal.SIGKILL)
         await first.balancer.exit_code()
+        cancelling = tasks.create_task(cancelled(second, left))
         await stream.until_more()
         await until_leading(second.balancer)
         await put(second, WISHED | {"slots": 1})
         await until_served(second, slots=1)
         await stream.until_more()
+    assert cancelling.result() == "cancelled", "nobody ran it when that was said"
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Hosts:
+    return Hosts(tmp_path / "hosts")
+
+
+async def test_an_agent_follows_a_name_whose_addresses_change(
+    hosts: Hosts, fleet: Fleet, postgres: PostgresServer
+) -> None:
+    state = await asyncio.to_thread(postgres.database)
+    shared: dict[str, object] = {"state": state, "allowed_host": NAME}
+    await fleet.start_balancer(**shared, balancer_name="one")
+    port = fleet.balancer.ready["management"].rpartition(":")[2]
+    async with AsyncExitStack() as stack:
+
+        async def started(name: str, address: str) -> Fleet:
+            other = fleet.guest(stack)
+            await other.start_balancer(
+                **shared, balancer_name=name, management_addr=f"{address}:{port}"
+            )
+            return other
+
+        hosts.name("127.0.0.1", "127.0.0.2")
+        agent = await fleet.launch_agent(
+            prefix=hosts.prefix,
+            balancer=f"ws://{NAME}:{port}",
+            slots=2,
+            context_size=LONG_CONTEXT,
+        )
+        second, third = await asyncio.gather(
+            started("two", "127.0.0.2"), started("three", "127.0.0.3")
+        )
+        await until_served(fleet, slots=2)
+        await until_served(second, slots=2)
+        assert await third.view("agents") == []
+
+        async with bystander(fleet) as stream:
+            hosts.name("127.0.0.1", "127.0.0.3")
+            assert await second.balancer.terminate() == 0
+            await until_served(third, slots=2, deadline=AFTER_LOSS)
+            left = await agent.until_line(agent.stderr, "leaving a balancer")
+            assert json.loads(left)["address"] == "127.0.0.2"
+            await stream.until_more()

@@ -150,6 +150,8 @@ class Links:
 
                 self._open(url, address, addresses, ended)
             case Leave(address):
+                if address is not None:
+                    logger.info("leaving a balancer", extra=context(url=url, address=address))
                 for number in self._met(url, address):
                     self._leave((url, address, number))
             case _:
