@@ -8,7 +8,7 @@ the balancer may have been upgraded.
 from dataclasses import replace
 
 from ...shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Hello, Status
-from ...shared.reports.model_info import ModelInfo
+from ...shared.reports.model_info import ModelInfo, Task
 from ...shared.reports.statistics import Statistics
 
 _WITH_FINGERPRINTS = 8
@@ -18,10 +18,10 @@ And of which server they forward to.
 """
 
 _WITH_VISION = _WITH_DRAFTS = 9
-"""The first version that knows pictures and sounds in messages, draft models and adapters."""
+"""The first version that knows pictures in messages, draft models and adapters."""
 
-_WITH_EVICTIONS = 10
-"""The first version in which agents say what left their caches."""
+_WITH_EVICTIONS = _WITH_SOUNDS = 10
+"""The first version in which agents say what left their caches, and that they hear sounds."""
 
 
 class Dialect:
@@ -67,6 +67,8 @@ class Dialect:
             model = _unmarked(model)
         if model is not None and self.version < _WITH_VISION:
             model = _blind(model)
+        if model is not None and self.version < _WITH_SOUNDS:
+            model = _without(model, "audio")
         return status if model is status.model else replace(status, model=model)
 
     def statistics(self, statistics: Statistics) -> Statistics:
@@ -83,7 +85,13 @@ def _unmarked(model: ModelInfo | None) -> ModelInfo | None:
 
 
 def _blind(model: ModelInfo) -> ModelInfo:
-    tasks = tuple(task for task in model.tasks if task not in ("vision", "audio"))
-    if tasks == model.tasks and model.draft_model is None and not model.adapters:
+    seen = _without(model, "vision", "audio")
+    if seen.draft_model is None and not seen.adapters:
+        return seen
+    return replace(seen, draft_model=None, adapters=())
+
+
+def _without(model: ModelInfo, *left_out: Task) -> ModelInfo:
+    if not set(left_out).intersection(model.tasks):
         return model
-    return replace(model, tasks=tasks, draft_model=None, adapters=())
+    return replace(model, tasks=tuple(task for task in model.tasks if task not in left_out))

@@ -86,7 +86,7 @@ class InputAudio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioPart:
-    """Sound, at its place among the parts of a message's content (since version 9)."""
+    """Sound, at its place among the parts of a message's content (since version 10)."""
 
     __pydantic_config__ = STRICT
 

@@ -73,7 +73,7 @@ class EngineOptions:
     """How the engine runs the model, under the names of the agent's own settings.
 
     `None` leaves a value to the agent. `max_stall` in seconds, `host_cache` in bytes; `draft_model`
-    is a source, or a path on the agent's host (since version 9).
+    is a path on the agent's host (since version 9), or a source (since 10).
     """
 
     __pydantic_config__ = STRICT

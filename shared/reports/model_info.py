@@ -44,8 +44,8 @@ class Upstream:
 class ModelInfo:
     """The model an agent serves. `name` is what clients ask for; sizes are in bytes and tokens.
 
-    `tasks` is what it can do, besides tokenising; `vision` is reading pictures in messages, `audio`
-    hearing sounds there (both since version 9). `context_size` is the ceiling of a slot.
+    `tasks` is what it can do, besides tokenising; `vision` is reading pictures in messages (since
+    version 9), `audio` hearing sounds there (since 10). `context_size` is the ceiling of a slot.
     `longest_token` is the most bytes of a text that one token can stand for; 0 where that has no
     bound, because the tokenizer drops a part of the text. `kernels` is what the weights were loaded
     for, `kv_layout` how the KV cache is divided among sequences. Agents whose models have the same

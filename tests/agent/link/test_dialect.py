@@ -63,16 +63,24 @@ def test_older_balancers_are_not_told_of_draft_models() -> None:
     assert dialect.statistics(statistics) == Statistics()
 
 
-@pytest.mark.parametrize("sense", ["vision", "audio"])
-def test_older_balancers_are_not_told_of_senses(sense: Task) -> None:
+@pytest.mark.parametrize(("sense", "since"), [("vision", 9), ("audio", 10)])
+def test_older_balancers_are_not_told_of_senses(sense: Task, since: int) -> None:
     seeing = replace(MARKED, tasks=("generate", sense))
     dialect = Dialect()
     hello = dialect.hello(replace(HELLO, model=seeing))
     assert hello.model == PLAIN
-    told = dialect.status(replace(STATUS, model=seeing)).model
-    assert told == seeing
-    speak(dialect, 8)
+    speak(dialect, since)
+    assert dialect.status(replace(STATUS, model=seeing)).model == seeing
+    speak(dialect, since - 1)
     assert dialect.status(replace(STATUS, model=seeing)).model == MARKED
+
+
+def test_what_a_version_knows_stays_when_sounds_are_left_out() -> None:
+    dialect = Dialect()
+    speak(dialect, 9)
+    sees = replace(MARKED, tasks=("generate", "vision"), draft_model="d", adapters=("loud",))
+    hears = replace(sees, tasks=("generate", "vision", "audio"))
+    assert dialect.status(replace(STATUS, model=hears)).model == sees
 
 
 def test_older_balancers_are_not_told_of_adapters() -> None:

@@ -1,10 +1,13 @@
 from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
 
 from arriero.balancer.control.controller import SETTLE, Controller
 from arriero.balancer.control.demand import Demand
 from arriero.balancer.control.departures import HOLD
 from arriero.balancer.control.desired_state import WishedModel
-from arriero.shared.models.assignments import HostFacts, WishedAdapter, Work
+from arriero.shared.models.assignments import EngineOptions, HostFacts, WishedAdapter, Work
 from tests.balancer.control.builders import GIB, SimulatedAgent, report, state, wished
 
 
@@ -247,6 +250,20 @@ def test_a_model_that_no_key_allows_says_so() -> None:
     assert [each.code for each in fleet.controller.statuses["m"].issues] == ["key_forbids"]
     fleet.agents["a"].allowed = None
     assert fleet.look() == {"a": M1}
+
+
+@pytest.mark.parametrize(("draft", "since"), [("/models/d.gguf", 9), ("hf://o/r/d.gguf@main", 10)])
+def test_an_agent_is_told_of_draft_models_that_its_version_knows(draft: str, since: int) -> None:
+    fleet = Fleet("a", "b")
+    fleet.agents["a"].protocol = since - 1
+    fleet.agents["b"].protocol = since
+    drafting = wished("m", engine=EngineOptions(draft_model=draft))
+    fleet.wish(drafting)
+    assert fleet.look() == {"b": drafting.source}
+    fleet.agents["b"].protocol = since - 1
+    fleet.wish(replace(drafting, slots=2))
+    fleet.look()
+    assert [each.code for each in fleet.controller.statuses["m"].issues] == ["agent_too_old"]
 
 
 def test_an_agent_that_does_not_know_adapters_is_not_told_of_them() -> None:
