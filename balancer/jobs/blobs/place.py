@@ -16,6 +16,9 @@ from .remote import RemoteBlobs
 
 FORMS = "a folder, or a URL such as s3://BUCKET/FOLDER"
 
+S3 = ("s3", "s3a")
+S3_CREDENTIALS = "they come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ~/.aws"
+
 
 @dataclass(frozen=True, slots=True)
 class FilesPlace:
@@ -45,7 +48,14 @@ def parse_place(value: object) -> FilesPlace | None:
         return FilesPlace(Path(unquote(rest)))
     if not scheme.isalnum() or not rest:
         raise ValueError(f"must be {FORMS}")
+    if scheme in S3 and _has_credentials(rest.partition("/")[0]):
+        raise ValueError(f"must be {FORMS}, without credentials: {S3_CREDENTIALS}")
     return FilesPlace(url=value)
+
+
+def _has_credentials(bucket: str) -> bool:
+    """In place of a bucket or its ARN. s3fs would take them for its name, and tell it in errors."""
+    return "@" in bucket or (":" in bucket and not bucket.startswith("arn:"))
 
 
 def open_blobs(place: FilesPlace) -> Blobs:
@@ -53,7 +63,9 @@ def open_blobs(place: FilesPlace) -> Blobs:
     if place.folder is not None:
         return _local(place.folder)
     if find_spec("fsspec") is None:
-        raise BlobsAway("other storage than a folder needs fsspec: pip install fsspec")
+        raise BlobsAway(
+            "storage other than a folder needs fsspec: pip install fsspec, or s3fs for S3"
+        )
     import fsspec
 
     try:

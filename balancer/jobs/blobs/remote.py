@@ -24,6 +24,7 @@ class RemoteBlobs:
     def __init__(self, system: Any, root: str) -> None:
         self._system = system
         self._root = root.rstrip("/")
+        _keep_no_listings(system)
 
     def create(self, name: str) -> "RemoteWriter":
         with told(name):
@@ -65,6 +66,14 @@ class RemoteBlobs:
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
+
+
+def _keep_no_listings(system: Any) -> None:
+    """Other balancers write there, too: an old listing says of their files that there are none."""
+    listings = getattr(system, "dircache", None)
+    if listings is not None:
+        listings.use_listings_cache = False
+        listings.clear()
 
 
 class _Reading(RawIOBase):
@@ -132,11 +141,12 @@ class RemoteWriter:
 
 @contextmanager
 def told(name: str) -> Iterator[None]:
-    """What the system says inside becomes `BlobsAway`; never with more than its kind and words.
+    """What the system says inside becomes `BlobsAway`, on one line: its words, or else its kind.
 
     Each system has errors of its own, and not all are an `OSError`: botocore's are not.
     """
     try:
         yield
     except Exception as error:
-        raise BlobsAway(f"{name}: {str(error)[:200] or type(error).__name__}") from error
+        words = " ".join(str(error).split())[:200]
+        raise BlobsAway(f"{name}: {words or type(error).__name__}") from error

@@ -31,6 +31,17 @@ def test_what_is_none(given: object) -> None:
         parse_place(given)
 
 
+@pytest.mark.parametrize(
+    "given", ["s3://AKIA:topsecret@bucket/a", "s3a://AKIA:top/secret@bucket", "s3://AKIA:topsecret"]
+)
+def test_s3_takes_no_credentials(given: str) -> None:
+    with pytest.raises(ValueError, match=r"without credentials: .* AWS_ACCESS_KEY_ID") as told:
+        parse_place(given)
+    assert "AKIA" not in str(told.value)
+    arn = "s3://arn:aws:s3:eu-west-1:123456789012:accesspoint/mine/a"
+    assert parse_place(arn) == FilesPlace(url=arn)
+
+
 def test_no_password_is_shown() -> None:
     assert str(FilesPlace(url="sftp://me:secret@host/a")) == "sftp://host/a"
     assert str(FilesPlace(Path("/data"))) == "/data"
