@@ -89,6 +89,9 @@ class BatchRun:
 
     async def _check(self) -> None:
         await self._claim()
+        self.batch = await self._tools.batches.change(self.batch.id, lambda batch: batch)
+        if self.batch.status != "validating":
+            return  # another balancer has checked it meanwhile: its chunks must stay
         try:
             found = await check_input(self.batch, self._tools, self._is_checking)
         except NotWanted:
