@@ -2,9 +2,10 @@
 
 Three balancers over one PostgreSQL; simulated agents, and real ones that take orders from whoever
 leads. Clients send requests to each balancer all the time. A request counts as wrong if the
-balancer that it went to lived and it did not end with all of its tokens.
+balancer that it went to lived and it did not end with all of its tokens. Each kill strikes while
+all run a batch, begun at the one that is killed; it has to answer each of its lines exactly once.
 
-    python -m bench.several_balancers [--agents 12] [--rounds 1]
+    python -m bench.several_balancers [--agents 12] [--rounds 1] [--lines 600]
 """
 
 import argparse
@@ -12,6 +13,7 @@ import asyncio
 import json
 import signal
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -21,6 +23,7 @@ from typing import Any
 
 import aiohttp
 
+from bench import shared_batches
 from integration_tests.daemons import MODEL, Daemon, Fleet, until
 from tests.balancer.store.postgres import PostgresServer
 
@@ -52,10 +55,13 @@ class Scene:
 
     fleets: dict[str, Fleet]
     state: str
+    files: str
     tallies: dict[str, Tally] = field(default_factory=lambda: {name: Tally() for name in NAMES})
     simulated: dict[str, Daemon] = field(default_factory=dict)
     inference: dict[str, str] = field(default_factory=dict)
     num_agents: int = 12
+    num_lines: int = 600
+    batches: list[str] = field(default_factory=list)
 
     def url(self, name: str) -> str:
         return self.fleets[name].management.replace("http", "ws", 1)
@@ -74,6 +80,7 @@ class Scene:
         at = fleet.balancer.ready
         await fleet.start_balancer(
             state=self.state,
+            files=self.files,
             balancer_name=name,
             inference_addr=at["inference"],
             management_addr=at["management"],
@@ -81,6 +88,11 @@ class Scene:
         )
         await self.simulate(name)
         tally.is_dead, tally.lives = False, tally.lives + 1
+
+    async def begin_batch(self, name: str) -> None:
+        """One that runs, begun at this balancer."""
+        fleet = self.fleets[name]
+        self.batches.append(await shared_batches.begin(fleet, self.num_lines, "demo"))
 
     async def kill(self, name: str) -> None:
         self.tallies[name].is_dead = True
@@ -136,13 +148,17 @@ async def client(scene: Scene, name: str, model: str, is_over: Callable[[], bool
 
 
 @asynccontextmanager
-async def opened(num_agents: int, server: PostgresServer) -> AsyncIterator[Scene]:
+async def opened(given: argparse.Namespace, server: PostgresServer) -> AsyncIterator[Scene]:
     state = server.database()
     async with AsyncExitStack() as stack:
-        scene = Scene({name: Fleet(stack) for name in NAMES}, state, num_agents=num_agents)
+        files = stack.enter_context(tempfile.TemporaryDirectory())
+        scene = Scene({name: Fleet(stack) for name in NAMES}, state, files)
+        scene.num_agents, scene.num_lines = given.agents, given.lines
         for name, fleet in scene.fleets.items():
             await fleet.open_client()
-            await fleet.start_balancer(state=state, balancer_name=name, log_format="json")
+            await fleet.start_balancer(
+                state=state, files=files, balancer_name=name, log_format="json"
+            )
             scene.inference[name] = fleet.inference
             await scene.simulate(name)
         urls = [scene.url(name) for name in NAMES]
@@ -179,6 +195,7 @@ async def strike(scene: Scene, server: PostgresServer) -> None:
     leader = scene.leader()
     follower = next(name for name in NAMES if name != leader)
     for what, name in (("a balancer that follows", follower), ("the one that leads", leader)):
+        await scene.begin_batch(name)
         await scene.kill(name)
         await asyncio.sleep(CALM)
         other = next(each for each in NAMES if each != name)
@@ -186,6 +203,7 @@ async def strike(scene: Scene, server: PostgresServer) -> None:
         print(f"killed {what} ({name}): a wish is fulfilled after {took:.1f} s", flush=True)
         await scene.revive(name)
         await wish(scene, name, slots=2)
+    await scene.begin_batch("one")
     server.stop(signal.SIGKILL)
     await asyncio.sleep(CALM)
     server.start()
@@ -194,11 +212,30 @@ async def strike(scene: Scene, server: PostgresServer) -> None:
     await wish(scene, "one", slots=2)
 
 
-async def run(num_agents: int, rounds: int) -> int:
+async def end_batches(scene: Scene) -> int:
+    """Wait for them, asking one balancer; how many lines are wrong."""
+    num_wrong = 0
+    for id in scene.batches:
+        try:
+            wrong = await shared_batches.wrong_lines(scene.fleets["three"], id, scene.num_lines)
+        except AssertionError:
+            for name, fleet in scene.fleets.items():
+                told = [line for line in fleet.balancer.stderr if id in line]
+                print(f"{name}:", *told[-8:], sep="\n", flush=True)
+            raise
+        for each in wrong[:5]:
+            print(f"  wrong in {id}: {each}")
+        num_wrong += len(wrong)
+    num = len(scene.batches) * scene.num_lines
+    print(f"batches: {len(scene.batches)}, {num} lines; wrong: {num_wrong}", flush=True)
+    return num_wrong
+
+
+async def run(given: argparse.Namespace) -> int:
     server = PostgresServer()
     server.start()
     try:
-        async with opened(num_agents, server) as scene:
+        async with opened(given, server) as scene:
             is_over = False
             async with asyncio.TaskGroup() as group:
                 for name in NAMES:
@@ -207,14 +244,14 @@ async def run(num_agents: int, rounds: int) -> int:
                         group.create_task(client(scene, name, model, lambda: is_over))
                 await asyncio.sleep(CALM)
                 try:
-                    for _ in range(rounds):
+                    for _ in range(given.rounds):
                         await strike(scene, server)
                 except AssertionError:
                     for fleet in scene.fleets.values():
                         print("\n".join(fleet.balancer.stderr[-5:]))
                     raise
                 is_over = True
-            return report(scene)
+            return min(report(scene) + await end_batches(scene), 1)
     finally:
         server.remove()
 
@@ -234,5 +271,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--agents", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=1)
-    given = parser.parse_args()
-    sys.exit(asyncio.run(run(given.agents, given.rounds)))
+    parser.add_argument("--lines", type=int, default=600, help="of each batch")
+    sys.exit(asyncio.run(run(parser.parse_args())))
