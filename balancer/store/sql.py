@@ -162,10 +162,9 @@ class SqlStore:
         """Inside, all or nothing is written. Raises `StoreAway`."""
         with reached(self._url):
             async with self._engine.begin() as connection:
-                try:
-                    yield connection
-                finally:
-                    news = untold(connection)
+                untold(connection)  # of a transaction that was rolled back
+                yield connection
+                news = untold(connection)
         if news:
             self.on_news(news)
 

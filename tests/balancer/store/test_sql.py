@@ -2,11 +2,15 @@
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from arriero.balancer.store import sql
+from arriero.balancer.store.news.records import Changed, News
+from arriero.balancer.store.news.sql import tell
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import (
     USAGE_DAYS,
@@ -192,3 +196,28 @@ async def test_a_server_that_ends_and_comes_back(postgres: PostgresServer) -> No
     assert await store.load_desired_state() == SavedState(2, "second")
     assert await store.load_steps(1, 0) == [step(1)]
     await store.close()
+
+
+async def test_who_is_cancelled_in_a_transaction_is_cancelled(tmp_path: Path) -> None:
+    store = SqlStore(parse_store_url(f"sqlite:///{tmp_path}/state.db"))
+    told: list[News] = []
+    store.on_news = told.extend
+    await store.open()
+    is_inside = asyncio.Event()
+
+    async def write() -> None:
+        async with store.transaction() as connection:
+            await tell(connection, Changed("keys"))
+            is_inside.set()
+            await connection.execute(text("SELECT 1"))
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(write())
+    await is_inside.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with store.transaction() as connection:
+        await tell(connection, Changed("cordons"))
+    await store.close()
+    assert told == [Changed("cordons")]
