@@ -3,7 +3,7 @@
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -112,8 +112,11 @@ class Files:
             await self._delete(file)
         return len(over)
 
-    async def read(self, file: SavedFile, start: int, stop: int) -> AsyncIterator[bytes]:
-        """Its bytes from `start` up to `stop`, in pieces."""
+    async def read(self, file: SavedFile, start: int, stop: int) -> AsyncGenerator[bytes, None]:
+        """Its bytes from `start` up to `stop`, in pieces.
+
+        Raises `BlobsAway`, and `ConnectionError` where it is shorter.
+        """
         with await asyncio.to_thread(self._opened, file.id, start) as content:
             while start < stop:
                 piece = await asyncio.to_thread(content.read, min(PIECE, stop - start))

@@ -1,9 +1,13 @@
 """`/v1/files` over HTTP."""
 
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
 from aiohttp import hdrs, web
 
 from .....shared.errors import Conflict
-from ....jobs.files import Files
+from ....jobs.blobs.port import BlobsAway
 from ....jobs.jobs import Jobs
 from ....store.jobs.records import SavedFile
 from ...transport.callers import caller_of
@@ -11,6 +15,8 @@ from .answer_types import DeletedFile, FileObject, ListOf
 from .boundary import Handler, answering, check_after, jobs_for
 from .file_upload import receive
 from .pages import FilePage, file_object, page_of, parse_page
+
+logger = logging.getLogger(__name__)
 
 
 def routes(jobs: Jobs | None) -> list[web.AbstractRouteDef]:
@@ -69,14 +75,16 @@ def _content(jobs: Jobs | None) -> Handler:
         if is_part and not 0 <= start < stop:
             headers = {hdrs.CONTENT_RANGE: f"bytes */{file.num_bytes}"}
             return web.Response(status=416, headers=headers)
-        return await _send(request, found.files, file, start, stop, is_part=is_part)
+        response = _head(file, start, stop, is_part=is_part)
+        async with aclosing(found.files.read(file, start, stop)) as pieces:
+            with jobs_for(request, jobs):  # while another status can still be answered
+                first = b"" if request.method == hdrs.METH_HEAD else await anext(pieces, b"")
+            return await _send(request, response, first, pieces)
 
     return handler
 
 
-async def _send(
-    request: web.Request, files: Files, file: SavedFile, start: int, stop: int, *, is_part: bool
-) -> web.StreamResponse:
+def _head(file: SavedFile, start: int, stop: int, *, is_part: bool) -> web.StreamResponse:
     response = web.StreamResponse(status=206 if is_part else 200)
     response.content_type = "application/octet-stream"
     response.content_length = stop - start
@@ -85,9 +93,25 @@ async def _send(
     response.headers[hdrs.CONTENT_DISPOSITION] = f'attachment; filename="{file.id}.jsonl"'
     if is_part:
         response.headers[hdrs.CONTENT_RANGE] = f"bytes {start}-{stop - 1}/{file.num_bytes}"
+    return response
+
+
+async def _send(
+    request: web.Request,
+    response: web.StreamResponse,
+    piece: bytes,
+    rest: AsyncGenerator[bytes, None],
+) -> web.StreamResponse:
+    """A connection that closes early is how a client learns that storage went on the way."""
     await response.prepare(request)
-    if request.method != hdrs.METH_HEAD:
-        async for piece in files.read(file, start, stop):
-            await response.write(piece)
+    while piece:
+        await response.write(piece)
+        try:
+            piece = await anext(rest, b"")
+        except (BlobsAway, ConnectionError) as error:
+            logger.warning("a file was cut off while it was sent: %s", error)
+            if request.transport is not None:
+                request.transport.close()
+            return response
     await response.write_eof()
     return response

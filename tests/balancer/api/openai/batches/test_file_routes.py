@@ -1,12 +1,14 @@
 """`/v1/files` over HTTP."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import FormData
+from aiohttp import ClientPayloadError, FormData
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.app import inference_app
+from arriero.balancer.jobs import files as files_module
 from arriero.balancer.store.port import StoreAway
 from tests.balancer.api.fake_runtime import FakeFleetRuntime
 from tests.balancer.api.openai.batches.conftest import Served
@@ -75,6 +77,42 @@ async def test_an_empty_file_is_one(served: Served) -> None:
     file = await upload(served, b"")
     async with served.client.get(f"/v1/files/{file['id']}/content") as answer:
         assert (answer.status, await answer.read()) == (200, b"")
+
+
+def bytes_of(file: dict[str, Any], folder: Path) -> Path:
+    [found] = folder.rglob(file["id"])
+    return found
+
+
+async def test_content_that_is_away_is_told(served: Served, tmp_path: Path) -> None:
+    file = await upload(served)
+    bytes_of(file, tmp_path).unlink()
+    async with served.client.get(f"/v1/files/{file['id']}/content") as answer:
+        assert answer.status == 503
+        assert (await answer.json())["error"]["code"] == "store_unavailable"
+    async with served.client.head(f"/v1/files/{file['id']}/content") as answer:
+        assert (answer.status, answer.content_length) == (200, len(DATA))
+
+
+async def test_content_that_goes_on_the_way_is_cut_off(
+    served: Served,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(files_module, "PIECE", 4096)
+    file = await upload(served)
+    bytes_of(file, tmp_path).write_bytes(DATA[:5000])
+    async with served.client.get(f"/v1/files/{file['id']}/content") as answer:
+        assert answer.status == 200
+        with pytest.raises(ClientPayloadError):
+            await answer.read()
+    told = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert (
+        "WARNING",
+        f"a file was cut off while it was sent: the file {file['id']} ended early",
+    ) in told
+    assert not [message for level, message in told if level == "ERROR"]
 
 
 async def test_pages(served: Served) -> None:
