@@ -5,6 +5,7 @@ It ends when its parent is gone: nobody else would stop it, and its ports would 
 
 import asyncio
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -22,9 +23,12 @@ from .messages import (
     Spread,
     Stop,
     ToParent,
+    ToWorker,
     decode_to_worker,
     encode,
 )
+
+logger = logging.getLogger(__name__)
 
 VARIABLE = "ARRIERO_WORKER"
 """What a parent tells each worker as it starts it; it is no setting."""
@@ -89,21 +93,27 @@ class Pipes:
 
     async def run(self, shutdown: Shutdown) -> None:
         """Hear the parent, until cancelled."""
-        async for line in self._orders:
-            match decode_to_worker(line):
-                case Living(runs):
-                    self.living = runs
-                case Stop():
-                    shutdown.request("its parent asks for it")
-                case Spread(news):
-                    for each in news:
-                        self.on_news(each)
-                case Peers() | Granted() as answer:
-                    self.on_answer(answer)
+        try:
+            async for line in self._orders:
+                self._heard(decode_to_worker(line), shutdown)
+        except ValueError:  # of one that was killed, the last line may be torn
+            logger.exception("the parent of the workers cannot be understood")
         if shutdown.requested.is_set():
             log.flush()
             os._exit(EXIT_ORPHANED)  # a second signal ended the parent at once
         shutdown.request("its parent is gone")
+
+    def _heard(self, message: ToWorker, shutdown: Shutdown) -> None:
+        match message:
+            case Living(runs):
+                self.living = runs
+            case Stop():
+                shutdown.request("its parent asks for it")
+            case Spread(news):
+                for each in news:
+                    self.on_news(each)
+            case Peers() | Granted() as answer:
+                self.on_answer(answer)
 
 
 def _ignored(_told: object) -> None:

@@ -8,7 +8,7 @@ import time
 import uuid
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import assert_never
 
 from ...shared import lifecycle
@@ -122,10 +122,19 @@ class Supervisor:
         logger.info("a worker starts", extra=context(worker=worker, pid=process.pid))
         if self._crew.is_stopping:
             self._say(worker, Stop())
-        if process.stdout is not None:
+        await self._hear(worker, process)
+        self._ended(worker, await process.wait())
+
+    async def _hear(self, worker: int, process: Process) -> None:
+        """All that it says. Of one that is killed the last line may be torn."""
+        if process.stdout is None:
+            return
+        try:
             async for line in process.stdout:
                 self._heard(worker, decode_to_parent(line))
-        self._ended(worker, await process.wait())
+        except ValueError:
+            logger.exception("a worker cannot be understood", extra=context(worker=worker))
+            _kill(process)
 
     async def _start(self, place: Place) -> Process:
         return await asyncio.create_subprocess_exec(
@@ -179,7 +188,12 @@ class Supervisor:
         process.stdin.write(encode(message))
         if process.stdin.transport.get_write_buffer_size() > MOST_WAITING:
             logger.error("a worker does not read what it is told", extra=context(worker=worker))
-            process.kill()
+            _kill(process)
+
+
+def _kill(process: Process) -> None:
+    with suppress(ProcessLookupError):  # it has ended by itself
+        process.kill()
 
 
 def _now() -> float:

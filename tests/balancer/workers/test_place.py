@@ -67,6 +67,16 @@ async def test_what_its_parent_tells() -> None:
     assert shutdown.requested.is_set(), "the parent is gone"
 
 
+async def test_a_parent_that_goes_in_the_middle_of_a_line_is_gone() -> None:
+    orders = asyncio.StreamReader()
+    orders.feed_data(encode(Living(("run", "other"))) + b'{"type":"spre')
+    orders.feed_eof()
+    ours, shutdown = Pipes(PLACE, orders, cast(Any, Out())), Shutdown()
+    await ours.run(shutdown)
+    assert ours.living == ("run", "other")
+    assert shutdown.requested.is_set()
+
+
 async def test_a_parent_that_goes_while_it_stops_ends_it_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

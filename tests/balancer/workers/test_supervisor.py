@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +49,19 @@ async def test_a_worker_that_is_lost_starts_again_and_all_end_together(
         shutdown.request("the test is over")
         assert await running == 0
     assert "a worker has ended, and starts again after a pause" in caplog.text
+
+
+async def test_one_that_ends_in_the_middle_of_a_line_ends_nobody_else(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    caplog.set_level("INFO")
+    shutdown, torn = Shutdown(), [*WORKER, "torn", str(tmp_path / "torn")]
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(Supervisor(torn, PLACE, group).run(shutdown))
+        await until(lambda: caplog.text.count("a worker starts") == 3)
+        shutdown.request("the test is over")
+        assert await running == 0
+    assert "a worker cannot be understood" in caplog.text
 
 
 async def test_one_that_cannot_start_is_the_end() -> None:
