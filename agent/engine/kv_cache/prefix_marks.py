@@ -12,6 +12,7 @@ a `dict`, so no lock is needed.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from ..statistics import Gone
 
@@ -80,6 +81,7 @@ class PrefixMarks:
             self._gone.clear()
             return Gone(everything=True)
         keys: list[int] = []
-        while self._gone and len(keys) < most:
-            keys.append(self._gone.popitem()[0])
+        with suppress(KeyError):  # none is left; the engine's thread may have taken the last one
+            while len(keys) < most:
+                keys.append(self._gone.popitem()[0])
         return Gone(tuple(keys))
