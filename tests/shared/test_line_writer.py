@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from arriero.shared import line_writer
 from arriero.shared.line_writer import LineWriter, writes_to
 
 WAIT = 5.0
@@ -16,7 +17,7 @@ class Reader:
     """Takes lines while the test lets it."""
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
+        self.writes: list[str] = []
         self.reads = threading.Event()
         self.is_stuck = threading.Event()
 
@@ -24,7 +25,11 @@ class Reader:
         if not self.reads.is_set():
             self.is_stuck.set()
         assert self.reads.wait(WAIT)
-        self.lines.append(data.decode())
+        self.writes.append(data.decode())
+
+    @property
+    def lines(self) -> list[str]:
+        return "".join(self.writes).splitlines(keepends=True)
 
 
 def notice(num: int) -> str:
@@ -53,6 +58,44 @@ def test_lines_are_written_in_order(reader: Reader) -> None:
         writer.put(str(number))
     assert writer.flush()
     assert reader.lines == [f"{number}\n" for number in range(100)]
+
+
+def test_a_line_that_comes_alone_is_written_at_once() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as reader, os.fdopen(writing, "w") as stream:
+        writer = LineWriter(writes_to(stream), notice)
+        writer.put("alone")
+        assert reader.readline() == "alone\n"  # nobody flushes
+
+
+def test_lines_that_come_together_are_written_together(reader: Reader) -> None:
+    writer = stuck(reader, max_waiting=100)
+    for line in "234":
+        writer.put(line)
+    reader.reads.set()
+    assert writer.flush()
+    assert reader.writes == ["1\n", "2\n3\n4\n"]
+
+
+def test_what_is_gathered_is_written_though_nobody_flushes() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as reader, os.fdopen(writing, "w") as stream:
+        writer = LineWriter(writes_to(stream), notice)
+        for number in range(5):
+            writer.put(str(number))
+            assert reader.readline() == f"{number}\n"
+
+
+def test_one_write_is_not_larger_than_what_a_pipe_takes(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line_writer, "MOST_AT_ONCE", 4)
+    writer = stuck(reader, max_waiting=100)
+    for line in ("2", "3", "4", "longer than that", "5"):
+        writer.put(line)
+    reader.reads.set()
+    assert writer.flush()
+    assert reader.writes == ["1\n", "2\n3\n", "4\n", "longer than that\n", "5\n"]
 
 
 def test_what_does_not_fit_is_dropped_and_told_when_there_is_room(reader: Reader) -> None:
