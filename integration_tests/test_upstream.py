@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import socket
 from base64 import b64encode
 from collections.abc import AsyncIterator
@@ -18,7 +19,14 @@ from integration_tests.corpus import LONG_CONTEXT
 from integration_tests.counting_server import WORDS, CountingServer
 from integration_tests.daemons import MODEL, Fleet, until
 from integration_tests.nobody_else_notices.bystander import bystander
-from tests.agent.engine.llama.projectors import LLAVA_TOKENS, png, write_llava
+from tests.agent.engine.llama.projectors import (
+    HEARD_TOKENS,
+    LLAVA_TOKENS,
+    png,
+    wav,
+    write_llava,
+    write_ultravox,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -154,25 +162,34 @@ async def counting(server: CountingServer, fleet: Fleet, name: str, **settings: 
     await until(lambda: has_agent(fleet, name, slots=4), deadline=10)
 
 
-async def test_pictures_go_through_both_fleets(fleets: Fleets, tmp_path: Path) -> None:
+async def test_pictures_and_sounds_go_through_both_fleets(fleets: Fleets, tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         inner, outer = fleets.inner.guest(stack), fleets.outer.guest(stack)
-        await inner.start_agent(projector=write_llava(tmp_path / "projector.gguf"))
-        await until(partial(reads_pictures, inner), deadline=20)
-        await forwarding(outer, inner.inference, name="seeing")
-        await until(partial(reads_pictures, outer), deadline=20)
-        url = {"url": f"data:image/png;base64,{b64encode(png(90, 60)).decode()}"}
-        parts = [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": url}]
-        asked = {**FIXED, "messages": [{"role": "user", "content": parts}]}
-        direct, forwarded = await fleets.both("/v1/chat/completions", asked)
-        assert forwarded["choices"] == direct["choices"]
-        assert forwarded["usage"]["prompt_tokens"] == direct["usage"]["prompt_tokens"]
-        assert forwarded["usage"]["prompt_tokens"] > LLAVA_TOKENS
+        await inner.start_agent(projector=write_llava(tmp_path / "eyes.gguf"))
+        await inner.start_agent(projector=write_ultravox(tmp_path / "ears.gguf"))
+        await until(partial(has_senses, inner), deadline=20)
+        await forwarding(outer, inner.inference, name="sensing")
+        await until(partial(has_senses, outer), deadline=20)
+        url = {"url": f"data:image/png;base64,{encoded(png(90, 60))}"}
+        audio = {"data": encoded(wav(1.0)), "format": "wav"}
+        seen = {"type": "image_url", "image_url": url}
+        heard = {"type": "input_audio", "input_audio": audio}
+        for part, num_tokens in ((seen, LLAVA_TOKENS), (heard, HEARD_TOKENS)):
+            parts = [{"type": "text", "text": "What?"}, part]
+            asked = {**FIXED, "messages": [{"role": "user", "content": parts}]}
+            direct, forwarded = await fleets.both("/v1/chat/completions", asked)
+            assert forwarded["choices"] == direct["choices"]
+            assert forwarded["usage"]["prompt_tokens"] == direct["usage"]["prompt_tokens"]
+            assert forwarded["usage"]["prompt_tokens"] > num_tokens
 
 
-async def reads_pictures(fleet: Fleet) -> bool:
-    tasks = [(each["model"] or {}).get("tasks", ()) for each in await fleet.view("agents")]
-    return any("vision" in each for each in tasks)
+def encoded(data: bytes) -> str:
+    return b64encode(data).decode()
+
+
+async def has_senses(fleet: Fleet) -> bool:
+    models = [each["model"] or {} for each in await fleet.view("agents")]
+    return {"vision", "audio"} <= {task for model in models for task in model.get("tasks", ())}
 
 
 async def has_agent(fleet: Fleet, name: str, slots: int) -> bool:
@@ -234,6 +251,58 @@ async def test_a_server_that_refuses_the_key_at_first(fleets: Fleets) -> None:
         await until(partial(has_agent, guest, "locked", slots=4), deadline=20)
         answer = await post(guest, "/v1/chat/completions", {**COUNT, "model": "locked"})
         assert answer["usage"]["completion_tokens"] == 20
+
+
+LONG_CHAT = {"messages": HI, "ignore_eos": True, "max_tokens": 400, "temperature": 0}
+
+
+async def test_answers_move_between_an_engine_and_a_server_of_the_same_model(
+    fleets: Fleets,
+) -> None:
+    """To the server when the engine is drained or killed, and to the engine the other way round."""
+    outer = fleets.outer
+    expected = await post(fleets.inner, GENERATE, {**LONG, "stream": False})
+    async with AsyncExitStack() as stack:
+        guest = outer.guest(stack)
+        engine = await guest.start_agent(context_size=LONG_CONTEXT, slots=4)
+        ids = {bool(each["model"]["upstream"]): each["id"] for each in await guest.view("agents")}
+        server, here = ids[True], ids[False]
+        for body in (LONG, LONG_CHAT):
+            for one, other in ((here, server), (server, here)):
+                await tell(guest, other, "drain")
+                async with guest.http.post(guest.inference + GENERATE, json=body) as answer:
+                    told = [await answer.content.readline() for _ in range(20)]
+                    await tell(guest, other, "resume")
+                    await tell(guest, one, "drain", deadline="0s")
+                    told += [line async for line in answer.content]
+                await tell(guest, one, "resume")
+                text = whole_answer(told, num_moves=1)
+                assert body is LONG_CHAT or text == expected["text"]
+        await tell(guest, server, "drain")
+        async with guest.http.post(guest.inference + GENERATE, json=LONG) as answer:
+            told = [await answer.content.readline() for _ in range(20)]
+            await tell(guest, server, "resume")
+            engine.signal_all(signal.SIGKILL)
+            told += [line async for line in answer.content]
+        assert whole_answer(told, num_moves=1) == expected["text"]
+
+
+GENERATE = "/api/v1/generate"
+
+
+async def tell(fleet: Fleet, agent: str, what: str, **body: str) -> None:
+    url = f"{fleet.management}/api/v1/agents/{agent}/{what}"
+    async with fleet.http.post(url, json=body) as response:
+        assert response.status < 300, await response.text()
+
+
+def whole_answer(told: list[bytes], num_moves: int) -> str:
+    """The text of an answer of 400 tokens, of which none came twice and none is missing."""
+    *events, end = map(json.loads, told)
+    assert "error" not in end, end
+    assert (end["finish_reason"], end["timings"]["moves"]) == ("length", num_moves)
+    assert end["usage"]["completion_tokens"] == 400
+    return "".join(each.get("text", "") for each in events)
 
 
 def free_port() -> int:

@@ -1,7 +1,8 @@
 """What a client was given of an answer before its agent was lost: another agent goes on from there.
 
 An agent that forwards to another server goes on by the answer's text, since servers take no token
-ids: with the fingerprint of such an agent, a continuation has the text in place of the ids.
+ids; so does an engine with an answer that did not come from engines like it alone. A continuation
+for them has the text in place of the ids.
 
 The next agent computes the prompt and these tokens, passes the tokens through everything that a
 new token passes through, and sends only what follows. The counts say how much of what the tokens
@@ -25,7 +26,7 @@ MAX_TEXT = 2**22
 """Characters of an answer's text; a longer one cannot move."""
 
 BY_TEXT = "text:"
-"""With this begin the fingerprints of agents that go on by text."""
+"""With this begin the fingerprints of agents that forward; alone: of answers of several agents."""
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -39,7 +40,7 @@ class Continuation:
     log-probabilities of `num_log_probs` of the answer's tokens; the beginning of
     `num_calls_started` calls and the end of `num_calls`.
 
-    By text: go on after `text`, which were `num_tokens` tokens. Other agents get neither.
+    By text: go on after `text`, which were `num_tokens` tokens. Engines get that since version 10.
     """
 
     __pydantic_config__ = ConfigDict(**STRICT, ser_json_bytes="base64", val_json_bytes="base64")

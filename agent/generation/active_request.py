@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 
 from ...shared.errors import InternalError, RequestError, to_wire
 from ...shared.inference import GenerateRequest, Notice, Rates, RequestId, Usage
+from ...shared.inference.prefix_peers import PrefixSource
 from ...shared.messages import Ended, Item, Refused
+from ..engine.prompt import Prompt
 from ..engine.prompt_store.stored_prompt import StoredPrompt
 from ..engine.sequence import NewSequence, SequenceId, SequenceOutput
 from .answers.answer import Answer, noticed
@@ -37,9 +39,18 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """Cancel this preparation; what it still reports will be ignored."""
+    """Cancel this preparation, and the fetch after it; what they report will be ignored."""
 
     id: SequenceId
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Fetch a beginning of `prompt` from another agent, then report `fetched` under the same id."""
+
+    id: SequenceId
+    source: PrefixSource
+    prompt: Prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +105,7 @@ class LogFailure:
     error: Exception
 
 
-Decision = Prepare | Abandon | Run | Finish | Drop | Save | Tell | LogFailure
+Decision = Prepare | Abandon | Fetch | Run | Finish | Drop | Save | Tell | LogFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +129,7 @@ class ActiveRequest:
         request: GenerateRequest,
         listener: Listener,
         resume: Resume | None = None,
+        source: PrefixSource | None = None,
     ) -> None:
         self.is_over = False
         self.is_saving = False
@@ -128,6 +140,9 @@ class ActiveRequest:
         self._resume = resume
         self.request = request
         self.listener = listener
+        self._source = source
+        self._fetching: Prepared | None = None
+        """What goes on when the fetch is over."""
         self._answer: Answer | None = None
         self._ended: Ended | None = None
         """The answer's end, while it waits for the save."""
@@ -148,9 +163,20 @@ class ActiveRequest:
         return saves_as(self.request)
 
     def prepared(self, prepared: Prepared, piece: Callable[[int], bytes]) -> Change:
-        """It can run. `piece`: a token's bytes."""
+        """It can run, or wants a prefix first. `piece`: a token's bytes."""
+        source, self._source = self._source, None
+        if source is not None and _may_fetch(prepared):
+            self._fetching = prepared
+            return Change((), (Fetch(self.id, source, prepared.prompt),))
         self._answer = Answer(self.name, prepared, piece)
         return Change(self._notices(prepared), (Run(self._sequence(prepared)),))
+
+    def fetched(self, prefix: StoredPrompt | None, piece: Callable[[int], bytes]) -> Change:
+        """The fetch is over; without a `prefix` all is computed. See `prepared`."""
+        prepared, self._fetching = self._fetching, None
+        if prepared is None:
+            return Change()
+        return self.prepared(replace(prepared, stored=prefix), piece)
 
     def resumed(self, resumed: Resumed) -> Change:
         """It can go on where another agent stopped."""
@@ -259,3 +285,9 @@ class ActiveRequest:
 def saves_as(request: GenerateRequest) -> str | None:
     """Under which key `request` saves."""
     return request.cache_key if request.save_cache else None
+
+
+def _may_fetch(prepared: Prepared) -> bool:
+    """Whether it could begin with a fetched prefix, of tokens, that nobody has stored here."""
+    is_plain = prepared.shift is None and prepared.echo is None and not prepared.prompt.has_media
+    return is_plain and prepared.stored is None

@@ -15,6 +15,7 @@ from functools import partial
 from ...shared.errors import InvalidRequest, RequestError, to_wire
 from ...shared.inference import Notice, RequestId
 from ...shared.messages import Item, Refused
+from ..engine.prompt_store.stored_prompt import StoredPrompt
 from ..engine.prompt_store.writers import Writers
 from ..engine.sequence import SequenceId, SequenceOutput
 from .active_request import ActiveRequest, Change, Decision, Prepare, Tell, saves_as
@@ -44,7 +45,7 @@ class ActiveRequests:
             return [Tell(listener, (_key_is_taken(new.id, key),), (new.ticket,))]
         id = SequenceId(new.ticket)
         resume = Resume(new.id, new.continuation) if new.continuation else None
-        self._active[id] = ActiveRequest(id, new.id, new.request, listener, resume)
+        self._active[id] = ActiveRequest(id, new.id, new.request, listener, resume, new.fetch)
         return [Prepare(id, new.request, resume)]
 
     def cancel(self, ticket: Ticket) -> list[Decision]:
@@ -76,6 +77,16 @@ class ActiveRequests:
             refused = Refused(id=active.name, error=to_wire(outcome))
             return self._settled(active, Change((refused,)))
         change = self._guarded(active, lambda: self._ready(active, outcome), is_in_engine=False)
+        return self._settled(active, change)
+
+    def fetched(self, id: SequenceId, prefix: StoredPrompt | None) -> list[Decision]:
+        """A fetch ended, with a prefix or without; ignored if its request has ended."""
+        active = self._active.get(id)
+        if active is None or not active.is_being_prepared:
+            return []
+        change = self._guarded(
+            active, lambda: active.fetched(prefix, self._piece), is_in_engine=False
+        )
         return self._settled(active, change)
 
     def _ready(self, active: ActiveRequest, outcome: Prepared | Resumed) -> Change:

@@ -13,9 +13,23 @@ from typing import Protocol, assert_never
 
 from ...shared.errors import RequestError
 from ...shared.inference import Notice
+from ...shared.inference.prefix_peers import PrefixSource
 from ...shared.log import context
+from ..engine.prompt import Prompt
+from ..engine.prompt_store.stored_prompt import StoredPrompt
 from ..engine.sequence import NewSequence, SequenceId, SequenceOutput
-from .active_request import Abandon, Decision, Drop, Finish, LogFailure, Prepare, Run, Save, Tell
+from .active_request import (
+    Abandon,
+    Decision,
+    Drop,
+    Fetch,
+    Finish,
+    LogFailure,
+    Prepare,
+    Run,
+    Save,
+    Tell,
+)
 from .active_requests import ActiveRequests
 from .answers.resumption import Outcome, Resumed
 from .port import Listener, NewRequest, Ticket
@@ -36,6 +50,36 @@ class Worker(Protocol):
     def drop(self, sequence_id: SequenceId) -> None: ...
 
 
+class Fetcher(Protocol):
+    """What is needed of whatever fetches prefixes from other agents."""
+
+    def fetch(
+        self,
+        id: SequenceId,
+        source: PrefixSource,
+        prompt: Prompt,
+        reply: Callable[[StoredPrompt | None], None],
+    ) -> None: ...
+    def abandon(self, id: SequenceId) -> None: ...
+
+
+class NoFetcher:
+    """For an agent that fetches nothing."""
+
+    def fetch(
+        self,
+        id: SequenceId,
+        source: PrefixSource,
+        prompt: Prompt,
+        reply: Callable[[StoredPrompt | None], None],
+    ) -> None:
+        """There is nothing."""
+        reply(None)
+
+    def abandon(self, id: SequenceId) -> None:
+        """There is nothing."""
+
+
 class LocalGeneration:
     """`port.Generation` over a preparation, a worker and a saver. `piece`: a token's bytes.
 
@@ -49,10 +93,12 @@ class LocalGeneration:
         saver: PromptSaver,
         piece: Callable[[int], bytes],
         spans: RequestSpans | None = None,
+        fetcher: Fetcher | None = None,
     ) -> None:
         self._preparation = preparation
         self._worker = worker
         self._saver = saver
+        self._fetcher = NoFetcher() if fetcher is None else fetcher
         self._requests = ActiveRequests(piece)
         self._spans = RequestSpans() if spans is None else spans
 
@@ -89,6 +135,9 @@ class LocalGeneration:
             self._worker.forget(id)
         self._carry_out(self._requests.prepared(id, outcome))
 
+    def _fetched(self, id: SequenceId, prefix: StoredPrompt | None) -> None:
+        self._carry_out(self._requests.fetched(id, prefix))
+
     def _saved(self, id: SequenceId, failure: Notice | None) -> None:
         self._carry_out(self._requests.saved(id, failure))
 
@@ -104,14 +153,14 @@ class LocalGeneration:
                 case _:
                     self._act(decision)
 
-    def _act(self, decision: Prepare | Abandon | Run | Finish | Drop | Save) -> None:
+    def _act(self, decision: Prepare | Abandon | Fetch | Run | Finish | Drop | Save) -> None:
         try:
             self._pass_on(decision)
         except Exception as error:  # the boundary of a request: it is logged and answered
             self._worker.forget(decision.id)
             self._carry_out(self._requests.crashed(decision.id, error, is_in_engine=False))
 
-    def _pass_on(self, decision: Prepare | Abandon | Run | Finish | Drop | Save) -> None:
+    def _pass_on(self, decision: Prepare | Abandon | Fetch | Run | Finish | Drop | Save) -> None:
         match decision:
             case Prepare(id, request, resume):
                 self._preparation.prepare(id, request, partial(self._prepared, id), resume)
@@ -119,6 +168,10 @@ class LocalGeneration:
             case Abandon(id):
                 self._worker.forget(id)
                 self._preparation.abandon(id)
+                self._fetcher.abandon(id)
+            case Fetch(id, source, prompt):
+                self._worker.forget(id)  # others need not wait for it
+                self._fetcher.fetch(id, source, prompt, partial(self._fetched, id))
             case Run(sequence):
                 self._spans.prepared(Ticket(sequence.id))
                 self._worker.submit(sequence)

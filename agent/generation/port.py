@@ -15,6 +15,7 @@ from typing import NewType, Protocol
 from ...shared.continuation import Continuation
 from ...shared.errors import RequestError
 from ...shared.inference import GenerateRequest, RequestId
+from ...shared.inference.prefix_peers import PrefixSource
 from ...shared.messages import Item
 from ...shared.queries import Query, Result
 
@@ -27,7 +28,8 @@ class NewRequest:
     """Answer `request`; its items carry the balancer's `id`.
 
     With a `continuation` another agent began the answer: give only what comes after that.
-    `traceparent` names the span that this is a part of.
+    `traceparent` names the span that this is a part of. Another agent may have a beginning of the
+    prompt: to `fetch` it is thought cheaper than to compute it.
     """
 
     ticket: Ticket
@@ -35,6 +37,7 @@ class NewRequest:
     request: GenerateRequest
     continuation: Continuation | None = None
     traceparent: str | None = None
+    fetch: PrefixSource | None = None
 
 
 class Listener(Protocol):

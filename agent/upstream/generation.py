@@ -12,15 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...shared.errors import AgentLost, InternalError, RequestError, ShuttingDown, to_wire
-from ...shared.inference import GenerateRequest, RequestId
+from ...shared.inference import GenerateRequest, Notice, RequestId
 from ...shared.log import context
-from ...shared.messages import Item, Refused
+from ...shared.messages import Item, Noticed, Refused
 from ..generation.port import Listener, NewRequest, Ticket
 from .client import Client
 from .meter import Meter
 from .protocol.answer import Answer
 from .protocol.bodies import Json, Server, body_of, path_of
-from .protocol.continuing import Rest
+from .protocol.continuing import Rest, notice_of
 from .protocol.event_lines import EventLines
 from .protocol.failures import (
     UpstreamFault,
@@ -128,17 +128,23 @@ class UpstreamGeneration:
         if server is None:
             raise ShuttingDown(f"the upstream server at {self._host} is not there")
         url = self._client.address.api + path_of(request)
-        await self._stream(ticket, active, url, body_of(request, server))
+        notice = notice_of(request, server.dialect) if active.is_rest else None
+        await self._stream(ticket, active, url, body_of(request, server), notice)
         answer = active.answer
         if ticket in self._active:
             rates = self.meter.rates(ticket, answer.usage)
             self._end(ticket, *answer.ended(rates))
 
-    async def _stream(self, ticket: Ticket, active: _Active, url: str, body: Json) -> None:
+    async def _stream(
+        self, ticket: Ticket, active: _Active, url: str, body: Json, notice: Notice | None
+    ) -> None:
         lines, answer = EventLines(), active.answer
         async with self._client.stream(url, body) as data:
             self._on_served()
             active.is_taken = True
+            if notice is not None:
+                told = Noticed(id=active.id, code=notice.code, message=notice.message)
+                active.listener.produced((told,), ())
             async for part in data:
                 items = [item for event in lines.push(part) for item in answer.take(event)]
                 if ticket not in self._active:

@@ -1,4 +1,4 @@
-"""Which requests another server can go on with, given the text of the answer so far."""
+"""Which requests another agent can go on with, given the text of the answer so far."""
 
 from .request import GenerateRequest
 
@@ -17,5 +17,14 @@ def goes_on_by_text(request: GenerateRequest) -> bool:
         return False
     last = request.messages[-1]
     if request.continue_final_message:
-        return not last.images
+        return not last.media
     return request.add_generation_prompt and last.role != "assistant"
+
+
+def goes_on_anywhere(request: GenerateRequest) -> bool:
+    """Whether that can be asked of an engine or a server of another kind, too.
+
+    Log-probabilities of several tellers are no answer of one; a saved prompt is an engine's own.
+    """
+    is_explained = request.logprobs or request.prompt_logprobs
+    return goes_on_by_text(request) and not is_explained and not request.save_cache

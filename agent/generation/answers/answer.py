@@ -34,6 +34,7 @@ class Answer:
         self._delivered = delivered
         """Until all of it has come again."""
         self._num_prompt_tokens = len(prepared.prompt)
+        self._num_more = prepared.num_more
         self._stats: SequenceStats | None = None
         piece = _showing(piece, prepared.reading)
         self._transcript = Transcript(piece, prepared.stop)
@@ -177,7 +178,7 @@ class Answer:
         usage = Usage(
             prompt_tokens=self._num_prompt_tokens,
             cached_tokens=0 if self._stats is None else self._stats.cached_tokens,
-            completion_tokens=self._transcript.num_tokens,
+            completion_tokens=max(0, self._transcript.num_tokens + self._num_more),
             reasoning_tokens=self._utterance.num_reasoning_tokens,
         )
         return Ended(

@@ -41,7 +41,7 @@ class Prepared:
 
     Without a `reading` the answer is plain text. `notices` are for the client. A `constraint`
     limits the answer's tokens. An `echo` comes before the answer. `marks` are those of the
-    sequence.
+    sequence. `num_more` tokens were told of an answer that another model began, than it has here.
     """
 
     prompt: Prompt
@@ -55,3 +55,4 @@ class Prepared:
     constraint: Constraint | None = None
     echo: Echo | None = None
     marks: tuple[tuple[int, int], ...] = ()
+    num_more: int = 0

@@ -4,6 +4,9 @@ What was delivered is counted by the balancer; what of the tokens gives more is 
 log-probabilities are wanted, tokens of which they were not delivered are generated again, as they
 were: only the engine can tell how likely they were.
 
+Of an answer that a server began, or an engine with other weights, only the text is known:
+`retelling` has it as tokens.
+
 With many tokens this takes seconds, so it is done where requests are prepared.
 """
 
@@ -11,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ....shared.continuation import Continuation
-from ....shared.errors import EngineFailed, RequestError
+from ....shared.errors import AgentLost, EngineFailed, RequestError
 from ....shared.inference import Notice, RequestId
 from ....shared.messages import Item, Piece
 from ...engine.grammar.constraint import ConstraintError
@@ -20,6 +23,7 @@ from ...engine.sampling.resumed_chance import can_resume
 from .answer import Answer
 from .delivered import Delivered, MiscountError
 from .prepared import Prepared
+from .retelling import check_retold, is_told, retold
 
 RESUMED_ANEW = Notice(
     "resumed_anew",
@@ -41,12 +45,12 @@ class Resume:
     @property
     def work(self) -> int:
         """How long it takes, in characters of a prompt that takes as long to prepare."""
-        return _CHARACTERS_PER_TOKEN * self.num_tokens
+        return max(_CHARACTERS_PER_TOKEN * self.num_tokens, len(self.continuation.text))
 
     @property
     def num_tokens(self) -> int:
         """How many tokens the answer has so far."""
-        return len(self.continuation.packed_tokens) // 4
+        return len(self.continuation.packed_tokens) // 4 or self.continuation.num_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +72,28 @@ Outcome = Prepared | Resumed | RequestError
 
 
 def resumed(prepared: Prepared, resume: Resume, vocab: Vocab, context_size: int) -> Resumed:
-    """`prepared` after what was delivered. Raises `EngineFailed` if it cannot go on after that."""
+    """`prepared` after what was delivered.
+
+    Raises `EngineFailed` if it cannot go on after that, by its text `AgentLost`.
+    """
+    is_by_text = is_told(resume.continuation)
     try:
+        if is_by_text:
+            prepared, resume = _retold(prepared, resume, vocab)
         tokens = _checked(prepared, resume.continuation, vocab, context_size)
         replay = _Replay(resume, prepared, tokens, vocab.piece)
         return replay.resumed()
     except (ValueError, MiscountError, ConstraintError) as error:
-        raise EngineFailed(f"the answer cannot go on at this agent: {error}") from error
+        failure = AgentLost if is_by_text else EngineFailed
+        raise failure(f"the answer cannot go on at this agent: {error}") from error
+
+
+def _retold(prepared: Prepared, resume: Resume, vocab: Vocab) -> tuple[Prepared, Resume]:
+    """The same, of an answer of which only the text is known."""
+    text = resume.continuation.text
+    prepared, continuation = retold(prepared, resume.continuation, vocab)
+    check_retold(Answer(resume.name, prepared, vocab.piece).replay(continuation.tokens), text)
+    return prepared, replace(resume, continuation=continuation)
 
 
 def _checked(

@@ -58,6 +58,8 @@ def info_of(server: Server, model: ListedModel, name: str, address: str) -> Mode
         tasks += ("generate",)
     if server.abilities >= {"messages", "vision"}:
         tasks += ("vision",)
+    if server.abilities >= {"messages", "audio"}:
+        tasks += ("audio",)
     if server.embeds:
         tasks += ("embed",)
     return ModelInfo(

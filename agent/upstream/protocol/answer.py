@@ -260,7 +260,9 @@ class Answer:
             cached_tokens=min(_count(prompt.get("cached_tokens")), num_prompt),
             completion_tokens=num_answer,
             reasoning_tokens=min(
-                _count(answer.get("reasoning_tokens")) or self._num_reasoning, num_answer
+                _count(answer.get("reasoning_tokens") or told.get("reasoning_tokens"))
+                or self._num_reasoning,
+                num_answer,
             ),
         )
         return self._usage

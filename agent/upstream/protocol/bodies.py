@@ -159,6 +159,8 @@ def _shared(request: GenerateRequest, dialect: Dialect) -> Iterator[tuple[str, A
         yield "stop", list(request.stop)
     for name, called in dialect.sampling.items():
         value = getattr(request, name)
+        if name == "top_k" and value == 0:
+            value = dialect.all_tokens
         if value is not None and value is not False and value != () and name != "min_tokens":
             yield called, list(value) if isinstance(value, Sequence) else value
     if request.min_tokens and "min_tokens" in dialect.sampling:

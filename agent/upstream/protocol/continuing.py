@@ -8,8 +8,9 @@ from dataclasses import replace
 from hashlib import blake2b
 
 from ....shared.continuation import BY_TEXT, Continuation
-from ....shared.inference import ChatMessage, GenerateRequest, Usage
+from ....shared.inference import ChatMessage, GenerateRequest, Notice, Usage
 from .bodies import Server
+from .dialects import Dialect
 from .listing import ListedModel
 
 _DIGEST_BYTES = 16
@@ -27,6 +28,18 @@ def fingerprint_of(server: Server, model: ListedModel) -> str | None:
     parts = (server.dialect.kind, *told, *sorted(server.abilities))
     digest = blake2b("\n".join(parts).encode(), digest_size=_DIGEST_BYTES)
     return BY_TEXT + digest.hexdigest()
+
+
+def notice_of(request: GenerateRequest, dialect: Dialect) -> Notice | None:
+    """What the client hears where the server's sampling does not know what came before the seam."""
+    idle = {"presence_penalty": 0, "frequency_penalty": 0, "repeat_penalty": 1, "mirostat": 0}
+    told = {name: getattr(request, name) for name in idle.keys() - dialect.recalls}
+    anew = sorted(name for name, value in told.items() if value not in (None, idle[name]))
+    if not anew:
+        return None
+    names = ", ".join(f"`{name}`" for name in anew)
+    message = f"another server goes on with the answer; {names} do not count what came before"
+    return Notice("resumed_anew", message)
 
 
 class Rest:

@@ -26,6 +26,8 @@ class Dialect:
     counts so far when asked.
     `regex` and `gbnf`: how these grammars are sent. `abilities` come with the kind. `tokenizer`:
     whose `/tokenize` it has, at its root; `counter`: the path there that counts a prompt.
+    `all_tokens` is the `top_k` that leaves all of them, which is 0 with us.
+    `recalls`: the penalties that count the prompt as well, and so the text before a seam.
     """
 
     kind: str
@@ -38,6 +40,8 @@ class Dialect:
     tokenizer: Literal["vllm", "llama"] | None = None
     counter: str | None = None
     abilities: frozenset[Ability] = frozenset()
+    all_tokens: int = 0
+    recalls: frozenset[str] = frozenset()
 
 
 _GO_ON = {"add_generation_prompt": False, "continue_final_message": True}
@@ -48,6 +52,8 @@ _LLAMA = (
     "ignore_eos",
 )
 _STOPS = ("stop_token_ids", "include_stop_str_in_output", "min_tokens", "ignore_eos")
+
+_PENALTIES = frozenset(("presence_penalty", "frequency_penalty", "repeat_penalty"))
 
 _SAMPLING: frozenset[Ability] = frozenset(("top_k", "penalties", "logit_bias"))
 _TEMPLATE: frozenset[Ability] = frozenset(("thinking", "template_options"))
@@ -68,6 +74,7 @@ VLLM = Dialect(
     tokenizer="vllm",
     counter="/tokenize",
     abilities=_SAMPLING | _TEMPLATE | {"stop_tokens", "continue_final_message", "regex"},
+    recalls=frozenset(("repeat_penalty",)),
 )
 SGLANG = Dialect(
     kind="sglang",
@@ -79,6 +86,7 @@ SGLANG = Dialect(
     continues=_GO_ON,
     is_counting=True,
     regex="regex",
+    all_tokens=-1,
     abilities=_SAMPLING | _TEMPLATE | {"regex"},
 )
 LLAMA_SERVER = Dialect(
@@ -89,6 +97,7 @@ LLAMA_SERVER = Dialect(
     gbnf="grammar",
     tokenizer="llama",
     abilities=_SAMPLING | _TEMPLATE | {"llama_samplers", "gbnf"},
+    recalls=_PENALTIES,
 )
 ARRIERO = Dialect(
     kind="arriero",
@@ -101,6 +110,7 @@ ARRIERO = Dialect(
     tokenizer="vllm",
     counter="/api/v1/count_tokens",
     abilities=VLLM.abilities | {"llama_samplers", "gbnf", "suffix"},
+    recalls=_PENALTIES,
 )
 OLLAMA = Dialect(kind="ollama", abilities=frozenset(("penalties",)))
 LM_STUDIO = Dialect(

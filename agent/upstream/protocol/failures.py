@@ -24,7 +24,12 @@ from ....shared.errors import (
 MAX_MESSAGE = 500
 """Most characters of a server's own words that are passed on."""
 
-_TOO_LONG = ("maximum context length", "context_length", "exceed_context_size", "too long")
+_TOO_LONG = (
+    *("context length", "context_length", "exceed_context_size", "too long"),  # vLLM, OpenAI
+    "maximum allowed length",  # SGLang
+    "available context size",  # llama-server
+    "`inputs` must have less than",  # TGI
+)
 _CLIENTS: Mapping[int, type[RequestError]] = {
     400: InvalidRequest,
     404: ModelNotFound,

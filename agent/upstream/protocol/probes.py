@@ -15,6 +15,7 @@ from .answer import DONE
 from .bodies import CHAT, TEXT, Json
 from .dialects import Dialect
 from .event_lines import EventLines
+from .tone import tone
 
 MAX_TOKENS = 32
 """Most tokens of an answer to the probe of `ignore_eos`."""
@@ -40,6 +41,10 @@ _RED = (  # a PNG of 64 by 64 pixels: some models read none that are smaller tha
 )
 _PICTURE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{_RED}"}}
 _SEEN = [{"role": "user", "content": [{"type": "text", "text": "Which colour?"}, _PICTURE]}]
+_HEARD = [
+    {"type": "text", "text": "What do you hear?"},
+    {"type": "input_audio", "input_audio": {"data": tone(), "format": "wav"}},
+]
 _ONLY = '{"arriero":"probe"}'
 _SCHEMA = {
     "type": "object",
@@ -95,12 +100,14 @@ def _text_probes(model: str) -> tuple[Probe, ...]:
 def _field_probes(model: str) -> tuple[Probe, ...]:
     counting = {"stream": True, "stream_options": {"include_usage": True}}
     scored = {"logprobs": True, "top_logprobs": 1}
+    heard = _chat(model, messages=[{"role": "user", "content": _HEARD}])
     return (
         Probe(shows="seed", path=CHAT, body=_chat(model, seed=1), is_right=_has_choice),
         Probe(shows="counts", path=CHAT, body=_chat(model, **counting), is_right=_counts),
         Probe(shows="logprobs", path=CHAT, body=_chat(model, **scored), is_right=_has_log_probs),
         Probe(shows="tools", path=CHAT, body=_chat(model, tools=[_TOOL]), is_right=_has_choice),
         Probe(shows="vision", path=CHAT, body=_chat(model, messages=_SEEN), is_right=_has_choice),
+        Probe(shows="audio", path=CHAT, body=heard, is_right=_has_choice),
     )
 
 

@@ -2,16 +2,25 @@ from dataclasses import replace
 
 import pytest
 
-from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.prompt import Media, Prompt
 from arriero.agent.engine.sequence import NewSequence, SequenceEnd, SequenceId
-from arriero.agent.generation.active_request import Abandon, Drop, LogFailure, Prepare, Run, Tell
+from arriero.agent.generation.active_request import (
+    Abandon,
+    Drop,
+    Fetch,
+    LogFailure,
+    Prepare,
+    Run,
+    Tell,
+)
 from arriero.agent.generation.active_requests import ActiveRequests
-from arriero.agent.generation.answers.prepared import Echo
+from arriero.agent.generation.answers.prepared import Echo, Prepared
 from arriero.agent.generation.answers.resumption import Resume, resumed
 from arriero.agent.generation.port import NewRequest, Ticket
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import EngineFailed, InvalidRequest, to_wire
 from arriero.shared.inference import GenerateRequest, Rates
+from arriero.shared.inference.prefix_peers import PrefixSource
 from arriero.shared.messages import Ended, Piece, Refused
 from tests.agent.fakes import ByteVocab
 from tests.agent.generation.outputs import (
@@ -284,3 +293,50 @@ class TestOneThatGoesOn:
         assert isinstance(tell, Tell)
         [ended] = tell.items
         assert isinstance(ended, Ended) and ended.usage.completion_tokens == 2
+
+
+SOURCE = PrefixSource(address="h:1", ticket="t", seconds=5.0)
+PLAIN = replace(PREPARED, shift=None)
+FETCHING = NewRequest(FIRST, R, REQUEST, fetch=SOURCE)
+
+
+class TestFetching:
+    def test_a_prefix_comes_before_the_engine(self) -> None:
+        requests = ActiveRequests(a_byte)
+        assert requests.start(FETCHING, US) == [Prepare(ONE, REQUEST)]
+        assert requests.prepared(ONE, PLAIN) == [Fetch(ONE, SOURCE, PLAIN.prompt)]
+        requests.check_integrity()
+        [run] = requests.fetched(ONE, SAVED)
+        assert isinstance(run, Run) and run.sequence.stored == SAVED
+        assert requests.fetched(ONE, SAVED) == []
+        assert requests.stepped([gained("a")]) == [Tell(US, (piece("r", "a"),))]
+
+    def test_without_one_all_is_computed(self) -> None:
+        requests = ActiveRequests(a_byte)
+        requests.start(FETCHING, US)
+        requests.prepared(ONE, PLAIN)
+        [run] = requests.fetched(ONE, None)
+        assert isinstance(run, Run) and run.sequence.stored is None
+
+    @pytest.mark.parametrize(
+        "prepared",
+        [
+            PREPARED,
+            replace(PLAIN, stored=SAVED),
+            replace(PLAIN, echo=Echo(None)),
+            replace(PLAIN, prompt=Prompt((1,), Media(b"d", 2), (3,))),
+        ],
+    )
+    def test_what_could_not_begin_with_it_does_not_fetch(self, prepared: Prepared) -> None:
+        requests = ActiveRequests(a_byte)
+        requests.start(FETCHING, US)
+        [run] = requests.prepared(ONE, prepared)
+        assert isinstance(run, Run) and run.sequence.stored == prepared.stored
+
+    def test_who_is_cancelled_meanwhile_is_over(self) -> None:
+        requests = ActiveRequests(a_byte)
+        requests.start(FETCHING, US)
+        requests.prepared(ONE, PLAIN)
+        assert requests.cancel(FIRST)[1:] == [Abandon(ONE)]
+        assert requests.fetched(ONE, SAVED) == []
+        assert len(requests) == 0

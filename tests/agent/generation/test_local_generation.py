@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.generation.answers.resumption import Outcome, Resume
@@ -16,6 +17,7 @@ from arriero.agent.generation.prompt_saver import PromptSaver
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import EngineFailed
 from arriero.shared.inference import GenerateRequest, Notice
+from arriero.shared.inference.prefix_peers import PrefixSource
 from arriero.shared.messages import Ended, Item, Piece, Refused
 from tests.agent.fakes import FakeWorker, byte_model, soon
 from tests.agent.generation.outputs import FIRST, SAVED, SECOND, R, S, a_store
@@ -49,11 +51,36 @@ class Listener:
         return self._heard.empty()
 
 
+class HeldFetcher:
+    """Replies when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: asyncio.Queue[tuple[SequenceId, Callable[[StoredPrompt | None], None]]] = (
+            asyncio.Queue()
+        )
+        self.abandoned: list[SequenceId] = []
+
+    def fetch(
+        self,
+        id: SequenceId,
+        source: PrefixSource,
+        prompt: Prompt,
+        reply: Callable[[StoredPrompt | None], None],
+    ) -> None:
+        self.asked.put_nowait((id, reply))
+
+    def abandon(self, id: SequenceId) -> None:
+        self.abandoned.append(id)
+
+
 class Room:
     def __init__(self, saver: PromptSaver, preparer: Preparer) -> None:
         self.worker = FakeWorker(Path("m.gguf"))
         self.listener = Listener()
-        self.generation = LocalGeneration(Preparation(preparer), self.worker, saver, piece)
+        self.fetcher = HeldFetcher()
+        self.generation = LocalGeneration(
+            Preparation(preparer), self.worker, saver, piece, fetcher=self.fetcher
+        )
         self.worker.on_step = self.generation.stepped
 
     async def started(
@@ -221,3 +248,35 @@ async def test_a_save_that_cannot_begin_does_not_take_the_answer_back(
     assert isinstance(ended, Ended) and released == (FIRST,)
     assert "can't start new thread" in caplog.text
     room.generation.close()
+
+
+FETCHING = NewRequest(FIRST, R, REQUEST, fetch=PrefixSource(address="h:1", ticket="t", seconds=5.0))
+
+
+async def test_a_prefix_is_fetched_before_the_engine_gets_the_sequence(room: Room) -> None:
+    room.generation.start(FETCHING, room.listener)
+    id, reply = await soon(room.fetcher.asked.get())
+    assert id not in room.worker.expected, "nobody waits for it"
+    assert room.worker.added.empty()
+    reply(SAVED)
+    sequence = await room.worker.added.get()
+    assert sequence.stored == SAVED
+
+
+async def test_a_fetch_of_a_request_that_is_cancelled_is_abandoned(room: Room) -> None:
+    room.generation.start(FETCHING, room.listener)
+    id, reply = await soon(room.fetcher.asked.get())
+    room.generation.cancel(FIRST)
+    assert room.fetcher.abandoned == [id]
+    reply(SAVED)
+    assert room.worker.added.empty()
+
+
+async def test_without_a_fetcher_all_is_computed(tmp_path: Path, preparer: Preparer) -> None:
+    worker, listener = FakeWorker(Path("m.gguf")), Listener()
+    generation = LocalGeneration(
+        Preparation(preparer), worker, PromptSaver(a_store(tmp_path)), piece
+    )
+    generation.start(FETCHING, listener)
+    assert (await worker.added.get()).stored is None
+    await asyncio.to_thread(generation.close)

@@ -15,7 +15,7 @@ from arriero.agent.upstream.protocol.failures import UpstreamRefusal
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import ShuttingDown, WireError
 from arriero.shared.inference import ChatMessage, GenerateRequest, RequestId, Usage
-from arriero.shared.messages import Ended, Piece, PromptRead, Refused
+from arriero.shared.messages import Ended, Noticed, Piece, PromptRead, Refused
 from tests.agent.fakes import soon
 from tests.agent.upstream.protocol.servers import OLLAMA_SERVER, VLLM_SERVER
 from tests.agent.upstream.scripted import COUNTS, TEXT, Listener, Scripted, chunk
@@ -200,6 +200,18 @@ async def test_an_answer_that_another_agent_began_goes_on() -> None:
         [body] = it.scripted.asked
         assert body["messages"][-1] == {"role": "assistant", "content": "Hel"}
         assert it.generation.meter.statistics(0.0).completion_tokens == 2, "its own alone"
+
+
+async def test_a_client_is_told_which_penalties_begin_anew_once_the_server_goes_on() -> None:
+    penalised = replace(REQUEST, presence_penalty=0.5)
+    async with side() as it:
+        go_on(it, BEGUN, penalised)
+        first, *_ = await it.listener.until_released()
+        assert isinstance(first, Noticed)
+        assert (first.code, first.id) == ("resumed_anew", R)
+        it.scripted.refuses = {"continue_final_message": "unknown field"}
+        go_on(it, BEGUN, penalised)
+        assert len(await it.listener.until_released()) == 1, "nothing goes on"
 
 
 async def test_an_answer_that_has_all_its_tokens_needs_no_server() -> None:

@@ -54,7 +54,7 @@ async def test_it_finds_out_what_a_server_is_and_can_do() -> None:
         assert shown | {"json_schema", "ignore_eos", "regex", "tokenize"} <= server.abilities
         assert server.counts_at_end
         assert (known.info.name, known.info.context_size) == ("m", 64)
-        assert known.info.tasks == ("generate", "vision", "embed")
+        assert known.info.tasks == ("generate", "vision", "audio", "embed")
         assert (it.watch.issues, it.changes) == ((), 1)
 
 

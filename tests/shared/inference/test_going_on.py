@@ -8,6 +8,7 @@ from arriero.shared.inference import (
     GbnfGrammar,
     GenerateRequest,
     NamedTool,
+    goes_on_anywhere,
     goes_on_by_text,
 )
 
@@ -48,3 +49,12 @@ def test_plain_text_goes_on(request_: GenerateRequest) -> None:
 )
 def test_what_has_no_place_for_a_text_does_not(request_: GenerateRequest) -> None:
     assert not goes_on_by_text(request_)
+
+
+def test_only_a_server_of_the_same_kind_goes_on_with_log_probabilities() -> None:
+    assert goes_on_anywhere(CHAT) and goes_on_anywhere(TEXT)
+    for request in (replace(CHAT, logprobs=True), replace(TEXT, prompt_logprobs=1)):
+        assert goes_on_by_text(request)
+        assert not goes_on_anywhere(request)
+    assert not goes_on_anywhere(replace(CHAT, save_cache=True, cache_key="a"))
+    assert not goes_on_anywhere(GenerateRequest(prompt=(1, 2)))

@@ -48,5 +48,7 @@ def test_what_balancers_hear() -> None:
     assert info_of(seeing, MODEL, "name", "host:1").tasks == ("generate", "vision")
     assert info_of(seeing, MODEL, "name", "host:1").fingerprint is None
     assert "vision" in info_of(seeing, MODEL, "name", "host:1").abilities
+    hearing = server_of(MODEL, OLLAMA, {"messages", "audio"}, has_new_names=False)
+    assert info_of(hearing, MODEL, "name", "host:1").tasks == ("generate", "audio")
     silent = server_of(MODEL, OLLAMA, (), has_new_names=False)
     assert info_of(silent, MODEL, "name", "host:1").tasks == ()

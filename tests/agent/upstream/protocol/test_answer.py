@@ -65,6 +65,16 @@ def test_vllm_counts_in_every_chunk() -> None:
     ]
 
 
+def test_sglang_counts_reasoning_beside_the_other_counts() -> None:
+    items = whole(
+        chunk({"role": "assistant", "content": ""}, usage=usage(5, 0, reasoning_tokens=0)),
+        chunk({"reasoning_content": "hm", "tool_calls": None}, matched_stop=None),
+        chunk({"content": "Hey"}, "stop", matched_stop=7),
+        json.dumps({"choices": [], "usage": usage(5, 4, reasoning_tokens=3)}).encode(),
+    )
+    assert items[-1] == ended(usage=Usage(prompt_tokens=5, completion_tokens=4, reasoning_tokens=3))
+
+
 def test_a_server_that_counts_at_the_end_only() -> None:
     items = whole(
         chunk({"role": "assistant", "content": None}),

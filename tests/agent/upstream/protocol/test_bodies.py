@@ -147,6 +147,11 @@ def test_zero_is_a_value() -> None:
     }
 
 
+@pytest.mark.parametrize(("server", "told"), [(VLLM_SERVER, 0), (SGLANG_SERVER, -1)])
+def test_all_tokens_are_left_in_each_servers_words(server: Server, told: int) -> None:
+    assert chat(server, top_k=0)["top_k"] == told
+
+
 def test_stops() -> None:
     asked = chat(VLLM_SERVER, stop_token_ids=(5,), include_stop_str_in_output=True)
     assert asked == {**ASKED, "stop_token_ids": [5], "include_stop_str_in_output": True}

@@ -5,8 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.agent.upstream.protocol.bodies import body_of
-from arriero.agent.upstream.protocol.continuing import Rest, fingerprint_of
-from arriero.agent.upstream.protocol.dialects import OLLAMA
+from arriero.agent.upstream.protocol.continuing import Rest, fingerprint_of, notice_of
+from arriero.agent.upstream.protocol.dialects import (
+    LLAMA_SERVER,
+    OLLAMA,
+    OTHER,
+    SGLANG,
+    VLLM,
+    Dialect,
+)
 from arriero.agent.upstream.protocol.listing import ListedModel
 from arriero.shared.continuation import BY_TEXT, Continuation
 from arriero.shared.inference import ChatMessage, GenerateRequest, Usage
@@ -115,3 +122,32 @@ def test_usage_is_that_of_one_answer() -> None:
         prompt_tokens=8, cached_tokens=8, completion_tokens=9
     )
     assert Rest(CHAT, after("One, two", 4)).whole(Usage()) == Usage(completion_tokens=4)
+
+
+PENALISED = replace(CHAT, presence_penalty=0.5, frequency_penalty=0.0, repeat_penalty=1.1)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "names"),
+    [
+        (OTHER, ("presence_penalty", "repeat_penalty")),
+        (SGLANG, ("presence_penalty", "repeat_penalty")),
+        (VLLM, ("presence_penalty",)),
+        (LLAMA_SERVER, ()),
+    ],
+)
+def test_penalties_that_do_not_count_what_came_before_are_named(
+    dialect: Dialect, names: tuple[str, ...]
+) -> None:
+    notice = notice_of(PENALISED, dialect)
+    told = "" if notice is None else notice.message
+    known = ("presence_penalty", "frequency_penalty", "repeat_penalty", "mirostat")
+    assert tuple(name for name in known if f"`{name}`" in told) == names
+    assert notice is None or notice.code == "resumed_anew"
+
+
+def test_where_nothing_is_lost_nothing_is_told() -> None:
+    assert notice_of(CHAT, OTHER) is None
+    idle = replace(CHAT, presence_penalty=0.0, repeat_penalty=1.0, mirostat=0)
+    assert notice_of(idle, OTHER) is None
+    assert notice_of(replace(CHAT, mirostat=2), LLAMA_SERVER) is not None

@@ -21,6 +21,7 @@ ALL = [each for each in vars(dialects).values() if isinstance(each, Dialect)]
         ("arriero", "arriero"),
         ("openai", "openai"),
         ("system", "openai"),
+        ("HuggingFaceH4/zephyr-7b-beta", "openai"),  # TGI names the model
         (None, "openai"),
     ],
 )

@@ -47,8 +47,19 @@ def test_what_is_wrong_with_the_request_is_told_to_its_client() -> None:
     ]
 
 
-def test_a_prompt_that_is_too_long_is_told_as_such() -> None:
-    assert code_of(400, b"This model's maximum context length is 8 tokens") == "prompt_too_long"
+@pytest.mark.parametrize(
+    "words",
+    [
+        b"This model's maximum context length is 8 tokens",
+        b"Input length (9) exceeds model's maximum context length (8).",  # vLLM
+        b"The input (9 tokens) is longer than the model's context length (8 tokens).",  # SGLang
+        b"Input length (9 tokens) exceeds the maximum allowed length (8 tokens).",
+        b"request (9 tokens) exceeds the available context size (8 tokens), try increasing it",
+        b"Input validation error: `inputs` must have less than 8 tokens. Given: 9",  # TGI
+    ],
+)
+def test_a_prompt_that_is_too_long_is_told_as_such(words: bytes) -> None:
+    assert code_of(400, words) == "prompt_too_long"
 
 
 @pytest.mark.parametrize("status", [401, 403, 429, 503, 302])

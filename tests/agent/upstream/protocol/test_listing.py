@@ -8,6 +8,11 @@ VLLM = b"""{"object": "list", "data": [
   "max_model_len": 4096},
  {"id": "large", "owned_by": "vllm", "root": "org/Big", "parent": null, "max_model_len": 4096},
  {"id": "tuned", "owned_by": "vllm", "root": "/lora", "parent": "big"}]}"""
+SGLANG = b"""{"object": "list", "data": [
+ {"id": "org/Big", "object": "model", "created": 1, "owned_by": "sglang", "root": "org/Big",
+  "parent": null, "max_model_len": 4096},
+ {"id": "tuned", "object": "model", "created": 1, "owned_by": "sglang", "root": "/lora",
+  "parent": "org/Big", "max_model_len": null}]}"""
 OLLAMA = b"""{"data": [{"id": "llama3:latest", "owned_by": "library"},
  {"id": "mistral:7b", "owned_by": "library"}]}"""
 LLAMA = (
@@ -21,6 +26,9 @@ def test_models_as_servers_list_them() -> None:
     assert (large.root, tuned.is_derived) == ("org/Big", True)
     assert listed(LLAMA) == (ListedModel(id="a.gguf", owner="llamacpp", context_size=512),)
     assert listed(b'{"data": null}') == ()
+    base, tuned = listed(SGLANG)
+    assert base == ListedModel(id="org/Big", owner="sglang", context_size=4096, root="org/Big")
+    assert (tuned.context_size, tuned.is_derived) == (0, True)
 
 
 @pytest.mark.parametrize(

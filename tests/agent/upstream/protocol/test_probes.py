@@ -43,6 +43,7 @@ RIGHT: list[tuple[str, dict[str, Any]]] = [
     ("logprobs", {"choices": [{"message": {}, "logprobs": SCORED}]}),
     ("tools", said()),
     ("vision", said()),
+    ("audio", said()),
     ("forced_calls", said(None, tool_calls=CALL)),
     ("forced_calls", cut(content=None, reasoning_content="hm")),
     ("json_schema", said('{"arriero": "probe"}')),
@@ -64,6 +65,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("ignore_eos", counted(9, 2)),
     ("embed", {"data": []}),
     ("vision", {"error": "no"}),
+    ("audio", {"error": "no"}),
 ]
 
 
