@@ -1,4 +1,4 @@
-"""Why an engine process refuses a change of what it serves, as issues that say what to do."""
+"""Why an engine process does not serve all that it should, as issues that say what to do."""
 
 from ..shared.messages import Issue
 
@@ -19,6 +19,16 @@ def adapter_refused(name: str, reason: str) -> Issue:
         message=f"adapter `{name}`: {reason}",
         hint="name another file, or leave the adapter out; until then the model is served with "
         "the adapters that it had",
+    )
+
+
+def adapter_left_out(name: str, reason: str) -> Issue:
+    """The adapter cannot be loaded beside the model, which is served without it."""
+    return Issue(
+        code="adapter",
+        message=f"adapter `{name}`: {reason}",
+        hint="name another file, or leave the adapter out; until then the model is served without "
+        "this adapter",
     )
 
 

@@ -40,6 +40,17 @@ async def test_an_adapter_is_a_model_of_its_own_and_leaves_the_base_alone() -> N
         plain, called = ANSWER, muleteer(ANSWER)
         assert answers == [plain, called, plain, called, called]
 
+        async def ended() -> dict[str, int]:
+            url = f"{fleet.management}/api/v1/history?by=model&since=5m&step=1m"
+            async with fleet.http.get(url) as response:
+                lines = (await response.json())["lines"]
+            return {line["name"]: sum(map(sum, line["ended"].values())) for line in lines}
+
+        async def are_counted_apart() -> bool:
+            return await ended() == {listed[0]: 2, listed[1]: 3}
+
+        await until(are_counted_apart, deadline=10.0)
+
 
 async def test_adapters_come_and_go_while_the_model_stays(
     bare_fleet: Fleet, tmp_path: Path
@@ -69,8 +80,21 @@ async def test_adapters_come_and_go_while_the_model_stays(
         models = await fleet.view("models")
         return next((each for each in models if each["name"] == name), {"agents": []})
 
+    torn = {"name": "torn", "source": broken.as_uri()}
+    await wish(torn)
+    assert (await answer("demo")) == ANSWER, "the model is served without it"
+
+    async def is_refused() -> bool:
+        body = {"prompt": "x", "model": "demo:torn"}
+        async with fleet.http.post(f"{fleet.inference}/api/v1/generate", json=body) as response:
+            text = await response.text()
+            return response.status == 404 and "adapter `torn`" in text and "cannot be used" in text
+
+    await until(is_refused, deadline=20.0)
+    assert (await status_of("demo"))["status"] == "loaded"
+    assert (await status_of("demo:torn"))["status"] == "failed"
+
     await wish()
-    assert (await answer("demo")) == ANSWER
     (agent,) = await fleet.view("agents")
     endless = ENDLESS | {"model": "demo", "n_discard": 64}
     stream = asyncio.create_task(generate(fleet.http, fleet.inference, endless))
@@ -79,7 +103,7 @@ async def test_adapters_come_and_go_while_the_model_stays(
     assert (await answer("demo:muleteer")) == muleteer(ANSWER), "it waits for its adapter"
     assert (await answer("demo")) == ANSWER
 
-    await wish(calling, {"name": "torn", "source": broken.as_uri()})
+    await wish(calling, torn)
 
     async def has_failed() -> bool:
         issues = (await status_of("demo")).get("issues", [])

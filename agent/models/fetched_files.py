@@ -15,15 +15,18 @@ from .port import FetchedModel, FetchError, ModelFiles, OnProgress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedFiles:
-    """`adapters` are in the order of the assignment's.
+    """`adapters` are those of `wished`: of the assignment's, in its order, all that can be had.
 
-    `release` gives up all but the adapters. `bytes` is the size of model and projector.
+    `failures` say why others cannot. `release` gives up all but the adapters. `bytes` is the size
+    of model and projector.
     """
 
     model: FetchedModel
     projector: FetchedModel | None = None
     draft_model: FetchedModel | None = None
+    wished: tuple[WishedAdapter, ...] = ()
     adapters: tuple[FetchedModel, ...] = ()
+    failures: tuple[FetchError, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -57,24 +60,38 @@ def release_adapters(adapters: Sequence[FetchedModel]) -> None:
 async def fetch_all(
     files: ModelFiles, assignment: Assignment, on_progress: OnProgress
 ) -> FetchedFiles:
-    """Raises `FetchError` that says which file is meant; then nothing stays leased."""
+    """Raises `FetchError` that says which file is meant; then nothing stays leased.
+
+    A model does without the adapters that cannot be had.
+    """
+    adapters: list[tuple[WishedAdapter, FetchedModel]] = []
+    failures: list[FetchError] = []
     with ExitStack() as held:
         bringer = _Bringer(files, on_progress, held)
         model = await bringer.bring(assignment.source, "", assignment.sha256)
         projector = await bringer.bring_any(assignment.projector, "`projector`: ")
         draft = draft_source(assignment)
         draft_model = await bringer.bring_any(draft, "`engine.draft_model`: ")
-        adapters = [await bringer.bring_adapter(each) for each in assignment.adapters or ()]
+        for each in assignment.adapters or ():
+            try:
+                adapters.append((each, await bringer.bring_adapter(each)))
+            except FetchError as error:
+                failures.append(error)
         held.pop_all()
     return FetchedFiles(
-        model=model, projector=projector, draft_model=draft_model, adapters=tuple(adapters)
+        model=model,
+        projector=projector,
+        draft_model=draft_model,
+        wished=tuple(wished for wished, _ in adapters),
+        adapters=tuple(fetched for _, fetched in adapters),
+        failures=tuple(failures),
     )
 
 
 async def fetch_adapters(
     files: ModelFiles, wished: Sequence[WishedAdapter], on_progress: OnProgress
 ) -> tuple[FetchedModel, ...]:
-    """As `fetch_all`, of these alone."""
+    """These alone. Raises `FetchError` as `fetch_all` does, if one of them cannot be had."""
     with ExitStack() as held:
         bringer = _Bringer(files, on_progress, held)
         adapters = [await bringer.bring_adapter(each) for each in wished]

@@ -58,9 +58,9 @@ def adapter_flags(
 
     Where it has none, those that the agent was started with.
     """
-    if not adapters:
+    if assignment.adapters is None:
         return tuple(settings.adapter)
     return tuple(
         f"{wished.name}={path}:{Decimal(repr(wished.scale)):f}"
-        for wished, path in zip(assignment.adapters or (), adapters, strict=True)
+        for wished, path in zip(assignment.adapters, adapters, strict=True)
     )

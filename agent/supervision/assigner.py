@@ -1,10 +1,10 @@
 """Which engines run on this host, and what each serves.
 
 Compares the newest order with what runs and does the least: nothing, a change without a reload, or
-a new engine. Adapters that are new are fetched first, and loaded by the engine that runs. The new
-engine is loaded beside the old one where memory allows and takes over from
-it; else the old one finishes its requests and ends first. When a load fails, what ran goes on, or
-is loaded again.
+a new engine. Adapters that are new are fetched first, and loaded by the engine that runs. Where no
+engine serves the model yet, it is loaded without those that cannot be had. The new engine is loaded
+beside the old one where memory allows and takes over from it; else the old one finishes its
+requests and ends first. When a load fails, what ran goes on, or is loaded again.
 
 Invariants: one engine serves at most, and one replaces it at most. Engines together never need more
 memory than the host has. An engine that serves is retired only after its replacement has joined the
@@ -31,7 +31,7 @@ from .decisions import (
     FetchId,
     RetireEngine,
 )
-from .engines import Engine, Engines, Load
+from .engines import Engine, Engines, Lack, LeftOut, Load
 from .load_failures import adapters_crashed, load_failed
 from .restarts import Quit
 
@@ -68,7 +68,7 @@ class Assigner:
     @property
     def issues(self) -> tuple[Issue, ...]:
         """Why the newest order cannot be obeyed."""
-        return () if self._attempt.failure is None else (self._attempt.failure,)
+        return self._attempt.issues
 
     @property
     def is_standing_in(self) -> bool:
@@ -175,9 +175,18 @@ class Assigner:
             self._attempt.download = download
 
     def fetched(
-        self, id: FetchId, file: ModelFile, available: int | None, now: float
+        self,
+        id: FetchId,
+        file: ModelFile,
+        available: int | None,
+        now: float,
+        *,
+        issues: tuple[Issue, ...] = (),
     ) -> list[Decision]:
-        """The file is here. `available` is the memory in bytes that is free now, if known."""
+        """The file is here. `available` is the memory in bytes that is free now, if known.
+
+        `issues` say why it is without some adapters.
+        """
         wish = self._wish
         if id != self._attempt.fetch or wish is None:
             return []
@@ -185,9 +194,20 @@ class Assigner:
         self._attempt.end_fetch()
         if (issue := self._engines.too_large(file)) is not None:
             return self._fail(issue, available, now, may_retry=True)
+        if issues and self._is_kept(wish):
+            return self._fail(issues[0], available, now, may_retry=True)
         self._attempt.failure = None
         self._attempt.load = Load(wish, file, is_beside=is_beside)
+        if issues:
+            lack = Lack(wish, issues, may_retry=True)
+            self._attempt.load = Load(_with_those_of(file, wish), file, lack=lack)
         return self._make_room(available)
+
+    def _is_kept(self, wish: Assignment) -> bool:
+        """Whether the model runs, or will again: rather as it was than with fewer adapters."""
+        serving = self._engines.serving
+        loads = (None if serving is None else serving.served, self._attempt.fallback)
+        return any(load is not None and load.assignment.name == wish.name for load in loads)
 
     def fetch_failed(self, id: FetchId, issue: Issue, now: float) -> list[Decision]:
         """The file cannot be brought here, or is no model."""
@@ -198,16 +218,34 @@ class Assigner:
 
     # ---- engines
 
-    def loaded(self, id: EngineId) -> list[Decision]:
-        """The engine has loaded its model, for the first time or after a crash."""
+    def loaded(self, id: EngineId, now: float, left_out: LeftOut | None = None) -> list[Decision]:
+        """The engine has loaded its model, for the first time or after a crash.
+
+        Perhaps without some of its adapters.
+        """
         engine = self._engines[id]
         if engine.role == "retiring" or self._is_stopping:
             return []
+        if left_out is not None:
+            wish = engine.serves
+            is_new = engine.role == "replacing" and not engine.is_fallback
+            if is_new and wish is not None and self._is_kept(wish):
+                ended = engine.retire(self._drain_timeout)
+                return [ended, *self._load_failed(engine, left_out.issues[0], None, now)]
+            engine.left_out(left_out)
+            if engine.role == "serving":
+                self._tell_lack(engine, now)
         takes_over = self.is_standing_in or self._engines.is_connected
         engine.is_loaded = True
         return [DialBalancers(id, takes_over), *engine.catch_up()]
 
-    def joined(self, id: EngineId) -> list[Decision]:
+    def _tell_lack(self, engine: Engine, now: float) -> None:
+        """The model is served; what is missing is told, and tried again if that may help."""
+        lack, engine.lack = engine.lack, None
+        if lack is not None and self._attempt.failure is None:
+            self._attempt.lacks(lack, now)
+
+    def joined(self, id: EngineId, now: float) -> list[Decision]:
         """A balancer let the engine in: it takes over."""
         engine = self._engines[id]
         if engine.role == "retiring" or engine.has_joined:
@@ -219,6 +257,8 @@ class Assigner:
         engine.role = "serving"
         self._attempt.fallback = None
         self._attempt.succeeded()
+        if engine.lack is not None and engine.lack.wish == self._wish:
+            self._tell_lack(engine, now)
         return [] if old is None else [old.retire(self._drain_timeout)]
 
     def changed(
@@ -375,3 +415,10 @@ class Assigner:
         """Raises `RuntimeError` when an invariant is broken; for tests."""
         self._engines.check_integrity()
         self._attempt.check_integrity(is_loading=self._engines.replacing is not None)
+
+
+def _with_those_of(file: ModelFile, wish: Assignment) -> Assignment:
+    """`wish` with those of its adapters that are beside `file`."""
+    here = {each.source for each in file.adapters}
+    there = tuple(each for each in wish.adapters or () if each.source in here)
+    return replace(wish, adapters=there)

@@ -11,7 +11,7 @@ from ...shared.models.assignments import Assign, Assignment, Download, Phase, Wo
 from ..models.model_file import AdapterOnHost, ModelFile
 from ..models.retry_pauses import pause_after, spread
 from .decisions import CancelFetch, Decision, Fetch, FetchId
-from .engines import Engines, Load
+from .engines import Engines, Lack, Load
 
 
 class Attempt:
@@ -30,6 +30,8 @@ class Attempt:
         self.fallback: Load | None = None
         """What ran, and was retired to make room."""
         self.failure: Issue | None = None
+        self.more: tuple[Issue, ...] = ()
+        """What else failed with it: adapters that a model is served without."""
         self.retry_at: float | None = None
 
     def begin(self, wish: Assignment, beside: ModelFile | None = None) -> Fetch:
@@ -101,9 +103,20 @@ class Attempt:
 
     # ---- failures
 
+    @property
+    def issues(self) -> tuple[Issue, ...]:
+        """Why it failed, if it did."""
+        return () if self.failure is None else (self.failure, *self.more)
+
+    def lacks(self, lack: Lack, now: float) -> None:
+        """It came about without some adapters."""
+        self.failed(lack.issues[0], now, may_retry=lack.may_retry)
+        self.more = lack.issues[1:]
+
     def failed(self, issue: Issue, now: float, *, may_retry: bool) -> None:
         """It failed. `may_retry`: another attempt takes nothing from anybody."""
         self.failure = issue
+        self.more = ()
         if may_retry:
             self._pause = pause_after(issue.code, self._pause)
             self.retry_at = now + spread(self._pause, self._jitter)

@@ -8,7 +8,6 @@ from typing import Protocol, assert_never
 
 from ...shared.messages import Issue
 from ...shared.models.assignments import Assign, Assignment, Reload
-from ...shared.reports.model_info import ModelInfo
 from .decisions import EngineId
 from .restarts import Quit, Restart, Restarts
 from .supervisor_protocol import (
@@ -47,7 +46,7 @@ StartProcess = Callable[[], Awaitable[EngineProcess]]
 class Watcher(Protocol):
     """Who is told what happens to an engine."""
 
-    def on_loaded(self, id: EngineId, model: ModelInfo | None) -> None: ...
+    def on_loaded(self, id: EngineId, loaded: Loaded) -> None: ...
     def on_joined(self, id: EngineId) -> None: ...
     def on_ordered(self, order: Assign | Reload) -> None: ...
     def on_changed(self, id: EngineId, assignment: Assignment, issue: Issue | None) -> None: ...
@@ -160,10 +159,10 @@ class EngineRun:
 
     def _reported(self, report: Loaded | Ready | Ordered | Changed) -> None:
         match report:
-            case Loaded(model=model):
+            case Loaded():
                 self._restarts.loaded(time.monotonic())
                 self._arm()
-                self._watcher.on_loaded(self.id, model)
+                self._watcher.on_loaded(self.id, report)
             case Ready():
                 self._restarts.ready()
                 self._watcher.on_joined(self.id)

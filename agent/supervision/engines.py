@@ -26,16 +26,35 @@ Role = Literal["serving", "replacing", "retiring"]
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Adapters that the engine process could not load, by name, and why."""
+
+    names: tuple[str, ...]
+    issues: tuple[Issue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """Adapters of `wish` are not served, as `issues` say. `may_retry`: as soon as they are here."""
+
+    wish: Assignment
+    issues: tuple[Issue, ...]
+    may_retry: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     """What to load. A fallback ran before, and was retired to make room.
 
     `is_beside`: only the file's adapters are to be loaded, in the engine that has the rest.
+    `lack`: the wish has more adapters than `assignment`.
     """
 
     assignment: Assignment
     file: ModelFile
     is_fallback: bool = False
     is_beside: bool = False
+    lack: Lack | None = None
 
     def is_free(self, available: int | None) -> bool:
         """Whether it fits into `available` bytes, as far as both are known."""
@@ -59,6 +78,7 @@ class Engine:
     is_loaded: bool = False
     has_joined: bool = False
     num_asked: int = 0
+    lack: Lack | None = None
 
     @property
     def is_fallback(self) -> bool:
@@ -88,6 +108,19 @@ class Engine:
     def _ask(self, wish: Assignment) -> ChangeEngine:
         self.num_asked += 1
         return ChangeEngine(self.id, wish, tuple(each.path for each in self.adapters.of(wish)))
+
+    def left_out(self, left_out: LeftOut) -> None:
+        """It is loaded without some of the adapters that it was to serve."""
+        serves = self.serves
+        if serves is None:
+            return
+        issues = left_out.issues
+        lack = self.lack or Lack(serves, ())
+        self.lack = replace(lack, issues=(*lack.issues, *issues))
+        left = tuple(one for one in serves.adapters or () if one.name not in left_out.names)
+        self.serves = replace(serves, adapters=None if serves.adapters is None else left)
+        if self.told == serves:
+            self.told = self.serves
 
     def changed(self, assignment: Assignment) -> None:
         """It answers that it serves `assignment` now."""
@@ -171,7 +204,15 @@ class Engines:
         id = next(self._ids)
         wish = None if load is None else load.assignment
         adapters = AdaptersHere(() if load is None else load.file.adapters)
-        self._engines[id] = Engine(id, load, serves=wish, told=wish, role=role, adapters=adapters)
+        self._engines[id] = Engine(
+            id,
+            load,
+            serves=wish,
+            told=wish,
+            role=role,
+            adapters=adapters,
+            lack=None if load is None else load.lack,
+        )
         return StartEngine(id, wish, None if load is None else load.file)
 
     # ---- who is here

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...shared.messages import Issue
@@ -22,8 +22,19 @@ from .load_failures import too_large_for_gpus
 
 logger = logging.getLogger(__name__)
 
-Brought = tuple[ModelFile, tuple[tuple[ModelFile | AdapterOnHost, Lease], ...]]
-"""A model's file with its adapters, and a lease for each file that was fetched."""
+Leases = tuple[tuple[ModelFile | AdapterOnHost, Lease], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """A model's file with its adapters, and a lease for each file that was fetched.
+
+    `issues` say why the file is without other adapters that are wished for.
+    """
+
+    file: ModelFile
+    leases: Leases
+    issues: tuple[Issue, ...] = ()
 
 
 async def fetch_model(
@@ -36,7 +47,8 @@ async def fetch_model(
 ) -> Brought | Issue:
     """The file, and the leases that keep it; or why it cannot be served here, with these GPUs."""
     try:
-        assigned_settings(settings, assignment, ModelFile(""))  # before anything is downloaded
+        plain = replace(assignment, adapters=None)
+        assigned_settings(settings, plain, ModelFile(""))  # before anything is downloaded
         fetched = await fetch_all(files, assignment, on_progress)
         try:
             file = await asyncio.to_thread(_inspect, fetched, settings, assignment, devices)
@@ -44,7 +56,8 @@ async def fetch_model(
             fetched.release_all()
             raise
         adapters = zip(file.adapters, (each.lease for each in fetched.adapters), strict=True)
-        return file, ((file.alone, fetched), *adapters)
+        leases: Leases = ((file.alone, fetched), *adapters)
+        return Brought(file, leases, tuple(each.issue for each in fetched.failures))
     except (OptionsError, FetchError, _TooLarge) as error:
         return error.issue
     except HeaderError as error:
@@ -74,7 +87,7 @@ async def bring_adapters(
     new = adapters_on_host(missing, fetched)
     here.add(new)
     file = beside.with_adapters(here.of(assignment))
-    return file, tuple(zip(new, (each.lease for each in fetched), strict=True))
+    return Brought(file, tuple(zip(new, (each.lease for each in fetched), strict=True)))
 
 
 def _mistake(what: str) -> Issue:
@@ -129,7 +142,9 @@ def _inspect(
 ) -> ModelFile:
     """Raises `HeaderError`, `OptionsError`, `_TooLarge` and `OSError`."""
     path = fetched.model.path
-    adapters = adapters_on_host(assignment.adapters or (), fetched.adapters)
+    if fetched.failures:
+        assignment = replace(assignment, adapters=fetched.wished)
+    adapters = adapters_on_host(fetched.wished, fetched.adapters)
     file = ModelFile(
         str(path),
         projector=fetched.projector_path,

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import assert_never
 from uuid import uuid4
@@ -49,10 +49,11 @@ from .decisions import (
     StartEngine,
 )
 from .engine_run import EngineRun, StartProcess
+from .engines import LeftOut
 from .model_fetch import Brought, bring_adapters, fetch_model
 from .restarts import Quit, Restarts
 from .standby import Standby
-from .supervisor_protocol import Begin, Change, Dial, Logged, Tell
+from .supervisor_protocol import Begin, Change, Dial, Loaded, Logged, Tell
 
 logger = logging.getLogger(__name__)
 
@@ -165,13 +166,15 @@ class _Supervisor:
 
     # ---- what happens; see `engine_run.Watcher`
 
-    def on_loaded(self, id: EngineId, model: ModelInfo | None) -> None:
-        if model is not None:
-            self._loaded[id] = model
-        self._carry_out(self._assigner.loaded(id))
+    def on_loaded(self, id: EngineId, loaded: Loaded) -> None:
+        if loaded.model is not None:
+            self._loaded[id] = loaded.model
+        _log_left_out(loaded.issues)
+        left_out = LeftOut(loaded.left_out, loaded.issues) if loaded.left_out else None
+        self._carry_out(self._assigner.loaded(id, time.monotonic(), left_out))
 
     def on_joined(self, id: EngineId) -> None:
-        self._carry_out(self._assigner.joined(id))
+        self._carry_out(self._assigner.joined(id, time.monotonic()))
         begin, model = self._engines[id].begin, self._loaded.get(id)
         self._announce(slots=begin.settings.slots, model=model.name if model else "")
 
@@ -296,9 +299,13 @@ class _Supervisor:
             logger.error("%s: %s", fetch.assignment.source, outcome.message)
             self._carry_out(self._assigner.fetch_failed(fetch.id, outcome, now))
             return
-        file, leases = outcome
-        self._leases.extend(leases)
-        self._carry_out(self._assigner.fetched(fetch.id, file, self._available(), now))
+        self._leases.extend(outcome.leases)
+        _log_left_out(outcome.issues)
+        self._carry_out(
+            self._assigner.fetched(
+                fetch.id, outcome.file, self._available(), now, issues=outcome.issues
+            )
+        )
 
     async def _brought(self, fetch: Fetch) -> Brought | Issue:
         def on_progress(download: Download) -> None:
@@ -362,6 +369,11 @@ class _Supervisor:
         if (deadline := self._assigner.next_deadline()) is not None:
             delay = max(0.0, deadline - time.monotonic())
             self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
+
+
+def _log_left_out(issues: Iterable[Issue]) -> None:
+    for issue in issues:
+        logger.error("an adapter is left out: %s", issue.message)
 
 
 def _named(order: Assign | Reload) -> dict[str, object]:

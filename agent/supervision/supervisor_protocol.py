@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from ...shared.inference import AgentId
+from ...shared.inference.adapters import AdapterName
 from ...shared.messages import Issue
 from ...shared.models.assignments import Assign, Assignment, HostFacts, Reload, Work
 from ...shared.reports.log_lines import LogLines
@@ -99,12 +100,15 @@ class Logged:
 class Loaded:
     """The model is loaded; the engine process waits for `Dial` before it dials any balancer.
 
-    Without a `model` it forwards to a server that is not there yet.
+    Without a `model` it forwards to a server that is not there yet. `left_out` are the names of
+    adapters that it could not load, `issues` say why.
     """
 
     __pydantic_config__ = STRICT
     type: Literal["loaded"] = "loaded"
     model: ModelInfo | None = None
+    left_out: tuple[AdapterName, ...] = ()
+    issues: tuple[Issue, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,11 @@
 """Why an engine process refuses a change."""
 
-from arriero.agent.change_refusals import adapter_refused, forwarder_refused, template_refused
+from arriero.agent.change_refusals import (
+    adapter_left_out,
+    adapter_refused,
+    forwarder_refused,
+    template_refused,
+)
 
 
 def test_each_says_what_is_wrong() -> None:
@@ -9,4 +14,7 @@ def test_each_says_what_is_wrong() -> None:
     adapter = adapter_refused("calm", "no such file")
     assert adapter.code == "adapter" and adapter.message == "adapter `calm`: no such file"
     assert "leave the adapter out" in adapter.hint
+    left_out = adapter_left_out("calm", "no such file")
+    assert (left_out.code, left_out.message) == (adapter.code, adapter.message)
+    assert "without this adapter" in left_out.hint
     assert "its upstream server" in forwarder_refused().message

@@ -1,9 +1,11 @@
 """Whose turn a step is, where sequences run under different adapters.
 
 llama.cpp applies adapters to a whole batch, so one step computes sequences of one adapter. Whoever
-generates takes turns, a token each, however many sequences an adapter has: so all streams go at one
-pace. Prompts are read once in a round at most, the next one in the fair order, whatever its
-adapter. So a stream waits for one step of each other adapter, and for one step that reads.
+generates takes turns of as many tokens each, however many sequences an adapter has: so all streams
+go at one pace. A change of adapters costs as much as a small step, so where a round of everybody is
+short a turn has several steps; while prompts wait it has one. Prompts are read once in a round at
+most, the next one in the fair order, whatever its adapter. So a stream waits for one turn of each
+other adapter, and for one step that reads.
 
 With one adapter a round is one step: streams and prompts take turns, or share steps (`step_mode`).
 """
@@ -29,19 +31,32 @@ class AdapterTurns:
     def __init__(self) -> None:
         self._order: list[AdapterKey] = []
         self._late: set[AdapterKey] = set()
+        self._turn: tuple[AdapterKey, int] | None = None
+        """Who generated last, and in how many steps in a row."""
 
     def __len__(self) -> int:
         """How many take turns."""
         return len(self._order)
 
-    def next(self, generating: Iterable[AdapterKey], readers: Iterable[AdapterKey]) -> Turn:
+    def next(
+        self,
+        generating: Iterable[AdapterKey],
+        readers: Iterable[AdapterKey],
+        most_steps: int = 1,
+    ) -> Turn:
         """Who is next of those who could generate and of the `readers`, the first of whom counts.
 
-        Those who wait since prompts were read come first, and the longest ago of them.
+        Whoever generated last goes on until that were `most_steps`, unless there are readers. Those
+        who wait since prompts were read come first, and the longest ago of them.
         """
+        readers = list(readers)
         generating = dict.fromkeys(generating)
         self._order = [key for key in self._order if key in generating]
         self._order += [key for key in generating if key not in self._order]
+        if self._turn is not None and not readers:
+            adapter, num_steps = self._turn
+            if adapter in generating and num_steps < most_steps:
+                return Turn(adapter)
         self._late.intersection_update(generating)
         for key in self._order:
             if key in self._late:
@@ -57,6 +72,8 @@ class AdapterTurns:
         if has_read:
             self._late = set(self._order)
         if has_generated:
+            last, num_steps = self._turn or (None, 0)
+            self._turn = (adapter, num_steps + 1 if last == adapter else 1)
             self._late.discard(adapter)
             self._order.remove(adapter)
             self._order.append(adapter)

@@ -58,13 +58,23 @@ async def test_adapters_alone() -> None:
     assert files.leases["file:///b.gguf"].is_released
 
 
+async def test_a_model_does_without_adapters_that_cannot_be_had() -> None:
+    files = FakeFiles()
+    files.failures["file:///b.gguf"] = "not_found"
+    fetched = await fetch_all(files, FULL, lambda _: None)
+    assert [each.name for each in fetched.wished] == ["a"]
+    assert len(fetched.adapters) == 1
+    assert [each.message for each in fetched.failures] == ["adapter `b`: file:///b.gguf is bad"]
+    fetched.release_all()
+    assert all(each.is_released for each in files.leases.values())
+
+
 @pytest.mark.parametrize(
     ("source", "told"),
     [
         ("file:///m.gguf", "file:///m.gguf is bad"),
         ("file:///p.gguf", "`projector`: file:///p.gguf is bad"),
         ("file:///d.gguf", "`engine.draft_model`: file:///d.gguf is bad"),
-        ("file:///a.gguf", "adapter `a`: file:///a.gguf is bad"),
     ],
 )
 async def test_what_cannot_be_had_is_named_and_nothing_stays_leased(source: str, told: str) -> None:

@@ -74,6 +74,7 @@ def test_what_is_wished_for_beside_the_model_replaces_the_agents_own() -> None:
         AdapterFile("b", Path("/b:2.gguf"), -1e-05),
     )
     assert assigned_settings(own, PLAIN, FILE).adapter == own.adapter
+    assert assigned_settings(own, replace(PLAIN, adapters=()), FILE).adapter == ()
 
 
 def test_a_draft_model_that_was_fetched() -> None:

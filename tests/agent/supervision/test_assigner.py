@@ -19,6 +19,7 @@ from arriero.agent.supervision.decisions import (
     RetireEngine,
     StartEngine,
 )
+from arriero.agent.supervision.engines import LeftOut
 from arriero.agent.supervision.restarts import Quit
 from arriero.shared.messages import Issue
 from arriero.shared.models.assignments import (
@@ -58,8 +59,12 @@ class Host:
     ) -> list[Decision]:
         return self.assigner.fetched(FetchId(number), file, available, 0.0)
 
+    def without(self, number: int, file: ModelFile, *issues: Issue) -> list[Decision]:
+        """It came without some adapters."""
+        return self.assigner.fetched(FetchId(number), file, None, 0.0, issues=issues)
+
     def joined(self, id: EngineId) -> list[Decision]:
-        return [*self.assigner.loaded(id), *self.assigner.joined(id)]
+        return [*self.assigner.loaded(id, 0.0), *self.assigner.joined(id, 0.0)]
 
     def ended(
         self, id: EngineId, code: int = 0, reason: str | None = None, available: int | None = None
@@ -89,9 +94,9 @@ def test_an_idle_agent_gets_a_model() -> None:
     assert host.phase == "fetching"
     assert host.fetched(1, HALF) == [StartEngine(FIRST, A, HALF)]
     assert host.phase == "loading"
-    assert host.assigner.loaded(FIRST) == [DialBalancers(FIRST, takes_over=True)]
+    assert host.assigner.loaded(FIRST, 0.0) == [DialBalancers(FIRST, takes_over=True)]
     assert (host.phase, host.assigner.is_standing_in) == ("serving", True)
-    assert host.assigner.joined(FIRST) == []
+    assert host.assigner.joined(FIRST, 0.0) == []
     assert (host.phase, host.assigner.is_standing_in) == ("serving", False)
 
 
@@ -181,7 +186,7 @@ class TestOnlyRealChanges:
         host.fetched(1)
         new = replace(A, name="other")
         assert host.assign(new) == []
-        assert host.assigner.loaded(FIRST) == [
+        assert host.assigner.loaded(FIRST, 0.0) == [
             DialBalancers(FIRST, takes_over=True),
             ChangeEngine(FIRST, new),
         ]
@@ -192,7 +197,7 @@ class TestOnlyRealChanges:
         new = replace(A, name="other")
         host.assign(new)
         assert host.assigner.crashed(FIRST, -signal.SIGABRT, None, 0.0) == []
-        assert ChangeEngine(FIRST, new) in host.assigner.loaded(FIRST)
+        assert ChangeEngine(FIRST, new) in host.assigner.loaded(FIRST, 0.0)
 
 
 CALM, LOUD = (
@@ -205,6 +210,11 @@ def wishing(*adapters: AdapterOnHost, scale: float = 1.0) -> Assignment:
         WishedAdapter(name=each.path[1:-5], source=each.source, scale=scale) for each in adapters
     )
     return replace(A, adapters=tuple(wished))
+
+
+NO_CALM, NO_LOUD = (
+    Issue(code="adapter", message=f"adapter `{name}`: it is broken") for name in ("calm", "loud")
+)
 
 
 class TestAdapters:
@@ -294,7 +304,7 @@ class TestAdapters:
         wish = wishing(CALM)
         assert host.assign(wish) == [Fetch(FetchId(2), wish, HALF)]
         assert host.fetched(2, HALF.with_adapters((CALM,))) == []
-        assert host.assigner.loaded(FIRST) == [
+        assert host.assigner.loaded(FIRST, 0.0) == [
             DialBalancers(FIRST, takes_over=True),
             ChangeEngine(FIRST, wish, (CALM.path,)),
         ]
@@ -315,8 +325,91 @@ class TestAdapters:
         host.fetched(2, HALF.with_adapters((CALM,)))
         assert host.assigner.crashed(FIRST, -signal.SIGSEGV, None, 0.0) == []
         assert (host.phase, host.codes) == ("failed", ["adapter"])
-        assert host.assigner.loaded(FIRST) == [DialBalancers(FIRST, takes_over=True)]
+        assert host.assigner.loaded(FIRST, 0.0) == [DialBalancers(FIRST, takes_over=True)]
         assert host.assigner.files == {HALF}
+
+    def test_the_first_load_does_without_one_that_cannot_be_had(self) -> None:
+        host = Host()
+        wish, there = wishing(CALM, LOUD), wishing(LOUD)
+        host.assign(wish)
+        file = HALF.with_adapters((LOUD,))
+        assert host.without(1, file, NO_CALM) == [StartEngine(FIRST, there, file)]
+        assert (host.phase, host.codes) == ("loading", [])
+        host.joined(FIRST)
+        assert (host.phase, host.assigner.issues) == ("failed", (NO_CALM,))
+        deadline = host.assigner.next_deadline()
+        assert deadline is not None
+        assert host.assigner.tick(deadline) == [Fetch(FetchId(2), wish, file)], "calm alone"
+        both = HALF.with_adapters((CALM, LOUD))
+        assert host.fetched(2, both) == [ChangeEngine(FIRST, wish, (CALM.path, LOUD.path))]
+        host.assigner.changed(FIRST, wish, None, 0.0)
+        assert (host.phase, host.codes) == ("serving", [])
+
+    def test_the_first_load_does_without_one_that_cannot_be_loaded(self) -> None:
+        host = Host()
+        wish, there = wishing(CALM, LOUD), wishing(LOUD)
+        host.assign(wish)
+        host.fetched(1, HALF.with_adapters((CALM, LOUD)))
+        left_out = LeftOut(("calm",), (NO_CALM,))
+        assert host.assigner.loaded(FIRST, 0.0, left_out) == [DialBalancers(FIRST, takes_over=True)]
+        assert host.assigner.adapters_of(FIRST) == (LOUD.path,)
+        host.assigner.joined(FIRST, 0.0)
+        assert (host.phase, host.assigner.issues) == ("failed", (NO_CALM,))
+        assert host.assigner.next_deadline() is None, "the same file would fail again"
+        assert host.assign(wish) == [ChangeEngine(FIRST, wish, (CALM.path, LOUD.path))]
+        host.assigner.changed(FIRST, wish, REFUSED, 0.0)
+        assert host.assign(there) == [], "that is what it serves"
+        assert (host.phase, host.codes) == ("serving", [])
+
+    def test_all_that_are_missing_are_named(self) -> None:
+        host = Host()
+        host.assign(wishing(CALM, LOUD))
+        host.without(1, HALF.with_adapters((LOUD,)), NO_CALM)
+        host.assigner.loaded(FIRST, 0.0, LeftOut(("loud",), (NO_LOUD,)))
+        host.assigner.joined(FIRST, 0.0)
+        assert host.assigner.issues == (NO_CALM, NO_LOUD)
+        host.assign(wishing(LOUD))
+        assert host.assigner.issues == ()
+
+    def test_a_wish_that_came_meanwhile_lacks_nothing(self) -> None:
+        host = Host()
+        host.assign(wishing(CALM, LOUD))
+        host.without(1, HALF.with_adapters((LOUD,)), NO_CALM)
+        assert host.assign(wishing(LOUD)) == []
+        host.joined(FIRST)
+        assert (host.phase, host.codes) == ("serving", [])
+
+    def test_what_is_served_is_not_replaced_by_the_same_with_fewer(self) -> None:
+        small = ModelFile("x.gguf", 25)
+        both = small.with_adapters((CALM, LOUD))
+        for is_fetched in (False, True):
+            host = Host()
+            host.serve(wishing(CALM, LOUD), both)
+            host.assign(replace(wishing(CALM, LOUD), context_size=99))
+            if not is_fetched:
+                assert host.without(2, small.with_adapters((LOUD,)), NO_CALM) == []
+            else:
+                host.fetched(2, both)
+                left_out = LeftOut(("calm",), (NO_CALM,))
+                assert host.assigner.loaded(SECOND, 0.0, left_out) == [EndEngine(SECOND)]
+            assert (host.phase, host.assigner.issues) == ("failed", (NO_CALM,))
+            assert host.assigner.adapters_of(FIRST) == (CALM.path, LOUD.path)
+
+    def test_after_a_crash_the_model_does_without_one_that_is_broken_now(self) -> None:
+        host = self.with_both()
+        host.assigner.crashed(FIRST, -signal.SIGSEGV, None, 0.0)
+        host.assigner.loaded(FIRST, 0.0, LeftOut(("calm",), (NO_CALM,)))
+        assert (host.phase, host.assigner.issues) == ("failed", (NO_CALM,))
+        assert host.assigner.adapters_of(FIRST) == (LOUD.path,)
+
+    def test_what_ran_before_comes_back_even_with_fewer(self) -> None:
+        host = self.with_both()
+        host.assign(replace(B, context_size=99))
+        host.fetched(2, MOST)
+        host.ended(FIRST)
+        host.ended(SECOND, code=1)
+        told = host.assigner.loaded(THIRD, 0.0, LeftOut(("calm",), (NO_CALM,)))
+        assert told == [DialBalancers(THIRD, takes_over=True)]
 
     def test_answers_that_come_late(self) -> None:
         host = self.with_both()
@@ -346,8 +439,8 @@ class TestBeside:
         host.serve(A)
         assert host.assign(B) == [Fetch(FetchId(2), B)]
         assert host.fetched(2, HALF, available=50) == [StartEngine(SECOND, B, HALF)]
-        assert host.assigner.loaded(SECOND) == [DialBalancers(SECOND, takes_over=True)]
-        assert host.assigner.joined(SECOND) == [RetireEngine(FIRST, 7.0)]
+        assert host.assigner.loaded(SECOND, 0.0) == [DialBalancers(SECOND, takes_over=True)]
+        assert host.assigner.joined(SECOND, 0.0) == [RetireEngine(FIRST, 7.0)]
         assert host.phase == "serving"
         assert host.ended(FIRST) == []
 
@@ -485,7 +578,7 @@ class TestTheNewestWins:
         host.assign(A)
         host.fetched(1)
         assert host.assign(B) == [EndEngine(FIRST), Fetch(FetchId(2), B)]
-        assert host.assigner.loaded(FIRST) == [], "too late"
+        assert host.assigner.loaded(FIRST, 0.0) == [], "too late"
 
     def test_over_a_wait_for_room(self) -> None:
         host = Host()
@@ -591,8 +684,8 @@ class TestAPinnedAgent:
         host = Host(is_pinned=True)
         assert host.assigner.start() == [StartEngine(FIRST, None, None)]
         assert not host.assigner.is_standing_in
-        assert host.assigner.loaded(FIRST) == [DialBalancers(FIRST, takes_over=False)]
-        host.assigner.joined(FIRST)
+        assert host.assigner.loaded(FIRST, 0.0) == [DialBalancers(FIRST, takes_over=False)]
+        host.assigner.joined(FIRST, 0.0)
         assert host.assign(B) == []
         assert host.assigner.ordered(Reload()) == []
         assert host.assigner.work is None
@@ -603,8 +696,8 @@ class TestAPinnedAgent:
         host.joined(FIRST)
         assert host.assigner.crashed(FIRST, -signal.SIGABRT, None, 0.0) == []
         assert host.assigner.is_standing_in
-        assert host.assigner.loaded(FIRST) == [DialBalancers(FIRST, takes_over=True)]
-        host.assigner.joined(FIRST)
+        assert host.assigner.loaded(FIRST, 0.0) == [DialBalancers(FIRST, takes_over=True)]
+        host.assigner.joined(FIRST, 0.0)
         assert not host.assigner.is_standing_in
 
     def test_ends_with_it(self) -> None:

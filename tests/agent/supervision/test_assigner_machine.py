@@ -1,7 +1,7 @@
 """A host that obeys: any orders, files that come or fail, engines that load, crash and end."""
 
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -22,12 +22,14 @@ from arriero.agent.supervision.decisions import (
     RetireEngine,
     StartEngine,
 )
+from arriero.agent.supervision.engines import LeftOut
 from arriero.agent.supervision.restarts import Quit
 from arriero.shared.messages import Issue
 from arriero.shared.models.assignments import Assign, Assignment, Reload, WishedAdapter
 
 MEMORY = 100
 SIZES = {"file:///small": 30, "file:///half": 50, "file:///large": 90, "file:///giant": 101}
+NO_ADAPTER = Issue(code="adapter", message="adapter `x`: it is broken")
 ADAPTERS = {f"file:///{name}": AdapterOnHost(f"file:///{name}", name, 4) for name in "abc"}
 
 assignments = st.builds(
@@ -120,11 +122,21 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data(), available=st.sampled_from([None, 20, 60, 100]))
     def fetched(self, data: st.DataObject, available: int | None) -> None:
         id = data.draw(st.sampled_from(sorted(self.fetches)))
-        self.fetch_comes(id, available)
+        missing = data.draw(st.frozensets(st.sampled_from(sorted(ADAPTERS)), max_size=2))
+        self.fetch_comes(id, available, missing)
 
-    def fetch_comes(self, id: FetchId, available: int | None) -> None:
+    def fetch_comes(
+        self, id: FetchId, available: int | None, missing: frozenset[str] = frozenset()
+    ) -> None:
         fetch = self.fetches.pop(id)
         file = file_of(fetch.assignment)
+        here = tuple(each for each in file.adapters if each.source not in missing)
+        if fetch.beside is None and here != file.adapters:
+            file = file.with_adapters(here)
+            self.available = available
+            told = self.assigner.fetched(id, file, available, self.now, issues=(NO_ADAPTER,))
+            self.carry_out(told)
+            return
         if fetch.beside is not None:
             assert fetch.beside.alone == file.alone, "the model stays"
             file = fetch.beside.with_adapters(adapters_of(fetch.assignment))
@@ -147,6 +159,22 @@ class Machine(RuleBasedStateMachine):
     def goes_on(self, data: st.DataObject) -> None:
         self.engine_goes_on(data.draw(st.sampled_from(sorted(self.engines))))
 
+    @precondition(lambda self: self.engines)
+    @rule(data=st.data())
+    def loads_without_adapters(self, data: st.DataObject) -> None:
+        id = data.draw(st.sampled_from(sorted(self.engines)))
+        engine = self.engines[id]
+        is_leaving = engine.is_dying or engine.is_retiring
+        if engine.is_loaded or is_leaving or not engine.serves.adapters:
+            return
+        engine.is_loaded = True
+        engine.serves = replace(engine.serves, adapters=())
+        decisions = self.assigner.loaded(id, self.now, LeftOut(("x",), (NO_ADAPTER,)))
+        assert any(isinstance(each, DialBalancers) for each in decisions) or (
+            EndEngine(id) in decisions and self.assigner.issues
+        )
+        self.carry_out(decisions)
+
     def engine_goes_on(self, id: EngineId) -> bool:
         """What comes next if all is well. Returns whether anything does."""
         engine = self.engines[id]
@@ -154,12 +182,12 @@ class Machine(RuleBasedStateMachine):
             self.ends(id, 0)
         elif not engine.is_loaded:
             engine.is_loaded = True
-            decisions = self.assigner.loaded(id)
+            decisions = self.assigner.loaded(id, self.now)
             assert any(isinstance(each, DialBalancers) for each in decisions)
             self.carry_out(decisions)
         elif not engine.has_joined:
             engine.has_joined = True
-            self.carry_out(self.assigner.joined(id))
+            self.carry_out(self.assigner.joined(id, self.now))
         else:
             return False
         return True

@@ -21,7 +21,6 @@ from arriero.agent.supervision.supervisor_protocol import (
 from arriero.shared.inference import AgentId
 from arriero.shared.messages import Issue
 from arriero.shared.models.assignments import Assign, Assignment, Reload
-from arriero.shared.reports.model_info import ModelInfo
 from tests.agent.fakes import BYTES_INFO, Expected, ends_soon, soon
 from tests.agent.supervision.fakes import FakeProcess
 
@@ -80,8 +79,8 @@ class Host:
         assert await self.told.get() == ("joined", ID)
         return process
 
-    def on_loaded(self, id: EngineId, model: ModelInfo) -> None:
-        self.told.put_nowait(("loaded", id, model))
+    def on_loaded(self, id: EngineId, loaded: Loaded) -> None:
+        self.told.put_nowait(("loaded", id, loaded.model))
 
     def on_joined(self, id: EngineId) -> None:
         self.told.put_nowait(("joined", id))

@@ -6,7 +6,7 @@ import pytest
 from arriero.agent.models.model_file import AdapterOnHost, ModelFile
 from arriero.agent.models.port import FetchedModel, OnProgress
 from arriero.agent.settings import AgentSettings
-from arriero.agent.supervision.model_fetch import bring_adapters, fetch_model
+from arriero.agent.supervision.model_fetch import Brought, bring_adapters, fetch_model
 from arriero.shared.messages import Issue
 from arriero.shared.models.assignments import (
     Assignment,
@@ -34,16 +34,16 @@ async def fetch(
 
 async def needed(settings: AgentSettings) -> int:
     outcome = await fetch(FakeFiles(), settings=settings)
-    assert isinstance(outcome, tuple)
-    assert outcome[0].needed is not None
-    return int(outcome[0].needed)
+    assert isinstance(outcome, Brought)
+    assert outcome.file.needed is not None
+    return int(outcome.file.needed)
 
 
 async def test_the_file_and_its_lease() -> None:
     files = FakeFiles()
     outcome = await fetch(files)
-    assert isinstance(outcome, tuple)
-    file, ((leased, lease),) = outcome
+    assert isinstance(outcome, Brought)
+    file, ((leased, lease),) = outcome.file, outcome.leases
     assert leased == file and file.path == str(files.path)
     assert not files.leases[A.source].is_released
     lease.release()
@@ -58,8 +58,8 @@ async def test_more_slots_need_more() -> None:
     needs = []
     for slots in (1, 8):
         outcome = await fetch(files, replace(A, slots=slots))
-        assert isinstance(outcome, tuple)
-        needs.append(outcome[0].needed)
+        assert isinstance(outcome, Brought)
+        needs.append(outcome.file.needed)
     cells = 7 * SETTINGS.context_size
     assert needs[1] - needs[0] >= cells * 2 * 2, "at least a key and a value in f16"
 
@@ -93,8 +93,8 @@ async def test_what_is_served_beside_it_comes_along_and_needs_its_own() -> None:
     adapter = WishedAdapter(name="b", source="file:///b.gguf")
     beside = replace(A, projector="file:///p.gguf", adapters=(adapter,))
     outcome = await fetch(files, beside)
-    assert isinstance(outcome, tuple)
-    file, ((alone, lease), (leased_adapter, adapter_lease)) = outcome
+    assert isinstance(outcome, Brought)
+    file, ((alone, lease), (leased_adapter, adapter_lease)) = outcome.file, outcome.leases
     on_host = AdapterOnHost(adapter.source, str(files.path), files.size)
     assert (file.projector, file.adapters) == (str(files.path), (on_host,))
     assert file.needed == await needed(SETTINGS) + 2 * files.size
@@ -106,12 +106,27 @@ async def test_what_is_served_beside_it_comes_along_and_needs_its_own() -> None:
     assert files.leases[adapter.source].is_released
 
 
+async def test_a_model_comes_without_adapters_that_cannot_be_had() -> None:
+    files = FakeFiles()
+    gone, here = (WishedAdapter(name=one, source=f"file:///{one}.gguf") for one in ("gone", "here"))
+    files.failures[gone.source] = "not_found"
+    outcome = await fetch(files, replace(A, adapters=(gone, here)))
+    assert isinstance(outcome, Brought)
+    (issue,) = outcome.issues
+    assert issue.message == "adapter `gone`: file:///gone.gguf is bad"
+    assert [each.source for each in outcome.file.adapters] == [here.source]
+    assert len(outcome.leases) == 2
+    none = await fetch(files, replace(A, adapters=(gone,)))
+    assert isinstance(none, Brought)
+    assert (none.file.adapters, len(none.leases)) == ((), 1)
+
+
 async def test_a_draft_model_from_a_source_comes_along_and_is_counted() -> None:
     files = FakeFiles()
     wanted = replace(A, engine=EngineOptions(draft_model="file:///draft.gguf"))
     outcome = await fetch(files, wanted)
-    assert isinstance(outcome, tuple)
-    file, ((_, lease),) = outcome
+    assert isinstance(outcome, Brought)
+    file, ((_, lease),) = outcome.file, outcome.leases
     assert file.draft_model == str(files.path)
     assert file.needed > await needed(SETTINGS) + DRAFT.stat().st_size
     lease.release()
@@ -135,8 +150,8 @@ class TestAdaptersBesideAModel:
     async def test_only_what_is_missing_is_fetched(self) -> None:
         files = FakeFiles()
         outcome = await self.bring(files)
-        assert isinstance(outcome, tuple)
-        file, ((new, lease),) = outcome
+        assert isinstance(outcome, Brought)
+        file, ((new, lease),) = outcome.file, outcome.leases
         assert new == AdapterOnHost(self.loud.source, str(files.path), files.size)
         assert file == replace(self.beside, needed=100 + files.size, adapters=(new, self.here))
         assert list(files.leases) == [self.loud.source]
@@ -182,7 +197,7 @@ async def test_what_does_not_fit_on_the_gpus() -> None:
     none_there = AgentSettings(name="box", gpu_layers=0)
     for settings, memory in ((none_there, 1000), (SETTINGS, 2**40)):
         devices = (Device(name="gpu", memory=memory),)
-        assert isinstance(await fetch(FakeFiles(), settings=settings, devices=devices), tuple)
+        assert isinstance(await fetch(FakeFiles(), settings=settings, devices=devices), Brought)
 
 
 async def test_a_file_that_is_no_model() -> None:

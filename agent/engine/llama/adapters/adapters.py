@@ -2,16 +2,18 @@
 
 llama.cpp has them for a whole context: setting others costs a little (it plans its buffers anew),
 setting the same ones nothing. An adapter stays as long as sequences use it that were opened while
-it was there; it is freed before the first step after the last of them.
+it was there; it is freed before the steps that follow the last of them.
 
-A model's list of adapters is read where a context is made and where a batch is decoded. So whoever
-calls `load` and `keep` holds the turn that steps have; `open` and `close` may be called any time.
+A model's list of adapters is read where a context is made and where a batch is decoded. So `load`
+and `keep` take the turn that steps have wherever they change it, for a part of a file at a time
+(`parts`): no step waits for more than that. A part is an adapter of llama.cpp's.
 """
 
 import ctypes
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
@@ -22,40 +24,55 @@ from ...adapter import AdapterUse, adapter_uses
 from ...model_error import ModelError
 from ...sequence import SequenceId
 from ..log import route_log
+from .parts import PART_BYTES, parts_of
+
+Turn = AbstractContextManager[object]
+"""Of those who compute with the model: no step runs within it."""
 
 
 class Adapters:
-    """By digest. `model` is llama.cpp's, `guard` is held while its list of adapters changes."""
+    """By digest. `model` is llama.cpp's, `guard` is held while its list of adapters changes.
 
-    def __init__(self, model: Any, guard: threading.Lock) -> None:
+    Whoever takes both takes `guard` first, since it is also held while a context is made.
+    `open` and `close` may be called any time.
+    """
+
+    def __init__(self, model: Any, guard: threading.Lock, part_bytes: int = PART_BYTES) -> None:
         self._model = model
         self._guard = guard
+        self._part_bytes = part_bytes
         self._lock = threading.Lock()  # of what follows
-        self._handles: dict[str, Any] = {}
+        self._handles: dict[str, list[Any]] = {}  # of each adapter's parts
         self._kept: set[str] = set()
         self._used: dict[SequenceId, tuple[AdapterUse, ...]] = {}
         self._users: Counter[str] = Counter()
         self._applied: str | None = None
+        self._leaving: deque[Any] = deque()  # handles of parts that nobody needs any more
 
     @property
     def digests(self) -> frozenset[str]:
-        """Of all that take memory."""
+        """Of all that can be used."""
         return frozenset(self._handles)
 
-    def load(self, digest: str, path: Path) -> None:
+    def load(self, digest: str, path: Path, turn: Turn) -> None:
         """Make the adapter at `path` available, unless it is. Raises `ModelError`."""
-        if digest not in self._handles:
-            handle = self._read(path)
-            with self._lock:
-                self._handles[digest] = handle
         with self._lock:
+            if digest in self._handles:
+                self._kept.add(digest)
+                return
+        handles = self._read(path, turn)
+        with self._lock:
+            self._handles[digest] = handles
             self._kept.add(digest)
 
-    def keep(self, digests: Collection[str]) -> None:
+    def keep(self, digests: Collection[str], turn: Turn) -> None:
         """Only these are available from now on."""
         with self._lock:
             self._kept.intersection_update(digests)
-        self.sweep()
+        self._retire()
+        while self._leaving:
+            with self._guard, turn:
+                self._free_one()
 
     def open(self, id: SequenceId, key: str | None) -> None:
         """Sequence `id` is going to use the adapters of `key`. Raises `ModelNotFound`."""
@@ -77,23 +94,32 @@ class Adapters:
     def apply(self, context: Any, key: str | None) -> None:
         """The next batches of `context`, always the same one, are computed under `key`.
 
-        Before, those are freed that nobody uses any more.
+        Before, a part is freed of those that nobody uses any more.
         """
-        if len(self._kept) < len(self._handles):
-            self.sweep()
+        self._sweep()
         if key == self._applied:
             return
-        uses = adapter_uses(key)
-        handles = (llama_cpp.llama_adapter_lora_p_ctypes * len(uses))(
-            *(self._handles[use.digest] for use in uses)
-        )
-        scales = (ctypes.c_float * len(uses))(*(use.scale for use in uses))
-        if llama_cpp.llama_set_adapters_lora(context, handles, len(uses), scales) != 0:
+        parts = [
+            (handle, use.scale) for use in adapter_uses(key) for handle in self._handles[use.digest]
+        ]
+        handles = (llama_cpp.llama_adapter_lora_p_ctypes * len(parts))(*(one for one, _ in parts))
+        scales = (ctypes.c_float * len(parts))(*(scale for _, scale in parts))
+        if llama_cpp.llama_set_adapters_lora(context, handles, len(parts), scales) != 0:
             raise RuntimeError(f"llama.cpp did not take the adapters {key}")
         self._applied = key
 
-    def sweep(self) -> None:
-        """Free those that are neither kept nor used, nor set for the context."""
+    def _sweep(self) -> None:
+        """Free a part, unless a context is being made: then it is left for the next step."""
+        if len(self._kept) < len(self._handles):
+            self._retire()
+        if self._leaving and self._guard.acquire(blocking=False):
+            try:
+                self._free_one()
+            finally:
+                self._guard.release()
+
+    def _retire(self) -> None:
+        """Let those go that are neither kept nor used, nor set for the context."""
         applied = {use.digest for use in adapter_uses(self._applied)}
         with self._lock:
             idle = [
@@ -101,24 +127,46 @@ class Adapters:
                 for digest in self._handles
                 if digest not in self._kept and not self._users[digest] and digest not in applied
             ]
-            freed = [self._handles.pop(digest) for digest in idle]
             for digest in idle:
+                self._leaving.extend(self._handles.pop(digest))
                 del self._users[digest]
-        with self._guard:
-            for handle in freed:
-                llama_cpp.llama_adapter_lora_free(handle)
 
-    def _read(self, path: Path) -> Any:
-        with self._guard, route_log().hold_errors() as errors:
-            handle = llama_cpp.llama_adapter_lora_init(self._model, bytes(path))
+    def _free_one(self) -> None:
+        if self._leaving:
+            llama_cpp.llama_adapter_lora_free(self._leaving.popleft())
+
+    def _read(self, path: Path, turn: Turn) -> list[Any]:
+        """All parts of it, or none."""
+        handles: list[Any] = []
+        try:
+            with closing(parts_of(path, self._part_bytes)) as parts:
+                for part in parts:
+                    handles.append(self._load(part, path, turn))
+        except (ModelError, OSError) as error:
+            for handle in handles:
+                with self._guard, turn:
+                    llama_cpp.llama_adapter_lora_free(handle)
+            if isinstance(error, OSError):
+                reason = f"{error.filename or path} cannot be read: {error.strerror}"
+                raise _unusable(path, reason) from error
+            raise
+        return handles
+
+    def _load(self, part: Path, path: Path, turn: Turn) -> Any:
+        with self._guard, turn, route_log().hold_errors() as errors:
+            handle = llama_cpp.llama_adapter_lora_init(self._model, bytes(part))
         if not handle:
             reason = errors[0].split(": ", 1)[-1] if errors else "llama.cpp gave no reason"
-            raise ModelError(f"adapter file {path} cannot be used with this model: {reason}")
+            raise _unusable(path, reason)
         if llama_cpp.llama_adapter_get_alora_n_invocation_tokens(handle):
-            with self._guard:
+            with self._guard, turn:
                 llama_cpp.llama_adapter_lora_free(handle)
             raise ModelError(
                 f"adapter file {path} is an activated LoRA, which applies only after certain "
                 "tokens: only plain LoRA adapters are supported"
             )
         return handle
+
+
+def _unusable(path: Path, reason: str) -> ModelError:
+    return ModelError(f"adapter file {path} cannot be used with this model: {reason}")

@@ -15,11 +15,12 @@ def steps(
     reader: Sequence[AdapterKey] = (),
     *,
     mixes: bool = False,
+    most: int = 1,
 ) -> list[str]:
     """What is done in the next `count` steps, such as `A` (generates), `read A`, `A, read A`."""
     done = []
     for _ in range(count):
-        turn = turns.next(generating, reader)
+        turn = turns.next(generating, reader, most)
         generates = turn.adapter in generating and (mixes or not turn.reads)
         turns.took(turn.adapter, has_generated=generates, has_read=turn.reads)
         parts = [str(turn.adapter)] * generates + [f"read {turn.adapter}"] * turn.reads
@@ -50,6 +51,30 @@ def test_what_is_read_beside_generating_counts_for_both() -> None:
     assert steps(AdapterTurns(), 3, ["A"], ["A"], mixes=True) == ["A, read A"] * 3
     done = steps(AdapterTurns(), 5, ["A", "B"], ["A"], mixes=True)
     assert done == ["A, read A", "B", "A, read A", "B", "A, read A"]
+
+
+def test_a_turn_may_have_several_steps() -> None:
+    turns = AdapterTurns()
+    assert "".join(steps(turns, 8, ["A", "B"], most=3)) == "AAABBBAA"
+    assert "".join(steps(turns, 4, ["A", "B"], most=2)) == "BBAA", "the turn is over"
+
+
+def test_while_prompts_wait_a_turn_is_one_step() -> None:
+    turns = AdapterTurns()
+    assert steps(turns, 1, ["A", "B"], most=3) == ["A"]
+    assert steps(turns, 4, ["A", "B"], ["C"], most=3) == ["read C", "B", "A", "read C"]
+
+
+def test_the_turn_of_one_that_is_gone_is_over() -> None:
+    turns = AdapterTurns()
+    steps(turns, 1, ["A", "B", "C"], most=3)
+    assert "".join(steps(turns, 6, ["B", "C"], most=3)) == "BBBCCC"
+
+
+def test_alone_one_goes_on_and_a_newcomer_comes_in() -> None:
+    turns = AdapterTurns()
+    assert "".join(steps(turns, 9, ["A"], most=2)) == "A" * 9
+    assert "".join(steps(turns, 7, ["A", "B"], most=2)) == "ABBAABB"
 
 
 def test_nothing_to_do_is_a_turn_of_nobody() -> None:
