@@ -12,7 +12,14 @@ import pytest
 
 from bench.peer import media_client_path
 from integration_tests.daemons import MODEL, Fleet, until
-from tests.agent.engine.llama.projectors import png, write_llava, write_qwen, write_qwen_model
+from tests.agent.engine.llama.projectors import (
+    png,
+    write_gemma,
+    write_gemma_model,
+    write_llava,
+    write_qwen,
+    write_qwen_model,
+)
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -42,6 +49,8 @@ def written(family: str, folder: Path) -> tuple[Path, Path]:
     projector = folder / "projector.gguf"
     if family == "llava":
         return MODEL, write_llava(projector)
+    if family == "gemma":
+        return write_gemma_model(folder / "model.gguf", window=512), write_gemma(projector)
     return write_qwen_model(folder / "model.gguf"), write_qwen(projector)
 
 
@@ -57,7 +66,12 @@ async def theirs(model: Path, projector: Path, pictures: list[Path]) -> str:
     )
     out, log = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 0, log.decode(errors="replace")[-2000:]
-    return out.decode().strip()
+    return _readable(out.decode(errors="replace"))
+
+
+def _readable(text: str) -> str:
+    """Without what is no text: a model with random weights says half characters."""
+    return text.replace("\ufffd", "").strip()
 
 
 async def ours(fleet: Fleet, pictures: list[Path]) -> str:
@@ -74,10 +88,10 @@ async def ours(fleet: Fleet, pictures: list[Path]) -> str:
     async with fleet.http.post(url, json=body | {"temperature": 0}) as answer:
         document = await answer.json()
     assert answer.status == 200, document
-    return str(document["choices"][0]["message"]["content"]).strip()
+    return _readable(str(document["choices"][0]["message"]["content"]))
 
 
-@pytest.mark.parametrize("family", ["llava", "qwen"])
+@pytest.mark.parametrize("family", ["llava", "qwen", "gemma"])
 async def test_answers_are_those_of_llama_mtmd_cli(
     family: str, bare_fleet: Fleet, tmp_path: Path
 ) -> None:

@@ -15,6 +15,8 @@ a step (`turns.adapter_turns`).
 
 Media are computed in parts like text, but a prefix that is shared or kept ends at the `border` of a
 span: cells of a picture may have places in two dimensions, and llama.cpp cannot cut between them.
+Where a model looks at a picture as a whole, each of its positions depends on all others, so one
+step computes them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,10 +31,14 @@ _MEDIA_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """Media with this `digest`. Raises `ValueError` unless it covers at least one position."""
+    """Media with this `digest`. Raises `ValueError` unless it covers at least one position.
+
+    `is_whole`: its positions look at each other (non-causal attention), not only at those before.
+    """
 
     digest: bytes
     num_positions: int
+    is_whole: bool = False
 
     def __post_init__(self) -> None:
         if self.num_positions < 1:
@@ -120,6 +126,11 @@ class Positions:
             if place <= start < place + media.num_positions:
                 return MediaPart(media, start - place, count)
         return None
+
+    def whole_left(self, start: int) -> int:
+        """How many positions from `start` on have to be computed at once; 0 if not even two."""
+        part = self.media_part(start, 1) if self._media else None
+        return self.span_left(start) if part is not None and part.media.is_whole else 0
 
     @property
     def media(self) -> tuple[Media, ...]:

@@ -95,6 +95,18 @@ class Save:
 
 
 @dataclass(frozen=True, slots=True)
+class Export:
+    """The state of `count` cells of `holder` from `start` on is handed out; they stay.
+
+    Either all of them are parked, as a part of one piece, or none is.
+    """
+
+    holder: int
+    start: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """`holder` gets the cells of `stream`, all of which are free.
 
@@ -138,9 +150,9 @@ class Swap:
 StreamEdit = Place | HandOver | Duplicate | Swap
 """What is done to caches of their own; in one cache for all nothing of it is."""
 
-Edit = Adopt | Clear | Copy | Discard | Load | Park | Restore | Save | StreamEdit
+Edit = Adopt | Clear | Copy | Discard | Export | Load | Park | Restore | Save | StreamEdit
 
-Move = Load | Park | Restore | Save | Duplicate | Swap
+Move = Export | Load | Park | Restore | Save | Duplicate | Swap
 """Edits that copy what cells contain, which takes time for each cell."""
 
 
@@ -200,6 +212,12 @@ class Step:
         return self.num_generating + self.num_prompt_tokens + self.num_drafted
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it reads a picture that is looked at as a whole."""
+        media = self.runs[0].media if self.runs else None
+        return media is not None and media.media.is_whole
+
+    @property
     def num_moved(self) -> int:
         """Cells whose contents the edits copy."""
         return sum(edit.count for edit in self.edits if isinstance(edit, Move))
@@ -224,8 +242,8 @@ class Decoded:
     in their order, where they are asked for, and `prompt_log_probs` of what its run `scored`. For
     `broken` sequences the choice failed: their runs have no tokens here.
 
-    `saved` are the states of the `Save` edits, in their order, empty where one could not be read.
-    Copying what cells contain took `move_seconds`.
+    `saved` are the states of the `Save` and `Export` edits, in their order, empty where one could
+    not be read. Copying what cells contain took `move_seconds`.
     """
 
     tokens: tuple[int, ...]

@@ -88,9 +88,16 @@ class Context:
         self._batch.fill(runs, number, position)
         return self.decode_raw(self._batch.raw)
 
-    def decode_raw(self, batch: Any) -> NoRoom | Aborted | Failed | None:
-        """Compute one of llama.cpp's batches."""
+    def decode_raw(self, batch: Any, *, is_whole: bool = False) -> NoRoom | Aborted | Failed | None:
+        """Compute one of llama.cpp's batches.
+
+        `is_whole`: each of its positions looks at all the others of its sequence.
+        """
+        if is_whole:
+            llama_cpp.llama_set_causal_attn(self.handle, False)
         code = llama_cpp.llama_decode(self.handle, batch)
+        if is_whole:
+            llama_cpp.llama_set_causal_attn(self.handle, True)
         return None if code == 0 else _failure(code)
 
     def stop(self, is_wanted: bool) -> None:

@@ -4,6 +4,7 @@ The worker's thread stays idle with it; what such a model can do is done through
 """
 
 from collections.abc import Collection
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NoReturn
 
@@ -70,11 +71,13 @@ class EncoderEngine:
     def stop(self, is_wanted: bool) -> None:
         """There are no steps."""
 
-    def load_adapter(self, digest: str, path: Path) -> NoReturn:
+    def load_adapter(
+        self, digest: str, path: Path, turn: AbstractContextManager[object]
+    ) -> NoReturn:
         """It takes none."""
         raise ModelError(f"adapter file {path} cannot be used: the model generates no text")
 
-    def keep_adapters(self, digests: Collection[str]) -> None:
+    def keep_adapters(self, digests: Collection[str], turn: AbstractContextManager[object]) -> None:
         """There are none."""
 
     def free(self) -> None:

@@ -1,16 +1,18 @@
 """Picture files to pixels, within bounds: PNG, JPEG, WebP, and the first frame of a GIF.
 
 The header says how many pixels there are, so a small file that would become a huge picture is
-refused before it is decoded.
+refused before it is decoded. Cameras store pictures as they lie on the sensor, and say beside them
+(EXIF) how they were held: pixels are turned the way viewers show them.
 """
 
 import io
+import struct
 import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 
 from .reader import UnreadableMediaError
 
@@ -26,6 +28,17 @@ _BOUNDS = (
 )
 MOST_RATIO = 200
 """Of the longer side to the shorter one: models that scale pictures refuse longer strips."""
+
+_TURNS: dict[object, Image.Transpose] = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""What makes a picture upright, by its orientation as EXIF counts them; 1 is upright."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +65,11 @@ def decode(data: bytes) -> Picture:
             warnings.simplefilter("ignore")  # of large pictures, which are refused below
             with Image.open(io.BytesIO(data), formats=FORMATS) as image:
                 _check_size(*image.size)
-                return Picture(np.ascontiguousarray(image.convert("RGB")))
+                pixels = image.convert("RGB")
+                turn = _TURNS.get(_orientation(image))
+                return Picture(
+                    np.ascontiguousarray(pixels if turn is None else pixels.transpose(turn))
+                )
     except UnreadableMediaError:
         raise
     except UnidentifiedImageError as error:
@@ -63,6 +80,14 @@ def decode(data: bytes) -> Picture:
         raise UnreadableMediaError(f"the picture has too many pixels; {_BOUNDS}") from error
     except (OSError, ValueError, SyntaxError, EOFError) as error:
         raise UnreadableMediaError(f"the picture cannot be decoded: {error}") from error
+
+
+def _orientation(image: Image.Image) -> object:
+    """As EXIF has it. What cannot be read says nothing, as in viewers."""
+    try:
+        return image.getexif().get(ExifTags.Base.Orientation)
+    except (OSError, ValueError, SyntaxError, KeyError, TypeError, struct.error):
+        return None
 
 
 def _check_size(width: int, height: int) -> None:

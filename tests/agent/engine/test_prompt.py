@@ -53,7 +53,8 @@ def test_a_prompt_shows_what_it_is_made_of() -> None:
     assert prompt.tokens == (1, 2, 3, 4)
     assert prompt.has_media
     assert repr(prompt) == (
-        "Prompt((1, 2, 3), Media(digest=b'image', num_positions=3), (4,), adapter='lora')"
+        "Prompt((1, 2, 3), Media(digest=b'image', num_positions=3, is_whole=False), (4,), "
+        "adapter='lora')"
     )
     assert (len(Prompt()), Prompt().spans, Prompt().tokens) == (0, (), ())
 

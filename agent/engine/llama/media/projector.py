@@ -52,8 +52,16 @@ class Projector:
     `read_image` and `read_audio` may be called on any thread, `encode` and `free` on one at a time.
     """
 
-    def __init__(self, path: Path, model: Any, *, threads: int, is_offloaded: bool) -> None:
-        """Load `path`. Raises `ModelError`."""
+    def __init__(
+        self,
+        path: Path,
+        model: Any,
+        *,
+        threads: int,
+        is_offloaded: bool,
+        most_at_once: int = 512,
+    ) -> None:
+        """Load `path`. Raises `ModelError`. A step computes `most_at_once` positions at most."""
         check_model_file(path)
         params = mtmd.mtmd_context_params_default()
         params.use_gpu = is_offloaded
@@ -68,6 +76,7 @@ class Projector:
             reason = "; ".join(errors) or "llama.cpp gave no reason"
             raise ModelError(f"projector {path} does not fit this model: {reason}")
         self._handle = handle
+        self._most_at_once = most_at_once
         self._width = int(llama_cpp.llama_model_n_embd_inp(model))
         self._marker = bytes(mtmd.mtmd_default_marker())
         self.has_grid = bool(mtmd.mtmd_decode_use_mrope(handle))
@@ -140,11 +149,6 @@ class Projector:
             raise ModelError(
                 f"projector {path} takes neither pictures nor sounds; others are not served"
             )
-        if mtmd.mtmd_decode_use_non_causal(self._handle, None):
-            raise ModelError(
-                f"projector {path} is of a model that looks at each picture as a whole "
-                "(non-causal attention); such models are not served"
-            )
 
     def _tokenize(self, chunks: Any, bitmap: Any) -> int:
         text = mtmd.mtmd_input_text()
@@ -161,9 +165,17 @@ class Projector:
                 tokens = mtmd.mtmd_input_chunk_get_tokens_text(chunk, ctypes.byref(count))
                 yield tuple(tokens[: count.value])
             else:
-                num_positions = int(mtmd.mtmd_input_chunk_get_n_tokens(chunk))
-                part = sha256(b"%d " % index + digest).digest()
-                yield _Picture(part, num_positions, _Chunk(chunk))
+                yield self._picture(chunk, sha256(b"%d " % index + digest).digest())
+
+    def _picture(self, chunk: Any, digest: bytes) -> _Picture:
+        num_positions = int(mtmd.mtmd_input_chunk_get_n_tokens(chunk))
+        is_whole = bool(mtmd.mtmd_decode_use_non_causal(self._handle, chunk))
+        if is_whole and num_positions > self._most_at_once:
+            raise UnreadableMediaError(
+                f"it takes {num_positions} tokens; this model looks at a picture as a whole, "
+                f"and the engine computes at most {self._most_at_once} at once: send a smaller one"
+            )
+        return _Picture(digest, num_positions, is_whole, _Chunk(chunk))
 
     def _encoded(self, chunk: Any, num_positions: int) -> EncodedMedia:
         code = mtmd.mtmd_encode_chunk(self._handle, chunk)

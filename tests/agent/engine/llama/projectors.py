@@ -1,8 +1,9 @@
-"""Small projectors with random weights: one like LLaVA's, one like Qwen2-VL's, and its model.
+"""Small projectors with random weights: like LLaVA's, Qwen2-VL's and Gemma 3's, and their models.
 
 A LLaVA-like one makes `LLAVA_TOKENS` tokens of any picture; it is for the demo model. A Qwen-like
 one makes as many as the picture has merged patches, each with a place in two dimensions; it is for
-a model that has such places, which is the demo model's weights under another architecture.
+a model that has such places. Those of a Gemma-like one look at each other, whatever their order.
+The last two are for the demo model's weights under other architectures.
 """
 
 import io
@@ -38,6 +39,8 @@ class Sizes:
 
 SMALL = Sizes()
 LLAVA_TOKENS = SMALL.num_patches
+GEMMA, GEMMA_MERGED = Sizes(side=224), 4
+GEMMA_TOKENS = GEMMA.num_patches // GEMMA_MERGED**2
 MEL_BINS, FRAMES, HEARD_TOKENS = 16, 3000, 50
 """Of sounds: bins and frames of half a minute, and how many tokens it becomes."""
 ROPE_SECTIONS = (8, 12, 12, 0)
@@ -146,14 +149,63 @@ def write_qwen_model(path: Path) -> Path:
     reader = gguf.GGUFReader(DEMO_MODEL)
     writer = gguf.GGUFWriter(path, "qwen2vl")
     writer.add_rope_dimension_sections(ROPE_SECTIONS)
+    _copied(reader, writer, "qwen2vl")
+    return _written(writer, path)
+
+
+def write_gemma(path: Path) -> Path:
+    """A projector for `write_gemma_model`'s model: `GEMMA_TOKENS` tokens of any picture."""
+    writer = _projector(path, "gemma3", GEMMA)
+    writer.add_uint32("clip.vision.projector.scale_factor", GEMMA_MERGED)
+    draw = np.random.default_rng(9)
+    _add(writer, draw, "v.position_embd.weight", GEMMA.num_patches, GEMMA.width)
+    _add_norm(writer, "v.post_ln", GEMMA.width)
+    _add_layers(writer, draw, GEMMA)
+    _add(writer, draw, "mm.input_projection.weight", GEMMA.width, GEMMA.out, scale=0.05)
+    writer.add_tensor("mm.soft_emb_norm.weight", np.ones(GEMMA.width, np.float32))
+    return _written(writer, path)
+
+
+def write_gemma_model(path: Path, window: int | None = None) -> Path:
+    """The demo model as one of Gemma 3's architecture; most layers look back `window` tokens.
+
+    What comes of it depends on all that it was shown: its attention is sharp, and its last layer is
+    random, for with the demo model's own it would say the last token again and again.
+    """
+    reader = gguf.GGUFReader(DEMO_MODEL)
+    writer = gguf.GGUFWriter(path, "gemma3")
+    values = _copied(reader, writer, "gemma3")
+    if window is not None:
+        writer.add_sliding_window(window)
+    width, heads = values["embedding_length"], values["attention.head_count"]
+    norms = {
+        "post_attention_norm": (width, 4.0),
+        "post_ffw_norm": (width, 4.0),
+        "attn_q_norm": (width // heads, 2.0),
+        "attn_k_norm": (width // heads, 2.0),
+    }
+    for layer in range(values["block_count"]):
+        for name, (size, weight) in norms.items():
+            writer.add_tensor(f"blk.{layer}.{name}.weight", np.full(size, weight, np.float32))
+    embedding = next(each for each in reader.tensors if each.name == "token_embd.weight")
+    num_words = int(embedding.shape[1])
+    _add(writer, np.random.default_rng(11), "output.weight", num_words, width, scale=0.05)
+    return _written(writer, path)
+
+
+def _copied(reader: gguf.GGUFReader, writer: gguf.GGUFWriter, architecture: str) -> dict[str, int]:
+    """The demo model's vocabulary, tensors and values, the whole numbers of which are returned."""
+    values: dict[str, int] = {}
     for name, field in reader.fields.items():
         if name.startswith(("tokenizer.", "llama.")):
             kind, *inner = field.types
-            own = name.replace("llama.", "qwen2vl.")
+            own = name.replace("llama.", f"{architecture}.")
             writer.add_key_value(own, field.contents(), kind, inner[-1] if inner else None)
+            if name.startswith("llama.") and isinstance(field.contents(), int):
+                values[name.removeprefix("llama.")] = field.contents()
     for tensor in reader.tensors:
         writer.add_tensor(tensor.name, tensor.data)
-    return _written(writer, path)
+    return values
 
 
 def _projector(path: Path, kind: str, sizes: Sizes) -> gguf.GGUFWriter:

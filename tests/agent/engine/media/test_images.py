@@ -3,12 +3,14 @@
 import io
 import struct
 import zlib
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
+from numpy.typing import NDArray
+from PIL import ExifTags, Image
 
 from arriero.agent.engine.media.images import MOST_PIXELS, decode
 from arriero.agent.engine.media.reader import UnreadableMediaError
@@ -33,6 +35,62 @@ def test_of_a_moving_picture_the_first_frame_is_read() -> None:
     second = Image.new("RGB", (5, 3), (0, 0, 255))
     data = picture("GIF", save_all=True, append_images=[second])
     assert decode(data).pixels[0, 0, 2] < 50
+
+
+STORED: dict[int, Callable[[NDArray[np.uint8]], NDArray[np.uint8]]] = {
+    1: lambda rows: rows,
+    2: np.fliplr,
+    3: lambda rows: np.rot90(rows, 2),
+    4: np.flipud,
+    5: lambda rows: rows.swapaxes(0, 1),
+    6: lambda rows: np.rot90(rows, 1),
+    7: lambda rows: np.rot90(rows, 2).swapaxes(0, 1),
+    8: lambda rows: np.rot90(rows, -1),
+}
+"""How upright rows lie in a file, by the orientation that it says."""
+
+
+def upright() -> NDArray[np.uint8]:
+    """A picture that looks different whichever way it is turned; each patch is a JPEG's block."""
+    patches = np.array([[[200, 0, 0], [0, 200, 0], [0, 0, 200]], [[0, 0, 0], [250] * 3, [120] * 3]])
+    return patches.repeat(16, axis=0).repeat(16, axis=1).astype(np.uint8)
+
+
+def turned(kind: str, orientation: int, **options: object) -> bytes:
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = orientation
+    rows = np.ascontiguousarray(STORED[orientation](upright()))
+    out = io.BytesIO()
+    Image.fromarray(rows).save(out, kind, exif=exif, **options)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("orientation", sorted(STORED))
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+def test_pictures_are_turned_the_way_they_were_held(kind: str, orientation: int) -> None:
+    exact: dict[str, dict[str, object]] = {
+        "WEBP": {"lossless": True},
+        "JPEG": {"quality": 100, "subsampling": 0},
+    }
+    read = decode(turned(kind, orientation, **exact.get(kind, {})))
+    assert read.pixels.shape == upright().shape
+    assert read.pixels.flags.c_contiguous
+    assert np.abs(read.pixels.astype(int) - upright()).max() < 12
+
+
+@pytest.mark.parametrize(
+    "exif", [b"Exif\0\0", b"Exif\0\0MM", b"Exif\0\0II*\0\xff\xff\xff\xff", b"x"]
+)
+def test_what_says_nothing_of_how_it_was_held_is_read_as_it_lies(exif: bytes) -> None:
+    for kind in ("JPEG", "PNG", "WEBP"):
+        assert decode(picture(kind, exif=exif)).pixels.shape == (3, 5, 3)
+
+
+@given(st.binary(max_size=80))
+def test_broken_words_about_it_are_no_reason_to_refuse_a_picture(noise: bytes) -> None:
+    head = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01"
+    for exif in (head + noise, b"Exif\0\0" + noise):
+        assert decode(picture("JPEG", exif=exif)).pixels.size == 3 * 5 * 3
 
 
 @pytest.mark.parametrize("kind", ["BMP", "TIFF", "PPM"])

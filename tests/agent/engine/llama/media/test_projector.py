@@ -21,10 +21,13 @@ from arriero.agent.engine.prompt import Media, Prompt, Span
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from tests.agent.engine.llama.projectors import (
     DEMO_MODEL,
+    GEMMA_TOKENS,
     HEARD_TOKENS,
     LLAVA_TOKENS,
     png,
     wav,
+    write_gemma,
+    write_gemma_model,
     write_llava,
     write_qwen,
     write_qwen_model,
@@ -56,10 +59,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Pat
             write_qwen_model(folder / "qwen-model.gguf"),
             write_qwen(folder / "qwen.gguf"),
         ),
+        "gemma": (
+            write_gemma_model(folder / "gemma-model.gguf"),
+            write_gemma(folder / "gemma.gguf"),
+        ),
     }
 
 
-@pytest.fixture(scope="module", params=["llava", "qwen"])
+@pytest.fixture(scope="module", params=["llava", "qwen", "gemma"])
 def family(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -241,6 +248,45 @@ def test_a_picture_whose_pixels_are_gone_cannot_be_encoded(
     finally:
         projector.free()
         model.free()
+
+
+def test_a_model_that_looks_back_a_part_of_the_way_takes_pictures_whole(tmp_path: Path) -> None:
+    """As Gemma 3's: most layers look at the last tokens only, and whole states alone can be had."""
+    model = write_gemma_model(tmp_path / "model.gguf", window=32)
+    projector = write_gemma(tmp_path / "projector.gguf")
+    engine = loaded(model, projector)
+    assert not engine.capacity.can_share
+    parts = {1: (BEFORE, PICTURE, AFTER), 2: (BEFORE, png(50, 80, seed=1), PICTURE, AFTER)}
+    expected = {id: in_one_piece(model, projector, *each) for id, each in parts.items()}
+    assert answers(engine, *(asks(engine, id, *each) for id, each in parts.items())) == expected
+    engine.free()
+
+
+def test_a_picture_that_one_step_cannot_compute_is_refused(
+    files: dict[str, tuple[Path, Path]],
+) -> None:
+    model_path, path = files["gemma"]
+    model = Model(model_path, gpu_layers=0)
+    try:
+        small = GEMMA_TOKENS - 1
+        projector = Projector(path, model.handle, threads=1, is_offloaded=False, most_at_once=small)
+        with pytest.raises(UnreadableMediaError, match=f"{GEMMA_TOKENS} tokens.*at most {small}"):
+            projector.read_image(PICTURE)
+        projector.free()
+    finally:
+        model.free()
+
+
+def test_the_tokens_of_a_picture_look_at_each_other(
+    files: dict[str, tuple[Path, Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Computed like text the same rows give another answer: that the mask is set is seen."""
+    engine = loaded(*files["gemma"])
+    asked = asks(engine, 1, *PROMPTS[1])
+    looked = answers(engine, asked)
+    monkeypatch.setattr(llama_cpp, "llama_set_causal_attn", lambda *_: None)
+    assert answers(engine, replace(asked, id=SequenceId(2)))[2] != looked[1]
+    engine.free()
 
 
 def test_sounds_are_heard_as_llama_cpp_hears_them(tmp_path: Path) -> None:
