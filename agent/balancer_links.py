@@ -26,7 +26,10 @@ from .supervision.supervisor_protocol import Dial, Ordered, Ready, SupervisorCha
 
 
 class BalancerLinks:
-    """`status` makes as many `slots` as it tells. `on_change`: a slot was taken or freed."""
+    """`status` makes as many `slots` as it tells. `on_change`: a slot was taken or freed.
+
+    `on_loan`: a balancer gave a ticket for a prefix of this agent's to another.
+    """
 
     def __init__(
         self,
@@ -34,11 +37,13 @@ class BalancerLinks:
         channel: SupervisorChannel,
         status: Callable[[], Status],
         on_change: Callable[[], None] = lambda: None,
+        on_loan: Callable[[str, float], None] = lambda ticket, seconds: None,
     ) -> None:
         self._settings = settings
         self._channel = channel
         self._status = status
         self._on_change = on_change
+        self._on_loan = on_loan
         self._links: Links | None = None
         self._is_ready = False
         self.slots = Slots(settings.slots)
@@ -75,6 +80,7 @@ class BalancerLinks:
                 on_change=self._slots_changed,
                 on_order=self._pass_on,
                 on_ended=on_ended,
+                on_loan=self._on_loan,
                 dial=dial,
             )
 

@@ -16,10 +16,11 @@ from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
 from ..shared.messages import MAX_EVICTED, Evicted, Issue, Status
 from ..shared.reports.statistics import Statistics
+from ..shared.tls.key_pair import TlsFileError
 from ..shared.tracing.open_telemetry import open_tracer
-from .adapter_table import AdapterTable
+from .adapter_table import AdapterFile, AdapterTable
 from .balancer_links import BalancerLinks
-from .change_refusals import adapter_refused, engine_stopped, template_refused
+from .change_refusals import adapter_left_out, adapter_refused, engine_stopped, template_refused
 from .engine.adapter import AdapterError
 from .engine.embedding.embedder import Embedder
 from .engine.loaded_model import LoadedModel
@@ -36,6 +37,7 @@ from .generation.query_executor import QueryExecutor
 from .generation.request_spans import RequestSpans
 from .generation.text_queries import TextQueries
 from .link.reporter import Reporter
+from .peers.sharing import Sharing, open_sharing
 from .served_model import AdapterUnusableError, ServedModel, adapters_with_digests
 from .settings import AgentSettings, adapter_file
 from .supervision.supervisor_protocol import (
@@ -77,7 +79,10 @@ class _Agent:
         self._loop = asyncio.get_running_loop()
         self._steps: asyncio.Queue[tuple[SequenceOutput, ...]] = asyncio.Queue()
         self._crash: asyncio.Future[BaseException] = self._loop.create_future()
-        self._links = BalancerLinks(settings, channel, self._status, self._slots_changed)
+        self._links = BalancerLinks(
+            settings, channel, self._status, self._slots_changed, self._allow_loan
+        )
+        self._sharing: Sharing | None = None
         self._served: ServedModel | None = None
         self._embedder: Embedder | None = None
         self._worker = make_worker(
@@ -111,20 +116,40 @@ class _Agent:
             raise StartupError(str(error)) from error
         try:
             assignment = self._channel.begin.assignment
-            prepare = partial(ServedModel, self._settings, model, assignment)
+            adapters, unusable = await self._loop.run_in_executor(None, self._first_adapters)
+            prepare = partial(ServedModel, self._settings, model, assignment, adapters)
             served = await self._loop.run_in_executor(None, prepare)
-            await self._load_adapters(served)
-            self._channel.report(Loaded(model=served.named_info))
+            self._channel.report(
+                Loaded(
+                    model=served.named_info,
+                    left_out=tuple(error.name for error in unusable),
+                    issues=tuple(adapter_left_out(error.name, error.reason) for error in unusable),
+                )
+            )
             dial = await self._dial_order()
             if dial is not None:
                 await self._serve(served, dial)
         finally:
             await self._loop.run_in_executor(None, self._worker.stop)
 
-    async def _load_adapters(self, served: ServedModel) -> None:
-        adapters = served.preparer.adapters
-        if adapters.files:
-            await self._loop.run_in_executor(None, self._use_adapters, adapters)
+    def _first_adapters(self) -> tuple[list[AdapterFile], list[AdapterUnusableError]]:
+        """Those that are loaded, and why others are not. Blocks.
+
+        Raises `AdapterUnusableError` for an operator's own, who can mend it at once.
+        """
+        usable: list[AdapterFile] = []
+        unusable: list[AdapterUnusableError] = []
+        for one in self._settings.adapters:
+            try:
+                known = [*usable, *adapters_with_digests([one])]
+                self._use_adapters(AdapterTable(adapters=known))
+            except AdapterUnusableError as error:
+                if self._channel.begin.assignment is None:
+                    raise
+                unusable.append(error)
+            else:
+                usable = known
+        return usable, unusable
 
     def _use_adapters(self, adapters: AdapterTable) -> None:
         """Blocks. Raises `AdapterUnusableError`; then those that were loaded still are."""
@@ -162,6 +187,7 @@ class _Agent:
     async def _serve(self, served: ServedModel, dial: Dial) -> None:
         self._served = served
         model = served.model
+        self._sharing = await self._loop.run_in_executor(None, self._share, served, dial)
         preparation = Preparation(served.preparer)
         queries = TextQueries(model.vocab, served.preparer)
         tracer = await self._loop.run_in_executor(
@@ -169,7 +195,12 @@ class _Agent:
         )
         spans = RequestSpans(tracer, self._settings.name)
         generation = LocalGeneration(
-            preparation, self._worker, PromptSaver(served.store), model.vocab.piece, spans
+            preparation,
+            self._worker,
+            PromptSaver(served.store),
+            model.vocab.piece,
+            spans,
+            self._sharing.fetcher if self._sharing else None,
         )
         self._embedder = self._make_embedder(model)
         executor = QueryExecutor(queries, self._embedder)
@@ -191,12 +222,43 @@ class _Agent:
                     helper.cancel()
         finally:
             self._reporter.stop()
+            if self._sharing is not None:
+                await self._loop.run_in_executor(None, self._sharing.close)
             # They use the model, which is freed after this.
             await self._loop.run_in_executor(None, generation.close)
             await self._loop.run_in_executor(None, executor.close)
             await self._loop.run_in_executor(None, tracer.close)
         if self._crash.done():
             raise StartupError(f"the engine stopped: {_line(self._crash.result())}")
+
+    def _share(self, served: ServedModel, dial: Dial) -> Sharing | None:
+        """Listen for peers, where that is wanted. Blocks. Raises `StartupError`."""
+        address, model = self._settings.peer_addr, served.model
+        if address is None:
+            return None
+        if served.origin is None or model.cell_bytes is None or not served.num_slots:
+            logger.warning("--peer-addr: prefixes of this model cannot be handed out")
+            return None
+        try:
+            return open_sharing(
+                address,
+                self._worker.hand_out,
+                origin=served.origin,
+                cell_bytes=model.cell_bytes,
+                context_size=self._settings.context_size,
+                most_bytes=self._settings.host_cache,
+                tls=self._settings.tls,
+                takes_over=dial.takes_over,
+            )
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise StartupError(f"--peer-addr: cannot listen on {address}: {reason}") from error
+        except TlsFileError as error:
+            raise StartupError(str(error)) from error
+
+    def _allow_loan(self, ticket: str, seconds: float) -> None:
+        if self._sharing is not None:
+            self._sharing.lender.allow(ticket, seconds)
 
     def _make_embedder(self, model: LoadedModel) -> Embedder | None:
         if model.embedding is None:
@@ -263,6 +325,7 @@ class _Agent:
             model=served.info,
             issues=served.issues + links.told.issues,
             work=links.told.work,
+            peer=self._sharing.peer if self._sharing else None,
         )
 
     async def _drain(self) -> None:
@@ -285,6 +348,7 @@ class _Agent:
             num_embedding_cells=self._embedder.num_cells if self._embedder else 0,
             num_draft_cells=self._served.model.num_draft_cells if self._served else None,
             num_media_bytes=media.num_cached_bytes if media else None,
+            fetches=self._sharing.counts.total if self._sharing else None,
         )
 
     def _report(self, statistics: Statistics) -> None:

@@ -17,9 +17,14 @@ from .adapter_table import AdapterFile, AdapterTable
 from .chat.templates.chat_template import TemplateError
 from .chat.templates.chat_templates import TemplateSource, given_template
 from .engine.loaded_model import LoadedModel
-from .engine.prompt_store.model_identity import files_digest, identity_of, origin_of
+from .engine.prompt_store.model_identity import (
+    files_digest,
+    identity_of,
+    origin_of,
+    origin_with,
+)
 from .engine.prompt_store.prompt_store import PromptStore
-from .engine.prompt_store.stored_prompt import ModelIdentity
+from .engine.prompt_store.stored_prompt import ModelIdentity, Origin
 from .generation.fingerprint import fingerprint
 from .generation.preparer import Preparer
 from .models.sources.split_names import files_of
@@ -41,15 +46,19 @@ class ServedModel:
     """A loaded model, what prepares requests for it, and the prompts that are stored for it."""
 
     def __init__(
-        self, settings: AgentSettings, model: LoadedModel, assignment: Assignment | None
+        self,
+        settings: AgentSettings,
+        model: LoadedModel,
+        assignment: Assignment | None,
+        adapters: Sequence[AdapterFile] = (),
     ) -> None:
-        """Reads files, so not on the event loop's thread. Raises `StartupError`."""
+        """With `adapters`, which are loaded. Reads files. Raises `StartupError`."""
         self._settings = settings
         self._assignment = assignment
         self.model = model
         self.store = _open_store(settings, model)
         self._identity = _identity(settings, model)
-        self.preparer = self.make_preparer(assignment, adapters_with_digests(settings.adapters))
+        self.preparer = self.make_preparer(assignment, adapters)
 
     def make_preparer(
         self, assignment: Assignment | None, adapters: Sequence[AdapterFile] = ()
@@ -77,6 +86,11 @@ class ServedModel:
         """Serve `assignment` from now on, with what `make_preparer` made for it."""
         self._assignment = assignment
         self.preparer = preparer
+
+    @property
+    def origin(self) -> Origin | None:
+        """What tells its cells from those of other models, where that is known."""
+        return None if self._identity is None else origin_with(self._identity)
 
     @property
     def num_slots(self) -> int:

@@ -15,7 +15,7 @@ from ..shared.messages import MAX_LABELS
 from ..shared.models.assignments import MAX_MODEL_NAME
 from ..shared.quantities import Duration, Size
 from ..shared.reports.model_info import Kernels, KvLayout
-from ..shared.settings.declaration import DaemonSettings, Shown
+from ..shared.settings.declaration import DaemonSettings, ListenAddress, Shown
 from ..shared.tls.contexts import ClientFiles
 from ..shared.tls.key_pair import KeyPair
 from .adapter_table import AdapterFile
@@ -167,6 +167,17 @@ class AgentSettings(DaemonSettings):
         "read for each dial. Without it, the key itself may stand in the variable "
         "ARRIERO_AGENT_KEY",
     )
+    peer_addr: Annotated[ListenAddress | None, Shown("HOST:PORT", "none")] = Field(
+        default=None,
+        description="where other agents fetch computed prefixes of prompts from this one, and by "
+        "which address they dial it; it fetches theirs, too. Over TLS where --tls-cert is given, "
+        "which has to name this address; other agents check it with their --tls-ca",
+    )
+    insecure: bool = Field(
+        default=False,
+        description="listen at --peer-addr where other hosts reach it, also without TLS: for "
+        "networks where something else protects it",
+    )
     name: Annotated[str, Field(min_length=1, max_length=200), Shown("TEXT", "host name")] = Field(
         default_factory=socket.gethostname, description="name of this agent, shown to people"
     )
@@ -312,6 +323,25 @@ class AgentSettings(DaemonSettings):
                 raise ValueError(f"{flag}: needs --upstream, which says where the server is")
         elif self.model is not None:
             raise ValueError("--model: cannot be used with --upstream, whose server has the model")
+        return self
+
+    @model_validator(mode="after")
+    def _peers_are_safe(self) -> Self:
+        address = self.peer_addr
+        if address is None:
+            return self
+        if self.upstream is not None:
+            raise ValueError("--peer-addr: cannot be used with --upstream, which has no prefixes")
+        if address.is_unspecified:
+            raise ValueError(
+                f"--peer-addr: other agents cannot dial {address}; name an address of this host"
+            )
+        if not (address.is_loopback or self.tls_cert or self.insecure):
+            raise ValueError(
+                f"--peer-addr: other hosts reach {address}, and prompts can be read on the way; "
+                "give a certificate (--tls-cert, --tls-key), or --insecure where something else "
+                "protects it"
+            )
         return self
 
     @property

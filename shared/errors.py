@@ -240,7 +240,7 @@ class Overloaded(RequestError):
 
 
 class StoreUnavailable(RequestError):
-    """What was to be kept (`--state`) could not be saved; nothing has changed."""
+    """What is kept (`--state`, `--files`) could not be saved or read; nothing has changed."""
 
     code = "store_unavailable"
     status = 503

@@ -25,6 +25,7 @@ from .inference import (
     TokenLogProbs,
     Usage,
 )
+from .inference.prefix_peers import Patience, Peer, PrefixSource, Ticket
 from .models.assignments import Assign, HostFacts, Reload, Work
 from .queries import Query, Result
 from .reports.log_lines import LogLines, LogNumber
@@ -33,7 +34,7 @@ from .reports.statistics import Statistics
 from .strict import STRICT, ListOf, at_most
 from .tracing.trace_context import Traceparent
 
-PROTOCOL_VERSION = 10
+PROTOCOL_VERSION = 11
 """Raised when an older peer would misunderstand."""
 
 OLDEST_PROTOCOL = 7
@@ -111,7 +112,10 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """The agent changed: sent on change, never on a timer. Not accepting means draining."""
+    """The agent changed: sent on change, never on a timer. Not accepting means draining.
+
+    One with a `peer` lends computed prefixes to other agents, and fetches theirs (since 11).
+    """
 
     __pydantic_config__ = STRICT
     type: Literal["status"] = "status"
@@ -120,6 +124,7 @@ class Status:
     model: ModelInfo | None = None
     issues: Annotated[ListOf[Issue], Field(max_length=MAX_ISSUES)] = ()
     work: Work | None = None
+    peer: Peer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +309,8 @@ class Start:
     With a `continuation` another agent had it before and gave a part of the answer: go on after
     that. Only agents whose model has that agent's fingerprint get one (since version 8).
     `traceparent` is the span of the balancer that this is a part of, if it is traced (since 8).
+    `fetch`: to get a beginning of the prompt from there is thought cheaper than to compute it. An
+    agent computes what it cannot get. Only agents that reported a `peer` are told (since 11).
     """
 
     __pydantic_config__ = STRICT
@@ -312,6 +319,20 @@ class Start:
     request: GenerateRequest
     continuation: Continuation | None = None
     traceparent: Traceparent | None = None
+    fetch: PrefixSource | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lend:
+    """Hand one prefix to whoever shows this `ticket` within `seconds` (since version 11).
+
+    Only agents that reported a `peer` are told.
+    """
+
+    __pydantic_config__ = STRICT
+    type: Literal["lend"] = "lend"
+    ticket: Ticket
+    seconds: Patience
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -377,6 +398,7 @@ FromBalancer = Annotated[
     Welcome
     | Reject
     | Start
+    | Lend
     | Cancel
     | Ask
     | Withdraw

@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Annotated
 
 from pydantic import BeforeValidator
@@ -36,6 +37,24 @@ class Address:
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether nobody but this host reaches what listens there."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def is_unspecified(self) -> bool:
+        """Whether it stands for all addresses of this host, so that nobody can dial it."""
+        try:
+            return ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
 
 
 def parse_duration(value: object) -> float:

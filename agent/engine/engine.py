@@ -1,6 +1,7 @@
 """What the worker needs of whatever computes its steps; llama.cpp's is `llama.engine`."""
 
 from collections.abc import Collection
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -13,7 +14,8 @@ from .step import Outcome, Step
 
 
 class Engine(Protocol):
-    """Belongs to the thread that loaded it; only `open` and `close` may be called on any."""
+    """Belongs to the thread that loaded it; the adapters' methods,
+    `open` and `close` may be called on any."""
 
     @property
     def model(self) -> LoadedModel: ...
@@ -49,13 +51,14 @@ class Engine(Protocol):
         From any thread.
         """
 
-    def load_adapter(self, digest: str, path: Path) -> None:
+    def load_adapter(self, digest: str, path: Path, turn: AbstractContextManager[object]) -> None:
         """Load the adapter at `path`; raises `ModelError`. Its file has this `digest`.
 
-        Like `keep_adapters` it may be called on any thread that has the turn which steps take.
+        Like `keep_adapters` it may be called on any thread, one at a time. It takes the `turn` that
+        steps have, again and again, and never for long; reading is done without it.
         """
 
-    def keep_adapters(self, digests: Collection[str]) -> None:
+    def keep_adapters(self, digests: Collection[str], turn: AbstractContextManager[object]) -> None:
         """Unload all other adapters, as soon as no open sequence uses them."""
 
     def free(self) -> None:

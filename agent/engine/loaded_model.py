@@ -67,7 +67,8 @@ class LoadedModel:
 
     `grammar_tokens` is the vocabulary as llguidance takes it; without it nothing is constrained.
     `embedding` makes vectors with the same weights. `media` reads pictures, where there is a
-    projector for them. A draft model beside it has a KV cache of `num_draft_cells`.
+    projector for them. A draft model beside it has a KV cache of `num_draft_cells`. The state of a
+    token has `cell_bytes`, where prefixes can be handed out.
     """
 
     info: ModelInfo
@@ -78,3 +79,4 @@ class LoadedModel:
     embedding: EmbeddingModel | None = None
     media: MediaReader | None = None
     num_draft_cells: int | None = None
+    cell_bytes: int | None = None

@@ -6,6 +6,8 @@ llama.cpp's own counters count every step of more than one token as prefill, so 
 from bisect import bisect_left
 from dataclasses import dataclass
 
+from ...shared.reports.statistics import Fetches
+
 STALL_BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the stalls' histogram, in seconds; one more bucket holds what is longer."""
 
@@ -34,7 +36,7 @@ class EngineStatistics:
     `num_grammars` are kept compiled by whoever prepares sequences; `num_embedding_cells` have the
     contexts that embed and rank, and `num_draft_cells` that of the draft model, if there is one,
     beside the `num_cells` of the one that generates. Encoded pictures take `num_media_bytes`, where
-    there is a projector.
+    there is a projector. Prefixes came from other agents in `fetches`, where there may be some.
     """
 
     num_running: int = 0
@@ -62,6 +64,7 @@ class EngineStatistics:
     num_embedding_cells: int = 0
     num_draft_cells: int | None = None
     num_media_bytes: int | None = None
+    fetches: Fetches | None = None
 
     @property
     def decode_tokens_per_second(self) -> float | None:

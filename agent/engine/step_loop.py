@@ -13,6 +13,9 @@ from ...shared.errors import EngineFailed
 from .engine import Engine
 from .fair_lock import FairLock
 from .opener import Opened, close
+from .prompt import Prompt
+from .prompt_store.stored_prompt import StoredPrompt
+from .scheduling.exports import ExportId
 from .scheduling.scheduler import Scheduler
 from .sequence import SequenceEnd, SequenceId, SequenceOutput
 from .speculation.drafting import Drafting
@@ -45,11 +48,22 @@ class Forget:
 
 
 @dataclass(frozen=True, slots=True)
+class HandOut:
+    """Hand out the longest beginning of `prompt` that is in the cache, or `None`: to `reply`.
+
+    That is called on the engine's thread, and must not block.
+    """
+
+    prompt: Prompt
+    reply: Callable[[StoredPrompt | None], None]
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """End the loop before its next step."""
 
 
-Command = Opened | Finish | Drop | Forget | Stop
+Command = Opened | Finish | Drop | Forget | HandOut | Stop
 
 
 class StepLoop:
@@ -82,6 +96,8 @@ class StepLoop:
         self._publish = publish
         self._clock = clock
         self._last_end: float | None = None
+        self._replies: dict[ExportId, Callable[[StoredPrompt | None], None]] = {}
+        self._num_exports = 0
         self._is_stopped = False
 
     def run(self) -> None:
@@ -129,6 +145,11 @@ class StepLoop:
                 close(self._engine, sequence_id)
             case Forget(sequence_id):
                 self._expected.discard(sequence_id)
+            case HandOut(prompt, reply):
+                self._num_exports += 1
+                id = ExportId(self._num_exports)
+                self._replies[id] = reply
+                self._scheduler.export(id, prompt)
             case Stop():
                 self._is_stopped = True
 
@@ -145,6 +166,8 @@ class StepLoop:
         outputs = self._scheduler.commit(
             step, outcome, ended - started, self._pause(started), started - began
         )
+        for exported in self._scheduler.take_exported():
+            self._replies.pop(exported.id)(exported.prefix)
         self._drafting.observe(outputs)
         outputs = self._with_ends(outputs)
         self._last_end = None if self._scheduler.is_idle else ended

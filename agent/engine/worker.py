@@ -22,6 +22,8 @@ from .llama.loading import load_engine
 from .loaded_model import LoadedModel
 from .model_error import ModelError
 from .opener import Opened, Opener
+from .prompt import Prompt
+from .prompt_store.stored_prompt import StoredPrompt
 from .scheduling.scheduler import Scheduler
 from .sequence import NewSequence, SequenceId, SequenceOutput
 from .speculation.drafter import Drafter
@@ -30,7 +32,7 @@ from .speculation.joint_drafter import JointDrafter
 from .speculation.lookup_drafter import LookupDrafter
 from .speculation.model_drafter import ModelDrafter
 from .statistics import EngineStatistics, Gone
-from .step_loop import Command, Drop, Finish, Forget, StepLoop, Stop
+from .step_loop import Command, Drop, Finish, Forget, HandOut, StepLoop, Stop
 from .turns.interruption import Interruption
 
 logger = logging.getLogger(__name__)
@@ -139,6 +141,14 @@ class Worker:
         if not self._opening.withdraw(sequence_id):
             self._inbox.put(Drop(sequence_id))
 
+    def hand_out(self, prompt: Prompt, reply: Callable[[StoredPrompt | None], None]) -> None:
+        """Read the longest beginning of `prompt` that is in the cache; `None` if there is none.
+
+        `reply` is called on the engine's thread and must not block; never, where that has stopped.
+        See `submit`.
+        """
+        self._inbox.put(HandOut(prompt, reply))
+
     def stop(self) -> None:
         """End the thread after the step it is in, and wait for that. Sequences are forgotten."""
         self._inbox.put(Stop())
@@ -148,22 +158,19 @@ class Worker:
     def use_adapters(self, files: Mapping[str, Path]) -> None:
         """Have these adapters, by the digests of their files, and no others.
 
-        Blocks, in turns with the steps. After `start`, from any thread, one at a time. Raises
+        Blocks; steps go on meanwhile. After `start`, from any thread, one at a time. Raises
         `AdapterError` where one cannot be loaded (then those that were there still are), and
         `EngineFailed` where the engine has stopped.
         """
         engine = self._opening.engine
         for digest, path in files.items():
             try:
-                with self.lock:
-                    engine.load_adapter(digest, path)
+                engine.load_adapter(digest, path, self.lock)
             except ModelError as error:
-                with self.lock:
-                    engine.keep_adapters(self._adapters)
+                engine.keep_adapters(self._adapters, self.lock)
                 raise AdapterError(str(error), digest) from error
         self._adapters = frozenset(files)
-        with self.lock:
-            engine.keep_adapters(self._adapters)
+        engine.keep_adapters(self._adapters, self.lock)
 
     def statistics(self) -> EngineStatistics:
         """What the engine did, as of its last step. From any thread."""

@@ -27,6 +27,7 @@ from ..generation.port import Generation, Queries, Ticket
 from .agent_key import VARIABLE
 from .backoff import Backoff
 from .decisions import (
+    Allow,
     AnswerQuery,
     CancelGeneration,
     Close,
@@ -54,6 +55,10 @@ def _nothing() -> None:
     """Nobody needs to know."""
 
 
+def _no_loans(ticket: str, seconds: float) -> None:
+    """Nothing is lent here."""
+
+
 class Connection:
     """Keeps `session` connected to the balancer at `url` (its management address)."""
 
@@ -68,6 +73,7 @@ class Connection:
         on_change: Callable[[], None],
         on_order: Callable[[Assign | Reload], None],
         on_ended: Callable[[], None] = _nothing,
+        on_loan: Callable[[str, float], None] = _no_loans,
         dial: Callable[[str], Awaitable[Outbound]] = dial,
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
@@ -75,7 +81,8 @@ class Connection:
         """`on_connected`: the balancer let the agent in; `on_change`: slots may be free now.
 
         `on_order`: the balancer says what this host should serve. `on_ended`: a dial came to
-        nothing, or the connection that it made is over.
+        nothing, or the connection that it made is over. `on_loan`: a ticket for a prefix was given
+        to another agent, and is good for so many seconds.
         """
         self._url = url
         self._session = session
@@ -85,6 +92,7 @@ class Connection:
         self._on_change = on_change
         self._on_order = on_order
         self._on_ended = on_ended
+        self._on_loan = on_loan
         self._dial = dial
         self._clock = clock
         self._jitter = jitter
@@ -231,6 +239,8 @@ class Connection:
                 self._queries.withdraw(ticket)
             case Obey(order):
                 self._on_order(order)
+            case Allow(ticket, seconds):
+                self._on_loan(ticket, seconds)
             case TellLog(id, after):
                 lines = log.recent(after)
                 for told in self._session.read_own_log(id, lines, self._clock()):

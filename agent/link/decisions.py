@@ -74,6 +74,14 @@ class Obey:
 
 
 @dataclass(frozen=True, slots=True)
+class Allow:
+    """Lend a prefix to whoever shows this ticket within so many seconds."""
+
+    ticket: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class TellLog:
     """Report the log's lines with numbers above `after` under this id: `read_own_log`."""
 
@@ -109,6 +117,7 @@ Decision = (
     | AnswerQuery
     | WithdrawQuery
     | Obey
+    | Allow
     | TellLog
     | Close
     | GiveUp

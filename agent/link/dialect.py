@@ -23,6 +23,9 @@ _WITH_VISION = _WITH_DRAFTS = 9
 _WITH_EVICTIONS = _WITH_SOUNDS = 10
 """The first version in which agents say what left their caches, and that they hear sounds."""
 
+_WITH_PEERS = 11
+"""The first version in which agents fetch prefixes from each other."""
+
 
 class Dialect:
     """The version that is offered, and then spoken."""
@@ -69,10 +72,15 @@ class Dialect:
             model = _blind(model)
         if model is not None and self.version < _WITH_SOUNDS:
             model = _without(model, "audio")
-        return status if model is status.model else replace(status, model=model)
+        peer = status.peer if self.version >= _WITH_PEERS else None
+        if model is status.model and peer is status.peer:
+            return status
+        return replace(status, model=model, peer=peer)
 
     def statistics(self, statistics: Statistics) -> Statistics:
         """`statistics` without what the version does not know."""
+        if self.version < _WITH_PEERS:
+            statistics = replace(statistics, fetches=None)
         if self.version >= _WITH_DRAFTS:
             return statistics
         return replace(statistics, num_draft_cells=None, num_media_bytes=None)

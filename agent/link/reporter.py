@@ -77,6 +77,7 @@ def message(done: EngineStatistics) -> Statistics:
         num_embedding_cells=done.num_embedding_cells,
         num_draft_cells=done.num_draft_cells,
         num_media_bytes=done.num_media_bytes,
+        fetches=done.fetches,
         cached_tokens=done.prompt_tokens_cached,
         computed_tokens=done.prompt_tokens_computed,
         completion_tokens=done.completion_tokens,

@@ -46,8 +46,16 @@ class Requests:
         ticket = next(self._tickets)
         self._awaited[start.id] = ticket
         self._holding.add(ticket)
-        new = NewRequest(ticket, start.id, start.request, start.continuation, start.traceparent)
-        return StartGeneration(new)
+        return StartGeneration(
+            NewRequest(
+                ticket,
+                start.id,
+                start.request,
+                start.continuation,
+                start.traceparent,
+                start.fetch,
+            )
+        )
 
     def turn_away(self, id: RequestId) -> Busy:
         """Answer a request for which no slot is free with `Busy`."""

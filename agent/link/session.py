@@ -26,6 +26,7 @@ from ...shared.messages import (
     Heartbeat,
     Hello,
     Item,
+    Lend,
     LogRead,
     Output,
     ReadLog,
@@ -44,7 +45,7 @@ from ...shared.reports.log_lines import LogLines
 from ...shared.reports.statistics import Statistics
 from ...shared.validation import invalid
 from ..generation.port import Ticket
-from .decisions import Close, Decision, GiveUp, MarkConnected, Obey, Send, TellLog
+from .decisions import Allow, Close, Decision, GiveUp, MarkConnected, Obey, Send, TellLog
 from .dialect import Dialect
 from .log_waits import LogWaits
 from .queries import Queries, declined
@@ -169,6 +170,8 @@ class Session:
                 return self._settle([*self._queries.withdraw(id)])
             case Assign() | Reload():
                 return [Obey(message)]
+            case Lend(ticket=ticket, seconds=seconds):
+                return [Allow(ticket, seconds)]
             case ReadLog(id=id, after=after, wait=wait):
                 if wait:
                     self._log_waits.add(id, after)
@@ -200,7 +203,7 @@ class Session:
         """Whether the status holds what the hello of this connection did not."""
         told, status = self._greeting, self._dialect.status(self._status)
         is_old = (status.slots, status.model, status.work) == (told.slots, told.model, told.work)
-        return bool(status.issues) or not is_old
+        return bool(status.issues or status.peer) or not is_old
 
     def _rejected(self, reason: str, retry: bool) -> list[Decision]:
         is_final = not retry and not self._dialect.step_down()

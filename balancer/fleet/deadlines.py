@@ -10,6 +10,15 @@ from typing import Generic
 from .priority_queue import K, PriorityQueue
 
 
+def earliest(*times: float | None) -> float | None:
+    """The first of these times, if there is any. Asked for with every event, so it is quick."""
+    first = None
+    for time in times:
+        if time is not None and (first is None or time < first):
+            first = time
+    return first
+
+
 class Deadlines(Generic[K]):
     """`deadline_of` gives a key's deadline as it is now, in the seconds of `now`."""
 

@@ -10,7 +10,7 @@ from .caller import ANONYMOUS, Caller
 
 
 class Origin(NamedTuple):
-    """Where tokens come from: the names of the agent and of its model."""
+    """Where tokens come from: the names of the agent and of its model, under an adapter's."""
 
     agent: str = ""
     model: str = ""
@@ -31,11 +31,12 @@ class Ending:
 
     `code` is a finish reason (`stop`, `length`, `tool_calls`, `cancelled`), an error's code, or
     `client_gone`; a query that was answered has `answered`. `agent` is the name of the one it ran
-    on last, `model` what that agent serves, or what the request named. Where the agent did not
-    report at the end, `usage` has the prompt, once it was computed, and the completion tokens that
-    were delivered. Of a query, `kind` tells which it was, and `num_inputs` how many texts or
-    documents it had. `is_suspect`: agents were lost while they ran it, so often that it may be the
-    cause. `priority_class` is that in which it waited; queries have none other than `default`.
+    on last, `model` what that agent serves, as `base:adapter` where one applies, or what the
+    request named. Where the agent did not report at the end, `usage` has the prompt, once it was
+    computed, and the completion tokens that were delivered. Of a query, `kind` tells which it was,
+    and `num_inputs` how many texts or documents it had. `is_suspect`: agents were lost while they
+    ran it, so often that it may be the cause. `priority_class` is that in which it waited; queries
+    have none other than `default`.
     """
 
     code: str

@@ -12,6 +12,7 @@ from ...shared.framing.heartbeat import HeartbeatMonitor
 from ...shared.inference import AgentId
 from ...shared.inference.abilities import ABILITIES, Ability
 from ...shared.inference.adapters import adapted_name
+from ...shared.inference.prefix_peers import Peer
 from ...shared.messages import FromBalancer, Hello, Issue, Status
 from ...shared.models.assignments import Work
 from ...shared.reports.model_info import ModelInfo
@@ -26,6 +27,9 @@ from .view import AgentState, AgentView, SlotsView
 SINCE_TRACES = 8
 """The first version of the protocol in which a request may belong to a trace."""
 
+SINCE_TEXT = 10
+"""The first version of the protocol in which engines go on by text."""
+
 BUSY_PAUSE = 0.5
 """Seconds after which an agent that was full is tried again at the latest."""
 
@@ -36,7 +40,7 @@ class Agent:
 
     `holder` is that of the access key it came with. An operator may cordon it: then it gets no new
     work. It is retired when another process of the same agent has taken over: it finishes what it
-    has. A request started or ended at `used_at`.
+    has. A request started or ended at `used_at`. As a `peer` it lends prefixes.
     """
 
     link: LinkId
@@ -55,6 +59,7 @@ class Agent:
     is_cordoned: bool = False
     is_retired: bool = False
     holder: Identity | None = None
+    peer: Peer | None = None
 
     @property
     def takes_work(self) -> bool:
@@ -111,6 +116,21 @@ class Agent:
         """Of the model: agents of the same one can go on with each other's answers."""
         return self.model.fingerprint if self.model else None
 
+    @property
+    def forwards(self) -> bool:
+        """Whether it passes requests on to another server."""
+        return self.model is not None and self.model.upstream is not None
+
+    def goes_on_from(self, origin: str | None) -> bool:
+        """Whether it goes on by text with an answer of engines with this fingerprint.
+
+        `None`: of a server, or of several agents. Between engines the weights have to be the same;
+        of a server that is its operator's claim, who gave its model the same name.
+        """
+        if self.forwards:
+            return True
+        return self.hello.protocol >= SINCE_TEXT and origin in (None, self.fingerprint)
+
     def state(self, num_busy: int) -> AgentState:
         """What it does, with so many requests."""
         if self.is_cordoned:
@@ -129,7 +149,7 @@ class Agent:
         self.is_accepting, self.issues = status.accepting, status.issues
         self.work = status.work or self.work
         if not self.is_retired:
-            self.slots, self.model = status.slots, status.model
+            self.slots, self.model, self.peer = status.slots, status.model, status.peer
 
     def view(self, num_busy: int, now: float) -> AgentView:
         """As others see it."""
@@ -240,6 +260,7 @@ class Registry:
     def retire(self, agent: Agent) -> None:
         """Another process of the same agent takes over. Its issues and slots count no more."""
         agent.is_retired = True
+        agent.peer = None
         agent.slots = 0
         del self._links[agent.hello.agent_id]
         self._retired.setdefault(agent.hello.agent_id, []).append(agent.link)

@@ -107,7 +107,7 @@ class RoutingView:
     `num_cold` did not. `num_waited` waited for one agent alone, and got it or, `num_gave_up`, took
     another in the end. `num_beliefs` pairs of a prompt's beginning and an agent are remembered,
     and the last agents of `num_cache_keys` keys. Of `num_evicted` pairs agents said that they are
-    gone.
+    gone. `num_fetching` were told to fetch a prefix from another agent.
     """
 
     num_warm: int = 0
@@ -115,6 +115,7 @@ class RoutingView:
     num_waited: int = 0
     num_gave_up: int = 0
     num_evicted: int = 0
+    num_fetching: int = 0
     num_beliefs: int = 0
     num_cache_keys: int = 0
 

@@ -49,7 +49,7 @@ from .events import (
     Waiting,
     WaitsFor,
 )
-from .going_on import goes_on_by_text
+from .going_on import goes_on_anywhere, goes_on_by_text
 from .grammars import (
     MAX_GRAMMAR,
     GbnfGrammar,
@@ -145,6 +145,7 @@ __all__ = [
     "Waiting",
     "WaitsFor",
     "can_go_on",
+    "goes_on_anywhere",
     "goes_on_by_text",
     "priority_class_of",
     "priority_of_tier",

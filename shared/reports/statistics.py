@@ -33,6 +33,23 @@ class Cells:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fetches:
+    """Prefixes that the agent got from others: `num`, with so many `tokens` and `bytes`.
+
+    That took `seconds`. Another `failed` were not to be had, and were computed. `lent` went to
+    other agents.
+    """
+
+    __pydantic_config__ = STRICT
+    num: Total = 0
+    failed: Total = 0
+    tokens: Total = 0
+    bytes: Total = 0
+    seconds: Seconds = 0.0
+    lent: Total = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram:
     """Counts of durations: those up to each of `bounds`, which grow, and last the longer ones.
 
@@ -66,6 +83,7 @@ class Statistics:
     `num_embedding_cells` have the contexts that embed and rank, beside the engine's `cells`,
     and `num_draft_cells` that of the draft model, if there is one (since version 9).
     `num_media_bytes` are kept of encoded pictures, where there is a projector (since version 9).
+    `fetches` are those of prefixes from other agents, where it lends its own (since version 11).
     """
 
     __pydantic_config__ = STRICT
@@ -78,6 +96,7 @@ class Statistics:
     num_embedding_cells: Total = 0
     num_draft_cells: Total | None = None
     num_media_bytes: Total | None = None
+    fetches: Fetches | None = None
     cached_tokens: Total = 0
     computed_tokens: Total = 0
     completion_tokens: Total = 0

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from inspect import get_annotations
 from typing import Annotated, Any, ClassVar, Literal, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic.fields import FieldInfo
 
 from ..log import Format, Level
@@ -24,7 +24,12 @@ class Shown:
     default: str | None = None
 
 
-ListenAddress = Annotated[Address, BeforeValidator(parse_address), Shown("HOST:PORT")]
+ListenAddress = Annotated[
+    Address,
+    BeforeValidator(parse_address),
+    PlainSerializer(str, when_used="json"),
+    Shown("HOST:PORT"),
+]
 
 
 class Settings(BaseModel):

@@ -11,6 +11,7 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from arriero.agent.engine.adapter import AdapterError
 from arriero.agent.engine.fair_lock import FairLock
 from arriero.agent.engine.loaded_model import FillIn, LoadedModel
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sequence import (
     NewSequence,
@@ -117,6 +118,7 @@ class FakeWorker:
         self.dropped: asyncio.Queue[SequenceId] = Expected()
         self.done = EngineStatistics(num_cells=64)
         self.is_stopped = False
+        self.kept: StoredPrompt | None = None
         self.adapters: dict[str, Path] = {}
         self.gone = Gone()
 
@@ -124,6 +126,9 @@ class FakeWorker:
         if self.error is not None:
             raise self.error
         return self.model
+
+    def hand_out(self, prompt: Prompt, reply: Callable[[StoredPrompt | None], None]) -> None:
+        reply(self.kept)
 
     def use_adapters(self, files: Mapping[str, Path]) -> None:
         for digest, path in files.items():

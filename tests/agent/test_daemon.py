@@ -1,4 +1,5 @@
 import asyncio
+import socket
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -28,6 +29,7 @@ from arriero.agent.supervision.supervisor_protocol import (
 )
 from arriero.shared.continuation import Continuation
 from arriero.shared.inference import AgentId, ChatMessage, GenerateRequest, RequestId
+from arriero.shared.inference.prefix_peers import PrefixSource
 from arriero.shared.lifecycle import Shutdown, StartupError
 from arriero.shared.messages import (
     OLDEST_PROTOCOL,
@@ -38,6 +40,7 @@ from arriero.shared.messages import (
     Evicted,
     Hello,
     Issue,
+    Lend,
     Piece,
     PromptRead,
     Refused,
@@ -47,10 +50,12 @@ from arriero.shared.messages import (
     Status,
 )
 from arriero.shared.models.assignments import Assign, Assignment, HostFacts, Work
+from arriero.shared.quantities import Address
 from arriero.shared.queries import Embed, Embedded
 from arriero.shared.sampling import SamplingChoices
 from tests.agent.engine.fake_embedding import FakeEmbedding
 from tests.agent.fakes import (
+    BOS,
     BYTES_INFO,
     WELCOME,
     ByteVocab,
@@ -455,6 +460,35 @@ class TestAnAssignment:
             assert isinstance(status, Status) and status.model is not None
             assert status.model.adapters == ("calm",), "as before"
 
+    async def test_a_first_load_leaves_out_what_cannot_be_had(
+        self, balancer: FakeBalancer, tmp_path: Path
+    ) -> None:
+        calm, broken, loud = (self.adapter(tmp_path, one) for one in ("calm", "broken", "loud"))
+        flags = (calm, "gone=/gone.gguf", broken, loud)
+        agent = Agent(balancer=(balancer.url,), assignment=ASSIGNMENT, adapter=flags)
+        async with agent.running():
+            peer = await balancer.peer()
+            agent.channel.orders.put_nowait(Tell(work=WORK))
+            status = await peer.next()
+            assert isinstance(status, Status) and status.model is not None
+            assert status.model.adapters == ("calm", "loud")
+            loaded = await agent.reported.get()
+            assert isinstance(loaded, Loaded)
+            assert loaded.left_out == ("gone", "broken")
+            gone, torn = loaded.issues
+            assert (
+                gone.message
+                == "adapter `gone`: /gone.gguf cannot be read: No such file or directory"
+            )
+            assert torn.message.startswith("adapter `broken`: ")
+            assert sorted(path.stem for path in agent.worker.adapters.values()) == ["calm", "loud"]
+
+    async def test_an_operators_own_adapter_that_cannot_be_had_ends_the_start(self) -> None:
+        agent = Agent(adapter=("gone=/gone.gguf",))
+        with pytest.raises(StartupError, match=r"adapter `gone`: .*cannot be read"):
+            await agent.run()
+        assert agent.worker.is_stopped
+
     @staticmethod
     def adapter(folder: Path, name: str) -> str:
         (folder / f"{name}.gguf").write_text(name)
@@ -609,3 +643,55 @@ class TestCrash:
             await soon(peer.socket.wait_closed())
             await ends_soon(task)
             assert isinstance(task.exception(), StartupError)
+
+
+ANY_PORT = Address("127.0.0.1", 0)
+
+
+class LendingAgent(Agent):
+    """Has a model file, and a worker that has computed something."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        file = folder / "m.gguf"
+        file.write_bytes(b"GGUF")
+        worker = FakeWorker(file)
+        worker.model = replace(byte_model(), cell_bytes=64)
+        super().__init__(worker, model=file, **settings)
+
+
+async def test_a_prefix_goes_from_agent_to_agent_by_a_ticket(
+    balancer: FakeBalancer, tmp_path: Path
+) -> None:
+    both: dict[str, Any] = {"balancer": (balancer.url,), "peer_addr": ANY_PORT}
+    both["drain_timeout"] = 0.01
+    lender, fetcher = LendingAgent(tmp_path, **both), LendingAgent(tmp_path, **both)
+    async with lender.running():
+        lending = await balancer.peer()
+        status = await lending.next()
+        assert isinstance(status, Status) and status.peer is not None
+        lender.worker.kept = whole((BOS, ord("a")))
+        async with fetcher.running():
+            fetching = await balancer.peer()
+            await lending.say(Lend(ticket="t", seconds=30.0))
+            source = PrefixSource(address=status.peer.address, ticket="t", seconds=30.0)
+            request = GenerateRequest(prompt="abc")
+            await fetching.say(Start(id=RequestId("r"), request=request, fetch=source))
+            sequence = await fetcher.worker.added.get()
+            assert sequence.stored == lender.worker.kept
+
+
+async def test_an_address_that_is_taken_ends_the_agent(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        agent = LendingAgent(tmp_path, peer_addr=Address(*taken.getsockname()))
+        with pytest.raises(StartupError, match=r"--peer-addr: cannot listen on 127\.0\.0\.1:"):
+            await agent.run()
+
+
+async def test_a_model_without_prefixes_is_served_all_the_same(
+    balancer: FakeBalancer, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = Agent(balancer=(balancer.url,), peer_addr=ANY_PORT, drain_timeout=0.01)
+    async with agent.running():
+        await (await balancer.peer()).start("r")
+        await agent.worker.added.get()
+    assert "--peer-addr: prefixes of this model cannot be handed out" in caplog.text

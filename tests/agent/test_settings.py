@@ -9,6 +9,7 @@ import pytest
 from arriero.agent.adapter_table import AdapterFile
 from arriero.agent.cpu_cores import default_threads
 from arriero.agent.settings import AgentSettings
+from arriero.shared.quantities import Address
 from arriero.shared.settings.load import load
 from arriero.shared.settings.sources import SettingsError
 from arriero.shared.tls.contexts import ClientFiles
@@ -31,6 +32,8 @@ def test_defaults() -> None:
         "name": socket.gethostname(),
         "label": (),
         "key_file": None,
+        "peer_addr": None,
+        "insecure": False,
         "slots": 4,
         "model": None,
         "upstream": None,
@@ -243,3 +246,24 @@ def test_adapters_are_names_files_and_maybe_scales() -> None:
 def test_what_is_no_adapter_is_refused(text: str, reason: str) -> None:
     with pytest.raises(SettingsError, match=reason):
         load(AgentSettings, ["--adapter", text], {})
+
+
+def test_where_peers_fetch_prefixes() -> None:
+    settings = load(AgentSettings, ["--peer-addr", ":8070"], {})
+    assert settings.peer_addr == Address("127.0.0.1", 8070)
+    tls = ("--tls-cert", "c", "--tls-key", "k", "--balancer", "wss://a:1")
+    for more in (tls, ("--insecure",)):
+        assert load(AgentSettings, ["--peer-addr", "10.0.0.1:1", *more], {}).peer_addr is not None
+
+
+@pytest.mark.parametrize(
+    ("argv", "complaint"),
+    [
+        (("10.0.0.1:1",), "other hosts reach 10.0.0.1:1, and prompts can be read on the way"),
+        (("0.0.0.0:1", "--insecure"), "other agents cannot dial 0.0.0.0:1"),
+        ((":1", "--upstream", "http://a:1"), "cannot be used with --upstream"),
+        (("here",), "must be HOST:PORT"),
+    ],
+)
+def test_where_they_cannot(argv: tuple[str, ...], complaint: str) -> None:
+    assert refused("--peer-addr", *argv).startswith(f"--peer-addr: {complaint}")

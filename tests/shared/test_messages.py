@@ -19,6 +19,7 @@ from arriero.shared.inference import (
     TokenLogProbs,
     Usage,
 )
+from arriero.shared.inference.prefix_peers import Peer, PrefixSource
 from arriero.shared.messages import (
     Busy,
     Called,
@@ -31,6 +32,7 @@ from arriero.shared.messages import (
     Heartbeat,
     Hello,
     Issue,
+    Lend,
     LogRead,
     Noticed,
     Output,
@@ -48,7 +50,7 @@ from arriero.shared.messages import (
 )
 from arriero.shared.reports.log_lines import LogLine
 from arriero.shared.reports.model_info import ModelInfo
-from arriero.shared.reports.statistics import Cells, Histogram, Statistics
+from arriero.shared.reports.statistics import Cells, Fetches, Histogram, Statistics
 
 ID = RequestId("r1")
 MODEL = ModelInfo(name="m", architecture="llama", parameters=8, size_bytes=0, context_size=4096)
@@ -100,6 +102,8 @@ from_agent: list[FromAgent] = [
         )
     ),
     LogRead(id=ID, lines=(LogLine(number=2**52, at=1.5, level="error", text="é"),)),
+    Status(slots=1, accepting=True, peer=Peer(address="h:1", tls=True, cells="c", cell_bytes=9)),
+    Statistics(fetches=Fetches(num=1, failed=2, tokens=3, bytes=4, seconds=0.5, lent=6)),
 ]
 from_balancer: list[FromBalancer] = [
     Welcome(protocol=1, version="0.1.0", heartbeat_interval=1.0, heartbeat_timeout=5.0),
@@ -111,6 +115,12 @@ from_balancer: list[FromBalancer] = [
         continuation=Continuation.after((1, 2**31), num_characters=3, num_calls=1),
     ),
     Cancel(id=ID),
+    Start(
+        id=ID,
+        request=GenerateRequest(prompt="a"),
+        fetch=PrefixSource(address="h:1", ticket="t", seconds=1.5),
+    ),
+    Lend(ticket="t", seconds=1.5),
     ReadLog(id=ID, after=2**52),
     Goodbye(),
     Heartbeat(),

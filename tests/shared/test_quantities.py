@@ -125,3 +125,15 @@ def test_no_sizes(text: str) -> None:
 @given(st.integers(min_value=0, max_value=MAX_SIZE))
 def test_a_plain_size_is_taken_exactly(size: int) -> None:
     assert parse_size(str(size)) == size
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_what_nobody_else_reaches(host: str) -> None:
+    assert Address(host, 1).is_loopback
+    assert not Address(host, 1).is_unspecified
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "fe80::1", "gpu-box", ""])
+def test_what_others_reach(host: str) -> None:
+    assert not Address(host, 1).is_loopback
+    assert Address(host, 1).is_unspecified == (host in ("0.0.0.0", "::"))

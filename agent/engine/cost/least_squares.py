@@ -11,6 +11,9 @@ from math import inf
 
 Matrix = list[list[float]]
 
+ROUNDING = 1e-14
+"""What is left of a coefficient, as a part of it, is rounding."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tie:
@@ -107,16 +110,25 @@ def _add(squares: Matrix, tie: Tie, observed: Matrix) -> None:
 
 
 def solve(matrix: Matrix, values: Sequence[float]) -> list[float]:
-    """Solves a positive definite system of linear equations by Gaussian elimination."""
+    """Solves a positive semidefinite system of linear equations by Gaussian elimination.
+
+    An unknown that depends on those before it, as far as can be told, is 0.
+    """
     rows = [[*row, value] for row, value in zip(matrix, values, strict=True)]
     size = len(rows)
+    is_free = [False] * size
     for i in range(size):
+        is_free[i] = rows[i][i] <= ROUNDING * matrix[i][i]
+        if is_free[i]:
+            continue
         for lower in rows[i + 1 :]:
             factor = lower[i] / rows[i][i]
             for j in range(i, size + 1):
                 lower[j] -= factor * rows[i][j]
     solution = [0.0] * size
     for i in reversed(range(size)):
+        if is_free[i]:
+            continue
         known = sum(rows[i][j] * solution[j] for j in range(i + 1, size))
         solution[i] = (rows[i][size] - known) / rows[i][i]
     return solution

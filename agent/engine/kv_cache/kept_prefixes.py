@@ -81,13 +81,17 @@ class KeptPrefixes:
             self.drop(within)
         self.use(holder)
 
+    def parked_pieces(self, holder: int) -> tuple[int, ...]:
+        """Cells of its parked pieces, in the order in which they follow those in the cache."""
+        return self._residency.pieces(holder) if holder in self._residency else ()
+
     def pieces_to(self, found: Found) -> tuple[int, ...]:
         """Cells of the parked pieces that hold the rest of what was `found`."""
-        if found.source is None or found.source not in self._residency:
+        if found.source is None:
             return ()
         end = self._cells.length(found.source)
         needed = []
-        for length in self._residency.pieces(found.source):
+        for length in self.parked_pieces(found.source):
             if end >= found.length:
                 break
             needed.append(length)

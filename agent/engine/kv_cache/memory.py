@@ -77,6 +77,12 @@ class Memory(Protocol):
     def is_present(self, found: Found) -> bool:
         """Whether a sequence can begin with what was `found` before the next step."""
 
+    def exportable(self, keys: Sequence[int], start: int) -> tuple[int, int] | None:
+        """Who has the cells of `keys` from position `start` on, and how many can be read at once.
+
+        Read before anything else changes.
+        """
+
     # ---- a running sequence
 
     def find(self, keys: Sequence[int], most: int) -> Found:

@@ -106,18 +106,25 @@ class StreamMemory:
         """Whether what has to be copied for it may still be copied before the next step."""
         return self.allowance.has_room(self._eviction.num_copied(found))
 
+    def exportable(self, keys: Sequence[int], start: int) -> tuple[int, int] | None:
+        """Who has the cells of `keys` from position `start` on, and how many.
+
+        None where a stream's whole state takes too long to copy beside those who generate.
+        """
+        found = self._found(keys, len(keys))
+        if found.source is None or found.length <= start:
+            return None
+        if self._holders.num_computed(found.source) > self.allowance.most_whole:
+            return None
+        return found.source, found.length - start
+
     # ---- a running sequence
 
     def find(self, keys: Sequence[int], most: int) -> Found:
         """The longest prefix of `keys`, of at most `most`, that can be shared now or soon."""
         if most < 1:
             return Found()
-        for slot in self._keys:
-            self._catch_up(slot)
-        computed = {holder: self._holders.num_computed(holder) for holder in self._holders.used_at}
-        found = self._holders.tree.find(
-            keys, most=most, computed=computed, used_at=self._holders.used_at
-        )
+        found = self._found(keys, most)
         if found.source is None:
             return found
         source = self._eviction.cheapest(found.source, list(keys[: found.length]))
@@ -267,6 +274,13 @@ class StreamMemory:
             raise RuntimeError("memory out of order: histories")
 
     # ---- inside
+
+    def _found(self, keys: Sequence[int], most: int) -> Found:
+        for slot in self._keys:
+            self._catch_up(slot)
+        holders = self._holders
+        computed = {holder: holders.num_computed(holder) for holder in holders.used_at}
+        return holders.tree.find(keys, most=most, computed=computed, used_at=holders.used_at)
 
     def _open(self, slot: int, *, sparing: int | None) -> None:
         """`slot` gets an empty stream, for which a kept prefix may have to go."""

@@ -124,6 +124,21 @@ class UnifiedMemory:
         """Whether all that was `found` is in the cells."""
         return found.source is None or self._cells.length(found.source) >= found.length
 
+    def exportable(self, keys: Sequence[int], start: int) -> tuple[int, int] | None:
+        """Who has the cells of `keys` from `start` on, and how many: to where it is parked.
+
+        Of what is parked, to the end of a piece.
+        """
+        found = self.find(keys, len(keys))
+        if found.source is None or found.length <= start:
+            return None
+        end = self._cells.length(found.source)
+        for length in (0, *self._prefixes.parked_pieces(found.source)):
+            end += length
+            if start < end:
+                return found.source, min(found.length, end) - start
+        raise RuntimeError(f"prefix {found.source} has fewer cells than were found")
+
     # ---- a running sequence
 
     def find(self, keys: Sequence[int], most: int) -> Found:

@@ -7,6 +7,7 @@ reference, or a stream for each slot. The context belongs to the thread that mad
 import logging
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -139,6 +140,7 @@ class LlamaEngine:
             LlamaEmbedding(model, context_size=context_size, threads=threads, has_memory=True),
             projector,
             None if draft is None else draft.num_cells,
+            self.capacity.cell_bytes if self._can_park else None,
         )
 
     @property
@@ -197,19 +199,19 @@ class LlamaEngine:
         """See `Engine`."""
         self._context.stop(is_wanted)
 
-    def load_adapter(self, digest: str, path: Path) -> None:
+    def load_adapter(self, digest: str, path: Path, turn: AbstractContextManager[object]) -> None:
         """See `Engine`."""
-        self._adapters.load(digest, path)
+        self._adapters.load(digest, path, turn)
 
-    def keep_adapters(self, digests: Collection[str]) -> None:
+    def keep_adapters(self, digests: Collection[str], turn: AbstractContextManager[object]) -> None:
         """See `Engine`."""
-        self._adapters.keep(digests)
+        self._adapters.keep(digests, turn)
 
     def _decode(self, step: Step) -> NoRoom | Aborted | Failed | None:
         self._adapters.apply(self._context.handle, step.adapter)
         if step.runs[0].media is not None:
             batch = MediaBatch([*map(self._rows_of, step.runs)])
-            return self._context.decode_raw(batch.raw)
+            return self._context.decode_raw(batch.raw, is_whole=step.is_whole)
         position = None if self._places is None else self._places.position
         return self._context.decode(step.runs, self._edits.number, position)
 

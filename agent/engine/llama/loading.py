@@ -15,7 +15,7 @@ import llama_cpp.llama_cpp as llama_cpp
 from ....shared.reports.model_info import Kernels
 from ..model_error import ModelError
 from .cells.layout import Layout, LayoutChoice, choose_layout
-from .context import CannotGenerateError
+from .context import MAX_BATCH, CannotGenerateError
 from .drafts.draft_model import LlamaDraftModel, load_draft_model
 from .encoder import EncoderEngine
 from .engine import LlamaEngine
@@ -125,7 +125,11 @@ def _projector(model: Model, wanted: _Wanted, parts: ExitStack) -> Projector | N
     if wanted.projector is None:
         return None
     projector = Projector(
-        wanted.projector, model.handle, threads=wanted.threads, is_offloaded=model.is_offloaded
+        wanted.projector,
+        model.handle,
+        threads=wanted.threads,
+        is_offloaded=model.is_offloaded,
+        most_at_once=max(MAX_BATCH, wanted.slots),
     )
     parts.callback(projector.free)
     return projector

@@ -50,8 +50,9 @@ def identity_of(model: ModelInfo, paths: Sequence[Path]) -> ModelIdentity:
 
 def origin_of(model: ModelInfo, paths: Sequence[Path]) -> Origin:
     """The origin of what `model`, loaded from the files `paths`, computes. Raises `OSError`."""
-    return Origin(
-        model=identity_of(model, paths),
-        engine=f"{ENGINE} {version(ENGINE)}",
-        cache=CACHE,
-    )
+    return origin_with(identity_of(model, paths))
+
+
+def origin_with(model: ModelIdentity) -> Origin:
+    """The origin of what `model` computes here."""
+    return Origin(model=model, engine=f"{ENGINE} {version(ENGINE)}", cache=CACHE)

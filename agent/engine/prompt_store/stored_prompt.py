@@ -91,7 +91,7 @@ class UnusableFile(Exception):
 class Readable(Protocol):
     """Where a file's bytes come from, in order."""
 
-    def read(self, size: int, /) -> bytes:
+    def read(self, size: int, /) -> State:
         """At most `size` bytes; fewer only at the end."""
 
 
@@ -147,7 +147,7 @@ def unpack(file: Readable, size: int, *, key: str, origin: Origin) -> StoredProm
         raise UnusableFile(f"has format version {version}; this agent reads version {VERSION}")
     if length > MAX_DESCRIPTION:
         raise UnusableFile("is damaged: its description is too long")
-    description = _described(source.take(length))
+    description = _described(bytes(source.take(length)))
     _check_belongs(description, key, origin)
     tokens = source.take(description.num_tokens * _TOKEN_BYTES)
     sizes = tuple(_PIECE.iter_unpack(source.take(description.num_pieces * _PIECE.size)))
@@ -168,8 +168,8 @@ class _Source:
         self._num_left = size - DIGEST_BYTES
         self._digest = _new_digest()
 
-    def take(self, size: int) -> bytes:
-        data = self._file.read(size) if size <= self._num_left else b""
+    def take(self, size: int) -> State:
+        data: State = self._file.read(size) if size <= self._num_left else b""
         if len(data) != size:
             raise UnusableFile("is damaged: it ends too early")
         self._num_left -= size

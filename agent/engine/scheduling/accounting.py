@@ -73,7 +73,7 @@ class Accounting:
         """`step` read the states `saved`. Sequences whose save is complete leave; their saves."""
         complete = {}
         edits = [edit for edit in step.edits if isinstance(edit, Save)]
-        for edit, state in zip(edits, saved, strict=True):
+        for edit, state in zip(edits, saved[: len(edits)], strict=True):  # then come exports
             self._queue.running[edit.slot].take_saved(edit.count, state)
         for slot in {edit.slot for edit in edits}:
             one = self._queue.running[slot]

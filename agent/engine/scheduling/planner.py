@@ -4,10 +4,12 @@ Preemption first: every running sequence must be able to gain a token. Then wait
 as far as there is room. Then the step is composed, for sequences of one adapter (`adapter_turns`),
 where batch requests give way to others (`background`):
 a token of each generating sequence, and as much of the prompts as time and cells allow, or one of
-the two (`step_mode`). Drafts use only cells that no sequence needs.
+the two (`step_mode`). A picture that the model looks at as a whole is read in one step, which reads
+nothing else, however long that takes. Drafts use only cells that no sequence needs.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import assert_never
@@ -22,6 +24,7 @@ from ..turns.adapter_turns import AdapterKey, AdapterTurns, Turn
 from ..turns.fair_order import FairOrder
 from .admission import Await, Begin, Fetch, Keep, admit
 from .background import Background
+from .exports import Exports
 from .prefill_budget import PrefillBudget
 from .progress import Progress
 from .queue import SequenceQueue
@@ -40,6 +43,7 @@ class Planner:
         step_mode: StepMode,
         tally: Tally,
         background: Background,
+        exports: Exports,
         *,
         most_scored: int,
     ) -> None:
@@ -50,6 +54,7 @@ class Planner:
         self._step_mode = step_mode
         self._tally = tally
         self._background = background
+        self._exports = exports
         self._order = FairOrder()
         self._turns = AdapterTurns()
         self._most_scored = most_scored
@@ -97,7 +102,9 @@ class Planner:
     def _next_streams(self) -> list[Progress]:
         """Those who generate in the next step, if it reads no prompts."""
         generating = [one for one in self._queue.active.values() if one.is_generating]
-        turn = self._turns.next((one.adapter for one in generating), ())
+        turn = self._turns.next(
+            (one.adapter for one in generating), (), self._most_steps(generating)
+        )
         return [one for one in generating if one.adapter == turn.adapter]
 
     @property
@@ -112,10 +119,26 @@ class Planner:
         if not self._queue.running:
             self._memory.trust()
         if len(self._queue.running) <= self._memory.num_available:
+            self._relieve_whole()
             return
         while 1 < len(self._queue.active) > self._memory.num_available:
-            self.retreat(self._queue.last())
-            self._tally.preempted()
+            self._preempt()
+
+    def _relieve_whole(self) -> None:
+        """Preempt where all read pictures as a whole and there is room for none of these."""
+        if len(self._queue.active) < len(self._queue.running):
+            return  # who saves leaves soon
+        while active := self._queue.active:
+            if min(one.num_at_once for one in active.values()) <= self._memory.num_available:
+                return
+            if len(active) == 1:
+                self._memory.trust()  # it fits alone, unless the cache took too little before
+                return
+            self._preempt()
+
+    def _preempt(self) -> None:
+        self.retreat(self._queue.last())
+        self._tally.preempted()
 
     def _save(self) -> tuple[Save, ...]:
         """What to hand out of the cells of those who save, in pieces or whole."""
@@ -221,10 +244,12 @@ class Planner:
         if num_read := self._make_room(len(generating) + num_drafted, num_read):
             # Now that it is known what is parked for it, in what is left of the time.
             num_read = min(num_read, self._readable(num_streaming, reading, readable, num_wanted))
+        if _is_whole(reading, readable) and num_read < num_wanted:
+            num_read = 0  # until there is room for all of it
         shares = self._order.share(wants, num_read, among=readable)
         num_read = sum(shares.values())
         return Step(
-            (*self._memory.take_edits(), *saves),
+            (*self._memory.take_edits(), *saves, *self._exports.plan()),
             (
                 *(
                     _next(slot, one, drafts.get(slot, ()))
@@ -271,7 +296,13 @@ class Planner:
         readable: dict[SequenceId, int],
     ) -> Turn:
         readers = (one.adapter for one in reading.values() if readable.get(one.id))
-        return self._turns.next([one.adapter for one in generating.values()], readers)
+        adapters = [one.adapter for one in generating.values()]
+        return self._turns.next(adapters, readers, self._most_steps(generating.values()))
+
+    def _most_steps(self, generating: Iterable[Progress]) -> int:
+        """Of a turn, where several adapters take turns."""
+        counts = Counter(one.adapter for one in generating)
+        return self._budget.steps_of_a_turn(counts.values()) if len(counts) > 1 else 1
 
     def _in_place(self, some: dict[int, Progress]) -> list[tuple[int, Progress]]:
         """`some` sequences, in the order of their places in the cache."""
@@ -302,6 +333,9 @@ class Planner:
         )
         most = min(most, self._memory.num_available - num_generating)
         most = self._background.most_read(_named(wants, reading), most, self._tally.now)
+        if _is_whole(reading, wants):
+            has_room = num_wanted <= self._memory.num_available - num_generating
+            return num_wanted if most > 0 and has_room else 0
         # Of several prompts the next one fills what the first leaves over.
         return self._step_mode.chunk(most, num_wanted) if len(wants) == 1 else most
 
@@ -311,20 +345,32 @@ class Planner:
         """Where others wait for a part of a prompt, its chunk ends there: they go on sooner.
 
         Tokens and media go in batches of their own: it is one or the other, whichever is first.
+        Media that are looked at as a whole go alone, and wait until there is room for all of them.
         Prompts that are explained share the logits that a step can give.
         """
         num_scoring = sum(one.is_scoring for one in reading.values())
         most = self._most_scored // num_scoring if num_scoring else 0
+        room = self._memory.num_available - self._num_streaming
         wants = {}
         for slot, one in reading.items():
+            if one.num_at_once and one.num_at_once > room:
+                continue
             wanted = awaited[slot] - one.num_computed if slot in awaited else one.num_pending
-            wanted = min(wanted, one.num_in_span)
+            wanted = one.num_at_once or min(wanted, one.num_in_span)
             wants[one.id] = min(wanted, one.num_readable(most)) if one.is_scoring else wanted
-        media = {one.id for one in reading.values() if one.reads_media}
+        media = {one.id for one in reading.values() if one.reads_media and one.id in wants}
         if not media:
             return wants
-        are_media = self._order.first(self._background.first(reading.values(), wants)) in media
-        return {id: wanted for id, wanted in wants.items() if (id in media) == are_media}
+        first = self._order.first(self._background.first(reading.values(), wants))
+        whole = {one.id for one in reading.values() if one.num_at_once}
+        if first in whole:
+            return {first: wants[first]}
+        are_media = first in media
+        return {
+            id: wanted
+            for id, wanted in wants.items()
+            if (id in media) == are_media and id not in whole
+        }
 
     def _draft(
         self, offered: dict[int, Proposal], num_generating: int, num_wanted: int, budget: int
@@ -339,6 +385,11 @@ class Planner:
 
 def _under(adapter: AdapterKey, some: dict[int, Progress]) -> dict[int, Progress]:
     return {slot: one for slot, one in some.items() if one.adapter == adapter}
+
+
+def _is_whole(some: dict[int, Progress], wants: Mapping[SequenceId, int]) -> bool:
+    """Whether what is wanted is one picture that is looked at as a whole."""
+    return any(one.num_at_once and one.id in wants for one in some.values())
 
 
 def _named(wants: Mapping[SequenceId, int], some: dict[int, Progress]) -> list[Progress]:

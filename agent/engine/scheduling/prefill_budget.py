@@ -6,6 +6,7 @@ seconds: while a step is computed, the engine takes neither new sequences nor ca
 the very first step is unknown, so it gets few tokens.
 """
 
+from collections.abc import Iterable
 from math import floor
 
 from ..cost.move_cost import MoveCost
@@ -27,6 +28,12 @@ MARGIN = 0.92
 
 DRAFTED = 0.25
 """The part of a step's room for prompts that drafts may take."""
+
+ROUND = 0.2
+"""The part of the bound that a round of all adapters may take for the sake of longer turns."""
+
+MOST_IN_TURN = 16
+"""Steps of a turn: by then a change of adapters costs little beside them."""
 
 PROPOSING = 0.5
 """The part of the bound that making proposals may take, where no prompts are read."""
@@ -94,6 +101,14 @@ class PrefillBudget:
             num_generating=num_generating,
             most=PROPOSING * self._max_stall if has_time else 0.0,
         )
+
+    def steps_of_a_turn(self, sizes: Iterable[int]) -> int:
+        """How many steps each adapter has in a round, where so many sequences generate under each.
+
+        At least one. A stream waits for all others' turns, so short rounds have several.
+        """
+        seconds = sum(map(self.cost.generate, sizes))
+        return max(1, min(MOST_IN_TURN, floor(ROUND * self._max_stall / seconds))) if seconds else 1
 
     def drafted_tokens(self, num_generating: int, num_pending: int, num_prompt_tokens: int) -> int:
         """How many tokens may be drafted besides. Prompts with `num_pending` tokens give them up.

@@ -108,6 +108,11 @@ class Progress:
         return self.history.media_part(self.num_computed, 1) is not None
 
     @property
+    def num_at_once(self) -> int:
+        """How many positions of media the next step that reads it has to read; 0 for any number."""
+        return self.history.whole_left(self.num_computed)
+
+    @property
     def num_left(self) -> int:
         """Most tokens that it may still gain."""
         return self._most_generated - self.num_generated

@@ -22,6 +22,7 @@ from ..capacity import Capacity
 from ..kv_cache.memory import Memory
 from ..kv_cache.stream_memory import StreamMemory
 from ..kv_cache.unified_memory import UnifiedMemory
+from ..prompt import Prompt
 from ..sequence import NewSequence, SequenceId, SequenceOutput
 from ..speculation.drafter import DraftRequest, Proposal, StepPrices
 from ..speculation.speculation import Speculation
@@ -30,6 +31,7 @@ from ..step import Aborted, Decoded, Explained, Failed, NoRoom, NotLoaded, Outco
 from .accounting import Accounting
 from .background import Background
 from .context_shift import open_window
+from .exports import Exported, ExportId, Exports
 from .planner import Planner
 from .prefill_budget import PrefillBudget
 from .progress import Progress
@@ -80,6 +82,7 @@ class Scheduler:
             may_pause=capacity.most_mixed < capacity.batch_size,
             may_stop=capacity.can_share,
         )
+        self._exports = Exports(self._memory)
         self._planner = Planner(
             self._queue,
             self._memory,
@@ -88,6 +91,7 @@ class Scheduler:
             step_mode,
             self._tally,
             self._background,
+            self._exports,
             most_scored=capacity.most_scored,
         )
         self._accounting = Accounting(
@@ -115,8 +119,9 @@ class Scheduler:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to plan: no sequence, nothing to announce."""
-        return not (self._running or self._queue.waiting or self._unannounced)
+        """Whether there is nothing to plan: no sequence, nothing to announce or hand out."""
+        has_work = self._running or self._queue.waiting or self._unannounced
+        return not has_work and self._exports.is_idle
 
     def statistics(self) -> EngineStatistics:
         """What was done so far, and how things stand."""
@@ -177,6 +182,14 @@ class Scheduler:
         if slot is not None:
             self._accounting.leave(slot)
 
+    def export(self, id: ExportId, prompt: Prompt) -> None:
+        """Hand out the longest beginning of `prompt` that is here, with one of the next steps."""
+        self._exports.add(id, prompt)
+
+    def take_exported(self) -> list[Exported]:
+        """What was handed out since the last call."""
+        return self._exports.take()
+
     def draft_requests(self) -> tuple[DraftRequest, ...]:
         """For which sequences the next `plan` has use for proposals; empty without speculation."""
         return self._planner.draft_requests()
@@ -228,6 +241,7 @@ class Scheduler:
                 gained = self._accounting.account(step, decoded, elapsed, last, drafting)
                 outputs += self._hold(_explained(gained, decoded))
                 outputs += self._saved(step, decoded)
+                self._exports.read(step, decoded.saved)
             case NoRoom():
                 outputs += self._recovery.make_room(step)
             case Aborted():

@@ -84,7 +84,7 @@ class Admission:
             return Newcomer(request, within)
         demand = self._demand(within, limits)
         would_wait = not self._state.requests.dispatch.has_free_slot(within.model)
-        all_of_them = replace(demand, num_copies=together)
+        all_of_them = demand if together == 1 else replace(demand, num_copies=together)
         over = self._over(caller, limits, all_of_them, now, would_wait=would_wait)
         return Newcomer(within, over, demand)
 
@@ -148,6 +148,8 @@ class Admission:
                 field = f"adapters[{place}].name"
                 wrong = f"no agent serves `{base}` with an adapter `{adapters[place].name}`"
                 return InvalidRequest(f"`{field}`: {wrong}", field=field)
+            if (left_out := models.left_out(name)) is not None:
+                return left_out
             if isinstance(refused := model_for(name, limits, models.resolve), RequestError):
                 return refused
         return names[0]

@@ -39,7 +39,10 @@ class AgentOutput:
         self._state = state
 
     def items(self, agent: Agent, items: Iterable[Item], now: float) -> list[Decision]:
-        """A step's items in their order; those in a row that are pieces count as one change."""
+        """A step's items in their order.
+
+        Those in a row that are pieces, and of the same model and adapter, count as one change.
+        """
         get, link = self._state.requests.get, agent.link
         decisions: list[Decision] = []
         gains: list[Gain] = []
@@ -50,6 +53,9 @@ class AgentOutput:
             elif lifecycle.leaving_for is not None:
                 decisions += self._left(lifecycle, item, now)
             elif isinstance(item, Piece):
+                if gains and gains[-1][0].served_as != lifecycle.served_as:
+                    decisions += self._gained(agent, gains, now)
+                    gains = []
                 token = Token(item.text, item.kind, item.tokens, item.log_probs or ())
                 gains.append((lifecycle, token))
             else:

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Mapping
 
 from ....shared.inference import AgentId
+from ..priority_queue import PriorityQueue
 from ..view import Cordon
 
 MAX_CORDONS = 4096
@@ -23,7 +24,7 @@ class Cordons:
 
     def __init__(self) -> None:
         self._cordons: OrderedDict[AgentId, Cordon] = OrderedDict()
-        self._deadlines: dict[AgentId, float] = {}
+        self._deadlines: PriorityQueue[AgentId, float] = PriorityQueue()
 
     def __len__(self) -> int:
         return len(self._cordons)
@@ -60,15 +61,15 @@ class Cordons:
         self._set_deadline(id, deadline)
 
     def _set_deadline(self, id: AgentId, deadline: float | None) -> None:
-        if deadline is None:
-            self._deadlines.pop(id, None)
-        else:
-            self._deadlines[id] = deadline
+        if deadline is not None:
+            self._deadlines.set(id, deadline)
+        elif id in self._deadlines:
+            self._deadlines.remove(id)
 
     def remove(self, id: AgentId) -> None:
         """It gets work again, if it got none."""
         self._cordons.pop(id, None)
-        self._deadlines.pop(id, None)
+        self._set_deadline(id, None)
 
     def joined(self, id: AgentId, name: str, is_here: Callable[[AgentId], bool]) -> bool:
         """Whether the agent that joins is cordoned, be it under an id that it had before."""
@@ -83,14 +84,12 @@ class Cordons:
 
     def next_deadline(self) -> float | None:
         """When requests of a cordoned agent are to end."""
-        return min(self._deadlines.values(), default=None)
+        first = self._deadlines.first()
+        return None if first is None else first[0]
 
     def due(self, now: float) -> list[AgentId]:
         """Agents whose requests are to end now."""
-        due = [id for id, deadline in self._deadlines.items() if deadline <= now]
-        for id in due:
-            del self._deadlines[id]
-        return due
+        return self._deadlines.pop_until(now)
 
     def keep(self, id: AgentId, cordon: Cordon) -> None:
         """The cordon is of the agent with this id from now on."""
@@ -100,5 +99,5 @@ class Cordons:
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
-        if len(self._cordons) > MAX_CORDONS or self._deadlines.keys() - self._cordons.keys():
+        if len(self._cordons) > MAX_CORDONS or set(self._deadlines) - self._cordons.keys():
             raise RuntimeError("too many cordons, or a deadline without one")

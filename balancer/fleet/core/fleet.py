@@ -64,8 +64,9 @@ class Fleet(Operations):
     does in `fleet_clock`.
     """
 
-    def __init__(self, limits: Limits, *, version: str = "") -> None:
-        super().__init__(limits, version=version)
+    def __init__(self, limits: Limits, *, version: str = "", ticket_secret: bytes = b"") -> None:
+        """Agents lend prefixes to each other by tickets made of the secret; without one, never."""
+        super().__init__(limits, version=version, ticket_secret=ticket_secret)
         self._output = AgentOutput(self._state)
 
     # ---- clients

@@ -4,6 +4,7 @@ Every event begins with what has come due before it, in the order that starts no
 """
 
 from ....shared.errors import ShuttingDown
+from ..deadlines import earliest
 from ..decisions import Decision
 from ..limits import Limits
 from .fleet_views import FleetViews
@@ -14,16 +15,15 @@ from .state import empty_state
 class FleetClock(FleetViews):
     """Every method returns decisions, to be carried out in their order."""
 
-    def __init__(self, limits: Limits, *, version: str = "") -> None:
-        super().__init__(empty_state(limits, version))
+    def __init__(self, limits: Limits, *, version: str = "", ticket_secret: bytes = b"") -> None:
+        super().__init__(empty_state(limits, version, ticket_secret))
         self._membership = Membership(self._state, self._steering)
 
     def next_deadline(self) -> float | None:
         """When to call `tick`. Nothing may be due then: deadlines move later."""
         if self._state.is_closed:
             return None
-        deadlines = (self._state.next_deadline(), self._steering.next_deadline())
-        return min((each for each in deadlines if each is not None), default=None)
+        return earliest(self._state.next_deadline(), self._steering.next_deadline())
 
     # ---- time, and the end of it
 

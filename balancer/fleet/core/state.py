@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from ..change_log import ChangeLog
+from ..deadlines import earliest
 from ..limits import Limits
 from ..models.model_registry import ModelRegistry
 from ..queries.query_dispatcher import QueryDispatcher
@@ -42,11 +43,13 @@ class FleetState:
         """The first of all deadlines. Nothing may be due then: deadlines move later."""
         if self.is_closed:
             return None
-        cores = (self.requests, self.dispatcher, self.registry, self.models)
-        deadlines = [core.next_deadline() for core in cores]
-        if not self.is_idle:
-            deadlines.append(self.drained_at)
-        return min((d for d in deadlines if d is not None), default=None)
+        return earliest(
+            self.requests.next_deadline(),
+            self.dispatcher.next_deadline(),
+            self.registry.next_deadline(),
+            self.models.next_deadline(),
+            None if self.drained_at is None or self.is_idle else self.drained_at,
+        )
 
     def num_running_on(self, agent: Agent) -> int:
         """The requests that this process of an agent has."""
@@ -68,8 +71,8 @@ class FleetState:
             raise RuntimeError("the registry and dispatch know different agents")
 
 
-def empty_state(limits: Limits, version: str) -> FleetState:
-    """Of a fleet without agents and requests."""
+def empty_state(limits: Limits, version: str, ticket_secret: bytes = b"") -> FleetState:
+    """Of a fleet without agents and requests. Without a secret no prefix goes between agents."""
     changes = ChangeLog()
     registry = Registry(limits, changes)
     return FleetState(
@@ -78,6 +81,6 @@ def empty_state(limits: Limits, version: str) -> FleetState:
         changes=changes,
         registry=registry,
         models=ModelRegistry(memory=limits.model_memory),
-        requests=Requests(limits, registry, changes),
+        requests=Requests(limits, registry, changes, ticket_secret),
         dispatcher=QueryDispatcher(limits, registry, changes),
     )

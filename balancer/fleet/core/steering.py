@@ -5,11 +5,13 @@ for many changes. Operators' cordons are carried out here, too.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 
 from ....shared.errors import ShuttingDown
 from ....shared.inference import AgentId
-from ....shared.messages import Status
+from ....shared.inference.adapters import adapted_name
+from ....shared.messages import Issue, Status
 from ....shared.models.assignments import Reload, Work
 from ...control.agent_plan import AgentPlan
 from ...control.controller import Controller
@@ -17,15 +19,21 @@ from ...control.demand import Demand
 from ...control.desired_state import DesiredState
 from ...control.members import AgentReport
 from ...control.model_status import ModelStatus, share_done
+from ..deadlines import earliest
 from ..decisions import Decision
 from ..registry import Agent
 from ..view import ToldCordon
 from .cordons import Cordons
+from .left_out import left_out, names_another
 from .load_times import LoadTimes
 from .state import FleetState
 
 LOOK_PAUSE = 0.05
-"""Seconds from a change to the look at it."""
+"""Seconds from a change to the look at it, at least."""
+
+LOOK_PAUSE_PER_AGENT = 1e-4
+"""More of them in large fleets: a look takes some 20 µs for each agent, so that looks take a sixth
+of the time at most, however often something changes."""
 
 
 class Steering:
@@ -40,6 +48,7 @@ class Steering:
         self._load_times = LoadTimes()
         self._elsewhere: Mapping[str, Demand] = {}
         self._bases: Mapping[str, str] = {}
+        self._left_out: Mapping[str, Issue] = {}
 
     @property
     def wish(self) -> DesiredState | None:
@@ -52,8 +61,15 @@ class Steering:
         return self._controller.statuses
 
     def status_of(self, name: str) -> ModelStatus | None:
-        """How a wished model is, or that of a wished adapter."""
-        return self.statuses.get(self._bases.get(name, name))
+        """How a wished model is, or that of a wished adapter, with what is wrong with this one."""
+        base = self._bases.get(name)
+        status = self.statuses.get(base or name)
+        if base is None or status is None or not status.issues:
+            return status
+        adapter = name[len(adapted_name(base, "")) :]
+        issues = tuple(each for each in status.issues if not names_another(each, adapter, status))
+        is_left_out = name in self._left_out
+        return replace(status, status="failed" if is_left_out else status.status, issues=issues)
 
     # ---- how far agents are
 
@@ -82,13 +98,17 @@ class Steering:
         times = [self._load_times.seconds_left(each.link, each.work, now) for each in loading]
         return min((time for time in times if time is not None), default=None)
 
-    def _loading(self, status: ModelStatus) -> list[Agent]:
-        """The agents that are here and about to serve a model."""
+    def _agents_of(self, status: ModelStatus) -> list[Agent]:
+        """The agents that are here and have a model, or are about to."""
         registry = self._state.registry
         links = [link for id in status.agents if (link := registry.link_of(id)) is not None]
+        return [registry[link] for link in links]
+
+    def _loading(self, status: ModelStatus) -> list[Agent]:
+        """The agents that are here and about to serve a model."""
         return [
             agent
-            for agent in map(registry.__getitem__, links)
+            for agent in self._agents_of(status)
             if agent.work is not None
             and agent.work.assignment is not None
             and agent.work.assignment.name == status.model.name
@@ -116,13 +136,16 @@ class Steering:
         self._bases = {each: model.name for model in wish.models for each in model.adapted_names}
         names = {model.name: model.aliases for model in wish.models}
         self._state.models.wished(names | dict.fromkeys(self._bases, ()), now)
+        self._left_out = {}
+        self._state.models.leave_out({})
         self._state.changes.advance()
         self.look_soon(now)
 
     def look_soon(self, now: float) -> None:
         """Something changed that may need an order."""
         if self._controller.wish is not None and self._look_at is None:
-            self._look_at = now + LOOK_PAUSE
+            num_agents = self._state.registry.num_agents
+            self._look_at = now + max(LOOK_PAUSE, num_agents * LOOK_PAUSE_PER_AGENT)
 
     def waits(self, model: str | None, now: float) -> None:
         """A request came for a model; nobody may have it."""
@@ -226,10 +249,10 @@ class Steering:
 
     def next_deadline(self) -> float | None:
         """When to look, or to move what a drained agent still runs."""
-        deadlines = [self.cordons.next_deadline()]
-        if self._controller.wish is not None:
-            deadlines += [self._look_at, self._controller.look_at]
-        return min((each for each in deadlines if each is not None), default=None)
+        move_at = self.cordons.next_deadline()
+        if self._controller.wish is None:
+            return move_at
+        return earliest(move_at, self._look_at, self._controller.look_at)
 
     def due(self, now: float) -> list[Decision]:
         """Look, and move what is to move."""
@@ -257,7 +280,24 @@ class Steering:
         if told or before != self._controller.statuses:
             self._state.changes.advance()
         registry = self._state.registry
-        return [registry.send(registry.of(each.agent).link, each.order, now) for each in told]
+        orders = [registry.send(registry.of(each.agent).link, each.order, now) for each in told]
+        return [*orders, *self._leave_out(now)]
+
+    def _leave_out(self, now: float) -> list[Decision]:
+        """Requests for adapters that cannot be had end, and further ones are refused."""
+        found = {
+            adapted_name(name, adapter): issue
+            for name, status in self.statuses.items()
+            for adapter, issue in left_out(status, self._agents_of(status)).items()
+        }
+        if found == self._left_out:
+            return []
+        self._left_out = found
+        self._state.changes.advance()
+        models = self._state.models
+        models.leave_out({name: issue.message for name, issue in found.items()})
+        errors = {name: error for name in found if (error := models.left_out(name)) is not None}
+        return self._state.requests.refuse(errors, now) if errors else []
 
     def dry_run(self, wish: DesiredState, now: float) -> list[AgentPlan]:
         """What each agent would do if this were wished for."""

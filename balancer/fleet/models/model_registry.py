@@ -30,6 +30,7 @@ from ....shared.errors import (
 from ....shared.inference import GenerateRequest
 from ....shared.inference.abilities import ABILITIES, TOKENIZER, Ability, lacking
 from ....shared.reports.model_info import ModelInfo, Task
+from ..deadlines import earliest
 from ..decisions import LinkId
 from ..view import ModelStatus, ModelView
 from .known_model import KnownModel, Report, adapted, unknown
@@ -67,6 +68,7 @@ class ModelRegistry:
         self._names: dict[Task | None, str] = {}
         self._wished: dict[str, ModelView] = {}
         self._aliases: dict[str, str] = {}
+        self._left_out: Mapping[str, str] = {}
         self._recalled: frozenset[str] = frozenset()
         self._recalled_until: float | None = None
 
@@ -113,6 +115,19 @@ class ModelRegistry:
         reports = self._models[base].reports if base in self._models else ()
         return base if any(adapter in each.info.adapters for each in reports) else name
 
+    def leave_out(self, reasons: Mapping[str, str]) -> None:
+        """The agents of these models are without the adapter that the name says, and why."""
+        self._left_out = reasons
+
+    def left_out(self, name: str) -> ModelNotFound | None:
+        """The error for a model under an adapter that cannot be had."""
+        reason = self._left_out.get(name)
+        if reason is None or (name in self._models and len(self._models[name].reports)):
+            return None
+        base, _, adapter = name.rpartition(":")
+        told = f"the adapter `{adapter}` of the model `{base}` cannot be served: {reason}"
+        return ModelNotFound(told, field="model")
+
     def recalled(self, names: Iterable[str], now: float) -> None:
         """These were served before the balancer started: their agents may not have dialled yet."""
         self._recalled = frozenset(islice(names, MAX_REMEMBERED if self._memory else 0))
@@ -147,7 +162,7 @@ class ModelRegistry:
     def next_deadline(self) -> float | None:
         """When the first model is to be forgotten."""
         first = next(iter(self._forget_at.values()), None)
-        return min((at for at in (first, self._recalled_until) if at is not None), default=None)
+        return earliest(first, self._recalled_until)
 
     def due(self, now: float) -> bool:
         """Forget models whose time has come; whether there were any."""
@@ -171,6 +186,8 @@ class ModelRegistry:
         """
         if name is None:
             return self._refusal_of_any(task, field)
+        if (left_out := self.left_out(name)) is not None:
+            return left_out
         model = self._models.get(name)
         if model is None:
             is_known = name in self._wished or name in self._recalled

@@ -1,12 +1,13 @@
 """What a client was given of an answer: another agent goes on after that.
 
 Tokens are only counted, since every one comes by. What the next agent tells again is left out.
-The text is kept for agents alone that go on by that.
+The text is kept for agents that go on by that, as long as it is plain text.
 """
 
 from array import array
 from collections.abc import Iterable
 from dataclasses import replace
+from io import StringIO
 from typing import Self
 
 from ....shared.continuation import MAX_BYTES, MAX_TEXT, Continuation
@@ -54,7 +55,7 @@ class Delivered:
 
     def __init__(self) -> None:
         self._tokens = array("I")
-        self._text: list[str] | None = None
+        self._text: StringIO | None = None
         self._begun: Begun | None = None
         self._notices = Notices()
         self.is_whole = True
@@ -100,16 +101,16 @@ class Delivered:
     def keep_text(self) -> None:
         """Agents may have to go on by text; from the beginning on, or not at all."""
         if self._text is None and not self.has_begun:
-            self._text = []
+            self._text = StringIO(newline="")
 
     def drop_text(self) -> None:
-        """Agents go on by token ids."""
+        """No agent can go on by text."""
         self._text = None
 
     @property
     def has_text(self) -> bool:
         """Whether all that was delivered is text of the answer, and kept."""
-        return self._text is not None and not self.num_calls_started
+        return self._text is not None and not (self.num_calls_started or self.num_calls)
 
     @property
     def num_tokens(self) -> int:
@@ -135,9 +136,9 @@ class Delivered:
         if len(self._tokens) > MAX_TOKENS:
             self._give_up()
 
-    def _add_text(self, kept: list[str], text: str, kind: TokenKind) -> None:
+    def _add_text(self, kept: StringIO, text: str, kind: TokenKind) -> None:
         if kind == "content" and self.num_characters <= MAX_TEXT:
-            kept.append(text)
+            kept.write(text)
         else:
             self._text = None
 
@@ -187,15 +188,13 @@ class Delivered:
         self._tokens = array("I")
 
     @property
-    def continuation(self) -> Continuation | None:
-        """Where another agent goes on.
+    def by_ids(self) -> Continuation | None:
+        """Where another agent goes on by token ids.
 
         `None` if none can: the answer is too long, or has an id that no vocabulary has.
         """
         if not self.is_whole:
             return None
-        if self.has_text:
-            return self._by_text("".join(self._text or ()))
         return Continuation.after(
             self._tokens,
             num_characters=self.num_characters,
@@ -206,9 +205,13 @@ class Delivered:
             num_calls=self.num_calls,
         )
 
-    def _by_text(self, text: str) -> Continuation:
+    @property
+    def by_text(self) -> Continuation | None:
+        """Where another agent goes on by text; `None` if none can."""
+        if self._text is None or not self.has_text or not self.is_whole:
+            return None
         return Continuation(
-            text=text,
+            text=self._text.getvalue(),
             num_tokens=self.num_tokens,
             num_characters=self.num_characters,
             num_log_probs=self.num_log_probs,

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 
 from ....shared.inference import AgentId, RequestId
 from ..change_log import ChangeLog
-from ..deadlines import Deadlines
+from ..deadlines import Deadlines, earliest
 from ..limits import Limits
 from ..priority_queue import PriorityQueue
 from ..registry import Registry
+from ..routing.fetches import Tickets
 from ..routing.router import LONGEST_WAIT, Router
 from ..view import RequestView, RoutingView
 from .dispatch.dispatch import Dispatch
@@ -26,7 +27,14 @@ from .waiting_room import WaitingRoom
 class LiveRequests:
     """`tokens_kept` were delivered to requests that have not ended; `num_moves` are of all."""
 
-    def __init__(self, limits: Limits, registry: Registry, changes: ChangeLog) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        registry: Registry,
+        changes: ChangeLog,
+        ticket_secret: bytes = b"",
+    ) -> None:
+        self.tickets = Tickets(ticket_secret)
         self.dispatch = Dispatch(limits.max_buffered_requests, _router(limits))
         self.waiting_room = WaitingRoom(self.dispatch)
         self.foreground = Foreground()
@@ -43,6 +51,8 @@ class LiveRequests:
         self._deadlines: Deadlines[RequestId] = Deadlines(lambda id: self._lifecycles[id].deadline)
         self._held: PriorityQueue[RequestId, float] = PriorityQueue()
         """Those that wait for one agent, and until when."""
+        self._bound: dict[RequestId, None] = {}
+        """Those that wait for agents like the one that began their answer: one was here."""
 
     def __len__(self) -> int:
         return len(self._lifecycles)
@@ -54,11 +64,12 @@ class LiveRequests:
         """Not later than the first request's deadline, or the next news for those who wait."""
         first_held = self._held.first()
         until = None if first_held is None else first_held[0]
-        deadlines = (
-            *(self._deadlines.next(), self.waiting_room.next_deadline(), until),
+        return earliest(
+            self._deadlines.next(),
+            self.waiting_room.next_deadline(),
+            until,
             self._giving_way.next_deadline(self.dispatch.has_free_slot),
         )
-        return min((each for each in deadlines if each is not None), default=None)
 
     @property
     def routing_view(self) -> RoutingView:
@@ -70,6 +81,7 @@ class LiveRequests:
             num_waited=counts.waited,
             num_gave_up=counts.gave_up,
             num_evicted=counts.evicted,
+            num_fetching=counts.fetching,
             num_beliefs=self.dispatch.router.num_beliefs,
             num_cache_keys=self.dispatch.router.num_cache_keys,
         )
@@ -98,6 +110,7 @@ class LiveRequests:
         self._giving_way.stops(lifecycle.id)
         self.foreground.left(lifecycle.id)
         self.needs.left(lifecycle.id)
+        self._bound.pop(lifecycle.id, None)
         self._changes.advance()
         self._touch_agent(lifecycle)
 
@@ -145,7 +158,7 @@ class LiveRequests:
         self._giving_way.check_integrity()
         self._deadlines.check_integrity()
         self._held.check_integrity()
-        if any(self.dispatch.link_of(id) is not None for id in self._held):
+        if any(self.dispatch.link_of(id) is not None for id in (*self._held, *self._bound)):
             raise RuntimeError("a request that runs waits for an agent")
         if self.tokens_kept != sum(each.num_tokens for each in self._lifecycles.values()):
             raise RuntimeError("the kept tokens are miscounted")

@@ -34,9 +34,11 @@ from ....shared.inference import (
     Token,
     ToolCall,
     ToolCallStarted,
+    goes_on_anywhere,
     goes_on_by_text,
     priority_class_of,
 )
+from ....shared.inference.adapters import adapted_name
 from ....shared.messages import Ended
 from ..caller import ANONYMOUS, Caller
 from ..decisions import Decision, Deliver, Finish, FirstToken, LinkId, Moved
@@ -47,7 +49,7 @@ from ..view import RequestState, RequestView
 from .delivered import Delivered, Told
 from .fair_queue.charge import charge_of_usage
 from .moves import Moves
-from .routing import Engine
+from .routing import ByText, Engine, by_text_of
 
 _NO_RATES = Rates()
 
@@ -57,7 +59,9 @@ class RequestLifecycle(Lifecycle):
 
     `is_streaming`: this agent has sent something of the answer. `is_leaving`: this agent was told
     to stop, so that another goes on; what it sends until it has stopped is of no use.
-    `fingerprint` is that of the agent whose answer has begun, or of the present one.
+    `fingerprint` is that of the agent whose answer has begun, or of the present one. `BY_TEXT`
+    alone: the answer came from agents with several, or from a server without one. It counts for
+    the model `served_as`, which has the name of the adapter, too.
     """
 
     __slots__ = (
@@ -75,6 +79,7 @@ class RequestLifecycle(Lifecycle):
         "moves",
         "num_tokens",
         "request",
+        "served_as",
     )
 
     def __init__(
@@ -88,6 +93,7 @@ class RequestLifecycle(Lifecycle):
     ) -> None:
         super().__init__(id, limits, now, caller=caller, model=request.model)
         self.request = request
+        self.served_as = request.model
         if request.deadline_ms is not None:
             self.expires_at = min(self.expires_at, now + request.deadline_ms / 1000)
         self.link: LinkId | None = None
@@ -98,6 +104,8 @@ class RequestLifecycle(Lifecycle):
         self.is_ended = False
         self.num_tokens = 0
         self.delivered = Delivered()
+        if goes_on_by_text(request):
+            self.delivered.keep_text()
         self.moves = Moves()
         self.assigned_at = now
         self._first_token_at: float | None = None
@@ -128,29 +136,43 @@ class RequestLifecycle(Lifecycle):
 
     @property
     def continuation(self) -> Continuation | None:
-        """Where the next agent goes on; `None` where it begins, or cannot go on."""
-        return self.delivered.continuation if self.has_streamed else None
+        """Where an agent like this one goes on; `None` where it begins, or cannot go on."""
+        return self.continuation_for(self.fingerprint)
+
+    def continuation_for(self, fingerprint: str | None) -> Continuation | None:
+        """Where an agent with this fingerprint goes on."""
+        if not self.has_streamed:
+            return None
+        has_ids = fingerprint == self.fingerprint and not _is_by_text(fingerprint)
+        return self.delivered.by_ids if has_ids else self.delivered.by_text
 
     @property
     def engine(self) -> Engine | None:
-        """The agents that can go on with its answer, if any can."""
+        """The agents like this one, if they can go on with its answer."""
         if self.model is None or self.fingerprint is None or not self.delivered.is_whole:
             return None
         engine = Engine(self.model, self.fingerprint)
-        is_able = not engine.is_by_text or (
-            self.delivered.has_text and goes_on_by_text(self.request)
-        )
-        return engine if is_able else None
+        return engine if not engine.is_by_text or self.delivered.has_text else None
+
+    @property
+    def by_text(self) -> ByText | None:
+        """The other agents that can go on with its answer, if any can."""
+        if self.model is None or self.fingerprint is None or not self.delivered.has_text:
+            return None
+        if not self.delivered.is_whole or not goes_on_anywhere(self.request):
+            return None
+        origin = None if _is_by_text(self.fingerprint) else self.fingerprint
+        return by_text_of(self.request, self.model, origin)
 
     @property
     def can_move(self) -> bool:
         """Whether another agent can go on with it, or begin."""
-        return not self.has_streamed or self.engine is not None
+        return not self.has_streamed or self.engine is not None or self.by_text is not None
 
     @property
     def origin(self) -> Origin:
         """Where its answer comes from."""
-        return Origin(self.agent or "", self.model or "")
+        return Origin(self.agent or "", self.served_as or "")
 
     @property
     def deadline(self) -> float:
@@ -193,9 +215,10 @@ class RequestLifecycle(Lifecycle):
         self._is_resumed = delivered.has_begun
         if self._is_resumed:
             self.model, self.fingerprint = engine or (self.model, None)
-            if engine is None or not engine.is_by_text:
-                delivered.drop_text()
+            self.served_as = _served_as(self.model, self.request.model)
             self.moves.moved("restarted")
+        if not goes_on_by_text(self.request):
+            delivered.drop_text()
 
     # ---- with an agent, and without
 
@@ -207,15 +230,16 @@ class RequestLifecycle(Lifecycle):
         *,
         model: str | None = None,
         fingerprint: str | None = None,
+        forwards: bool = False,
     ) -> None:
-        """It was given to an agent, which serves `model`."""
+        """It was given to an agent, which serves `model`, be it that it `forwards` to a server."""
         self._require("queued")
         self.model = model or self.model
-        self.fingerprint = fingerprint
-        if fingerprint is not None and fingerprint.startswith(BY_TEXT):
-            self.delivered.keep_text()
-        else:
-            self.delivered.drop_text()
+        self.served_as = _served_as(self.model, self.request.model)
+        if not self.has_streamed:
+            self.fingerprint = fingerprint or (BY_TEXT if forwards else None)
+        elif fingerprint != self.fingerprint:
+            self.fingerprint = BY_TEXT
         self._leave_queue(agent, now)
         self.assigned_at = now
         self.link = link
@@ -352,7 +376,7 @@ class RequestLifecycle(Lifecycle):
                 request_id=self.id,
                 agent=self.agent,
                 caller=self.caller,
-                model=self.model,
+                model=self.served_as,
                 usage=self.delivered.usage(self.num_tokens),
                 timings=self._timings(now, _NO_RATES),
                 is_suspect=self.moves.suspicion is not None,
@@ -389,3 +413,13 @@ class RequestLifecycle(Lifecycle):
             raise RuntimeError(f"{self.id} counts its waiting wrongly")
         if self._waited < 0 or self.num_tokens < 0:
             raise RuntimeError(f"{self.id} counts backwards")
+
+
+def _served_as(model: str | None, asked: str | None) -> str | None:
+    """What an agent serves as `model`: what was asked for, where that is the model's adapter."""
+    is_adapted = model and asked and asked.startswith(adapted_name(model, ""))
+    return asked if is_adapted else model
+
+
+def _is_by_text(fingerprint: str | None) -> bool:
+    return fingerprint is not None and fingerprint.startswith(BY_TEXT)

@@ -64,10 +64,7 @@ class Requests(Transitions):
     def resume(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
         """Go on with one that another run of the balancer accepted; it ends where nobody can."""
         id = lifecycle.id
-        routing = self._routing_of(lifecycle)
-        if lifecycle.has_streamed:
-            routing = replace(routing, engine=lifecycle.engine)
-        assigned = self.dispatch.resume(id, routing)
+        assigned = self.dispatch.resume(id, self._routing_on(lifecycle))
         self.tokens_kept += lifecycle.num_tokens
         self._came(lifecycle, now)
         self._waits(lifecycle)
@@ -75,6 +72,21 @@ class Requests(Transitions):
             return self.fail(lifecycle, _CANNOT_RESUME, now)
         moved = [Moved(id, "restarted", lifecycle.origin)] if lifecycle.has_streamed else []
         return [*moved, *self._start(assigned, now)]
+
+    def _routing_on(self, lifecycle: RequestLifecycle) -> RoutingRequest:
+        """How one that was accepted before finds its agent."""
+        routing, by_text = self._routing_of(lifecycle), lifecycle.by_text
+        engine = lifecycle.engine
+        if not lifecycle.has_streamed:
+            return routing
+        if by_text is None:
+            return replace(routing, engine=engine)
+        if engine is not None and self.dispatch.serves(engine):
+            self._bound[lifecycle.id] = None
+            return replace(routing, engine=engine)
+        if self.needs.came(lifecycle.id, by_text):
+            self._offer_anew()
+        return replace(routing, able=by_text)
 
     def _hopeless(self, lifecycle: RequestLifecycle) -> QueueFull | None:
         """Why a newcomer that has to wait would wait in vain, if it would for all that is known."""
@@ -115,6 +127,16 @@ class Requests(Transitions):
                 decisions += self.fail(lifecycle, Cancelled("cancelled before it started"), now)
             else:
                 decisions += self._cancel(lifecycle, now)
+        return decisions
+
+    def refuse(self, errors: Mapping[str, RequestError], now: float) -> list[Decision]:
+        """End those that wait for models of this name: they would wait in vain."""
+        waiting = [one for one in self._lifecycles.values() if one.link is None]
+        decisions: list[Decision] = []
+        for lifecycle in waiting:
+            error = errors.get(lifecycle.request.model or "")
+            if error is not None:
+                decisions += self.fail(lifecycle, error, now)
         return decisions
 
     # ---- what agents send
@@ -224,7 +246,8 @@ class Requests(Transitions):
             if lifecycle.model == agent.generates:
                 lifecycle.fingerprint_known(agent.fingerprint)
             self._runs(lifecycle, offer.keys if offer.is_able else ())
-        return [*decisions, *self._start(self.dispatch.agent_changed(agent.link, offer), now)]
+        changed = self._start(self.dispatch.agent_changed(agent.link, offer), now)
+        return [*decisions, *changed, *self._unbind(now)]
 
     def agent_suspended(self, agent: Agent) -> None:
         """An agent takes no more work, and will be gone in a moment. Starts nobody."""
@@ -236,6 +259,8 @@ class Requests(Transitions):
 
     def measured(self, agent: Agent) -> None:
         """An agent has reported how full its cache is."""
+        if agent.statistics is not None and agent.statistics.fetches is not None:
+            self.dispatch.router.fetches.measured(agent.link, agent.statistics.fetches)
         has_cells = agent.model is None or agent.model.upstream is None
         if agent.statistics is not None and has_cells:
             cells = agent.statistics.cells
@@ -268,7 +293,8 @@ class Requests(Transitions):
                 self._forget(lifecycle)
                 ended.append(id)
                 decisions += lifecycle.failed(error, now)
-        return [*decisions, *self._start(self.dispatch.agent_left(agent.link, ended), now)]
+        left = self._start(self.dispatch.agent_left(agent.link, ended), now)
+        return [*decisions, *left, *self._unbind(now)]
 
     # ---- time
 

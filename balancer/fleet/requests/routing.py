@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 from ....shared.continuation import BY_TEXT
 from ....shared.inference import GenerateRequest, PriorityClass, priority_class_of
+from ....shared.inference.abilities import needs_of
 from ....shared.inference.prefix_chain import NO_CHAIN, PrefixChain, chain_of
+from ....shared.inference.prefix_peers import Peer
 from ..caller import ANONYMOUS, Caller
 from ..decisions import LinkId
 from ..routing.cache_keys import digest_of
@@ -32,6 +34,18 @@ class Able(NamedTuple):
     needs: tuple[str, ...]
 
 
+class ByText(NamedTuple):
+    """Agents that can go on with an answer by its text: of the same model, and able to do this.
+
+    All of it came from an engine with the fingerprint `origin`: an engine with another one has
+    other weights, and does not go on. `None`: it came from a server, or from several agents.
+    """
+
+    model: str
+    needs: tuple[str, ...]
+    origin: str | None
+
+
 class Warm(NamedTuple):
     """One agent alone, which has computed much of the prompt; for a while. It has the model."""
 
@@ -39,7 +53,7 @@ class Warm(NamedTuple):
     link: LinkId
 
 
-Wanted = str | Engine | Able | Warm | None
+Wanted = str | Engine | Able | ByText | Warm | None
 """What a request waits for: a model by name, an agent that goes on where another stopped, any.
 
 Or any of those that can do what it needs.
@@ -48,7 +62,7 @@ Or any of those that can do what it needs.
 
 def model_of(wanted: Wanted) -> str | None:
     """The name of the model that is wanted; `None` is any."""
-    return wanted.model if isinstance(wanted, Engine | Able | Warm) else wanted
+    return wanted.model if isinstance(wanted, Engine | Able | ByText | Warm) else wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +71,7 @@ class Offer:
 
     `cache_tokens` is how much its cache holds, as long as it has not said so itself. `able` are
     the needs that it can meet, of those that not all agents can. `adapted` are the names of its
-    model under each of its adapters.
+    model under each of its adapters. As a `peer` it lends prefixes to other agents.
     """
 
     model: str | None
@@ -65,8 +79,9 @@ class Offer:
     is_accepting: bool = True
     fingerprint: str | None = None
     cache_tokens: float = inf
-    able: tuple[Able, ...] = ()
+    able: tuple[Able | ByText, ...] = ()
     adapted: tuple[str, ...] = ()
+    peer: Peer | None = None
 
     @property
     def is_able(self) -> bool:
@@ -100,7 +115,7 @@ class RoutingRequest:
     `priority_class`, `caller` and `charge` say when it has its turn: `charge` is about how many
     tokens it takes (`fair_queue/charge.py`). Of one caller's requests, those with the same
     `cache_key` belong together. `num_tokens` of the prompt are known only where it was given as
-    token ids. `able`: what it needs is not for every agent.
+    token ids. `able`: what it needs is not for every agent, or its answer goes on by text.
     """
 
     model: str | None = None
@@ -109,7 +124,7 @@ class RoutingRequest:
     cache_key: int | None = None
     num_tokens: int | None = None
     engine: Engine | None = None
-    able: Able | None = None
+    able: Able | ByText | None = None
     chain: PrefixChain = NO_CHAIN
     most_answer: int | None = None
     charge: int = LEAST
@@ -142,3 +157,11 @@ def _cache_key(request: GenerateRequest, caller: Caller) -> int | None:
         return None
     account = caller.account
     return digest_of(account.name, account.address or "", request.model or "", name)
+
+
+def by_text_of(request: GenerateRequest, model: str, origin: str | None) -> ByText:
+    """Who can go on with its answer by text, which agents of `model` began; see `ByText`."""
+    needs = set(needs_of(request))
+    if request.messages is not None:
+        needs.add("continue_final_message")
+    return ByText(request.model or model, tuple(sorted(needs)), origin)

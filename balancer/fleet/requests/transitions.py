@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ....shared.errors import AgentLost, Cancelled, RequestError
-from ....shared.inference import GenerateRequest
+from ....shared.inference import GenerateRequest, RequestId
+from ....shared.inference.prefix_peers import PrefixSource
 from ....shared.messages import Cancel, Start
 from ..decisions import Decision, LinkId, Moved, Refuse
 from ..recorder import MoveReason
@@ -14,7 +15,7 @@ from .dispatch.assignments import Assign
 from .dispatch.needs import Needs
 from .live_requests import LiveRequests
 from .request_lifecycle import RequestLifecycle
-from .routing import Offer, RoutingRequest, routing_of
+from .routing import ByText, Offer, RoutingRequest, routing_of
 
 
 class Transitions(LiveRequests):
@@ -29,14 +30,16 @@ class Transitions(LiveRequests):
         for assign in assigned:
             lifecycle = self._lifecycles[assign.request]
             agent = self._registry[assign.link]
-            continuation = lifecycle.continuation
+            continuation = lifecycle.continuation_for(agent.fingerprint)
             lifecycle.assigned(
                 assign.link,
                 agent.name,
                 now,
                 model=agent.generates,
                 fingerprint=agent.fingerprint,
+                forwards=agent.forwards,
             )
+            self._bound.pop(lifecycle.id, None)
             self._not_held(lifecycle.id)
             self.waiting_room.started(lifecycle.id)
             self._runs(lifecycle, offer_of(agent, self.needs).keys)
@@ -44,15 +47,29 @@ class Transitions(LiveRequests):
             self._changes.advance()
             self._registry.touch(assign.link)
             self._registry[assign.link].used_at = now
+            lends, fetch = self._lend(lifecycle, assign, now)
+            decisions += lends
             start = Start(
                 id=lifecycle.id,
                 request=_for_agent(lifecycle.request),
                 continuation=continuation,
                 traceparent=lifecycle.caller.traceparent if agent.knows_traces else None,
+                fetch=fetch,
             )
             decisions.append(self._registry.send(assign.link, start, now))
         self._hold(now)
         return decisions
+
+    def _lend(
+        self, lifecycle: RequestLifecycle, assign: Assign, now: float
+    ) -> tuple[list[Decision], PrefixSource | None]:
+        """What the lender of a prefix is told, and where it is to be had; if there is one."""
+        fetching = assign.fetching
+        if fetching is None or lifecycle.has_streamed or not self.tickets.are_there:
+            return [], None  # who goes on with another agent's answer computes all of it
+        ticket = self.tickets.draw(lifecycle.id)
+        lend, source = self.dispatch.router.fetches.agree(fetching.source, ticket, fetching)
+        return [self._registry.send(fetching.source, lend, now)], source
 
     def _hold(self, now: float) -> None:
         """Some wait for one agent from now on."""
@@ -61,6 +78,8 @@ class Transitions(LiveRequests):
                 self._held.set(hold.request, now + hold.seconds)
 
     def _unassign(self, lifecycle: RequestLifecycle, now: float) -> None:
+        if lifecycle.has_streamed:
+            self._bind(lifecycle, leaves=None)
         self._touch_agent(lifecycle)
         lifecycle.came_back(now)
         self._waits(lifecycle)
@@ -74,8 +93,9 @@ class Transitions(LiveRequests):
         return [left, *self._start(self.dispatch.came_back(lifecycle.id), now)]
 
     def _leave(self, lifecycle: RequestLifecycle, reason: MoveReason, now: float) -> Moved:
-        if lifecycle.has_streamed and (engine := lifecycle.engine) is not None:
-            self.dispatch.bind(lifecycle.id, engine)
+        if lifecycle.has_streamed:
+            stays = reason == "gave_way"
+            self._bind(lifecycle, leaves=None if stays else lifecycle.link)
         self._touch_agent(lifecycle)
         self.num_moves += 1
         moved = lifecycle.moved(reason, now)
@@ -84,6 +104,36 @@ class Transitions(LiveRequests):
         self._deadlines.arm(lifecycle.id)
         self._changes.advance()
         return moved
+
+    def _bind(self, lifecycle: RequestLifecycle, leaves: LinkId | None) -> None:
+        """Who goes on with its answer: agents like the one it `leaves`, or others by text."""
+        engine = lifecycle.engine
+        if engine is not None and self.dispatch.serves(engine, besides=leaves):
+            self.dispatch.bind(lifecycle.id, engine)
+            self._bound[lifecycle.id] = None
+        elif lifecycle.by_text is not None:
+            self._by_text(lifecycle.id, lifecycle.by_text)
+        elif engine is not None:
+            self.dispatch.bind(lifecycle.id, engine)
+
+    def _by_text(self, id: RequestId, by_text: ByText) -> None:
+        self._bound.pop(id, None)
+        if self.needs.came(id, by_text):
+            self._offer_anew()
+        self.dispatch.goes_on_by_text(id, by_text)
+
+    def _unbind(self, now: float) -> list[Decision]:
+        """Agents changed or left: those whose answers no like agent goes on with take others."""
+        freed = []
+        for id in list(self._bound):
+            lifecycle = self._lifecycles[id]
+            if lifecycle.engine is not None and self.dispatch.serves(lifecycle.engine):
+                continue
+            if (by_text := lifecycle.by_text) is not None:
+                self._by_text(id, by_text)
+                self._waits(lifecycle)
+                freed.append(id)
+        return self._start(self.dispatch.retry(freed), now) if freed else []
 
     def _cancel(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
         """Its client does not want it any more."""
@@ -142,7 +192,8 @@ class Transitions(LiveRequests):
             return []
         narrowed = []
         for id, lifecycle in self._lifecycles.items():
-            if (able := self.needs.key_of(lifecycle.request)) is not None:
+            is_bound = lifecycle.has_streamed  # to who goes on with its answer
+            if not is_bound and (able := self.needs.key_of(lifecycle.request)) is not None:
                 self.needs.came(id, able)
                 self.dispatch.narrow(id, able)
                 narrowed.append(id)
@@ -209,9 +260,10 @@ def offer_of(agent: Agent, needs: Needs) -> Offer:
         able=tuple(
             able
             for name in (agent.generates, *agent.adapted)
-            for able in needs.keys_for(name, agent.abilities)
+            for able in needs.keys_for(name, agent.abilities, agent.goes_on_from)
         ),
         adapted=agent.adapted,
+        peer=agent.peer,
     )
 
 

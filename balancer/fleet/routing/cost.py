@@ -21,8 +21,12 @@ class Load:
     is_cache_full: bool = False
 
 
-def seconds(load: Load, speed: Speed, *, uncached: float, answer: float) -> float:
+def seconds(
+    load: Load, speed: Speed, *, uncached: float, answer: float, fetching: float = 0.0
+) -> float:
     """Until `uncached` prompt tokens and an answer are computed, and what others lose by it.
+
+    Before that, what is not computed takes `fetching` seconds, in which nobody else loses.
 
     Where a slot is free, that is: without `waiting_seconds`. Each sequence that runs besides waits
     while the prompt is computed, and its tokens come a little slower. Tokens that have to leave a
@@ -33,7 +37,7 @@ def seconds(load: Load, speed: Speed, *, uncached: float, answer: float) -> floa
     alone = speed.seconds_per_token(running)
     together = speed.seconds_per_token(running + 1)
     ahead = load.backlog / speed.prefill if load.has_free_slot else 0.0
-    own = ahead + prefill + answer * together
+    own = fetching + ahead + prefill + answer * together
     others = running * (prefill + answer * (together - alone))
     evicted = prefill * speed.reuse if load.is_cache_full else 0.0
     return own + others + evicted

@@ -7,17 +7,19 @@ for it, but no longer than that agent saves it: then it takes what there is.
 Knows neither time nor queues: dispatch asks, and tells what became of requests.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, log
 from typing import NamedTuple
 
 from ....shared.inference import RequestId
 from ....shared.inference.prefix_chain import TOKEN_BYTES, PrefixChain
+from ....shared.inference.prefix_peers import Peer
 from ..decisions import LinkId
 from .beliefs import Beliefs
 from .cache_keys import CacheKeys
 from .cost import Load, seconds, waiting_seconds
+from .fetches import Fetches, Fetching
 from .rates import Measurement, Speed, Speeds
 
 MOST_CANDIDATES = 8
@@ -43,10 +45,14 @@ LoadOf = Callable[[LinkId], Load | None]
 
 
 class Choice(NamedTuple):
-    """`link` is best. If it has no free slot, it is worth waiting `patience` seconds for it."""
+    """`link` is best. If it has no free slot, it is worth waiting `patience` seconds for it.
+
+    A prefix that another agent has is worth `fetching`.
+    """
 
     link: LinkId
     patience: float = 0.0
+    fetching: Fetching | None = None
 
 
 @dataclass(slots=True)
@@ -54,7 +60,8 @@ class Counts:
     """Requests that agents were given: `warm` ones to believed holders of much of their prompts.
 
     `waited` were waiting for one agent alone, of which `gave_up` took another in the end. And
-    prefixes that agents said were `evicted`, of those they were believed to hold.
+    prefixes that agents said were `evicted`, of those they were believed to hold. `fetching` were
+    told to fetch a prefix from another agent.
     """
 
     warm: int = 0
@@ -62,6 +69,7 @@ class Counts:
     waited: int = 0
     gave_up: int = 0
     evicted: int = 0
+    fetching: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +109,7 @@ class Router:
         self._agents: dict[LinkId, _Agent] = {}
         self._started: dict[RequestId, _Started] = {}
         self._backlog: dict[LinkId, float] = {}
+        self.fetches = Fetches()
         self.counts = Counts()
 
     @property
@@ -123,8 +132,11 @@ class Router:
 
     # ---- agents
 
-    def agent_is(self, link: LinkId, model: str | None, most_tokens: float) -> None:
-        """What an agent serves, and an estimate of the tokens that its cache holds."""
+    def agent_is(
+        self, link: LinkId, model: str | None, most_tokens: float, peer: Peer | None = None
+    ) -> None:
+        """What an agent serves, an estimate of what its cache holds, and where it lends."""
+        self.fetches.agent_is(link, peer)
         known = self._agents.get(link)
         if known is not None and known.model != model:
             self.agent_left(link)
@@ -142,6 +154,7 @@ class Router:
     def agent_left(self, link: LinkId) -> None:
         """An agent has left, or has another model: its cache is gone."""
         self._agents.pop(link, None)
+        self.fetches.agent_left(link)
         self._beliefs.forget(link)
         self._speeds.forget(link)
 
@@ -199,9 +212,22 @@ class Router:
         for link in {free: 0, **holders}:
             if (load := load_of(link)) is not None:
                 load = self._with_backlog(link, load)
-                cost = self._cost(link, load, chain, holders.get(link, 0.0), most_answer)
-                best.look(link, load, cost, waiting_seconds(load, self._speed(link)))
+                fetching = self._fetching(link, load, chain, holders)
+                held = holders.get(link, 0.0)
+                cost = self._cost(link, load, chain, held, most_answer, fetching)
+                wait = waiting_seconds(load, self._speed(link))
+                best.look(link, load, cost, wait, fetching)
         return best.choice(self._longest_wait if may_wait else 0.0)
+
+    def _fetching(
+        self, link: LinkId, load: Load, chain: PrefixChain, holders: Mapping[LinkId, float]
+    ) -> Fetching | None:
+        """What an agent with a free slot had better fetch from another that holds it."""
+        if not load.has_free_slot or not self.fetches.is_peer(link):
+            return None
+        per_byte = self._per_byte(self._agents[link].model, chain)
+        held = {one: size * per_byte for one, size in holders.items()}
+        return self.fetches.best(link, held, held.get(link, 0.0), self._speed(link).prefill)
 
     def _holders(self, chain: PrefixChain, cache_key: int | None) -> dict[LinkId, float]:
         """Agents that are believed to hold a part of a prompt, and how many bytes of it."""
@@ -224,17 +250,21 @@ class Router:
         chain: PrefixChain,
         held: float,
         most_answer: int | None,
+        fetching: Fetching | None,
     ) -> float:
-        """Where an agent has `held` bytes of the prompt."""
+        """Where an agent has `held` bytes of the prompt, or is `fetching` more."""
         model = self._agents[link].model
         speed = self._speed(link)
         per_byte = self._per_byte(model, chain)
         size = chain.size * per_byte
-        cached = held * per_byte
+        cached = held * per_byte if fetching is None else fetching.num_tokens
+        seconds_more = 0.0 if fetching is None else self.fetches.seconds(link, fetching.num_tokens)
         answer = self._speeds.answer_tokens(model)
         if most_answer is not None:
             answer = min(answer, most_answer)
-        return seconds(load, speed, uncached=max(size - cached, 1.0), answer=answer)
+        return seconds(
+            load, speed, uncached=max(size - cached, 1.0), answer=answer, fetching=seconds_more
+        )
 
     def _with_backlog(self, link: LinkId, load: Load) -> Load:
         most = self._agents[link].most_tokens
@@ -264,8 +294,12 @@ class Router:
         *,
         cache_key: int | None = None,
         waited_for: LinkId | None = None,
+        fetching: Fetching | None = None,
     ) -> None:
-        """An agent was given a request, which may have waited for one agent alone before."""
+        """An agent was given a request, which may have waited for one agent alone before.
+
+        It may be `fetching` a part of the prompt.
+        """
         if not self._is_on or link not in self._agents:
             return
         model = self._agents[link].model
@@ -274,7 +308,9 @@ class Router:
         size = chain.size * per_byte
         held = 0.0 if last is None else chain.ends[last] * per_byte
         trusted = held * self._speed(link).trust
-        uncached = max(size - trusted, 0.0)
+        fetched = 0.0 if fetching is None else fetching.num_tokens
+        self.counts.fetching += fetching is not None
+        uncached = max(size - max(trusted, fetched), 0.0)
         was_there = cache_key is not None and self._cache_keys.started(cache_key, link)
         self._started[id] = _Started(
             link,
@@ -362,8 +398,12 @@ class _Best:
     def __init__(self) -> None:
         self._free: tuple[float, float, LinkId] | None = None
         self._full: tuple[float, float, LinkId] | None = None
+        self._fetching: dict[LinkId, Fetching | None] = {}
 
-    def look(self, link: LinkId, load: Load, cost: float, wait: float) -> None:
+    def look(
+        self, link: LinkId, load: Load, cost: float, wait: float, fetching: Fetching | None
+    ) -> None:
+        self._fetching[link] = fetching
         if load.has_free_slot:
             seen = (cost, load.running / load.slots, link)
             self._free = seen if self._free is None else min(self._free, seen)
@@ -379,4 +419,5 @@ class _Best:
             patience = min(self._free[0] - self._full[1], longest_wait)
             if patience >= LEAST_WAIT:
                 return Choice(self._full[2], patience)
-        return Choice(self._free[2])
+        link = self._free[2]
+        return Choice(link, fetching=self._fetching[link])

@@ -5,6 +5,7 @@ show at once whether cells were mixed up, lost, kept too long, or computed under
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -27,6 +28,7 @@ from arriero.agent.engine.step import (
     Discard,
     Duplicate,
     Edit,
+    Export,
     Failed,
     HandOver,
     Load,
@@ -255,6 +257,7 @@ class FakeEngine:
         self.is_freed = False
         self.must_stop = False
         self.adapters: dict[str, Path] = {}
+        self.on_load: Callable[[], None] = lambda: None  # while an adapter's file is read
         self._adapter: str | None = None
         self.parked: dict[int, list[bytes]] = {}
         self.adopted: set[int] = set()
@@ -307,13 +310,16 @@ class FakeEngine:
             raise RuleBroken(f"sequence {sequence_id} is not open")
         return self.failures.get(sequence_id)
 
-    def load_adapter(self, digest: str, path: Path) -> None:
+    def load_adapter(self, digest: str, path: Path, turn: AbstractContextManager[object]) -> None:
+        self.on_load()
         if path.name == "broken.gguf":
             raise ModelError(f"adapter file {path} cannot be used with this model: it is broken")
-        self.adapters.setdefault(digest, path)
+        with turn:
+            self.adapters.setdefault(digest, path)
 
-    def keep_adapters(self, digests: Collection[str]) -> None:
-        self.adapters = {one: path for one, path in self.adapters.items() if one in digests}
+    def keep_adapters(self, digests: Collection[str], turn: AbstractContextManager[object]) -> None:
+        with turn:
+            self.adapters = {one: path for one, path in self.adapters.items() if one in digests}
 
     def free(self) -> None:
         self.is_freed = True
@@ -401,6 +407,8 @@ class FakeEngine:
                 self._park(holder, start, count)
             case Restore(holder, count):
                 self._restore(holder, count)
+            case Export(holder, start, count):
+                self._saved.append(self._exported(holder, start, count))
             case Save(_, slot, start, count):
                 self._saved.append(self._state(slot, start, count))
 
@@ -572,6 +580,27 @@ class FakeEngine:
             raise RuleBroken("states of this model are whole")
         return state_of(tokens)
 
+    def _exported(self, holder: int, start: int, count: int) -> bytes:
+        """All of it is parked, as a part of one piece, or none is; empty where it is lost."""
+        self._check_holder(holder)
+        if self._not_loaded:  # the step comes to nothing
+            return b""
+        if start < (end := len(self.held(holder))):
+            return self._state(holder, start, count)
+        pieces = [*reversed(self.parked.get(holder, []))]
+        if any(piece != state_of(piece.removeprefix(b"state of ")) for piece in pieces):
+            return b""
+        if self.capacity.num_streams:
+            pieces = [state_of(b"".join(piece.removeprefix(b"state of ") for piece in pieces))]
+        for piece in pieces:
+            tokens = piece.removeprefix(b"state of ")
+            if start < end + len(tokens):
+                if len(part := tokens[start - end :][:count]) != count:
+                    raise RuleBroken(f"holder {holder} has no {count} parked cells from {start} on")
+                return state_of(part)
+            end += len(tokens)
+        raise RuleBroken(f"holder {holder} has no cells from {start} on")
+
     def _append(self, holder: int, tokens: Sequence[int], start: int = 0) -> None:
         self.cells += [Cell(token, start + i, {holder}) for i, token in enumerate(tokens)]
 
@@ -626,6 +655,8 @@ class FakeEngine:
             raise RuleBroken(f"{size} tokens, announced otherwise: {step}")
         if len({run.media is None for run in step.runs}) > 1:
             raise RuleBroken(f"tokens and media in one batch: {step}")
+        if step.is_whole and len(step.runs) > 1:
+            raise RuleBroken(f"more beside what is looked at as a whole: {step}")
         slots = [run.slot for run in step.runs]
         if len(set(slots)) != len(slots):
             raise RuleBroken(f"two runs in one slot: {slots}")
@@ -666,6 +697,8 @@ class FakeEngine:
             raise RuleBroken(f"media and tokens in one run: {run}")
         if part.first + part.count > part.media.num_positions:
             raise RuleBroken(f"beyond the end of its media: {run}")
+        if part.media.is_whole and (part.first or part.count < part.media.num_positions):
+            raise RuleBroken(f"a part of what is looked at as a whole: {run}")
         own = self.held(run.slot)
         if part.first and (not own or own[-1].part != (part.media.digest, part.first - 1)):
             raise RuleBroken(f"media that go on without their beginning: {run}")

@@ -6,6 +6,7 @@ from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.accounting import Accounting
 from arriero.agent.engine.scheduling.background import Background
+from arriero.agent.engine.scheduling.exports import Exports
 from arriero.agent.engine.scheduling.planner import Planner
 from arriero.agent.engine.scheduling.prefill_budget import PrefillBudget
 from arriero.agent.engine.scheduling.progress import Progress
@@ -52,6 +53,7 @@ class Setting:
             step_mode,
             self.tally,
             self.background,
+            Exports(self.memory),
             most_scored=8,
         )
         self.recovery = Recovery(self.queue, self.memory, self.planner, self.tally)

@@ -9,13 +9,14 @@ import pytest
 from arriero.agent.engine.fair_lock import FairLock
 from arriero.agent.engine.opener import Opened
 from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import NewSequence, SequenceId, SequenceOutput
 from arriero.agent.engine.speculation.drafting import Drafting
 from arriero.agent.engine.statistics import EngineStatistics
 from arriero.agent.engine.step import NoRoom
-from arriero.agent.engine.step_loop import Command, Drop, Finish, Forget, StepLoop, Stop
+from arriero.agent.engine.step_loop import Command, Drop, Finish, Forget, HandOut, StepLoop, Stop
 from arriero.agent.engine.turns.interruption import Interruption
 from arriero.shared.errors import EngineFailed
 from tests.agent.engine.fake_engine import FakeEngine, run_alone
@@ -136,3 +137,30 @@ def test_who_is_expected_and_will_not_come_is_not_waited_for() -> None:
     scene.run(scene.opened(new(ONE)), Forget(TWO))
     assert scene.expected == set()
     assert scene.statistics[-1].num_running == 0
+
+
+def test_prefixes_are_handed_out_beside_steps_and_by_an_idle_engine() -> None:
+    scene = Scene(FakeEngine(), num=2)  # the last answer stops it
+    answers: list[StoredPrompt | None] = []
+
+    def asked(*tokens: int) -> HandOut:
+        def reply(prefix: StoredPrompt | None) -> None:
+            answers.append(prefix)
+            if len(answers) == 3:
+                scene.inbox.put(Stop())
+
+        return HandOut(Prompt(tokens), reply)
+
+    def ask() -> None:
+        if len(scene.calls) == 2:
+            scene.inbox.put(asked(5, ONE, *scene.tokens(ONE)[:1], 49))
+
+    scene.after_a_step = ask
+    scene.run(asked(7), scene.opened(new(ONE, max_tokens=4)), asked(5, ONE))
+    nothing, *found = answers
+    assert nothing is None
+    assert [each and each.prompt for each in found] == [
+        Prompt((5, ONE)),
+        Prompt((5, ONE, *scene.tokens(ONE)[:1])),
+    ]
+    assert scene.tokens(ONE) == run_alone(new(ONE, max_tokens=4), 64)[0]

@@ -4,6 +4,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -14,6 +15,7 @@ import pytest
 from arriero.agent.engine.adapter import AdapterError
 from arriero.agent.engine.model_error import ModelError
 from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId, SequenceOutput
 from arriero.agent.engine.speculation.drafter import Drafter, DraftRequest, Proposal, StepPrices
@@ -620,6 +622,48 @@ def test_adapters_come_and_go() -> None:
         assert setup.engine.adapters == {"2": other}, "as before"
 
 
+def test_steps_go_on_while_the_file_of_an_adapter_is_read() -> None:
+    engine = SteadyEngine()
+    is_reading, may_end = threading.Event(), threading.Event()
+
+    def read() -> None:
+        is_reading.set()
+        if not may_end.wait(LONG):
+            raise TimeoutError("nobody let the file end")
+
+    engine.on_load = read
+    with started(engine) as setup, ThreadPoolExecutor(1) as loader:
+        loading = loader.submit(setup.worker.use_adapters, {"1": Path("one.gguf")})
+        assert is_reading.wait(LONG)
+        num_before = len(engine.steps)
+        setup.worker.submit(new(1, 5, 6, max_tokens=30))
+        assert setup.wait_for_ends(1) == {1: run_alone(new(1, 5, 6, max_tokens=30), 64)}
+        assert len(engine.steps) >= num_before + 30
+        assert not engine.adapters, "it is still being read"
+        may_end.set()
+        loading.result(LONG)
+        assert engine.adapters == {"1": Path("one.gguf")}
+
+
+def test_a_load_that_the_end_of_the_engine_meets_ends_as_well() -> None:
+    engine = FakeEngine()
+    is_reading, may_end = threading.Event(), threading.Event()
+
+    def read() -> None:
+        is_reading.set()
+        if not may_end.wait(LONG):
+            raise TimeoutError("nobody let the file end")
+
+    engine.on_load = read
+    with ThreadPoolExecutor(1) as loader:
+        with started(engine) as setup:
+            loading = loader.submit(setup.worker.use_adapters, {"1": Path("one.gguf")})
+            assert is_reading.wait(LONG)
+        may_end.set()
+        assert isinstance(loading.exception(LONG), EngineFailed)
+    assert not engine.adapters
+
+
 def test_a_step_is_computed_under_the_adapter_of_its_sequences() -> None:
     engine = FakeEngine(slots=2)
     under = replace(new(2, 5, 6), prompt=Prompt((5, 6), adapter="A*1.0"))
@@ -629,3 +673,14 @@ def test_a_step_is_computed_under_the_adapter_of_its_sequences() -> None:
         ends = setup.wait_for_ends(2)
     assert ends == {1: run_alone(new(1, 5, 6), 64), 2: run_alone(under, 64)}
     assert ends[1] != ends[2]
+
+
+def test_a_prefix_that_was_computed_is_handed_out() -> None:
+    answers: queue.Queue[StoredPrompt | None] = queue.Queue()
+    with started(FakeEngine()) as setup:
+        setup.worker.submit(new(1, 5, 6, 7, max_tokens=3))
+        setup.wait_for_ends(1)
+        for tokens in ((5, 6, 7), (8,)):
+            setup.worker.hand_out(Prompt(tokens), answers.put)
+        assert answers.get(timeout=LONG) == stored_prompt(5, 6, 7)
+        assert answers.get(timeout=LONG) is None

@@ -3,9 +3,10 @@ from dataclasses import replace
 import pytest
 
 from arriero.agent.link.dialect import Dialect
+from arriero.shared.inference.prefix_peers import Peer
 from arriero.shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Status
 from arriero.shared.reports.model_info import ModelInfo, Task
-from arriero.shared.reports.statistics import Statistics
+from arriero.shared.reports.statistics import Fetches, Statistics
 
 from .sessions import HELLO
 
@@ -89,3 +90,14 @@ def test_older_balancers_are_not_told_of_adapters() -> None:
     assert dialect.status(replace(STATUS, model=adapted)).model == adapted
     speak(dialect, 8)
     assert dialect.status(replace(STATUS, model=adapted)).model == MARKED
+
+
+def test_balancers_before_version_11_are_not_told_of_peers_and_fetches() -> None:
+    dialect = Dialect()
+    peer = Peer(address="h:1", tls=False, cells="c", cell_bytes=1)
+    status, statistics = replace(STATUS, peer=peer), Statistics(fetches=Fetches(num=1))
+    assert dialect.status(status) == status
+    assert dialect.statistics(statistics) == statistics
+    speak(dialect, 10)
+    assert dialect.status(status) == STATUS
+    assert dialect.statistics(statistics) == Statistics()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from arriero.agent.generation.port import NewRequest, Ticket
 from arriero.agent.link.decisions import (
+    Allow,
     AnswerQuery,
     CancelGeneration,
     Close,
@@ -26,7 +27,8 @@ from arriero.agent.link.session import HANDSHAKE_TIMEOUT, LAST_WORDS, Session
 from arriero.agent.link.slots import Slots
 from arriero.shared.errors import ShuttingDown
 from arriero.shared.framing.heartbeat import SECOND_LOOK
-from arriero.shared.inference import RequestId
+from arriero.shared.inference import GenerateRequest, RequestId
+from arriero.shared.inference.prefix_peers import Peer, PrefixSource
 from arriero.shared.messages import (
     OLDEST_PROTOCOL,
     PROTOCOL_VERSION,
@@ -39,12 +41,14 @@ from arriero.shared.messages import (
     Heartbeat,
     Issue,
     Item,
+    Lend,
     LogRead,
     Output,
     ReadLog,
     Refused,
     Reject,
     Reply,
+    Start,
     Withdraw,
     encode_from_balancer,
 )
@@ -170,10 +174,11 @@ class TestGreeting:
         assert live().tell_evicted(gone, 0.5) == [Send(gone)]
         session = make_session()
         assert session.tell_evicted(gone, 0.0) == []
-        session.connected(0.0)
-        session.received(Reject(reason="old", retry=False), 0.1)
+        for _ in range(9, PROTOCOL_VERSION):
+            session.connected(0.0)
+            session.received(Reject(reason="old", retry=False), 0.1)
         session.connected(0.2)
-        session.received(replace(WELCOME, protocol=PROTOCOL_VERSION - 1), 0.3)
+        session.received(replace(WELCOME, protocol=9), 0.3)
         assert session.is_live
         assert session.tell_evicted(gone, 0.5) == [], "an older one"
 
@@ -324,6 +329,26 @@ class TestOrders:
         session.connected(0.0)
         reason = f"the balancer sent `{order.type}` before `welcome`"
         assert session.received(order, 0.0) == [Close(reason)]
+
+
+class TestPeers:
+    def test_a_ticket_is_passed_on(self) -> None:
+        lend = Lend(ticket="t", seconds=5.0)
+        assert live().received(lend, 0.0) == [Allow("t", 5.0)]
+
+    def test_where_a_prefix_is_to_be_fetched_is_part_of_the_request(self) -> None:
+        source = PrefixSource(address="h:1", ticket="t", seconds=5.0)
+        start = Start(id=RequestId("r"), request=GenerateRequest(prompt="x"), fetch=source)
+        [started] = live().received(start, 0.0)
+        assert isinstance(started, StartGeneration) and started.new.fetch == source
+
+    def test_a_peer_is_told_after_the_welcome(self) -> None:
+        session = make_session()
+        session.connected(0.0)
+        peer = Peer(address="h:1", tls=False, cells="c", cell_bytes=1)
+        status = replace(STATUS, peer=peer)
+        assert session.tell(status, 0.1) == []
+        assert Send(status) in session.received(WELCOME, 0.2)
 
 
 class TestPulse:

@@ -1,6 +1,7 @@
 """Messages and requests with the fields that tests rarely care about filled in."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from arriero.balancer.fleet.decisions import Decision, Deliver, DeliverTokens, Finish, Send
 from arriero.shared.errors import RequestError, to_wire
@@ -14,12 +15,14 @@ from arriero.shared.inference import (
     TokenKind,
     Usage,
 )
+from arriero.shared.inference.prefix_peers import Peer
 from arriero.shared.messages import (
     PROTOCOL_VERSION,
     Busy,
     Ended,
     FromBalancer,
     Hello,
+    Issue,
     Item,
     Output,
     Piece,
@@ -27,7 +30,7 @@ from arriero.shared.messages import (
     Status,
 )
 from arriero.shared.models.assignments import Assignment, HostFacts, Phase, Work
-from arriero.shared.reports.model_info import ModelInfo
+from arriero.shared.reports.model_info import ModelInfo, Upstream
 
 USAGE = Usage(prompt_tokens=3, completion_tokens=2)
 
@@ -83,6 +86,20 @@ def hello(
     )
 
 
+def forwarding(
+    id: str,
+    *,
+    slots: int = 2,
+    model: str = "llama",
+    fingerprint: str | None = "text:s",
+    abilities: Iterable[str] = ("messages", "prompt", "continue_final_message"),
+) -> Hello:
+    """The hello of an agent that forwards to a server which can do this."""
+    served = model_info(model, fingerprint)
+    upstream = Upstream(kind="vllm", address="h:1", abilities=tuple(abilities))
+    return replace(hello(id, slots=slots), model=replace(served, upstream=upstream))
+
+
 def status(
     slots: int = 2,
     *,
@@ -90,12 +107,16 @@ def status(
     model: str | None = "llama",
     work: Work | None = None,
     fingerprint: str | None = None,
+    peer: Peer | None = None,
+    issues: tuple[Issue, ...] = (),
 ) -> Status:
     return Status(
         slots=slots,
         accepting=accepting,
         model=None if model is None else model_info(model, fingerprint),
+        issues=issues,
         work=work,
+        peer=peer,
     )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from arriero.balancer.fleet.deadlines import Deadlines
+from arriero.balancer.fleet.deadlines import Deadlines, earliest
 
 
 def deadlines_over(times: dict[str, float]) -> Deadlines[str]:
@@ -52,3 +52,8 @@ def test_what_is_disarmed_is_never_due() -> None:
     waiting.disarm("a")
     assert waiting.due(9.0) == []
     assert "a" not in waiting
+
+
+def test_the_earliest_of_several_times() -> None:
+    assert earliest(None, 3.0, 2.0, None, 4.0) == 2.0
+    assert earliest(None, None) is None

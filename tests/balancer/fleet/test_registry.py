@@ -8,9 +8,9 @@ from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.registry import BUSY_PAUSE, Registry
 from arriero.balancer.fleet.view import AgentView, SlotsView
 from arriero.shared.inference import AgentId
-from arriero.shared.messages import Heartbeat
+from arriero.shared.messages import Heartbeat, Hello
 from arriero.shared.reports.statistics import Statistics
-from tests.balancer.fleet.builders import hello, model_info, status, work
+from tests.balancer.fleet.builders import forwarding, hello, model_info, status, work
 
 LIMITS = Limits(heartbeat_interval=1.0, heartbeat_timeout=5.0)
 LINK = LinkId(1)
@@ -132,3 +132,18 @@ def test_its_view_joins_its_words_with_our_count() -> None:
         num_tokens=7,
         connected_seconds=2.5,
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "origins"),
+    [
+        (forwarding("a"), {None, "f", "g"}),
+        (hello("a", fingerprint="f"), {None, "f"}),
+        (hello("a", fingerprint="f", protocol=9), set()),
+        (hello("a", model=None), {None}),
+    ],
+)
+def test_with_whose_answers_an_agent_goes_on_by_text(said: Hello, origins: set[str | None]) -> None:
+    registry = Registry(LIMITS, ChangeLog())
+    agent = registry.joined(LINK, said, 0.0)
+    assert {each for each in (None, "f", "g") if agent.goes_on_from(each)} == origins

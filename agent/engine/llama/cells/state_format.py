@@ -55,6 +55,11 @@ class CellStates:
         return [int(each) for each in cells.view("<i4").ravel()]
 
 
+def num_cells(states: CellStates) -> int:
+    """Of how many cells it is."""
+    return int(states.parts[0].cells.shape[1])
+
+
 def parse(state: State) -> CellStates:
     """Take `state` apart. Raises `UnknownStateError`."""
     data = np.frombuffer(state, np.uint8)

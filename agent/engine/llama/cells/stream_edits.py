@@ -18,6 +18,7 @@ from ...step import (
     Discard,
     Duplicate,
     Edit,
+    Export,
     HandOver,
     Load,
     Move,
@@ -51,6 +52,8 @@ class StreamEdits:
         self._saved: list[State] = []
         self._cut: tuple[SequenceId, CellStates] | None = None
         """Whose state was read last for these edits, and what it consists of."""
+        self._exported: tuple[int, CellStates] | None = None
+        """The same, of a prefix that is exported; that comes after all saves."""
 
     def number(self, slot: int) -> int:
         """llama.cpp's `seq_id` of `slot`."""
@@ -60,7 +63,7 @@ class StreamEdits:
         """All of `edits`, in their order."""
         self._saved.clear()
         not_loaded, seconds = carry_out(edits, edit=self._edit, move=self._move)
-        self._cut = None
+        self._cut = self._exported = None
         return Edited(not_loaded, tuple(self._saved), seconds)
 
     def _edit(self, edit: Edit) -> None:
@@ -96,6 +99,8 @@ class StreamEdits:
                 return self._swap(first, second)
             case Save():
                 self._saved.append(self._save(edit))
+            case Export(holder, start, count):
+                self._saved.append(self._export(holder, start, count))
             case Load() | Restore():
                 raise TypeError(f"not with streams: {edit}")
             case _:
@@ -157,6 +162,25 @@ class StreamEdits:
         except Exception:  # the boundary of a sequence: its state is not saved, nobody else notices
             logger.exception("the state of sequence %d could not be read", edit.id)
             return b""
+
+    def _export(self, holder: int, start: int, count: int) -> State:
+        try:
+            if self._exported is None or self._exported[0] != holder:
+                self._cut = None  # it is read to where that one's state is
+                self._exported = holder, parse(self._whole(holder))
+            return cut(self._exported[1], start, count)
+        except Exception:  # the boundary of an export: it ends there, and nobody else notices
+            logger.exception("the state of a prefix could not be read")
+            return b""
+
+    def _whole(self, holder: int) -> State:
+        """The state of a prefix, parked or not."""
+        parked = self._parked.get(holder)
+        if parked is None:
+            return self._states.read_briefly(self._stream_of[holder])
+        if isinstance(parked, StoredPrompt):
+            return self._unparked(holder, len(parked.prompt))
+        return parked
 
     def _remove(self, number: int, start: int = 0) -> None:
         llama_cpp.llama_memory_seq_rm(self._memory, number, start, _END)

@@ -22,6 +22,7 @@ from ...step import (
     Discard,
     Duplicate,
     Edit,
+    Export,
     Load,
     Move,
     Park,
@@ -31,6 +32,7 @@ from ...step import (
 )
 from .edits import Edited, carry_out
 from .places import Places
+from .state_format import cut, num_cells, parse
 from .states import Cache, States
 
 logger = logging.getLogger(__name__)
@@ -98,6 +100,8 @@ class UnifiedEdits:
                     return (holder,)
             case Save(id, slot, start, count):
                 self._saved.append(self._save(id, slot, start, count))
+            case Export(holder, start, count):
+                self._saved.append(self._export(holder, start, count))
             case Duplicate() | Swap():
                 raise TypeError(f"only with streams: {edit}")
             case _:
@@ -136,6 +140,15 @@ class UnifiedEdits:
             logger.exception("the state of sequence %d could not be read", id)
             return b""
 
+    def _export(self, holder: int, start: int, count: int) -> State:
+        try:
+            if start < (end := self._length(holder)):
+                return self._read(holder, start, count)
+            return _cut_of(reversed(self._parked[holder]), start - end, count)
+        except Exception:  # the boundary of an export: it ends there, and nobody else notices
+            logger.exception("the state of a prefix could not be read")
+            return b""
+
     def _write(self, holder: int, state: State) -> bool:
         """Append the cells in `state` to those of `holder`; whether it worked."""
         start = self._length(holder)
@@ -152,3 +165,13 @@ class UnifiedEdits:
         if len(states) == 1:
             return self._states.write(slot, states[0])
         return all(self._write(slot, state) for state in states)
+
+
+def _cut_of(states: Iterable[State], start: int, count: int) -> State:
+    """`count` cells from `start` on, all of which lie in one of `states`."""
+    for state in states:
+        parsed = parse(state)
+        if start < (length := num_cells(parsed)):
+            return cut(parsed, start, count)
+        start -= length
+    return b""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from .....shared.inference import PriorityClass, RequestId
 from ...decisions import LinkId
+from ...routing.fetches import Fetching
 from ...routing.rates import Measurement
 from ...routing.router import Choice, Router
 from ..fair_queue.crowding import Crowding
@@ -27,10 +28,11 @@ MOST_PASSED = 16
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Start the request on the agent; its slot is taken."""
+    """Start the request on the agent; its slot is taken. It may be `fetching` a prefix first."""
 
     request: RequestId
     link: LinkId
+    fetching: Fetching | None = None
 
 
 @dataclass(slots=True)
@@ -149,7 +151,7 @@ class Assignments:
             if choice is not None and choice.patience:
                 self._hold(id, choice)
             elif choice is not None:
-                assigned.append(self._assign(id, self._slots[choice.link]))
+                assigned.append(self._assign(id, self._slots[choice.link], choice.fetching))
         return assigned
 
     def _retry(self, ids: Iterable[RequestId]) -> list[Assign]:
@@ -171,7 +173,7 @@ class Assignments:
             may_wait=may_wait,
         )
 
-    def _assign(self, id: RequestId, agent: AgentSlots) -> Assign:
+    def _assign(self, id: RequestId, agent: AgentSlots, fetching: Fetching | None = None) -> Assign:
         request = self._requests[id]
         self._crowding.leaves(id)
         self._waiting.started(id, self._keys_of(agent), self.now)
@@ -183,10 +185,11 @@ class Assignments:
             request.routing.chain,
             cache_key=request.routing.cache_key,
             waited_for=waited_for,
+            fetching=fetching,
         )
         self._slots.take(agent, id)
         self._ranks.update(agent)
-        return Assign(id, agent.link)
+        return Assign(id, agent.link, fetching)
 
     # ---- a request for a slot
 
@@ -203,7 +206,8 @@ class Assignments:
                 self._hold(id, choice)
             else:
                 best = agent if choice is None else self._slots[choice.link]
-                assigned.append(self._assign(id, best))
+                fetching = None if choice is None else choice.fetching
+                assigned.append(self._assign(id, best, fetching))
         return assigned
 
     def _next_for(self, agent: AgentSlots) -> RequestId | None:

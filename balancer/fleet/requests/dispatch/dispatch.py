@@ -21,7 +21,7 @@ from .....shared.inference import PriorityClass, RequestId
 from ...caller import Account, Flow
 from ...decisions import LinkId, Refuse
 from ...routing.rates import Measurement
-from ..routing import Able, Engine, Offer, RoutingRequest
+from ..routing import Able, ByText, Engine, Offer, RoutingRequest, Wanted
 from .assignments import Assign, Assignments, Entry
 
 RETRY_AFTER = 1.0
@@ -130,6 +130,21 @@ class Dispatch(Assignments):
         request = self._requests[id]
         request.routing = replace(request.routing, engine=engine)
 
+    def goes_on_by_text(self, id: RequestId, by_text: ByText) -> None:
+        """From now on only these may have the request; if it waits, then call `retry`."""
+        request = self._requests[id]
+        self._release(id)
+        request.routing = replace(request.routing, engine=None, able=by_text)
+        if request.link is None:
+            self._waiting.changed(id, self.wanted_by(id), self.now)
+
+    def serves(self, wanted: Wanted, *, besides: LinkId | None = None) -> bool:
+        """Whether an agent takes those who want this, `besides` one that is about to leave."""
+        num_slots = self._slots.num_for(wanted)
+        if besides is not None and (agent := self._slots[besides]).serves(wanted):
+            num_slots -= agent.offer.slots
+        return num_slots > 0
+
     def renamed(self, names: Mapping[str, str]) -> tuple[list[RequestId], list[Assign]]:
         """Who waits for a model of `names` waits for what it is called there; who that is."""
         waiting = [id for name in names for id in self._waiting.of(name)]
@@ -179,7 +194,7 @@ class Dispatch(Assignments):
         is_same = offer.is_able and offer.keys == agent.keys
         self._slots.offers(agent, offer)
         agent.is_full = False
-        self.router.agent_is(link, offer.model, offer.cache_tokens)
+        self.router.agent_is(link, offer.model, offer.cache_tokens, offer.peer)
         released = [] if is_same else self._let_go(link)
         return [*self._fill(agent), *self._retry(released)]
 

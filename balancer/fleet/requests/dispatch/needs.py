@@ -5,13 +5,19 @@ that forwards says what its server can do. What an agent lacks, requests that ne
 They wait for a key of their own, `Able`, which every agent offers that can do all of it. As long as
 nobody lacks anything there are no such keys.
 
+Answers that go on by text are found in the same way, by `ByText`.
+
 Invariant: `keys` has those of all requests that are here, and at most `MAX_UNUSED` others.
 """
+
+from collections.abc import Callable
 
 from .....shared.inference import GenerateRequest, RequestId
 from .....shared.inference.abilities import ABILITIES, Ability, needs_of
 from ...tally import Tally
-from ..routing import Able
+from ..routing import Able, ByText
+
+Key = Able | ByText
 
 MAX_UNUSED = 16
 """Keys that are kept for the next request like those before."""
@@ -22,9 +28,9 @@ class Needs:
 
     def __init__(self) -> None:
         self.lacked: frozenset[Ability] = frozenset()
-        self._keys: dict[Able, None] = {}
-        self._used: Tally[Able] = Tally()
-        self._by_request: dict[RequestId, Able] = {}
+        self._keys: dict[Key, None] = {}
+        self._used: Tally[Key] = Tally()
+        self._by_request: dict[RequestId, Key] = {}
 
     def __len__(self) -> int:
         """How many keys there are."""
@@ -42,15 +48,22 @@ class Needs:
         special = needs_of(request, self.lacked)
         return Able(request.model, tuple(sorted(special))) if special else None
 
-    def keys_for(self, model: str | None, abilities: frozenset[Ability]) -> tuple[Able, ...]:
-        """Those that an agent of this model offers."""
+    def keys_for(
+        self,
+        model: str | None,
+        abilities: frozenset[Ability],
+        goes_on_from: Callable[[str | None], bool] = lambda _: True,
+    ) -> tuple[Key, ...]:
+        """Those that an agent of this model offers. `goes_on_from`: with which answers, by text."""
         return tuple(
             key
             for key in self._keys
-            if key.model in (None, model) and abilities.issuperset(key.needs)
+            if key.model in (None, model)
+            and abilities.issuperset(key.needs)
+            and (isinstance(key, Able) or goes_on_from(key.origin))
         )
 
-    def came(self, id: RequestId, key: Able) -> bool:
+    def came(self, id: RequestId, key: Key) -> bool:
         """A request waits for `key`. Returns whether agents have others to offer now."""
         self.left(id)
         self._by_request[id] = key

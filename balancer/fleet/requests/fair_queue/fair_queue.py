@@ -22,7 +22,7 @@ from .....shared.inference import PriorityClass, RequestId
 from ...caller import Account, Flow
 from ...tally import Tally
 from ..matching import Waiting
-from ..routing import Able, Engine, RoutingRequest, Wanted, Warm, model_of
+from ..routing import Able, ByText, Engine, RoutingRequest, Wanted, Warm, model_of
 from .fair_order import FairOrder, share_of
 from .turns import FALLING, Turns
 
@@ -260,6 +260,8 @@ class FairQueue:
 
     def _kinds(self, keys: Iterable[Wanted]) -> list[PriorityClass]:
         """The classes of those who wait for what is in `keys`, highest first."""
+        if not len(self):
+            return []
         keys = list(keys)
         return [kind for kind in FALLING if any(self._num_in(kind, key) for key in keys)]
 
@@ -297,7 +299,7 @@ class FairQueue:
         if wanted is None:
             few, many = sorted((served, self._wanted), key=len)
             return {None, *(each for each in few if each in many)}
-        if isinstance(wanted, Engine | Able | Warm):
+        if isinstance(wanted, Engine | Able | ByText | Warm):
             return {None, wanted.model, wanted}
         return {None, wanted, *self._engines.get(wanted, ())}
 

@@ -95,3 +95,8 @@ def test_prices_are_finite_whatever_was_seen(
 def test_linear_equations_are_solved() -> None:
     matrix = [[4.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 1.0, 2.0]]
     assert solve(matrix, [6.0, 10.0, 8.0]) == pytest.approx([1.0, 2.0, 3.0])
+
+
+def test_unknowns_that_cannot_be_told_apart_are_one() -> None:
+    assert solve([[4.0, 2.0], [2.0, 1.0]], [8.0, 4.0]) == [2.0, 0.0]
+    assert solve([[0.0, 0.0], [0.0, 2.0]], [0.0, 6.0]) == [0.0, 3.0]

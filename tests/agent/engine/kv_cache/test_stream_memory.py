@@ -187,3 +187,13 @@ def test_less_room_than_there_should_be() -> None:
     memory.trust()
     assert memory.num_available == 2 * SIZE - 5
     assert not memory.empty_cells()
+
+
+def test_what_can_be_read_of_a_prefix() -> None:
+    memory = make()
+    keys = text(1, 20)
+    source = ended(memory, 0, keys)
+    assert memory.exportable([*keys, 7], 5) == (source, 15)
+    assert memory.exportable(keys[:8], 5) == (source, 3)
+    assert memory.exportable(keys, 20) is None
+    assert memory.exportable(text(2, 3), 0) is None

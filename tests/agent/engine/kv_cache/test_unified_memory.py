@@ -346,3 +346,23 @@ def test_a_slot_enters_once() -> None:
     run(memory, 0, 1, 2, 3)
     with pytest.raises(ValueError, match="holder 0"):
         run(memory, 0, 1, 2, 3)
+
+
+def test_what_can_be_read_of_a_prefix_ends_where_a_piece_does() -> None:
+    memory = make(num_cells=2000, most_parked=2000)
+    history = list(range(1, 1501))
+    run(memory, 0, *history)
+    assert memory.exportable(history, 0) == (0, 1500)
+    assert memory.exportable(history[:10], 4) == (0, 6)
+    memory.leave(0)
+    source = kept(memory, *history)
+    memory.allowance.renew(MOST_IN_PIECE)
+    memory.take_edits()
+    memory.make_room(700, num_urgent=0)
+    parks = [edit for edit in memory.take_edits() if isinstance(edit, Park)]
+    [park] = parks
+    assert memory.exportable(history, 10) == (source, park.start - 10)
+    assert memory.exportable(history, park.start) == (source, park.count)
+    assert memory.exportable(history[: park.start + 5], park.start + 2) == (source, 3)
+    assert memory.exportable([*history, 7], 1500) is None
+    assert memory.exportable([7, 7], 0) is None

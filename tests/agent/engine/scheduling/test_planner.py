@@ -11,11 +11,11 @@ from arriero.agent.engine.step import Clear, Decoded, Run, Step
 from tests.agent.engine.setting import Setting
 
 
-def step_of(setting: Setting) -> Step:
+def step_of(setting: Setting, seconds: float = 0.1) -> Step:
     """The next step, which works; everybody's next token is 7, and whoever drafts knows it."""
     step = setting.plan_with(7, 7, 7)
     tokens = tuple(7 for run in step.runs if run.samples for _ in (0, *run.draft))
-    setting.accounting.account(step, Decoded(tokens), 0.1, 0.0)
+    setting.accounting.account(step, Decoded(tokens), seconds, 0.0)
     return step
 
 
@@ -228,6 +228,45 @@ def test_who_generates_takes_turns_with_media() -> None:
     begin_media(setting, 2, (1,), Media(b"picture", 5), (3,))
     kinds = [[run.media is not None for run in step_of(setting).runs] for _ in range(4)]
     assert kinds == [[False, False], [True], [False], [False, False]]
+
+
+def test_a_picture_that_is_looked_at_as_a_whole_is_read_in_one_step_alone() -> None:
+    setting = Setting(slots=3)
+    whole, other = Media(b"whole", 12, is_whole=True), Media(b"other", 5)
+    setting.add(1, *range(20))
+    step_of(setting, seconds=20.0)  # so there is time for a few tokens beside it
+    begin_media(setting, 2, tuple(range(10)), whole, (3,))
+    begin_media(setting, 3, (1, 2, 3), other, (3,))
+    steps = [step_of(setting) for _ in range(14)]
+    assert max(len(run.tokens) for step in steps for run in step.runs) < 10
+    parts = [[run.media for run in step.runs] for step in steps]
+    assert [some for some in parts if any(part and part.media == whole for part in some)] == [
+        [MediaPart(whole, 0, 12)]
+    ]
+    assert sum(part.count for some in parts for part in some if part) == 12 + 5
+
+
+def test_a_picture_waits_for_room_for_all_of_it_while_others_go_on() -> None:
+    setting = Setting(slots=2, num_cells=24)
+    whole = Media(b"whole", 12, is_whole=True)
+    setting.add(1, 6, max_tokens=20)
+    begin_media(setting, 2, (1,), whole, (3,))
+    steps = [step_of(setting) for _ in range(30)]
+    assert any(run.media for step in steps for run in step.runs), "once the other has ended"
+    assert all(run.media is None or run.media.count == 12 for step in steps for run in step.runs)
+
+
+def test_where_no_picture_has_room_the_last_sequence_gives_way() -> None:
+    setting = Setting(slots=2, num_cells=24)
+    whole = Media(b"whole", 12, is_whole=True)
+    for number in (1, 2):
+        begin_media(setting, number, tuple(range(7)), whole, (3,))
+    read: dict[int, int] = {}
+    for _ in range(40):
+        step = step_of(setting)
+        for run in step.runs:
+            read[run.id] = max(read.get(run.id, 0), run.start + run.num_positions)
+    assert read[1] > 19, "the first reads its picture"
 
 
 def test_a_step_is_of_one_adapter_and_they_take_turns() -> None:

@@ -144,3 +144,14 @@ def test_streams_are_copied_whole_unless_somebody_would_stall() -> None:
     budget = PrefillBudget(batch_size=64, max_stall=MAX_STALL, cell_bytes=2**20)
     assert budget.most_whole(0) == float("inf")
     assert 100 < budget.most_whole(1) < 1000
+
+
+@pytest.mark.parametrize(("seconds", "steps"), [(0.0001, [16]), (0.005, [4, 5]), (0.2, [1])])
+def test_where_a_round_of_adapters_is_short_a_turn_has_several_steps(
+    seconds: float, steps: list[int]
+) -> None:
+    budget = PrefillBudget(batch_size=64, max_stall=0.5)
+    assert budget.steps_of_a_turn([1, 1, 1, 1]) == 1, "what a step takes is not known"
+    for _ in range(20):
+        budget.cost.observe(num_generating=1, num_prompt_tokens=0, seconds=seconds)
+    assert budget.steps_of_a_turn([1, 1, 1, 1]) in steps

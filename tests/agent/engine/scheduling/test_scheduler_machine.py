@@ -18,6 +18,7 @@ from arriero.agent.engine.prompt import Media, Prompt, border
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.scheduling.exports import Exported, ExportId
 from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import (
     ContextShift,
@@ -44,6 +45,7 @@ from tests.agent.engine.fake_engine import (
     END_TOKEN,
     VOCAB_SIZE,
     FakeEngine,
+    cells_of,
     echoing,
     marked,
     next_token,
@@ -93,6 +95,8 @@ class Lives(RuleBasedStateMachine):
         self.dropped: set[int] = set()
         self.finished: set[int] = set()
         self.failed: set[int] = set()
+        self.exporting: list[Prompt] = []
+        self.exported: set[int] = set()
         self.elapsed = 0.01
 
     @rule(
@@ -130,7 +134,11 @@ class Lives(RuleBasedStateMachine):
             return
         which, place, size = media
         place = min(place, length - 1)
-        shown = Media(bytes([which, size]), size)
+        shown = Media(
+            bytes([which, size]),
+            size,
+            is_whole=which == 2 and size <= self.engine.capacity.batch_size,
+        )
         spans = (tuple(prompt[:place]), shown, tuple(prompt[place:]))
         told = kind if kind in ("plain", "prefill", "resumed") else "plain"
         self.give(Prompt(*spans, adapter=adapter), max_tokens, priority, told)
@@ -215,6 +223,16 @@ class Lives(RuleBasedStateMachine):
         if number not in self.ends:
             self.finished.add(number)
 
+    @precondition(lambda self: self.sequences)
+    @rule(data=st.data(), more=st.integers(0, 3))
+    def export(self, data: st.DataObject, more: int) -> None:
+        """Another agent asks for what a sequence has, or had, computed, and perhaps for more."""
+        number = data.draw(st.sampled_from(sorted(self.sequences)))
+        one = self.sequences[number]
+        tail = (*one.said, *self.tokens[number], *range(1, more + 1))
+        self.exporting.append(Prompt(*one.prompt.spans, tail, adapter=one.prompt.adapter))
+        self.scheduler.export(ExportId(len(self.exporting) - 1), self.exporting[-1])
+
     @rule(seconds=st.sampled_from([0.001, 0.05, 0.4, 3.0]))
     def clock(self, seconds: float) -> None:
         self.elapsed = seconds
@@ -256,10 +274,24 @@ class Lives(RuleBasedStateMachine):
         if isinstance(outcome, Failed) or (isinstance(outcome, NoRoom) and len(step.runs) == 1):
             self.failed |= {run.id for run in step.runs}
         outputs = self.scheduler.commit(step, outcome, self.elapsed)
+        for exported in self.scheduler.take_exported():
+            self.check_exported(exported)
         self.drafting.observe(outputs)
         for output in outputs:
             self.take(output)
         self.scheduler.check_integrity()
+
+    def check_exported(self, exported: Exported) -> None:
+        """Whatever was read of it belongs to its beginning."""
+        assert exported.id not in self.exported, "exported twice"
+        self.exported.add(exported.id)
+        if exported.prefix is None:
+            return
+        asked, given = self.exporting[exported.id], exported.prefix
+        assert given.prompt == asked.part(0, len(given.prompt))
+        states = [bytes(one.state).removeprefix(b"state of ") for one in given.pieces]
+        assert b"".join(states) == bytes(cells_of(given.prompt))
+        assert [*map(len, states)] == [one.num_tokens for one in given.pieces]
 
     def check_computations(self, step: Step) -> None:
         """Steps that only generate are one computation, whatever came and went."""
@@ -316,12 +348,13 @@ class Lives(RuleBasedStateMachine):
             assert tuple(tokens) == alone[: len(tokens)]
 
     def teardown(self) -> None:
-        most = 100 + 40 * self.context_size * len(self.sequences)
+        most = 100 + 40 * self.context_size * (len(self.sequences) + len(self.exporting))
         for _ in range(most):
             if self.scheduler.is_idle:
                 break
             self.step()
         assert self.scheduler.is_idle, "it never comes to rest"
+        assert self.exported == set(range(len(self.exporting)))
         for number, sequence in self.sequences.items():
             if number in self.dropped:
                 continue

@@ -31,8 +31,8 @@ A, B = LinkId(1), LinkId(2)
 class Scene:
     """A fleet and a clock; each event is checked for integrity."""
 
-    def __init__(self, limits: Limits = NO_HEARTBEATS) -> None:
-        self.fleet = Fleet(limits, version="9.9")
+    def __init__(self, limits: Limits = NO_HEARTBEATS, *, ticket_secret: bytes = b"") -> None:
+        self.fleet = Fleet(limits, version="9.9", ticket_secret=ticket_secret)
         self.now = 100.0
 
     def _checked(self, decisions: list[Decision]) -> list[Decision]:

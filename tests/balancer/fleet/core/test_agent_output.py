@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from arriero.balancer.fleet.decisions import (
+    Decision,
     Deliver,
     DeliverTokens,
+    Finish,
     FirstToken,
     LinkId,
     Moved,
@@ -16,7 +18,9 @@ from arriero.balancer.fleet.recorder import Origin
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import AgentLost, EngineFailed, PromptTooLong, ShuttingDown
 from arriero.shared.inference import (
+    AgentId,
     Begun,
+    ChatMessage,
     GenerateRequest,
     LogProb,
     Notice,
@@ -34,13 +38,15 @@ from tests.balancer.fleet.builders import (
     codes,
     delivered,
     ended,
+    forwarding,
     hello,
     piece,
     refused,
+    request,
     sent,
     status,
 )
-from tests.balancer.fleet.core.scene import A, B, failure, start, with_agent
+from tests.balancer.fleet.core.scene import A, B, Scene, failure, start, with_agent
 
 HOST = Origin("host-a1", "llama")
 
@@ -206,6 +212,124 @@ def test_who_goes_on_by_ids_gets_no_text() -> None:
     assert replace(start("r"), continuation=rest) in sent(decisions)
 
 
+HELLO = Continuation(text="Hello", num_tokens=2, num_characters=5)
+
+
+def started_after(decisions: list[Decision], link: LinkId, rest: Continuation | None) -> bool:
+    return Send(link, replace(start("r"), continuation=rest)) in decisions
+
+
+def test_an_engines_answer_goes_on_at_a_server_of_the_same_model() -> None:
+    scene = with_agent(fingerprint="f")
+    scene.open("r")
+    scene.join(B, forwarding("b"))
+    scene.join(LinkId(3), hello("c", fingerprint="g"))
+    scene.say(A, piece("r", "He"), piece("r", "llo"))
+    assert started_after(scene.leave(A), B, HELLO), "and not at an engine with other weights"
+
+
+def test_a_servers_answer_goes_on_at_an_engine_of_the_same_model() -> None:
+    scene = Scene()
+    scene.join(A, forwarding("a", fingerprint=None))
+    scene.open("r")
+    scene.say(A, piece("r", "He"), piece("r", "llo"))
+    scene.leave(A)
+    scene.join(B, hello("b", model="other", fingerprint="h"))
+    decisions = scene.join(LinkId(3), hello("c", fingerprint="g"))
+    assert started_after(decisions, LinkId(3), HELLO)
+    scene.say(LinkId(3), piece("r", "!"))
+    scene.leave(LinkId(3), hung_up=True)
+    rest = Continuation(text="Hello!", num_tokens=3, num_characters=6)
+    fourth = LinkId(4)
+    assert started_after(scene.join(fourth, hello("d", fingerprint="g")), fourth, rest)
+
+
+def test_an_engine_of_the_same_kind_is_waited_for_while_it_is_here() -> None:
+    scene = with_agent(fingerprint="f")
+    scene.open("r")
+    third = LinkId(3)
+    scene.join(third, hello("c", slots=1, fingerprint="f"))
+    scene.open("other")
+    scene.join(B, forwarding("b"))
+    scene.say(A, piece("r", "He"), piece("r", "llo"))
+    assert sent(scene.leave(A)) == []
+    assert started_after(scene.leave(third), B, HELLO), "it has left as well"
+
+
+def test_an_engine_of_the_same_kind_that_comes_first_goes_on_by_ids() -> None:
+    scene = with_agent(fingerprint="f")
+    scene.open("r")
+    scene.say(A, piece("r", "Hello", num_tokens=2))
+    scene.leave(A)
+    rest = Continuation.after((0, 1), num_characters=5)
+    assert started_after(scene.join(B, hello("b", fingerprint="f")), B, rest)
+
+
+def test_an_answer_that_the_next_engine_did_not_start_goes_on_at_a_server() -> None:
+    scene = with_agent(fingerprint="f")
+    scene.open("r")
+    scene.say(A, piece("r", "He"), piece("r", "llo"))
+    scene.join(B, hello("b", fingerprint="f"))
+    scene.leave(A)
+    scene.say(B, busy("r"))
+    scene.leave(B)
+    third = LinkId(3)
+    assert started_after(scene.join(third, forwarding("c")), third, HELLO)
+
+
+def test_an_engine_of_an_older_version_gets_no_text() -> None:
+    scene = Scene()
+    scene.join(A, forwarding("a"))
+    scene.open("r")
+    scene.say(A, piece("r", "He"))
+    scene.leave(A)
+    assert sent(scene.join(B, hello("b", fingerprint="f", protocol=9))) != []
+    assert scene.fleet.view(scene.now).requests[0].state == "queued"
+
+
+def test_a_server_that_cannot_go_on_gets_no_answer_that_has_begun() -> None:
+    scene = with_agent(fingerprint="f")
+    chat = GenerateRequest(messages=(ChatMessage(role="user", content="hi"),), model="llama")
+    scene.fleet.request_arrived(RequestId("r"), chat, scene.now)
+    scene.join(B, forwarding("b", abilities=("messages", "prompt")))
+    scene.say(A, piece("r", "He"))
+    scene.leave(A)
+    assert scene.fleet.view(scene.now).requests[0].state == "queued"
+    [start] = [m for m in sent(scene.join(LinkId(3), forwarding("c"))) if isinstance(m, Start)]
+    assert start.continuation == Continuation(text="He", num_tokens=1, num_characters=2)
+
+
+def test_what_a_server_lacks_keeps_an_engines_answer_away_from_it() -> None:
+    scene = with_agent(fingerprint="f")
+    wanted = replace(request("llama"), top_k=3)
+    scene.fleet.request_arrived(RequestId("r"), wanted, scene.now)
+    scene.say(A, piece("r", "He"))
+    scene.leave(A)
+    scene.join(B, forwarding("b"))
+    assert scene.fleet.view(scene.now).requests[0].state == "queued"
+    able = ("messages", "prompt", "top_k")
+    [start] = [
+        m
+        for m in sent(scene.join(LinkId(3), forwarding("c", abilities=able)))
+        if isinstance(m, Start)
+    ]
+    assert start.continuation is not None and start.continuation.text == "He"
+
+
+@pytest.mark.parametrize("reason", ["lost", "drained"])
+def test_an_engine_that_is_drained_gives_its_answer_to_a_server(reason: str) -> None:
+    scene = with_agent(fingerprint="f")
+    scene.open("r")
+    scene.say(A, piece("r", "a"))
+    scene.join(B, forwarding("b"))
+    if reason == "lost":
+        assert sent(scene.leave(A)) != []
+    else:
+        scene.fleet.cordon(AgentId("a1"), 0.0, scene.now)
+        assert sent(scene.say(A, ended("r", "cancelled"))) != []
+    assert scene.fleet.view(scene.now).requests[0].agent == "b"
+
+
 def test_silence_after_a_call_has_begun_is_measured_from_there() -> None:
     scene = with_agent()
     scene.open("r")
@@ -318,6 +442,27 @@ def test_log_probabilities_are_delivered_with_their_token() -> None:
     [(_, token)] = delivered(scene.say(A, replace(piece("r", "x"), log_probs=log_probs)))
     assert isinstance(token, Token)
     assert token.log_probs == log_probs
+
+
+def test_what_runs_under_an_adapter_counts_as_a_model_of_its_own() -> None:
+    scene = with_agent(slots=3)
+    said = status(slots=3, model="llama")
+    assert said.model is not None
+    scene.fleet.agent_said(
+        A, replace(said, model=replace(said.model, adapters=("loud",))), scene.now
+    )
+    for id, model in (("q", "llama"), ("r", "llama:loud"), ("s", "llama:loud")):
+        scene.open(id, model=model)
+    told = scene.say(A, piece("q"), piece("r"), piece("s"), ended("q"), ended("r"))
+    tokens = [each for each in told if isinstance(each, DeliverTokens)]
+    assert [(each.origin.model, each.num_tokens) for each in tokens] == [
+        ("llama", 1),
+        ("llama:loud", 2),
+    ]
+    firsts = [each.origin.model for each in told if isinstance(each, FirstToken)]
+    assert firsts == ["llama", "llama:loud", "llama:loud"]
+    endings = [each.ending.model for each in told if isinstance(each, Finish)]
+    assert endings == ["llama", "llama:loud"]
 
 
 def test_pieces_of_a_step_are_delivered_at_once_and_around_other_items_in_order() -> None:

@@ -29,7 +29,8 @@ from arriero.shared.inference import (
     Token,
     Waiting,
 )
-from arriero.shared.messages import PROTOCOL_VERSION, Start, Welcome
+from arriero.shared.inference.prefix_peers import Peer
+from arriero.shared.messages import PROTOCOL_VERSION, Lend, Start, Welcome
 from tests.balancer.fleet.builders import (
     busy,
     codes,
@@ -40,7 +41,9 @@ from tests.balancer.fleet.builders import (
     piece,
     request,
     sent,
+    status,
 )
+from tests.balancer.fleet.core.counted_work import work_of_one
 from tests.balancer.fleet.core.scene import (
     NO_HEARTBEATS,
     A,
@@ -328,3 +331,55 @@ def test_no_queue_is_full_for_what_was_accepted_before() -> None:
     scene = Scene(replace(NO_HEARTBEATS, max_buffered_requests=0))
     assert resumed(scene) == []
     assert Send(A, start("r", "llama")) in scene.join(A, hello("a1"))
+
+
+def test_a_request_costs_about_the_same_in_a_small_fleet_and_in_a_large_one() -> None:
+    small, large = work_of_one(64), work_of_one(2048)
+    assert small > 1000  # they are counted
+    assert large < 1.2 * small
+
+
+def lending(link: LinkId, address: str, scene: Scene) -> None:
+    """An agent with a slot that lends and fetches."""
+    scene.join(link, hello(address, slots=1))
+    peer = Peer(address=address, tls=False, cells="c", cell_bytes=1000)
+    scene.fleet.agent_said(link, status(1, peer=peer), scene.now)
+
+
+def long_request(id: str, scene: Scene) -> list[Decision]:
+    wanted = GenerateRequest(prompt="A long story. " * 500)
+    return scene.fleet.request_arrived(RequestId(id), wanted, scene.now)
+
+
+@pytest.mark.parametrize("secret", [b"secret", b""])
+def test_a_prefix_of_a_full_agent_is_lent_to_a_free_one_where_there_are_tickets(
+    secret: bytes,
+) -> None:
+    scene = Scene(ticket_secret=secret)
+    lending(A, "a:1", scene)
+    [started] = long_request("r", scene)
+    assert isinstance(started, Send) and started.link == A
+    assert isinstance(started.message, Start) and started.message.fetch is None
+    lending(B, "b:1", scene)
+    told = long_request("s", scene)
+    start = told[-1]
+    assert isinstance(start, Send) and isinstance(start.message, Start) and start.link == B
+    if not secret:
+        assert len(told) == 1 and start.message.fetch is None
+        return
+    [lent, _] = told
+    assert isinstance(lent, Send) and isinstance(lent.message, Lend) and lent.link == A
+    fetch = start.message.fetch
+    assert fetch is not None
+    assert (fetch.address, fetch.ticket) == ("a:1", lent.message.ticket)
+    scene.fleet.check_integrity()
+
+
+def test_who_is_no_peer_is_told_of_none() -> None:
+    scene = Scene(ticket_secret=b"secret")
+    lending(A, "a:1", scene)
+    long_request("r", scene)
+    scene.join(B, hello("b", slots=1))
+    [started] = long_request("s", scene)
+    assert isinstance(started, Send) and started.link == B
+    assert isinstance(started.message, Start) and started.message.fetch is None

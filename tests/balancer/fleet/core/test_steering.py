@@ -7,7 +7,7 @@ import pytest
 from arriero.balancer.access.identity import CallerLimits, Identity
 from arriero.balancer.control.controller import SETTLE
 from arriero.balancer.control.desired_state import AgentChoice, DesiredState, WishedModel
-from arriero.balancer.fleet.core.steering import LOOK_PAUSE, is_news
+from arriero.balancer.fleet.core.steering import LOOK_PAUSE, LOOK_PAUSE_PER_AGENT, is_news
 from arriero.balancer.fleet.decisions import (
     Decision,
     Deliver,
@@ -21,7 +21,8 @@ from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import EngineFailed, ModelNotFound, NotFound, RequestError, ShuttingDown
 from arriero.shared.inference import AgentId, Done, Failed, RequestId, Waiting
-from arriero.shared.messages import Cancel, Start, Status
+from arriero.shared.inference.adapters import AdapterChoice
+from arriero.shared.messages import Cancel, Issue, Start, Status
 from arriero.shared.models.assignments import (
     Assign,
     Assignment,
@@ -38,6 +39,7 @@ from tests.balancer.fleet.builders import (
     hello,
     piece,
     refused,
+    request,
     sent,
     status,
     work,
@@ -103,6 +105,14 @@ def test_an_idle_agent_is_told_what_is_wished_for() -> None:
     assert scene.look() == {}
 
 
+def test_in_a_large_fleet_looks_are_further_apart() -> None:
+    scene = Steered()
+    for number in range(2000):
+        scene.fleet.agent_joined(LinkId(number), hello(f"{number}", model=None), scene.now)
+    scene.fleet.wished(DesiredState(models=(wished(),)), scene.now)
+    assert scene.fleet.next_deadline() == scene.now + 2000 * LOOK_PAUSE_PER_AGENT
+
+
 def test_an_agent_is_told_only_what_its_key_allows() -> None:
     scene = Steered()
     holder = Identity(name="rack", role="agent", limits=CallerLimits(models=("other",)))
@@ -144,6 +154,71 @@ def test_a_request_for_a_wished_adapter_waits_until_an_agent_has_it() -> None:
     told = replace(said, model=replace(said.model, adapters=("support",)))
     assert started(scene.tell(A, told)) == [(A, "r")]
     assert [each.status for each in scene.fleet.models()] == ["loaded", "loaded"]
+
+
+BAD, GOOD = (WishedAdapter(name=one, source=f"file:///{one}.gguf") for one in ("bad", "good"))
+BROKEN = Issue(code="adapter", message="adapter `bad`: file:///bad.gguf is broken")
+
+
+def without_bad(scene: Steered, model: WishedModel) -> list[Decision]:
+    """The agent has the model, but not one of its adapters."""
+    failed = work("failed", model.assignment, revision=1)
+    said = status(model="llama", work=failed, issues=(BROKEN,))
+    assert said.model is not None
+    return scene.tell(A, replace(said, model=replace(said.model, adapters=("good",))))
+
+
+def test_a_request_for_an_adapter_that_cannot_be_had_ends_with_the_reason() -> None:
+    scene = Steered()
+    scene.join_idle(A, "a")
+    model = wished(adapters=(BAD, GOOD), aliases=("gpt",))
+    scene.wish(model)
+    scene.look()
+    assert scene.open("waits", model="llama:bad") == []
+    assert scene.open("good", model="llama:good") == []
+    assert started(without_bad(scene, model)) == [(A, "good")]
+    scene.now += LOOK_PAUSE
+    decisions = scene.fleet.tick(scene.now)
+    [told] = [each for each in decisions if isinstance(each, Deliver)]
+    assert told.request == "waits"
+    late = refusal(scene.open("late", model="gpt:bad"))
+    both = (AdapterChoice(name="good"), AdapterChoice(name="bad"))
+    several = replace(request("llama"), adapters=both)
+    named = refusal(scene.fleet.request_arrived(RequestId("both"), several, scene.now))
+    for error in (late, named):
+        assert isinstance(error, ModelNotFound)
+        assert error.message == (
+            "the adapter `bad` of the model `llama` cannot be served: "
+            "adapter `bad`: file:///bad.gguf is broken"
+        )
+    views = {each.info.name: each for each in scene.fleet.models()}
+    assert {name: view.status for name, view in views.items()} == {
+        "llama": "loaded",
+        "llama:bad": "failed",
+        "llama:good": "loaded",
+    }
+    told_of = {name: [issue.message for issue in view.issues] for name, view in views.items()}
+    assert told_of["llama"] == told_of["llama:bad"] == [f"agent host-a: {BROKEN.message}"]
+    assert told_of["llama:good"] == []
+
+
+def test_an_adapter_from_another_source_is_waited_for_again() -> None:
+    scene = Steered()
+    scene.join_idle(A, "a")
+    model = wished(adapters=(BAD, GOOD))
+    scene.wish(model)
+    scene.look()
+    without_bad(scene, model)
+    scene.look()
+    mended = wished(adapters=(replace(BAD, source="file:///mended.gguf"), GOOD))
+    scene.wish(mended)
+    assert scene.open("r", model="llama:bad") == []
+    scene.look()
+    assert scene.open("s", model="llama:bad") == []
+    said = status(model="llama", work=work("serving", mended.assignment, revision=2))
+    assert said.model is not None
+    told = replace(said, model=replace(said.model, adapters=("good", "bad")))
+    assert started(scene.tell(A, told)) == [(A, "r"), (A, "s")]
 
 
 def test_a_request_for_any_model_has_the_first_one_loaded() -> None:

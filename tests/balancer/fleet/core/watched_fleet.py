@@ -30,8 +30,7 @@ from arriero.balancer.fleet.decisions import (
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.queries.query_dispatcher import PARTS_PER_AGENT
 from arriero.balancer.fleet.requests.moves import MAX_AGENTS_LOST, MAX_LOST_ALONE
-from arriero.balancer.fleet.requests.routing import Engine, Wanted
-from arriero.shared.continuation import Continuation
+from arriero.shared.continuation import BY_TEXT, Continuation
 from arriero.shared.errors import EngineFailed, QueueFull, RequestError, ShuttingDown, to_wire
 from arriero.shared.inference import (
     AgentId,
@@ -46,6 +45,7 @@ from arriero.shared.inference import (
     ToolCallStarted,
     Waiting,
 )
+from arriero.shared.inference.abilities import ABILITIES
 from arriero.shared.messages import (
     Ask,
     Called,
@@ -61,7 +61,7 @@ from arriero.shared.messages import (
     Withdraw,
 )
 from arriero.shared.queries import Declined, Embedded, Result, Vector
-from arriero.shared.reports.model_info import ModelInfo
+from arriero.shared.reports.model_info import ModelInfo, Upstream
 from tests.balancer.fleet.builders import (
     busy,
     ended,
@@ -106,11 +106,19 @@ ITEMS = (
 )
 
 
+SERVER = Upstream(kind="vllm", address="h:1", abilities=tuple(sorted(ABILITIES)))
+
+
 def model_of(name: str | None, fingerprint: str | None = None) -> ModelInfo | None:
-    """A model that can be asked for text and for vectors."""
+    """A model that can be asked for text and for vectors; of a server by its fingerprint."""
     if name is None:
         return None
-    return replace(model_info(name, fingerprint), tasks=("generate", "embed"))
+    upstream = SERVER if is_servers(fingerprint) else None
+    return replace(model_info(name, fingerprint), tasks=("generate", "embed"), upstream=upstream)
+
+
+def is_servers(fingerprint: str | None) -> bool:
+    return fingerprint is not None and fingerprint.startswith(BY_TEXT)
 
 
 @dataclass
@@ -118,7 +126,7 @@ class Client:
     """One request as its client sees it, or one query: `todo` are its parts without a result.
 
     Its answer's tokens are 0, 1, 2 and so on. `engine` is the model and the fingerprint of the
-    agent that had it last.
+    agent that had it last; with `is_mixed` its answer came from agents with several.
     """
 
     model: str | None
@@ -135,6 +143,7 @@ class Client:
     num_lost: int = 0
     num_lost_alone: int = 0
     engine: tuple[str | None, str | None] = (None, None)
+    is_mixed: bool = False
     is_cancelled: bool = False
     is_closed: bool = False
     end: Done | Failed | tuple[Result, ...] | RequestError | None = None
@@ -145,13 +154,32 @@ class Client:
         return [id for event in self.answer if isinstance(event, Token) for id in event.tokens]
 
     @property
-    def continuation(self) -> Continuation | None:
-        """What the next agent has to be told."""
+    def has_servers(self) -> bool:
+        """Whether a part of its answer came from a server."""
+        return self.is_mixed or is_servers(self.engine[1])
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its answer so far is text alone."""
+        return all(isinstance(event, Token) for event in self.answer)
+
+    def goes_on_at(self, fingerprint: str | None) -> bool:
+        """Whether an agent of the same model with this fingerprint may go on."""
+        if fingerprint is not None and fingerprint == self.engine[1] and not self.has_servers:
+            return True
+        return self.is_text and (self.has_servers or is_servers(fingerprint))
+
+    def continuation_at(self, fingerprint: str | None) -> Continuation | None:
+        """What such an agent has to be told."""
         if not self.answer:
             return None
+        texts = [event.text for event in self.answer if isinstance(event, Token)]
+        if self.has_servers or is_servers(fingerprint):
+            text = "".join(texts)
+            return Continuation(text=text, num_tokens=len(self.tokens), num_characters=len(text))
         return Continuation.after(
             self.tokens,
-            num_characters=sum(len(e.text) for e in self.answer if isinstance(e, Token)),
+            num_characters=sum(map(len, texts)),
             num_calls_started=sum(isinstance(e, ToolCallStarted) for e in self.answer),
             num_calls=sum(isinstance(e, ToolCall) for e in self.answer),
         )
@@ -182,12 +210,9 @@ class Agent:
         return None if self.is_retired else self.model or self.loading
 
     @property
-    def keys(self) -> set[Wanted]:
-        """Whom it could start, free or not: those who want these."""
-        if not (self.is_accepting and not self.is_retired and self.model and self.slots):
-            return set()
-        engine = {Engine(self.model, self.fingerprint)} if self.fingerprint else set()
-        return {None, self.model, *engine}
+    def takes_work(self) -> bool:
+        """Whether it could start somebody, free or not."""
+        return bool(self.is_accepting and not self.is_retired and self.model and self.slots)
 
     def ends(self, id: RequestId) -> None:
         """It has the request no more."""
@@ -282,10 +307,11 @@ class WatchedFleet(RuleBasedStateMachine):
         self.take_on(agent, client)
         assert len(agent.running) < agent.slots, "more than the slots"
         assert not any(id in other.running for other in self.agents.values())
-        assert continuation == client.continuation
+        assert continuation == client.continuation_at(agent.fingerprint)
         if client.answer:
-            assert client.engine == (agent.model, agent.fingerprint), "another would answer"
-            assert agent.fingerprint is not None
+            assert client.engine[0] == agent.model
+            assert client.goes_on_at(agent.fingerprint), "another would answer"
+            client.is_mixed |= client.engine[1] != agent.fingerprint
         client.engine = (agent.model, agent.fingerprint)
         client.num_starts += 1
         agent.running.append(id)
@@ -343,18 +369,14 @@ class WatchedFleet(RuleBasedStateMachine):
         assert all(self.now >= at + 1 for at in client.told_at)
         client.told_at.append(self.now)
 
-    def served(self) -> set[Wanted]:
-        """What agents could start, had they a free slot."""
-        able = [agent for agent in self.agents.values() if agent.id not in self.cordoned]
-        return {key for agent in able for key in agent.keys}
-
-    def wanted(self, id: RequestId) -> Wanted:
-        """What a request waits for: the engine of its answer, if that has begun."""
+    def is_served(self, id: RequestId) -> bool:
+        """Whether an agent could start a request, had it a free slot, or go on with its answer."""
         client = self.clients[id]
-        model, fingerprint = client.engine
-        if not client.answer or model is None or fingerprint is None:
-            return client.model
-        return Engine(model, fingerprint)
+        able = [a for a in self.agents.values() if a.id not in self.cordoned and a.takes_work]
+        if client.answer:
+            able = [a for a in able if client.goes_on_at(a.fingerprint)]
+            return client.engine[0] in {agent.model for agent in able}
+        return any(client.model in (None, agent.model) for agent in able)
 
     def say(self, link: LinkId, message: FromAgent) -> None:
         self.follow(self.fleet.agent_said(link, message, self.now))
@@ -511,7 +533,6 @@ class WatchedFleet(RuleBasedStateMachine):
 
     @invariant()
     def places_are_those_of_rivals(self) -> None:
-        served = self.served()
         num_queued = self.fleet.totals().queue_depth
         for each in self.fleet.view(self.now).requests:
             waiting = self.fleet.waiting(each.id, self.now)
@@ -519,7 +540,7 @@ class WatchedFleet(RuleBasedStateMachine):
             if each.state == "queued" and self.clients[each.id].todo is None:
                 assert waiting is not None
                 assert 1 <= waiting.position <= num_queued
-                assert waiting.what == ("slot" if self.wanted(each.id) in served else "model")
+                assert waiting.what == ("slot" if self.is_served(each.id) else "model")
             else:
                 assert waiting is None
 

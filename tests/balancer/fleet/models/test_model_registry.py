@@ -323,6 +323,22 @@ def test_a_model_under_an_adapter_is_a_model_that_generates(scene: Scene) -> Non
     assert scene.registry.base_of("llama:gone") == "llama:gone"
 
 
+def test_an_adapter_that_cannot_be_had_is_refused_until_an_agent_has_it(scene: Scene) -> None:
+    scene.registry.wished({"llama": (), "llama:loud": ()}, 0.0)
+    scene.serves(C, LLAMA)
+    assert scene.registry.refusal("generate", "llama:loud") is None, "it is wished for"
+    scene.registry.leave_out({"llama:loud": "it is broken"})
+    refused = scene.registry.refusal("generate", "llama:loud")
+    assert isinstance(refused, ModelNotFound) and refused.field == "model"
+    assert "`loud` of the model `llama` cannot be served: it is broken" in refused.message
+    scene.serves(C, replace(LLAMA, adapters=("loud",)))
+    assert scene.registry.refusal("generate", "llama:loud") is None
+    scene.serves(C, LLAMA)
+    assert scene.registry.refusal("generate", "llama:loud") == refused
+    scene.registry.leave_out({})
+    assert scene.registry.refusal("generate", "llama:loud") is None
+
+
 def test_an_adapter_that_went_is_remembered_as_a_model_is(scene: Scene) -> None:
     scene.serves(C, replace(LLAMA, adapters=("loud",)), 0.0)
     scene.serves(C, LLAMA, 1.0)

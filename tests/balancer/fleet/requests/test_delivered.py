@@ -39,7 +39,7 @@ def test_a_continuation_is_the_sum_of_what_was_delivered(tokens: list[Token], ec
     answer.add(Token(echo, "prompt", (), (LOG_PROBS,)))
     for token in tokens:
         answer.add(token)
-    assert answer.continuation == Continuation.after(
+    assert answer.by_ids == Continuation.after(
         [id for token in tokens for id in token.tokens],
         num_characters=sum(len(token.text) for token in tokens),
         num_prompt_characters=len(echo),
@@ -55,7 +55,7 @@ def test_calls_are_counted_when_they_begin_and_when_they_are_complete() -> None:
     assert answer.event_of(started) == ToolCallStarted("c", "f")
     assert answer.event_of(called) == ToolCall("c", "f", "{}")
     assert answer.event_of(started) == ToolCallStarted("c", "f"), "a second call"
-    assert answer.continuation == Continuation(num_calls_started=2, num_calls=1)
+    assert answer.by_ids == Continuation(num_calls_started=2, num_calls=1)
 
 
 def test_what_the_next_agent_tells_again_is_left_out() -> None:
@@ -73,16 +73,16 @@ def test_an_answer_whose_tokens_cannot_be_kept_cannot_go_on(
 ) -> None:
     strange = Delivered()
     strange.add(Token("a", "content", (1, 2**40, 2)))
-    assert strange.continuation is None
+    assert strange.by_ids is None
     monkeypatch.setattr(delivered, "MAX_TOKENS", 3)
     endless = Delivered()
     for number in range(3):
         endless.add(Token("a", "content", (number,)))
-    assert endless.continuation is not None
+    assert endless.by_ids is not None
     for number in range(10):
         endless.add(Token("a", "content", (number,)))
         assert endless.num_tokens <= 3
-    assert endless.continuation is None
+    assert endless.by_ids is None
 
 
 @given(st.lists(TOKENS), st.text(max_size=3))
@@ -95,7 +95,7 @@ def test_events_of_another_run_count_as_delivered_here(tokens: list[Token], echo
         expected.add(token)
     expected.event_of(CallStarted(id=R, call_id="c", name="f"))
     expected.event_of(Called(id=R, call_id="c", name="f", arguments="{}"))
-    assert answer.continuation == expected.continuation
+    assert answer.by_ids == expected.by_ids
     assert answer.event_of(Noticed(id=R, code="code", message="text")) is None
     assert answer.event_of(PromptRead(id=R, prompt_tokens=9, cached_tokens=0)) is None
     assert answer.usage(1).prompt_tokens == 7
@@ -125,7 +125,7 @@ def test_text_is_kept_from_the_beginning() -> None:
     for each in ("He", "", "llo"):
         answer.add(said(each))
     assert answer.has_text
-    assert answer.continuation == Continuation(text="Hello", num_tokens=3, num_characters=5)
+    assert answer.by_text == Continuation(text="Hello", num_tokens=3, num_characters=5)
     late = Delivered()
     late.add(said("He"))
     late.keep_text()
@@ -161,6 +161,6 @@ def test_an_answer_that_is_too_long_loses_its_text(monkeypatch: pytest.MonkeyPat
 def test_an_earlier_run_delivered_text() -> None:
     events: list[Event] = [Begun(3, 0), said("He"), said("y")]
     answer = Delivered.after(events)
-    assert answer.continuation == Continuation(text="Hey", num_tokens=2, num_characters=3)
+    assert answer.by_text == Continuation(text="Hey", num_tokens=2, num_characters=3)
     answer.drop_text()
-    assert answer.continuation == Continuation.after((0, 0), num_characters=3)
+    assert answer.by_ids == Continuation.after((0, 0), num_characters=3)

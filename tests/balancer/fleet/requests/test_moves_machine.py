@@ -13,7 +13,7 @@ from tests.balancer.fleet.core.watched_fleet import Agent, Client, WatchedFleet
 
 AGENTS = ("a", "b", "c")
 AGENT_IDS = st.sampled_from(AGENTS)
-FINGERPRINTS = st.sampled_from(["f", "f", "f", "f", "g", None])
+FINGERPRINTS = st.sampled_from(["f", "f", "f", "f", "g", None, "text:s", "text:s"])
 OF_ANSWERS = ("piece", "silent", "noticed", "prompt_read", "call_started", "called")
 PRIORITIES = st.sampled_from([0, 0, -1, 1])
 MAX_LIVE = 8
@@ -109,6 +109,7 @@ class MovesMachine(WatchedFleet):
         if (link := self.link_of(id)) is not None:
             for request_id in self.running_on(link):
                 self.answer(link, request_id, "closing")
+                self.follow(self.fleet.tick(self.now))  # others may have to give way
 
     @precondition(lambda self: len(self.agents) < len(AGENTS))
     @rule(fingerprint=FINGERPRINTS)

@@ -1,6 +1,7 @@
 """One request's life: deadlines, timings, and the one end."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from arriero.balancer.fleet.recorder import Ending, Origin
 from arriero.balancer.fleet.requests.delivered import Delivered
 from arriero.balancer.fleet.requests.notices import MAX_NOTICES
 from arriero.balancer.fleet.requests.request_lifecycle import RequestLifecycle
-from arriero.balancer.fleet.requests.routing import Engine
+from arriero.balancer.fleet.requests.routing import ByText, Engine
 from arriero.balancer.fleet.view import RequestView
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import (
@@ -306,12 +307,62 @@ def test_by_text_an_answer_goes_on_after_its_text() -> None:
     assert lifecycle.continuation == rest
 
 
-def test_by_text_an_answer_does_not_go_on_whose_beginning_was_not_kept() -> None:
+def moved_from(fingerprint: str | None, *, forwards: bool = False) -> RequestLifecycle:
+    """One whose agent was lost after two tokens."""
     lifecycle = lifecycle_at(0.0)
-    lifecycle.assigned(LINK, "host", 0.0, model="llama")
-    lifecycle.gained(token(1), 0.0)
-    lifecycle.fingerprint_known(BY_TEXT.fingerprint)
-    assert (lifecycle.engine, lifecycle.can_move) == (None, False)
+    lifecycle.assigned(LINK, "host", 0.0, model="llama", fingerprint=fingerprint, forwards=forwards)
+    lifecycle.gained(token(2), 0.0)
+    lifecycle.moved("lost", 1.0)
+    return lifecycle
+
+
+HEARD = Continuation(text="word", num_tokens=2, num_characters=4)
+
+
+def test_engines_of_one_kind_go_on_by_ids_and_servers_by_text() -> None:
+    lifecycle = moved_from("f")
+    assert lifecycle.engine == Engine("llama", "f")
+    assert lifecycle.by_text == ByText("llama", ("prompt",), "f")
+    assert lifecycle.continuation_for("f") == Continuation.after((0, 1), num_characters=4)
+    assert lifecycle.continuation_for("text:g") == HEARD
+
+
+@pytest.mark.parametrize("fingerprint", ["text:f", None])
+def test_any_agent_of_the_model_goes_on_with_a_servers_answer(fingerprint: str | None) -> None:
+    lifecycle = moved_from(fingerprint, forwards=True)
+    assert lifecycle.by_text == ByText("llama", ("prompt",), None)
+    assert lifecycle.continuation_for("f") == HEARD
+
+
+def test_an_answer_of_several_agents_has_no_ids_of_one() -> None:
+    lifecycle = moved_from("f")
+    lifecycle.assigned(LinkId(2), "other", 1.0, model="llama", fingerprint="text:g", forwards=True)
+    lifecycle.gained(token(1), 1.0)
+    lifecycle.moved("lost", 2.0)
+    assert lifecycle.by_text == ByText("llama", ("prompt",), None)
+    both = Continuation(text="wordword", num_tokens=3, num_characters=8)
+    assert lifecycle.continuation_for("f") == lifecycle.continuation_for("text:g") == both
+    later = lifecycle_at(0.0)
+    later.resume(lifecycle.delivered, lifecycle.engine, 1.0)
+    assert later.continuation_for("f") == both, "nor after a restart"
+
+
+@pytest.mark.parametrize(
+    "fields", [{"logprobs": True}, {"prompt": (1, 2)}, {"suffix": "end"}, {"save_cache": True}]
+)
+def test_what_only_an_engine_of_the_same_kind_can_go_on_with(fields: dict[str, Any]) -> None:
+    asked = replace(request("llama"), **fields)
+    lifecycle = RequestLifecycle(RequestId("r"), asked, LIMITS, 0.0)
+    lifecycle.assigned(LINK, "host", 0.0, model="llama", fingerprint="f")
+    lifecycle.gained(token(2), 0.0)
+    assert (lifecycle.by_text, lifecycle.engine) == (None, Engine("llama", "f"))
+
+
+def test_reasoning_goes_on_by_ids_alone() -> None:
+    lifecycle = lifecycle_at(0.0)
+    lifecycle.assigned(LINK, "host", 0.0, model="llama", fingerprint="f")
+    lifecycle.gained(Token("hm", "reasoning", (1,)), 0.0)
+    assert (lifecycle.by_text, lifecycle.engine) == (None, Engine("llama", "f"))
 
 
 def test_by_text_a_constrained_answer_does_not_go_on() -> None:

@@ -2,8 +2,16 @@ from dataclasses import replace
 
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.fleet.requests.fair_queue.charge import charge_of
-from arriero.balancer.fleet.requests.routing import Engine, Offer, RoutingRequest, routing_of
-from arriero.shared.inference import GenerateRequest
+from arriero.balancer.fleet.requests.routing import (
+    ByText,
+    Engine,
+    Offer,
+    RoutingRequest,
+    by_text_of,
+    model_of,
+    routing_of,
+)
+from arriero.shared.inference import ChatMessage, GenerateRequest
 from arriero.shared.inference.prefix_chain import chain_of
 from tests.balancer.fleet.builders import request
 
@@ -68,3 +76,13 @@ def test_an_answer_that_has_begun_wants_the_engine_that_began_it() -> None:
     assert routing.wanted == "llama"
     assert replace(routing, engine=Engine("llama", "abc")).wanted == Engine("llama", "abc")
     assert Engine("llama", "abc") != ("llama", "abd")
+
+
+def test_who_goes_on_by_text_has_the_model_and_can_do_what_the_request_needs() -> None:
+    text = by_text_of(replace(request(), top_k=3), "llama", "f")
+    assert text == ByText("llama", ("prompt", "top_k"), "f")
+    assert model_of(text) == "llama"
+    chat = GenerateRequest(messages=(ChatMessage(role="user", content="hi"),), model="llama:a")
+    assert by_text_of(chat, "llama", None) == ByText(
+        "llama:a", ("continue_final_message", "messages"), None
+    )

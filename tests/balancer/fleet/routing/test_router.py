@@ -8,6 +8,7 @@ from arriero.balancer.fleet.routing.rates import Measurement
 from arriero.balancer.fleet.routing.router import Choice, LoadOf, Router
 from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage
 from arriero.shared.inference.prefix_chain import NO_CHAIN, PrefixChain, chain_of
+from arriero.shared.inference.prefix_peers import Peer
 
 A, B, C = LinkId(1), LinkId(2), LinkId(3)
 LONG = "A conversation that was long. " * 400
@@ -283,3 +284,43 @@ def test_nothing_more_is_believed_for_a_prompt_that_was_never_read() -> None:
     assert not made.believes(A, longer.keys[-1])
     assert made.believes(A, chain().keys[-2])
     made.check_integrity()
+
+
+PEER = Peer(address="h:1", tls=False, cells="c", cell_bytes=1000)
+
+
+def peers(*, cell_bytes: int = 1000) -> Router:
+    """A, which has computed the long prompt, and B."""
+    made = Router()
+    for link in (A, B):
+        made.agent_is(link, "m", 10_000, replace(PEER, cell_bytes=cell_bytes))
+    run(made, "1", A)
+    return made
+
+
+def test_what_a_full_agent_holds_is_fetched_by_a_free_one() -> None:
+    made = peers()
+    choice = made.choose(chain(), load_of=among({A: FULL, B: IDLE}), free=B)
+    assert choice is not None and (choice.link, choice.patience) == (B, 0.0)
+    assert choice.fetching is not None and choice.fetching.source == A
+    made.started(RequestId("2"), B, chain(), fetching=choice.fetching)
+    made.check_integrity()
+    assert (made.counts.fetching, made.counts.cold) == (1, 2)
+    # Little of it is left to compute: the next one need not wait for that.
+    assert made._backlog.get(B, 0.0) < 1500
+    made.ended(RequestId("2"), end())
+    made.check_integrity()
+
+
+def test_what_takes_longer_to_fetch_is_computed_or_waited_for() -> None:
+    made = peers(cell_bytes=10**9)
+    choice = made.choose(chain(), load_of=among({A: FULL, B: IDLE}), free=B, may_wait=False)
+    assert choice == Choice(B)
+    assert made.choose(chain(), load_of=among({A: IDLE, B: IDLE}), free=B) == Choice(A)
+
+
+def test_who_holds_it_and_is_free_needs_to_fetch_nothing() -> None:
+    made = peers()
+    assert made.choose(chain(), load_of=among({A: IDLE, B: IDLE}), free=B) == Choice(A)
+    made.agent_left(A)
+    assert made.choose(chain(), load_of=among({B: IDLE}), free=B) == Choice(B)

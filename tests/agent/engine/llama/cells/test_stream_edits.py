@@ -24,6 +24,7 @@ from arriero.agent.engine.step import (
     Decoded,
     Duplicate,
     Edit,
+    Export,
     HandOver,
     NotLoaded,
     Outcome,
@@ -227,3 +228,32 @@ def test_a_step_that_generates_is_one_computation_at_any_occupation(counted: Cou
             assert num_computed == 1, step
     assert occupations == {1, 2, 3, 4, 5, 6}
     assert num_swaps > 0
+
+
+@pytest.mark.parametrize("is_parked", [False, True])
+def test_what_is_exported_fits_an_engine_with_one_cache_for_all(
+    text: Text, unified_engine: LlamaEngine, *, is_parked: bool
+) -> None:
+    length = text.length - 1
+    keep = (HandOver(0, KEPT), *([Park(KEPT, 0, text.length)] if is_parked else []))
+    exports = (Export(KEPT, 0, 4), Export(KEPT, 4, length - 4))
+    outcome = text.engine.execute(Step((*keep, *exports), (), 0, 0))
+    assert isinstance(outcome, Decoded)
+    pieces = (Piece(4, outcome.saved[0]), Piece(length - 4, outcome.saved[1]))
+    stored = StoredPrompt(Prompt(text.tokens[:-1]), pieces)
+    again = (Adopt(21, stored), Place(1, 5), Duplicate(21, 1, length, length))
+    assert text.then(1, *again) == text.next
+    # And what an engine that adopted it exports is the same.
+    adopted = text.engine.execute(Step((Export(21, 2, length - 2),), (), 0, 0))
+    assert isinstance(adopted, Decoded) and len(adopted.saved[0]) > 0
+
+    engine = unified_engine
+    wipe(engine)
+    restores = (Restore(6, 4), Restore(6, length - 4))
+    edits = (Adopt(6, stored), *restores, Copy(6, 1, length))
+    sequence = NewSequence(id=ID, prompt=Prompt(text.tokens), max_tokens=None, sampling=GREEDY)
+    engine.open(sequence)
+    run = Run(ID, 1, length, text.tokens[-1:], True)
+    assert engine.execute(Step(edits, (run,), 0, 1)) == text.next
+    engine.close(ID)
+    wipe(engine)

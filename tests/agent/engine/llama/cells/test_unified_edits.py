@@ -1,12 +1,17 @@
 """Edits of cells, on the demo model."""
 
+import pytest
+
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.engine.step import (
+    Adopt,
     Clear,
     Copy,
     Decoded,
+    Export,
     Park,
     Restore,
     Run,
@@ -70,3 +75,39 @@ def test_a_prefix_may_be_in_the_cells_in_part(engine: LlamaEngine) -> None:
     step = Step((*edits, Copy(kept, 2, 6)), (rest,), 0, len(tokens) - 6)
     assert engine.execute(step) == Decoded(())
     wipe(engine)
+
+
+def test_what_is_exported_is_adopted_as_it_was_parked_or_not(engine: LlamaEngine) -> None:
+    wipe(engine)
+    tokens = prompt(engine, "What is a slot?")
+    sequence = NewSequence(
+        id=SequenceId(1), prompt=Prompt(tokens), max_tokens=None, sampling=GREEDY
+    )
+    engine.open(sequence)
+    first = engine.execute(Step((), (Run(sequence.id, 0, 0, tokens, True),), 0, len(tokens)))
+    kept, other, length = engine.capacity.num_holders - 1, 5, len(tokens)
+    park = (Copy(0, kept, length), Clear(0), Park(kept, 9, length - 9), Park(kept, 6, 3))
+    # In the cells, a part of a piece, and a part of the piece that was parked first.
+    exports = (Export(kept, 0, 6), Export(kept, 6, 2), Export(kept, 8, 1))
+    last = (Export(kept, 9, length - 10),)
+    outcome = engine.execute(Step((*park, *exports, *last), (), 0, 0))
+    assert isinstance(outcome, Decoded)
+    counts = (6, 2, 1, length - 10)
+    pieces = tuple(map(Piece, counts, outcome.saved))
+    stored = StoredPrompt(Prompt(tokens[:-1]), pieces)
+    wipe(engine)
+    restores = tuple(Restore(other, count) for count in counts)
+    run = Run(sequence.id, 1, length - 1, tokens[-1:], True)
+    edits = (Adopt(other, stored), *restores, Copy(other, 1, length - 1))
+    assert engine.execute(Step(edits, (run,), 0, 1)) == first
+    engine.close(sequence.id)
+    wipe(engine)
+
+
+def test_an_export_that_cannot_be_read_is_empty(
+    engine: LlamaEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    wipe(engine)
+    outcome = engine.execute(Step((Export(7, 0, 3),), (), 0, 0))
+    assert isinstance(outcome, Decoded) and [bytes(one) for one in outcome.saved] == [b""]
+    assert "could not be read" in caplog.text

@@ -5,7 +5,7 @@ import pytest
 from arriero.balancer.fleet.decisions import LinkId, Refuse
 from arriero.balancer.fleet.requests.dispatch.assignments import Assign
 from arriero.balancer.fleet.requests.dispatch.dispatch import RETRY_AFTER, Dispatch
-from arriero.balancer.fleet.requests.routing import Offer, RoutingRequest
+from arriero.balancer.fleet.requests.routing import ByText, Engine, Offer, RoutingRequest
 from arriero.shared.errors import QueueFull
 from arriero.shared.inference import RequestId
 
@@ -204,3 +204,29 @@ def test_mistakes_of_the_caller_raise() -> None:
     join(dispatch, A)
     with pytest.raises(ValueError, match="already"):
         join(dispatch, A)
+
+
+def test_whether_others_serve_besides_one_that_leaves() -> None:
+    dispatch, engine = Dispatch(10), Engine("m", "f")
+    offer = Offer(model="m", slots=2, fingerprint="f")
+    assert not dispatch.serves(engine)
+    dispatch.agent_joined(A, offer)
+    assert dispatch.serves(engine)
+    assert not dispatch.serves(engine, besides=A)
+    dispatch.agent_joined(B, offer)
+    assert dispatch.serves(engine, besides=A)
+    dispatch.agent_changed(B, Offer(model="m", slots=2, fingerprint="f", is_accepting=False))
+    assert not dispatch.serves(engine, besides=A)
+
+
+def test_what_goes_on_by_text_waits_for_no_engine_any_more() -> None:
+    dispatch, by_text = Dispatch(10), ByText("m", ("prompt",), "f")
+    id = RequestId("1")
+    dispatch.enqueue(id, RoutingRequest(model="m", engine=Engine("m", "f")))
+    dispatch.goes_on_by_text(id, by_text)
+    assert dispatch.wanted_by(id) == by_text
+    join(dispatch, A)
+    assert dispatch.link_of(id) is None
+    able = Offer(model="m", slots=1, able=(by_text,))
+    assert dispatch.agent_joined(B, able) == [assign("1", B)]
+    dispatch.check_integrity()

@@ -1,7 +1,7 @@
 """Keys of requests that not every agent can serve."""
 
 from arriero.balancer.fleet.requests.dispatch.needs import MAX_UNUSED, Needs
-from arriero.balancer.fleet.requests.routing import Able
+from arriero.balancer.fleet.requests.routing import Able, ByText
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.inference.abilities import ABILITIES
 
@@ -38,6 +38,17 @@ def test_agents_offer_the_keys_of_those_who_are_here() -> None:
     anyones = Able(None, ("logprobs",))
     assert needs.came(RequestId("r3"), anyones)
     assert needs.keys_for("other", ABILITIES) == (anyones,)
+    needs.check_integrity()
+
+
+def test_answers_that_go_on_by_text_are_offered_to_those_who_go_on_with_them() -> None:
+    needs = Needs()
+    by_text = ByText("m", ("prompt",), "f")
+    assert needs.came(R, by_text)
+    assert needs.keys_for("m", ABILITIES, lambda origin: origin == "f") == (by_text,)
+    assert needs.keys_for("m", ABILITIES, lambda origin: origin == "g") == ()
+    assert needs.keys_for("m", ABILITIES - {"prompt"}, lambda _: True) == ()
+    assert needs.keys_for("other", ABILITIES, lambda _: True) == ()
     needs.check_integrity()
 
 

@@ -1,9 +1,11 @@
 """Which agent with a free slot comes first."""
 
+from collections.abc import Iterator
+
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.requests.dispatch.holds import Holds
 from arriero.balancer.fleet.requests.dispatch.ranks import MENDED_TOGETHER, Ranks
-from arriero.balancer.fleet.requests.dispatch.slots import Slots
+from arriero.balancer.fleet.requests.dispatch.slots import AgentSlots, Slots
 from arriero.balancer.fleet.requests.routing import Offer
 from arriero.balancer.fleet.routing.cost import Load
 from arriero.balancer.fleet.routing.router import Router
@@ -52,18 +54,59 @@ def test_of_equals_the_one_that_waited_longest_is_first() -> None:
 
 
 def test_outdated_ranks_are_mended_some_at_a_time() -> None:
-    links = [LinkId(number) for number in range(MENDED_TOGETHER + 1)]
-    first = links[0]
-    agents, _, ranks, router = scene({**dict.fromkeys(links, 1.0), first: 2.0})
-    router.ranks[first] = 0.5
+    links = [LinkId(number) for number in range(MENDED_TOGETHER + 2)]
+    gone, last = links[0], links[-1]
+    agents, _, ranks, router = scene({**dict.fromkeys(links, 1.0), last: 2.0})
+    router.ranks[last] = 0.5
     ranks.outdate()
-    agents.remove(links[-1])
-    ranks.remove(links[-1])
+    agents.remove(gone)
+    ranks.remove(gone)
     ranks.mend()
-    assert ranks.first("m") != first
+    assert ranks.first("m") != last
     ranks.mend()
-    assert ranks.first("m") == first
+    assert ranks.first("m") == last
     ranks.check_integrity()
+
+
+def test_what_changed_since_is_not_mended() -> None:
+    links = [LinkId(number) for number in range(MENDED_TOGETHER + 2)]
+    last = links[-1]
+    agents, _, ranks, router = scene({**dict.fromkeys(links, 1.0), last: 2.0})
+    router.ranks[last] = 0.5
+    ranks.outdate()
+    for link in links[:2]:
+        ranks.update(agents[link])
+    ranks.mend()
+    assert ranks.first("m") == last
+    ranks.check_integrity()
+
+
+class Counted(Slots):
+    """Counts how many agents are looked at."""
+
+    num_looks = 0
+
+    def __iter__(self) -> Iterator[AgentSlots]:
+        for agent in super().__iter__():
+            self.num_looks += 1
+            yield agent
+
+    def __getitem__(self, link: LinkId) -> AgentSlots:
+        self.num_looks += 1
+        return super().__getitem__(link)
+
+
+def test_what_is_learnt_costs_no_look_at_every_agent() -> None:
+    agents = Counted()
+    ranks = Ranks(Router(), agents, Holds())
+    for link in map(LinkId, range(1000)):
+        agents.add(link)
+        agents.offers(agents[link], Offer(model="m", slots=1))
+        ranks.update(agents[link])
+    agents.num_looks = 0
+    ranks.outdate()
+    ranks.mend()
+    assert agents.num_looks == MENDED_TOGETHER
 
 
 def test_a_load_counts_those_who_run_and_those_who_are_held() -> None:

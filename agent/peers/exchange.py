@@ -1,0 +1,101 @@
+"""What two agents say to each other: who wants which prefix, and how long the answer is.
+
+Integers are little-endian. The request: magic, version (u16), lengths of the description (u32) and
+of the tokens (u32, their number); the description (JSON); the tokens (i32 each). The answer: magic,
+version, and the number of bytes (u64) of the stored prompt that follows, under the ticket as its
+key; 0 says that there is none.
+"""
+
+import struct
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter, ValidationError
+
+from ...shared.inference.prefix_peers import Ticket
+from ...shared.strict import STRICT
+from ..engine.prompt import Prompt
+from ..engine.prompt_store.stored_prompt import MAX_DESCRIPTION, Readable
+
+_REQUEST_MAGIC = b"ARRIEROF"
+_ANSWER_MAGIC = b"ARRIEROL"
+VERSION = 1
+
+_REQUEST = struct.Struct("<8sHII")
+_ANSWER = struct.Struct("<8sHQ")
+_MOST_DESCRIBED = 4096
+_TOKEN_BYTES = 4
+_ENTRY_BYTES = 16
+"""Of a token in a stored prompt: its id, and its share of the table of pieces, at most."""
+
+_SPARE = MAX_DESCRIPTION + 1024
+"""Bytes of a stored prompt that are there however long it is."""
+
+
+class ExchangeError(OSError):
+    """The peer says what cannot be understood, or more than was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Description:
+    __pydantic_config__ = STRICT
+
+    ticket: Ticket
+    adapter: str | None = None
+
+
+_description: TypeAdapter[_Description] = TypeAdapter(_Description)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The longest beginning of `prompt` that there is, for who has the `ticket`."""
+
+    ticket: str
+    prompt: Prompt
+
+
+def encode(wanted: Wanted) -> bytes:
+    """As a request. The prompt has tokens only."""
+    ids = wanted.prompt.tokens
+    described = _description.dump_json(
+        _Description(ticket=wanted.ticket, adapter=wanted.prompt.adapter), exclude_none=True
+    )
+    head = _REQUEST.pack(_REQUEST_MAGIC, VERSION, len(described), len(ids))
+    return head + described + struct.pack(f"<{len(ids)}i", *ids)
+
+
+def read_wanted(source: Readable, most_tokens: int) -> Wanted:
+    """What a peer asks for. Raises `ExchangeError`."""
+    magic, version, num_described, num_tokens = _REQUEST.unpack(source.read(_REQUEST.size))
+    if (magic, version) != (_REQUEST_MAGIC, VERSION):
+        raise ExchangeError("the peer speaks something else")
+    if num_described > _MOST_DESCRIBED or not 0 < num_tokens <= most_tokens:
+        raise ExchangeError("the peer asks for too much, or for nothing")
+    try:
+        described = _description.validate_json(bytes(source.read(num_described)))
+    except ValidationError as error:
+        raise ExchangeError("the peer's description is invalid") from error
+    ids = struct.unpack(f"<{num_tokens}i", source.read(num_tokens * _TOKEN_BYTES))
+    if min(ids) < 0:
+        raise ExchangeError("the peer asks for tokens that there cannot be")
+    return Wanted(described.ticket, Prompt(ids, adapter=described.adapter))
+
+
+def answer_head(num_bytes: int) -> bytes:
+    """Before a stored prompt of so many bytes; 0 is a refusal."""
+    return _ANSWER.pack(_ANSWER_MAGIC, VERSION, num_bytes)
+
+
+def read_answer_head(source: Readable, most_bytes: int) -> int:
+    """How many bytes follow. Raises `ExchangeError`, also where they are more than `most_bytes`."""
+    magic, version, num_bytes = _ANSWER.unpack(source.read(_ANSWER.size))
+    if (magic, version) != (_ANSWER_MAGIC, VERSION):
+        raise ExchangeError("the peer speaks something else")
+    if num_bytes > most_bytes:
+        raise ExchangeError(f"the peer sends {num_bytes} bytes, more than {most_bytes}")
+    return int(num_bytes)
+
+
+def most_bytes(num_tokens: int, cell_bytes: int) -> int:
+    """The longest stored prompt of so many tokens."""
+    return num_tokens * (cell_bytes + _ENTRY_BYTES) + _SPARE

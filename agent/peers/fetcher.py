@@ -1,0 +1,197 @@
+"""Fetches prefixes from other agents, while the requests that want them wait in preparation.
+
+Called on the event loop's thread, and replies there. A fetch that fails, is late, or has no place
+is answered with `None`: the prefix is computed instead. A peer that failed is left alone for a
+while (`resting`).
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+
+from ...shared.inference.prefix_peers import PrefixSource
+from ...shared.quantities import parse_address
+from ..engine.prompt import Prompt
+from ..engine.prompt_store.stored_prompt import Origin, StoredPrompt, UnusableFile, unpack
+from .counts import Counts
+from .exchange import ExchangeError, Wanted, encode, most_bytes, read_answer_head
+from .resting import Resting
+from .wire import Wire
+
+logger = logging.getLogger(__name__)
+
+MAX_FETCHES = 4
+"""At once; beyond that, prompts are computed."""
+
+Reply = Callable[[StoredPrompt | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Got:
+    prefix: StoredPrompt
+    num_bytes: int
+    seconds: float
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    source: PrefixSource
+    prompt: Prompt
+    most_bytes: int
+    reply: Reply
+    wire: Wire | None = None
+    is_given_up: bool = False
+    timer: asyncio.TimerHandle | None = field(default=None, init=False)
+
+
+class Fetcher:
+    """What it takes was computed by `origin`. At most `most_bytes` come at once.
+
+    A token's state has `cell_bytes`. `tls` makes the context of each connection.
+    """
+
+    def __init__(
+        self,
+        *,
+        origin: Origin,
+        cell_bytes: int,
+        most_bytes: int,
+        counts: Counts,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._origin = origin
+        self._cell_bytes = cell_bytes
+        self._most_bytes = most_bytes
+        self._counts = counts
+        self._tls = tls
+        self._clock = clock
+        self._resting = Resting()
+        self._threads = ThreadPoolExecutor(MAX_FETCHES, thread_name_prefix="fetch")
+        self._jobs: dict[int, _Job] = {}
+        self._running: set[_Job] = set()
+
+    def fetch(self, id: int, source: PrefixSource, prompt: Prompt, reply: Reply) -> None:
+        """Get a beginning of `prompt`, less its last token; `reply` gets it, or `None`.
+
+        Not after `abandon`. It may be called before this returns.
+        """
+        wanted = prompt.part(0, len(prompt) - 1)
+        job = _Job(source, wanted, most_bytes(len(wanted), self._cell_bytes), reply)
+        if not self._has_place(job):
+            self._counts.failed()
+            reply(None)
+            return
+        self._jobs[id] = job
+        self._running.add(job)
+        job.timer = asyncio.get_running_loop().call_later(source.seconds, self._late, id)
+        future = self._threads.submit(self._run, job)
+        asyncio.wrap_future(future).add_done_callback(partial(self._ended, id, job))
+
+    def abandon(self, id: int) -> None:
+        """It is not wanted any more, if it ever was."""
+        if (job := self._jobs.pop(id, None)) is not None:
+            _give_up(job)
+
+    def close(self) -> None:
+        """Fetch nothing any more; blocks until the threads are done."""
+        for job in self._running:
+            _give_up(job)
+        self._threads.shutdown(cancel_futures=True)
+
+    def _has_place(self, job: _Job) -> bool:
+        in_use = sum(other.most_bytes for other in self._running)
+        return (
+            len(job.prompt) > 0
+            and len(self._running) < MAX_FETCHES
+            and in_use + job.most_bytes <= self._most_bytes
+            and self._resting.may_ask(job.source.address, self._clock())
+        )
+
+    def _late(self, id: int) -> None:
+        """By now it would have been computed."""
+        job = self._jobs.pop(id)
+        _give_up(job)
+        self._fails(job, "it takes too long")
+
+    def _ended(self, id: int, job: _Job, future: "asyncio.Future[_Got | str | None]") -> None:
+        self._running.discard(job)
+        if job.is_given_up or future.cancelled():
+            return
+        del self._jobs[id]
+        if job.timer is not None:
+            job.timer.cancel()
+        outcome = future.result()
+        if isinstance(outcome, str):
+            self._fails(job, outcome)
+            return
+        self._resting.worked(job.source.address)
+        if outcome is None:
+            self._counts.failed()
+            job.reply(None)
+            return
+        self._counts.fetched(
+            tokens=len(outcome.prefix.prompt), num_bytes=outcome.num_bytes, seconds=outcome.seconds
+        )
+        job.reply(outcome.prefix)
+
+    def _fails(self, job: _Job, reason: str) -> None:
+        address = job.source.address
+        logger.warning("no prefix from the agent at %s, it is computed: %s", address, reason)
+        self._resting.failed(address, self._clock())
+        self._counts.failed()
+        job.reply(None)
+
+    # ---- on a thread
+
+    def _run(self, job: _Job) -> _Got | str | None:
+        """What came; `None` where the peer does not have it, or why it failed."""
+        try:
+            return self._get(job)
+        except UnusableFile as error:
+            return f"what it sent {error}"
+        except OSError as error:
+            return str(error) or type(error).__name__
+        except Exception as error:  # the boundary of a fetch: its request is computed
+            logger.exception("a prefix could not be fetched")
+            return f"{type(error).__name__}"
+
+    def _get(self, job: _Job) -> _Got | None:
+        began = self._clock()
+        address = parse_address(job.source.address)
+        seconds = job.source.seconds
+        connection = socket.create_connection((address.host, address.port), timeout=seconds)
+        with Wire(connection, seconds, self._clock) as wire:
+            job.wire = wire
+            if job.is_given_up:
+                return None
+            if self._tls is not None:
+                context = self._tls()
+                wire.upgrade(partial(context.wrap_socket, server_hostname=address.host))
+            wire.write([encode(Wanted(job.source.ticket, job.prompt))])
+            num_bytes = read_answer_head(wire, job.most_bytes)
+            if not num_bytes:
+                return None
+            prefix = unpack(wire, num_bytes, key=job.source.ticket, origin=self._origin)
+            _check(prefix, job.prompt)
+            return _Got(prefix, num_bytes, self._clock() - began)
+
+
+def _give_up(job: _Job) -> None:
+    job.is_given_up = True
+    if job.timer is not None:
+        job.timer.cancel()
+    if job.wire is not None:
+        job.wire.close()
+
+
+def _check(prefix: StoredPrompt, wanted: Prompt) -> None:
+    length = len(prefix.prompt)
+    if not 0 < length <= len(wanted) or prefix.prompt.keys != wanted.keys[:length]:
+        raise ExchangeError("the peer sent a prefix of another prompt")

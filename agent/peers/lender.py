@@ -1,0 +1,184 @@
+"""Lends prefixes of this agent's cache to other agents that have a ticket.
+
+A thread accepts connections, and each loan has one of a few. Whoever has no good ticket, asks for
+what is not here, is slow or talks nonsense gets nothing; nobody else notices.
+"""
+
+import logging
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from queue import Empty, SimpleQueue
+
+from ...shared.inference.prefix_peers import LONGEST_LOAN
+from ...shared.quantities import Address
+from ..engine.prompt import Prompt
+from ..engine.prompt_store.stored_prompt import Origin, StoredPrompt, pack
+from .counts import Counts
+from .exchange import answer_head, read_wanted
+from .tickets import Tickets
+from .wire import Wire
+
+logger = logging.getLogger(__name__)
+
+MAX_LOANS = 2
+"""At once: each takes host memory for the states of a prefix."""
+
+MAX_CONNECTIONS = 32
+"""Those that wait for their turn among them; what comes beyond that is closed at once."""
+
+ASKING = 5.0
+"""Seconds to say what is wanted."""
+
+ON_THE_WAY = 1.0
+"""Seconds that a ticket may come later than who has it: they take different ways."""
+
+READING = 20.0
+"""Seconds until a busy engine has read the states."""
+
+PAUSE = 1.0
+"""Seconds after the system could not accept a connection."""
+
+HandOut = Callable[[Prompt, Callable[[StoredPrompt | None], None]], None]
+"""Hands out the longest beginning of a prompt; see `Worker.hand_out`."""
+
+
+class Lender:
+    """What it lends was computed by `origin`. `tls` makes the context of each connection."""
+
+    def __init__(
+        self,
+        hand_out: HandOut,
+        *,
+        origin: Origin,
+        most_tokens: int,
+        counts: Counts,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._hand_out = hand_out
+        self._origin = origin
+        self._most_tokens = most_tokens
+        self._counts = counts
+        self._tls = tls
+        self._clock = clock
+        self._tickets = Tickets()
+        self._news = threading.Condition()
+        self._closed = threading.Event()
+        self._threads = ThreadPoolExecutor(MAX_LOANS, thread_name_prefix="lend")
+        self._listener: socket.socket | None = None
+        self._open: dict[Wire, SimpleQueue[StoredPrompt | None]] = {}
+
+    def listen(self, address: Address, *, takes_over: bool = False) -> Address:
+        """Lend to who connects there; the address taken. Raises `OSError`. Blocks for a look-up.
+
+        `takes_over`: another process of this agent listens there until it has finished. Whoever
+        connects to that one with a ticket of this one gets nothing.
+        """
+        family, _, _, _, found = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        if not takes_over and address.port:
+            socket.create_server(found, family=family).close()  # is it taken by somebody else?
+        self._listener = listener = socket.create_server(
+            found,
+            family=family,
+            backlog=MAX_CONNECTIONS,
+            reuse_port=hasattr(socket, "SO_REUSEPORT"),
+        )
+        threading.Thread(target=self._accept, args=(listener,), name="peers", daemon=True).start()
+        return Address(address.host, listener.getsockname()[1])
+
+    def allow(self, ticket: str, seconds: float) -> None:
+        """Whoever shows this ticket gets a prefix. From any thread."""
+        with self._news:
+            self._tickets.add(ticket, self._clock() + seconds)
+            self._news.notify_all()
+
+    def close(self) -> None:
+        """Lend nothing any more; blocks until the threads are done."""
+        self._closed.set()
+        if self._listener is not None:
+            with suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+        with self._news:
+            self._news.notify_all()
+            for wire, answers in self._open.items():
+                wire.close()
+                answers.put(None)
+        self._threads.shutdown()
+
+    # ---- on the thread that accepts
+
+    def _accept(self, listener: socket.socket) -> None:
+        while not self._closed.is_set():
+            try:
+                connection, _ = listener.accept()
+            except OSError as error:
+                if not self._closed.is_set():
+                    logger.warning("a peer's connection could not be accepted: %s", error)
+                self._closed.wait(PAUSE)
+                continue
+            self._take_in(connection)
+
+    def _take_in(self, connection: socket.socket) -> None:
+        wire = Wire(connection, ASKING, self._clock)
+        with self._news:
+            is_welcome = len(self._open) < MAX_CONNECTIONS and not self._closed.is_set()
+            if is_welcome:
+                self._open[wire] = SimpleQueue()
+                self._threads.submit(self._serve, wire)
+        if not is_welcome:
+            connection.close()
+
+    # ---- on the thread of a loan
+
+    def _serve(self, wire: Wire) -> None:
+        with wire:
+            try:
+                wire.within(ASKING)
+                self._lend(wire)
+            except OSError as error:
+                logger.info("a peer got no prefix: %s", error)
+            except Exception:  # the boundary of a loan: nobody else notices
+                logger.exception("a prefix could not be lent")
+        with self._news:
+            del self._open[wire]
+
+    def _lend(self, wire: Wire) -> None:
+        if self._tls is not None:
+            wire.upgrade(partial(self._tls().wrap_socket, server_side=True))
+        wanted = read_wanted(wire, self._most_tokens)
+        prefix = self._read(wire, wanted.prompt) if self._is_good(wanted.ticket) else None
+        if prefix is None:
+            wire.write([answer_head(0)])
+            return
+        parts = pack(wanted.ticket, self._origin, prefix)
+        wire.within(LONGEST_LOAN)
+        wire.write([answer_head(sum(map(len, parts))), *parts])
+        self._counts.lent()
+
+    def _is_good(self, ticket: str) -> bool:
+        """Whether it is one of ours, or becomes so in a moment."""
+        with self._news:
+            return bool(
+                self._news.wait_for(
+                    lambda: self._tickets.take(ticket, self._clock()) or self._closed.is_set(),
+                    timeout=ON_THE_WAY,
+                )
+            )
+
+    def _read(self, wire: Wire, prompt: Prompt) -> StoredPrompt | None:
+        """The longest beginning of `prompt` that the engine has, if any."""
+        answers = self._open[wire]
+        self._hand_out(prompt, answers.put)
+        try:
+            return answers.get(timeout=READING)
+        except Empty:
+            raise TimeoutError("the engine was too busy to read the states") from None

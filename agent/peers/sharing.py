@@ -1,0 +1,88 @@
+"""What an agent with `--peer-addr` does for others and has of them: a lender and a fetcher."""
+
+import ssl
+import time
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+
+from ...shared.inference.prefix_peers import Peer
+from ...shared.quantities import Address
+from ...shared.tls.contexts import ClientFiles, client_context, server_context
+from ...shared.tls.key_pair import KeyPair, trust
+from ..engine.prompt_store.stored_prompt import Origin
+from .counts import Counts
+from .fetcher import Fetcher
+from .lender import HandOut, Lender
+
+_DIGEST_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """`peer` is what balancers hear of it."""
+
+    peer: Peer
+    lender: Lender
+    fetcher: Fetcher
+    counts: Counts
+
+    def close(self) -> None:
+        """Blocks until no thread lends or fetches."""
+        self.fetcher.close()
+        self.lender.close()
+
+
+def open_sharing(
+    address: Address,
+    hand_out: HandOut,
+    *,
+    origin: Origin,
+    cell_bytes: int,
+    context_size: int,
+    most_bytes: int,
+    tls: ClientFiles,
+    takes_over: bool,
+) -> Sharing:
+    """Listen at `address`. Blocks. Raises `OSError`, and `TlsFileError` for `tls`.
+
+    Prefixes have up to `context_size` tokens, and those that come at once up to `most_bytes`.
+    `takes_over`: another process of the agent listens there until it has finished.
+    """
+    counts = Counts()
+    pair = tls.pair
+    lender = Lender(
+        hand_out,
+        origin=origin,
+        most_tokens=context_size,
+        counts=counts,
+        tls=None if pair is None else partial(_lending_context, tls, pair),
+    )
+    if pair is not None:
+        _lending_context(tls, pair)  # what is wrong with the files is told now
+    fetcher = Fetcher(
+        origin=origin,
+        cell_bytes=cell_bytes,
+        most_bytes=most_bytes,
+        counts=counts,
+        tls=None if pair is None else lambda: client_context(tls, time.time()),
+    )
+    taken = lender.listen(address, takes_over=takes_over)
+    peer = Peer(
+        address=str(taken), tls=pair is not None, cells=_cells(origin), cell_bytes=cell_bytes
+    )
+    return Sharing(peer, lender, fetcher, counts)
+
+
+def _cells(origin: Origin) -> str:
+    """Equal for agents that can use each other's cells, as far as is known."""
+    return blake2b(repr(origin).encode(), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def _lending_context(files: ClientFiles, pair: KeyPair) -> ssl.SSLContext:
+    """From the files as they are now. With `--tls-ca`, peers have to show a certificate."""
+    context = server_context(pair, time.time()).context
+    if files.ca is not None:
+        trust(context, "--tls-ca", files.ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context

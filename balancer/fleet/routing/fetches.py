@@ -1,0 +1,158 @@
+"""Which agents can fetch prefixes from which, how long that takes, and the tickets for it.
+
+An agent's rate is learnt from what it says of its own fetches. Where that is too slow, it counts as
+a little faster each time, so that it is tried again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import NamedTuple
+
+from ....shared.inference import RequestId
+from ....shared.inference.prefix_peers import LONGEST_LOAN, Peer, PrefixSource
+from ....shared.messages import Lend
+from ....shared.reports.statistics import Fetches as Done
+from ..decisions import LinkId
+from .rates import Average
+
+FIRST_RATE = 50e6
+"""Bytes a second, before anything was measured: a gigabit, half used."""
+
+PRIOR = 0.1
+"""Seconds of a fetch that the first rate weighs."""
+
+FORGIVEN = 1.02
+"""A slow rate counts as so many times faster after each request that it kept from fetching."""
+
+LATENCY = 0.05
+"""Seconds that a fetch takes besides: to connect, and for both engines to copy."""
+
+LEAST_TOKENS = 64
+"""Shorter prefixes are computed."""
+
+SLACK = 2.0
+"""A fetch is given up when it takes as many times longer than to compute the prefix would."""
+
+LEAST_SECONDS = 0.25
+"""A fetch has so much time at least."""
+
+
+class Fetching(NamedTuple):
+    """A request is to fetch `num_tokens` from `source`; to compute them would take `seconds`."""
+
+    source: LinkId
+    num_tokens: float
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Rate:
+    average: Average
+    done: Done
+
+
+class Fetches:
+    """Agents by link. Lengths are in tokens."""
+
+    def __init__(self) -> None:
+        self._peers: dict[LinkId, Peer] = {}
+        self._rates: dict[LinkId, _Rate] = {}
+
+    def agent_is(self, link: LinkId, peer: Peer | None) -> None:
+        """What an agent says of itself as a peer."""
+        if peer is None:
+            self.agent_left(link)
+        else:
+            self._peers[link] = peer
+
+    def agent_left(self, link: LinkId) -> None:
+        """It is gone, or is no peer any more."""
+        self._peers.pop(link, None)
+        self._rates.pop(link, None)
+
+    def measured(self, link: LinkId, done: Done) -> None:
+        """What came of all its fetches so far."""
+        if link not in self._peers:
+            return
+        rate = self._rate(link)
+        num_bytes, seconds = done.bytes - rate.done.bytes, done.seconds - rate.done.seconds
+        if num_bytes > 0 and seconds > 0:
+            rate.average.add(num_bytes, seconds)
+        rate.done = done
+
+    def seconds(self, link: LinkId, num_tokens: float) -> float:
+        """How long an agent takes to fetch so many tokens."""
+        rate = self._rate(link).average.value(FIRST_RATE)
+        return LATENCY + num_tokens * self._peers[link].cell_bytes / rate
+
+    def best(
+        self, link: LinkId, held: Mapping[LinkId, float], own: float, prefill: float
+    ) -> Fetching | None:
+        """What an agent, which has `own` tokens, had better fetch than compute, if anything.
+
+        Others hold `held` tokens; it computes `prefill` of them a second.
+        """
+        peer = self._peers.get(link)
+        if peer is None:
+            return None
+        source = max(
+            (one for one in held if one != link and self._can_lend(one, peer)),
+            key=lambda one: held[one],
+            default=None,
+        )
+        if source is None or held[source] - own < LEAST_TOKENS:
+            return None
+        # All of the prefix is fetched, also what the agent has itself.
+        computing = (held[source] - own) / prefill
+        if self.seconds(link, held[source]) < computing:
+            return Fetching(source, held[source], computing)
+        self._forget_a_little(link)
+        return None
+
+    def agree(self, lender: LinkId, ticket: str, fetching: Fetching) -> tuple[Lend, PrefixSource]:
+        """What both sides are told of a `ticket`."""
+        seconds = min(max(fetching.seconds * SLACK, LEAST_SECONDS), LONGEST_LOAN)
+        peer = self._peers[lender]
+        return (
+            Lend(ticket=ticket, seconds=seconds),
+            PrefixSource(address=peer.address, ticket=ticket, seconds=seconds),
+        )
+
+    def is_peer(self, link: LinkId) -> bool:
+        """Whether an agent lends."""
+        return link in self._peers
+
+    def _can_lend(self, link: LinkId, peer: Peer) -> bool:
+        other = self._peers.get(link)
+        return other is not None and peer.can_use(other)
+
+    def _rate(self, link: LinkId) -> _Rate:
+        rate = self._rates.get(link)
+        if rate is None:
+            rate = self._rates[link] = _Rate(Average(FIRST_RATE * PRIOR, PRIOR), Done())
+        return rate
+
+    def _forget_a_little(self, link: LinkId) -> None:
+        average = self._rate(link).average
+        if average.value(FIRST_RATE) < FIRST_RATE:
+            average.amount *= FORGIVEN
+
+
+class Tickets:
+    """Draws tickets by a `secret` that nobody else knows; without one there are none."""
+
+    def __init__(self, secret: bytes = b"") -> None:
+        self._secret = secret
+        self._num_drawn = 0
+
+    @property
+    def are_there(self) -> bool:
+        """Whether any can be drawn."""
+        return bool(self._secret)
+
+    def draw(self, id: RequestId) -> str:
+        """One that nobody can guess, for a request that may be started several times."""
+        self._num_drawn += 1
+        data = b"%d " % self._num_drawn + id.encode("utf-8", "surrogatepass")
+        return blake2b(data, digest_size=16, key=self._secret).hexdigest()

@@ -1,0 +1,112 @@
+"""A prefix that one agent computed begins an answer of another; without it, all is computed.
+
+The first agent's only slot has an endless stream, so the next request with the same prompt goes to
+the second agent. Nothing has ended until then, so no speed is known: a token counts as expensive.
+"""
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from integration_tests.corpus import generate
+from integration_tests.daemons import Daemon, Fleet, until
+
+STORY = "The driver counts the mules, the bells and the bags of salt before each bridge. "
+NUM_TOKENS = 16
+SIZES: dict[str, object] = {"context_size": 16384, "peer_addr": "127.0.0.1:0"}
+
+
+@dataclass
+class Streamed:
+    """What came of a stream that goes on."""
+
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(event["event"] == "token" for event in self.events)
+
+    @property
+    def text(self) -> str:
+        return "".join(event["text"] for event in self.events if event["event"] == "token")
+
+
+def prompt(num_sentences: int, of: str = "") -> dict[str, Any]:
+    text = f"{of}{STORY * num_sentences}"
+    return {"prompt": text, "temperature": 0, "ignore_eos": True}
+
+
+@asynccontextmanager
+async def endless(fleet: Fleet, body: dict[str, Any]) -> AsyncIterator[Streamed]:
+    """A stream that has begun."""
+    streamed = Streamed()
+
+    async def follow() -> None:
+        async with fleet.http.post(f"{fleet.inference}/api/v1/generate", json=body) as response:
+            async for line in response.content:
+                streamed.events.append(json.loads(line))
+
+    task = asyncio.create_task(follow())
+    await until_tokens(streamed, NUM_TOKENS)
+    yield streamed
+    task.cancel()
+
+
+async def until_tokens(streamed: Streamed, num: int) -> None:
+    async def reached() -> bool:
+        return streamed.num_tokens >= num
+
+    await until(reached, deadline=30.0)
+
+
+async def until_fetches(fleet: Fleet, outcome: str) -> None:
+    await fleet.until_metrics(
+        **{f'arriero_agent_prefix_fetches_total{{agent="two",outcome="{outcome}"}}': 1.0}
+    )
+
+
+async def test_what_was_fetched_gives_the_answer_that_computing_gives(fleet: Fleet) -> None:
+    """Also where the two have their cells in different layouts."""
+    body = prompt(150)
+    await fleet.start_balancer()
+    await fleet.start_agent(name="one", slots=1, kv_layout="streams", **SIZES)
+    async with endless(fleet, body) as first:
+        await fleet.start_agent(name="two", slots=1, **SIZES)
+        answer = await generate(fleet.http, fleet.inference, body | {"max_tokens": NUM_TOKENS})
+        assert answer.end["agent"] == "two"
+        usage = answer.end["usage"]
+        assert usage["prompt_tokens"] > 1000
+        assert usage["cached_tokens"] == usage["prompt_tokens"] - 1
+        assert answer.text == first.text[: len(answer.text)]
+        before = first.num_tokens
+        await until_tokens(first, before + 1)
+        await until_fetches(fleet, "fetched")
+
+
+async def test_a_peer_that_is_frozen_costs_a_moment_and_nobody_else_notices(
+    fleet: Fleet,
+) -> None:
+    body = prompt(12)
+    await fleet.start_balancer()
+    frozen: Daemon = await fleet.start_agent(name="one", slots=1, **SIZES)
+    async with endless(fleet, body) as first:
+        text = first.text
+        await fleet.start_agent(name="two", slots=2, **SIZES)
+        async with endless(fleet, prompt(3, "Another one. ")) as bystander:
+            frozen.signal_all(signal.SIGSTOP)
+            try:
+                before = bystander.num_tokens
+                answer = await generate(
+                    fleet.http, fleet.inference, body | {"max_tokens": NUM_TOKENS}
+                )
+                assert bystander.num_tokens > before
+                await until_fetches(fleet, "failed")
+            finally:
+                frozen.signal_all(signal.SIGCONT)
+    assert (answer.end["event"], answer.end["agent"]) == ("done", "two")
+    assert answer.end["usage"]["cached_tokens"] == 0
+    assert text.startswith(answer.text[:8])

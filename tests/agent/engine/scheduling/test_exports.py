@@ -1,0 +1,97 @@
+"""Prefixes that are handed out: what is read when, and what comes of it."""
+
+from arriero.agent.engine.kv_cache.allowance import MOST_IN_PIECE
+from arriero.agent.engine.kv_cache.unified_memory import UnifiedMemory
+from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
+from arriero.agent.engine.scheduling.exports import Exported, ExportId, Exports
+from arriero.agent.engine.sequence import SequenceId
+from arriero.agent.engine.step import Export, Save, Step
+
+ONE, TWO = ExportId(1), ExportId(2)
+
+
+def memory_with(*tokens: int, num_cells: int = 4000) -> UnifiedMemory:
+    """A slot has computed these."""
+    memory = UnifiedMemory(
+        slots=2, holders=8, num_cells=num_cells, can_share=True, most_parked=1000
+    )
+    memory.enter(0, list(tokens), memory.find(tokens, 0))
+    memory.grow(0, len(tokens))
+    return memory
+
+
+def step(exports: Exports, *, before: tuple[Save, ...] = ()) -> Step:
+    return Step((*before, *exports.plan()), (), 0, 0)
+
+
+def test_the_longest_beginning_is_read_and_nothing_else() -> None:
+    exports = Exports(memory_with(1, 2, 3, 4))
+    assert exports.is_idle
+    exports.add(ONE, Prompt((1, 2, 3, 9)))
+    assert not exports.is_idle
+    planned = step(exports)
+    assert planned.edits == (Export(0, 0, 3),)
+    exports.read(planned, (b"state",))
+    whole = StoredPrompt(Prompt((1, 2, 3)), (Piece(3, b"state"),))
+    # Only the next look shows that there is no more.
+    exports.read(step(exports), ())
+    assert exports.take() == [Exported(ONE, whole)]
+    assert exports.take() == []
+    assert exports.is_idle
+
+
+def test_one_comes_after_the_other_and_saves_come_first() -> None:
+    exports = Exports(memory_with(1, 2))
+    exports.add(ONE, Prompt((1, 2)))
+    exports.add(TWO, Prompt((7,)))
+    planned = step(exports, before=(Save(SequenceId(1), 1, 0, 5),))
+    exports.read(planned, (b"saved", b"state"))
+    assert exports.take() == [Exported(ONE, StoredPrompt(Prompt((1, 2)), (Piece(2, b"state"),)))]
+    exports.read(step(exports), ())
+    assert exports.take() == [Exported(TWO, None)]
+
+
+def test_a_long_one_is_read_in_pieces_and_beside_streams_in_several_steps() -> None:
+    tokens = tuple(range(1, 2 * MOST_IN_PIECE + 11))
+    memory = memory_with(*tokens)
+    exports = Exports(memory)
+    exports.add(ONE, Prompt(tokens))
+    memory.allowance.renew(float("inf"))
+    assert [edit.count for edit in exports.plan()] == [MOST_IN_PIECE, MOST_IN_PIECE, 10]
+    memory.allowance.renew(100)
+    planned = step(exports)
+    assert planned.edits == (Export(0, 0, 100),)
+    exports.read(planned, (b"a",))
+    memory.allowance.renew(100)
+    assert exports.plan() == (Export(0, 100, 100),)
+
+
+def test_a_step_that_came_to_nothing_is_planned_again() -> None:
+    exports = Exports(memory_with(1, 2))
+    exports.add(ONE, Prompt((1, 2)))
+    assert exports.plan() == exports.plan() == (Export(0, 0, 2),)
+
+
+def test_it_ends_with_what_could_be_read() -> None:
+    memory = memory_with(*range(1, 301))
+    exports = Exports(memory)
+    exports.add(ONE, Prompt(tuple(range(1, 301))))
+    memory.allowance.renew(100)
+    exports.read(step(exports), (b"a",))
+    memory.allowance.renew(100)
+    exports.read(step(exports), (b"",))
+    first = StoredPrompt(Prompt(tuple(range(1, 101))), (Piece(100, b"a"),))
+    assert exports.take() == [Exported(ONE, first)]
+
+
+def test_what_leaves_the_cache_meanwhile_is_missing() -> None:
+    memory = memory_with(*range(1, 301))
+    exports = Exports(memory)
+    exports.add(ONE, Prompt(tuple(range(1, 301))))
+    memory.allowance.renew(100)
+    exports.read(step(exports), (b"a",))
+    memory.clear(0)
+    exports.read(step(exports), ())
+    [exported] = exports.take()
+    assert exported.prefix is not None and len(exported.prefix.prompt) == 100

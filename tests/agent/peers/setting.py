@@ -1,0 +1,67 @@
+"""An agent that lends, and one that fetches from it, over loopback."""
+
+import threading
+from collections.abc import Callable
+
+from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity, Origin, StoredPrompt
+from arriero.agent.peers.counts import Counts
+from arriero.agent.peers.fetcher import Fetcher
+from arriero.agent.peers.lender import Lender
+from arriero.shared.inference.prefix_peers import PrefixSource
+from arriero.shared.quantities import LOOPBACK, Address
+from tests.agent.engine.fake_engine import stored_prompt
+
+MODEL = ModelIdentity(architecture="a", parameters=1, size_bytes=2, digest="d")
+ORIGIN = Origin(model=MODEL, engine="e 1", cache="c")
+CELL_BYTES = 64
+MOST_TOKENS = 100
+TOKENS = tuple(range(1, 21))
+PROMPT = Prompt((*TOKENS, 40, 41))
+KEPT = stored_prompt(*TOKENS)
+ANY_PORT = Address(LOOPBACK, 0)
+
+
+class Cache:
+    """Has `kept`; `asked` says for what."""
+
+    def __init__(self, kept: StoredPrompt | None = KEPT) -> None:
+        self.kept = kept
+        self.asked: list[Prompt] = []
+
+    def hand_out(self, prompt: Prompt, reply: Callable[[StoredPrompt | None], None]) -> None:
+        self.asked.append(prompt)
+        reply(self.kept)
+
+
+class Mute(Cache):
+    """An engine that never answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.was_asked = threading.Event()
+
+    def hand_out(self, prompt: Prompt, reply: Callable[[StoredPrompt | None], None]) -> None:
+        self.was_asked.set()
+
+
+def lender(cache: Cache, counts: Counts | None = None, origin: Origin = ORIGIN) -> Lender:
+    return Lender(
+        cache.hand_out,
+        origin=origin,
+        most_tokens=MOST_TOKENS,
+        counts=Counts() if counts is None else counts,
+    )
+
+
+def fetcher(counts: Counts | None = None, most_bytes: int = 10**9) -> Fetcher:
+    return Fetcher(
+        origin=ORIGIN,
+        cell_bytes=CELL_BYTES,
+        most_bytes=most_bytes,
+        counts=Counts() if counts is None else counts,
+    )
+
+
+def source(address: Address | str, ticket: str = "t", seconds: float = 30.0) -> PrefixSource:
+    return PrefixSource(address=str(address), ticket=ticket, seconds=seconds)

@@ -1,0 +1,78 @@
+"""What agents say to each other, and what they do not believe."""
+
+from io import BytesIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.agent.engine.prompt import Prompt
+from arriero.agent.peers.exchange import (
+    ExchangeError,
+    Wanted,
+    answer_head,
+    encode,
+    most_bytes,
+    read_answer_head,
+    read_wanted,
+)
+
+
+class Exactly(BytesIO):
+    """Raises where there is too little, as a broken connection does."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        if size is None or len(data) != size:
+            raise ConnectionResetError("it ends")
+        return data
+
+
+@given(
+    ids=st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=50),
+    adapter=st.none() | st.text(min_size=1, max_size=20),
+    ticket=st.text("abcdef0123456789", min_size=1, max_size=64),
+)
+def test_what_is_asked_arrives(ids: list[int], adapter: str | None, ticket: str) -> None:
+    wanted = Wanted(ticket, Prompt(tuple(ids), adapter=adapter))
+    read = read_wanted(Exactly(encode(wanted)), most_tokens=50)
+    assert read == wanted
+    assert read.prompt.adapter == adapter
+
+
+@given(data=st.binary(max_size=200))
+def test_nonsense_is_refused(data: bytes) -> None:
+    with pytest.raises(OSError):
+        read_wanted(Exactly(data), most_tokens=50)
+    with pytest.raises(OSError):
+        read_answer_head(Exactly(data), most_bytes=1000)
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [(0, b"X"), (8, b"\x02\x00"), (10, b"\xff\xff\xff\x7f"), (14, b"\xff\xff\xff\x7f")],
+)
+def test_more_than_there_may_be_is_refused_before_it_is_read(at: int, value: bytes) -> None:
+    request = bytearray(encode(Wanted("t", Prompt((1, 2, 3)))))
+    request[at : at + len(value)] = value
+    with pytest.raises(ExchangeError):
+        read_wanted(Exactly(request), most_tokens=3)
+
+
+def test_requests_that_cannot_be_meant() -> None:
+    for wanted in (Wanted("t", Prompt(())), Wanted("t", Prompt((1, 2, 3, 4)))):
+        with pytest.raises(ExchangeError, match="too much, or for nothing"):
+            read_wanted(Exactly(encode(wanted)), most_tokens=3)
+    with pytest.raises(ExchangeError, match="cannot be"):
+        read_wanted(Exactly(encode(Wanted("t", Prompt((1, -2))))), most_tokens=3)
+    request = encode(Wanted("t", Prompt((1,)))).replace(b'"ticket"', b'"tucket"')
+    with pytest.raises(ExchangeError, match="description"):
+        read_wanted(Exactly(request), most_tokens=3)
+
+
+def test_an_answer_has_no_more_than_was_asked_for() -> None:
+    most = most_bytes(10, 100)
+    assert read_answer_head(Exactly(answer_head(most)), most) == most
+    assert read_answer_head(Exactly(answer_head(0)), most) == 0
+    with pytest.raises(ExchangeError, match="more than"):
+        read_answer_head(Exactly(answer_head(most + 1)), most)

@@ -1,0 +1,118 @@
+"""Who gets a prefix, and who does not."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.prompt_store.stored_prompt import unpack
+from arriero.agent.peers.counts import Counts
+from arriero.agent.peers.exchange import Wanted, encode, read_answer_head
+from arriero.agent.peers.lender import Lender
+from arriero.agent.peers.wire import Wire
+from arriero.shared.quantities import Address
+from tests.agent.peers.setting import (
+    ANY_PORT,
+    KEPT,
+    MOST_TOKENS,
+    ORIGIN,
+    PROMPT,
+    Cache,
+    Mute,
+    lender,
+)
+
+
+class Scene:
+    def __init__(self, cache: Cache) -> None:
+        self.cache = cache
+        self.counts = Counts()
+        self.lender: Lender = lender(cache, self.counts)
+        self.address: Address = self.lender.listen(ANY_PORT)
+
+    def connect(self) -> Wire:
+        return Wire(socket.create_connection((self.address.host, self.address.port)), 30.0)
+
+    def answer(self, ticket: str = "t", prompt: Prompt = PROMPT) -> int:
+        """How many bytes are announced for a request."""
+        with self.connect() as wire:
+            wire.write([encode(Wanted(ticket, prompt))])
+            return read_answer_head(wire, 10**6)
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    made = Scene(Cache())
+    yield made
+    made.lender.close()
+
+
+def test_who_has_a_ticket_gets_a_prefix_once(scene: Scene) -> None:
+    scene.lender.allow("t", 30.0)
+    with scene.connect() as wire:
+        wire.write([encode(Wanted("t", PROMPT))])
+        size = read_answer_head(wire, 10**6)
+        assert unpack(wire, size, key="t", origin=ORIGIN) == KEPT
+    assert scene.cache.asked == [PROMPT]
+    assert scene.answer() == 0
+    assert scene.cache.asked == [PROMPT]
+    scene.lender.close()
+    assert scene.counts.total.lent == 1
+
+
+def test_who_comes_before_its_ticket_waits_a_moment(scene: Scene) -> None:
+    with scene.connect() as wire:
+        wire.write([encode(Wanted("t", PROMPT))])
+        scene.lender.allow("t", 30.0)
+        assert read_answer_head(wire, 10**6) > 0
+
+
+def test_a_ticket_that_is_over_is_none(scene: Scene) -> None:
+    scene.lender.allow("t", 0.0)
+    assert scene.answer() == 0
+    assert scene.cache.asked == []
+
+
+def test_what_is_not_here_is_not_lent(scene: Scene) -> None:
+    scene.cache.kept = None
+    scene.lender.allow("t", 30.0)
+    assert scene.answer() == 0
+    assert scene.counts.total.lent == 0
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"GET / HTTP/1.1\r\n\r\nand more", encode(Wanted("t", Prompt((1,) * (MOST_TOKENS + 1))))],
+)
+def test_nonsense_ends_the_connection_and_the_next_is_served(scene: Scene, said: bytes) -> None:
+    with scene.connect() as wire:
+        wire.write([said])
+        with pytest.raises(OSError):
+            wire.read(1)
+    scene.lender.allow("t", 30.0)
+    assert scene.answer() > 0
+
+
+def test_an_engine_that_has_stopped_keeps_nobody_from_closing() -> None:
+    mute = Mute()
+    scene = Scene(mute)
+    scene.lender.allow("t", 30.0)
+    with scene.connect() as wire:
+        wire.write([encode(Wanted("t", PROMPT))])
+        assert mute.was_asked.wait(30)
+        scene.lender.close()
+        with pytest.raises(OSError):
+            wire.read(1)
+    with pytest.raises(OSError):
+        scene.connect()
+
+
+def test_an_address_that_somebody_else_has_is_refused_unless_it_is_taken_over(
+    scene: Scene,
+) -> None:
+    second = lender(Cache())
+    with pytest.raises(OSError):
+        second.listen(scene.address)
+    second.listen(scene.address, takes_over=True)
+    second.close()
