@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..shared.lifecycle import StartupError
 from .access.access import Access
-from .api.conversation_store import ConversationStore
+from .api.conversations import Conversations
 from .api.openai.batches.line_doors import LineDoors
 from .api.transport.bodies import Bodies
 from .fleet.caller import Caller
@@ -34,7 +34,7 @@ async def open_batch_jobs(
     persistence: Persistence,
     runtime: FleetRuntime,
     access: Access,
-    conversations: ConversationStore,
+    conversations: Conversations,
     bodies: Bodies,
     until_the_end: AsyncExitStack,
 ) -> Jobs | None:

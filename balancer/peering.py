@@ -7,6 +7,7 @@ from importlib.metadata import version
 
 from .access.key_keeper import KeyKeeper
 from .access.sessions import Session, Sessions
+from .conversations.keeper import QUESTION, ConversationKeeper
 from .fleet.runtime.fleet_runtime import FleetRuntime
 from .management.answer_types import Balancer
 from .management.balancers import ListBalancers
@@ -15,6 +16,7 @@ from .management.elsewhere.respond import Render, Responder, no_metrics
 from .management.session.browser_sessions import TellSession, nobody
 from .management.steering.drains import DrainKeeper
 from .management.steering.keeper import DesiredStateKeeper
+from .peers.inquiries import Answer, Respond
 from .peers.peers import Peers, PeersStatus
 from .persistence import Persistence
 from .store.news.records import SessionTold
@@ -32,6 +34,7 @@ def open_peers(
     url: str | None = None,
     render: Render = no_metrics,
     sessions: Sessions | None = None,
+    conversations: ConversationKeeper | None = None,
 ) -> Peers | None:
     """What keeps this balancer in touch with others; `None` where the store has only one.
 
@@ -40,7 +43,8 @@ def open_peers(
     if persistence.peers is None:
         return None
     store = persistence.store
-    return Peers(
+    responder = Responder(runtime, render, persistence.history)
+    peers = Peers(
         persistence.peers,
         runtime,
         {
@@ -52,9 +56,23 @@ def open_peers(
         name=name,
         version=version("arriero"),
         url=url,
-        respond=Responder(runtime, render).respond,
+        respond=responding(responder, conversations),
         on_session=taking_up(Sessions() if sessions is None else sessions),
     )
+    if conversations is not None:
+        conversations.serve(peers.inquiries.ask)
+    return peers
+
+
+def responding(responder: Responder, conversations: ConversationKeeper | None) -> Respond:
+    """What answers other balancers' questions."""
+
+    def respond(what: str, about: str) -> Answer:
+        if what == QUESTION and conversations is not None:
+            return conversations.respond(about)
+        return responder.respond(what, about)
+
+    return respond
 
 
 def taking_up(

@@ -25,7 +25,8 @@ class Persistence:
 
     `keys`, `cordons` and `jobs` are read and written at once, since whoever changes one waits.
     `kept` is of requests that outlive the balancer, in a store that lasts. `peers` is of other
-    balancers, in a store that several may share.
+    balancers, and `conversations` of what any of them may continue, in a store that several may
+    share.
     """
 
     def __init__(self, opened: OpenedStore, peers: PeerStore | None = None) -> None:
@@ -35,8 +36,9 @@ class Persistence:
         self.jobs = job_store_of(opened)
         self.kept = opened.kept
         self.peers = peers
+        self.conversations = None if peers is None else opened.conversations
         self.writer = StoreWriter(opened.state, history=opened.history)
-        self.history = History()
+        self.history = History(handed_over=self.writer.unwritten)
 
     @classmethod
     async def open(cls, url: StoreUrl, hub: NewsHub | None = None) -> Self:
@@ -49,7 +51,9 @@ class Persistence:
         except StoreRefused as error:
             raise StartupError(f"--state: {error}") from error
         persistence = cls(opened, peer_store_of(url, opened, hub))
-        if opened.history is not None:
+        if opened.history is not None and persistence.peers is not None:
+            persistence.history.share(opened.history)
+        elif opened.history is not None:
             await persistence.history.restore(opened.history)
         return persistence
 
@@ -63,8 +67,7 @@ class Persistence:
 
     async def flush(self, totals: FleetTotals) -> None:
         """Write what there is, as far as the store takes it in time; `run` still has to run."""
-        self.history.tick(totals)
-        self.history.write(self.writer)
+        self.history.end(totals, self.writer)
         await self.writer.flush(LAST_WRITES)
 
     async def close(self) -> None:

@@ -10,8 +10,11 @@ from aiohttp import web
 
 from ..shared.lifecycle import StartupError
 from ..shared.quantities import Address
+from ..shared.tls.key_pair import KeyPair, TlsFileError
 from .api.transport.connections import Connections, ConnectionsRunner
+from .api.transport.hosts import AllowedHosts
 from .settings import BalancerSettings
+from .tls.certificates import Certificates
 from .tls.exposure import Protection, remedies, why_not
 
 logger = logging.getLogger(__name__)
@@ -83,3 +86,20 @@ def _remedy(error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return "something else listens there; end it or choose another port (0 takes any free one)"
     return f"{(error.strerror or str(error)).lower()}; choose another address"
+
+
+def hosts_of(settings: BalancerSettings) -> AllowedHosts:
+    """What the ports may be called: what was given, and the names they listen on."""
+    listening = (settings.inference_addr.host, settings.management_addr.host)
+    names = [host for host in listening if ":" not in host]  # addresses need not be given
+    return AllowedHosts([*settings.allowed_host, *names])
+
+
+def certificates_of(settings: BalancerSettings) -> Certificates | None:
+    """The certificate of both ports, if one is given. Raises `StartupError`."""
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    try:
+        return Certificates(KeyPair(settings.tls_cert, settings.tls_key), settings.agent_ca)
+    except TlsFileError as error:
+        raise StartupError(str(error)) from error

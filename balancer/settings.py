@@ -160,7 +160,8 @@ class BalancerSettings(DaemonSettings):
     responses_limit: Annotated[Size, Shown("SIZE", "64MiB")] = Field(
         default=DEFAULT_BYTES,
         description="most memory for answers kept for /v1/responses and threads of "
-        "/v1/messages; 0 keeps none. As much again for requests with an Idempotency-Key or in the "
+        "/v1/messages, and most bytes of them in a store that balancers share; 0 keeps none. As "
+        "much again for requests with an Idempotency-Key or in the "
         "background, and in the store (--state) for these",
     )
     responses_max_age: Timeout = Field(

@@ -84,6 +84,15 @@ async def cancelled(fleet: Fleet, id: str) -> str:
         return status
 
 
+async def said(fleet: Fleet, **more: str) -> str:
+    """The id of a response that is not in the background."""
+    body = {"input": "And then?", "max_output_tokens": 4} | more
+    async with fleet.http.post(f"{fleet.inference}/v1/responses", json=body) as response:
+        assert response.status == 200, await response.text()
+        id: str = (await response.json())["id"]
+        return id
+
+
 async def until_served(fleet: Fleet, *, slots: int, deadline: float = 30.0) -> None:
     async def is_served() -> bool:
         agents = await fleet.view("agents")
@@ -151,11 +160,15 @@ async def test_what_one_balancer_is_told_both_do_and_the_second_leads_when_the_f
     assert {name: each["leads"] for name, each in listed.items()} == {"one": True, "two": False}
     assert listed["two"]["is_here"] and listed["one"]["since"] < listed["two"]["since"]
 
+    url = f"{second.management}/api/v1/requests?state=ended"
+    async with second.http.get(url) as answer:
+        (ended,) = (await answer.json())["requests"]
+    assert (ended["id"], ended["code"]) == (begun["id"], "cancelled"), "it ended at the first one"
+
     id = await begin_in_background(first, second)
     assert await cancelled(second, id) == "cancelled"
-    further = {"input": "And then?", "previous_response_id": id, "max_output_tokens": 4}
-    async with second.http.post(f"{second.inference}/v1/responses", json=further) as answer:
-        assert answer.status == 200, await answer.text()
+    id = await said(second, previous_response_id=id)
+    await said(second, previous_response_id=await said(first, previous_response_id=id))
 
     left = await begin_in_background(first, second)
     async with asyncio.TaskGroup() as tasks, bystander(second) as stream:

@@ -35,6 +35,63 @@ def pids(fleet: Fleet) -> dict[int, int]:
     return {each["worker"]: each["pid"] for each in lines}
 
 
+async def of_each(fleet: Fleet, path: str) -> dict[str, Any]:
+    """What each worker answers, by its name."""
+    answers: dict[str, Any] = {}
+
+    async def both_answered() -> bool:
+        async with aiohttp.ClientSession(f"{fleet.management}/api/v1/") as session:
+            async with session.get("balancers") as response:
+                listed = (await response.json())["balancers"]
+            (name,) = [each["name"] for each in listed if each["is_here"]]
+            async with session.get(path) as response:
+                assert response.status == 200, await response.text()
+                answers[name] = await response.json()
+        return len(answers) == 2
+
+    await until(both_answered, deadline=10.0)
+    return answers
+
+
+async def until_past(fleet: Fleet, ended: set[str]) -> None:
+    """Both workers show these requests as ended, and count them in their history."""
+
+    async def is_told() -> bool:
+        told = await of_each(fleet, "requests?state=ended&code=cancelled")
+        history = await of_each(fleet, "history?since=10m")
+        seen = [{each["id"] for each in answer["requests"]} for answer in told.values()]
+        counted = [sum(each["lines"][0]["ended"].get("cancelled", ())) for each in history.values()]
+        return seen == [ended, ended] and counted == [len(ended), len(ended)]
+
+    await until(is_told, deadline=10.0)
+
+
+async def answer(fleet: Fleet, path: str, **body: Any) -> dict[str, Any]:
+    """Over a connection of its own, which reaches any worker."""
+    async with (
+        aiohttp.ClientSession(fleet.inference) as session,
+        session.post(path, json=body) as response,
+    ):
+        assert response.status == 200, await response.text()
+        told: dict[str, Any] = await response.json()
+        return told
+
+
+async def goes_on_anywhere(fleet: Fleet) -> None:
+    """Conversations go on over ten connections, which the system spreads over both workers."""
+    short = {"input": "Once", "max_output_tokens": 1}
+    messages = [{"role": "user", "content": "Once"}]
+    thread = {"max_tokens": 1, "messages": messages}
+    response = await answer(fleet, "/v1/responses", **short)
+    message = await answer(fleet, "/v1/messages", **thread, thread={"type": "create"})
+    for _ in range(4):
+        response = await answer(
+            fleet, "/v1/responses", **short, previous_response_id=response["id"]
+        )
+        begun = {"type": "continue", "previous_message_id": message["id"]}
+        message = await answer(fleet, "/v1/messages", **thread, thread=begun)
+
+
 async def test_a_worker_is_lost_and_back_and_the_other_one_notices_nothing(
     fleet: Fleet, tmp_path: Path
 ) -> None:
@@ -73,4 +130,6 @@ async def test_a_worker_is_lost_and_back_and_the_other_one_notices_nothing(
                 assert answer.status == 202
             events = [json.loads(line) async for line in streams[id].content]
             assert events[-1]["finish_reason"] == "cancelled"
+        await until_past(fleet, set(kept))
+    await goes_on_anywhere(fleet)
     assert await fleet.balancer.terminate() == 0

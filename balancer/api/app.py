@@ -19,7 +19,7 @@ from .anthropic import routes as anthropic_routes
 from .common import models
 from .common.answering import json_response
 from .common.opening import KEPT_REQUESTS, RECALL, Recall, no_recall
-from .conversation_store import ConversationStore
+from .conversations import Conversations
 from .document import inference_json
 from .fields.reading import tell_ignored
 from .limit_headers import limit_headers
@@ -43,7 +43,7 @@ from .vllm import routes as vllm_routes
 
 def inference_app(
     runtime: FleetRuntime,
-    conversations: ConversationStore | None = None,
+    conversations: Conversations | None = None,
     *,
     bodies: Bodies | None = None,
     hosts: AllowedHosts | None = None,
@@ -89,7 +89,7 @@ def inference_app(
     app.add_routes(completion_routes.routes(runtime))
     app.add_routes(query_routes.routes(runtime))
     app.add_routes(vllm_routes.routes(runtime))
-    conversations = ConversationStore() if conversations is None else conversations
+    conversations = Conversations() if conversations is None else conversations
     app.add_routes(responses_routes.routes(runtime, conversations, kept, recall))
     app.add_routes(anthropic_routes.routes(runtime, conversations))
     app.add_routes(ollama_routes.routes(runtime))

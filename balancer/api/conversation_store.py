@@ -31,6 +31,12 @@ class Entry(Protocol):
 E = TypeVar("E", bound=Entry)
 
 
+class Keeping(Protocol):
+    """What an answer is kept by; see `ConversationStore.keep`."""
+
+    def keep(self, id: str, entry: Entry, now: float, *, owner: str | None = None) -> bool: ...
+
+
 @dataclass(slots=True)
 class _Used:
     entry: Entry
@@ -58,16 +64,20 @@ class ConversationStore:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def keep(self, id: str, entry: Entry, now: float, *, owner: str | None = None) -> None:
-        """Stores `entry`, evicting older ones; an entry that can never fit is not stored.
+    def keep(self, id: str, entry: Entry, now: float, *, owner: str | None = None) -> bool:
+        """Stores `entry`, evicting older ones; not one that can never fit. Whether it did.
 
-        It belongs to `owner` (`Caller.owner`), and only that one finds it.
+        It belongs to `owner` (`Caller.owner`), and only that one finds it. It takes the place of
+        one that was stored under the same id.
         """
         if entry.num_bytes > self._max_bytes:
-            return
+            return False
+        if id in self._entries:
+            self._remove(id)
         self._entries[id] = _Used(entry, now, owner)
         self.num_bytes += entry.num_bytes
         self._make_room(now)
+        return True
 
     def find(self, id: str, kind: type[E], now: float, *, owner: str | None = None) -> E | None:
         """The entry, if it is still stored, of this kind, and its owner's. Marks it as used."""

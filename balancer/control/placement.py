@@ -5,10 +5,12 @@ as long as the model wants them; then idle ones are taken, then those of models 
 less. Where an agent with the right labels is taken by a model that could be served elsewhere as
 well, that model moves.
 
-A decision costs O(agents x models) for each place that is not filled yet.
+Each model sorts the agents that it may have once, by the models that these have already. So a place
+costs O(models), and all of them O(models x agents x log agents); only where an agent has to be
+taken from a model that was placed, all agents are looked at for one place.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import count
@@ -52,7 +54,10 @@ def place(wants: Sequence[Want], members: Iterable[Member]) -> Placement:
 
 @dataclass(slots=True)
 class _Model:
+    """`candidates` are its eligible agents by the model that they have, each group sorted."""
+
     want: Want
+    candidates: list[deque[AgentId]] | None = None
     holders: list[AgentId] = field(default_factory=list)
     num_holding: int = 0
     num_placed: int = 0
@@ -128,10 +133,24 @@ class _Placing:
 
     def _best(self, model: _Model) -> AgentId | None:
         """The agent that is missed least."""
-        free = [agent for agent in model.want.eligible if self._is_free(agent)]
-        return min(free, key=self._price, default=None)
+        if model.candidates is None:
+            model.candidates = self._candidates(model.want.eligible)
+        for group in model.candidates:
+            while group and not self._is_free(group[0]):
+                group.popleft()
+        firsts = [group[0] for group in model.candidates if group]
+        return min(firsts, key=self._price, default=None)
+
+    def _candidates(self, eligible: Set[AgentId]) -> list[deque[AgentId]]:
+        """Agents that are here by the model that they have; within a group prices keep order."""
+        groups: defaultdict[str | None, list[AgentId]] = defaultdict(list)
+        for agent in eligible:
+            if agent in self._members:
+                groups[self._members[agent].model].append(agent)
+        return [deque(sorted(group, key=self._price)) for group in groups.values()]
 
     def _is_free(self, agent: AgentId) -> bool:
+        """Whether it is given to nobody; once it is, it is never free again."""
         return agent in self._chosen and self._chosen[agent] is None
 
     def _price(self, agent: AgentId) -> tuple[int, int, int, int, str]:

@@ -9,7 +9,7 @@ from math import ceil
 from typing import Literal
 
 from .latencies import Histogram, percentile
-from .series import Levels, Selection, Step, join
+from .series import Levels, Selection, Step, beside, join
 from .sums import Sums
 
 By = Literal["agent", "model"]
@@ -55,13 +55,17 @@ def step_for(seconds: int, most: int) -> int:
     return next((step for step in STEPS if seconds <= step * most), STEPS[-1])
 
 
-def chart(selection: Selection, step: int, by: By | None, name: str | None = None) -> Chart:
+def chart(
+    selections: Sequence[Selection], step: int, by: By | None, name: str | None = None
+) -> Chart:
     """Steps of `step` seconds, or more where what is kept is wider.
 
-    With `name`, the line of that agent or model alone; none if nothing is kept under it.
+    Several selections are of several balancers, at the same time. With `name`, the line of that
+    agent or model alone; none if nothing is kept under it.
     """
-    step = ceil(step / selection.width) * selection.width
-    joined = _joined(selection.steps, step)
+    width = max((each.width for each in selections), default=1)
+    step = ceil(step / width) * width
+    joined = _beside([_joined(each.steps, step) for each in selections])
     names = _names(joined, by)
     return Chart(
         step=step,
@@ -76,6 +80,15 @@ def _joined(steps: Iterable[Step], step: int) -> list[Step]:
     for each in steps:
         parts.setdefault(each.at - each.at % step, []).append(each)
     return [join(each, at) for at, each in parts.items()]
+
+
+def _beside(sources: Sequence[Iterable[Step]]) -> list[Step]:
+    """What several counted, in the order of its times."""
+    together: dict[int, list[Step]] = {}
+    for steps in sources:
+        for each in steps:
+            together.setdefault(each.at, []).append(each)
+    return [beside(together[at]) for at in sorted(together)]
 
 
 def _names(steps: Iterable[Step], by: By | None) -> Sequence[str | None]:

@@ -8,9 +8,9 @@ from .series import Step
 _STEP = TypeAdapter(Step)
 
 
-def to_saved(step: Step, width: StepWidth) -> SavedStep:
-    """`step` for a store."""
-    return SavedStep(width, step.at, _STEP.dump_json(step).decode())
+def to_saved(step: Step, width: StepWidth, source: str = "") -> SavedStep:
+    """`step` for a store; `source` counted it."""
+    return SavedStep(width, step.at, _STEP.dump_json(step).decode(), source)
 
 
 def from_saved(saved: SavedStep) -> Step | None:

@@ -1,36 +1,15 @@
 """The last ended requests, without their texts, and which of them a reader wants."""
 
+import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Iterable
 
 from ..fleet.recorder import Ending
-from ..store.records import MAX_ENDINGS, EndedRequest
+from ..store.records import MAX_ENDINGS, EndedRequest, EndingFilter, place_of
 
 MAX_NAME = 300
 MAX_MESSAGE = 1000
 """Characters that are kept of names and of an error's message, which may quote a client."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndingFilter:
-    """`None` lets everything through."""
-
-    model: str | None = None
-    agent: str | None = None
-    caller: str | None = None
-    code: str | None = None
-    limit: int = 200
-
-    def fits(self, ended: EndedRequest) -> bool:
-        """Whether a reader wants this one."""
-        return (
-            self.model in (None, ended.model)
-            and self.agent in (None, ended.agent)
-            and self.caller in (None, ended.caller)
-            and self.code in (None, ended.code)
-        )
 
 
 class Endings:
@@ -58,9 +37,27 @@ class Endings:
         self._unwritten.clear()
         return taken
 
-    def choose(self, wanted: EndingFilter) -> Iterator[EndedRequest]:
-        """The latest `limit` of those that are wanted, latest first."""
-        return islice(filter(wanted.fits, reversed(self._kept)), wanted.limit)
+    @property
+    def unwritten(self) -> Iterable[EndedRequest]:
+        """Those that were added since the last call of `take_unwritten`."""
+        return self._unwritten
+
+    def choose(self, wanted: EndingFilter) -> list[EndedRequest]:
+        """The first `limit` of those that are wanted, in their order."""
+        found: list[EndedRequest] = []
+        for each in reversed(self._kept):  # as they ended, so that few have to be looked at
+            if len(found) >= wanted.limit and each.ended_at < found[-1].ended_at:
+                break
+            if wanted.fits(each):
+                found.append(each)
+        return latest(found, wanted)
+
+
+def latest(ended: Iterable[EndedRequest], wanted: EndingFilter) -> list[EndedRequest]:
+    """The first `limit` of those that are wanted, in their order, each once."""
+    by_place = {place_of(each): each for each in ended if wanted.fits(each)}
+    first = heapq.nsmallest(wanted.limit, by_place, key=lambda place: place.order)
+    return [by_place[place] for place in first]
 
 
 def ended_request(ending: Ending, at: float) -> EndedRequest:

@@ -7,11 +7,15 @@ import uuid
 from collections.abc import Callable, Iterable
 
 from ..fleet.view import FleetTotals
+from ..store.pending import HistoryBatch
 from ..store.port import HistoryStore, StoreAway
 from ..store.records import (
     MAX_ENDINGS,
     STEPS_KEPT,
+    EndedRequest,
+    EndingFilter,
     SavedStep,
+    StepRange,
     StepWidth,
     UsageQuery,
     UsageRow,
@@ -20,9 +24,10 @@ from ..store.records import (
 from ..store.writer import StoreWriter
 from .chart import By, Chart, chart
 from .documents import from_saved, to_saved
-from .endings import Endings
+from .endings import Endings, latest
 from .recorder import HistoryRecorder
-from .series import OTHERS, Series, Step
+from .series import OTHERS, Selection, Series, Step, beside
+from .shared_past import SharedPast, ToldSteps
 from .usage import UsageLedger, added_up
 
 logger = logging.getLogger(__name__)
@@ -30,21 +35,32 @@ logger = logging.getLogger(__name__)
 WRITE_INTERVAL = 5
 """Seconds between two batches for the store."""
 
+MOST_TOLD = 120
+"""Seconds that other balancers are told of, should the store not have them."""
+
 
 class History:
     """The balancer's history. `recorder` fills it while `run` runs.
 
     `clock` gives seconds since 1970 and never goes back: the wall clock's time at the start, and
-    what has passed since.
+    what has passed since. `handed_over` is what was given to the store and is not there yet.
     """
 
-    def __init__(self, *, clock: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] | None = None,
+        handed_over: Callable[[], HistoryBatch] = HistoryBatch,
+    ) -> None:
         self.clock = clock or _steady_clock()
+        self.run_id = uuid.uuid4().hex
         self.endings = Endings()
         self.series = Series()
-        self.usage = UsageLedger(uuid.uuid4().hex)
+        self.usage = UsageLedger(self.run_id)
         self.recorder = HistoryRecorder(self.endings, self.usage, self.clock)
+        self._handed_over = handed_over
         self._store: HistoryStore | None = None
+        self._shared: SharedPast | None = None
         self._unwritten: list[tuple[Step, StepWidth]] = []
         self._closed_at = int(self.clock())
         self._charting = asyncio.Semaphore(1)
@@ -57,18 +73,28 @@ class History:
         self._store = store
         now = int(self.clock())
         try:
-            seconds = await store.load_steps(1, now - STEPS_KEPT[1])
-            minutes = await store.load_steps(60, now - 60 * STEPS_KEPT[60])
-            endings = await store.load_endings(MAX_ENDINGS)
+            seconds = await store.load_steps(StepRange(1, now - STEPS_KEPT[1]))
+            minutes = await store.load_steps(StepRange(60, now - 60 * STEPS_KEPT[60]))
+            endings, _ = await store.find_endings(EndingFilter(limit=MAX_ENDINGS))
         except StoreAway as error:
             logger.warning("the history begins anew, since the store is away: %s", error)
             return
         self.series.restore(*await asyncio.to_thread(_restored, seconds, minutes, now))
-        self.endings.restore(endings)
+        self.endings.restore(reversed(endings))
 
-    def models_served(self, seconds: float) -> set[str]:
+    def share(self, store: HistoryStore) -> None:
+        """In place of `restore` where other balancers have the same store, each with its own past.
+
+        From now on all of it is read when somebody looks.
+        """
+        self._store = store
+        self._shared = SharedPast(store, self.run_id)
+
+    async def models_served(self, seconds: float) -> set[str]:
         """Models that gave out text within the last `seconds`."""
-        steps = self.series.since(int(self.clock() - seconds)).steps
+        async with self._charting:
+            selections = await self._since(int(self.clock() - seconds), {})
+        steps = [step for selection in selections for step in selection.steps]
         sums = (item for step in steps for item in step.models.items())
         return {name for name, each in sums if each.completion_tokens} - {OTHERS}
 
@@ -97,12 +123,67 @@ class History:
         endings = self.endings.take_unwritten()
         usage = self.usage.take_unwritten()
         if writer.keeps_history:
-            writer.append([to_saved(step, width) for step, width in steps], endings, usage)
+            saved = [to_saved(step, width, self.run_id) for step, width in steps]
+            writer.append(saved, endings, usage)
 
-    async def chart(self, since: int, step: int, by: By | None, name: str | None = None) -> Chart:
-        """The steps from `since` on. On another thread, one at a time."""
+    def end(self, totals: FleetTotals, writer: StoreWriter) -> None:
+        """Hand over everything: this balancer is about to go."""
+        self.tick(totals)
+        if self._shared is not None:  # else the minute goes on after the next start
+            self._unwritten += [(each, 60) for each in self.series.begun_minutes()]
+        self.write(writer)
+
+    # ---- what readers get
+
+    async def chart(
+        self,
+        since: int,
+        step: int,
+        by: By | None,
+        name: str | None = None,
+        told: ToldSteps | None = None,
+    ) -> Chart:
+        """The steps from `since` on. On another thread, one at a time.
+
+        `told` is what other balancers say that the store does not have yet.
+        """
         async with self._charting:
-            return await asyncio.to_thread(chart, self.series.since(since), step, by, name)
+            selections = await self._since(since, told or {})
+            return await asyncio.to_thread(chart, selections, step, by, name)
+
+    async def _since(self, at: int, told: ToldSteps) -> list[Selection]:
+        own = self.series.since(at)
+        if self._shared is None:
+            return [own]
+        return [own, await self._shared.steps_since(at, int(self.clock()), told)]
+
+    async def ended(
+        self, wanted: EndingFilter, told: Iterable[EndedRequest] = (), num_told: int = 0
+    ) -> tuple[list[EndedRequest], int]:
+        """Ended requests in their order, and how many are kept of all.
+
+        `told` are those of other balancers that the store does not have yet, of `num_told`.
+        """
+        if self._shared is not None:
+            unwritten = self.unwritten_endings()
+            found = await self._shared.ended(wanted, [*unwritten, *told])
+            if found is not None:
+                return found[0], min(found[1] + len(unwritten) + num_told, MAX_ENDINGS)
+        own = self.endings.choose(wanted)
+        return latest([*own, *told], wanted), min(len(self.endings) + num_told, MAX_ENDINGS)
+
+    # ---- what other balancers get
+
+    def unwritten_steps(self) -> list[Step]:
+        """The seconds that the store does not have yet, the latest `MOST_TOLD`, oldest first."""
+        given = [each for each in self._handed_over().steps if each.width == 1][-MOST_TOLD:]
+        steps = [step for each in given if (step := from_saved(each)) is not None]
+        steps += [step for step, width in self._unwritten if width == 1]
+        return steps[-MOST_TOLD:]
+
+    def unwritten_endings(self) -> list[EndedRequest]:
+        """The ended requests that the store does not have yet, oldest first."""
+        return [*self._handed_over().endings, *self.endings.unwritten]
 
     async def used(self, query: UsageQuery) -> list[UsageSum]:
         """What callers used, up to now, by every run of a balancer that the store knows.
@@ -119,11 +200,17 @@ class History:
 def _restored(
     seconds: Iterable[SavedStep], minutes: Iterable[SavedStep], now: int
 ) -> tuple[list[Step], list[Step]]:
-    """Without what cannot be read, and without what the clock says has not been yet."""
-    steps = [
-        [step for each in saved if each.at < now and (step := from_saved(each)) is not None]
-        for saved in (seconds, minutes)
-    ]
+    """Without what cannot be read, and without what the clock says has not been yet.
+
+    If several balancers had the store, the steps of the same time are one.
+    """
+    steps = []
+    for saved in (seconds, minutes):
+        by_time: dict[int, list[Step]] = {}
+        for each in saved:
+            if each.at < now and (step := from_saved(each)) is not None:
+                by_time.setdefault(each.at, []).append(step)
+        steps.append([beside(each) for each in by_time.values()])
     return steps[0], steps[1]
 
 

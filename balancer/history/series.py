@@ -54,6 +54,24 @@ def join(steps: Sequence[Step], at: int) -> Step:
     )
 
 
+def beside(steps: Sequence[Step]) -> Step:
+    """One step for what several balancers counted in the same seconds.
+
+    Each has its own queue and slots that it took; all see the same agents. The peak is the sum of
+    the peaks, so an upper bound of steps longer than a second.
+    """
+    if len(steps) == 1:
+        return steps[0]
+    return Step(
+        at=steps[0].at,
+        seconds=max(step.seconds for step in steps),
+        levels=_added(steps),
+        fleet=add([step.fleet for step in steps]),
+        agents=_by_name([step.agents for step in steps]),
+        models=_by_name([step.models for step in steps]),
+    )
+
+
 def bounded(sums: dict[str, Sums]) -> dict[str, Sums]:
     """The busiest `MAX_NAMES`, and the others as one."""
     if len(sums) <= MAX_NAMES:
@@ -99,6 +117,10 @@ class Series:
             begin = self.seconds[0].at
             minutes = [step for step in minutes if step.at + MINUTE <= begin]
         return Selection((*minutes, *seconds), MINUTE if minutes else 1)
+
+    def begun_minutes(self) -> list[Step]:
+        """What there is of minutes that are not whole yet: of the last one."""
+        return self._whole_minutes(self.seconds[-1].at + MINUTE) if self.seconds else []
 
     def _whole_minutes(self, now: int) -> list[Step]:
         """Those that have passed at `now` and are not among the minutes yet."""
@@ -146,6 +168,19 @@ def _mean(levels: Sequence[Levels]) -> Levels:
         slots_busy=sum(each.slots_busy for each in levels) / num,
         slots_total=sum(each.slots_total for each in levels) / num,
         agents=sum(each.agents for each in levels) / num,
+    )
+
+
+def _added(steps: Sequence[Step]) -> Levels:
+    """Means count for as much of the time as they are of."""
+    seconds = max(step.seconds for step in steps)
+    shares = [(step.levels, step.seconds / seconds) for step in steps]
+    return Levels(
+        queue_depth=sum(levels.queue_depth * share for levels, share in shares),
+        queue_peak=sum(levels.queue_peak for levels, _ in shares),
+        slots_busy=sum(levels.slots_busy * share for levels, share in shares),
+        slots_total=max(levels.slots_total for levels, _ in shares),
+        agents=max(levels.agents for levels, _ in shares),
     )
 
 

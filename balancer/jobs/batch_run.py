@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from ...shared.errors import RequestTimeout
 from ..store.jobs.records import Chunk
+from .blobs.threads import on_thread
 from .core.batch import Batch, Fault
 from .core.lines import Line, error_line, in_order
 from .core.progress import Progress
@@ -226,7 +227,7 @@ class BatchRun:
         if chunk is None:
             self._may_have_more = False
             return False
-        lines, spool = await asyncio.to_thread(self._opened, chunk)
+        lines, spool = await on_thread(self._opened, chunk)
         self._chunks[chunk.number] = _Open(chunk, spool)
         self._count(list(spool.is_error.values()))
         todo = [line for line in lines if line.number not in spool.is_error]
@@ -255,7 +256,7 @@ class BatchRun:
         if not is_whole and self.batch.stop != "cancelled":
             raise RuntimeError(f"{self.batch.id}: chunk {number} lacks results")
         key = f"batches/{self.batch.id}/{number}-{tools.runner}"
-        results = await asyncio.to_thread(spool.store, tools.blobs, key)
+        results = await on_thread(spool.store, tools.blobs, key)
         if not await tools.store.commit_chunk(self.batch.id, number, tools.runner, results):
             logger.warning("%s: another balancer has run chunk %d", self.batch.id, number)
         del self._chunks[number]
@@ -278,7 +279,7 @@ class BatchRun:
     async def _clear_away(self) -> None:
         tools, id = self._tools, self.batch.id
         await asyncio.to_thread(tools.spool.forget, id)
-        await asyncio.to_thread(tools.blobs.delete_all, f"batches/{id}")
+        await on_thread(tools.blobs.delete_all, f"batches/{id}")
         await tools.store.forget_chunks(id)
         await tools.batches.change(id, lambda batch: batch, is_open=False)
         logger.info("%s is %s", id, self.batch.status)

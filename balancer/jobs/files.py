@@ -1,6 +1,5 @@
 """Files that clients upload, and those that batches make."""
 
-import asyncio
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -11,6 +10,7 @@ from ...shared.errors import NotFound, Overloaded, RequestTooLarge
 from ..store.jobs.port import JobStore
 from ..store.jobs.records import FileTotals, Order, SavedFile
 from .blobs.port import Blobs, BlobWriter
+from .blobs.threads import on_thread
 from .file_limits import FileLimits
 
 MAX_UPLOADS = 16
@@ -59,11 +59,11 @@ class Files:
         id = new_file_id()
         self.num_uploads += 1
         try:
-            writer = await asyncio.to_thread(self._blobs.create, blob_of(id))
+            writer = await on_thread(self._blobs.create, blob_of(id))
             try:
                 yield Upload(self, id, writer)
             finally:
-                await asyncio.to_thread(writer.abort)
+                await on_thread(writer.abort)
         finally:
             self.num_uploads -= 1
 
@@ -117,9 +117,9 @@ class Files:
 
         Raises `BlobsAway`, and `ConnectionError` where it is shorter.
         """
-        with await asyncio.to_thread(self._opened, file.id, start) as content:
+        with await on_thread(self._opened, file.id, start) as content:
             while start < stop:
-                piece = await asyncio.to_thread(content.read, min(PIECE, stop - start))
+                piece = await on_thread(content.read, min(PIECE, stop - start))
                 if not piece:
                     raise ConnectionError(f"the file {file.id} ended early")
                 start += len(piece)
@@ -135,7 +135,7 @@ class Files:
                 num_files=max(0, self.totals.num_files - 1),
                 num_bytes=max(0, self.totals.num_bytes - file.num_bytes),
             )
-        await asyncio.to_thread(self._blobs.delete, blob_of(file.id))
+        await on_thread(self._blobs.delete, blob_of(file.id))
 
 
 class _Opened:
@@ -188,7 +188,7 @@ class Upload:
     ) -> SavedFile:
         """It is whole: list it. `expires_after` in seconds from now."""
         await self._flush()
-        await asyncio.to_thread(self._writer.commit)
+        await on_thread(self._writer.commit)
         file = SavedFile(
             id=self._id,
             owner=owner,
@@ -205,7 +205,7 @@ class Upload:
     async def _flush(self) -> None:
         data, self._pending = bytes(self._pending), bytearray()
         if data:
-            await asyncio.to_thread(self._writer.write, data)
+            await on_thread(self._writer.write, data)
 
 
 def new_file_id() -> str:

@@ -1,11 +1,10 @@
 """Puts the results of a batch's chunks together into its two files, in the order of its lines."""
 
-import asyncio
-
 from ..store.jobs.port import JobStore
 from ..store.jobs.records import ChunkResults, SavedFile
 from .batches import Batches
 from .blobs.port import Blobs, BlobWriter
+from .blobs.threads import on_thread
 from .core.batch import Batch
 from .files import PIECE, blob_of
 from .spool import blob_name
@@ -29,16 +28,16 @@ async def finalize(
         after = -1
         while chunks := await store.done_chunks(batch.id, after=after, limit=CHUNKS_AT_ONCE):
             results = [each for _, each in chunks]
-            await asyncio.to_thread(outputs.append, results)
-            await asyncio.to_thread(errors.append, results)
+            await on_thread(outputs.append, results)
+            await on_thread(errors.append, results)
             num_completed += sum(each.num_completed for each in results)
             num_failed += sum(each.num_failed for each in results)
             after = chunks[-1][0]
         for each in (outputs, errors):
-            await asyncio.to_thread(each.commit)
+            await on_thread(each.commit)
     finally:
         for each in (outputs, errors):
-            await asyncio.to_thread(each.abort)
+            await on_thread(each.abort)
     files = [file for each in (outputs, errors) if (file := each.saved(now)) is not None]
 
     def ended(current: Batch) -> Batch:

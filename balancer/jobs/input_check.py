@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from ...shared.errors import NotFound
 from ..store.jobs.records import Chunk
+from .blobs.threads import on_thread
 from .core.batch import Batch, Fault
 from .files import blob_of
 from .inputs.indexing import Index, index
@@ -38,4 +39,4 @@ async def check_input(batch: Batch, tools: Tools, is_wanted: Callable[[], bool])
             await tools.files.find(batch.input_file, batch.caller.owner)
         except NotFound:
             return Index(faults=[Fault(code="file_not_found", message="the input file is gone")])
-        return await asyncio.to_thread(read)
+        return await on_thread(read)

@@ -6,12 +6,12 @@ and by balancers that wrote results of a batch which others had ended. What is y
 that are here, they may be another store's: then nothing is touched.
 """
 
-import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..store.jobs.port import JobStore
 from .blobs.port import Blobs
+from .blobs.threads import on_thread
 
 FORGOTTEN = 86_400.0
 """Seconds after which nobody writes at bytes any more that have no row."""
@@ -27,14 +27,14 @@ async def sweep(store: JobStore, blobs: Blobs, now: float) -> int:
     Names are listed before the store is asked: what came in between is too young.
     """
     before = now - FORGOTTEN
-    await asyncio.to_thread(blobs.sweep, before)
-    files = await asyncio.to_thread(blobs.names, "files")
-    results = await asyncio.to_thread(blobs.names, "batches")
+    await on_thread(blobs.sweep, before)
+    files = await on_thread(blobs.names, "files")
+    results = await on_thread(blobs.names, "batches")
     orphans = await _files(store, files)
     if not store.is_lasting or len(orphans) == len(files) > 0:
         return 0
     orphans += await _results(store, results)
-    num_deleted = await asyncio.to_thread(_delete_old, blobs, orphans, before)
+    num_deleted = await on_thread(_delete_old, blobs, orphans, before)
     if num_deleted:
         logger.info("%d blobs that nothing referred to are deleted", num_deleted)
     return num_deleted

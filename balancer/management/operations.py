@@ -133,7 +133,7 @@ OPERATIONS = (
         parameters=(
             parameter("state", "query", {"type": "string", "enum": [*sorted(STATES), "ended"]}),
             parameter("model", "query"),
-            *(parameter(name, "query") for name in ("agent", "caller", "code")),
+            *(parameter(name, "query") for name in ("agent", "caller", "code", "before")),
             parameter(
                 "limit",
                 "query",

@@ -93,7 +93,7 @@ def management_app(
     app = _guarded_app(access, browsers, bodies=bodies, hosts=hosts)
     app.add_routes(
         [
-            *history_routes(history, store_status),
+            *history_routes(history, store_status, everywhere),
             *about_routes(ports, issues),
             *balancer_routes(list_balancers or alone()),
             *usage_routes(history),
@@ -165,7 +165,7 @@ def _fleet_routes(
 
     async def requests(request: web.Request) -> web.Response:
         if request.query.get("state") == "ended":
-            return ended_requests(history, request.query)
+            return await ended_requests(history, request.query, everywhere)
         chosen = RequestFilter.of(request.query)
         found = await everywhere.requests(
             chosen,

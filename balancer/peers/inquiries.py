@@ -6,7 +6,7 @@ So a balancer needs no address of another, nor a key: whoever shares the store i
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from ..store.news.records import MOST_TEXT, Answered, Asked
@@ -23,8 +23,11 @@ PATIENCE = 1.0
 MOST_ANSWERING = 16
 """Answers that may be on their way at once; other questions are left without one."""
 
-Respond = Callable[[str, str], bytes | None]
-"""What this balancer answers to a question and what it is about; `None` to one it does not know."""
+Answer = Awaitable[bytes | None] | bytes | None
+"""What is answered now, or later; `None` to what this balancer does not know."""
+
+Respond = Callable[[str, str], Answer]
+"""What this balancer answers to a question and what it is about."""
 
 
 class Inquiries:
@@ -90,6 +93,8 @@ class Inquiries:
 
     async def _answer(self, question: Asked) -> None:
         body = self._respond(question.what, question.about)
+        if isinstance(body, Awaitable):
+            body = await body
         if body is None:
             return
         try:

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .conversations.records import SavedConversations
 from .kept.records import KeptStore
 from .memory import MemoryStore
 from .port import CordonStore, HistoryStore, KeyStore, Store, StoreAway, StoreRefused
@@ -33,7 +34,8 @@ CLOSE_TIMEOUT = 4.0
 class OpenedStore:
     """A store, the same as what keeps keys and cordons, and again if it keeps the history.
 
-    `kept`: what keeps requests that outlive their balancer, if it does.
+    `kept`: what keeps requests that outlive their balancer, if it does. `conversations`: what keeps
+    those that several balancers may continue.
     """
 
     state: Store
@@ -43,6 +45,7 @@ class OpenedStore:
     transaction: "Transaction | None" = None
     """Opens a transaction of the database, for what keeps more in it."""
     kept: KeptStore | None = None
+    conversations: SavedConversations | None = None
 
 
 async def open_store(url: StoreUrl) -> OpenedStore:
@@ -64,7 +67,9 @@ async def open_store(url: StoreUrl) -> OpenedStore:
         await store.close()
         await _ended(set(threading.enumerate()) - threads)
         raise StoreRefused(f"cannot use {url}: {error}") from error
-    return OpenedStore(store, store, store, store, store.transaction, store.kept)
+    return OpenedStore(
+        store, store, store, store, store.transaction, store.kept, store.conversations
+    )
 
 
 async def _ended(threads: set[threading.Thread]) -> None:

@@ -72,6 +72,12 @@ class PendingWrites:
         """How the store is."""
         return StoreStatus(self._away_since, self._problem, len(self), self._num_dropped)
 
+    @property
+    def unwritten(self) -> HistoryBatch:
+        """Records of the history that the store does not have, as far as is known; no usage."""
+        trying, later = self._trying, self._history
+        return HistoryBatch(trying.steps + later.steps, trying.endings + later.endings)
+
     def save(self, persist: Persist, now: float) -> NotPersisted | None:
         """Add a save, which is tried at once; its outcome, if there is no room for it."""
         if len(self._saves) >= MAX_SAVES:

@@ -5,12 +5,13 @@ from typing import Protocol
 
 from .records import (
     EndedRequest,
+    EndingFilter,
     Persist,
     SavedCordon,
     SavedKey,
     SavedState,
     SavedStep,
-    StepWidth,
+    StepRange,
     UsageQuery,
     UsageRow,
     UsageSum,
@@ -104,11 +105,14 @@ class HistoryStore(Protocol):
         Steps and endings that are there already stay; rows of usage are replaced.
         """
 
-    async def load_steps(self, width: StepWidth, since: int) -> list[SavedStep]:
-        """The steps of one width from `since` on, oldest first; at most `STEPS_KEPT`."""
+    async def load_steps(self, wanted: StepRange, *, but: str | None = None) -> list[SavedStep]:
+        """These steps of all sources, or of all `but` one, oldest first.
 
-    async def load_endings(self, limit: int) -> list[EndedRequest]:
-        """The latest ended requests, oldest first."""
+        At most `STEPS_KEPT` times `MAX_SOURCES`, the latest ones.
+        """
+
+    async def find_endings(self, wanted: EndingFilter) -> tuple[list[EndedRequest], int]:
+        """Ended requests in their order, the latest first; and how many are kept of all."""
 
     async def load_usage(self, query: UsageQuery, run: str, held_from: int) -> list[UsageSum]:
         """Sums in the order of their columns, without what `run` counted from `held_from` on.

@@ -5,7 +5,7 @@ and one `PersistOutcome` comes back as an event. Times are seconds since 1970, i
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 MAX_DOCUMENT = 2**24
 """Most characters of a saved desired state."""
@@ -20,7 +20,10 @@ StepWidth = Literal[1, 60]
 """Seconds of one step of the history."""
 
 STEPS_KEPT: dict[StepWidth, int] = {1: 3600, 60: 1440}
-"""Steps that are kept of each width: an hour of seconds, a day of minutes."""
+"""Steps that are kept of each width and balancer: an hour of seconds, a day of minutes."""
+
+MAX_SOURCES = 16
+"""Balancers whose steps are read together; of more, the latest steps are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +105,68 @@ class EndedRequest:
     moves: int = 0
 
 
+class EndingPlace(NamedTuple):
+    """Where an ended request stands among all of them: the latest first, then by their ids."""
+
+    ended_at: float
+    id: str
+
+    @property
+    def order(self) -> tuple[float, str]:
+        """Smaller for what comes first."""
+        return -self.ended_at, self.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndingFilter:
+    """At most `limit` ended requests; those that come after the place `before`, which are older.
+
+    `None` lets everything through.
+    """
+
+    model: str | None = None
+    agent: str | None = None
+    caller: str | None = None
+    code: str | None = None
+    before: EndingPlace | None = None
+    limit: int = 200
+
+    def fits(self, ended: EndedRequest) -> bool:
+        """Whether a reader wants this one."""
+        return (
+            self.model in (None, ended.model)
+            and self.agent in (None, ended.agent)
+            and self.caller in (None, ended.caller)
+            and self.code in (None, ended.code)
+            and (self.before is None or place_of(ended).order > self.before.order)
+        )
+
+
+def place_of(ended: EndedRequest) -> EndingPlace:
+    """Where it stands."""
+    return EndingPlace(ended.ended_at, ended.id)
+
+
 @dataclass(frozen=True, slots=True)
 class SavedStep:
-    """One step of the history: `width` seconds from `at`, and its counts as a JSON document."""
+    """One step of the history: `width` seconds from `at`, and its counts as a JSON document.
+
+    `source` is the run of the balancer that counted them; empty where an older version did.
+    """
 
     width: StepWidth
     at: int
     document: str
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRange:
+    """The steps of one width that begin from `since` on, and before `until` if that is given."""
+
+    width: StepWidth
+    since: int
+    until: int | None = None
 
 
 # ---- access keys

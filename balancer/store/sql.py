@@ -4,27 +4,28 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 
-from sqlalchemy import Insert, RowMapping, Table, delete, select, update
+from sqlalchemy import Insert, RowMapping, Table, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from . import sql_cordons, sql_keys
+from .conversations.sql import SqlConversations
 from .engine import engine_of, reached
+from .history.statements import NUM_ENDINGS, OLD_ENDINGS, endings_like, old_steps, steps_in
 from .kept.sql import SqlKeptStore
 from .migrate import migrate
 from .news.records import News
 from .news.sql import tell_changed, untold
 from .port import RevisionConflict
 from .records import (
-    MAX_ENDINGS,
-    STEPS_KEPT,
     EndedRequest,
+    EndingFilter,
     Persist,
     SavedCordon,
     SavedKey,
     SavedState,
     SavedStep,
-    StepWidth,
+    StepRange,
     UsageQuery,
     UsageRow,
     UsageSum,
@@ -109,40 +110,24 @@ class SqlStore:
         async with self.transaction() as connection:
             await self._append(connection, HISTORY_STEPS, [asdict(each) for each in steps])
             await self._append(connection, ENDED_REQUESTS, [_storable(each) for each in endings])
-            for width, number in STEPS_KEPT.items():
-                newest = max((each.at for each in steps if each.width == width), default=0)
-                await connection.execute(
-                    delete(HISTORY_STEPS)
-                    .where(HISTORY_STEPS.c.width == width)
-                    .where(HISTORY_STEPS.c.at <= newest - number * width)
-                )
+            for too_old in old_steps(steps):
+                await connection.execute(too_old)
             if endings:
-                await connection.execute(_DELETE_OLD_ENDINGS)
+                await connection.execute(OLD_ENDINGS)
             if usage:
                 await connection.execute(self._replace_usage(), [_storable(row) for row in usage])
                 await connection.execute(older_usage(max(row.day for row in usage)))
 
-    async def load_steps(self, width: StepWidth, since: int) -> list[SavedStep]:
-        query = (
-            select(HISTORY_STEPS.c.at, HISTORY_STEPS.c.document)
-            .where(HISTORY_STEPS.c.width == width)
-            .where(HISTORY_STEPS.c.at >= since)
-            .order_by(HISTORY_STEPS.c.at.desc())
-            .limit(STEPS_KEPT[width])
-        )
+    async def load_steps(self, wanted: StepRange, *, but: str | None = None) -> list[SavedStep]:
         async with self.transaction() as connection:
-            rows = (await connection.execute(query)).all()
-        return [SavedStep(width, row.at, row.document) for row in reversed(rows)]
+            rows = (await connection.execute(steps_in(wanted, but))).all()
+        return [SavedStep(wanted.width, row.at, row.document, row.source) for row in reversed(rows)]
 
-    async def load_endings(self, limit: int) -> list[EndedRequest]:
-        query = (
-            select(ENDED_REQUESTS)
-            .order_by(ENDED_REQUESTS.c.ended_at.desc(), ENDED_REQUESTS.c.id)
-            .limit(limit)
-        )
+    async def find_endings(self, wanted: EndingFilter) -> tuple[list[EndedRequest], int]:
         async with self.transaction() as connection:
-            rows = (await connection.execute(query)).mappings().all()
-        return [EndedRequest(**row) for row in reversed(rows)]
+            found = await connection.execute(endings_like(wanted, self._url.kind))
+            num = await connection.execute(NUM_ENDINGS)
+            return [EndedRequest(**row) for row in found.mappings()], num.scalar_one()
 
     async def load_usage(self, query: UsageQuery, run: str, held_from: int) -> list[UsageSum]:
         async with self.transaction() as connection:
@@ -153,6 +138,11 @@ class SqlStore:
     def kept(self) -> SqlKeptStore:
         """What keeps requests that outlive their balancer."""
         return SqlKeptStore(self.transaction, self._url.kind)
+
+    @property
+    def conversations(self) -> SqlConversations:
+        """What keeps conversations that several balancers may continue."""
+        return SqlConversations(self.transaction, self._url.kind)
 
     async def close(self) -> None:
         await self._engine.dispose()
@@ -184,16 +174,6 @@ class SqlStore:
         if self._url.kind == "sqlite":
             return sqlite.insert(table).on_conflict_do_nothing()
         return postgresql.insert(table).on_conflict_do_nothing()
-
-
-_OLDEST_KEPT = (
-    select(ENDED_REQUESTS.c.ended_at)
-    .order_by(ENDED_REQUESTS.c.ended_at.desc())
-    .offset(MAX_ENDINGS - 1)
-    .limit(1)
-    .scalar_subquery()
-)
-_DELETE_OLD_ENDINGS = delete(ENDED_REQUESTS).where(ENDED_REQUESTS.c.ended_at < _OLDEST_KEPT)
 
 
 async def _saved(connection: AsyncConnection) -> SavedState | None:

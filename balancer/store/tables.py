@@ -8,6 +8,7 @@ from sqlalchemy import (
     Double,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     Table,
     Text,
@@ -31,8 +32,10 @@ HISTORY_STEPS = Table(
     METADATA,
     Column("width", Integer, primary_key=True, autoincrement=False),
     Column("at", BigInteger, primary_key=True, autoincrement=False),
+    Column("source", Text, primary_key=True, server_default=""),
     Column("document", Text, nullable=False),
 )
+"""`source`: the run of the balancer that counted them; empty where an older version did."""
 
 ENDED_REQUESTS = Table(
     "ended_requests",
@@ -173,6 +176,19 @@ KEPT_EVENTS = Table(
     Column("document", Text, nullable=False),
 )
 """Their events in chunks; `start` is the number of a chunk's first one."""
+
+CONVERSATIONS = Table(
+    "conversations",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("document", LargeBinary, nullable=False),
+    Column("num_bytes", BigInteger, nullable=False),
+    Column("used_at", Double, nullable=False),
+    Index("conversations_by_use", "used_at"),
+)
+"""Those that several balancers may continue."""
 
 BALANCERS = Table(
     "balancers",

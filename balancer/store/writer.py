@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from .pending import PendingWrites, Write
+from .pending import HistoryBatch, PendingWrites, Write
 from .port import HistoryStore, RevisionConflict, Store, StoreAway
 from .records import EndedRequest, Persist, PersistOutcome, SavedStep, StoreStatus, UsageRow
 
@@ -43,6 +43,10 @@ class StoreWriter:
     def status(self) -> StoreStatus:
         """How the store is, as of the last try."""
         return self._pending.status()
+
+    def unwritten(self) -> HistoryBatch:
+        """What was appended and is not in the store, as far as is known; no usage."""
+        return self._pending.unwritten
 
     def persist(self, persist: Persist) -> None:
         """Save a desired state. The task of `run` tells its outcome, later."""

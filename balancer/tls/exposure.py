@@ -2,19 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 
 from ...shared.quantities import Address
-
-
-def is_loopback(host: str) -> bool:
-    """Whether nobody but this host reaches what listens at `host`."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +16,7 @@ class Protection:
 
 def why_not(listening: Mapping[str, Address], protection: Protection) -> str | None:
     """Why the addresses, by flag, should not be opened; `None` where they may."""
-    opened = [(flag, each) for flag, each in listening.items() if not is_loopback(each.host)]
+    opened = [(flag, each) for flag, each in listening.items() if not each.is_loopback]
     if not opened or (protection.has_keys and protection.has_tls):
         return None
     flag, address = opened[0]

@@ -10,8 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from arriero.balancer.daemon import limits_of, main
-from arriero.balancer.fleet.limits import Limits
+from arriero.balancer.daemon import main
 from arriero.balancer.settings import BalancerSettings
 from arriero.shared.lifecycle import Shutdown, StartupError
 from arriero.shared.tls.contexts import ClientFiles, client_context
@@ -130,27 +129,6 @@ async def test_a_port_in_use_is_named_with_its_flag(
             pytest.RaisesExc(StartupError, match=f"--{flag}-addr.*{addresses[flag]}")
         ):
             await Running(capsys, **taken).addresses()
-
-
-def test_every_limit_has_its_setting() -> None:
-    settings = BalancerSettings(
-        max_buffered_requests=1,
-        buffered_request_timeout=2,
-        first_token_timeout=3,
-        token_timeout=4,
-        request_timeout=5,
-        heartbeat_interval=6,
-        heartbeat_timeout=7,
-    )
-    assert limits_of(settings) == Limits(
-        max_buffered_requests=1,
-        buffered_request_timeout=2,
-        first_token_timeout=3,
-        token_timeout=4,
-        request_timeout=5,
-        heartbeat_interval=6,
-        heartbeat_timeout=7,
-    )
 
 
 async def test_with_a_certificate_both_ports_speak_tls(

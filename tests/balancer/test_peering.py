@@ -1,14 +1,19 @@
+from collections.abc import Awaitable
 from pathlib import Path
 
 from arriero.balancer.access.access import Access
 from arriero.balancer.admission import keeper_of
+from arriero.balancer.conversations.keeper import QUESTION
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.balancers import alone
+from arriero.balancer.management.elsewhere.respond import Responder
 from arriero.balancer.management.steering.drains import DrainKeeper
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
-from arriero.balancer.peering import balancers_of, open_peers
+from arriero.balancer.peering import balancers_of, open_peers, responding
 from arriero.balancer.peers.peers import Peers, PeersStatus
 from arriero.balancer.persistence import Persistence
+from arriero.balancer.settings import BalancerSettings
+from arriero.balancer.shared_conversations import open_conversations
 from arriero.balancer.store.peers.port import Beat, Peer
 from arriero.balancer.store.url import parse_store_url
 from tests.balancer.management.conftest import metrics, runtime
@@ -39,6 +44,21 @@ async def test_postgresql_has_several(postgres: PostgresServer, runtime: FleetRu
     persistence = await Persistence.open(parse_store_url(postgres.database()))
     peers = opened(persistence, runtime)
     assert peers is not None and not peers.status().is_connected
+    await persistence.close()
+
+
+async def test_questions_of_conversations_are_their_keepers(
+    postgres: PostgresServer, runtime: FleetRuntime
+) -> None:
+    persistence = await Persistence.open(parse_store_url(postgres.database()))
+    _, keeper = open_conversations(BalancerSettings(), persistence)
+    respond = responding(Responder(runtime), keeper)
+    about = '{"id":"a","kind":"thread","owner":"","is_unwanted":false}'
+    answer = respond(QUESTION, about)
+    assert isinstance(answer, Awaitable)
+    assert await answer == b'{"was_here":false}'
+    assert respond("cancel", '{"id":"nobody"}') == b'{"is_cancelled":false}'
+    assert responding(Responder(runtime), None)(QUESTION, about) is None
     await persistence.close()
 
 

@@ -6,9 +6,14 @@ from pathlib import Path
 import pytest
 
 from arriero.balancer.fleet.recorder import Origin
-from arriero.balancer.history.endings import EndingFilter
 from arriero.balancer.persistence import Persistence
-from arriero.balancer.store.records import Persist, Persisted, PersistOutcome, SavedState
+from arriero.balancer.store.records import (
+    EndingFilter,
+    Persist,
+    Persisted,
+    PersistOutcome,
+    SavedState,
+)
 from arriero.balancer.store.url import parse_store_url
 from arriero.shared.lifecycle import StartupError
 from tests.balancer.history.builders import TOTALS, ending

@@ -20,7 +20,8 @@ from ..common.counting import count_tokens
 from ..common.event_stream import ServerSentEvents, read_to_end
 from ..common.opening import opener
 from ..common.readable import check_copies
-from ..conversation_store import ConversationStore
+from ..conversation_store import Keeping
+from ..conversations import Conversations
 from ..fields.reading import obeyed
 from ..transport.bodies import BODIES
 from ..transport.callers import caller_of
@@ -47,9 +48,9 @@ from .threads import Thread, stored_thread, unknown_thread
 T = TypeVar("T")
 
 
-def routes(runtime: FleetRuntime, store: ConversationStore) -> list[web.AbstractRouteDef]:
-    """The routes under `/v1/messages`; threads are kept in `store`."""
-    handlers = _Handlers(runtime, store)
+def routes(runtime: FleetRuntime, conversations: Conversations) -> list[web.AbstractRouteDef]:
+    """The routes under `/v1/messages`; threads are kept in `conversations`."""
+    handlers = _Handlers(runtime, conversations)
     return [
         web.post("/v1/messages", handlers.create),
         web.post("/v1/messages/count_tokens", handlers.count),
@@ -79,15 +80,15 @@ class _Asked:
 class _Handlers:
     """The handlers of the routes."""
 
-    def __init__(self, runtime: FleetRuntime, store: ConversationStore) -> None:
+    def __init__(self, runtime: FleetRuntime, conversations: Conversations) -> None:
         self._runtime = runtime
-        self._store = store
+        self._conversations = conversations
 
     async def create(self, request: web.Request) -> web.StreamResponse:
         id = new_request_id()
         try:
             wanted = await obeyed(request, parse_messages)
-            asked = self._asked(wanted, caller_of(request).owner)
+            asked = await self._asked(wanted, caller_of(request).owner)
             edited = await self._edited(request, asked)
             return await self._answer(request, asked, edited, id)
         except RequestError as error:
@@ -95,7 +96,8 @@ class _Handlers:
 
     async def count(self, request: web.Request) -> web.Response:
         wanted = await obeyed(request, parse_count)
-        edited = await self._edited(request, self._asked(wanted, caller_of(request).owner))
+        asked = await self._asked(wanted, caller_of(request).owner)
+        edited = await self._edited(request, asked)
         num_tokens = edited.num_tokens
         if num_tokens is None:
             num_tokens = await self._count(request, edited.request)
@@ -105,15 +107,15 @@ class _Handlers:
             body["context_management"] = {"original_input_tokens": original}
         return json_response(body, headers=_headers(new_request_id()))
 
-    def _asked(self, wanted: Wanted, owner: str | None) -> _Asked:
+    async def _asked(self, wanted: Wanted, owner: str | None) -> _Asked:
         """The body with the thread that it continues. Raises `RequestError`."""
         thread = wanted.thread
         if not isinstance(thread, ContinueThread):
             return _Asked(wanted, wanted.conversation(), wanted.num_bytes)
-        now = time.monotonic()
-        previous = self._store.find(thread.previous_message_id, Thread, now, owner=owner)
+        id = thread.previous_message_id
+        previous = await self._conversations.find(id, Thread, owner=owner)
         if previous is None:
-            raise unknown_thread(thread.previous_message_id)
+            raise unknown_thread(id)
         num_bytes = previous.num_bytes + wanted.num_bytes
         check_copies(num_bytes, field="thread.previous_message_id")
         return _Asked(wanted, wanted.conversation(previous.conversation), num_bytes)
@@ -146,7 +148,7 @@ class _Handlers:
         open_stream = await opener(request, runtime, tell_waiting=comments_after(wanted.stream))
         with open_stream(edited.request, id) as stream:
             message = _Answer(
-                self._store,
+                self._conversations,
                 asked,
                 stream.id,
                 owner=caller.owner,
@@ -173,7 +175,7 @@ class _Answer(MessageEvents):
 
     def __init__(
         self,
-        store: ConversationStore,
+        store: Keeping,
         asked: _Asked,
         id: RequestId,
         *,

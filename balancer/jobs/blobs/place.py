@@ -19,6 +19,17 @@ FORMS = "a folder, or a URL such as s3://BUCKET/FOLDER"
 S3 = ("s3", "s3a")
 S3_CREDENTIALS = "they come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ~/.aws"
 
+S3_PATIENCE = {
+    "connect_timeout": 3,
+    "read_timeout": 15,
+    "retries": {"mode": "standard", "total_max_attempts": 2},
+}
+"""Of a call, for botocore, in seconds: with its own, a host that is silent holds a thread for two
+minutes. What fsspec's configuration says in its place counts."""
+
+S3_RETRIES = 2
+"""How often s3fs makes a call, each with botocore's attempts: it waits a minute at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class FilesPlace:
@@ -68,10 +79,15 @@ def open_blobs(place: FilesPlace) -> Blobs:
         )
     import fsspec
 
+    is_s3 = place.url.partition("://")[0] in S3
+    own = fsspec.config.conf.get("s3", {}).get("config_kwargs", {}) if is_s3 else {}
+    options = {"config_kwargs": {**S3_PATIENCE, **own}} if is_s3 else {}
     try:
-        system, root = fsspec.core.url_to_fs(place.url)
+        system, root = fsspec.core.url_to_fs(place.url, **options)
     except (ImportError, ValueError, OSError) as error:
         raise BlobsAway(f"cannot use {place}: {str(error)[:200]}") from error
+    if is_s3:
+        system.retries = S3_RETRIES
     return RemoteBlobs(system, root)
 
 

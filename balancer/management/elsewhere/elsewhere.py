@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TypeVar
 
-from ....shared.inference import AgentId
+from ....shared.inference import AgentId, PriorityClass
 from ...fleet.view import FleetTotals
 from ..answer_types import ListedRequest, Request, Snapshot
 from ..throughput import Throughput
@@ -14,6 +14,7 @@ from .told import ToldFleet, ToldRequests
 
 R = TypeVar("R", Request, ListedRequest)
 N = TypeVar("N", int, float)
+K = TypeVar("K", bound=str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,9 @@ class Elsewhere:
     queue_depth: int = 0
     slots_busy: int = 0
     num_requests: int = 0
+    by_class: Mapping[PriorityClass, int] = field(default_factory=dict)
+    tokens_total: int = 0
+    moves_total: int = 0
     busy: Mapping[AgentId, int] = field(default_factory=dict)
     tokens_per_second: float = 0.0
     rates: Mapping[AgentId, float] = field(default_factory=dict)
@@ -43,6 +47,9 @@ class Elsewhere:
             queue_depth=own.queue_depth + self.queue_depth,
             slots_busy=own.slots_busy + self.slots_busy,
             num_requests=own.num_requests + self.num_requests,
+            waiting_by_class=_added(own.waiting_by_class, self.by_class),
+            tokens_total=own.tokens_total + self.tokens_total,
+            moves_total=own.moves_total + self.moves_total,
         )
 
     def throughput(self, own: Throughput) -> Throughput:
@@ -63,8 +70,11 @@ class Elsewhere:
     def snapshot(self, own: Snapshot, limit: int) -> Snapshot:
         """Over all balancers: `own` is of this one, and is changed."""
         own["queue"]["depth"] += self.queue_depth
+        own["queue"]["by_class"] = _added(own["queue"]["by_class"], self.by_class)
         own["slots"]["busy"] += self.slots_busy
         own["num_requests"] += self.num_requests
+        own["tokens_total"] += self.tokens_total
+        own["moves_total"] += self.moves_total
         for agent in own["agents"]:
             agent["slots"]["busy"] += self.busy.get(agent["id"], 0)
         for request in own["requests"]:
@@ -98,6 +108,9 @@ def added_up(
         queue_depth=sum(fleet["queue_depth"] for _, fleet in told),
         slots_busy=sum(fleet["slots_busy"] for _, fleet in told),
         num_requests=sum(fleet["num_requests"] for _, fleet in told),
+        by_class=_added(*(fleet.get("by_class", {}) for _, fleet in told)),
+        tokens_total=sum(fleet.get("tokens_total", 0) for _, fleet in told),
+        moves_total=sum(fleet.get("moves_total", 0) for _, fleet in told),
         busy=_added(*(fleet["busy"] for _, fleet in told)),
         tokens_per_second=sum(fleet["tokens_per_second"] for _, fleet in told),
         rates=_added(*(fleet["rates"] for _, fleet in told)),
@@ -133,8 +146,8 @@ def _youth(request: Request) -> float:
     return -request["age_seconds"]
 
 
-def _added(*parts: Mapping[AgentId, N]) -> dict[AgentId, N]:
-    total: dict[AgentId, N] = {}
+def _added(*parts: Mapping[K, N]) -> dict[K, N]:
+    total: dict[K, N] = {}
     for part in parts:
         for agent, number in part.items():
             total[agent] = total[agent] + number if agent in total else number

@@ -2,18 +2,20 @@
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pydantic import TypeAdapter
 
 from ....shared.inference import RequestId
+from ...history.series import Step
 from ...peers.questions import Replies
+from ...store.records import EndedRequest, EndingFilter
 from ..answer_types import ListedRequest
 from ..request_filter import RequestFilter
 from . import told
 from .elsewhere import NOBODY, Elsewhere, added_up, oldest
-from .told import AboutFleet, AboutMetrics, AboutRequest, What
+from .told import AboutFleet, AboutHistory, AboutMetrics, AboutRequest, What
 from .worker_metrics import merged
 
 LONGEST_ACCEPT = 1000
@@ -37,6 +39,23 @@ class Found:
 
     requests: list[ListedRequest]
     total: int
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FoundEnded:
+    """Ended requests that the store does not have yet, of so many in all; who did not answer."""
+
+    requests: tuple[EndedRequest, ...] = ()
+    total: int = 0
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSteps:
+    """Steps that the store does not have yet, by the run that counted; who did not answer."""
+
+    steps: Mapping[str, list[Step]] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
 
 
@@ -104,6 +123,23 @@ class Everywhere:
         about = told.written(told.ABOUT_REQUEST, AboutRequest(id=id))
         others, missing = _understood(told.REQUESTS, await self._ask("request", about))
         return Found(oldest([], others, 1), 0, missing)
+
+    async def ended(self, wanted: EndingFilter) -> FoundEnded:
+        """What others have of these, besides what is in the store."""
+        if self.here is None:
+            return FoundEnded()
+        replies = await self._ask("ended", told.written(told.ABOUT_ENDED, wanted))
+        others, missing = _understood(told.ENDED, replies)
+        requests = tuple(each for _, found in others for each in found["requests"])
+        return FoundEnded(requests, sum(found["total"] for _, found in others), missing)
+
+    async def history(self, since: int) -> FoundSteps:
+        """What others counted from `since` on, besides what is in the store."""
+        if self.here is None:
+            return FoundSteps()
+        about = told.written(told.ABOUT_HISTORY, AboutHistory(since=since))
+        others, missing = _understood(told.HISTORY, await self._ask("history", about))
+        return FoundSteps({found["source"]: found["steps"] for _, found in others}, missing)
 
     async def metrics(self, accept: str, own: bytes) -> bytes:
         """Of all processes behind this one's port, in the format that `own` has, too."""

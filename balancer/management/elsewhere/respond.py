@@ -7,11 +7,13 @@ from typing import get_args
 
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.view import RequestView
+from ...history.endings import latest
+from ...history.history_task import History
 from ..answer_types import ListedRequest
 from ..serializers import listed_json, request_json
 from ..throughput import MIN_SECONDS, Meter, Throughput
 from . import told
-from .told import ToldCancel, ToldFleet, ToldRequests, What
+from .told import ToldCancel, ToldEnded, ToldFleet, ToldHistory, ToldRequests, What
 
 FORGOTTEN = 5.0
 """Seconds after which nobody counts as asking for rates any more: those since then mislead."""
@@ -65,12 +67,14 @@ class Responder:
         self,
         runtime: FleetRuntime,
         render: Render = no_metrics,
+        history: History | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._runtime = runtime
         self._render = render
+        self._history = history or History()
         self._rates = Rates(runtime, clock)
         self._wall_clock = wall_clock
 
@@ -84,6 +88,8 @@ class Responder:
             "request": self._request,
             "cancel": self._cancel,
             "metrics": self._metrics,
+            "ended": self._ended,
+            "history": self._steps,
         }[what](about)
         return None if answer is None else answer.encode()
 
@@ -101,6 +107,9 @@ class Responder:
             tokens_per_second=rates.total,
             rates=dict(rates.agents),
             requests=[request_json(each, runtime.position(each.id)) for each in oldest],
+            by_class=dict(totals.waiting_by_class),
+            tokens_total=totals.tokens_total,
+            moves_total=totals.moves_total,
         )
         return told.written(told.FLEET, answer)
 
@@ -135,3 +144,17 @@ class Responder:
             return None
         answer = ToldCancel(is_cancelled=bool(self._runtime.cancel([asked["id"]])))
         return told.written(told.CANCEL, answer)
+
+    def _ended(self, about: str) -> str | None:
+        if (wanted := told.read(told.ABOUT_ENDED, about)) is None:
+            return None
+        unwritten = self._history.unwritten_endings()
+        answer = ToldEnded(requests=latest(unwritten, wanted), total=len(unwritten))
+        return told.written(told.ENDED, answer)
+
+    def _steps(self, about: str) -> str | None:
+        if (asked := told.read(told.ABOUT_HISTORY, about)) is None:
+            return None
+        steps = [each for each in self._history.unwritten_steps() if each.at >= asked["since"]]
+        answer = ToldHistory(source=self._history.run_id, steps=steps)
+        return told.written(told.HISTORY, answer)

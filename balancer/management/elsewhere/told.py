@@ -5,16 +5,18 @@ counts as none.
 """
 
 import json
-from typing import Literal, TypeVar
+from typing import Literal, NotRequired, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from ....shared.inference import AgentId, Count, RequestId
+from ....shared.inference import AgentId, Count, PriorityClass, RequestId
+from ...history.series import Step
+from ...store.records import EndedRequest, EndingFilter
 from ..answer_types import ListedRequest, Request
 from ..request_filter import RequestFilter
 
-What = Literal["fleet", "requests", "request", "cancel", "metrics"]
+What = Literal["fleet", "requests", "request", "cancel", "metrics", "ended", "history"]
 
 
 class AboutFleet(TypedDict):
@@ -35,10 +37,17 @@ class AboutMetrics(TypedDict):
     accept: str
 
 
+class AboutHistory(TypedDict):
+    """From when on, in seconds since 1970."""
+
+    since: int
+
+
 class ToldFleet(TypedDict):
     """One balancer: its queue, the slots that it took of each agent, and its oldest requests.
 
-    Rates are tokens a second, as of the last second or so.
+    Rates are tokens a second, as of the last second or so; totals are since it started. What is not
+    required is not told by versions before.
     """
 
     queue_depth: Count
@@ -48,6 +57,9 @@ class ToldFleet(TypedDict):
     tokens_per_second: float
     rates: dict[AgentId, float]
     requests: list[Request]
+    by_class: NotRequired[dict[PriorityClass, Count]]
+    tokens_total: NotRequired[Count]
+    moves_total: NotRequired[Count]
 
 
 class ToldRequests(TypedDict):
@@ -63,6 +75,20 @@ class ToldCancel(TypedDict):
     is_cancelled: bool
 
 
+class ToldEnded(TypedDict):
+    """Ended requests that match and that the store does not have yet, of so many in all."""
+
+    requests: list[EndedRequest]
+    total: Count
+
+
+class ToldHistory(TypedDict):
+    """Seconds that the store does not have yet; `source` is the run of the balancer, as there."""
+
+    source: str
+    steps: list[Step]
+
+
 T = TypeVar("T")
 
 ABOUT_FLEET = TypeAdapter(AboutFleet)
@@ -72,6 +98,10 @@ FILTER = TypeAdapter(RequestFilter)
 FLEET = TypeAdapter(ToldFleet)
 REQUESTS = TypeAdapter(ToldRequests)
 CANCEL = TypeAdapter(ToldCancel)
+ABOUT_ENDED = TypeAdapter(EndingFilter)
+ABOUT_HISTORY = TypeAdapter(AboutHistory)
+ENDED = TypeAdapter(ToldEnded)
+HISTORY = TypeAdapter(ToldHistory)
 
 
 def written(kind: TypeAdapter[T], value: T) -> str:

@@ -14,7 +14,8 @@ class History(TypedDict):
     """Columns over `times`, seconds since 1970: the beginnings of steps of `step` seconds.
 
     Steps of which nothing is known are left out. `levels` are the fleet's; `lines` has one for the
-    fleet, or one for each agent or model.
+    fleet, or one for each agent or model. `missing` names balancers that did not answer in time:
+    of theirs, what they did not save yet is left out.
     """
 
     since: int
@@ -23,13 +24,21 @@ class History(TypedDict):
     times: list[int]
     levels: list[Levels]
     lines: list[Line]
+    missing: NotRequired[list[str]]
 
 
 class EndedRequests(TypedDict):
-    """Requests that ended, latest first. `total` counts all that are kept."""
+    """Requests that ended, of all balancers over one store, latest first.
+
+    `total` counts all that are kept. `next` is the `before` of the page that follows; null where
+    there is none. `missing` names balancers that did not answer in time: those are left out that
+    ended there and are not saved yet.
+    """
 
     requests: list[EndedRequest]
     total: Count
+    next: str | None
+    missing: NotRequired[list[str]]
 
 
 class UsageCounts(TypedDict):

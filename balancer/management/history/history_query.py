@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf, isfinite
 from typing import Self, get_args
 
 from ....shared.errors import InvalidRequest
 from ....shared.quantities import parse_duration
 from ...history.chart import By, step_for
-from ...history.endings import EndingFilter
+from ...store.records import EndedRequest, EndingFilter, EndingPlace, place_of
 
 DAY = 86_400
 DEFAULT_SPAN = 900
@@ -22,7 +22,7 @@ GOOD_TIMES = 300
 """Times that a chart has at most where a reader names no step."""
 
 HISTORY_NAMES = ("since", "step", "by", "name")
-ENDED_NAMES = ("state", "model", "agent", "caller", "code", "limit")
+ENDED_NAMES = ("state", "model", "agent", "caller", "code", "before", "limit")
 DEFAULT_LIMIT = 200
 MAX_LIMIT = 1000
 
@@ -56,8 +56,28 @@ def ended_filter(query: Mapping[str, str]) -> EndingFilter:
         agent=query.get("agent"),
         caller=query.get("caller"),
         code=query.get("code"),
+        before=_place(query["before"]) if "before" in query else None,
         limit=_number("limit", query.get("limit", str(DEFAULT_LIMIT)), MAX_LIMIT),
     )
+
+
+def cursor_after(last: EndedRequest) -> str:
+    """What `before` has to be for the page after the one that ends with `last`."""
+    place = place_of(last)
+    return f"{place.ended_at!r},{place.id}"
+
+
+def _place(cursor: str) -> EndingPlace:
+    ended_at, _, id = cursor.partition(",")
+    try:
+        place = EndingPlace(float(ended_at), id)
+    except ValueError:
+        place = EndingPlace(inf, "")
+    if not id or not isfinite(place.ended_at):
+        raise InvalidRequest(
+            f"`before` must be the `next` of an answer, not {cursor[:100]!r}", field="before"
+        )
+    return place
 
 
 def _known(query: Mapping[str, str], names: tuple[str, ...]) -> None:

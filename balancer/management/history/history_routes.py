@@ -8,16 +8,20 @@ from pydantic_core import to_json
 
 from ...history.history_task import History
 from ...store.records import StoreStatus
+from ..elsewhere.everywhere import Everywhere
 from . import answer_types
-from .history_query import HistoryQuery, ended_filter
+from .history_query import HistoryQuery, cursor_after, ended_filter
 
 
-def history_routes(history: History, status: Callable[[], StoreStatus]) -> list[web.RouteDef]:
+def history_routes(
+    history: History, status: Callable[[], StoreStatus], everywhere: Everywhere
+) -> list[web.RouteDef]:
     """The routes that show the past, and `/health`."""
 
     async def chart(request: web.Request) -> web.Response:
         query = HistoryQuery.of(request.query, history.clock())
-        found = await history.chart(query.since, query.step, query.by, query.name)
+        told = await everywhere.history(query.since)
+        found = await history.chart(query.since, query.step, query.by, query.name, told.steps)
         body = answer_types.History(
             since=query.since,
             step=found.step,
@@ -26,6 +30,8 @@ def history_routes(history: History, status: Callable[[], StoreStatus]) -> list[
             levels=found.levels,
             lines=found.lines,
         )
+        if told.missing:
+            body["missing"] = [*told.missing]
         return _answer(await asyncio.to_thread(to_json, body))
 
     async def health(_request: web.Request) -> web.Response:
@@ -34,10 +40,17 @@ def history_routes(history: History, status: Callable[[], StoreStatus]) -> list[
     return [web.get("/api/v1/history", chart), web.get("/health", health)]
 
 
-def ended_requests(history: History, query: Mapping[str, str]) -> web.Response:
+async def ended_requests(
+    history: History, query: Mapping[str, str], everywhere: Everywhere
+) -> web.Response:
     """The answer to `GET /api/v1/requests?state=ended`. Raises `InvalidRequest`."""
-    chosen = list(history.endings.choose(ended_filter(query)))
-    body = answer_types.EndedRequests(requests=chosen, total=len(history.endings))
+    wanted = ended_filter(query)
+    told = await everywhere.ended(wanted)
+    chosen, total = await history.ended(wanted, told.requests, told.total)
+    more = cursor_after(chosen[-1]) if len(chosen) == wanted.limit else None
+    body = answer_types.EndedRequests(requests=chosen, total=total, next=more)
+    if told.missing:
+        body["missing"] = [*told.missing]
     return _answer(to_json(body))
 
 

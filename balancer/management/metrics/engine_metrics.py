@@ -18,7 +18,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.utils import floatToGoString
 
-from ....shared.reports.statistics import Statistics
+from ....shared.reports.statistics import Fetches, Statistics
 from ...fleet.view import FleetView
 
 _ByName = dict[str, list[Statistics]]
@@ -36,6 +36,10 @@ class _Number:
     help: str
     values: Callable[[Statistics], dict[str, float | None]]
     label: str | None = None
+
+
+def _fetches(said: Statistics) -> Fetches:
+    return said.fetches or Fetches()
 
 
 _NUMBERS = (
@@ -153,6 +157,26 @@ _NUMBERS = (
         "media_cache_bytes",
         "Host memory of encoded pictures that are kept for later requests.",
         lambda said: {"": said.num_media_bytes or 0},
+    ),
+    _Number(
+        CounterMetricFamily,
+        "prefix_fetches",
+        "Prefixes that the agent was told to fetch from another, and those that it could not get "
+        "and computed.",
+        lambda said: {"fetched": _fetches(said).num, "failed": _fetches(said).failed},
+        label="outcome",
+    ),
+    _Number(
+        CounterMetricFamily,
+        "prefix_fetched_tokens",
+        "Tokens of prefixes that the agent got from others.",
+        lambda said: {"": _fetches(said).tokens},
+    ),
+    _Number(
+        CounterMetricFamily,
+        "prefixes_lent",
+        "Prefixes that other agents got from this one.",
+        lambda said: {"": _fetches(said).lent},
     ),
 )
 

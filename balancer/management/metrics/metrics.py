@@ -152,7 +152,12 @@ class Metrics:
         """Also export the fleet's state; `view` needs no requests."""
         self.registry.register(FleetCollector(view, backlog=backlog, events=events))
 
-    def collect_responses(self, num_kept: Callable[[], int], num_bytes: Callable[[], int]) -> None:
+    def collect_responses(
+        self,
+        num_kept: Callable[[], int],
+        num_bytes: Callable[[], int],
+        num_unwritten: Callable[[], int],
+    ) -> None:
         """Also export how many results and threads are stored, and their size."""
         self._gauge(
             "stored_responses",
@@ -163,6 +168,11 @@ class Metrics:
             "stored_response_bytes",
             "Bytes of the stored answers and threads; a part that several share counts for each.",
             num_bytes,
+        )
+        self._gauge(
+            "stored_responses_unwritten",
+            "Stored answers and threads that are to be in the shared store and are not yet.",
+            num_unwritten,
         )
 
     def collect_peers(

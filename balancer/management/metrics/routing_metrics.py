@@ -37,6 +37,11 @@ def routing_metrics(view: RoutingView) -> Iterator[Metric]:
         "Remembered beginnings of prompts that their agents said they do not hold any more.",
         value=view.num_evicted,
     )
+    yield CounterMetricFamily(
+        "arriero_routing_fetches",
+        "Requests whose agents were told to fetch a prefix from another agent.",
+        value=view.num_fetching,
+    )
     yield GaugeMetricFamily(
         "arriero_routing_cache_keys",
         "Cache keys of callers for which the agent of their last request is remembered.",

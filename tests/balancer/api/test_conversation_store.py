@@ -92,8 +92,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(id=ids, size=st.integers(0, 60))
     def keep(self, id: str, size: int) -> None:
-        if self.store.find(id, Entry, self.now) is None:
-            self.store.keep(id, entry(size), self.now)
+        assert self.store.keep(id, entry(size), self.now) == (size <= 50)
 
     @rule(id=ids)
     def find(self, id: str) -> None:

@@ -1,3 +1,5 @@
+from collections.abc import Iterator
+
 from arriero.balancer.control.members import Member, member_of
 from arriero.balancer.control.placement import Placement, Want, place
 from arriero.shared.inference import AgentId
@@ -85,3 +87,23 @@ def test_places_of_agents_that_went_a_moment_ago_are_kept() -> None:
     placement = place([want("m", 2, "a", "b", reserved=1)], [agent("a", "m"), agent("b")])
     assert models(placement) == {"a": "m", "b": None}
     assert not placement.missing
+
+
+class Counted(frozenset[AgentId]):
+    """Counts how many agents are looked at."""
+
+    num_looks = 0
+
+    def __iter__(self) -> Iterator[AgentId]:
+        for agent in super().__iter__():
+            self.num_looks += 1
+            yield agent
+
+
+def test_a_place_does_not_cost_a_look_at_all_agents() -> None:
+    names = [f"{number:03}" for number in range(200)]
+    eligible = Counted(map(AgentId, names))
+    wants = [Want(model=model, at_least=90, eligible=eligible) for model in "mn"]
+    placement = place(wants, [agent(name) for name in names])
+    assert not placement.missing
+    assert eligible.num_looks <= 6 * len(names)

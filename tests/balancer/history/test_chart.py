@@ -11,8 +11,8 @@ from arriero.balancer.history.sums import Sums
 from tests.balancer.history.builders import step
 
 
-def of(*steps: Step, width: int = 1) -> Selection:
-    return Selection(steps, width)
+def of(*steps: Step, width: int = 1) -> list[Selection]:
+    return [Selection(steps, width)]
 
 
 def test_the_fleet() -> None:
@@ -69,9 +69,29 @@ def test_minutes_are_not_cut() -> None:
     assert chart(minutes, 90, None).step == 120
 
 
+def test_what_several_balancers_counted_is_one_line() -> None:
+    here = of(step(100, 10, queue=2, ana=10), step(101, 20))
+    there = of(step(101, 5, queue=3, ana=5), step(102, 7))
+    found = chart([*here, *there], 1, "agent")
+    assert found.times == [100, 101, 102]
+    assert [each.queue_depth for each in found.levels] == [2, 3, 0]
+    assert [line.tokens_per_second for line in found.lines] == [[10, 5, 0]]
+    fleet = chart([*there, *here], 1, None).lines[0]
+    assert fleet.tokens_per_second == [10, 25, 7], "in the order of times, whoever has the first"
+
+
+def test_what_is_wider_at_one_of_them_is_for_all() -> None:
+    minutes = of(step(0, 60, seconds=60), width=60)
+    seconds = of(step(30, 120), step(31, 120))
+    found = chart([*minutes, *seconds], 1, None)
+    assert (found.step, found.times) == (60, [0])
+    assert found.lines[0].tokens_per_second == [5], "over the whole minute"
+
+
 def test_nothing_is_an_empty_chart() -> None:
-    found = chart(of(), 5, None)
-    assert (found.times, found.lines[0].tokens_per_second) == ([], [])
+    for selections in (of(), []):
+        found = chart(selections, 5, None)
+        assert (found.times, found.lines[0].tokens_per_second) == ([], [])
 
 
 @pytest.mark.parametrize(

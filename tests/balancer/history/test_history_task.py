@@ -8,9 +8,8 @@ import pytest
 
 from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.view import FleetTotals
-from arriero.balancer.history.endings import EndingFilter
-from arriero.balancer.history.history_task import History
-from arriero.balancer.store.records import UsageQuery
+from arriero.balancer.history.history_task import MOST_TOLD, History
+from arriero.balancer.store.records import EndingFilter, UsageQuery
 from arriero.balancer.store.writer import StoreWriter
 from tests.balancer.fleet.recording import ManualClock
 from tests.balancer.history.builders import TOTALS, ending
@@ -75,8 +74,8 @@ async def test_a_history_goes_on_after_a_restart() -> None:
     assert len(store.steps) == 92, "90 seconds and 2 minutes"
     after = History(clock=clock)
     await after.restore(store)
-    after.recorder.ended(ending("new"))
     clock.now += 1
+    after.recorder.ended(ending("new"))
     after.tick(TOTALS)
     found = await after.chart(0, 1, None)
     assert (found.times[0], found.times[-1], len(found.times)) == (1000, 1090, 91)
@@ -159,5 +158,107 @@ async def test_which_models_were_served_lately_also_before_a_restart() -> None:
         history.write(writer)
     restarted = History(clock=clock)
     await restarted.restore(store)
-    assert restarted.models_served(150.0) == {"new"}
-    assert restarted.models_served(250.0) == {"old", "new"}
+    assert await restarted.models_served(150.0) == {"new"}
+    assert await restarted.models_served(250.0) == {"old", "new"}
+
+
+# ---- several balancers over one store
+
+
+class Balancer:
+    """One of several, with a writer that writes when a test says so."""
+
+    def __init__(self, store: FakeStore, clock: ManualClock) -> None:
+        self._store = store
+        self.writer = StoreWriter(store, history=store)
+        self.history = History(clock=clock, handed_over=self.writer.unwritten)
+        self.history.share(store)
+
+    def count(self, tokens: int) -> None:
+        self.history.recorder.tokens(tokens, HERE)
+        self.history.tick(TOTALS)
+
+    async def write(self) -> None:
+        self.history.write(self.writer)
+        task = asyncio.create_task(self.writer.run(lambda _: None))
+        assert await self.writer.flush(5)
+        task.cancel()
+
+    async def ended(self, *others: "Balancer", limit: int = 200) -> tuple[list[str], int]:
+        told = [each for other in others for each in other.history.unwritten_endings()]
+        found, total = await self.history.ended(EndingFilter(limit=limit), told, len(told))
+        return [each.id for each in found], total
+
+    async def tokens(self, *others: "Balancer") -> list[float]:
+        told = {each.history.run_id: each.history.unwritten_steps() for each in others}
+        return (await self.history.chart(900, 1, None, None, told)).lines[0].tokens_per_second
+
+
+async def test_the_past_of_all_balancers_is_one() -> None:
+    store, clock = FakeStore(), ManualClock(1000.0)
+    one, two = Balancer(store, clock), Balancer(store, clock)
+    for number in range(4):
+        clock.now += 1
+        one.count(10)
+        two.count(number)
+        for each in (one, two):
+            each.history.recorder.ended(ending(f"{'ab'[each is two]}{number}"))
+        if number == 1:
+            await one.write()
+            await two.write()
+    two.history.write(two.writer)  # it waits for the store
+    assert await one.tokens(two) == await two.tokens(one) == [10, 11, 12, 13]
+    all_ended = (["a3", "b3", "a2", "b2", "a1", "b1", "a0", "b0"], 8)
+    assert await one.ended(two) == await two.ended(one) == all_ended
+    assert await one.ended(two, limit=3) == (["a3", "b3", "a2"], 8)
+    await one.write()
+    await two.write()
+    assert await one.tokens() == [10, 11, 12, 13], "nothing is told any more"
+    assert await one.ended() == all_ended
+    assert one.history.unwritten_endings() == one.history.unwritten_steps() == []
+
+
+async def test_the_past_of_a_balancer_that_is_gone_stays() -> None:
+    store, clock = FakeStore(), ManualClock(1000.0)
+    gone = Balancer(store, clock)
+    for _ in range(30):
+        clock.now += 1
+        gone.count(6)
+    gone.history.recorder.ended(ending("old"))
+    gone.history.end(TOTALS, gone.writer)
+    await gone.write()
+    minutes = [each for each in store.steps if each.width == 60]
+    assert [(each.at, each.source) for each in minutes] == [
+        (960, gone.history.run_id),
+        (1020, gone.history.run_id),
+    ], "the minute in which it went, too"
+    later = Balancer(store, clock)
+    assert await later.ended() == (["old"], 1)
+    assert sum(await later.tokens()) == 30 * 6
+    assert await later.history.models_served(60.0) == {"tiny"}
+
+
+async def test_while_the_store_is_away_each_knows_its_own_and_what_it_is_told() -> None:
+    store, clock = FakeStore(), ManualClock(1000.0)
+    one, two = Balancer(store, clock), Balancer(store, clock)
+    one.count(0)
+    clock.now += 1
+    one.count(5)
+    await one.write()
+    one.history.recorder.ended(ending("a"))
+    two.history.recorder.ended(ending("b"))
+    store.goes_away()
+    assert await one.tokens(two) == [5]
+    assert await one.ended(two) == (["a", "b"], 2)
+
+
+async def test_steps_that_are_told_are_bounded() -> None:
+    clock = ManualClock(1000.0)
+    balancer = Balancer(FakeStore(), clock)
+    for number in range(3 * MOST_TOLD):
+        clock.now += 1
+        balancer.count(number)
+        if number == 2 * MOST_TOLD:
+            balancer.history.write(balancer.writer)
+    told = balancer.history.unwritten_steps()
+    assert [each.at for each in told] == list(range(1240, 1360))

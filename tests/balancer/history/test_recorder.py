@@ -1,11 +1,11 @@
 """What happens is counted for the fleet, its agent and its model; and told to several."""
 
 from arriero.balancer.fleet.recorder import NOWHERE, Origin, Recorder
-from arriero.balancer.history.endings import EndingFilter, Endings
+from arriero.balancer.history.endings import Endings
 from arriero.balancer.history.recorder import HistoryRecorder, Recorders
 from arriero.balancer.history.series import MAX_NAMES, OTHERS, Levels
 from arriero.balancer.history.usage import UsageLedger
-from arriero.balancer.store.records import DAY
+from arriero.balancer.store.records import DAY, EndingFilter
 from tests.balancer.fleet.recording import RecordingRecorder
 from tests.balancer.history.builders import TOTALS, ending
 

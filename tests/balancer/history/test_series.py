@@ -1,12 +1,28 @@
 """The steps and their ages."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.balancer.history.series import MAX_NAMES, OTHERS, Levels, Series, bounded, join
+from arriero.balancer.history.series import (
+    MAX_NAMES,
+    OTHERS,
+    Levels,
+    Series,
+    beside,
+    bounded,
+    join,
+)
 from tests.balancer.history.builders import step, sums
 
 NOON = 12 * 3600
+
+
+def levels_of(queue: int, busy: int, agents: int) -> Levels:
+    return Levels(
+        queue_depth=queue, queue_peak=queue, slots_busy=busy, slots_total=8, agents=agents
+    )
 
 
 def filled(*times: int) -> Series:
@@ -110,3 +126,28 @@ def test_the_number_of_names_is_bounded() -> None:
     assert "a99" in kept
     assert "a0" not in kept
     assert sum(each.completion_tokens for each in kept.values()) == sum(range(100)) + 1000
+
+
+def test_what_is_beside_each_other_is_of_one_time() -> None:
+    here = replace(step(0, 5, queue=1, ana=5), levels=levels_of(1, 2, 3))
+    there = replace(step(0, 7, queue=6, ana=3, luz=4), levels=levels_of(6, 3, 2))
+    both = beside([here, there])
+    assert (both.at, both.seconds, both.fleet.completion_tokens) == (0, 1, 12)
+    assert both.agents == {"ana": sums(8), "luz": sums(4)}
+    assert both.levels == Levels(
+        queue_depth=7, queue_peak=7, slots_busy=5, slots_total=8, agents=3
+    ), "each has a queue and took slots; all see the same agents"
+    assert beside([here]) is here
+
+
+def test_a_mean_counts_for_as_long_as_it_is_of() -> None:
+    long, short = step(0, seconds=60, queue=4), step(0, seconds=15, queue=8)
+    both = beside([long, short])
+    assert (both.seconds, both.levels.queue_depth) == (60, 6)
+
+
+def test_a_minute_that_has_begun() -> None:
+    series = filled(*range(NOON, NOON + 90))
+    [begun] = series.begun_minutes()
+    assert (begun.at, begun.seconds) == (NOON + 60, 30)
+    assert Series().begun_minutes() == []

@@ -2,16 +2,19 @@
 
 import asyncio
 from collections.abc import Sequence
+from math import inf
 
+from arriero.balancer.history.endings import latest
 from arriero.balancer.history.usage import added_up
 from arriero.balancer.store.memory import MemoryStore
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import (
     EndedRequest,
+    EndingFilter,
     Persist,
     SavedState,
     SavedStep,
-    StepWidth,
+    StepRange,
     UsageQuery,
     UsageRow,
     UsageSum,
@@ -65,12 +68,17 @@ class FakeStore:
         wanted = [row for row in rows if row.run != run or row.day < held_from]
         return added_up([row for row in wanted if row.day in days], query)
 
-    async def load_steps(self, width: StepWidth, since: int) -> list[SavedStep]:
+    async def load_steps(self, wanted: StepRange, *, but: str | None = None) -> list[SavedStep]:
         await self._answer()
-        return [each for each in self.steps if each.width == width and each.at >= since]
+        until = inf if wanted.until is None else wanted.until
+        found = [each for each in self.steps if each.width == wanted.width and each.source != but]
+        return sorted(
+            (each for each in found if wanted.since <= each.at < until), key=lambda each: each.at
+        )
 
-    async def load_endings(self, limit: int) -> list[EndedRequest]:
-        return self.endings[-limit:]
+    async def find_endings(self, wanted: EndingFilter) -> tuple[list[EndedRequest], int]:
+        await self._answer()
+        return latest(self.endings, wanted), len(self.endings)
 
     async def close(self) -> None:
         pass

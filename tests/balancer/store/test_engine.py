@@ -9,6 +9,7 @@ from sqlalchemy.exc import OperationalError
 
 from arriero.balancer.store.engine import reached, sentence
 from arriero.balancer.store.port import StoreAway
+from arriero.balancer.store.records import MAX_ENDINGS, EndingFilter, StepRange
 from arriero.balancer.store.sql import SqlStore
 from arriero.balancer.store.url import StoreUrl, parse_store_url
 
@@ -43,8 +44,9 @@ async def test_what_was_confirmed_survives_kill_9(url: str) -> None:
         assert saved is not None
         assert saved.revision >= confirmed
         assert saved.document == document(saved.revision)
-        endings = Counter(each.id.split("-")[0] for each in await store.load_endings(10_000))
-        steps = Counter(each.document for each in await store.load_steps(1, 0))
+        kept, _ = await store.find_endings(EndingFilter(limit=MAX_ENDINGS))
+        endings = Counter(each.id.split("-")[0] for each in kept)
+        steps = Counter(each.document for each in await store.load_steps(StepRange(1, 0)))
         assert set(endings.values()) == set(steps.values()) == {BATCH}
         assert endings.keys() == steps.keys()
         assert max(map(int, endings)) >= confirmed

@@ -9,7 +9,7 @@ import pytest
 from arriero.balancer.store.memory import MemoryStore
 from arriero.balancer.store.open import open_store
 from arriero.balancer.store.port import StoreRefused
-from arriero.balancer.store.records import Persist
+from arriero.balancer.store.records import EndingFilter, Persist
 from arriero.balancer.store.url import parse_store_url
 
 from .postgres import PASSWORD, PostgresServer
@@ -32,7 +32,7 @@ async def test_memory_keeps_no_history() -> None:
 async def test_others_do(url: str) -> None:
     opened = await open_store(parse_store_url(url))
     assert opened.history is not None
-    assert await opened.history.load_endings(1) == []
+    assert await opened.history.find_endings(EndingFilter()) == ([], 0)
     await opened.state.close()
 
 

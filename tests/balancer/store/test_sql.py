@@ -3,23 +3,26 @@
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from arriero.balancer.store import sql
 from arriero.balancer.store.news.records import Changed, News
 from arriero.balancer.store.news.sql import tell
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import (
+    MAX_ENDINGS,
     USAGE_DAYS,
     EndedRequest,
+    EndingFilter,
     Persist,
     Persisted,
     PersistOutcome,
     SavedState,
     SavedStep,
+    StepRange,
     UsageColumn,
     UsageQuery,
     UsageRow,
@@ -60,42 +63,48 @@ async def store(opened_sql: OpenSql) -> SqlStore:
     return await opened_sql()
 
 
+async def endings_in(store: SqlStore, **wanted: Any) -> list[EndedRequest]:
+    return (await store.find_endings(EndingFilter(**wanted)))[0]
+
+
 async def test_the_history_comes_back_as_it_was(opened_sql: OpenSql) -> None:
     steps = [SavedStep(1, 100, "{}"), SavedStep(1, 101, '{"a": 1}'), SavedStep(60, 60, "[]")]
     await (await opened_sql()).append_history(steps, [FULL, ending("r2")])
     store = await opened_sql()
-    assert await store.load_steps(1, 0) == steps[:2]
-    assert await store.load_steps(1, 101) == steps[1:2]
-    assert await store.load_steps(60, 0) == steps[2:]
-    assert await store.load_endings(10) == [ending("r2"), FULL]
-    assert await store.load_endings(1) == [FULL], "the latest"
+    assert await store.load_steps(StepRange(1, 0)) == steps[:2]
+    assert await store.load_steps(StepRange(1, 101)) == steps[1:2]
+    assert await store.load_steps(StepRange(60, 0)) == steps[2:]
+    assert await store.find_endings(EndingFilter()) == ([FULL, ending("r2")], 2)
+    assert await store.find_endings(EndingFilter(limit=1)) == ([FULL], 2), "the latest"
 
 
 async def test_the_same_history_again_changes_nothing(store: SqlStore) -> None:
     """As after a connection that broke before the confirmation came."""
     await store.append_history([step(1)], [FULL])
     await store.append_history([step(1), step(2)], [FULL, ending("r2")])
-    assert await store.load_steps(1, 0) == [step(1), step(2)]
-    assert len(await store.load_endings(10)) == 2
+    assert await store.load_steps(StepRange(1, 0)) == [step(1), step(2)]
+    assert len(await endings_in(store)) == 2
 
 
 async def test_old_history_is_deleted(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     await store.append_history([step(at) for at in (0, 1, 3600)], [])
-    assert await store.load_steps(1, 0) == [step(1), step(3600)]
+    assert await store.load_steps(StepRange(1, 0)) == [step(1), step(3600)]
     await store.append_history([SavedStep(60, 90_000, "{}")], [])
-    assert await store.load_steps(1, 0) == [step(1), step(3600)], "minutes do not age seconds"
+    assert await store.load_steps(StepRange(1, 0)) == [step(1), step(3600)], (
+        "minutes do not age seconds"
+    )
 
 
 async def test_only_the_latest_endings_are_kept(store: SqlStore) -> None:
-    endings = [replace(ending(f"r{at}"), ended_at=at) for at in range(sql.MAX_ENDINGS + 3)]
+    endings = [replace(ending(f"r{at}"), ended_at=at) for at in range(MAX_ENDINGS + 3)]
     await store.append_history([], endings)
-    kept = await store.load_endings(2 * sql.MAX_ENDINGS)
-    assert kept == endings[3:]
+    kept = await endings_in(store, limit=2 * MAX_ENDINGS)
+    assert kept == endings[:2:-1]
 
 
 async def test_text_that_a_database_cannot_hold_is_mended(store: SqlStore) -> None:
     await store.append_history([], [replace(FULL, error="a\0b\ud800c")])
-    [kept] = await store.load_endings(1)
+    [kept] = await endings_in(store)
     assert kept.error == "a\N{REPLACEMENT CHARACTER}b?c"
 
 
@@ -103,8 +112,8 @@ async def test_a_batch_is_written_whole_or_not_at_all(store: SqlStore) -> None:
     broken = replace(FULL, code=None)  # type: ignore[arg-type]
     with pytest.raises(IntegrityError):
         await store.append_history([step(1)], [ending("r"), broken])
-    assert await store.load_steps(1, 0) == []
-    assert await store.load_endings(1) == []
+    assert await store.load_steps(StepRange(1, 0)) == []
+    assert await endings_in(store) == []
 
 
 async def test_usage_is_added_up_over_runs(opened_sql: OpenSql) -> None:
@@ -194,7 +203,7 @@ async def test_a_server_that_ends_and_comes_back(postgres: PostgresServer) -> No
         assert await writer.flush(5)
         running.cancel()
     assert await store.load_desired_state() == SavedState(2, "second")
-    assert await store.load_steps(1, 0) == [step(1)]
+    assert await store.load_steps(StepRange(1, 0)) == [step(1)]
     await store.close()
 
 

@@ -20,7 +20,7 @@ from ....jobs.core.lines import Answered, Line
 from ...common.answering import written
 from ...common.event_stream import read_to_end
 from ...common.merge import Merged, open_together
-from ...conversation_store import ConversationStore
+from ...conversations import Conversations
 from ...transport.bodies import Bodies
 from ..completions.answers import Head, whole_answer
 from ..completions.requests import Wanted, parse_chat, parse_completion
@@ -41,9 +41,7 @@ Door = Callable[[bytes, Caller], Awaitable[Answered]]
 class LineDoors:
     """`answer` is what a runner of batches needs."""
 
-    def __init__(
-        self, runtime: FleetRuntime, conversations: ConversationStore, bodies: Bodies
-    ) -> None:
+    def __init__(self, runtime: FleetRuntime, conversations: Conversations, bodies: Bodies) -> None:
         self._runtime = runtime
         self._conversations = conversations
         self._bodies = bodies
@@ -94,7 +92,7 @@ class LineDoors:
     async def _response(self, body: bytes, caller: Caller) -> Answered:
         wanted = await self._bodies.off_loop(len(body), lambda: parse_response(body))
         wanted.store = False
-        previous = self._previous(wanted.previous_response_id, caller)
+        previous = await self._previous(wanted.previous_response_id, caller)
         neutral = _of_batch(wanted.request(() if previous is None else previous.history))
         try:
             stream = self._runtime.open(neutral, caller=caller)
@@ -117,10 +115,10 @@ class LineDoors:
     def _tier(self, request: GenerateRequest, caller: Caller) -> UsedTier:
         return tier_of(self._runtime.priority(request, caller))
 
-    def _previous(self, id: str | None, caller: Caller) -> Stored | None:
+    async def _previous(self, id: str | None, caller: Caller) -> Stored | None:
         if id is None:
             return None
-        previous = self._conversations.find(id, Stored, time.monotonic(), owner=caller.owner)
+        previous = await self._conversations.find(id, Stored, owner=caller.owner)
         if previous is None:
             raise NotFound(
                 f"there is no response with the id {id[:100]!r}", field="previous_response_id"

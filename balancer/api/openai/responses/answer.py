@@ -3,7 +3,7 @@
 import time
 
 from .....shared.inference import Done, Event, RequestId, UsedTier
-from ...conversation_store import ConversationStore
+from ...conversation_store import Keeping
 from .answer_types import Response
 from .events import ResponseEvents
 from .items import Json, with_ids
@@ -20,7 +20,7 @@ class Answer(ResponseEvents):
     def __init__(
         self,
         id: RequestId,
-        store: ConversationStore,
+        store: Keeping,
         wanted: Wanted,
         previous: Stored | None,
         *,

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from .....shared.inference import RequestId, UsedTier
 from ....fleet.runtime.kept_request import KeptRequest
-from ...conversation_store import ConversationStore
+from ...conversation_store import Keeping
 from .answer import Answer
 from .requests import Wanted, parse_response
 from .stored import Stored
@@ -33,7 +33,7 @@ def note_of(wanted: Wanted, previous: Stored | None, served: str, service_tier: 
     return _note.dump_json(note)
 
 
-def answers_of(kept: KeptRequest, store: ConversationStore) -> Callable[[], Answer]:
+def answers_of(kept: KeptRequest, store: Keeping) -> Callable[[], Answer]:
     """Makes what renders the response. Raises `ValueError` for a note that is not readable."""
     note = _note.validate_json(kept.note)
     return partial(
@@ -51,7 +51,7 @@ def answers_of(kept: KeptRequest, store: ConversationStore) -> Callable[[], Answ
 
 def answer_to(
     id: RequestId,
-    store: ConversationStore,
+    store: Keeping,
     wanted: Wanted,
     previous: Stored | None,
     *,

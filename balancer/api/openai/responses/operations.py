@@ -1,6 +1,12 @@
 """The Responses API as operations of an OpenAPI document."""
 
-from .....shared.errors import Conflict, InvalidRequest, NotFound, RequestTimeout
+from .....shared.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    RequestTimeout,
+    StoreUnavailable,
+)
 from ...openapi.document import OF_MODELS, Operation, events_or, json_answer, parameter
 from ...openapi.schemas import one_of
 from ..operations import OPENAI_ERRORS
@@ -28,7 +34,7 @@ OPERATIONS = (
                 item=event_types.ResponseStreamEvent,
             ),
         },
-        errors=(*OF_MODELS, NotFound, Conflict),
+        errors=(*OF_MODELS, NotFound, Conflict, StoreUnavailable),
         told=OPENAI_ERRORS,
     ),
     Operation(
@@ -43,7 +49,7 @@ OPERATIONS = (
                 answer_types.CountedInput,
             )
         },
-        errors=(*OF_MODELS, NotFound, Conflict),
+        errors=(*OF_MODELS, NotFound, Conflict, StoreUnavailable),
         told=OPENAI_ERRORS,
     ),
     Operation(
@@ -63,7 +69,7 @@ OPERATIONS = (
                 item=event_types.ResponseStreamEvent,
             ),
         },
-        errors=(InvalidRequest, NotFound),
+        errors=(InvalidRequest, NotFound, StoreUnavailable),
         told=OPENAI_ERRORS,
     ),
     Operation(
@@ -78,7 +84,7 @@ OPERATIONS = (
                 answer_types.DeletedResponse,
             )
         },
-        errors=(NotFound,),
+        errors=(NotFound, StoreUnavailable),
         told=OPENAI_ERRORS,
     ),
     Operation(
@@ -88,7 +94,7 @@ OPERATIONS = (
         summary="The input items of a stored response.",
         parameters=(_ID, *_PAGE),
         answers={200: json_answer("One page of the items.", answer_types.InputItems)},
-        errors=(InvalidRequest, NotFound),
+        errors=(InvalidRequest, NotFound, StoreUnavailable),
         told=OPENAI_ERRORS,
     ),
     Operation(
@@ -98,7 +104,7 @@ OPERATIONS = (
         summary="Ends a response in the background early.",
         parameters=(_ID,),
         answers={200: json_answer("The response.", answer_types.Response)},
-        errors=(InvalidRequest, NotFound, RequestTimeout),
+        errors=(InvalidRequest, NotFound, RequestTimeout, StoreUnavailable),
         told=OPENAI_ERRORS,
     ),
 )

@@ -1,6 +1,5 @@
 """The Responses API over HTTP: `/v1/responses`, and stored responses."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -18,7 +17,7 @@ from ...common.counting import count_tokens
 from ...common.event_stream import ServerSentEvents, read_to_end
 from ...common.opening import Recall, keeper, opener
 from ...common.readable import check_copies
-from ...conversation_store import ConversationStore
+from ...conversations import Conversations
 from ...fields.reading import obeyed
 from ...transport.bodies import BODIES
 from ...transport.callers import caller_of
@@ -36,12 +35,11 @@ from .stored import Stored
 
 
 def routes(
-    runtime: FleetRuntime, store: ConversationStore, kept: KeptRequests, recall: Recall
+    runtime: FleetRuntime, conversations: Conversations, kept: KeptRequests, recall: Recall
 ) -> list[web.AbstractRouteDef]:
     """The routes under `/v1/responses`."""
-    handlers = _Handlers(
-        runtime, store, BackgroundResponses(kept, recall, partial(answers_of, store=store))
-    )
+    restore = partial(answers_of, store=conversations.memory)
+    handlers = _Handlers(runtime, conversations, BackgroundResponses(kept, recall, restore))
     return [
         web.post("/v1/responses", handlers.create),
         web.post("/v1/responses/input_tokens", handlers.count),
@@ -56,10 +54,10 @@ class _Handlers:
     """The handlers of the routes."""
 
     def __init__(
-        self, runtime: FleetRuntime, store: ConversationStore, background: BackgroundResponses
+        self, runtime: FleetRuntime, conversations: Conversations, background: BackgroundResponses
     ) -> None:
         self._runtime = runtime
-        self._store = store
+        self._conversations = conversations
         self._background = background
 
     async def create(self, request: web.Request) -> web.StreamResponse:
@@ -85,7 +83,7 @@ class _Handlers:
             caller = caller_of(request)
             answer = answer_to(
                 stream.id,
-                self._store,
+                self._conversations,
                 wanted,
                 previous,
                 served=self._served(wanted, caller),
@@ -135,7 +133,7 @@ class _Handlers:
         return partial(
             answer_to,
             kept.id,
-            self._store,
+            self._conversations.memory,  # with its events it is in the store of kept requests
             wanted,
             previous,
             served=served,
@@ -168,7 +166,7 @@ class _Handlers:
             after = parse_after(request)
             running = await self._background.find(id, caller_of(request))
             if running is None:
-                kept = _kept(self._store, request)
+                kept = await self._kept(request)
                 if is_streamed:
                     raise InvalidRequest(
                         "`stream`: only a response in the background can be streamed again, and "
@@ -185,7 +183,7 @@ class _Handlers:
         with refusals_reported(request):
             caller = caller_of(request)
             was_running = await self._background.forget(id, caller)
-            was_stored = self._store.forget(id, Stored, time.monotonic(), owner=caller.owner)
+            was_stored = await self._conversations.forget(id, Stored, owner=caller.owner)
             if not was_stored and not was_running:
                 raise _unknown(id)
         body: DeletedResponse = {"id": id, "object": "response", "deleted": True}
@@ -193,7 +191,7 @@ class _Handlers:
 
     async def input_items(self, request: web.Request) -> web.Response:
         with refusals_reported(request):
-            kept = _kept(self._store, request)
+            kept = await self._kept(request)
             page = parse_page(request.query)
         return json_response(input_list(kept.input, page))
 
@@ -202,7 +200,7 @@ class _Handlers:
         with refusals_reported(request):
             response = await self._background.cancel(id, caller_of(request))
             if response is None:
-                _kept(self._store, request)
+                await self._kept(request)
                 raise InvalidRequest(
                     "only a response in the background can be cancelled; others end with their "
                     "connection"
@@ -219,10 +217,18 @@ class _Handlers:
             raise Conflict(
                 f"the response {id[:100]!r} has not ended yet", field="previous_response_id"
             )
-        previous = self._store.find(id, Stored, time.monotonic(), owner=caller.owner)
+        previous = await self._conversations.find(id, Stored, owner=caller.owner)
         if previous is None:
             raise _unknown(id, "previous_response_id")
         return previous
+
+    async def _kept(self, request: web.Request) -> Stored:
+        """The caller's response that `request` names. Raises `NotFound`."""
+        id = request.match_info["id"]
+        kept = await self._conversations.find(id, Stored, owner=caller_of(request).owner)
+        if kept is None:
+            raise _unknown(id)
+        return kept
 
 
 @contextmanager
@@ -242,15 +248,6 @@ async def _neutral(
     num_bytes = wanted.num_bytes + (0 if previous is None else previous.history_bytes)
     check_copies(num_bytes, field="previous_response_id")
     return await request.app[BODIES].off_loop(num_bytes, lambda: wanted.request(history))
-
-
-def _kept(store: ConversationStore, request: web.Request) -> Stored:
-    """The caller's response that `request` names. Raises `NotFound`."""
-    id = request.match_info["id"]
-    kept = store.find(id, Stored, time.monotonic(), owner=caller_of(request).owner)
-    if kept is None:
-        raise _unknown(id)
-    return kept
 
 
 def _unknown(id: str, field: str | None = None) -> NotFound:

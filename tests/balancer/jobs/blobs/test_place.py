@@ -1,13 +1,19 @@
 """`--files`: what may be given, and what follows."""
 
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from arriero.balancer.jobs.blobs.local import LocalBlobs
 from arriero.balancer.jobs.blobs.place import FilesPlace, open_blobs, parse_place, work_folder
 from arriero.balancer.jobs.blobs.port import BlobsAway
 from arriero.balancer.jobs.blobs.remote import RemoteBlobs
+from arriero.balancer.jobs.blobs.threads import on_thread
 
 
 @pytest.mark.parametrize(
@@ -70,3 +76,35 @@ def test_a_bucket_has_its_work_in_the_cache(
     assert isinstance(open_blobs(place), RemoteBlobs)
     assert work_folder(place).is_relative_to(tmp_path)
     assert work_folder(place) != work_folder(FilesPlace(url="memory://y"))
+
+
+def test_a_bucket_that_is_silent_is_not_waited_for_long() -> None:
+    blobs = open_blobs(FilesPlace(url="s3://bucket/folder"))
+    assert isinstance(blobs, RemoteBlobs)
+    system = blobs._system
+    told = system._prepare_config_kwargs()
+    tries = system.retries * told["retries"]["total_max_attempts"]
+    assert (told["connect_timeout"], told["read_timeout"], tries) == (3, 15, 4)
+
+
+async def test_a_bucket_whose_host_says_nothing_is_away() -> None:
+    """It takes connections, and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        hasty = {"read_timeout": 0.05, "retries": {"total_max_attempts": 1}}
+        with fsspec_settings(s3={"config_kwargs": hasty, "endpoint_url": url}):
+            blobs = open_blobs(FilesPlace(url="s3://silent/folder"))
+            with pytest.raises(BlobsAway, match="files"):
+                await asyncio.wait_for(on_thread(blobs.names, "files"), 30)
+
+
+@contextmanager
+def fsspec_settings(**settings: dict[str, object]) -> Iterator[None]:
+    """What a user's file of `~/.config/fsspec` may say."""
+    settings["s3"] |= {"key": "me", "secret": "none", "skip_instance_cache": True}
+    fsspec.config.conf.update(settings)
+    try:
+        yield
+    finally:
+        for name in settings:
+            del fsspec.config.conf[name]

@@ -29,6 +29,25 @@ def fleet(*requests: Request, busy: int = 1) -> ToldFleet:
     )
 
 
+def test_classes_and_totals_of_those_who_tell_them() -> None:
+    newer = fleet() | {
+        "by_class": {"batch": 2, "default": 1},
+        "tokens_total": 30,
+        "moves_total": 1,
+    }
+    told = [("one", newer), ("two", newer), ("of the version before", fleet())]
+    others = added_up(told, here="me", at=100.0, limit=9, missing=[])
+    view = replace(
+        fleet_view(agent_view("a")), waiting_by_class={"batch": 1}, tokens_total=5, moves_total=0
+    )
+    totals = others.totals(view)
+    assert totals.waiting_by_class == {"batch": 5, "default": 2}
+    assert (totals.tokens_total, totals.moves_total) == (65, 2)
+    whole = others.snapshot(snapshot_json(view, Throughput(), 101.0, {}.get), limit=9)
+    assert whole["queue"]["by_class"] == {"batch": 5, "default": 2}
+    assert (whole["tokens_total"], whole["moves_total"]) == (65, 2)
+
+
 def two(limit: int = 9) -> Elsewhere:
     told = [
         ("one", fleet(request("r1", 9.0), request("r3", 7.0))),

@@ -1,11 +1,15 @@
 """Other balancers are asked, and what does not fit counts as no answer."""
 
+from arriero.balancer.history.endings import ended_request
+from arriero.balancer.management.elsewhere import told
 from arriero.balancer.management.elsewhere.elsewhere import NOBODY
 from arriero.balancer.management.elsewhere.everywhere import Everywhere
 from arriero.balancer.management.elsewhere.told import What
 from arriero.balancer.management.request_filter import RequestFilter
 from arriero.balancer.peers.questions import Replies, Reply
+from arriero.balancer.store.records import EndingFilter, EndingPlace
 from arriero.shared.inference import RequestId
+from tests.balancer.history.builders import ending, step
 
 
 def answering(*replies: tuple[str, bytes], missing: tuple[str, ...] = ()) -> Everywhere:
@@ -25,6 +29,8 @@ async def test_alone_nobody_is_asked() -> None:
     assert await alone.fleet() is NOBODY
     assert (await alone.requests(RequestFilter(), list, lambda: 3)).total == 3
     assert (await alone.request(RequestId("r"))).requests == []
+    assert (await alone.ended(EndingFilter())).requests == ()
+    assert (await alone.history(0)).steps == {}
     assert not await alone.cancel(RequestId("r"))
 
 
@@ -33,9 +39,9 @@ async def test_metrics_are_of_the_processes_behind_the_port() -> None:
         return Replies((Reply("b/1", b"a 1"), Reply("another/0", b"a 7")))
 
     everywhere = Everywhere(ask, lambda: "b/0", workers={"b/0": 0, "b/1": 1, "b/2": 2})
-    told = (await everywhere.metrics("", b"# HELP a A.\na 0\n")).decode().splitlines()
-    assert told[:2] == ["# HELP a A.", 'a{worker="0"} 0']
-    assert told[-3:] == [f'arriero_worker_up{{worker="{n}"}} {float(n < 2)}' for n in range(3)]
+    lines = (await everywhere.metrics("", b"# HELP a A.\na 0\n")).decode().splitlines()
+    assert lines[:2] == ["# HELP a A.", 'a{worker="0"} 0']
+    assert lines[-3:] == [f'arriero_worker_up{{worker="{n}"}} {float(n < 2)}' for n in range(3)]
     assert await Everywhere(ask).metrics("", b"a 0") == b"a 0", "one process needs no label"
 
 
@@ -44,6 +50,18 @@ async def test_what_does_not_fit_is_missing() -> None:
     assert (await everywhere.fleet()).missing == ("one", "three", "two")
     found = await everywhere.requests(RequestFilter(), list, lambda: 0)
     assert found.missing == ("one", "three", "two")
+
+
+async def test_the_past_that_others_tell() -> None:
+    """Over the wire, as the other side writes it."""
+    last, counted = ended_request(ending("a"), 1.5), step(100, 7, ana=7)
+    body = told.written(told.ENDED, {"requests": [last], "total": 3})
+    everywhere = answering(("one", body.encode()), ("old", b"{}"), missing=("two",))
+    found = await everywhere.ended(EndingFilter(before=EndingPlace(2.0, "x")))
+    assert (found.requests, found.total, found.missing) == ((last,), 3, ("old", "two"))
+    body = told.written(told.HISTORY, {"source": "run", "steps": [counted]})
+    steps = await answering(("one", body.encode()), missing=("two",)).history(7)
+    assert (steps.steps, steps.missing) == ({"run": [counted]}, ("two",))
 
 
 async def test_a_cancel_reaches_those_that_do_not_answer() -> None:

@@ -7,10 +7,15 @@ import pytest
 
 from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
+from arriero.balancer.history.history_task import History
 from arriero.balancer.management.elsewhere.respond import FORGOTTEN, Rates, Responder
+from arriero.balancer.store.writer import StoreWriter
 from arriero.shared.inference import AgentId, GenerateRequest
+from tests.balancer.fleet.recording import ManualClock
+from tests.balancer.history.builders import TOTALS, ending
 from tests.balancer.management.conftest import metrics, runtime
 from tests.balancer.management.peers import Peer
+from tests.balancer.store.fakes import FakeStore
 
 __all__ = ["metrics", "runtime"]
 
@@ -35,6 +40,7 @@ async def test_its_fleet_and_its_requests(runtime: FleetRuntime) -> None:
         assert told["busy"] == {"id-a": 1}
         assert (told["queue_depth"], told["slots_busy"], told["num_requests"]) == (1, 1, 2)
         assert [each["id"] for each in told["requests"]] == [running.id]
+        assert (told["by_class"]["default"], told["tokens_total"], told["moves_total"]) == (1, 0, 0)
         told = answer(responder, "requests", states=["queued"], limit=5)
         assert [(each["id"], each["position"]) for each in told["requests"]] == [(queued.id, 1)]
         assert told["total"] == 2
@@ -46,12 +52,33 @@ async def test_its_fleet_and_its_requests(runtime: FleetRuntime) -> None:
     assert answer(responder, "fleet", limit=9)["requests"] == []
 
 
+async def test_what_its_store_does_not_have_yet(runtime: FleetRuntime) -> None:
+    clock = ManualClock(1000.0)
+    history = History(clock=clock)
+    responder = Responder(runtime, history=history)
+    history.recorder.ended(ending("a"))
+    history.recorder.ended(ending("b", "length"))
+    for _ in range(2):
+        clock.now += 1
+        history.tick(TOTALS)
+    told = answer(responder, "ended", code="length", limit=5)
+    assert ([each["id"] for each in told["requests"]], told["total"]) == (["b"], 2)
+    told = answer(responder, "ended", before=[1000.0, "a"], limit=1)
+    assert [each["id"] for each in told["requests"]] == ["b"]
+    told = answer(responder, "history", since=1001)
+    assert (told["source"], [each["at"] for each in told["steps"]]) == (history.run_id, [1001])
+    history.write(StoreWriter(FakeStore()))
+    assert answer(responder, "ended")["requests"] == []
+    assert answer(responder, "history", since=0)["steps"] == []
+
+
 @pytest.mark.parametrize(
     ("what", "about"),
     [
         ("metrics", "[]"),
         ("later", "{}"),
         *((what, "[]") for what in ("fleet", "requests", "request", "cancel")),
+        *((what, "[]") for what in ("ended", "history")),
     ],
 )
 async def test_what_it_does_not_understand(runtime: FleetRuntime, what: str, about: str) -> None:

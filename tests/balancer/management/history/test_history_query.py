@@ -1,10 +1,19 @@
 """What the parameters mean, and what is refused."""
 
-import pytest
+from dataclasses import replace
 
-from arriero.balancer.history.endings import EndingFilter
-from arriero.balancer.management.history.history_query import HistoryQuery, ended_filter
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.balancer.management.history.history_query import (
+    HistoryQuery,
+    cursor_after,
+    ended_filter,
+)
+from arriero.balancer.store.records import EndingFilter, EndingPlace, place_of
 from arriero.shared.errors import InvalidRequest
+from tests.balancer.store.test_pending import ending
 
 NOW = 1_700_000_000.5
 
@@ -58,8 +67,23 @@ def test_which_ended_requests() -> None:
     )
 
 
+@given(st.floats(0, 2**40), st.text(min_size=1))
+def test_the_next_page_begins_after_the_last_one(ended_at: float, id: str) -> None:
+    last = replace(ending(id), ended_at=ended_at)
+    assert ended_filter({"before": cursor_after(last)}).before == place_of(last)
+
+
+def test_a_place_as_it_is_written() -> None:
+    assert ended_filter({"before": "1.5,a,b"}).before == EndingPlace(1.5, "a,b")
+
+
 @pytest.mark.parametrize(
-    "query", [{"limit": "0"}, {"limit": "1001"}, {"limit": "x"}, {"colour": "r"}]
+    "query",
+    [
+        *({"limit": limit} for limit in ("0", "1001", "x")),
+        *({"before": before} for before in ("", "1.5", "1.5,", ",a", "x,a", "inf,a", "nan,a")),
+        {"colour": "r"},
+    ],
 )
 def test_what_is_refused_of_ended_requests(query: dict[str, str]) -> None:
     [field] = query

@@ -10,24 +10,32 @@ from aiohttp.test_utils import TestClient, TestServer
 from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.history.history_task import History
+from arriero.balancer.management.elsewhere.everywhere import Everywhere
+from arriero.balancer.management.elsewhere.respond import Responder
+from arriero.balancer.management.elsewhere.told import What
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.routes import management_app
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from arriero.balancer.peers.questions import Replies, Reply
 from arriero.balancer.store.records import StoreStatus
 from tests.balancer import documents
 from tests.balancer.fleet.recording import ManualClock
 from tests.balancer.history.builders import TOTALS, ending
+from tests.balancer.store.fakes import FakeStore
 
 DOCUMENT: dict[str, Any] = documents.management()
 
 
 class Port:
-    """The management port over a history that is filled by hand."""
+    """The management port over a history that is filled by hand, beside another balancer."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(1_700_000_000.0)
         self.history = History(clock=self.clock)
+        self.other = History(clock=self.clock)
+        self.silent: tuple[str, ...] = ()
+        self.has_others = False
         self.status = StoreStatus()
         self.client: TestClient
 
@@ -39,6 +47,16 @@ class Port:
         schema = schema | {"components": DOCUMENT["components"]}
         jsonschema.Draft202012Validator(schema).validate(body)
         return response.status, body
+
+    def with_others(self, runtime: FleetRuntime) -> Everywhere:
+        responder = Responder(runtime, history=self.other)
+
+        async def ask(what: What, about: str) -> Replies:
+            body = responder.respond(what, about)
+            assert body is not None
+            return Replies((Reply("other", body),), self.silent)
+
+        return Everywhere(ask, lambda: "here" if self.has_others else None)
 
 
 @pytest.fixture
@@ -53,6 +71,7 @@ async def port(
         keeper=keeper,
         history=port.history,
         store_status=lambda: port.status,
+        everywhere=port.with_others(runtime),
     )
     async with TestClient(TestServer(app)) as port.client:
         yield port
@@ -76,6 +95,30 @@ async def test_the_history(port: Port) -> None:
     }
 
 
+async def test_the_past_of_other_balancers(port: Port) -> None:
+    port.history.share(FakeStore())
+    port.has_others = True
+    for history, name in ((port.history, "a"), (port.other, "b")):
+        history.recorder.tokens(6, Origin("ana", "tiny"))
+        history.recorder.ended(ending(name))
+    port.clock.now += 1
+    port.other.recorder.ended(ending("c"))
+    for history in (port.history, port.other):
+        history.tick(TOTALS)
+    _, body = await port.get("/api/v1/history?since=1m&by=agent")
+    assert body["lines"][0]["tokens_per_second"] == [12]
+    assert body["levels"][0]["queue_depth"] == 2 * TOTALS.queue_depth
+    assert "missing" not in body
+    port.silent = ("old",)
+    _, body = await port.get("/api/v1/history?since=1m")
+    assert body["missing"] == ["old"]
+    _, body = await port.get("/api/v1/requests?state=ended&limit=2")
+    assert [each["id"] for each in body["requests"]] == ["c", "a"]
+    assert (body["total"], body["missing"]) == (3, ["old"])
+    _, body = await port.get(f"/api/v1/requests?state=ended&limit=2&before={body['next']}")
+    assert ([each["id"] for each in body["requests"]], body["next"]) == (["b"], None)
+
+
 async def test_a_parameter_that_is_wrong_is_named(port: Port) -> None:
     status, body = await port.get("/api/v1/history?by=colour")
     assert (status, body["error"]["code"]) == (400, "invalid_request")
@@ -87,11 +130,13 @@ async def test_a_parameter_that_is_wrong_is_named(port: Port) -> None:
 
 async def test_ended_requests(port: Port) -> None:
     port.history.recorder.ended(ending("a"))
+    port.clock.now += 0.5
     port.history.recorder.ended(ending("b", "length", model="other"))
     status, body = await port.get("/api/v1/requests?state=ended")
     assert (status, body["total"]) == (200, 2)
     assert [each["id"] for each in body["requests"]] == ["b", "a"]
     assert body["requests"][1]["completion_tokens"] == 7
+    assert body["next"] is None
     _, body = await port.get("/api/v1/requests?state=ended&model=tiny&limit=5")
     assert [each["id"] for each in body["requests"]] == ["a"]
     _, body = await port.get("/api/v1/requests")

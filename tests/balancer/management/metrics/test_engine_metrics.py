@@ -12,7 +12,7 @@ from arriero.balancer.fleet.view import FleetView
 from arriero.balancer.management.metrics.engine_metrics import engine_metrics
 from arriero.balancer.management.metrics.fleet_collector import EventNumbers
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.shared.reports.statistics import Cells, Histogram, Statistics
+from arriero.shared.reports.statistics import Cells, Fetches, Histogram, Statistics
 from tests.balancer.management.views import agent_view, fleet_view
 
 SAID = Statistics(
@@ -24,6 +24,7 @@ SAID = Statistics(
     num_embedding_cells=640,
     num_draft_cells=256,
     num_media_bytes=4096,
+    fetches=Fetches(num=5, failed=2, tokens=900, bytes=10**6, seconds=1.5, lent=3),
     cached_tokens=40,
     computed_tokens=60,
     completion_tokens=70,
@@ -86,6 +87,10 @@ def test_counts(scraped: Scraped) -> None:
     assert scraped.value("embedding_cells") == 640
     assert scraped.value("draft_cells") == 256
     assert scraped.value("media_cache_bytes") == 4096
+    assert scraped.value("prefix_fetches_total", outcome="fetched") == 5
+    assert scraped.value("prefix_fetches_total", outcome="failed") == 2
+    assert scraped.value("prefix_fetched_tokens_total") == 900
+    assert scraped.value("prefixes_lent_total") == 3
 
 
 def test_a_rate_that_was_not_measured_has_no_series(scraped: Scraped) -> None:

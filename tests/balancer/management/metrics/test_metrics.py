@@ -135,9 +135,10 @@ def test_openmetrics_on_demand() -> None:
 
 def test_kept_answers() -> None:
     metrics = Metrics()
-    metrics.collect_responses(lambda: 3, lambda: 1000)
+    metrics.collect_responses(lambda: 3, lambda: 1000, lambda: 2)
     assert value(metrics, "arriero_stored_responses") == 3
     assert value(metrics, "arriero_stored_response_bytes") == 1000
+    assert value(metrics, "arriero_stored_responses_unwritten") == 2
 
 
 def test_lines_of_the_log_that_nobody_read() -> None:

@@ -13,6 +13,7 @@ def test_each_count_has_its_series() -> None:
         num_evicted=6,
         num_beliefs=99,
         num_cache_keys=4,
+        num_fetching=8,
     )
     samples = {
         (sample.name, *sample.labels.values()): sample.value
@@ -27,4 +28,5 @@ def test_each_count_has_its_series() -> None:
         ("arriero_routing_beliefs",): 99,
         ("arriero_routing_cache_keys",): 4,
         ("arriero_routing_evictions_total",): 6,
+        ("arriero_routing_fetches_total",): 8,
     }

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from arriero.balancer.api.conversation_store import ConversationStore
+from arriero.balancer.api.conversations import Conversations
 from arriero.balancer.api.openai.batches.line_doors import BATCH_PRIORITY, ENDPOINTS, LineDoors
 from arriero.balancer.api.openai.batches.requests import BATCH_BODY
 from arriero.balancer.api.transport.bodies import Bodies
@@ -19,10 +19,10 @@ ANN = Caller(name="ann", owner="ann")
 
 async def asked(runtime: FakeFleetRuntime, url: str, **body: object) -> Answered:
     with Bodies() as bodies:
-        conversations = ConversationStore()
+        conversations = Conversations()
         doors = LineDoors(runtime, conversations, bodies)  # type: ignore[arg-type]
         answered = await doors.answer(Line(number=1, url=url, body=json.dumps(body).encode()), ANN)
-        assert len(conversations) == 0, "nothing is stored of a batch"
+        assert len(conversations.memory) == 0, "nothing is stored of a batch"
         return answered
 
 
@@ -70,7 +70,7 @@ async def test_errors_are_answers() -> None:
 
 
 def test_every_endpoint_that_may_be_asked_has_a_door() -> None:
-    doors = LineDoors(FakeFleetRuntime(), ConversationStore(), Bodies())  # type: ignore[arg-type]
+    doors = LineDoors(FakeFleetRuntime(), Conversations(), Bodies())  # type: ignore[arg-type]
     assert set(doors._doors) == set(ENDPOINTS)
     schema = BATCH_BODY.adapter.json_schema()
     assert set(schema["properties"]["endpoint"]["enum"]) == set(ENDPOINTS)

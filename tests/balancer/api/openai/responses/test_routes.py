@@ -10,9 +10,16 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.app import inference_app
 from arriero.balancer.api.common.readable import MAX_TEXT_BYTES
-from arriero.balancer.api.conversation_store import ConversationStore
+from arriero.balancer.api.conversation_store import ConversationStore, E
+from arriero.balancer.api.conversations import Conversations
 from arriero.balancer.api.openai.responses.stored import Stored
-from arriero.shared.errors import AgentLost, EngineFailed, PromptTooLong, QueueFull
+from arriero.shared.errors import (
+    AgentLost,
+    EngineFailed,
+    PromptTooLong,
+    QueueFull,
+    StoreUnavailable,
+)
 from arriero.shared.inference import Failed, Token
 from arriero.shared.queries import Counted
 from tests.balancer.api.counting_runtime import CountingFleetRuntime
@@ -32,7 +39,7 @@ def store() -> ConversationStore:
 
 @pytest.fixture
 async def client(runtime: FakeFleetRuntime, store: ConversationStore) -> AsyncIterator[TestClient]:
-    async with TestClient(TestServer(inference_app(runtime, store))) as client:
+    async with TestClient(TestServer(inference_app(runtime, Conversations(store)))) as client:
         yield client
 
 
@@ -210,3 +217,52 @@ async def test_the_tier_that_was_used_is_told(client: TestClient) -> None:
         told = events(await response.text())
     tiers = {each["response"]["service_tier"] for each in told if "response" in each}
     assert tiers == {"priority"}
+
+
+class OfOthers:
+    """What another balancer keeps; while `problem` is given, the store is away."""
+
+    def __init__(self, other: ConversationStore) -> None:
+        self.other = other
+        self.problem: Exception | None = None
+
+    def keep(self, id: str, entry: Any, num_bytes: int, owner: str | None) -> None:
+        """The other has its own."""
+
+    def use(self, id: str) -> None:
+        """The other does not know."""
+
+    async def find(self, id: str, kind: type[E], owner: str | None) -> E | None:
+        if self.problem is not None:
+            raise self.problem
+        return self.other.find(id, kind, time.monotonic(), owner=owner)
+
+    async def forget(self, id: str, kind: type[Any], owner: str | None) -> bool:
+        if self.problem is not None:
+            raise self.problem
+        return self.other.forget(id, kind, time.monotonic(), owner=owner)
+
+
+async def test_a_response_that_another_balancer_kept(
+    client: TestClient, store: ConversationStore
+) -> None:
+    first = await create(client)
+    others = OfOthers(store)
+    app = inference_app(FakeFleetRuntime(echo), Conversations(ConversationStore(), others))
+    async with TestClient(TestServer(app)) as second:
+        path = f"/v1/responses/{first['id']}"
+        async with second.get(path) as response:
+            assert await response.json() == first
+        more = await create(second, input="and?", previous_response_id=first["id"])
+        assert more["previous_response_id"] == first["id"]
+        async with second.get(f"{path}/input_items") as response:
+            assert len((await response.json())["data"]) == 1
+        async with second.delete(path) as response:
+            assert response.status == 200
+        assert (await error(second, "GET", path))[0] == 404
+        others.problem = StoreUnavailable("the store is away: refused")
+        body = {"input": "more", "previous_response_id": "resp_x"}
+        status, told = await error(second, "POST", "/v1/responses", json=body)
+        assert (status, told["code"]) == (503, "store_unavailable")
+        assert (await error(second, "DELETE", path))[0] == 503
+    assert (await error(client, "GET", path))[0] == 404

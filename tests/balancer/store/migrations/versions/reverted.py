@@ -4,6 +4,12 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 _UNDONE = {
+    "0011": ("DROP TABLE conversations",),
+    "0010": (
+        "DROP TABLE history_steps",
+        "CREATE TABLE history_steps (width INTEGER, at BIGINT, document TEXT NOT NULL, "
+        "PRIMARY KEY (width, at))",
+    ),
     "0009": (
         "ALTER TABLE kept_requests DROP COLUMN is_cancelled",
         "ALTER TABLE cordons DROP COLUMN deadline",

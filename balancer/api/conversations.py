@@ -1,0 +1,59 @@
+"""Conversations that later requests continue or read: here, and where balancers share a store."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from .conversation_store import ConversationStore, E, Entry
+
+
+class SharedConversations(Protocol):
+    """Those of several balancers: `balancer.conversations.keeper`. Coroutines raise
+    `StoreUnavailable`."""
+
+    def keep(self, id: str, entry: Any, num_bytes: int, owner: str | None) -> None: ...
+
+    def use(self, id: str) -> None: ...
+
+    async def find(self, id: str, kind: type[E], owner: str | None) -> E | None: ...
+
+    async def forget(self, id: str, kind: type, owner: str | None) -> bool: ...
+
+
+class Conversations:
+    """`memory` has those of this balancer; `shared` all, if there may be others."""
+
+    def __init__(
+        self,
+        memory: ConversationStore | None = None,
+        shared: SharedConversations | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.memory = ConversationStore() if memory is None else memory
+        self._shared = shared
+        self._clock = clock
+
+    def keep(self, id: str, entry: Entry, now: float, *, owner: str | None = None) -> bool:
+        """As in `ConversationStore`; whether it is kept. Others may continue it shortly after."""
+        is_kept = self.memory.keep(id, entry, now, owner=owner)
+        if is_kept and self._shared is not None:
+            self._shared.keep(id, entry, entry.num_bytes, owner)
+        return is_kept
+
+    async def find(self, id: str, kind: type[E], *, owner: str | None = None) -> E | None:
+        """The owner's conversation of this kind, whichever balancer kept it."""
+        found = self.memory.find(id, kind, self._clock(), owner=owner)
+        if self._shared is None:
+            return found
+        if found is None:
+            return await self._shared.find(id, kind, owner)
+        self._shared.use(id)
+        return found
+
+    async def forget(self, id: str, kind: type[Entry], *, owner: str | None = None) -> bool:
+        """Deletes it wherever it is; returns whether there was one."""
+        was_here = self.memory.forget(id, kind, self._clock(), owner=owner)
+        if self._shared is None:
+            return was_here
+        return await self._shared.forget(id, kind, owner) or was_here

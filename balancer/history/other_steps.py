@@ -1,0 +1,138 @@
+"""The steps of all other balancers over the same store, put together, as far as somebody looked.
+
+The store has them. They are read from it in ranges: what nobody looked back to before, and what may
+have been written since the last time. Those that the store does not have yet, the others tell.
+
+Invariants: each step of each source counts once; no more is kept than of one balancer.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..store.records import STEPS_KEPT, StepRange, StepWidth
+from .series import MINUTE, Selection, Step, beside
+
+LATE = 60
+"""Seconds by which a step that was not told may be written late, and is read still."""
+
+LATELY = 300
+"""The last seconds of a longer past are read as such: their minutes may not be written yet."""
+
+FORGOTTEN = 600
+"""Seconds after which everything is read anew, with what was written later than that."""
+
+HOUR = STEPS_KEPT[1]
+
+FromSource = tuple[str, Step]
+"""A step, and the run of the balancer that counted it."""
+
+
+class OtherSteps:
+    """Times are seconds since 1970.
+
+    Ask `wanted`, read that, give it to `take`, and what others told to `hear`; then comes `since`.
+    All get one `now`.
+    """
+
+    def __init__(self) -> None:
+        self._begin(0)
+
+    def _begin(self, now: int) -> None:
+        self._begun_at = now
+        self._unread_from: dict[StepWidth, int] = {}
+        self._from: dict[StepWidth, int] = {}
+        self._latest: dict[tuple[StepWidth, str], int] = {}
+        self._steps: dict[StepWidth, dict[int, Step]] = {1: {}, 60: {}}
+        self._told: list[Step] = []
+
+    @property
+    def num_kept(self) -> int:
+        """Steps of both widths."""
+        return sum(map(len, self._steps.values()))
+
+    def wanted(self, since: int, now: int) -> list[StepRange]:
+        """What has to be read for a look back to `since`."""
+        if not 0 <= now - self._begun_at <= FORGOTTEN:
+            self._begin(now)
+        ranges: list[StepRange] = []
+        for width, begin in _begins(since, now).items():
+            known = self._from.get(width)
+            if known is None:
+                ranges.append(StepRange(width, begin))
+                continue
+            if begin < known:
+                ranges.append(StepRange(width, begin, known))
+            ranges.append(StepRange(width, max(known, self._unread_from[width])))
+        return ranges
+
+    def take(self, read: Sequence[tuple[StepRange, Iterable[FromSource]]], now: int) -> None:
+        """What was read of each range. All of one width that were wanted come together."""
+        taken: dict[StepWidth, dict[int, list[Step]]] = {1: {}, 60: {}}
+        for wanted, steps in read:
+            for source, step in steps:
+                key = wanted.width, source
+                latest = self._latest.get(key, -1)
+                self._latest[key] = max(latest, step.at)
+                if wanted.until is not None or step.at > latest:  # a source writes in order
+                    taken[wanted.width].setdefault(step.at, []).append(step)
+        for wanted, _ in read:
+            known = self._from.get(wanted.width, wanted.since)
+            self._from[wanted.width] = min(known, wanted.since)
+            self._unread_from[wanted.width] = now - LATE - wanted.width
+        for width, by_time in taken.items():
+            self._add(width, by_time)
+            self._forget(width, now - (STEPS_KEPT[width] + 1) * width)
+
+    def hear(self, told: Mapping[str, Iterable[Step]]) -> None:
+        """What others told of themselves, by source, instead of what they told before."""
+        self._told = []
+        for source, steps in told.items():
+            latest = self._latest.get((1, source), -1)
+            self._told += (step for step in steps if step.at > latest)
+        if self._told and 1 in self._unread_from:
+            oldest = min(step.at for step in self._told)
+            self._unread_from[1] = min(self._unread_from[1], oldest)
+
+    def since(self, at: int, now: int) -> Selection:
+        """All from `at` on that was wanted so, and that was told.
+
+        Without what has not been yet: another host's clock may be ahead.
+        """
+        begins = _begins(at, now)
+        cut = begins[1]
+        seconds = [each for each in self._with_told().values() if cut <= each.at <= now]
+        minutes = [each for each in self._steps[60].values() if at <= each.at < cut]
+        if 60 not in begins:
+            return Selection(_in_order(seconds), 1)
+        return Selection(_in_order([*minutes, *seconds]), MINUTE)
+
+    def _add(self, width: StepWidth, by_time: Mapping[int, list[Step]]) -> None:
+        steps = self._steps[width]
+        for at, new in by_time.items():
+            steps[at] = beside([steps[at], *new] if at in steps else new)
+
+    def _forget(self, width: StepWidth, before: int) -> None:
+        steps = self._steps[width]
+        for at in [at for at in steps if at < before]:
+            del steps[at]
+        if width in self._from:
+            self._from[width] = max(self._from[width], before)
+
+    def _with_told(self) -> Mapping[int, Step]:
+        """The seconds, with what was told."""
+        seconds = dict(self._steps[1])
+        for step in self._told:
+            at = step.at
+            seconds[at] = beside([seconds[at], step]) if at in seconds else step
+        return seconds
+
+
+def _in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
+    return tuple(sorted(steps, key=lambda step: step.at))
+
+
+def _begins(since: int, now: int) -> dict[StepWidth, int]:
+    """From when on steps of each width are wanted: an hour of seconds, and before it minutes."""
+    if since >= now - HOUR:
+        return {1: since}
+    lately = now - LATELY
+    return {1: lately - lately % MINUTE, 60: since - since % MINUTE}

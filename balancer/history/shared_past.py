@@ -1,0 +1,95 @@
+"""What all balancers over one store counted, and which requests ended at any of them.
+
+What the store does not have yet, the others tell: whoever asks puts that beside.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+
+from ..store.port import HistoryStore, StoreAway
+from ..store.records import EndedRequest, EndingFilter, SavedStep, StepRange
+from .documents import from_saved
+from .endings import latest
+from .other_steps import FromSource, OtherSteps
+from .series import Selection, Step
+
+logger = logging.getLogger(__name__)
+
+ToldSteps = Mapping[str, Iterable[Step]]
+"""What others told of themselves, by the run of the balancer."""
+
+Read = list[tuple[StepRange, list[SavedStep]]]
+"""What the store has of each range."""
+
+
+class SharedPast:
+    """`run` is this balancer's own, whose steps are not read: they are in memory."""
+
+    def __init__(self, store: HistoryStore, run: str) -> None:
+        self._store = store
+        self._run = run
+        self._others = OtherSteps()
+        self._is_away = False
+
+    async def steps_since(self, since: int, now: int, told: ToldSteps) -> Selection:
+        """The steps of all others. While the store is away, those that were read before.
+
+        Only one call at a time.
+        """
+        read = await self._read(since, now)
+        return await asyncio.to_thread(self._selection, read, since, now, told)
+
+    async def ended(
+        self, wanted: EndingFilter, unwritten: Iterable[EndedRequest]
+    ) -> tuple[list[EndedRequest], int] | None:
+        """Those of the store and `unwritten`, in their order; and how many the store keeps.
+
+        `None` while the store is away.
+        """
+        try:
+            stored, num = await self._store.find_endings(wanted)
+        except StoreAway as error:
+            self._went_away(error)
+            return None
+        self._is_back()
+        return latest([*unwritten, *stored], wanted), num
+
+    async def _read(self, since: int, now: int) -> Read | None:
+        """What is missing for a look back; `None` while the store is away."""
+        read: Read = []
+        try:
+            for wanted in self._others.wanted(since, now):
+                read.append((wanted, await self._store.load_steps(wanted, but=self._run)))
+        except StoreAway as error:
+            self._went_away(error)
+            return None
+        self._is_back()
+        return read
+
+    def _selection(
+        self,
+        read: Read | None,
+        since: int,
+        now: int,
+        told: ToldSteps,
+    ) -> Selection:
+        if read is not None:
+            self._others.take([(wanted, _readable(saved)) for wanted, saved in read], now)
+        self._others.hear(told)
+        return self._others.since(since, now)
+
+    def _went_away(self, error: StoreAway) -> None:
+        if not self._is_away:
+            self._is_away = True
+            logger.warning("the past of other balancers is not known: %s", error)
+
+    def _is_back(self) -> None:
+        if self._is_away:
+            self._is_away = False
+            logger.info("the past of other balancers is known again")
+
+
+def _readable(saved: Iterable[SavedStep]) -> list[FromSource]:
+    steps = ((each.source, from_saved(each)) for each in saved)
+    return [(source, step) for source, step in steps if step is not None]

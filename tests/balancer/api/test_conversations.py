@@ -1,0 +1,62 @@
+"""Conversations here, and at other balancers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from arriero.balancer.api.conversation_store import ConversationStore, E
+from arriero.balancer.api.conversations import Conversations
+
+
+@dataclass(frozen=True)
+class Entry:
+    num_bytes: int = 10
+
+
+class Shared:
+    """What others have, and what was told to be kept."""
+
+    def __init__(self, **others: Any) -> None:
+        self.entries = others
+        self.kept: list[tuple[str, int, str | None]] = []
+        self.used: list[str] = []
+
+    def keep(self, id: str, entry: Any, num_bytes: int, owner: str | None) -> None:
+        self.kept.append((id, num_bytes, owner))
+
+    def use(self, id: str) -> None:
+        self.used.append(id)
+
+    async def find(self, id: str, kind: type[E], owner: str | None) -> E | None:
+        found: E | None = self.entries.get(id)
+        return found
+
+    async def forget(self, id: str, kind: type, owner: str | None) -> bool:
+        return self.entries.pop(id, None) is not None
+
+
+async def test_alone_everything_is_in_memory() -> None:
+    alone = Conversations(clock=lambda: 1.0)
+    assert alone.keep("a", Entry(), 0.0, owner="ana")
+    assert await alone.find("a", Entry, owner="ana") == Entry()
+    assert await alone.find("a", Entry) is None
+    assert await alone.forget("a", Entry, owner="ana")
+    assert not await alone.forget("a", Entry, owner="ana")
+
+
+async def test_what_is_kept_is_shared() -> None:
+    shared = Shared()
+    one = Conversations(ConversationStore(max_bytes=20), shared, clock=lambda: 1.0)
+    assert one.keep("a", Entry(), 0.0, owner="ana")
+    assert not one.keep("b", Entry(21), 0.0)
+    assert shared.kept == [("a", 10, "ana")]
+    assert await one.find("a", Entry, owner="ana") == Entry()
+    assert shared.used == ["a"]
+
+
+async def test_what_others_have_is_found_and_forgotten() -> None:
+    one = Conversations(None, Shared(a=Entry(7)), clock=lambda: 1.0)
+    assert await one.find("a", Entry) == Entry(7)
+    assert await one.forget("a", Entry)
+    assert await one.find("a", Entry) is None
+    one.keep("b", Entry(), 0.0)
+    assert await one.forget("b", Entry), "here alone"
