@@ -1,10 +1,11 @@
 """A fleet on paper that runs: `python -m bench.simulate`.
 
-The balancer's own core decides, in virtual time, for simulated agents and clients. `--scale` shows
-what a decision costs over the number of agents, up to 10,000 with 160,000 slots and a million
-requests. Without it, policies are compared on the traces, with and without losses of agents.
-`--plots FOLDER` draws what came of it. `--check` asks three real agents the same and says how far
-off the prediction was.
+The balancer's own core decides, in virtual time, for agents' own sessions before simulated hosts.
+`--scale` shows what a decision costs over the number of agents, up to 10,000 with 160,000 slots and
+a million requests. Without it, policies are compared on the traces, with and without losses of
+agents. `--failures` loses agents that have no models of their own: the controller places models
+again. `--plots FOLDER` draws what came of it. `--check` asks three real agents the same and says
+how far off the prediction was.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import asyncio
 import gc
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 
@@ -23,9 +24,10 @@ from bench.routing.host import Speeds
 from bench.routing.simulation import HostKind
 from bench.simulation import check
 from bench.simulation.arrivals import TRACES
+from bench.simulation.looks import Look, look_costs, wish_for
 from bench.simulation.outcome import Outcome, percentile
 from bench.simulation.plot import Axis, line_chart
-from bench.simulation.world import Losses, Policy, World
+from bench.simulation.world import Losses, Policy, Wished, World
 from bench.store import save, wide_console
 
 HOST = HostKind(slots=16, cache=65_536, speeds=Speeds(prefill=3000.0, step=0.02, sequence=0.001))
@@ -43,15 +45,26 @@ RATES = {"poisson": 6.0, "bursts": 4.0, "azure-chat": 1.0, "azure-code": 1.5, "m
 """Requests a second for each agent: what a trace's prompts and answers leave room for."""
 
 
+FAILURES = {
+    "no losses": None,
+    "back after 15 s": Losses(every=20.0, away=15.0),
+    "back after 120 s": Losses(every=20.0, away=120.0),
+}
+"""Places are kept for 30 s for agents that are gone (`balancer/control/departures.py`)."""
+
+LOAD_SECONDS = 20.0
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What was simulated, what came of it, and how long that took in real time."""
+    """What was simulated, what came of it, and how long that took: by the clock and of a core."""
 
     trace: str
     policy: str
     num_agents: int
     outcome: Outcome
     wall_seconds: float
+    cpu_seconds: float
 
 
 def simulated(
@@ -63,21 +76,24 @@ def simulated(
     rate: float,
     losses: Losses | None,
     seed: int,
+    wished: Wished | None = None,
 ) -> Run:
     gc.collect()
     gc.disable()  # the balancer itself looks for garbage rarely; here it would be most of the time
-    begun = time.perf_counter()
+    begun, cpu_begun = time.perf_counter(), time.process_time()
     world = World(
         [HOST] * agents,
         TRACES[trace](Random(seed), rate * agents),
         num_requests=requests,
         policy=POLICIES[policy],
         losses=losses,
+        wished=wished,
         seed=seed,
     )
     outcome = world.run()
     gc.enable()
-    return Run(trace, policy, agents, outcome, time.perf_counter() - begun)
+    wall, cpu = time.perf_counter() - begun, time.process_time() - cpu_begun
+    return Run(trace, policy, agents, outcome, wall, cpu)
 
 
 def scale(given: argparse.Namespace) -> list[Run]:
@@ -118,6 +134,71 @@ def compared(given: argparse.Namespace) -> list[Run]:
             )
         print(f"{trace}: done", flush=True)
     return runs
+
+
+def failed(given: argparse.Namespace) -> list[Run]:
+    """Two models; agents that are lost come back soon, or late, or none is lost."""
+    wished = Wished(state=wish_for(given.agents), load_seconds=LOAD_SECONDS)
+    runs = []
+    for name, losses in FAILURES.items():
+        run = simulated(
+            "azure-chat",
+            "by cost, fair",
+            agents=given.agents,
+            requests=given.requests,
+            rate=RATES["azure-chat"] / 2,
+            losses=losses,
+            seed=given.seed,
+            wished=wished,
+        )
+        runs.append(replace(run, policy=name))
+    return runs
+
+
+def show_failures(runs: list[Run]) -> None:
+    table = Table(title="Agents that are lost, and models that are placed again; virtual seconds")
+    table.add_column("losses")
+    figures = ("agents lost", "orders", "until served again", "moved", "ended with an error")
+    for heading in (*figures, "wait", "first token", "computed again"):
+        table.add_column(heading, justify="right")
+    for run in runs:
+        one = run.outcome
+        table.add_row(
+            run.policy,
+            f"{one.num_losses:,}",
+            f"{one.num_orders:,}",
+            _both(one.repairs),
+            f"{one.num_moved:,}",
+            f"{one.num_failed:,}",
+            _both(one.waits),
+            _both(one.first_tokens),
+            f"{one.num_lost / max(one.num_computed, 1):.1%}",
+        )
+    wide_console().print(table)
+
+
+def show_scale(runs: list[Run], looks: list[Look]) -> None:
+    """Costs over the number of agents."""
+    table = Table(title="Processor time over the number of agents")
+    for heading in ("agents", "slots", "requests", "busy", "seconds", "of a core"):
+        table.add_column(heading, justify="right")
+    for heading in ("µs an event", "µs a request", "ms a look", "ms the first placement"):
+        table.add_column(heading, justify="right")
+    for run, look in zip(runs, looks, strict=True):
+        one = run.outcome
+        table.add_row(
+            f"{run.num_agents:,}",
+            f"{run.num_agents * HOST.slots:,}",
+            f"{one.num_ended:,}",
+            f"{one.busy_seconds / one.seconds / run.num_agents / HOST.slots:.2f}",
+            f"{run.wall_seconds:.0f}",
+            f"{run.cpu_seconds:.0f}",
+            f"{one.microseconds_of_event:.0f}",
+            f"{one.microseconds:.0f}",
+            f"{look.milliseconds:.1f}",
+            f"{look.first_milliseconds:.0f}",
+        )
+    wide_console().print(table)
 
 
 def show(runs: list[Run]) -> None:
@@ -203,13 +284,20 @@ def summary(run: Run) -> dict[str, object]:
         "microseconds": one.microseconds,
         "virtual_seconds": one.seconds,
         "wall_seconds": run.wall_seconds,
+        "cpu_seconds": run.cpu_seconds,
+        "microseconds_of_event": one.microseconds_of_event,
+        "losses": one.num_losses,
+        "orders": one.num_orders,
+        "repairs": one.repairs,
     }
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.simulate")
     parser.add_argument("--scale", action="store_true", help="the cost over the number of agents")
+    parser.add_argument("--failures", action="store_true", help="models are placed again")
     parser.add_argument("--check", action="store_true", help="beside three real agents")
+    parser.add_argument("--rounds", type=at_least(1), default=3, help="of --check")
     parser.add_argument("--agents", type=at_least(1), help="12; with --scale at most so many")
     parser.add_argument("--requests", type=at_least(1), help="in each run at most so many")
     parser.add_argument("--loss-every", type=float, default=0.0, help="seconds between losses")
@@ -224,13 +312,23 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def main() -> None:
     given = parse(sys.argv[1:])
     if given.check:
-        asyncio.run(check.main(given.seed))
+        asyncio.run(check.main(given.seed, given.rounds))
         return
-    runs = scale(given) if given.scale else compared(given)
-    show(runs)
+    looks: list[Look] = []
+    if given.scale:
+        runs = scale(given)
+        looks = [look_costs(run.num_agents) for run in runs]
+        show_scale(runs, looks)
+    elif given.failures:
+        runs = failed(given)
+        show_failures(runs)
+    else:
+        runs = compared(given)
+        show(runs)
     if given.plots:
         draw(runs, given.plots)
-    save("simulate", {"runs": [summary(run) for run in runs]})
+    found = {"runs": [summary(run) for run in runs], "looks": [asdict(each) for each in looks]}
+    save("simulate", found)
 
 
 if __name__ == "__main__":

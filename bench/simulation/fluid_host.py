@@ -33,7 +33,7 @@ class Running:
     left: float
     to_give: int
     num_given_before: int
-    begun_at: float
+    read_at: float = 0.0
     flow_at_start: float = 0.0
     until: float = 0.0
 
@@ -69,7 +69,6 @@ class FluidHost:
             left=left,
             to_give=start.request.max_tokens or 1,
             num_given_before=given,
-            begun_at=now,
         )
         self.num_computed += left
         self.running[one.id] = one
@@ -100,15 +99,8 @@ class FluidHost:
             first.left -= seconds * reading
             if first.left <= reading * _EPSILON:
                 self._reading.popleft()
-                items.append(self._read(first))
+                items.append(self._read(first, now))
         return items
-
-    def drop(self, id: RequestId) -> None:
-        """Forget a request; `advance` has been called."""
-        if self.running.pop(id, None) is not None:
-            self._reading = deque(one for one in self._reading if one.id != id)
-            self._ends = [end for end in self._ends if end[1] != id]
-            heapq.heapify(self._ends)
 
     def told(self) -> list[Item]:
         """The tokens that the running requests got here so far, as one piece each."""
@@ -129,9 +121,10 @@ class FluidHost:
             return 0.0, 1 / step
         return self.speeds.prefill * STALL / (STALL + step), 1 / (STALL + step)
 
-    def _read(self, one: Running) -> Item:
+    def _read(self, one: Running, now: float) -> Item:
         """The last step of a prompt gives the first token."""
         self.cache.use(one.prefixes, one.tokens)
+        one.read_at = now
         one.flow_at_start = self.flow
         one.until = self.flow + one.to_give - one.num_given_before - 1
         heapq.heappush(self._ends, (one.until, one.id))
@@ -139,7 +132,8 @@ class FluidHost:
 
     def _ended(self, one: Running, now: float) -> Item:
         self.cache.use(one.prefixes, one.tokens)
-        seconds = max(now - one.begun_at, 1e-9)
+        num_steps = one.to_give - one.num_given_before - 1
+        seconds = now - one.read_at
         usage = Usage(
             prompt_tokens=one.num_prompt,
             cached_tokens=one.num_cached,
@@ -147,7 +141,7 @@ class FluidHost:
         )
         rates = Rates(
             prefill_tokens_per_second=self.speeds.prefill,
-            decode_tokens_per_second=max(one.to_give - one.num_given_before, 1) / seconds,
+            decode_tokens_per_second=num_steps / seconds if num_steps > 0 and seconds else None,
         )
         return Ended(id=one.id, finish_reason="length", usage=usage, rates=rates)
 

@@ -21,7 +21,7 @@ def jain(values: Sequence[float]) -> float:
 
 @dataclass(slots=True)
 class Outcome:
-    """Seconds of virtual time; tokens; microseconds of the balancer's core for each event.
+    """Seconds of virtual time; tokens; microseconds of the balancer's core.
 
     `asked` and `served` are each caller's tokens, as far as they ended before the last arrival.
     """
@@ -46,6 +46,11 @@ class Outcome:
     core_seconds: float = 0.0
     num_core_calls: int = 0
     most_waiting: int = 0
+    num_losses: int = 0
+    num_orders: int = 0
+    """What the controller told agents to serve."""
+    repairs: list[float] = field(default_factory=list)
+    """Seconds from the loss of an agent that served until another served the same."""
     asked: dict[int, int] = field(default_factory=dict)
     served: dict[int, int] = field(default_factory=dict)
 
@@ -57,6 +62,11 @@ class Outcome:
     def microseconds(self) -> float:
         """Of the core, for a request from its arrival to its end."""
         return self.core_seconds / max(self.num_requests, 1) * 1e6
+
+    @property
+    def microseconds_of_event(self) -> float:
+        """Of the core, for an event: a request has three and more."""
+        return self.core_seconds / max(self.num_core_calls, 1) * 1e6
 
     @property
     def fairness(self) -> float:

@@ -2,10 +2,12 @@
 
 What a step takes is a function of what is in it: prompt tokens by the rate of reading, and for
 generating a fixed price and one for each sequence. Chunks of prompts, the turns that reading and
-generating take, prefixes, preemption and the slots are decided as on a real host.
+generating take, prefixes, preemption and the slots are decided as on a real host. Hosts may share a
+machine, and then slow each other down.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -27,6 +29,22 @@ PREFIXES = 16
 
 _TOKEN = 7
 """What every answer says; no end token."""
+
+
+@dataclass(slots=True)
+class Machine:
+    """Where so many hosts have something to do, a step takes `slowdown` times as long.
+
+    The first is that of a host alone; more hosts than are told of count as the last.
+    """
+
+    slowdown: Sequence[float] = (1.0,)
+    num_busy: int = 0
+
+    @property
+    def factor(self) -> float:
+        """How much longer a step takes now."""
+        return self.slowdown[min(max(self.num_busy, 1), len(self.slowdown)) - 1]
 
 
 @dataclass(slots=True)
@@ -52,12 +70,12 @@ class ScheduledHost:
     slots: int
     cache: int
     """Cells."""
+    machine: Machine = field(default_factory=Machine)
     running: dict[RequestId, SequenceId] = field(default_factory=dict)
     num_computed: float = 0.0
     """Tokens of prompts that were computed, those computed again included."""
     _by_sequence: dict[SequenceId, _Running] = field(default_factory=dict)
     _inbox: deque[NewSequence] = field(default_factory=deque)
-    _dropped: list[SequenceId] = field(default_factory=list)
     _underway: _Underway | None = None
     _numbers: "count[int]" = field(default_factory=count)
     _scheduler: Scheduler = field(init=False)
@@ -84,6 +102,7 @@ class ScheduledHost:
         id = SequenceId(next(self._numbers))
         prompt = tokens_of(start.request.messages or ())
         said = start.continuation.tokens if start.continuation else ()
+        self.machine.num_busy += not self.running
         self.running[start.id] = id
         self._by_sequence[id] = _Running(start.id)
         sequence = NewSequence(
@@ -114,28 +133,19 @@ class ScheduledHost:
         self._go_on(now)
         return items
 
-    def drop(self, id: RequestId) -> None:
-        """Forget a request, before the next step."""
-        sequence = self.running.pop(id, None)
-        if sequence is not None:
-            del self._by_sequence[sequence]
-            self._dropped.append(sequence)
-
     def told(self) -> list[Item]:
         """Nothing that was not told: each step's tokens are told when it ends."""
         return []
 
     def _go_on(self, now: float) -> None:
-        """Let in and drop what came meanwhile, and begin the next step, unless one is computed."""
+        """Let in what came meanwhile, and begin the next step, unless one is computed."""
         if self._underway is not None:
             return
         while self._inbox:
             self._scheduler.add(self._inbox.popleft())
-        for sequence in self._dropped:
-            self._scheduler.drop(sequence)
-        self._dropped.clear()
         if (step := self._scheduler.plan()) is not None:
-            self._underway = _Underway(step, now, now + self._seconds_of(step))
+            seconds = self._seconds_of(step) * self.machine.factor
+            self._underway = _Underway(step, now, now + seconds)
 
     def _seconds_of(self, step: Step) -> float:
         reading = step.num_prompt_tokens / self.speeds.prefill
@@ -163,6 +173,7 @@ class ScheduledHost:
         if output.end is not None:
             items.append(_ended(one.id, output.end))
             del self._by_sequence[output.id], self.running[one.id]
+            self.machine.num_busy -= not self.running
         return items
 
 

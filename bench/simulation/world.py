@@ -1,45 +1,48 @@
-"""The balancer's core among simulated agents, in virtual time: arrivals, answers, losses."""
+"""The balancer's core among simulated agents, in virtual time: arrivals, answers, losses.
+
+Agents have their own sessions. With a wish, they have no models of their own: the balancer's
+controller says what each loads, also after losses.
+"""
 
 import heapq
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
+from math import inf
 from random import Random
+from typing import ParamSpec, TypeVar
 
+from arriero.balancer.control.desired_state import DesiredState
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.fleet.core.fleet import Fleet
-from arriero.balancer.fleet.decisions import Decision, Deliver, Finish, LinkId, Moved, Refuse, Send
+from arriero.balancer.fleet.decisions import (
+    Decision,
+    Deliver,
+    Disconnect,
+    Finish,
+    LinkId,
+    Moved,
+    Refuse,
+    Send,
+)
 from arriero.balancer.fleet.limits import Limits, Routing
-from arriero.shared.inference import AgentId, ChatMessage, Done, GenerateRequest, RequestId
-from arriero.shared.messages import PROTOCOL_VERSION, Cancel, Hello, Item, Output, PromptRead, Start
-from arriero.shared.reports.model_info import ModelInfo
-from arriero.shared.reports.statistics import Cells, Statistics
-from bench.routing.host import TOKEN_BYTES, Cache
-from bench.routing.simulation import LIMITS, HostKind
+from arriero.balancer.fleet.recorder import Ending
+from arriero.shared.inference import AgentId, Done, GenerateRequest, RequestId
+from arriero.shared.messages import FromAgent, FromBalancer, Output, PromptRead, Start
+from arriero.shared.models.assignments import Assign
+from bench.routing.simulation import LIMITS, NO_END, HostKind
 from bench.simulation.arrivals import Arrival
-from bench.simulation.fluid_host import FluidHost
 from bench.simulation.outcome import Outcome
-from bench.simulation.scheduled_host import ScheduledHost
+from bench.simulation.prompts import messages_of
+from bench.simulation.simulated_agent import MODEL, MakeHost, SimulatedAgent, fluid
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 MAX_WAITING = 2_000_000
-_FILLER = "the llama goes on over the pass with salt and wool " * 4000
-_FINGERPRINT = "simulated"
-
-
-Host = FluidHost | ScheduledHost
-MakeHost = Callable[[HostKind, float], Host]
-"""Of this kind, from this moment on."""
-
-
-def fluid(kind: HostKind, now: float) -> Host:
-    """Quick: only changes are events."""
-    return FluidHost(kind.speeds, Cache(kind.cache), _now=now)
-
-
-def scheduled(kind: HostKind, now: float) -> Host:
-    """Each step is an event, which the engine's own scheduler plans."""
-    return ScheduledHost(kind.speeds, kind.slots, kind.cache)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,20 +61,29 @@ class Losses:
     away: float = 30.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wished:
+    """Agents have no models of their own: these are wished for, and loading takes a while."""
+
+    state: DesiredState
+    load_seconds: float = 20.0
+
+
 @dataclass(slots=True)
 class _Asked:
     arrival: Arrival
     started: bool = False
     was_read: bool = False
+    is_running: bool = False
 
 
 @dataclass(slots=True)
 class _Place:
-    """An agent's host while it is here."""
+    """An agent while it is here."""
 
     number: int
     kind: HostKind
-    host: Host
+    agent: SimulatedAgent
     link: LinkId
     plan: int = 0
     """Only the change that was expected last counts."""
@@ -90,6 +102,7 @@ class World:
         num_requests: int,
         policy: Policy,
         losses: Losses | None = None,
+        wished: Wished | None = None,
         seed: int = 1,
         limits: Limits = LIMITS,
         make_host: MakeHost = fluid,
@@ -100,6 +113,8 @@ class World:
         self._policy = policy
         self._make_host = make_host
         self._losses = losses
+        self._wished = wished
+        self._models = [each.name for each in wished.state.models] if wished else [MODEL]
         self._random = Random(seed)
         self._arrivals = arrivals
         self._left = num_requests
@@ -109,7 +124,12 @@ class World:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._places: dict[LinkId, _Place] = {}
         self._asked: dict[RequestId, _Asked] = {}
+        self._num_waiting = 0
         self._last_arrival = 0.0
+        self._unserved: dict[str, deque[float]] = {name: deque() for name in self._models}
+        """Of each model, when agents were lost that served it and have no successor yet."""
+        if wished is not None:
+            self._follow(self.fleet.wished(wished.state, self._now))
         for number, kind in enumerate(kinds, 1):
             self._join(number, kind)
         self._expect_arrival()
@@ -118,18 +138,20 @@ class World:
 
     def run(self) -> Outcome:
         """Raises `RuntimeError` where a request did not end exactly once."""
-        while self._events and (self._left or self._asked):
+        while self._left or self._asked:
             due = self.fleet.next_deadline()
-            if due is not None and due < self._events[0][0]:
+            first = self._events[0][0] if self._events else inf
+            if due is not None and due < first:
+                if due > NO_END / 4:
+                    raise RuntimeError(f"{len(self._asked)} requests wait, and nothing happens")
                 self._now = max(self._now, due)
                 self._follow(self._timed(self.fleet.tick, self._now))
             else:
                 self._now, _, act = heapq.heappop(self._events)
                 act()
-        if self._asked:
-            raise RuntimeError(f"{len(self._asked)} requests did not end")
         self.outcome.seconds = self._now
-        self.outcome.num_computed += sum(each.host.num_computed for each in self._places.values())
+        hosts = (place.agent for place in self._places.values())
+        self.outcome.num_computed += sum(each.num_computed for each in hosts)
         return self.outcome
 
     # ---- events
@@ -146,30 +168,42 @@ class World:
 
     def _arrive(self, arrival: Arrival) -> None:
         id = RequestId(str(next(self._order)))
+        model = self._models[arrival.session % len(self._models)]
         request = GenerateRequest(
-            messages=messages_of(arrival), model="m", max_tokens=arrival.num_answer
+            messages=messages_of(arrival), model=model, max_tokens=arrival.num_answer
         )
         self._asked[id] = _Asked(arrival)
         self.outcome.num_requests += 1
         tokens = arrival.num_prompt + arrival.num_answer
         asked = self.outcome.asked
         asked[arrival.caller] = asked.get(arrival.caller, 0) + tokens
-        self._follow(
-            self._timed(
-                self.fleet.request_arrived, id, request, self._now, caller=self._caller(arrival)
-            )
-        )
-        if self.fleet_depth > self.outcome.most_waiting:
-            self.outcome.most_waiting = self.fleet_depth
+        self._waits(1)
+        caller = self._caller(arrival)
+        self._follow(self._timed(self.fleet.request_arrived, id, request, self._now, caller=caller))
         self._expect_arrival()
 
-    @property
-    def fleet_depth(self) -> int:
-        """How many wait."""
-        return self.fleet.totals().queue_depth
+    def _waits(self, change: int) -> None:
+        self._num_waiting += change
+        self.outcome.most_waiting = max(self.outcome.most_waiting, self._num_waiting)
 
     def _caller(self, arrival: Arrival) -> Caller:
         return Caller(name=f"caller-{arrival.caller}" if self._policy.callers_apart else "all")
+
+    # ---- agents come and go
+
+    def _join(self, number: int, kind: HostKind) -> None:
+        link = LinkId(next(self._links))
+        agent = SimulatedAgent(
+            AgentId(f"{number}-{link}"),
+            f"host-{number}",
+            kind,
+            self._make_host,
+            self._now,
+            load_seconds=self._wished.load_seconds if self._wished else None,
+        )
+        self._places[link] = _Place(number, kind, agent, link, since=self._now)
+        hello = agent.dial(self._now)
+        self._follow(self._timed(self.fleet.agent_joined, link, hello, self._now))
 
     def _expect_loss(self, losses: Losses) -> None:
         moment = self._now + self._random.expovariate(1 / losses.every)
@@ -181,67 +215,72 @@ class World:
             link = self._random.choice(list(self._places))
             place = self._places[link]
             self._catch_up(place)
-            if items := place.host.told():
-                self._tell(link, items)
+            for message in place.agent.told():
+                self._say(link, message)
             del self._places[link]
-            self.outcome.num_computed += place.host.num_computed
+            self.outcome.num_computed += place.agent.num_computed
+            self.outcome.num_losses += 1
+            if self._wished is not None and place.agent.is_ready:
+                self._unserved[place.agent.serves or ""].append(self._now)
             self._follow(self._timed(self.fleet.agent_left, link, self._now))
             self._at(self._now + losses.away, lambda: self._join(place.number, place.kind))
         self._expect_loss(losses)
 
-    def _join(self, number: int, kind: HostKind) -> None:
-        link = LinkId(next(self._links))
-        host = self._make_host(kind, self._now)
-        self._places[link] = _Place(number, kind, host, link, since=self._now)
-        hello = Hello(
-            protocol=PROTOCOL_VERSION,
-            agent_id=AgentId(str(number)),
-            name=f"host-{number}",
-            version="",
-            slots=kind.slots,
-            model=_model(kind),
-        )
-        self._follow(self._timed(self.fleet.agent_joined, link, hello, self._now))
-        cells = Statistics(cells=Cells(total=kind.cache))
-        self._follow(self._timed(self.fleet.agent_said, link, cells, self._now))
+    def _serves(self, model: str) -> None:
+        """An agent has loaded a model: if others are missed, in place of the first of them."""
+        if self._unserved[model]:
+            self.outcome.repairs.append(self._now - self._unserved[model].popleft())
 
-    # ---- agents
+    # ---- what agents do
 
     def _catch_up(self, place: _Place) -> None:
-        """Let its host come to the present; what it gives is told."""
-        self.outcome.busy_seconds += len(place.host.running) * (self._now - place.since)
+        """Let it come to the present; what it tells is told."""
+        agent = place.agent
+        self.outcome.busy_seconds += len(agent.host.running) * (self._now - place.since)
         place.since = self._now
-        if items := place.host.advance(self._now):
-            self._tell(place.link, items)
+        was_ready = agent.is_ready
+        messages = agent.advance(self._now)
+        if agent.is_ready and not was_ready:
+            self._serves(agent.serves or "")
+        for message in messages:
+            self._say(place.link, message)
 
-    def _tell(self, link: LinkId, items: list[Item]) -> None:
-        for item in items:
-            if isinstance(item, PromptRead):
-                self._was_read(item)
-        self._follow(
-            self._timed(self.fleet.agent_said, link, Output(items=tuple(items)), self._now)
-        )
+    def _say(self, link: LinkId, message: FromAgent) -> None:
+        if link not in self._places:
+            return  # it was lost at the same moment
+        if isinstance(message, Output):
+            for item in message.items:
+                if isinstance(item, PromptRead):
+                    self._was_read(item)
+        self._follow(self._timed(self.fleet.agent_said, link, message, self._now))
 
     def _expect_change(self, place: _Place) -> None:
         place.plan += 1
-        plan, due = place.plan, place.host.next_change()
+        due = place.agent.next_change()
         if due is not None:
-            self._at(due, lambda: self._change(place, plan))
+            self._at(due, partial(self._change, place, place.plan))
 
     def _change(self, place: _Place, plan: int) -> None:
         if place.plan == plan and place.link in self._places:
             self._catch_up(place)
             self._expect_change(place)
 
-    def _start(self, link: LinkId, start: Start) -> None:
+    def _hand(self, link: LinkId, message: FromBalancer) -> None:
+        """The balancer sent this to an agent; what it answers at once comes next."""
         place = self._places[link]
         self._catch_up(place)
+        for answer in place.agent.received(message, self._now):
+            self._at(self._now, partial(self._say, link, answer))
+        self._expect_change(place)
+
+    def _starts(self, start: Start) -> None:
         asked = self._asked[start.id]
+        if not asked.is_running:
+            asked.is_running = True
+            self._waits(-1)
         if not asked.started:
             asked.started = True
             self.outcome.waits.append(self._now - asked.arrival.at)
-        place.host.start(start, self._now)
-        self._expect_change(place)
 
     def _was_read(self, item: PromptRead) -> None:
         asked = self._asked[item.id]
@@ -255,31 +294,52 @@ class World:
 
     # ---- the core
 
-    def _timed(self, call, *args, **named) -> list[Decision]:  # type: ignore[no-untyped-def]
+    def _timed(self, call: Callable[P, R], *args: P.args, **named: P.kwargs) -> R:
         begun = time.thread_time()
-        decisions: list[Decision] = call(*args, **named)
+        result = call(*args, **named)
         self.outcome.core_seconds += time.thread_time() - begun
         self.outcome.num_core_calls += 1
-        return decisions
+        return result
 
     def _follow(self, decisions: list[Decision]) -> None:
         for decision in decisions:
             match decision:
-                case Send(link, Start() as start):
-                    self._start(link, start)
-                case Send(link, Cancel(id)):
-                    self._places[link].host.drop(id)
+                case Send(link, message):
+                    self._count(message)
+                    self._hand(link, message)
                 case Deliver(id, Done()):
                     self._done(id)
-                case Moved():
+                case Moved(id):
                     self.outcome.num_moved += 1
-                case Finish(ending) if ending.error is not None:
-                    self.outcome.num_failed += 1
-                    self._asked.pop(ending.id, None)
+                    self._stops(id)
+                case Finish(ending):
+                    self._finish(ending)
                 case Refuse(_, error):
                     raise error
+                case Disconnect(_, reason):
+                    raise RuntimeError(f"an agent is let go: {reason}")
                 case _:
                     pass
+
+    def _count(self, message: FromBalancer) -> None:
+        if isinstance(message, Start):
+            self._starts(message)
+        elif isinstance(message, Assign):
+            self.outcome.num_orders += 1
+
+    def _stops(self, id: RequestId) -> None:
+        """It has no agent any more."""
+        if self._asked[id].is_running:
+            self._asked[id].is_running = False
+            self._waits(1)
+
+    def _finish(self, ending: Ending) -> None:
+        self._timed(self.fleet.settle, ending, self._now)
+        if ending.error is not None:
+            self.outcome.num_failed += 1
+            self._stops(ending.request_id)
+            self._waits(-1)
+            del self._asked[ending.request_id]
 
     def _done(self, id: RequestId) -> None:
         arrival = self._asked.pop(id).arrival
@@ -290,34 +350,3 @@ class World:
             tokens = arrival.num_prompt + arrival.num_answer
             served = self.outcome.served
             served[arrival.caller] = served.get(arrival.caller, 0) + tokens
-
-
-def messages_of(arrival: Arrival) -> tuple[ChatMessage, ...]:
-    """A document, then the session's text: a longer prompt of a session begins as a shorter one."""
-    messages = []
-    if arrival.num_shared:
-        messages.append(_message("system", f"document {arrival.document}", arrival.num_shared))
-    left = arrival.num_prompt - arrival.num_shared
-    # One message for each doubling, so that what a session had before is a chain of whole ones.
-    length = 512
-    while left > 0:
-        part = min(left, length)
-        messages.append(_message("user", f"{arrival.session} {len(messages)}", part))
-        left -= part
-    return tuple(messages)
-
-
-def _message(role: str, name: str, num_tokens: int) -> ChatMessage:
-    text = f"{name} " + _FILLER[: max(0, num_tokens * TOKEN_BYTES - len(name) - 1)]
-    return ChatMessage(role=role, content=text)  # type: ignore[arg-type]
-
-
-def _model(kind: HostKind) -> ModelInfo:
-    return ModelInfo(
-        name="m",
-        architecture="none",
-        parameters=0,
-        size_bytes=0,
-        context_size=max(kind.cache // kind.slots, 1),
-        fingerprint=_FINGERPRINT,
-    )

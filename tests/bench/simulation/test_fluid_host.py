@@ -80,11 +80,13 @@ def test_what_was_told_at_a_loss_is_what_has_flowed() -> None:
     ]
 
 
-def test_what_is_dropped_gives_nothing() -> None:
+def test_an_answers_speed_is_that_after_its_first_token() -> None:
     one = host()
-    one.start(start("a"), 0.0)
-    one.start(start("b"), 0.0)
-    one.advance(1.0)
-    one.drop(RequestId("a"))
-    one.drop(RequestId("b"))
-    assert one.next_change() is None and not one.running
+    one.start(start("a", answer=11), 0.0)
+    one.start(start("b", answer=1), 0.0)
+    ends = {item.id: item for _, item in run(one) if isinstance(item, Ended)}
+    assert ends[RequestId("b")].rates.decode_tokens_per_second is None
+    rate = ends[RequestId("a")].rates.decode_tokens_per_second
+    given = 1 / (STALL + 0.15)  # a second, while the other prompt is read
+    reading = 1.0 * (STALL + 0.15) / STALL
+    assert rate == pytest.approx(10 / (reading + (10 - given * reading) * 0.15), rel=0.01)

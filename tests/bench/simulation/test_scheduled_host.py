@@ -10,8 +10,9 @@ from bench.routing.simulation import HostKind
 from bench.simulation.arrivals import SHORT, one_by_one
 from bench.simulation.fluid_host import STALL
 from bench.simulation.outcome import Outcome
-from bench.simulation.scheduled_host import ScheduledHost
-from bench.simulation.world import Losses, MakeHost, Policy, World, fluid, scheduled
+from bench.simulation.scheduled_host import Machine, ScheduledHost
+from bench.simulation.simulated_agent import MakeHost, fluid, scheduled
+from bench.simulation.world import Losses, Policy, World
 
 SPEEDS = Speeds(prefill=1000, step=0.02, sequence=0.005)
 
@@ -65,12 +66,22 @@ def test_a_prompt_that_was_asked_before_is_cached() -> None:
     assert read[0].cached_tokens == 399
 
 
-def test_who_is_dropped_hears_nothing_more() -> None:
-    host = ScheduledHost(SPEEDS, slots=2, cache=4096)
-    host.start(start("a", 400, 50), 0.0)
-    host.start(start("b", 400, 50), 0.0)
-    host.drop(RequestId("a"))
-    assert {item.id for _, item in run(host)} == {"b"}
+def test_hosts_on_one_machine_slow_each_other_down() -> None:
+    machine = Machine((1.0, 2.0))
+    one, other = (ScheduledHost(SPEEDS, slots=2, cache=4096, machine=machine) for _ in range(2))
+    one.start(start("a", 50, 1), 0.0)
+    assert machine.num_busy == 1
+    other.start(start("b", 50, 1), 0.0)
+    other.start(start("c", 50, 1), 0.0)
+    assert machine.num_busy == 2
+    (read, _), *_ = run(one)
+    assert read == pytest.approx(50 / 1000)  # it had begun alone
+    assert machine.num_busy == 1
+    one.start(start("d", 50, 1), 1.0)
+    (read, _), *_ = run(one)
+    assert read == pytest.approx(1.0 + 2 * 50 / 1000)
+    run(other)
+    assert machine.num_busy == 0
 
 
 def outcome(make_host: MakeHost, losses: Losses | None = None) -> Outcome:

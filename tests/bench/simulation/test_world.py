@@ -7,11 +7,12 @@ from statistics import mean
 
 import pytest
 
+from arriero.balancer.control.desired_state import AgentChoice, DesiredState, WishedModel
 from bench.routing.host import Speeds
 from bench.routing.simulation import HostKind
 from bench.simulation.arrivals import TRACES, Arrival
 from bench.simulation.outcome import Outcome
-from bench.simulation.world import Losses, Policy, World, messages_of
+from bench.simulation.world import Losses, Policy, Wished, World
 
 HOST = HostKind(slots=4, cache=8192, speeds=Speeds(prefill=3000, step=0.02, sequence=0.001))
 
@@ -32,7 +33,7 @@ def test_every_request_ends_once_with_all_its_tokens() -> None:
 
 
 def test_agents_that_are_lost_cost_tokens_and_no_request() -> None:
-    outcome = world("poisson", 400, losses=Losses(every=4.0, away=2.0))
+    outcome = world("poisson", 400, losses=Losses(every=6.0, away=2.0))
     assert outcome.num_ended == 400 and not outcome.num_failed
     assert outcome.num_moved > 5
     assert outcome.num_lost > 0
@@ -54,6 +55,46 @@ def test_one_caller_in_front_costs_the_others_less_where_callers_are_apart() -> 
     apart = world("bursts", 250)
     together = world("bursts", 250, policy=Policy(callers_apart=False))
     assert apart.fairness > together.fairness
+
+
+def steered(losses: Losses | None, *, load_seconds: float = 3.0, num: int = 200) -> Outcome:
+    """Five agents, two models on two of them each: one agent is spare."""
+    models = [
+        WishedModel(name=name, source=f"file:///{name}.gguf", agents=AgentChoice(replicas=2))
+        for name in ("large", "small")
+    ]
+    wished = Wished(state=DesiredState(models=tuple(models)), load_seconds=load_seconds)
+    arrivals = TRACES["poisson"](Random(1), 3.0)
+    return World(
+        [HOST] * 5,
+        arrivals,
+        num_requests=num,
+        policy=Policy(),
+        losses=losses,
+        wished=wished,
+    ).run()
+
+
+def test_agents_without_models_load_what_the_controller_says() -> None:
+    outcome = steered(None)
+    assert (outcome.num_ended, outcome.num_failed, outcome.num_orders) == (200, 0, 4)
+    assert not outcome.repairs
+    assert max(outcome.waits) == pytest.approx(3.0, abs=0.5)  # until the models are loaded
+
+
+def test_in_place_of_a_lost_agent_another_is_told_to_load_its_model() -> None:
+    outcome = steered(Losses(every=10.0, away=40.0))
+    assert outcome.num_ended == 200 and not outcome.num_failed
+    assert outcome.num_losses > 3
+    assert outcome.num_orders > 4 and outcome.repairs
+    assert min(outcome.repairs) > 3.0  # it takes so long to load one
+
+
+def test_who_comes_back_soon_gets_its_model_back() -> None:
+    """The controller keeps the place of who has just gone, though a spare agent is there."""
+    outcome = steered(Losses(every=15.0, away=5.0))
+    assert len(outcome.repairs) >= 2
+    assert outcome.repairs[0] == pytest.approx(5.0 + 3.0, abs=0.2)
 
 
 def test_waits_are_erlangs() -> None:
@@ -81,11 +122,3 @@ def erlang_c(servers: int, load: float, service: float) -> float:
     busy = offered**servers / math.factorial(servers) / (1 - load)
     others = sum(offered**num / math.factorial(num) for num in range(servers))
     return busy / (others + busy) * service / (servers * (1 - load))
-
-
-def test_a_longer_prompt_of_a_session_begins_as_the_shorter_one() -> None:
-    first = messages_of(Arrival(0.0, 0, 5, 3600, 10, 2, 1000))
-    later = messages_of(Arrival(9.0, 0, 5, 5000, 10, 2, 1000))
-    assert later[: len(first) - 1] == first[:-1]
-    assert sum(len(each.text) for each in later) == 5000 * 4
-    assert first[0] == messages_of(Arrival(0.0, 1, 9, 1200, 10, 2, 1000))[0]

@@ -1,0 +1,28 @@
+"""The text of simulated prompts: of one session, a longer prompt begins as a shorter one."""
+
+from arriero.shared.inference import ChatMessage
+from bench.routing.host import TOKEN_BYTES
+from bench.simulation.arrivals import Arrival
+
+PART = 512
+"""Tokens of a message; so what a session had before is a chain of whole ones."""
+
+_FILLER = "the llama goes on over the pass with salt and wool " * 4000
+
+
+def messages_of(arrival: Arrival) -> tuple[ChatMessage, ...]:
+    """A document, then the session's text."""
+    messages = []
+    if arrival.num_shared:
+        messages.append(_message("system", f"document {arrival.document}", arrival.num_shared))
+    left = arrival.num_prompt - arrival.num_shared
+    while left > 0:
+        part = min(left, PART)
+        messages.append(_message("user", f"{arrival.session} {len(messages)}", part))
+        left -= part
+    return tuple(messages)
+
+
+def _message(role: str, name: str, num_tokens: int) -> ChatMessage:
+    text = f"{name} " + _FILLER[: max(0, num_tokens * TOKEN_BYTES - len(name) - 1)]
+    return ChatMessage(role=role, content=text)  # type: ignore[arg-type]

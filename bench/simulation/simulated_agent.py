@@ -1,0 +1,224 @@
+"""A simulated agent: an agent's own session before a simulated host. Messages in, messages out.
+
+An agent with a model of its own serves that. One without serves what the balancer's controller
+tells it to: it finishes what it has, and loads for a while. Then its cache is empty.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import cast
+
+from arriero.agent.generation.port import Ticket
+from arriero.agent.link.decisions import Decision, MarkConnected, Obey, Send, StartGeneration
+from arriero.agent.link.queries import Queries
+from arriero.agent.link.requests import Requests
+from arriero.agent.link.session import Session
+from arriero.agent.link.slots import Slots
+from arriero.shared.inference import AgentId, RequestId
+from arriero.shared.messages import (
+    PROTOCOL_VERSION,
+    Ended,
+    FromAgent,
+    FromBalancer,
+    Hello,
+    Item,
+    Output,
+    Start,
+    Status,
+)
+from arriero.shared.models.assignments import Assign, HostFacts, Phase, Work
+from arriero.shared.reports.model_info import ModelInfo
+from arriero.shared.reports.statistics import Cells, Statistics
+from bench.routing.host import Cache
+from bench.routing.simulation import HostKind
+from bench.simulation.fluid_host import FluidHost
+from bench.simulation.scheduled_host import Machine, ScheduledHost
+
+MODEL = "m"
+"""What agents serve that have a model of their own."""
+
+Host = FluidHost | ScheduledHost
+MakeHost = Callable[[HostKind, float], Host]
+"""Of this kind, from this moment on."""
+
+
+def fluid(kind: HostKind, now: float) -> Host:
+    """Quick: only changes are events."""
+    return FluidHost(kind.speeds, Cache(kind.cache), _now=now)
+
+
+def scheduled(kind: HostKind, now: float) -> Host:
+    """Each step is an event, which the engine's own scheduler plans."""
+    return ScheduledHost(kind.speeds, kind.slots, kind.cache)
+
+
+def scheduled_on(machine: Machine) -> MakeHost:
+    """The same, of hosts that share a machine."""
+    return lambda kind, now: ScheduledHost(kind.speeds, kind.slots, kind.cache, machine)
+
+
+class SimulatedAgent:
+    """`dial`, then `received` what the balancer sends; `advance` at `next_change`.
+
+    With `load_seconds` it has no model of its own, and takes so long to load one.
+    """
+
+    def __init__(
+        self,
+        id: AgentId,
+        name: str,
+        kind: HostKind,
+        make_host: MakeHost,
+        now: float,
+        *,
+        load_seconds: float | None = None,
+    ) -> None:
+        self.host = make_host(kind, now)
+        self.serves = MODEL if load_seconds is None else None
+        self._phase: Phase = "waiting" if self.serves is None else "serving"
+        self._kind = kind
+        self._make_host = make_host
+        self._load_seconds = load_seconds or 0.0
+        self._order: Assign | None = None
+        self._loaded_at: float | None = None
+        self._num_computed_before = 0.0
+        self._tickets: dict[RequestId, Ticket] = {}
+        numbers = cast(Iterator[Ticket], count())
+        status = self._status()
+        hello = Hello(
+            protocol=PROTOCOL_VERSION,
+            agent_id=id,
+            name=name,
+            version="",
+            slots=kind.slots,
+            model=status.model,
+            facts=HostFacts(is_pinned=load_seconds is None),
+        )
+        self._session = Session(
+            hello=hello,
+            status=status,
+            requests=Requests(slots=Slots(kind.slots), tickets=numbers),
+            queries=Queries(numbers),
+        )
+        self._session.report(Statistics(cells=Cells(total=kind.cache)), now)
+
+    @property
+    def num_computed(self) -> float:
+        """Tokens of prompts that were computed here, whatever it served."""
+        return self._num_computed_before + self.host.num_computed
+
+    def dial(self, now: float) -> Hello:
+        """What it says first."""
+        (hello,) = self._sent(self._session.connected(now), now)
+        return cast(Hello, hello)
+
+    def received(self, message: FromBalancer, now: float) -> list[FromAgent]:
+        """The balancer sent this; `advance` has been called for `now`."""
+        return self._sent(self._session.received(message, now), now)
+
+    def next_change(self) -> float | None:
+        """When to call `advance`, at the latest."""
+        due = self.host.next_change()
+        if self._loaded_at is None:
+            return due
+        return self._loaded_at if due is None else min(due, self._loaded_at)
+
+    def advance(self, now: float) -> list[FromAgent]:
+        """What is told of what happened until `now`."""
+        items = self.host.advance(now)
+        told = self._produced(items, now) if items else []
+        if self._loaded_at is not None and now >= self._loaded_at:
+            told += self._loaded(now)
+        elif self._phase == "draining" and not self.host.running:
+            told += self._load(now)
+        return told
+
+    def told(self) -> list[FromAgent]:
+        """What of the answers got out before it was lost."""
+        items = self.host.told()
+        return [Output(items=tuple(items))] if items else []
+
+    # ---- requests
+
+    def _produced(self, items: list[Item], now: float) -> list[FromAgent]:
+        released = [self._tickets.pop(item.id) for item in items if isinstance(item, Ended)]
+        return self._sent(self._session.produced(tuple(items), released, now), now)
+
+    def _sent(self, decisions: list[Decision], now: float) -> list[FromAgent]:
+        """Carry out what its session decided; what it sends."""
+        messages: list[FromAgent] = []
+        for decision in decisions:
+            match decision:
+                case Send(message):
+                    messages.append(message)
+                case StartGeneration(new):
+                    self._tickets[new.id] = new.ticket
+                    start = Start(id=new.id, request=new.request, continuation=new.continuation)
+                    self.host.start(start, now)
+                case Obey(Assign() as order):
+                    messages += self._obey(order, now)
+                case MarkConnected():
+                    pass
+                case _:
+                    raise RuntimeError(f"nobody simulates {decision}")
+        return messages
+
+    # ---- models
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it takes requests."""
+        return self._phase == "serving"
+
+    @property
+    def _wished(self) -> str | None:
+        """The model that it was told to serve."""
+        assignment = None if self._order is None else self._order.assignment
+        return None if assignment is None else assignment.name
+
+    def _obey(self, order: Assign, now: float) -> list[FromAgent]:
+        self._order = order
+        if self._wished == self.serves:
+            self._phase = "waiting" if self.serves is None else "serving"
+        elif self.host.running:
+            self._phase = "draining"
+        else:
+            return self._load(now)
+        return self._tell(now)
+
+    def _load(self, now: float) -> list[FromAgent]:
+        """It has nothing to do: what it served goes, and what was wished is loaded."""
+        self.serves = None
+        self._phase = "waiting" if self._wished is None else "loading"
+        self._loaded_at = None if self._wished is None else now + self._load_seconds
+        return self._tell(now)
+
+    def _loaded(self, now: float) -> list[FromAgent]:
+        self._loaded_at = None
+        self.serves, self._phase = self._wished, "serving"
+        self._num_computed_before = self.num_computed
+        self.host = self._make_host(self._kind, now)
+        return self._tell(now)
+
+    def _tell(self, now: float) -> list[FromAgent]:
+        return self._sent(self._session.tell(self._status(), now), now)
+
+    def _status(self) -> Status:
+        order = self._order
+        model = model_info(self.serves, self._kind) if self.is_ready and self.serves else None
+        work = None
+        if order is not None:
+            work = Work(revision=order.revision, assignment=order.assignment, phase=self._phase)
+        return Status(slots=self._kind.slots, accepting=True, model=model, work=work)
+
+
+def model_info(name: str, kind: HostKind) -> ModelInfo:
+    """A model of which all agents have the same files."""
+    return ModelInfo(
+        name=name,
+        architecture="none",
+        parameters=0,
+        size_bytes=0,
+        context_size=max(kind.cache // kind.slots, 1),
+        fingerprint=f"simulated {name}",
+    )
