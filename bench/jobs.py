@@ -11,6 +11,7 @@ Three questions, each asked of real daemons:
 import argparse
 import asyncio
 import json
+import math
 import signal
 import sys
 import tempfile
@@ -34,25 +35,29 @@ AT_ONCE = SLOTS + 2
 
 ENDED = ("completed", "failed", "expired", "cancelled")
 WORDS = ("slot", "batch", "queue", "agent", "balancer", "model", "token", "prompt")
+NUM_QUESTIONS = math.lcm(len(WORDS), 90)
+NUM_TOKENS = 12
 LOOK_EVERY = 0.25
 MB = 1e6
 
 
-def body(number: int) -> dict[str, Any]:
-    """What line `number` asks."""
+def body(number: int, num_tokens: int = NUM_TOKENS) -> dict[str, Any]:
+    """What line `number` asks; `NUM_QUESTIONS` lines later it is asked again."""
     question = f"What is a {WORDS[number % len(WORDS)]}? Say it in {number % 90 + 10} words."
     return {
         "model": "arriero-demo",
         "messages": [{"role": "user", "content": question}],
-        "max_tokens": 12,
+        "max_tokens": num_tokens,
         "temperature": 0,
     }
 
 
-def lines(number: int) -> bytes:
+def lines(number: int, num_tokens: int = NUM_TOKENS) -> bytes:
     """The input of a batch."""
     rows = (
-        json.dumps({"custom_id": f"r{n}", "method": "POST", "url": URL, "body": body(n)})
+        json.dumps(
+            {"custom_id": f"r{n}", "method": "POST", "url": URL, "body": body(n, num_tokens)}
+        )
         for n in range(number)
     )
     return "\n".join(rows).encode()
@@ -99,10 +104,10 @@ class House:
         return AsyncOpenAI(base_url=f"http://{self.ports['inference']}/v1", api_key="none")
 
 
-async def submit(house: House, number: int) -> str:
+async def submit(house: House, number: int, num_tokens: int = NUM_TOKENS) -> str:
     """The id of a batch of so many lines."""
     async with house.client() as client:
-        content = await asyncio.to_thread(lines, number)
+        content = await asyncio.to_thread(lines, number, num_tokens)
         file = await client.files.create(file=("in.jsonl", content), purpose="batch")
         batch = await client.batches.create(
             input_file_id=file.id, endpoint=URL, completion_window="24h"
@@ -125,24 +130,43 @@ async def until_ended(house: House, id: str, kill_every: float | None) -> Any:
         await asyncio.sleep(LOOK_EVERY)
 
 
-async def check(house: House, batch: Any, number: int) -> None:
-    """Raises `SystemExit` unless each line has one answer."""
+async def answers_by_hand(house: House, num_tokens: int) -> list[str]:
+    """What each question is answered when it is asked alone."""
+    async with house.client() as client:
+        answers = [
+            await client.chat.completions.create(**body(number, num_tokens))
+            for number in range(NUM_QUESTIONS)
+        ]
+    return [str(answer.choices[0].message.content) for answer in answers]
+
+
+async def check(house: House, batch: Any, number: int, answers: list[str]) -> int:
+    """How many answers are not those of `answers`.
+
+    Raises `SystemExit` unless each line has one answer.
+    """
     async with house.client() as client:
         content = (await client.files.content(batch.output_file_id)).content
-    ids = [json.loads(row)["custom_id"] for row in content.splitlines()]
+    rows = [json.loads(row) for row in content.splitlines()]
+    ids = [row["custom_id"] for row in rows]
     if batch.status != "completed" or ids != [f"r{n}" for n in range(number)]:
         raise SystemExit(f"not exact: {batch}, {len(ids)} answers of {len(set(ids))} lines")
+    texts = (row["response"]["body"]["choices"][0]["message"]["content"] for row in rows)
+    return sum(text != answers[n % NUM_QUESTIONS] for n, text in enumerate(texts))
 
 
-async def exactness(house: House, number: int, kill_every: float) -> dict[str, float]:
+async def exactness(
+    house: House, number: int, kill_every: float, num_tokens: int
+) -> dict[str, float]:
     """Kills, and what came of them."""
+    answers = await answers_by_hand(house, num_tokens)
     started = time.monotonic()
-    id = await submit(house, number)
+    id = await submit(house, number, num_tokens)
     batch = await until_ended(house, id, kill_every)
     seconds = time.monotonic() - started
-    await check(house, batch, number)
     return {
         "lines": number,
+        "other answers than by hand": await check(house, batch, number, answers),
         "kills": house.num_kills,
         "seconds": seconds,
         "lines a second": number / seconds,
@@ -227,7 +251,9 @@ async def run(arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
         if arguments.interactive:
             results["interactive"] = await interactive(house, arguments.interactive)
         if arguments.lines:
-            results["exactness"] = await exactness(house, arguments.lines, arguments.kill_every)
+            results["exactness"] = await exactness(
+                house, arguments.lines, arguments.kill_every, arguments.tokens
+            )
     return results
 
 
@@ -236,6 +262,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.jobs", description=__doc__)
     parser.add_argument("--lines", type=at_least(0), default=10_000)
     parser.add_argument("--kill-every", type=float, default=30.0, metavar="SECONDS")
+    parser.add_argument(
+        "--tokens", type=at_least(1), default=NUM_TOKENS, help="of each answer of these lines"
+    )
     parser.add_argument("--compare", type=at_least(0), default=0, metavar="LINES")
     parser.add_argument("--rounds", type=at_least(1), default=3)
     parser.add_argument("--interactive", type=at_least(0), default=0, metavar="REQUESTS")

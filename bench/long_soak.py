@@ -24,7 +24,7 @@ from bench.arguments import at_least
 from bench.figures import RequestsFailed
 from bench.soak import MB, WARM_UP_SHARE, Point, point, slope
 from bench.soak_load import SoakLoad
-from bench.store import save
+from bench.store import RESULTS, save
 from integration_tests.daemons import MODEL, Fleet
 
 AGENT = "agent"
@@ -38,17 +38,24 @@ KEPT_FOR = "2m"
 none go, as long as the soak lasts."""
 
 
-async def run(seconds: float) -> list[Point]:
-    """A point after everything was asked once, then `NUM_SAMPLES`. Raises `RequestsFailed`."""
+async def run(seconds: float, logs: Path) -> list[Point]:
+    """A point after everything was asked once, then `NUM_SAMPLES`. Raises `RequestsFailed`.
+
+    Both daemons' logs go to files in `logs`, a folder that exists.
+    """
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="soak-")))
         fleet = Fleet(stack)
         state = f"sqlite:///{folder}/state.db"
         await full_history.fill(state, AGENT, MODEL.stem)
-        balancer = await fleet.start_balancer(state=state, responses_max_age=KEPT_FOR)
+        log = stack.enter_context((logs / "balancer.log").open("wb"))
+        balancer = await fleet.start_balancer(
+            stderr=log.fileno(), state=state, responses_max_age=KEPT_FOR
+        )
         agent = await fleet.start_agent(
             name=AGENT, slots=SLOTS, context_size=CONTEXT_SIZE, cache_dir=folder / "prompts"
         )
+        stack.callback(lambda: (logs / "agent.log").write_text("\n".join(agent.stderr)))
         host, _, port = balancer.ready["inference"].rpartition(":")
         load = SoakLoad(host, int(port))
         points = []
@@ -95,13 +102,17 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=at_least(NUM_SAMPLES), default=3600, help="time to ask for"
     )
+    parser.add_argument(
+        "--logs", type=Path, default=RESULTS / "long_soak", help="folder for the daemons' logs"
+    )
     return parser.parse_args(arguments)
 
 
 def main() -> None:
     arguments = parse(sys.argv[1:])
+    arguments.logs.mkdir(parents=True, exist_ok=True)
     try:
-        points = uvloop.run(run(arguments.seconds))
+        points = uvloop.run(run(arguments.seconds, arguments.logs))
     except* RequestsFailed as failed:
         raise SystemExit(f"bench: {failed.exceptions[0]}") from failed
     show(points)

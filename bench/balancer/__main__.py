@@ -23,7 +23,7 @@ from bench.balancer.apis import APIS, SOCKET
 from bench.balancer.sides import FOR_OPENAI, SIDES, Cores, Hosts, installed, running
 from bench.store import save, wide_console
 
-CLIENT_DEADLINE = 180.0
+CLIENT_DEADLINE = 300.0
 Figures = dict[str, Any]
 """What the client prints: `client.Figures` as JSON."""
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 PROMPT = "Say the time, again and again."
+KEY = "sk-bench"
+"""Shown by every request: LiteLLM's proxy does not start without one, the others ask for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class Api:
         body = json.dumps(self.body(num_tokens)).encode()
         head = (
             f"POST {self.path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
-            f"Authorization: Bearer none\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"Authorization: Bearer {KEY}\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         return head.encode() + body
 

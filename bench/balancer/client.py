@@ -31,7 +31,7 @@ _READS_AT_ONCE = 4096
 _CONNECTS_AT_ONCE = 32
 _SAMPLE = 2000
 """Answers of which the latencies are computed."""
-_END_DEADLINE = 60.0
+_END_DEADLINE = 120.0
 """Seconds for all streams to end, once no more are started."""
 
 

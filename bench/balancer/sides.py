@@ -13,6 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.error import URLError
 
+from bench.balancer.apis import KEY
+
 _START_DEADLINE = 60.0
 _END_DEADLINE = 10.0
 
@@ -81,9 +83,12 @@ class Starter:
     ) -> Running:
         """Waits until a model is served. Raises `RuntimeError`."""
         until = time.monotonic() + _START_DEADLINE
+        models = urllib.request.Request(
+            f"http://{address}/v1/models", headers={"Authorization": f"Bearer {KEY}"}
+        )
         while time.monotonic() < until and process.poll() is None:
             try:
-                with urllib.request.urlopen(f"http://{address}/v1/models", timeout=1) as answer:
+                with urllib.request.urlopen(models, timeout=1) as answer:
                     if b"simulated" in answer.read():
                         return Running(process.pid, address, " ".join(command))
             except (URLError, OSError):
@@ -170,6 +175,7 @@ def _litellm(starter: Starter, cores: Cores, hosts: Hosts, python: str) -> Runni
         "model_list:\n- model_name: simulated\n  litellm_params:\n"
         "    model: openai/simulated\n    api_key: none\n"
         f"    api_base: http://{backend}/v1\n"
+        f"general_settings:\n  master_key: {KEY}\n"
     )
     command = (
         str(Path(python).parent / "litellm"),

@@ -96,7 +96,7 @@ def _cells(pairs: list[Pair]) -> Iterable[str]:
 
 
 def show_choices() -> None:
-    table = Table(title="choosing an agent: microseconds a request of 4 kB, median")
+    table = Table(title="choosing an agent: microseconds a request of 4 kB, mean")
     for heading in ("agents", "by load", "by cost, cold", "by cost, warm", "its keys alone"):
         table.add_column(heading, justify="right")
     costs = list(measure())

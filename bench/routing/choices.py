@@ -3,7 +3,8 @@
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import median
+from random import Random
+from statistics import mean, median
 
 from arriero.balancer.fleet.decisions import LinkId, Refuse
 from arriero.balancer.fleet.limits import Routing
@@ -17,17 +18,14 @@ from arriero.shared.inference.prefix_chain import chain_of
 NUM_AGENTS = (1, 10, 100, 1000, 10_000)
 REQUESTS = 2000
 PROMPT = "The driver counts the mules before each bridge. " * 85  # 4 kB
-END = Measurement(
-    Usage(prompt_tokens=1000, cached_tokens=500, completion_tokens=100),
-    Rates(prefill_tokens_per_second=500.0, decode_tokens_per_second=20.0),
-    running=2,
-    seconds=5.0,
-)
+USAGE = Usage(prompt_tokens=1000, cached_tokens=500, completion_tokens=100)
+SPREAD = 1.0
+"""Standard deviation of the logarithms of speeds: what is believed of all agents changes often."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Microseconds a request, from its arrival to its end; `hashing` is its chain alone."""
+    """Mean microseconds a request, from arrival to end; `hashing` is its chain alone (median)."""
 
     num_agents: int
     by_load: float
@@ -50,6 +48,13 @@ def measure() -> Iterable[Cost]:
         )
 
 
+def _end(random: Random) -> Measurement:
+    """Of an answer that was faster or slower than others."""
+    pace = random.lognormvariate(0.0, SPREAD)
+    rates = Rates(prefill_tokens_per_second=500 * pace, decode_tokens_per_second=20 * pace)
+    return Measurement(USAGE, rates, running=2, seconds=5.0 / pace)
+
+
 def _requests(num_agents: int, routing: Routing, requests: list[GenerateRequest]) -> float:
     dispatch = Dispatch(100, Router(is_on=routing == "cost"))
     for number in range(num_agents):
@@ -58,19 +63,20 @@ def _requests(num_agents: int, routing: Routing, requests: list[GenerateRequest]
     for number in range(2 * num_agents):
         dispatch.enqueue(RequestId(f"busy {number}"), RoutingRequest(model="m"))
     chains = [chain_of(request) for request in requests]
+    random = Random(num_agents)
     took = []
     for number, chain in enumerate(chains):
-        id = RequestId(f"{number}")
-        start = time.perf_counter()
+        id, end = RequestId(f"{number}"), _end(random)
+        start = time.thread_time()
         assigned = dispatch.enqueue(id, RoutingRequest(model="m", chain=chain))
         if isinstance(assigned, Refuse):
             raise RuntimeError("a request was refused")
         if assigned:
             dispatch.prompt_read(id, 1000, 500)
-        dispatch.ended(id, END)
-        took.append(time.perf_counter() - start)
+        dispatch.ended(id, end)
+        took.append(time.thread_time() - start)
         dispatch.take_holds()
-    return median(took) * 1e6
+    return mean(took) * 1e6
 
 
 def _hashing(requests: list[GenerateRequest]) -> float:
