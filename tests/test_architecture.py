@@ -82,6 +82,7 @@ PURE = (
     "agent.engine.turns.adapter_turns",
     "agent.engine.turns.fair_order",
     "agent.engine.scheduling.background",
+    "agent.engine.scheduling.exports",
     "agent.engine.scheduling.admission",
     "agent.engine.capacity",
     "agent.engine.kv_cache.allowance",
@@ -147,6 +148,7 @@ PURE = (
     "agent.generation.answers.delivered",
     "agent.generation.fingerprint",
     "agent.generation.answers.resumption",
+    "agent.generation.answers.retelling",
     "agent.generation.port",
     "agent.generation.text_length",
     "agent.models.folder.eviction",
@@ -163,6 +165,7 @@ PURE = (
     "agent.models.download.retries",
     "agent.models.sources.split_names",
     "agent.discovery.addresses",
+    *("agent.peers.exchange", "agent.peers.resting", "agent.peers.tickets"),
     "agent.link.decisions",
     "agent.link.dialect",
     "agent.link.outgoing",
@@ -298,6 +301,7 @@ PURE = (
     "balancer.fleet.core.fleet_views",
     *("balancer.fleet.core.fleet_clock", "balancer.fleet.core.operations"),
     "balancer.fleet.core.cordons",
+    "balancer.fleet.core.left_out",
     "balancer.fleet.core.load_times",
     "balancer.fleet.core.log_readers",
     "balancer.fleet.core.membership",
@@ -320,7 +324,7 @@ PURE = (
     *(f"balancer.fleet.requests.{name}" for name in ("waiting_news", "waiting_room")),
     "balancer.fleet.registry",
     *(f"balancer.fleet.routing.{name}" for name in ("beliefs", "cache_keys", "cost")),
-    *(f"balancer.fleet.routing.{name}" for name in ("rates", "router")),
+    *(f"balancer.fleet.routing.{name}" for name in ("fetches", "rates", "router")),
     "balancer.fleet.tally",
     "balancer.fleet.view",
     "balancer.management.history.history_query",
@@ -329,12 +333,14 @@ PURE = (
     "balancer.history.documents",
     "balancer.history.endings",
     "balancer.history.latencies",
+    "balancer.history.other_steps",
     "balancer.history.recorder",
     "balancer.history.series",
     "balancer.history.sums",
     "balancer.history.usage",
     "balancer.store.pending",
     "balancer.fleet.kept_record",
+    "balancer.conversations.pending",
     "balancer.kept.documents",
     "balancer.kept.journal",
     "balancer.store.records",
@@ -366,6 +372,7 @@ PURE = (
     "shared.framing.frames",
     *(f"shared.inference.{name}" for name in ("conversation", "events", "grammars")),
     *("shared.inference.priority", "shared.inference.request", "shared.inference.values"),
+    "shared.inference.prefix_peers",
     "shared.messages",
     "shared.models.sources",
     "shared.framing.heartbeat",
@@ -396,6 +403,7 @@ DECLARATIONS = {
     "client.requests": "a record of fields",
     "balancer.store.migrations.env": "the lines that Alembic runs",
     "balancer.store.kept.records": "records and a protocol",
+    "balancer.store.conversations.records": "records and a protocol",
     "balancer.store.peers.port": "records and protocols; both that implement them are tested",
     "balancer.store.tables": "tables; a test of the migrations compares them",
     "agent.models.download.remote_file": "a record of what to download",
@@ -459,7 +467,10 @@ DISPATCH = "balancer.fleet.requests.dispatch"
 REQUEST_WORDS = ("balancer.fleet.requests.matching", "balancer.fleet.requests.routing")
 REQUESTS = ("balancer.fleet.requests", DISPATCH, *REQUEST_WORDS)
 FLEET = ("balancer.fleet", *REQUESTS, "balancer.fleet.queries")
-FOR_CLIENTS = ("balancer.api.fields", "balancer.api.conversation_store")
+FOR_CLIENTS = (
+    *("balancer.api.fields", "balancer.api.conversation_store"),
+    "balancer.api.conversations",
+)
 API = (
     *("balancer.api.common", "balancer.api.transport", "balancer.api.transport.pushing"),
     "balancer.api.openapi",
@@ -577,6 +588,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "agent.gpus": (),
     "agent.settings": ("agent.cpu_cores", "agent.chat.families", "agent.adapter_table"),
     "agent.supervision.supervisor_protocol": ("agent.settings",),
+    "agent.peers": ENGINE,
     "agent.engine_port": ENGINE,
     "agent.adapter_table": ENGINE,
     "agent.change_refusals": (),
@@ -590,7 +602,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("agent.balancer_links", "agent.generation", *ENGINE),
         *("agent.engine.embedding.embedder", "agent.engine.worker"),
         *("agent.engine_port", "agent.served_model", "agent.adapter_table"),
-        "agent.change_refusals",
+        *("agent.change_refusals", "agent.peers"),
     ),
     "agent.models.port": (),
     "agent.models.retry_pauses": (),
@@ -663,6 +675,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "balancer.api.openapi",
     ),
     "balancer.api.conversation_store": (),
+    "balancer.api.conversations": ("balancer.api.conversation_store",),
     "balancer.api.fields": ("balancer.api.common", "balancer.api.transport"),
     "balancer.api.native": (*API, *RUNTIME, "balancer.api.access", "balancer.access.identity"),
     "balancer.api.anthropic.conversation": (),
@@ -681,7 +694,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "balancer.api.openai.batches": (
         *(*API, *RUNTIME, *OPENAI, "balancer.api.openai", "balancer.api.openai.responses"),
-        *("balancer.api.openai.operations", "balancer.api.conversation_store", *JOBS),
+        *("balancer.api.openai.operations", "balancer.api.conversations", *JOBS),
     ),
     "balancer.api.vllm": (*API, *RUNTIME, "balancer.api.fields", "balancer.api.openai.operations"),
     "balancer.api.ollama": (
@@ -697,6 +710,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.api.document": (*API, *APIS, "balancer.api.fields"),
     "balancer.management.history": (
         *("balancer.history", "balancer.store.records", "balancer.store"),
+        "balancer.management.elsewhere",
     ),
     "balancer.management.steering": (
         *(
@@ -720,7 +734,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.management.throughput": ("balancer.fleet",),
     "balancer.management.serializers": ("balancer.fleet", *MANAGEMENT_WORDS[:2]),
     "balancer.management.request_filter": ("balancer.fleet",),
-    "balancer.management.elsewhere": (*RUNTIME, *MANAGEMENT_WORDS, "balancer.peers"),
+    "balancer.management.elsewhere": (
+        *(*RUNTIME, *MANAGEMENT_WORDS, "balancer.peers"),
+        *("balancer.history", "balancer.store.records"),
+    ),
     "balancer.management": (
         *("balancer.management.session", "balancer.management.elsewhere", *MANAGEMENT_WORDS),
         *("balancer.management.history", "balancer.access", "balancer.api.access"),
@@ -737,6 +754,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("balancer.management.steering", "balancer.access", "balancer.management"),
         *("balancer.management.answer_types", "balancer.management.elsewhere"),
         *("balancer.management.session", "balancer.store.news", "balancer.store.peers"),
+        "balancer.conversations",
     ),
     "balancer.store.tables": (),
     "balancer.store.kept": (
@@ -744,14 +762,21 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "balancer.store": (
         *("balancer.store.records", "balancer.store.tables", "balancer.store.kept"),
-        "balancer.store.news",
+        *("balancer.store.news", "balancer.store.history", "balancer.store.conversations"),
     ),
+    "balancer.store.conversations": (
+        *("balancer.store.records", "balancer.store.tables", "balancer.store.kept"),
+    ),
+    "balancer.store.history": ("balancer.store.records", "balancer.store.tables"),
     "balancer.store.jobs": (
         *("balancer.store", "balancer.store.records", "balancer.store.tables"),
     ),
     "balancer.kept": (
         *("balancer.fleet", "balancer.fleet.requests.routing", "balancer.fleet.runtime"),
         *("balancer.store", "balancer.store.kept"),
+    ),
+    "balancer.conversations": (
+        *("balancer.peers", "balancer.store", "balancer.store.conversations"),
     ),
     "balancer.jobs.core": (),
     "balancer.jobs.inputs": ("balancer.jobs.core", "balancer.store.jobs"),
@@ -760,7 +785,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.jobs": (*JOBS[1:], "balancer.jobs.inputs", "balancer.fleet"),
     "balancer.batch_jobs": (
         *(*JOBS, *RUNTIME, "balancer.access", "balancer.api.openai.batches"),
-        *("balancer.api.conversation_store", "balancer.api.transport"),
+        *("balancer.api.conversations", "balancer.api.transport"),
+        *("balancer.persistence", "balancer.settings"),
+    ),
+    "balancer.shared_conversations": (
+        *("balancer.api.anthropic", "balancer.api.openai.responses", *FOR_CLIENTS[1:]),
+        *("balancer.conversations", "balancer.store.conversations"),
         *("balancer.persistence", "balancer.settings"),
     ),
     "balancer.history": (*("balancer.fleet", "balancer.store.records", "balancer.store"),),
@@ -786,19 +816,28 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "balancer.admission": (
         *("balancer.access", "balancer.fleet", "balancer.persistence", "balancer.store"),
     ),
-    "balancer.daemon": (
+    "balancer.parts": (
         *("balancer.persistence", "balancer.ports", "balancer.tls", "balancer.tracing"),
         *("balancer.access", "balancer.admission", "balancer.batch_jobs", "balancer.jobs"),
-        *("balancer.settings", "balancer.api.app", "balancer.management", "balancer.store"),
-        *("balancer.kept", "balancer.store.kept", "balancer.api.common"),
-        *("balancer.management.steering", "balancer.peering", "balancer.peers"),
-        "balancer.management.elsewhere",
-        *("balancer.store.records", "balancer.history"),
-        "balancer.api.links",
-        "balancer.api.transport",
-        "balancer.api.conversation_store",
-        "balancer.workers",
+        *("balancer.settings", "balancer.management", "balancer.history", "balancer.workers"),
+        *("balancer.kept", "balancer.store.kept", "balancer.peering", "balancer.peers"),
+        *("balancer.management.elsewhere", "balancer.management.steering"),
+        *("balancer.api.links", "balancer.api.transport", "balancer.api.conversations"),
+        *("balancer.conversations", "balancer.shared_conversations"),
         *(*RUNTIME, "balancer.fleet.core"),
+    ),
+    "balancer.numbers": ("balancer.parts", "balancer.management"),
+    "balancer.doors": (
+        *("balancer.parts", "balancer.settings", "balancer.ports", "balancer.peering"),
+        *("balancer.api.app", "balancer.api.common", "balancer.api.transport"),
+        *("balancer.management", "balancer.management.steering", "balancer.fleet.runtime"),
+        "balancer.workers",
+    ),
+    "balancer.daemon": (
+        *("balancer.parts", "balancer.numbers", "balancer.doors", "balancer.ports"),
+        *("balancer.settings", "balancer.persistence", "balancer.store", "balancer.tls"),
+        *("balancer.management", "balancer.management.steering", "balancer.workers"),
+        "balancer.fleet.runtime",
     ),
     "balancer.__main__": ("balancer.settings", "balancer.daemon", "balancer.workers"),
 }
