@@ -2,7 +2,8 @@
 
 Setting up a sampler reads the whole prompt, and media are encoded, which on a CPU takes seconds: on
 a thread of their own, so that text does not wait for it, and at a lower priority, so that steps
-take hardly longer. An error there ends that sequence only.
+take hardly longer. Sequences of the class `batch` have a thread of their own, too: many come at
+once, and nobody else waits for them. An error there ends that sequence only.
 """
 
 import logging
@@ -14,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ...shared.errors import EngineFailed, RequestError
+from ...shared.inference import priority_class_of
 from .engine import Engine
 from .sequence import NewSequence, SequenceId
 
@@ -46,6 +48,7 @@ class Opener:
         self.engine = engine
         self._hand_over = hand_over
         self._threads = ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="open")
+        self._batch = ThreadPoolExecutor(1, "open-batch")
         self._encoding = ThreadPoolExecutor(1, "encode", initializer=yield_to_others)
         self._lock = threading.Lock()
         self._is_finishing: dict[SequenceId, bool] = {}  # of those that are being opened
@@ -56,8 +59,7 @@ class Opener:
         with self._lock:
             if not self._is_closed:
                 self._is_finishing[sequence.id] = False
-                threads = self._encoding if sequence.prompt.has_media else self._threads
-                threads.submit(self._open, sequence)
+                self._threads_for(sequence).submit(self._open, sequence)
 
     def finish(self, sequence_id: SequenceId) -> bool:
         """Whether it is still being opened; then it is handed over as one that is finishing."""
@@ -77,8 +79,13 @@ class Opener:
         with self._lock:
             self._is_closed = True
             self._is_finishing.clear()
-        self._threads.shutdown(cancel_futures=True)
-        self._encoding.shutdown(cancel_futures=True)
+        for threads in (self._threads, self._batch, self._encoding):
+            threads.shutdown(cancel_futures=True)
+
+    def _threads_for(self, sequence: NewSequence) -> ThreadPoolExecutor:
+        if sequence.prompt.has_media:
+            return self._encoding
+        return self._batch if _is_batch(sequence) else self._threads
 
     def _open(self, sequence: NewSequence) -> None:
         if sequence.id not in self._is_finishing:
@@ -103,6 +110,10 @@ class Opener:
                 "the engine failed to begin this answer; the agent's log has the details"
             )
         return None
+
+
+def _is_batch(sequence: NewSequence) -> bool:
+    return priority_class_of(sequence.priority) == "batch"
 
 
 def yield_to_others() -> None:

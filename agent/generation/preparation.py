@@ -1,8 +1,9 @@
 """Prepares requests on a few threads, so that neither the event loop nor the engine waits.
 
 There is a lane for each class of length, so a text waits for none that is far longer: short ones
-never for long ones, long ones never for very long ones. Called on the event loop's thread only, and
-replies there.
+never for long ones, long ones never for very long ones. Requests of the class `batch` have a lane
+of their own, so nobody else waits for the many that come at once. Called on the event loop's thread
+only, and replies there.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from math import inf
 from typing import NamedTuple
 
 from ...shared.errors import InternalError, RequestError
-from ...shared.inference import GenerateRequest
+from ...shared.inference import GenerateRequest, priority_class_of
 from ..engine.sequence import SequenceId
 from .answers.resumption import Outcome, Resume
 from .preparer import Preparer
@@ -43,6 +44,7 @@ class Preparation:
             _Lane(VERY_LONG_TEXT, ThreadPoolExecutor(1, "prepare-long")),
             _Lane(inf, ThreadPoolExecutor(1, "prepare-very-long")),
         )
+        self._batch = ThreadPoolExecutor(1, "prepare-batch")
         self._preparations: dict[SequenceId, Future[Outcome]] = {}
 
     def prepare(
@@ -53,9 +55,7 @@ class Preparation:
         resume: Resume | None = None,
     ) -> None:
         """Prepare `request`; `reply` gets the outcome, unless it is abandoned."""
-        length = text_length(request) + (resume.work if resume else 0)
-        lane = next(lane for lane in self._lanes if length <= lane.most)
-        future = lane.threads.submit(_outcome, self.preparer, request, resume)
+        future = self._threads(request, resume).submit(_outcome, self.preparer, request, resume)
         self._preparations[id] = future
         asyncio.wrap_future(future).add_done_callback(partial(self._finished, id, reply))
 
@@ -69,10 +69,17 @@ class Preparation:
 
         They use the model's vocabulary, which must not be freed before.
         """
-        for lane in self._lanes:
-            lane.threads.shutdown(wait=False, cancel_futures=True)
-        for lane in self._lanes:
-            lane.threads.shutdown()
+        pools = [self._batch, *(lane.threads for lane in self._lanes)]
+        for threads in pools:
+            threads.shutdown(wait=False, cancel_futures=True)
+        for threads in pools:
+            threads.shutdown()
+
+    def _threads(self, request: GenerateRequest, resume: Resume | None) -> ThreadPoolExecutor:
+        if priority_class_of(request.priority) == "batch":
+            return self._batch
+        length = text_length(request) + (resume.work if resume else 0)
+        return next(lane.threads for lane in self._lanes if length <= lane.most)
 
     def _finished(
         self, id: SequenceId, reply: Callable[[Outcome], None], future: asyncio.Future[Outcome]

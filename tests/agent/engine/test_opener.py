@@ -55,9 +55,13 @@ class Setup:
         return one
 
 
-def new(number: int) -> NewSequence:
+def new(number: int, priority: int = 0) -> NewSequence:
     return NewSequence(
-        id=SequenceId(number), prompt=Prompt((5,)), max_tokens=None, sampling=Sampling(seed=0)
+        id=SequenceId(number),
+        prompt=Prompt((5,)),
+        max_tokens=None,
+        sampling=Sampling(seed=0),
+        priority=priority,
     )
 
 
@@ -69,6 +73,15 @@ def setup() -> Iterator[Setup]:
     finally:
         one.engine.may.release(100)
         one.opener.close()
+
+
+def test_nobody_waits_for_a_batch() -> None:
+    with setup() as one:
+        for number in range(NUM_THREADS + 2):
+            one.opener.add(new(number, priority=-1))
+        assert one.engine.begun.get(timeout=LONG) == 0
+        one.begin(99)
+        assert one.engine.begun.empty(), "a batch has one thread"
 
 
 def test_what_is_opened_is_handed_over() -> None:

@@ -99,6 +99,26 @@ async def test_what_is_abandoned_never_begins_and_never_replies(slow: SlowPrepar
     assert replied.empty()
 
 
+async def test_nobody_waits_for_a_batch() -> None:
+    class SlowWithBatches(SlowPreparer):
+        def prepare(self, request: GenerateRequest) -> Prepared:
+            if request.priority == -1:
+                return super().prepare(request)
+            return Preparer.prepare(self, request)
+
+    slow = SlowWithBatches()
+    preparation = Preparation(slow)
+    replied: asyncio.Queue[Outcome] = asyncio.Queue()
+    for number in range(NUM_THREADS + 2):
+        request = GenerateRequest(prompt=str(number), priority=-1)
+        preparation.prepare(SequenceId(number), request, replied.put_nowait)
+    assert isinstance(await outcome(preparation, "x", SequenceId(99)), Prepared)
+    assert slow.begun in ([], ["0"]), "a batch has one thread"
+    slow.may_go_on.set()
+    for _ in range(NUM_THREADS + 2):
+        assert isinstance(await soon(replied.get()), Prepared)
+
+
 async def test_abandoning_what_is_done_is_nothing() -> None:
     preparation = Preparation(Preparer(byte_model(), 16))
     await outcome(preparation, "x")
