@@ -11,6 +11,7 @@ how far off the prediction was.
 import argparse
 import asyncio
 import gc
+import math
 import sys
 import time
 from dataclasses import asdict, dataclass, replace
@@ -234,7 +235,7 @@ def draw(runs: list[Run], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if len({run.num_agents for run in runs}) > 1:
         points = [(run.num_agents, run.outcome.microseconds) for run in runs]
-        most = max(cost for _, cost in points) * 1.2
+        most = _round_above(max(cost for _, cost in points))
         chart = line_chart(
             "Processor time of the balancer's core for a request, µs",
             "agents",
@@ -259,6 +260,12 @@ def draw(runs: list[Run], folder: Path) -> None:
             Axis(0, 1),
         )
         (folder / f"{trace}.svg").write_text(chart)
+
+
+def _round_above(value: float) -> float:
+    """1, 2, 4 or 8 times a power of ten: a quarter of it is a round number, too."""
+    power = 10 ** math.floor(math.log10(value))
+    return float(next(times * power for times in (1, 2, 4, 8, 10) if times * power >= value))
 
 
 def _distribution(values: list[float]) -> list[tuple[float, float]]:
