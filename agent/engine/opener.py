@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ...shared.errors import EngineFailed, RequestError
-from ...shared.inference import priority_class_of
+from ...shared.inference import is_background
 from .engine import Engine
 from .sequence import NewSequence, SequenceId
 
@@ -85,7 +85,7 @@ class Opener:
     def _threads_for(self, sequence: NewSequence) -> ThreadPoolExecutor:
         if sequence.prompt.has_media:
             return self._encoding
-        return self._batch if _is_batch(sequence) else self._threads
+        return self._batch if is_background(sequence.priority) else self._threads
 
     def _open(self, sequence: NewSequence) -> None:
         if sequence.id not in self._is_finishing:
@@ -110,10 +110,6 @@ class Opener:
                 "the engine failed to begin this answer; the agent's log has the details"
             )
         return None
-
-
-def _is_batch(sequence: NewSequence) -> bool:
-    return priority_class_of(sequence.priority) == "batch"
 
 
 def yield_to_others() -> None:

@@ -21,6 +21,7 @@ from .sequence import SequenceEnd, SequenceId, SequenceOutput
 from .speculation.drafting import Drafting
 from .statistics import EngineStatistics
 from .step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome, Step
+from .turns.expected import Expected
 from .turns.interruption import Interruption
 
 logger = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ class StepLoop:
         lock: FairLock,
         inbox: SimpleQueue[Command],
         interruption: Interruption,
-        expected: set[SequenceId],
+        expected: Expected,
         gathering: float,
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
         publish: Callable[[EngineStatistics], None],
@@ -124,11 +125,15 @@ class StepLoop:
     def _gather(self) -> None:
         """Let those join the first step that arrived together with the first sequence."""
         until = self._clock() + self._gathering
-        while self._expected and not self._is_stopped and (left := until - self._clock()) > 0:
+        while self._waits_for_more() and (left := until - self._clock()) > 0:
             try:
                 self._obey(self._inbox.get(timeout=left))
             except Empty:
                 return
+
+    def _waits_for_more(self) -> bool:
+        by_urgent = not self._scheduler.is_background
+        return not self._is_stopped and self._expected.are_awaited(by_urgent=by_urgent)
 
     def _obey(self, command: Command) -> None:
         match command:

@@ -13,7 +13,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Literal
 
-from ...shared.inference import priority_class_of
+from ...shared.inference import is_background
 from ...shared.reports.model_info import Kernels, KvLayout
 from .adapter import AdapterError
 from .engine import Engine, LoadEngine
@@ -33,6 +33,7 @@ from .speculation.lookup_drafter import LookupDrafter
 from .speculation.model_drafter import ModelDrafter
 from .statistics import EngineStatistics, Gone
 from .step_loop import Command, Drop, Finish, Forget, HandOut, StepLoop, Stop
+from .turns.expected import Expected
 from .turns.interruption import Interruption
 
 logger = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ class Worker:
         self._on_step = on_step
         self._on_crash = on_crash
         self._inbox: SimpleQueue[Command] = SimpleQueue()
-        self._expected: set[SequenceId] = set()
+        self._expected = Expected()
         self._statistics = EngineStatistics()
         self._loaded: Future[LoadedModel] = Future()
         self._opener: Opener | None = None
@@ -118,9 +119,12 @@ class Worker:
         self._thread.start()
         return self._loaded.result()
 
-    def expect(self, sequence_id: SequenceId) -> None:
-        """This sequence is being prepared; `submit`, `drop` or `forget` follows."""
-        self._expected.add(sequence_id)
+    def expect(self, sequence_id: SequenceId, *, is_background: bool) -> None:
+        """This sequence is being prepared; `submit`, `drop` or `forget` follows.
+
+        It `is_background` if its class is `batch`.
+        """
+        self._expected.add(sequence_id, is_background=is_background)
 
     def forget(self, sequence_id: SequenceId) -> None:
         """This sequence will not be submitted."""
@@ -193,7 +197,7 @@ class Worker:
 
     def _hand_over(self, interruption: Interruption, opened: Opened) -> None:
         self._inbox.put(opened)
-        if priority_class_of(opened.sequence.priority) != "batch":
+        if not is_background(opened.sequence.priority):
             interruption.want()
 
     def _run(self) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Protocol, assert_never
 
 from ...shared.errors import RequestError
-from ...shared.inference import Notice
+from ...shared.inference import Notice, is_background
 from ...shared.inference.prefix_peers import PrefixSource
 from ...shared.log import context
 from ..engine.prompt import Prompt
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 class Worker(Protocol):
     """What is needed of the engine's worker."""
 
-    def expect(self, sequence_id: SequenceId) -> None: ...
+    def expect(self, sequence_id: SequenceId, *, is_background: bool) -> None: ...
     def forget(self, sequence_id: SequenceId) -> None: ...
     def submit(self, sequence: NewSequence) -> None: ...
     def finish(self, sequence_id: SequenceId) -> None: ...
@@ -164,7 +164,7 @@ class LocalGeneration:
         match decision:
             case Prepare(id, request, resume):
                 self._preparation.prepare(id, request, partial(self._prepared, id), resume)
-                self._worker.expect(id)
+                self._worker.expect(id, is_background=is_background(request.priority))
             case Abandon(id):
                 self._worker.forget(id)
                 self._preparation.abandon(id)

@@ -15,7 +15,7 @@ from math import inf
 from typing import NamedTuple
 
 from ...shared.errors import InternalError, RequestError
-from ...shared.inference import GenerateRequest, priority_class_of
+from ...shared.inference import GenerateRequest, is_background
 from ..engine.sequence import SequenceId
 from .answers.resumption import Outcome, Resume
 from .preparer import Preparer
@@ -76,7 +76,7 @@ class Preparation:
             threads.shutdown()
 
     def _threads(self, request: GenerateRequest, resume: Resume | None) -> ThreadPoolExecutor:
-        if priority_class_of(request.priority) == "batch":
+        if is_background(request.priority):
             return self._batch
         length = text_length(request) + (resume.work if resume else 0)
         return next(lane.threads for lane in self._lanes if length <= lane.most)

@@ -19,6 +19,11 @@ def priority_class_of(priority: int | None) -> PriorityClass:
     return "interactive" if priority > 0 else "batch"
 
 
+def is_background(priority: int | None) -> bool:
+    """Whether its class is `batch`, which gives way to the others."""
+    return priority_class_of(priority) == "batch"
+
+
 def _number_of(priority: object) -> object:
     if not isinstance(priority, str):
         return priority

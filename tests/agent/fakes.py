@@ -112,7 +112,8 @@ class FakeWorker:
         self.on_crash: Callable[[BaseException], None] | None = None
         self.model = byte_model()
         self.error: Exception | None = None
-        self.expected: set[SequenceId] = set()
+        self.expected: dict[SequenceId, bool] = {}
+        """Whether each is background."""
         self.added: asyncio.Queue[NewSequence] = Expected()
         self.finished: asyncio.Queue[SequenceId] = Expected()
         self.dropped: asyncio.Queue[SequenceId] = Expected()
@@ -143,21 +144,21 @@ class FakeWorker:
     def stop(self) -> None:
         self.is_stopped = True
 
-    def expect(self, sequence_id: SequenceId) -> None:
-        self.expected.add(sequence_id)
+    def expect(self, sequence_id: SequenceId, *, is_background: bool) -> None:
+        self.expected[sequence_id] = is_background
 
     def forget(self, sequence_id: SequenceId) -> None:
-        self.expected.discard(sequence_id)
+        self.expected.pop(sequence_id, None)
 
     def submit(self, sequence: NewSequence) -> None:
-        self.expected.discard(sequence.id)
+        self.expected.pop(sequence.id, None)
         self.added.put_nowait(sequence)
 
     def finish(self, sequence_id: SequenceId) -> None:
         self.finished.put_nowait(sequence_id)
 
     def drop(self, sequence_id: SequenceId) -> None:
-        self.expected.discard(sequence_id)
+        self.expected.pop(sequence_id, None)
         self.dropped.put_nowait(sequence_id)
 
     def statistics(self) -> EngineStatistics:

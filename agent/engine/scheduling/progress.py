@@ -8,7 +8,7 @@ given up (`rewind`) reads its own tokens again like a prompt, and goes on where 
 from typing import Literal
 
 from ....shared.errors import RequestError
-from ....shared.inference import priority_class_of
+from ....shared.inference import is_background
 from ..prompt import History
 from ..prompt_store.stored_prompt import Piece, State, StoredPrompt
 from ..sequence import NewSequence, SequenceEnd, SequenceId, SequenceStats
@@ -59,7 +59,7 @@ class Progress:
     ) -> None:
         self.id: SequenceId = sequence.id
         self.rank = (-sequence.priority, arrival)
-        self.is_background = priority_class_of(sequence.priority) == "batch"
+        self.is_background = is_background(sequence.priority)
         self.ceiling = ceiling
         self.window = window
         prompt = sequence.prompt if window is None else window.fit(sequence.prompt)

@@ -123,6 +123,11 @@ class Scheduler:
         has_work = self._running or self._queue.waiting or self._unannounced
         return not has_work and self._exports.is_idle
 
+    @property
+    def is_background(self) -> bool:
+        """Whether all sequences give way to whatever comes."""
+        return all(each.is_background for each in self._queue.everybody)
+
     def statistics(self) -> EngineStatistics:
         """What was done so far, and how things stand."""
         return self._tally.summary(

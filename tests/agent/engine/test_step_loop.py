@@ -17,6 +17,7 @@ from arriero.agent.engine.speculation.drafting import Drafting
 from arriero.agent.engine.statistics import EngineStatistics
 from arriero.agent.engine.step import NoRoom
 from arriero.agent.engine.step_loop import Command, Drop, Finish, Forget, HandOut, StepLoop, Stop
+from arriero.agent.engine.turns.expected import Expected
 from arriero.agent.engine.turns.interruption import Interruption
 from arriero.shared.errors import EngineFailed
 from tests.agent.engine.fake_engine import FakeEngine, run_alone
@@ -35,7 +36,7 @@ class Scene:
     def __init__(self, engine: FakeEngine, num: int = 1) -> None:
         self.engine = engine
         self.inbox: SimpleQueue[Command] = SimpleQueue()
-        self.expected: set[SequenceId] = set()
+        self.expected = Expected()
         self.calls: list[tuple[SequenceOutput, ...]] = []
         self.statistics: list[EngineStatistics] = []
         self.after_a_step: Callable[[], None] = lambda: None
@@ -133,9 +134,10 @@ def test_a_step_that_did_not_fit_is_computed_again(caplog: pytest.LogCaptureFixt
 
 def test_who_is_expected_and_will_not_come_is_not_waited_for() -> None:
     scene = Scene(FakeEngine())
-    scene.expected |= {ONE, TWO}
+    scene.expected.add(ONE, is_background=False)
+    scene.expected.add(TWO, is_background=True)
     scene.run(scene.opened(new(ONE)), Forget(TWO))
-    assert scene.expected == set()
+    assert not scene.expected.are_awaited(by_urgent=False)
     assert scene.statistics[-1].num_running == 0
 
 

@@ -289,7 +289,7 @@ def test_one_call_a_step_with_all_outputs() -> None:
 def test_the_first_step_of_an_idle_engine_has_all_that_are_expected() -> None:
     engine = GatedEngine(slots=2)
     with started(engine) as setup:
-        setup.worker.expect(SequenceId(2))
+        setup.worker.expect(SequenceId(2), is_background=False)
         setup.worker.submit(new(1, 5))
         assert not engine.arrived.acquire(timeout=0.05)  # no step begins
         setup.worker.submit(new(2, 5))
@@ -297,11 +297,20 @@ def test_the_first_step_of_an_idle_engine_has_all_that_are_expected() -> None:
         assert {output.id for output in setup.outputs.get(timeout=LONG)} == {1, 2}
 
 
+def test_nobody_waits_for_a_batch_that_is_expected() -> None:
+    engine = GatedEngine(slots=2)
+    with started(engine) as setup:
+        setup.worker.expect(SequenceId(2), is_background=True)
+        setup.worker.submit(new(1, 5))
+        engine.gate.release(100)
+        assert {output.id for output in setup.outputs.get(timeout=LONG / 2)} == {1}
+
+
 @pytest.mark.parametrize("how", ["forget", "drop"])
 def test_a_sequence_that_is_not_expected_any_more_is_not_waited_for(how: str) -> None:
     engine = GatedEngine(slots=2)
     with started(engine) as setup:
-        setup.worker.expect(SequenceId(2))
+        setup.worker.expect(SequenceId(2), is_background=False)
         setup.worker.submit(new(1, 5))
         getattr(setup.worker, how)(SequenceId(2))
         engine.gate.release(100)
@@ -313,7 +322,7 @@ def test_a_busy_engine_waits_for_nobody() -> None:
     with started(engine) as setup:
         setup.worker.submit(new(1, 5, max_tokens=40))
         assert engine.arrived.acquire(timeout=LONG)
-        setup.worker.expect(SequenceId(3))
+        setup.worker.expect(SequenceId(3), is_background=False)
         setup.worker.submit(new(2, 7, max_tokens=40))
         joined: set[int] = set()
         while joined != {1, 2}:

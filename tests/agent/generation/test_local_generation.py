@@ -119,8 +119,9 @@ async def test_a_request_from_start_to_end(room: Room) -> None:
 async def test_the_engine_knows_what_is_being_prepared(room: Room) -> None:
     await room.started()
     assert not room.worker.expected  # it was submitted
-    room.generation.start(NewRequest(SECOND, S, GenerateRequest(prompt="x" * 20)), room.listener)
-    assert len(room.worker.expected) == 1
+    too_long = GenerateRequest(prompt="x" * 20, priority=-1)
+    room.generation.start(NewRequest(SECOND, S, too_long), room.listener)
+    assert list(room.worker.expected.values()) == [True], "it is of a batch"
     [end], _ = await room.listener.next()
     assert isinstance(end, Refused)
     assert not room.worker.expected
