@@ -1,4 +1,4 @@
-"""Batches of `/v1/batches` on the demo model: `python -m bench.jobs --lines 10000 --kill-every 30`.
+"""Batches of `/v1/batches`: `python -m bench.jobs --lines 10000 --kill-every 30`.
 
 Three questions, each asked of real daemons:
 
@@ -6,6 +6,8 @@ Three questions, each asked of real daemons:
   every `--kill-every` seconds.
 - What does a batch cost beside the same requests sent by hand, as many at once? (`--compare` lines)
 - How long does a short request wait for its first token beside a batch? (`--interactive` requests)
+
+On the demo model, or with `--model` on one that `make bench-setup` has made.
 """
 
 import argparse
@@ -25,6 +27,7 @@ from typing import Any
 from openai import AsyncOpenAI
 
 from bench.arguments import at_least
+from bench.models import SHAPES, made
 from bench.soak import resident_bytes
 from integration_tests.daemons import Fleet
 
@@ -32,6 +35,14 @@ URL = "/v1/chat/completions"
 SLOTS = 8
 AT_ONCE = SLOTS + 2
 """As many as a batch has: its slots, and two that wait."""
+
+DEMO = "arriero-demo"
+SLOT_TOKENS = 256
+CHATML = (
+    "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content"
+    " + '<|im_end|>\\n' }}{% endfor %}{{ '<|im_start|>assistant\\n' }}"
+)
+"""For models that have no template."""
 
 ENDED = ("completed", "failed", "expired", "cancelled")
 WORDS = ("slot", "batch", "queue", "agent", "balancer", "model", "token", "prompt")
@@ -41,23 +52,22 @@ LOOK_EVERY = 0.25
 MB = 1e6
 
 
-def body(number: int, num_tokens: int = NUM_TOKENS) -> dict[str, Any]:
+def body(number: int, num_tokens: int = NUM_TOKENS, model: str = DEMO) -> dict[str, Any]:
     """What line `number` asks; `NUM_QUESTIONS` lines later it is asked again."""
     question = f"What is a {WORDS[number % len(WORDS)]}? Say it in {number % 90 + 10} words."
     return {
-        "model": "arriero-demo",
+        "model": model,
         "messages": [{"role": "user", "content": question}],
         "max_tokens": num_tokens,
         "temperature": 0,
     }
 
 
-def lines(number: int, num_tokens: int = NUM_TOKENS) -> bytes:
+def lines(number: int, num_tokens: int = NUM_TOKENS, model: str = DEMO) -> bytes:
     """The input of a batch."""
+    line = {"method": "POST", "url": URL}
     rows = (
-        json.dumps(
-            {"custom_id": f"r{n}", "method": "POST", "url": URL, "body": body(n, num_tokens)}
-        )
+        json.dumps({**line, "custom_id": f"r{n}", "body": body(n, num_tokens, model)})
         for n in range(number)
     )
     return "\n".join(rows).encode()
@@ -69,6 +79,9 @@ class House:
 
     fleet: Fleet
     state: str
+    model: Path | None = None
+    """The demo model, if none."""
+    model_name: str = DEMO
     ports: dict[str, str] = field(default_factory=dict)
     num_kills: int = 0
     most_memory: int = 0
@@ -76,7 +89,14 @@ class House:
     async def start(self) -> None:
         """A balancer and an agent."""
         await self.start_balancer()
-        await self.fleet.start_agent(slots=SLOTS)
+        if self.model is None:
+            await self.fleet.start_agent(slots=SLOTS)
+            return
+        await self.fleet.start_agent(
+            slots=SLOTS, model=self.model, chat_template=CHATML, context_size=SLOT_TOKENS
+        )
+        async with self.client() as client:
+            self.model_name = (await client.models.list()).data[0].id
 
     async def start_balancer(self) -> None:
         """At the former ports, if there were any."""
@@ -107,7 +127,7 @@ class House:
 async def submit(house: House, number: int, num_tokens: int = NUM_TOKENS) -> str:
     """The id of a batch of so many lines."""
     async with house.client() as client:
-        content = await asyncio.to_thread(lines, number, num_tokens)
+        content = await asyncio.to_thread(lines, number, num_tokens, house.model_name)
         file = await client.files.create(file=("in.jsonl", content), purpose="batch")
         batch = await client.batches.create(
             input_file_id=file.id, endpoint=URL, completion_window="24h"
@@ -134,7 +154,7 @@ async def answers_by_hand(house: House, num_tokens: int) -> list[str]:
     """What each question is answered when it is asked alone."""
     async with house.client() as client:
         answers = [
-            await client.chat.completions.create(**body(number, num_tokens))
+            await client.chat.completions.create(**body(number, num_tokens, house.model_name))
             for number in range(NUM_QUESTIONS)
         ]
     return [str(answer.choices[0].message.content) for answer in answers]
@@ -181,7 +201,7 @@ async def by_hand(house: House, number: int) -> float:
 
     async def send(client: AsyncOpenAI) -> None:
         for each in numbers:
-            await client.chat.completions.create(**body(each))
+            await client.chat.completions.create(**body(each, model=house.model_name))
 
     async with house.client() as client, asyncio.TaskGroup() as tasks:
         for _ in range(AT_ONCE):
@@ -208,7 +228,10 @@ async def first_tokens(house: House, number: int) -> float:
     async with house.client() as client:
         for each in range(number):
             started = time.monotonic()
-            wanted = body(each) | {"stream": True, "service_tier": "priority"}
+            wanted = body(each, model=house.model_name) | {
+                "stream": True,
+                "service_tier": "priority",
+            }
             async with await client.chat.completions.create(**wanted) as stream:
                 async for chunk in stream:
                     if chunk.choices and chunk.choices[0].delta.content:
@@ -244,7 +267,8 @@ async def run(arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         fleet = Fleet(stack)
         await fleet.open_client()
-        house = House(fleet, f"sqlite:///{folder}/state.db")
+        model = made(SHAPES[arguments.model]) if arguments.model else None
+        house = House(fleet, f"sqlite:///{folder}/state.db", model)
         await house.start()
         if arguments.compare:
             results["overhead"] = await comparison(house, arguments.compare, arguments.rounds)
@@ -268,6 +292,7 @@ def main() -> None:
     parser.add_argument("--compare", type=at_least(0), default=0, metavar="LINES")
     parser.add_argument("--rounds", type=at_least(1), default=3)
     parser.add_argument("--interactive", type=at_least(0), default=0, metavar="REQUESTS")
+    parser.add_argument("--model", choices=SHAPES, help="instead of the demo model")
     results = asyncio.run(run(parser.parse_args()))
     for name, figures in results.items():
         for what, value in figures.items():
