@@ -4,10 +4,12 @@ import asyncio
 import json
 import os
 import pty
+import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 import pytest_asyncio
@@ -27,7 +29,33 @@ async def lasting() -> AsyncIterator[Fleet]:
         yield fleet
 
 
-async def start(fleet: Fleet, *argv: str, **more: Any) -> asyncio.subprocess.Process:
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Commands obey SIGINT, as on a terminal, also where whoever runs the tests ignores it.
+
+    A program inherits that a signal is ignored, and not that it has a handler.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def terminal() -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    """What a person sees, and what a command writes to."""
+    parent, child = pty.openpty()
+    with (
+        os.fdopen(parent, "rb", 0) as seen,
+        os.fdopen(child, "wb", buffering=0) as screen,
+    ):
+        yield seen, screen
+
+
+@asynccontextmanager
+async def started(
+    fleet: Fleet, *argv: str, **more: Any
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A command, which is killed by leaving unless it has ended."""
     environ = os.environ | {
         "ARRIERO_URL": fleet.inference,
         "ARRIERO_MANAGEMENT": fleet.management,
@@ -35,12 +63,18 @@ async def start(fleet: Fleet, *argv: str, **more: Any) -> asyncio.subprocess.Pro
     }
     pipe = asyncio.subprocess.PIPE
     pipes = {"stdin": pipe, "stdout": pipe, "stderr": pipe} | more
-    return await asyncio.create_subprocess_exec(ARRIERO, *argv, env=environ, **pipes)
+    process = await asyncio.create_subprocess_exec(ARRIERO, *argv, env=environ, **pipes)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
 
 
 async def run(fleet: Fleet, *argv: str, code: int = 0) -> str:
-    process = await start(fleet, *argv)
-    out, err = await asyncio.wait_for(process.communicate(b""), 30)
+    async with started(fleet, *argv) as process:
+        out, err = await asyncio.wait_for(process.communicate(b""), 30)
     assert process.returncode == code, err.decode()
     return out.decode()
 
@@ -63,17 +97,15 @@ async def test_looking(lasting: Fleet) -> None:
     await run(lasting, "requests", "cancel", "nobody", code=1)
 
 
+@pytest.mark.usefixtures("interruptible")
 async def test_a_live_table_and_ctrl_c(lasting: Fleet) -> None:
-    parent, child = pty.openpty()
-    process = await start(lasting, "status", stdout=child, stderr=child)
-    os.close(child)
-    seen = b""
-    loop = asyncio.get_running_loop()
-    while b"agent-1" not in seen:
-        seen += await asyncio.wait_for(loop.run_in_executor(None, os.read, parent, 65536), 20)
-    process.send_signal(2)
-    assert await asyncio.wait_for(process.wait(), 10) == 130
-    os.close(parent)
+    with terminal() as (seen, screen):
+        async with started(lasting, "status", stdout=screen, stderr=screen) as process:
+            text = b""
+            while b"agent-1" not in text:
+                text += await asyncio.wait_for(asyncio.to_thread(seen.read, 65536), 20)
+            process.send_signal(signal.SIGINT)
+            assert await asyncio.wait_for(process.wait(), 10) == 130
 
 
 async def test_a_batch_that_is_killed_goes_on(lasting: Fleet, tmp_path: Path) -> None:
@@ -84,14 +116,12 @@ async def test_a_batch_that_is_killed_goes_on(lasting: Fleet, tmp_path: Path) ->
     ]
     source.write_text("\n".join([*lines, "{wrong"]))
     for least in (5, 20):
-        process = await start(lasting, "batch", str(source), str(target))
 
         async def has_results() -> bool:
             return target.exists() and target.read_bytes().count(b"\n") >= least  # noqa: B023
 
-        await until(has_results, deadline=20)
-        process.kill()
-        await process.communicate()
+        async with started(lasting, "batch", str(source), str(target)):
+            await until(has_results, deadline=20)
         assert target.read_bytes().count(b"\n") < 61
     await run(lasting, "batch", str(source), str(target), code=1)
     results = [json.loads(line) for line in target.read_text().splitlines()]
