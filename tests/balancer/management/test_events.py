@@ -179,11 +179,11 @@ async def test_a_slow_reader_begins_again(runtime: FleetRuntime) -> None:
         with hub.subscribe() as slow, hub.subscribe() as quick:
             late, prompt = Follower(slow), Follower(quick)
             await late.read()
-            for number in range(100):
+            for number in range(40):
                 Peer(runtime, f"a{number}")
                 await prompt.until(*(f"a{n}" for n in range(number + 1)))
             assert hub.numbers().num_bytes_behind <= hub.numbers().num_bytes <= 3 * MAX_BYTES
-            await late.until(*(f"a{n}" for n in range(100)))
+            await late.until(*(f"a{n}" for n in range(40)))
     assert late.names().count("snapshot") == 2
 
 

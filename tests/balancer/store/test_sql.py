@@ -200,7 +200,7 @@ async def test_a_server_that_ends_and_comes_back(postgres: PostgresServer) -> No
         assert writer.status().is_away
         await asyncio.to_thread(postgres.start)
         assert await outcomes.get() == Persisted(second)
-        assert await writer.flush(5)
+        assert await writer.flush(20)
         running.cancel()
     assert await store.load_desired_state() == SavedState(2, "second")
     assert await store.load_steps(StepRange(1, 0)) == [step(1)]
