@@ -101,7 +101,7 @@ class Fetcher:
 
     def close(self) -> None:
         """Fetch nothing any more; blocks until the threads are done."""
-        for job in self._running:
+        for job in tuple(self._running):  # the event loop forgets those that end meanwhile
             _give_up(job)
         self._threads.shutdown(cancel_futures=True)
 
