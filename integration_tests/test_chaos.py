@@ -5,6 +5,7 @@ Whoever may make network namespaces tries a partition, too.
 
 import asyncio
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -30,13 +31,15 @@ async def test_every_request_ends_once_and_right_whatever_strikes() -> None:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         cwd=Path(__file__).parent.parent,
+        start_new_session=True,
     )
     try:
         async with asyncio.timeout(WITHIN):
             said, _ = await process.communicate()
     finally:
         if process.returncode is None:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)  # its daemons, too
+            await process.wait()
     shown = said.decode()
     assert process.returncode == 0, shown
     table = shown.partition("allowed")[2]

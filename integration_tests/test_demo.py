@@ -3,14 +3,29 @@
 import asyncio
 import signal
 import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
+
+import pytest
 
 from integration_tests.corpus import plain_cases
 from integration_tests.daemons import MODEL, Daemon, Fleet
 
+StartDemo = Callable[..., Awaitable[Daemon]]
 
-async def start_demo(fleet: Fleet, *arguments: str) -> Daemon:
-    return await fleet.start(sys.executable, "-m", "demo.run", *arguments)
+
+@pytest.fixture
+async def start_demo(fleet: Fleet) -> AsyncIterator[StartDemo]:
+    """Starts a demo. One that a failed test leaves ends in order: its daemons are its own."""
+    async with AsyncExitStack() as stack:
+
+        async def start(*arguments: str) -> Daemon:
+            demo = await fleet.start(sys.executable, "-m", "demo.run", *arguments)
+            stack.push_async_callback(demo.terminate)
+            return demo
+
+        yield start
 
 
 def demo_processes() -> list[str]:
@@ -26,8 +41,8 @@ def demo_processes() -> list[str]:
     return found
 
 
-async def test_once_answers_and_leaves_nothing_behind(fleet: Fleet) -> None:
-    demo = await start_demo(fleet, "--once")
+async def test_once_answers_and_leaves_nothing_behind(start_demo: StartDemo) -> None:
+    demo = await start_demo("--once")
     assert await demo.exit_code(60) == 0
     text = "\n".join(demo.stdout)
     question = next(line for line in demo.stdout if line.startswith("> ")).removeprefix("> ")
@@ -38,8 +53,8 @@ async def test_once_answers_and_leaves_nothing_behind(fleet: Fleet) -> None:
     assert not demo_processes()
 
 
-async def test_ctrl_c_drains_and_leaves_nothing_behind(fleet: Fleet) -> None:
-    demo = await start_demo(fleet)
+async def test_ctrl_c_drains_and_leaves_nothing_behind(start_demo: StartDemo) -> None:
+    demo = await start_demo()
     await demo.until_line(demo.stdout, "Up until Ctrl-C")
     assert len(demo_processes()) == 2
     demo.signal(signal.SIGINT)
@@ -47,10 +62,10 @@ async def test_ctrl_c_drains_and_leaves_nothing_behind(fleet: Fleet) -> None:
     assert not demo_processes()
 
 
-async def test_two_demos_at_once_take_different_ports(fleet: Fleet) -> None:
-    first = await start_demo(fleet)
+async def test_two_demos_at_once_take_different_ports(start_demo: StartDemo) -> None:
+    first = await start_demo()
     await first.until_line(first.stdout, "Up until Ctrl-C")
-    second = await start_demo(fleet, "--once")
+    second = await start_demo("--once")
     assert await second.exit_code(60) == 0
     first.signal(signal.SIGTERM)
     assert await asyncio.wait_for(first.exit_code(60), 60) == 0
