@@ -24,7 +24,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SLOTS = 16
 AGENT = {"slots": SLOTS, "context_size": 1024, "drain_timeout": "10ms"}
-WITHIN = 30.0
+WITHIN = 60.0
+"""Seconds, in which nothing hangs: two agents and all kinds at once, on a busy machine."""
 
 
 @dataclass
