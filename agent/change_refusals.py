@@ -19,6 +19,7 @@ def adapter_refused(name: str, reason: str) -> Issue:
         message=f"adapter `{name}`: {reason}",
         hint="name another file, or leave the adapter out; until then the model is served with "
         "the adapters that it had",
+        adapter=name,
     )
 
 
@@ -29,6 +30,7 @@ def adapter_left_out(name: str, reason: str) -> Issue:
         message=f"adapter `{name}`: {reason}",
         hint="name another file, or leave the adapter out; until then the model is served without "
         "this adapter",
+        adapter=name,
     )
 
 

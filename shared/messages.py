@@ -25,6 +25,7 @@ from .inference import (
     TokenLogProbs,
     Usage,
 )
+from .inference.adapters import AdapterName
 from .inference.prefix_peers import Patience, Peer, PrefixSource, Ticket
 from .models.assignments import Assign, HostFacts, Reload, Work
 from .queries import Query, Result
@@ -34,7 +35,7 @@ from .reports.statistics import Statistics
 from .strict import STRICT, ListOf, at_most
 from .tracing.trace_context import Traceparent
 
-PROTOCOL_VERSION = 11
+PROTOCOL_VERSION = 12
 """Raised when an older peer would misunderstand."""
 
 OLDEST_PROTOCOL = 7
@@ -72,13 +73,15 @@ class Heartbeat:
 class Issue:
     """Why the agent cannot do its work; `code` is stable, `message` for people.
 
-    `hint` says what to do about it, where there is something to do.
+    `hint` says what to do about it, where there is something to do. `adapter`: only this one of the
+    model's adapters is missing because of it (since version 12).
     """
 
     __pydantic_config__ = STRICT
     code: str
     message: str
     hint: str = ""
+    adapter: AdapterName | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

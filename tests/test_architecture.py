@@ -310,6 +310,7 @@ PURE = (
     "balancer.fleet.queries.query_queue",
     "balancer.fleet.lifecycle",
     "balancer.fleet.limits",
+    "balancer.fleet.older_issues",
     "balancer.fleet.requests.matching",
     "balancer.fleet.priority_queue",
     "balancer.fleet.runtime.outgoing",

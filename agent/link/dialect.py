@@ -26,6 +26,9 @@ _WITH_EVICTIONS = _WITH_SOUNDS = 10
 _WITH_PEERS = 11
 """The first version in which agents fetch prefixes from each other."""
 
+_WITH_ADAPTER_ISSUES = 12
+"""The first version in which an issue says which adapter it is about."""
+
 
 class Dialect:
     """The version that is offered, and then spoken."""
@@ -73,9 +76,10 @@ class Dialect:
         if model is not None and self.version < _WITH_SOUNDS:
             model = _without(model, "audio")
         peer = status.peer if self.version >= _WITH_PEERS else None
-        if model is status.model and peer is status.peer:
-            return status
-        return replace(status, model=model, peer=peer)
+        issues = status.issues
+        if self.version < _WITH_ADAPTER_ISSUES:
+            issues = tuple(replace(issue, adapter=None) for issue in issues)
+        return replace(status, model=model, peer=peer, issues=issues)
 
     def statistics(self, statistics: Statistics) -> Statistics:
         """`statistics` without what the version does not know."""

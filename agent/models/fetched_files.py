@@ -135,4 +135,8 @@ class _Bringer:
         return None if source is None else await self.bring(source, called)
 
     async def bring_adapter(self, wished: WishedAdapter) -> FetchedModel:
-        return await self.bring(wished.source, f"adapter `{wished.name}`: ")
+        try:
+            return await self.bring(wished.source, f"adapter `{wished.name}`: ")
+        except FetchError as error:
+            error.adapter = wished.name
+            raise

@@ -38,17 +38,23 @@ OnProgress = Callable[[Download], None]
 
 
 class FetchError(Exception):
-    """The files cannot be had now. `hint` says what to do about it, where there is something."""
+    """The files cannot be had now. `hint` says what to do about it, where there is something.
 
-    def __init__(self, code: FetchCode, message: str, hint: str = "") -> None:
+    `adapter` is the name of the one whose file it is, if it is an adapter's.
+    """
+
+    def __init__(
+        self, code: FetchCode, message: str, hint: str = "", *, adapter: str | None = None
+    ) -> None:
         super().__init__(message)
         self.code: FetchCode = code
         self.message = message
         self.hint = hint
+        self.adapter = adapter
 
     @property
     def issue(self) -> Issue:
-        return Issue(code=self.code, message=self.message, hint=self.hint)
+        return Issue(code=self.code, message=self.message, hint=self.hint, adapter=self.adapter)
 
 
 class Lease(Protocol):

@@ -92,6 +92,7 @@ def _told(failed: list[Failure], here: list[Member]) -> Iterator[Issue]:
                 code=issue.code,
                 message=f"agent {failure.agent_name}: {issue.message}",
                 hint=issue.hint,
+                adapter=issue.adapter,
             )
     stopping = next((failure for failure in failed if failure.stops_others), None)
     behind = [

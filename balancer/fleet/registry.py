@@ -22,6 +22,7 @@ from .change_log import ChangeLog
 from .deadlines import Deadlines
 from .decisions import LinkId, Send
 from .limits import Limits
+from .older_issues import with_adapters
 from .view import AgentState, AgentView, SlotsView
 
 SINCE_TRACES = 8
@@ -29,6 +30,9 @@ SINCE_TRACES = 8
 
 SINCE_TEXT = 10
 """The first version of the protocol in which engines go on by text."""
+
+SINCE_ADAPTER_ISSUES = 12
+"""The first version of the protocol in which an issue says which adapter it is about."""
 
 BUSY_PAUSE = 0.5
 """Seconds after which an agent that was full is tried again at the latest."""
@@ -146,7 +150,9 @@ class Agent:
 
     def changed(self, status: Status) -> None:
         """Take over what it reported; of a retired one, what it serves is of no interest."""
-        self.is_accepting, self.issues = status.accepting, status.issues
+        is_told = self.hello.protocol >= SINCE_ADAPTER_ISSUES
+        self.issues = status.issues if is_told else with_adapters(status.issues)
+        self.is_accepting = status.accepting
         self.work = status.work or self.work
         if not self.is_retired:
             self.slots, self.model, self.peer = status.slots, status.model, status.peer

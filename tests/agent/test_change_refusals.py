@@ -1,5 +1,7 @@
 """Why an engine process refuses a change."""
 
+from dataclasses import replace
+
 from arriero.agent.change_refusals import (
     adapter_left_out,
     adapter_refused,
@@ -13,8 +15,8 @@ def test_each_says_what_is_wrong() -> None:
     assert template.code == "chat_template" and "line 3: no end" in template.message
     adapter = adapter_refused("calm", "no such file")
     assert adapter.code == "adapter" and adapter.message == "adapter `calm`: no such file"
-    assert "leave the adapter out" in adapter.hint
+    assert adapter.adapter == "calm" and "leave the adapter out" in adapter.hint
     left_out = adapter_left_out("calm", "no such file")
-    assert (left_out.code, left_out.message) == (adapter.code, adapter.message)
+    assert replace(left_out, hint=adapter.hint) == adapter
     assert "without this adapter" in left_out.hint
     assert "its upstream server" in forwarder_refused().message

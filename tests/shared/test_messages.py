@@ -75,7 +75,12 @@ from_agent: list[FromAgent] = [
         model=MODEL,
         labels={"gpu": "none"},
     ),
-    Status(slots=4, accepting=False, model=MODEL, issues=(Issue(code="no_model", message="…"),)),
+    Status(
+        slots=4,
+        accepting=False,
+        model=MODEL,
+        issues=(Issue(code="adapter", message="…", adapter="a"),),
+    ),
     STATISTICS,
     Statistics(),
     Heartbeat(),

@@ -21,12 +21,6 @@ def left_out(status: ModelStatus, agents: Iterable[Agent]) -> Mapping[str, Issue
     return {name: issue for name, issue in found if issue is not None}
 
 
-def names_another(issue: Issue, adapter: str, status: ModelStatus) -> bool:
-    """Whether an issue of a model is about another adapter than this one."""
-    others = (each.name for each in status.model.adapters if each.name != adapter)
-    return any(_sign(other) in issue.message for other in others)
-
-
 def _reason(adapter: WishedAdapter, agents: Iterable[Agent]) -> Issue | None:
     reason: Issue | None = None
     for agent in agents:
@@ -42,11 +36,6 @@ def _reason(adapter: WishedAdapter, agents: Iterable[Agent]) -> Issue | None:
 
 
 def _issue(issues: Iterable[Issue], adapter: str) -> Issue | None:
-    """The issue that names the adapter, or the first one."""
+    """The issue that is about the adapter, or the first one."""
     some = list(issues)
-    return next((each for each in some if _sign(adapter) in each.message), next(iter(some), None))
-
-
-def _sign(adapter: str) -> str:
-    """How agents name it where something is wrong with it."""
-    return f"adapter `{adapter}`: "
+    return next((each for each in some if each.adapter == adapter), next(iter(some), None))

@@ -24,7 +24,7 @@ from ..decisions import Decision
 from ..registry import Agent
 from ..view import ToldCordon
 from .cordons import Cordons
-from .left_out import left_out, names_another
+from .left_out import left_out
 from .load_times import LoadTimes
 from .state import FleetState
 
@@ -67,7 +67,7 @@ class Steering:
         if base is None or status is None or not status.issues:
             return status
         adapter = name[len(adapted_name(base, "")) :]
-        issues = tuple(each for each in status.issues if not names_another(each, adapter, status))
+        issues = tuple(each for each in status.issues if each.adapter in (None, adapter))
         is_left_out = name in self._left_out
         return replace(status, status="failed" if is_left_out else status.status, issues=issues)
 

@@ -4,7 +4,7 @@ import pytest
 
 from arriero.agent.link.dialect import Dialect
 from arriero.shared.inference.prefix_peers import Peer
-from arriero.shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Status
+from arriero.shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Issue, Status
 from arriero.shared.reports.model_info import ModelInfo, Task
 from arriero.shared.reports.statistics import Fetches, Statistics
 
@@ -101,3 +101,12 @@ def test_balancers_before_version_11_are_not_told_of_peers_and_fetches() -> None
     speak(dialect, 10)
     assert dialect.status(status) == STATUS
     assert dialect.statistics(statistics) == Statistics()
+
+
+def test_balancers_before_version_12_are_not_told_which_adapter_an_issue_is_about() -> None:
+    dialect = Dialect()
+    plain = Issue(code="adapter", message="adapter `calm`: it is gone")
+    status = replace(STATUS, issues=(replace(plain, adapter="calm"),))
+    assert dialect.status(status) == status
+    speak(dialect, 11)
+    assert dialect.status(status) == replace(STATUS, issues=(plain,))

@@ -53,8 +53,9 @@ async def test_adapters_alone() -> None:
     assert list(files.leases) == ["file:///b.gguf"]
     one.lease.release()
     files.failures["file:///a.gguf"] = "not_found"
-    with pytest.raises(FetchError, match="adapter `a`"):
+    with pytest.raises(FetchError, match="adapter `a`") as raised:
         await fetch_adapters(files, FULL.adapters or (), lambda _: None)
+    assert raised.value.issue.adapter == "a"
     assert files.leases["file:///b.gguf"].is_released
 
 
@@ -65,6 +66,7 @@ async def test_a_model_does_without_adapters_that_cannot_be_had() -> None:
     assert [each.name for each in fetched.wished] == ["a"]
     assert len(fetched.adapters) == 1
     assert [each.message for each in fetched.failures] == ["adapter `b`: file:///b.gguf is bad"]
+    assert [each.issue.adapter for each in fetched.failures] == ["b"]
     fetched.release_all()
     assert all(each.is_released for each in files.leases.values())
 

@@ -47,7 +47,9 @@ def test_without_an_agent_it_waits_or_is_unloaded() -> None:
 
 
 def test_a_failure_says_which_agent_and_why_and_who_waits_behind_it() -> None:
-    issue = Issue(code="not_a_gguf", message="it begins with zeros", hint="check the file")
+    issue = Issue(
+        code="not_a_gguf", message="it begins with zeros", hint="check the file", adapter="calm"
+    )
     failed = member_of(
         report("a", told=MODEL.assignment, phase="failed", serves="m", issues=(issue,)), None
     )
@@ -55,6 +57,7 @@ def test_a_failure_says_which_agent_and_why_and_who_waits_behind_it() -> None:
     failures.failed(failed, is_new=True, now=0.0)
     found = status(failed, member_of(report("b", told=OLD), None), failures=failures)
     assert found.status == "loaded"
+    assert [each.adapter for each in found.issues] == ["calm", None]
     assert [(each.code, each.message) for each in found.issues] == [
         ("not_a_gguf", "agent a: it begins with zeros"),
         (

@@ -35,5 +35,5 @@ async def test_issues_of_the_balancer_itself() -> None:
     async with TestClient(TestServer(app)) as client:
         about = await (await client.get("/api/v1/about")).json()
     assert about["issues"] == [
-        {"code": "certificate_expires", "message": "soon", "hint": "renew it"}
+        {"code": "certificate_expires", "message": "soon", "hint": "renew it", "adapter": None}
     ]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from arriero.balancer.control.desired_state import WishedModel
 from arriero.balancer.control.model_status import ModelStatus
-from arriero.balancer.fleet.core.left_out import left_out, names_another
+from arriero.balancer.fleet.core.left_out import left_out
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.registry import Agent
 from arriero.shared.framing.heartbeat import HeartbeatMonitor
@@ -15,8 +15,8 @@ from tests.balancer.fleet.builders import hello, status, work
 
 BAD, GOOD = (WishedAdapter(name=one, source=f"file:///{one}.gguf") for one in ("bad", "good"))
 MODEL = WishedModel(name="llama", source="file:///llama.gguf", adapters=(BAD, GOOD))
-OTHER = Issue(code="adapter", message="adapter `good`: it is gone")
-BROKEN = Issue(code="adapter", message="adapter `bad`: it is broken")
+OTHER = Issue(code="adapter", message="it is gone", adapter="good")
+BROKEN = Issue(code="adapter", message="it is broken", adapter="bad")
 STATUS = ModelStatus(model=MODEL, status="loaded", issues=(BROKEN,))
 
 
@@ -68,9 +68,3 @@ def test_an_agent_with_a_model_of_its_own_brings_nothing() -> None:
 def test_while_the_model_is_not_loaded_its_adapters_wait_with_it() -> None:
     assert left_out(replace(STATUS, status="failed"), [agent("good")]) == {}
     assert left_out(replace(STATUS, issues=()), [agent("good")]) == {}
-
-
-def test_an_issue_may_name_another_adapter() -> None:
-    assert names_another(BROKEN, "good", STATUS)
-    assert not names_another(BROKEN, "bad", STATUS)
-    assert not names_another(Issue(code="x", message="the host is full"), "bad", STATUS)

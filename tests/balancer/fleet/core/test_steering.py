@@ -157,7 +157,7 @@ def test_a_request_for_a_wished_adapter_waits_until_an_agent_has_it() -> None:
 
 
 BAD, GOOD = (WishedAdapter(name=one, source=f"file:///{one}.gguf") for one in ("bad", "good"))
-BROKEN = Issue(code="adapter", message="adapter `bad`: file:///bad.gguf is broken")
+BROKEN = Issue(code="adapter", message="adapter `bad`: file:///bad.gguf is broken", adapter="bad")
 
 
 def without_bad(scene: Steered, model: WishedModel) -> list[Decision]:
