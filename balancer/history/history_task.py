@@ -5,6 +5,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from itertools import chain
 
 from ..fleet.view import FleetTotals
 from ..store.pending import HistoryBatch
@@ -176,10 +177,10 @@ class History:
 
     def unwritten_steps(self) -> list[Step]:
         """The seconds that the store does not have yet, the latest `MOST_TOLD`, oldest first."""
-        given = [each for each in self._handed_over().steps if each.width == 1][-MOST_TOLD:]
-        steps = [step for each in given if (step := from_saved(each)) is not None]
-        steps += [step for step, width in self._unwritten if width == 1]
-        return steps[-MOST_TOLD:]
+        given = (each.at for each in self._handed_over().steps if each.width == 1)
+        later = (step.at for step, width in self._unwritten if width == 1)
+        oldest = next(chain(given, later), None)  # the store has all before it
+        return [] if oldest is None else self.series.latest_seconds(MOST_TOLD, oldest)
 
     def unwritten_endings(self) -> list[EndedRequest]:
         """The ended requests that the store does not have yet, oldest first."""

@@ -10,6 +10,7 @@ are here; no series is longer than `STEPS_KEPT`.
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from ..store.records import STEPS_KEPT
 from .sums import Sums, add
@@ -112,11 +113,15 @@ class Series:
 
     def since(self, at: int) -> Selection:
         """All steps from `at` on: minutes as far as the seconds do not go back, then seconds."""
-        minutes, seconds = _from(self.minutes, at), _from(self.seconds, at)
+        minutes, seconds = _from(reversed(self.minutes), at), _from(reversed(self.seconds), at)
         if self.seconds:
             begin = self.seconds[0].at
             minutes = [step for step in minutes if step.at + MINUTE <= begin]
         return Selection((*minutes, *seconds), MINUTE if minutes else 1)
+
+    def latest_seconds(self, most: int, since: int) -> list[Step]:
+        """The last `most` steps of seconds, none from before `since`, oldest first."""
+        return _from(islice(reversed(self.seconds), most), since)
 
     def begun_minutes(self) -> list[Step]:
         """What there is of minutes that are not whole yet: of the last one."""
@@ -126,7 +131,7 @@ class Series:
         """Those that have passed at `now` and are not among the minutes yet."""
         begin = self.minutes[-1].at + MINUTE if self.minutes else 0
         waiting: dict[int, list[Step]] = {}
-        for step in _from(self.seconds, begin):
+        for step in _from(reversed(self.seconds), begin):
             waiting.setdefault(step.at - step.at % MINUTE, []).append(step)
         this_minute = now - now % MINUTE
         return [join(steps, at) for at, steps in waiting.items() if at < this_minute]
@@ -141,10 +146,10 @@ class Series:
             raise RuntimeError("a minute does not begin where minutes begin")
 
 
-def _from(steps: deque[Step], at: int) -> list[Step]:
+def _from(latest_first: Iterable[Step], at: int) -> list[Step]:
     """The steps from `at` on, oldest first; at a cost of their number."""
     found: list[Step] = []
-    for step in reversed(steps):
+    for step in latest_first:
         if step.at < at:
             break
         found.append(step)

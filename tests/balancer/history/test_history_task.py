@@ -262,3 +262,21 @@ async def test_steps_that_are_told_are_bounded() -> None:
             balancer.history.write(balancer.writer)
     told = balancer.history.unwritten_steps()
     assert [each.at for each in told] == list(range(1240, 1360))
+
+
+async def test_steps_are_told_as_they_were_counted() -> None:
+    clock = ManualClock(1000.0)
+    balancer = Balancer(FakeStore(), clock)
+    for tokens in (3, 5, 7):
+        clock.now += 1
+        balancer.count(tokens)
+        await balancer.write()
+    for tokens in (11, 13):
+        clock.now += 1
+        balancer.count(tokens)
+        balancer.history.write(balancer.writer)  # it waits for the store
+    clock.now += 1
+    balancer.count(17)
+    told = balancer.history.unwritten_steps()
+    assert [each.fleet.completion_tokens for each in told] == [11, 13, 17]
+    assert all(any(each is kept for kept in balancer.history.series.seconds) for each in told)

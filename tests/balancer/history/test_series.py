@@ -151,3 +151,15 @@ def test_a_minute_that_has_begun() -> None:
     [begun] = series.begun_minutes()
     assert (begun.at, begun.seconds) == (NOON + 60, 30)
     assert Series().begun_minutes() == []
+
+
+def test_the_latest_seconds() -> None:
+    series = filled(*range(NOON, NOON + 100, 2))
+
+    def latest(most: int, since: int) -> list[int]:
+        return [each.at for each in series.latest_seconds(most, since)]
+
+    assert latest(3, NOON) == [NOON + 94, NOON + 96, NOON + 98]
+    assert latest(30, NOON + 95) == [NOON + 96, NOON + 98]
+    assert latest(1000, 0) == list(range(NOON, NOON + 100, 2))
+    assert latest(3, NOON + 99) == []
