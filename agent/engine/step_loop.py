@@ -55,8 +55,16 @@ class HandOut:
     That is called on the engine's thread, and must not block.
     """
 
+    id: ExportId
     prompt: Prompt
     reply: Callable[[StoredPrompt | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TakeBack:
+    """What was to be handed out is not wanted any more; its `reply` is not called."""
+
+    id: ExportId
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +72,7 @@ class Stop:
     """End the loop before its next step."""
 
 
-Command = Opened | Finish | Drop | Forget | HandOut | Stop
+Command = Opened | Finish | Drop | Forget | HandOut | TakeBack | Stop
 
 
 class StepLoop:
@@ -98,7 +106,6 @@ class StepLoop:
         self._clock = clock
         self._last_end: float | None = None
         self._replies: dict[ExportId, Callable[[StoredPrompt | None], None]] = {}
-        self._num_exports = 0
         self._is_stopped = False
 
     def run(self) -> None:
@@ -150,11 +157,12 @@ class StepLoop:
                 close(self._engine, sequence_id)
             case Forget(sequence_id):
                 self._expected.discard(sequence_id)
-            case HandOut(prompt, reply):
-                self._num_exports += 1
-                id = ExportId(self._num_exports)
+            case HandOut(id, prompt, reply):
                 self._replies[id] = reply
                 self._scheduler.export(id, prompt)
+            case TakeBack(id):
+                self._replies.pop(id, None)
+                self._scheduler.withdraw_export(id)
             case Stop():
                 self._is_stopped = True
 

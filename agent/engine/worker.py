@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
+from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Literal
@@ -24,6 +25,7 @@ from .model_error import ModelError
 from .opener import Opened, Opener
 from .prompt import Prompt
 from .prompt_store.stored_prompt import StoredPrompt
+from .scheduling.exports import ExportId
 from .scheduling.scheduler import Scheduler
 from .sequence import NewSequence, SequenceId, SequenceOutput
 from .speculation.drafter import Drafter
@@ -32,7 +34,7 @@ from .speculation.joint_drafter import JointDrafter
 from .speculation.lookup_drafter import LookupDrafter
 from .speculation.model_drafter import ModelDrafter
 from .statistics import EngineStatistics, Gone
-from .step_loop import Command, Drop, Finish, Forget, HandOut, StepLoop, Stop
+from .step_loop import Command, Drop, Finish, Forget, HandOut, StepLoop, Stop, TakeBack
 from .turns.expected import Expected
 from .turns.interruption import Interruption
 
@@ -107,6 +109,7 @@ class Worker:
         self._on_crash = on_crash
         self._inbox: SimpleQueue[Command] = SimpleQueue()
         self._expected = Expected()
+        self._export_ids = count()
         self._statistics = EngineStatistics()
         self._loaded: Future[LoadedModel] = Future()
         self._opener: Opener | None = None
@@ -145,13 +148,17 @@ class Worker:
         if not self._opening.withdraw(sequence_id):
             self._inbox.put(Drop(sequence_id))
 
-    def hand_out(self, prompt: Prompt, reply: Callable[[StoredPrompt | None], None]) -> None:
+    def hand_out(
+        self, prompt: Prompt, reply: Callable[[StoredPrompt | None], None]
+    ) -> Callable[[], None]:
         """Read the longest beginning of `prompt` that is in the cache; `None` if there is none.
 
         `reply` is called on the engine's thread and must not block; never, where that has stopped.
-        See `submit`.
+        Call what this returns to take it back: what was not read by then is not read. See `submit`.
         """
-        self._inbox.put(HandOut(prompt, reply))
+        id = ExportId(next(self._export_ids))
+        self._inbox.put(HandOut(id, prompt, reply))
+        return lambda: self._inbox.put(TakeBack(id))
 
     def stop(self) -> None:
         """End the thread after the step it is in, and wait for that. Sequences are forgotten."""

@@ -44,8 +44,8 @@ READING = 20.0
 PAUSE = 1.0
 """Seconds after the system could not accept a connection."""
 
-HandOut = Callable[[Prompt, Callable[[StoredPrompt | None], None]], None]
-"""Hands out the longest beginning of a prompt; see `Worker.hand_out`."""
+HandOut = Callable[[Prompt, Callable[[StoredPrompt | None], None]], Callable[[], None]]
+"""Hands out the longest beginning of a prompt, unless that is taken back; see `Worker.hand_out`."""
 
 
 class Lender:
@@ -59,6 +59,7 @@ class Lender:
         most_tokens: int,
         counts: Counts,
         tls: Callable[[], ssl.SSLContext] | None = None,
+        reading: float = READING,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._hand_out = hand_out
@@ -66,6 +67,7 @@ class Lender:
         self._most_tokens = most_tokens
         self._counts = counts
         self._tls = tls
+        self._reading = reading
         self._clock = clock
         self._tickets = Tickets()
         self._news = threading.Condition()
@@ -177,8 +179,12 @@ class Lender:
     def _read(self, wire: Wire, prompt: Prompt) -> StoredPrompt | None:
         """The longest beginning of `prompt` that the engine has, if any."""
         answers = self._open[wire]
-        self._hand_out(prompt, answers.put)
+        take_back = self._hand_out(prompt, answers.put)
         try:
-            return answers.get(timeout=READING)
+            prefix = answers.get(timeout=self._reading)
         except Empty:
+            take_back()
             raise TimeoutError("the engine was too busy to read the states") from None
+        if self._closed.is_set():
+            take_back()  # it may be `close` that answered
+        return prefix

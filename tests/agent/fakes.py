@@ -128,8 +128,11 @@ class FakeWorker:
             raise self.error
         return self.model
 
-    def hand_out(self, prompt: Prompt, reply: Callable[[StoredPrompt | None], None]) -> None:
+    def hand_out(
+        self, prompt: Prompt, reply: Callable[[StoredPrompt | None], None]
+    ) -> Callable[[], None]:
         reply(self.kept)
+        return lambda: None
 
     def use_adapters(self, files: Mapping[str, Path]) -> None:
         for digest, path in files.items():

@@ -67,6 +67,11 @@ class Exports:
         """Read the longest beginning of `prompt` that is here."""
         self._waiting.append(_Reading(id, prompt))
 
+    def withdraw(self, id: ExportId) -> None:
+        """Read no more of it: nothing comes of it. Unknown ids are ignored. Not during a step."""
+        self._waiting = [one for one in self._waiting if one.id != id]
+        self._done = [one for one in self._done if one.id != id]
+
     def plan(self) -> tuple[Export, ...]:
         """What to read after all other edits of the step, as far as may still be copied."""
         if not self._waiting:

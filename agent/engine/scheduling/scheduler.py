@@ -191,6 +191,11 @@ class Scheduler:
         """Hand out the longest beginning of `prompt` that is here, with one of the next steps."""
         self._exports.add(id, prompt)
 
+    def withdraw_export(self, id: ExportId) -> None:
+        """Nobody waits for it any more: nothing comes of it. Unknown ids are ignored."""
+        self._check_no_step()
+        self._exports.withdraw(id)
+
     def take_exported(self) -> list[Exported]:
         """What was handed out since the last call."""
         return self._exports.take()

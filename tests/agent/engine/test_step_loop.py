@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from itertools import count
 from queue import SimpleQueue
 
 import pytest
@@ -11,12 +12,22 @@ from arriero.agent.engine.opener import Opened
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.scheduling.exports import ExportId
 from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import NewSequence, SequenceId, SequenceOutput
 from arriero.agent.engine.speculation.drafting import Drafting
 from arriero.agent.engine.statistics import EngineStatistics
-from arriero.agent.engine.step import NoRoom
-from arriero.agent.engine.step_loop import Command, Drop, Finish, Forget, HandOut, StepLoop, Stop
+from arriero.agent.engine.step import Export, NoRoom
+from arriero.agent.engine.step_loop import (
+    Command,
+    Drop,
+    Finish,
+    Forget,
+    HandOut,
+    StepLoop,
+    Stop,
+    TakeBack,
+)
 from arriero.agent.engine.turns.expected import Expected
 from arriero.agent.engine.turns.interruption import Interruption
 from arriero.shared.errors import EngineFailed
@@ -144,6 +155,7 @@ def test_who_is_expected_and_will_not_come_is_not_waited_for() -> None:
 def test_prefixes_are_handed_out_beside_steps_and_by_an_idle_engine() -> None:
     scene = Scene(FakeEngine(), num=2)  # the last answer stops it
     answers: list[StoredPrompt | None] = []
+    ids = count()
 
     def asked(*tokens: int) -> HandOut:
         def reply(prefix: StoredPrompt | None) -> None:
@@ -151,7 +163,7 @@ def test_prefixes_are_handed_out_beside_steps_and_by_an_idle_engine() -> None:
             if len(answers) == 3:
                 scene.inbox.put(Stop())
 
-        return HandOut(Prompt(tokens), reply)
+        return HandOut(ExportId(next(ids)), Prompt(tokens), reply)
 
     def ask() -> None:
         if len(scene.calls) == 2:
@@ -165,4 +177,21 @@ def test_prefixes_are_handed_out_beside_steps_and_by_an_idle_engine() -> None:
         Prompt((5, ONE)),
         Prompt((5, ONE, *scene.tokens(ONE)[:1])),
     ]
+    assert scene.tokens(ONE) == run_alone(new(ONE, max_tokens=4), 64)[0]
+
+
+def test_what_is_taken_back_before_it_is_read_is_never_read() -> None:
+    scene = Scene(FakeEngine())
+    answers: list[StoredPrompt | None] = []
+    asked = ExportId(0)
+
+    def ask() -> None:
+        if len(scene.calls) == 2:
+            scene.inbox.put(HandOut(asked, Prompt((5, ONE)), answers.append))
+            scene.inbox.put(TakeBack(asked))
+
+    scene.after_a_step = ask
+    scene.run(TakeBack(asked), scene.opened(new(ONE, max_tokens=4)))
+    assert answers == []
+    assert not any(isinstance(edit, Export) for step in scene.engine.steps for edit in step.edits)
     assert scene.tokens(ONE) == run_alone(new(ONE, max_tokens=4), 64)[0]

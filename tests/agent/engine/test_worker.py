@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from arriero.agent.engine.adapter import AdapterError
+from arriero.agent.engine.engine import LoadEngine
+from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.model_error import ModelError
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
@@ -693,3 +695,35 @@ def test_a_prefix_that_was_computed_is_handed_out() -> None:
             setup.worker.hand_out(Prompt(tokens), answers.put)
         assert answers.get(timeout=LONG) == stored_prompt(5, 6, 7)
         assert answers.get(timeout=LONG) is None
+
+
+@pytest.mark.parametrize("load", [FakeEngine(slots=1).load, load_engine], ids=["fake", "llama.cpp"])
+def test_what_is_taken_back_is_not_handed_out(load: LoadEngine) -> None:
+    answers: queue.Queue[StoredPrompt | None] = queue.Queue()
+    unwanted: list[StoredPrompt | None] = []
+
+    def stepped(outputs: tuple[SequenceOutput, ...]) -> None:
+        """Between two steps: one is not read before the other."""
+        take_back = worker.hand_out(Prompt((5, 6, 7)), unwanted.append)
+        worker.hand_out(Prompt((5, 6)), answers.put)
+        take_back()
+
+    worker = Worker(
+        DEMO_MODEL,
+        slots=1,
+        context_size=64,
+        threads=1,
+        max_stall=0.5,
+        gpu_layers=0,
+        on_step=stepped,
+        on_crash=lambda error: None,
+        load=load,
+    )
+    worker.start()
+    try:
+        worker.submit(new(1, 5, 6, 7, max_tokens=3))
+        prefix = answers.get(timeout=LONG)
+    finally:
+        worker.stop()
+    assert prefix is not None and prefix.prompt == Prompt((5, 6))
+    assert unwanted == []

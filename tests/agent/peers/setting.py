@@ -7,7 +7,7 @@ from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity, Origin, StoredPrompt
 from arriero.agent.peers.counts import Counts
 from arriero.agent.peers.fetcher import Fetcher
-from arriero.agent.peers.lender import Lender
+from arriero.agent.peers.lender import READING, Lender
 from arriero.shared.inference.prefix_peers import PrefixSource
 from arriero.shared.quantities import LOOPBACK, Address
 from tests.agent.engine.fake_engine import stored_prompt
@@ -28,9 +28,16 @@ class Cache:
     def __init__(self, kept: StoredPrompt | None = KEPT) -> None:
         self.kept = kept
         self.asked: list[Prompt] = []
+        self.taken_back: list[Prompt] = []
 
-    def hand_out(self, prompt: Prompt, reply: Callable[[StoredPrompt | None], None]) -> None:
+    def hand_out(
+        self, prompt: Prompt, reply: Callable[[StoredPrompt | None], None]
+    ) -> Callable[[], None]:
         self.asked.append(prompt)
+        self.answer(reply)
+        return lambda: self.taken_back.append(prompt)
+
+    def answer(self, reply: Callable[[StoredPrompt | None], None]) -> None:
         reply(self.kept)
 
 
@@ -41,16 +48,22 @@ class Mute(Cache):
         super().__init__()
         self.was_asked = threading.Event()
 
-    def hand_out(self, prompt: Prompt, reply: Callable[[StoredPrompt | None], None]) -> None:
+    def answer(self, reply: Callable[[StoredPrompt | None], None]) -> None:
         self.was_asked.set()
 
 
-def lender(cache: Cache, counts: Counts | None = None, origin: Origin = ORIGIN) -> Lender:
+def lender(
+    cache: Cache,
+    counts: Counts | None = None,
+    origin: Origin = ORIGIN,
+    reading: float = READING,
+) -> Lender:
     return Lender(
         cache.hand_out,
         origin=origin,
         most_tokens=MOST_TOKENS,
         counts=Counts() if counts is None else counts,
+        reading=reading,
     )
 
 

@@ -9,7 +9,7 @@ from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import unpack
 from arriero.agent.peers.counts import Counts
 from arriero.agent.peers.exchange import Wanted, encode, read_answer_head
-from arriero.agent.peers.lender import Lender
+from arriero.agent.peers.lender import READING, Lender
 from arriero.agent.peers.wire import Wire
 from arriero.shared.quantities import Address
 from tests.agent.peers.setting import (
@@ -25,10 +25,10 @@ from tests.agent.peers.setting import (
 
 
 class Scene:
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: Cache, reading: float = READING) -> None:
         self.cache = cache
         self.counts = Counts()
-        self.lender: Lender = lender(cache, self.counts)
+        self.lender: Lender = lender(cache, self.counts, reading=reading)
         self.address: Address = self.lender.listen(ANY_PORT)
 
     def connect(self) -> Wire:
@@ -55,6 +55,7 @@ def test_who_has_a_ticket_gets_a_prefix_once(scene: Scene) -> None:
         size = read_answer_head(wire, 10**6)
         assert unpack(wire, size, key="t", origin=ORIGIN) == KEPT
     assert scene.cache.asked == [PROMPT]
+    assert scene.cache.taken_back == []
     assert scene.answer() == 0
     assert scene.cache.asked == [PROMPT]
     scene.lender.close()
@@ -104,8 +105,22 @@ def test_an_engine_that_has_stopped_keeps_nobody_from_closing() -> None:
         scene.lender.close()
         with pytest.raises(OSError):
             wire.read(1)
+    assert mute.taken_back == [PROMPT]
     with pytest.raises(OSError):
         scene.connect()
+
+
+def test_what_an_engine_does_not_read_in_time_is_taken_back() -> None:
+    mute = Mute()
+    scene = Scene(mute, reading=0.01)
+    scene.lender.allow("t", 30.0)
+    with scene.connect() as wire:
+        wire.write([encode(Wanted("t", PROMPT))])
+        with pytest.raises(OSError):
+            wire.read(1)
+    assert mute.taken_back == mute.asked == [PROMPT]
+    scene.lender.close()
+    assert scene.counts.total.lent == 0
 
 
 def test_an_address_that_somebody_else_has_is_refused_unless_it_is_taken_over(

@@ -95,3 +95,29 @@ def test_what_leaves_the_cache_meanwhile_is_missing() -> None:
     exports.read(step(exports), ())
     [exported] = exports.take()
     assert exported.prefix is not None and len(exported.prefix.prompt) == 100
+
+
+def test_one_that_is_withdrawn_is_read_no_further_and_the_next_is_read() -> None:
+    memory = memory_with(*range(1, 301))
+    exports = Exports(memory)
+    exports.add(ONE, Prompt(tuple(range(1, 301))))
+    exports.add(TWO, Prompt((1, 2)))
+    memory.allowance.renew(100)
+    exports.read(step(exports), (b"a",))
+    exports.withdraw(ONE)
+    memory.allowance.renew(100)
+    planned = step(exports)
+    assert planned.edits == (Export(0, 0, 2),)
+    exports.read(planned, (b"b",))
+    assert exports.take() == [Exported(TWO, StoredPrompt(Prompt((1, 2)), (Piece(2, b"b"),)))]
+    assert exports.is_idle
+
+
+def test_one_that_was_read_may_be_withdrawn_too() -> None:
+    exports = Exports(memory_with(1, 2))
+    exports.add(ONE, Prompt((1, 2)))
+    exports.read(step(exports), (b"a",))
+    exports.withdraw(ONE)
+    exports.withdraw(TWO)
+    assert exports.take() == []
+    assert exports.is_idle

@@ -233,6 +233,15 @@ class Lives(RuleBasedStateMachine):
         self.exporting.append(Prompt(*one.prompt.spans, tail, adapter=one.prompt.adapter))
         self.scheduler.export(ExportId(len(self.exporting) - 1), self.exporting[-1])
 
+    @precondition(lambda self: len(self.exported) < len(self.exporting))
+    @rule(data=st.data())
+    def withdraw_export(self, data: st.DataObject) -> None:
+        """The other agent does not wait any longer: nothing may come of it."""
+        left = sorted(set(range(len(self.exporting))) - self.exported)
+        number = data.draw(st.sampled_from(left))
+        self.scheduler.withdraw_export(ExportId(number))
+        self.exported.add(number)
+
     @rule(seconds=st.sampled_from([0.001, 0.05, 0.4, 3.0]))
     def clock(self, seconds: float) -> None:
         self.elapsed = seconds
