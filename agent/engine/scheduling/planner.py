@@ -102,10 +102,17 @@ class Planner:
     def _next_streams(self) -> list[Progress]:
         """Those who generate in the next step, if it reads no prompts."""
         generating = [one for one in self._queue.active.values() if one.is_generating]
+        if not self._has_turns:
+            return generating
         turn = self._turns.next(
             (one.adapter for one in generating), (), self._most_steps(generating)
         )
         return [one for one in generating if one.adapter == turn.adapter]
+
+    @property
+    def _has_turns(self) -> bool:
+        """Whether several adapters run, so that each waits for its turn."""
+        return len(self._queue.adapters) > 1
 
     @property
     def _num_streaming(self) -> int:
@@ -226,7 +233,7 @@ class Planner:
             generating, _named(readable if budget > 0 else {}, reading), self._tally.now
         )
         turn = self._turn(generating, reading, readable if budget > 0 else {})
-        generating = _under(turn.adapter, generating)
+        generating = self._under(turn.adapter, generating)
         is_media = any(one.id in readable and one.reads_media for one in reading.values())
         if not turn.reads:
             num_wanted = budget = 0
@@ -286,7 +293,7 @@ class Planner:
         wants = self._background.first(reading.values(), wants)
         first = self._order.first(wants)
         adapter = next(one.adapter for one in reading.values() if one.id == first)
-        same = _under(adapter, reading).values()
+        same = self._under(adapter, reading).values()
         return {one.id: wants[one.id] for one in same if one.id in wants}
 
     def _turn(
@@ -296,6 +303,8 @@ class Planner:
         readable: dict[SequenceId, int],
     ) -> Turn:
         readers = (one.adapter for one in reading.values() if readable.get(one.id))
+        if not self._has_turns:
+            return self._turns.next(self._queue.adapters if generating else (), readers)
         adapters = [one.adapter for one in generating.values()]
         return self._turns.next(adapters, readers, self._most_steps(generating.values()))
 
@@ -303,6 +312,11 @@ class Planner:
         """Of a turn, where several adapters take turns."""
         counts = Counter(one.adapter for one in generating)
         return self._budget.steps_of_a_turn(counts.values()) if len(counts) > 1 else 1
+
+    def _under(self, adapter: AdapterKey, some: dict[int, Progress]) -> dict[int, Progress]:
+        if not self._has_turns:
+            return some
+        return {slot: one for slot, one in some.items() if one.adapter == adapter}
 
     def _in_place(self, some: dict[int, Progress]) -> list[tuple[int, Progress]]:
         """`some` sequences, in the order of their places in the cache."""
@@ -381,10 +395,6 @@ class Planner:
         num_in_time = self._budget.drafted_tokens(num_generating, num_wanted, budget)
         num_cells = self._memory.num_free - num_generating - min(budget, num_wanted)
         return self._speculation.choose(offered, num_generating, min(num_in_time, num_cells))
-
-
-def _under(adapter: AdapterKey, some: dict[int, Progress]) -> dict[int, Progress]:
-    return {slot: one for slot, one in some.items() if one.adapter == adapter}
 
 
 def _is_whole(some: dict[int, Progress], wants: Mapping[SequenceId, int]) -> bool:

@@ -4,20 +4,26 @@ Invariant: a sequence waits or runs, once; a slot is free or holds one sequence.
 """
 
 from bisect import insort
+from collections import Counter
 from operator import attrgetter
 
 from ..sequence import SequenceId
+from ..turns.adapter_turns import AdapterKey
 from .progress import Progress
 
 _rank = attrgetter("rank")
 
 
 class SequenceQueue:
-    """`running` is by slot, in the order of joining; `waiting` by rank. For reading only."""
+    """`running` is by slot, in the order of joining; `waiting` by rank. For reading only.
+
+    `adapters` says how many run under each, `None` standing for the model alone.
+    """
 
     def __init__(self, slots: int) -> None:
         self.running: dict[int, Progress] = {}
         self.waiting: list[Progress] = []
+        self.adapters: Counter[AdapterKey] = Counter()
         self._num_slots = slots
         self._free = list(range(slots))
 
@@ -50,12 +56,17 @@ class SequenceQueue:
         self.waiting.remove(one)
         slot = self._free.pop()
         self.running[slot] = one
+        self.adapters[one.adapter] += 1
         return slot
 
     def leave(self, slot: int) -> Progress:
         """`slot` is free again; the answer is whom it held."""
         self._free.append(slot)
-        return self.running.pop(slot)
+        one = self.running.pop(slot)
+        self.adapters[one.adapter] -= 1
+        if not self.adapters[one.adapter]:
+            del self.adapters[one.adapter]
+        return one
 
     def slot_of(self, sequence_id: SequenceId) -> int | None:
         """Where it runs, if it does."""
@@ -79,6 +90,8 @@ class SequenceQueue:
         _check(slots == list(range(self._num_slots)), f"slots {slots}")
         ids = [one.id for one in (*self.running.values(), *self.waiting)]
         _check(len(set(ids)) == len(ids), f"sequences {ids}")
+        adapters = Counter(one.adapter for one in self.running.values())
+        _check(self.adapters == adapters and all(adapters.values()), f"adapters {self.adapters}")
         _check(self.waiting == sorted(self.waiting, key=_rank), "waiting out of order")
 
 

@@ -9,10 +9,10 @@ from arriero.agent.engine.scheduling.queue import SequenceQueue
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 
 
-def make(number: int, priority: int = 0) -> Progress:
+def make(number: int, priority: int = 0, adapter: str | None = None) -> Progress:
     sequence = NewSequence(
         id=SequenceId(number),
-        prompt=Prompt((1, 2)),
+        prompt=Prompt((1, 2), adapter=adapter),
         max_tokens=None,
         sampling=Sampling(seed=0),
         priority=priority,
@@ -62,3 +62,18 @@ def test_a_sequence_is_in_one_place() -> None:
     queue.wait(one)
     with pytest.raises(RuntimeError, match="queue out of order"):
         queue.check_integrity()
+
+
+def test_adapters_are_counted_of_those_who_run() -> None:
+    queue = SequenceQueue(3)
+    plain, other, under = make(1), make(2), make(3, adapter="A")
+    for one in (plain, other, under):
+        queue.wait(one)
+    assert not queue.adapters
+    slots = [queue.begin(one) for one in (plain, other, under)]
+    assert queue.adapters == {None: 2, "A": 1}
+    queue.check_integrity()
+    queue.leave(slots[2])
+    queue.leave(slots[0])
+    assert list(queue.adapters) == [None]
+    queue.check_integrity()
