@@ -175,12 +175,14 @@ class Controller:
         tiers = usage.tiers(wish.models, steered, demands, now)
         reserved = self._departures.reserved()
         held = {member.model for member in steered}
+        served = {member.report.serves for member in members.values()}
         wants = []
         for model in wish.models:
             if model.name in tiers.tiers:
                 is_missed = model.name in demands and model.name not in held
                 kept = 0 if is_missed else reserved[model.name]
-                wants.append(self._want(model, steered, tiers.tiers[model.name], kept, now=now))
+                want = self._want(model, steered, tiers.tiers[model.name], kept, now=now)
+                wants.append(replace(want, is_gone=model.name not in held | served))
         placement = place(wants, steered)
         assignments = {model.name: model.assignment for model in wish.models}
         targets = {

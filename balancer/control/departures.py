@@ -1,5 +1,7 @@
 """Places that are kept for agents that have gone a moment ago: most of them come back.
 
+A model that nobody else has does not wait for that where an agent is spare (`placement`).
+
 Invariant: at most `MAX_KEPT` places are kept.
 """
 

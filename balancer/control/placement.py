@@ -25,7 +25,8 @@ class Want:
 
     With `takes_rest`, it is given all agents that nobody else wants. `tier`: lower ones are served
     first; within a tier, models take turns. `reserved` places are kept for agents that have gone a
-    moment ago.
+    moment ago; of a model that `is_gone`, since nobody else has it, all but the first one, if an
+    agent is spare.
     """
 
     model: str
@@ -34,6 +35,7 @@ class Want:
     takes_rest: bool = False
     tier: int = 0
     reserved: int = 0
+    is_gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,8 @@ class _Placing:
 
     def _fill(self, model: _Model) -> None:
         agent = self._own(model)
+        if agent is None and model.want.is_gone and not model.num_placed:
+            agent = self._spare(model)
         if agent is None and model.reserved:
             model.reserved -= 1
             model.num_placed += 1
@@ -140,6 +144,11 @@ class _Placing:
                 group.popleft()
         firsts = [group[0] for group in model.candidates if group]
         return min(firsts, key=self._price, default=None)
+
+    def _spare(self, model: _Model) -> AgentId | None:
+        """An agent that has no model."""
+        agent = self._best(model)
+        return None if agent is None or self._members[agent].model is not None else agent
 
     def _candidates(self, eligible: Set[AgentId]) -> list[deque[AgentId]]:
         """Agents that are here by the model that they have; within a group prices keep order."""

@@ -137,9 +137,10 @@ def test_an_order_that_was_lost_with_its_connection_is_given_again() -> None:
 
 
 def test_an_agent_that_dials_again_has_its_place() -> None:
-    fleet = Fleet("a", "b")
-    fleet.wish(wished("m", replicas=1))
-    [[told]] = fleet.rest()
+    fleet = Fleet("a", "b", "c")
+    fleet.wish(wished("m", replicas=2))
+    [both] = fleet.rest()
+    told = min(both)
     gone = fleet.agents.pop(told)
     assert fleet.look() == {}
     gone.link += 1
@@ -148,14 +149,50 @@ def test_an_agent_that_dials_again_has_its_place() -> None:
 
 
 def test_an_agent_that_stays_away_is_replaced() -> None:
-    fleet = Fleet("a", "b")
-    fleet.wish(wished("m", replicas=1))
-    [[told]] = fleet.rest()
-    del fleet.agents[told]
-    fleet.look()
+    fleet = Fleet("a", "b", "c")
+    fleet.wish(wished("m", replicas=2))
+    [both] = fleet.rest()
+    del fleet.agents[min(both)]
+    assert fleet.look() == {}
     assert fleet.controller.look_at == fleet.now + HOLD
     fleet.now += HOLD
     assert list(fleet.look().values()) == [M1]
+
+
+def test_where_nobody_else_has_the_model_a_spare_agent_takes_it_at_once() -> None:
+    fleet = Fleet("a", "b")
+    fleet.wish(wished("m", replicas=1))
+    [[told]] = fleet.rest()
+    gone = fleet.agents.pop(told)
+    [spare] = fleet.agents
+    assert fleet.look() == {spare: M1}
+    gone.link += 1
+    fleet.agents[told] = gone
+    assert fleet.rest() == [{spare: None}], "who is back serves it already"
+
+
+def test_of_a_model_that_lost_all_agents_one_place_is_filled_and_the_others_are_kept() -> None:
+    fleet = Fleet("a", "b", "c", "d")
+    fleet.wish(wished("m", replicas=2))
+    [both] = fleet.rest()
+    for told in both:
+        del fleet.agents[told]
+    assert list(fleet.look().values()) == [M1]
+    assert fleet.look() == {}
+    fleet.now += HOLD
+    assert list(fleet.look().values()) == [M1]
+
+
+def test_an_agent_that_is_pinned_to_the_model_has_it_too() -> None:
+    controller = Controller(drain_timeout=30.0)
+    model = wished("m", replicas=1)
+    controller.wished(state(model))
+    pinned = report("p", serves="m", facts=HostFacts(is_pinned=True))
+    first = report("a", told=model.assignment)
+    controller.look([pinned, first], {}, 0.0)
+    assert controller.look([pinned, report("b")], {}, 1.0) == []
+    [told] = controller.look([report("b")], {}, 2.0)
+    assert told.agent == "b"
 
 
 def test_an_agent_is_replaced_at_once_where_requests_wait() -> None:

@@ -42,7 +42,7 @@ def models(draw: st.DrawFn, name: str) -> WishedModel:
 class ControllerMachine(RuleBasedStateMachine):
     @initialize(wish=wishes(), num_agents=st.integers(1, 4), has_room=st.booleans())
     def start(self, wish: DesiredState, num_agents: int, has_room: bool) -> None:
-        self.now = 100.0
+        self.now = self.settled_at = 100.0
         self.controller = Controller(drain_timeout=30.0)
         self.agents: dict[str, SimulatedAgent] = {}
         self.demands: dict[str, Demand] = {}
@@ -88,6 +88,10 @@ class ControllerMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NAMES))
     def agent_leaves(self, name: str) -> None:
         self.agents.pop(name, None)
+
+    @rule(model=st.sampled_from(MODELS))
+    def all_agents_of_a_model_leave(self, model: str) -> None:
+        self.agents = {n: one for n, one in self.agents.items() if one.report().serves != model}
 
     @rule(name=st.sampled_from(NAMES))
     def agent_dials_again(self, name: str) -> None:
@@ -153,6 +157,7 @@ class ControllerMachine(RuleBasedStateMachine):
     def balancer_is_restarted(self) -> None:
         self.controller = Controller(drain_timeout=30.0)
         self.controller.restored(self.wish, self.now)
+        self.settled_at = self.now + SETTLE
         for agent in self.agents.values():
             agent.link += 1
             agent.inbox.clear()
@@ -185,6 +190,7 @@ class ControllerMachine(RuleBasedStateMachine):
             is_same = agent.told == each.order.assignment and not agent.inbox
             assert not is_same or is_again or agent.link, "told what it does already"
         self._judge(told)
+        self._judge_spare(told)
         for each in told:
             self._judge_failures(each)
             self.agents[each.agent].inbox.append(each.order)
@@ -218,6 +224,38 @@ class ControllerMachine(RuleBasedStateMachine):
                 and self._comes(agent, orders) == model.name
             ]
             assert not others, f"{model.name} lost its agent while another was loading it"
+
+    def _judge_spare(self, told: list[Told]) -> None:
+        """What nobody serves or loads waits for no agent that is gone while another is spare."""
+        if self.now < self.settled_at:
+            return
+        orders: dict[str, Assignment | None] = {each.agent: each.order.assignment for each in told}
+        for model in self.wish.models:
+            issues = self.controller.statuses[model.name].issues
+            if self._is_unwanted(model) or issues:
+                continue  # what an agent failed to do may not be tried again
+            reports = [agent.report() for agent in self.agents.values()]
+            if any(report.serves == model.name for report in reports):
+                continue
+            if model.name in {self._comes(agent, orders) for agent in self.agents.values()}:
+                continue
+            spare = [
+                agent.name
+                for agent in self.agents.values()
+                if self._is_spare(agent, model) and agent.name not in orders
+            ]
+            assert not spare, f"{model.name} waits while {spare} are spare"
+
+    def _is_spare(self, agent: SimulatedAgent, model: WishedModel) -> bool:
+        """Whether it has nothing to do and could serve the model."""
+        report = agent.report()
+        return (
+            report.is_steered
+            and report.may_serve(model.name)
+            and model.agents.labels.items() <= report.labels.items()
+            and not agent.inbox
+            and agent.told is agent.runs is None
+        )
 
     def _comes(self, agent: SimulatedAgent, orders: dict[str, Assignment | None]) -> str | None:
         """The model that it is about to serve."""

@@ -89,6 +89,20 @@ def test_places_of_agents_that_went_a_moment_ago_are_kept() -> None:
     assert not placement.missing
 
 
+def test_of_a_model_that_nobody_has_a_spare_agent_takes_the_first_place() -> None:
+    wants = [want("m", 2, "a", "b", "c", reserved=2, is_gone=True)]
+    placement = place(wants, [agent("a"), agent("b")])
+    assert sorted(map(str, models(placement).values())) == ["None", "m"]
+    assert not placement.missing
+
+
+def test_no_other_model_gives_up_an_agent_for_a_place_that_is_kept() -> None:
+    gone = want("m", 1, "a", "b", reserved=1, is_gone=True)
+    placement = place([gone, want("n", 1, "a")], [agent("a", "n"), agent("b", "o")])
+    assert models(placement) == {"a": "n", "b": None}
+    assert not placement.missing
+
+
 class Counted(frozenset[AgentId]):
     """Counts how many agents are looked at."""
 
