@@ -46,7 +46,9 @@ def test_an_agent() -> None:
             "draft_model": None,
             "adapters": [],
         },
-        "issues": [{"code": "slow_disk", "message": "reading takes long", "hint": ""}],
+        "issues": [
+            {"code": "slow_disk", "message": "reading takes long", "hint": "", "adapter": None}
+        ],
         "download": None,
         "work": None,
         "facts": {
