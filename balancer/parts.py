@@ -129,6 +129,7 @@ async def assemble(
     )
     workers = {} if pipes is None else pipes.place.names(settings.balancer_name)
     everywhere = everywhere_of(peers, workers)
+    persistence.history.recorder.here = lambda: everywhere.here
     jobs = await open_batch_jobs(
         settings, persistence, runtime, access, conversations, bodies, until_the_end
     )

@@ -163,7 +163,8 @@ async def test_what_one_balancer_is_told_both_do_and_the_second_leads_when_the_f
     url = f"{second.management}/api/v1/requests?state=ended"
     async with second.http.get(url) as answer:
         (ended,) = (await answer.json())["requests"]
-    assert (ended["id"], ended["code"]) == (begun["id"], "cancelled"), "it ended at the first one"
+    assert (ended["id"], ended["code"]) == (begun["id"], "cancelled")
+    assert ended["balancer"] == "one"
 
     id = await begin_in_background(first, second)
     assert await cancelled(second, id) == "cancelled"

@@ -60,8 +60,8 @@ def latest(ended: Iterable[EndedRequest], wanted: EndingFilter) -> list[EndedReq
     return [by_place[place] for place in first]
 
 
-def ended_request(ending: Ending, at: float) -> EndedRequest:
-    """What is kept of `ending`, which happened at `at`."""
+def ended_request(ending: Ending, at: float, balancer: str | None = None) -> EndedRequest:
+    """What is kept of `ending`, which happened at `at` and at one of several balancers."""
     usage, timings = ending.usage, ending.timings
     return EndedRequest(
         id=ending.request_id,
@@ -82,4 +82,5 @@ def ended_request(ending: Ending, at: float) -> EndedRequest:
         prefill_tokens_per_second=timings.prefill_tokens_per_second,
         decode_tokens_per_second=timings.decode_tokens_per_second,
         moves=timings.moves,
+        balancer=balancer,
     )

@@ -18,9 +18,13 @@ _OF_NO_MODEL = frozenset({"model_not_found", "shutting_down"})
 
 
 class HistoryRecorder:
-    """Counts by agent and by model until `close_step`. `clock` gives seconds since 1970."""
+    """Counts by agent and by model until `close_step`. `clock` gives seconds since 1970.
+
+    `here` gives this balancer's name, and `None` while there are no others.
+    """
 
     def __init__(self, endings: Endings, usage: UsageLedger, clock: Callable[[], float]) -> None:
+        self.here: Callable[[], str | None] = lambda: None
         self._endings = endings
         self._usage = usage
         self._clock = clock
@@ -71,7 +75,7 @@ class HistoryRecorder:
         for tally in self._of(ending.agent or "", model or ""):
             tally.ended(ending)
         now = self._clock()
-        self._endings.add(ended_request(ending, now))
+        self._endings.add(ended_request(ending, now, self.here()))
         self._usage.ended(ending, int(now) // DAY)
 
     def _of(self, agent: str, model: str) -> Iterator[Tally]:

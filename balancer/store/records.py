@@ -82,7 +82,8 @@ class EndedRequest:
     """How one request ended, and when; never its text.
 
     `code` as in `Ending`. Of a query `kind` tells which it was. Names are bounded by who gives
-    them. `queue_ms` and so on, and `moves`, as in `Timings`.
+    them. `queue_ms` and so on, and `moves`, as in `Timings`. `balancer` is the name of the one that
+    had it; `None` where there was no other.
     """
 
     id: str
@@ -103,6 +104,7 @@ class EndedRequest:
     prefill_tokens_per_second: float | None = None
     decode_tokens_per_second: float | None = None
     moves: int = 0
+    balancer: str | None = None
 
 
 class EndingPlace(NamedTuple):

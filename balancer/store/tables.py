@@ -58,6 +58,7 @@ ENDED_REQUESTS = Table(
     Column("prefill_tokens_per_second", Double),
     Column("decode_tokens_per_second", Double),
     Column("moves", BigInteger, nullable=False, server_default="0"),
+    Column("balancer", Text),
     Index("ended_requests_by_time", "ended_at"),
 )
 

@@ -77,12 +77,17 @@ def _state(request: dict[str, Any]) -> str:
     words = [str(request["state"])]
     if place is not None:
         words.append(f"number {place}")
-    if balancer := request.get("balancer"):
-        words.append(f"at {balancer}")
+    words += _at(request)
     kind = str(request.get("priority_class", "default"))  # balancers before it have none
     if kind != "default":
         words.append(kind)
     return ", ".join(words)
+
+
+def _at(request: dict[str, Any]) -> list[str]:
+    """Which of several balancers has it, or had it."""
+    balancer = request.get("balancer")  # balancers before it have none
+    return [f"at {balancer}"] if balancer else []
 
 
 def _ended(requests: list[dict[str, Any]]) -> Any:
@@ -93,7 +98,7 @@ def _ended(requests: list[dict[str, Any]]) -> Any:
     for each in requests:
         table.add_row(
             each["id"],
-            each["code"],
+            ", ".join([each["code"], *_at(each)]),
             each["caller"],
             each["model"] or "-",
             each["agent"] or "-",

@@ -29,6 +29,7 @@ export function createEndedRow(request) {
     time: element("td"),
     caller: element("td", "caller"),
     code: element("span", "pill"),
+    place: element("span", "note"),
     agent: element("a"),
     model: element("td", "model"),
     tokens: element("td", "number"),
@@ -37,8 +38,8 @@ export function createEndedRow(request) {
     first: element("td", "number"),
     speed: element("td", "number"),
   };
-  const { id, time, caller, code, agent, model, tokens, moves, waited, first, speed } = cells;
-  const row = element("tr", "", id, time, element("td", "", code), caller, element("td", "", agent));
+  const { id, time, caller, code, place, agent, model, tokens, moves, waited, first, speed } = cells;
+  const row = element("tr", "", id, time, element("td", "", code, place), caller, element("td", "", agent));
   row.append(model, tokens, moves, waited, first, speed);
   labelCells(row, HEADS);
   row.dataset.testid = "ended-request";
@@ -55,6 +56,7 @@ export function updateEndedRow(row, request, ids) {
   setText(cells.time, new Date(request.ended_at * 1000).toLocaleTimeString());
   drawPill(cells.code, shade(request.code), request.code);
   setAttribute(cells.code, "title", request.error ?? "");
+  setText(cells.place, request.balancer ? ` at ${request.balancer}` : "");
   setText(cells.caller, request.caller || "–");
   setAttribute(cells.caller, "title", request.caller);
   drawAgentName(cells.agent, request.agent, ids);

@@ -97,7 +97,7 @@ def test_its_state_is_what_it_says(said: object, state: str) -> None:
 
 def test_of_older_protocols_the_message_says_which_adapter_an_issue_is_about() -> None:
     issue = Issue(code="adapter", message="adapter `bad`: it is gone")
-    told = []
+    told: list[Issue] = []
     for protocol in (11, 12):
         registry = Registry(LIMITS, ChangeLog())
         registry.joined(LINK, hello("a1", protocol=protocol), 0.0)

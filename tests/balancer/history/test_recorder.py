@@ -35,7 +35,7 @@ def test_a_step_holds_what_happened_in_it() -> None:
     }
     assert step.agents["ana"].ended == {"stop": 1}
     [kept] = endings.choose(EndingFilter())
-    assert (kept.id, kept.ended_at) == ("r", 1234.5)
+    assert (kept.id, kept.ended_at, kept.balancer) == ("r", 1234.5, None)
     empty = history.close_step(1235, 1, TOTALS)
     assert (empty.fleet.completion_tokens, empty.agents, empty.models) == (0, {}, {})
 
@@ -77,3 +77,11 @@ def test_usage_counts_by_the_day_of_the_end() -> None:
     history = HistoryRecorder(Endings(), ledger, lambda: 5 * DAY + 86_399.5)
     history.ended(ending())
     assert [row.day for row in ledger.take_unwritten()] == [5]
+
+
+def test_an_ended_request_says_which_of_several_balancers_had_it() -> None:
+    history, endings = recorder()
+    history.here = lambda: "east"
+    history.ended(ending())
+    [kept] = endings.choose(EndingFilter())
+    assert kept.balancer == "east"

@@ -55,6 +55,7 @@ FULL = EndedRequest(
     prefill_tokens_per_second=1000.5,
     decode_tokens_per_second=33.25,
     moves=2,
+    balancer="east",
 )
 
 

@@ -55,11 +55,14 @@ def test_one_that_waits(balancer: FakeServer, capsys: pytest.CaptureFixture[str]
 
 
 def test_those_that_ended(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
-    balancer.will(says({"requests": [ENDED]}), says({"requests": []}))
+    balancer.will(says({"requests": [ENDED]}))
     assert main(["--ended"]) == 0
     row = capsys.readouterr().out.splitlines()[-1].split()
     assert row == ["r2", "stop", "alice", "m", "box", "9", "4", "3", "1", "2.0", "s"]
     assert balancer.seen[-1][1] == "/api/v1/requests?limit=50&state=ended"
+    balancer.will(says({"requests": [ENDED | {"balancer": "east"}]}), says({"requests": []}))
+    assert main(["--ended"]) == 0
+    assert "stop, at east" in capsys.readouterr().out
     assert main(["--ended", "--caller", "alice"]) == 0
     assert balancer.seen[-1][1] == "/api/v1/requests?limit=50&state=ended&caller=alice"
 

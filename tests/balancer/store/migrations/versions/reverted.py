@@ -4,6 +4,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 _UNDONE = {
+    "0012": ("ALTER TABLE ended_requests DROP COLUMN balancer",),
     "0011": ("DROP TABLE conversations",),
     "0010": (
         "DROP TABLE history_steps",
