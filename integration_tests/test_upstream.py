@@ -2,14 +2,12 @@
 
 import asyncio
 import json
-import signal
 import socket
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -18,6 +16,7 @@ from bench.peer import server_path
 from integration_tests.corpus import LONG_CONTEXT
 from integration_tests.counting_server import WORDS, CountingServer
 from integration_tests.daemons import MODEL, Fleet, until
+from integration_tests.fleet_behind_fleet import Fleets, forwarding, post
 from integration_tests.nobody_else_notices.bystander import bystander
 from tests.agent.engine.llama.projectors import (
     HEARD_TOKENS,
@@ -35,23 +34,6 @@ FIXED = {"messages": HI, "max_tokens": 12, "temperature": 0, "seed": 1}
 ENDLESS = {"prompt": "One, two, three,", "ignore_eos": True, "max_tokens": 100_000}
 LONG = {**ENDLESS, "max_tokens": 400, "temperature": 0}
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
-
-
-class Fleets:
-    """`inner` has an engine; `outer` has an agent that forwards to `inner`."""
-
-    def __init__(self, inner: Fleet, outer: Fleet) -> None:
-        self.inner = inner
-        self.outer = outer
-
-    async def both(self, path: str, body: dict[str, Any]) -> list[Any]:
-        """The answers to the same request, directly and forwarded."""
-        return [await post(fleet, path, body) for fleet in (self.inner, self.outer)]
-
-
-async def post(fleet: Fleet, path: str, body: dict[str, Any]) -> Any:
-    async with fleet.http.post(fleet.inference + path, json=body) as response:
-        return await response.json()
 
 
 WITHOUT_EXTRAS = """
@@ -89,14 +71,6 @@ async def fleets(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Flee
         assert await engine.exit_code() == 1
         assert "pip install 'arriero[agent]'" in "".join(engine.stderr)
         yield Fleets(inner, outer)
-
-
-async def forwarding(
-    fleet: Fleet, upstream: str, *, env: dict[str, str] | None = None, **settings: object
-) -> Any:
-    """An agent of `fleet` that forwards to `upstream`."""
-    engines = {"model": None, "context_size": None, "threads": None}
-    return await fleet.start_agent(**engines, upstream=upstream, slots=4, env=env, **settings)
 
 
 async def test_answers_are_those_of_the_server(fleets: Fleets) -> None:
@@ -251,58 +225,6 @@ async def test_a_server_that_refuses_the_key_at_first(fleets: Fleets) -> None:
         await until(partial(has_agent, guest, "locked", slots=4), deadline=20)
         answer = await post(guest, "/v1/chat/completions", {**COUNT, "model": "locked"})
         assert answer["usage"]["completion_tokens"] == 20
-
-
-LONG_CHAT = {"messages": HI, "ignore_eos": True, "max_tokens": 400, "temperature": 0}
-
-
-async def test_answers_move_between_an_engine_and_a_server_of_the_same_model(
-    fleets: Fleets,
-) -> None:
-    """To the server when the engine is drained or killed, and to the engine the other way round."""
-    outer = fleets.outer
-    expected = await post(fleets.inner, GENERATE, {**LONG, "stream": False})
-    async with AsyncExitStack() as stack:
-        guest = outer.guest(stack)
-        engine = await guest.start_agent(context_size=LONG_CONTEXT, slots=4)
-        ids = {bool(each["model"]["upstream"]): each["id"] for each in await guest.view("agents")}
-        server, here = ids[True], ids[False]
-        for body in (LONG, LONG_CHAT):
-            for one, other in ((here, server), (server, here)):
-                await tell(guest, other, "drain")
-                async with guest.http.post(guest.inference + GENERATE, json=body) as answer:
-                    told = [await answer.content.readline() for _ in range(20)]
-                    await tell(guest, other, "resume")
-                    await tell(guest, one, "drain", deadline="0s")
-                    told += [line async for line in answer.content]
-                await tell(guest, one, "resume")
-                text = whole_answer(told, num_moves=1)
-                assert body is LONG_CHAT or text == expected["text"]
-        await tell(guest, server, "drain")
-        async with guest.http.post(guest.inference + GENERATE, json=LONG) as answer:
-            told = [await answer.content.readline() for _ in range(20)]
-            await tell(guest, server, "resume")
-            engine.signal_all(signal.SIGKILL)
-            told += [line async for line in answer.content]
-        assert whole_answer(told, num_moves=1) == expected["text"]
-
-
-GENERATE = "/api/v1/generate"
-
-
-async def tell(fleet: Fleet, agent: str, what: str, **body: str) -> None:
-    url = f"{fleet.management}/api/v1/agents/{agent}/{what}"
-    async with fleet.http.post(url, json=body) as response:
-        assert response.status < 300, await response.text()
-
-
-def whole_answer(told: list[bytes], num_moves: int) -> str:
-    """The text of an answer of 400 tokens, of which none came twice and none is missing."""
-    *events, end = map(json.loads, told)
-    assert "error" not in end, end
-    assert (end["finish_reason"], end["timings"]["moves"]) == ("length", num_moves)
-    assert end["usage"]["completion_tokens"] == 400
-    return "".join(each.get("text", "") for each in events)
 
 
 def free_port() -> int:

@@ -263,6 +263,7 @@ class Preparer:
             tools=_tools(request),
             add_generation_prompt=request.add_generation_prompt,
             goes_on=request.continue_final_message,
+            reasoning=self._family.reasoning.opening if self._family.reasoning else "",
         )
 
     @staticmethod

@@ -61,7 +61,8 @@ class GenerateRequest(SamplingChoices):
       nothing.
     - `chat_template_kwargs`: further variables for the model's chat template.
     - `continue_final_message`: the answer continues the last message.
-    - `add_generation_prompt`: `false` leaves out the template's beginning of an answer.
+    - `add_generation_prompt`: `false` leaves out the template's beginning of an answer. With
+      `continue_final_message` it is what stands before answers only, such as an empty reasoning.
     - `priority`: `interactive`, `default` or `batch`; or a number, whose sign is the class, and
       which orders the requests within an agent. Without one it is that of the caller's key.
     - `deadline_ms`: milliseconds within which the whole answer is of use. What cannot begin before

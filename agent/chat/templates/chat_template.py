@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -82,12 +83,14 @@ class ChatTemplate:
         options: Mapping[str, Any] | None = None,
         add_generation_prompt: bool = True,
         goes_on: bool = False,
+        reasoning: str = "",
         control: ControlTexts = _NO_CONTROL,
     ) -> RenderedText:
         """The conversation as text, cut where a client wrote the text of a control token.
 
         `options` are more variables for the template. If the answer `goes_on`, the text ends where
-        the last message does. Raises `InvalidRequest`.
+        the last message does, and that stands where an answer would, unless a `reasoning` (its
+        opening marker) would come first. Raises `InvalidRequest`.
         """
         options = options or {}
         is_on = options.get("enable_thinking") if thinking is None else thinking
@@ -100,9 +103,11 @@ class ChatTemplate:
             return Variables(self._form.plain(placed), given, deepcopy(dict(options)))
 
         def text_of(given: Variables) -> str:
-            if goes_on:
+            if not goes_on:
+                return self._rendered(given, add_generation_prompt)
+            if not add_generation_prompt:
                 return self._up_to_end(given)
-            return self._rendered(given, add_generation_prompt)
+            return self._as_answer(given, reasoning)
 
         try:
             return control.tell_apart(variables, text_of)
@@ -132,6 +137,30 @@ class ChatTemplate:
     def _shows(self, messages: Sequence[ChatMessage]) -> bool:
         text = self._attempt(self._form.plain(messages), None)
         return bool(text) and all(message.text in text for message in messages)
+
+    def _as_answer(self, given: Variables, reasoning: str) -> str:
+        """Up to the end, with what the template writes before an answer and not before a message.
+
+        Such is the empty reasoning with which many turn it off: the model never wrote an answer
+        without it.
+        """
+        *before, last = given.messages
+        said = last["content"]
+        opening = self._opening(replace(given, messages=before))
+        text = self._up_to_end(given)
+        if not isinstance(said, str) or (reasoning and opening.rstrip().endswith(reasoning)):
+            return text
+        shown = said if text.endswith(said) else said.strip()
+        head = text.removesuffix(shown)
+        begins_so = head != text and head and opening.startswith(head)
+        return opening + shown if begins_so else text
+
+    def _opening(self, before: Variables) -> str:
+        """What comes before an answer; empty where the template does not take `before` alone."""
+        try:
+            return self._rendered(deepcopy(before))
+        except _MISTAKES:
+            return ""
 
     def _up_to_end(self, given: Variables) -> str:
         last = given.messages[-1]

@@ -79,8 +79,12 @@ class ChatTemplates:
         tools: tuple[dict[str, Any], ...] | None,
         add_generation_prompt: bool,
         goes_on: bool,
+        reasoning: str = "",
     ) -> RenderedText:
-        """`messages` as text, in the way that `request` asks for. Raises `RequestError`."""
+        """`messages` as text, in the way that `request` asks for. Raises `RequestError`.
+
+        `reasoning` is the marker that opens the model's, if it has one.
+        """
         template = self._for_tools if tools else self._general
         if template is None:
             issue = self.issue or "the model has a chat template for tools only; give `tools`"
@@ -92,6 +96,7 @@ class ChatTemplates:
             options=request.chat_template_kwargs,
             add_generation_prompt=add_generation_prompt,
             goes_on=goes_on,
+            reasoning=reasoning,
             control=self._control,
         )
 

@@ -147,7 +147,7 @@ def _template(request: GenerateRequest, dialect: Dialect) -> Json:
         variables |= {"enable_thinking": request.thinking, "thinking": request.thinking}
     body: Json = {"chat_template_kwargs": variables} if variables else {}
     if request.continue_final_message:
-        return body | dict(dialect.continues)
+        body |= dict(dialect.continues)
     return body if request.add_generation_prompt else body | {"add_generation_prompt": False}
 
 

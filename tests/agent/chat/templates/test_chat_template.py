@@ -193,6 +193,34 @@ class TestGoingOn:
         text = compiled.render(self.MESSAGES, tools=None, thinking=None, goes_on=True)
         assert text.text == f"[user]{USER.content}[end][assistant]{end}"
 
+    @pytest.mark.parametrize("change", ["", "| trim"])
+    def test_the_message_stands_where_an_answer_would(self, change: str) -> None:
+        source = (
+            self.SOURCE.replace("CHANGE", change) + "{% if add_generation_prompt %}<>{% endif %}"
+        )
+
+        def text(**more: Any) -> str:
+            return make(source).render(self.MESSAGES, tools=None, thinking=None, **more).text
+
+        before, said = f"[user]{USER.content}[end][assistant]", "It is" if change else "It is \n"
+        assert text(goes_on=True) == f"{before}<>{said}"
+        assert text(goes_on=True, add_generation_prompt=False) == f"{before}{said}"
+        assert text(goes_on=True, reasoning="<>") == f"{before}{said}", "it would be reasoning"
+
+    def test_what_a_template_writes_before_this_message_stays(self) -> None:
+        source = (
+            "{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}<final>{% endif %}"
+            "{{ m.content }}{% endfor %}{% if add_generation_prompt %}[assistant]<think>{% endif %}"
+        )
+        text = make(source).render(self.MESSAGES, tools=None, thinking=None, goes_on=True)
+        assert text.text == f"[user]{USER.content}[assistant]<final>It is \n"
+
+    def test_a_template_that_wants_a_message_before_the_answer(self) -> None:
+        source = "{{ messages[0].role }}" + self.SOURCE.replace("CHANGE", "")
+        alone = self.MESSAGES[1:]
+        text = make(source).render(alone, tools=None, thinking=None, goes_on=True)
+        assert text.text == "assistant[assistant]It is \n"
+
     def test_a_template_that_does_not_show_the_last_message_is_refused(self) -> None:
         with pytest.raises(InvalidRequest, match="does not show the last message"):
             make("x").render(self.MESSAGES, tools=None, thinking=None, goes_on=True)

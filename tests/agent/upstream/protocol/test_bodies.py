@@ -167,6 +167,9 @@ def test_what_the_template_is_told() -> None:
     goes_on = chat(VLLM_SERVER, messages=said, continue_final_message=True)
     assert goes_on["continue_final_message"] is True
     assert goes_on["add_generation_prompt"] is False
+    as_answer = chat(ARRIERO_SERVER, messages=said, continue_final_message=True)
+    assert as_answer["continue_final_message"] is True
+    assert "add_generation_prompt" not in as_answer, "what begins an answer is to come before it"
 
 
 def test_grammars() -> None:

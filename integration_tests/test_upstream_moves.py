@@ -1,0 +1,236 @@
+"""Answers move between an engine and a server of the same model, and read as one's alone."""
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from integration_tests.corpus import LONG_CONTEXT, plain_cases
+from integration_tests.daemons import Daemon, Fleet
+from integration_tests.fleet_behind_fleet import Fleets, forwarding, post
+from integration_tests.folding import events_of
+from integration_tests.mixed_requests import MODEL, QUESTION, case_with
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+GENERATE = "/api/v1/generate"
+CHAT = "/v1/chat/completions"
+SLOTS = 8
+WITHIN = 30.0
+OTHER = {"engine": "server", "server": "engine"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def fleets() -> AsyncIterator[Fleets]:
+    """The outer one's agents are those of `Sides`."""
+    async with AsyncExitStack() as stack:
+        inner, outer = Fleet(stack), Fleet(stack)
+        for fleet in (inner, outer):
+            await fleet.open_client()
+            await fleet.start_balancer()
+        await inner.start_agent(context_size=LONG_CONTEXT, slots=SLOTS)
+        yield Fleets(inner, outer)
+
+
+class Sides:
+    """In the outer fleet, an agent with an engine and one that forwards to the inner fleet."""
+
+    def __init__(self, fleets: Fleets, stack: AsyncExitStack) -> None:
+        self._upstream = fleets.inner.inference
+        self.fleet = fleets.outer.guest(stack)
+        self.agents: dict[str, Daemon] = {}
+
+    async def fill(self) -> None:
+        """Start what is missing."""
+        if "engine" not in self.agents:
+            engine = await self.fleet.start_agent(context_size=LONG_CONTEXT, slots=SLOTS)
+            self.agents["engine"] = engine
+        if "server" not in self.agents:
+            server = await forwarding(self.fleet, self._upstream, slots=SLOTS)
+            self.agents["server"] = server
+
+    async def end(self, side: str, way: str) -> None:
+        """Its agent goes at once, or gives up what it has."""
+        if way == "killed":
+            self.agents.pop(side).signal_all(signal.SIGKILL)
+        else:
+            await self.tell(side, "drain", deadline="0s")
+
+    async def tell(self, side: str, what: str, **body: str) -> None:
+        """An operator's word to the agent: `drain` or `resume`."""
+        name = self.agents[side].ready["name"]
+        [id] = [each["id"] for each in await self.fleet.view("agents") if each["name"] == name]
+        url = f"{self.fleet.management}/api/v1/agents/{id}/{what}"
+        async with self.fleet.http.post(url, json=body) as response:
+            assert response.status < 300, await response.text()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sides(fleets: Fleets) -> AsyncIterator[Sides]:
+    async with AsyncExitStack() as stack:
+        yield Sides(fleets, stack)
+
+
+# ---- raw prompts
+
+
+LONG = {"prompt": "One, two, three,", "ignore_eos": True, "max_tokens": 400, "temperature": 0}
+
+
+@pytest.mark.parametrize("way", ["drained", "killed"])
+@pytest.mark.parametrize("first", OTHER)
+async def test_a_raw_prompt(fleets: Fleets, sides: Sides, first: str, way: str) -> None:
+    expected = await post(fleets.inner, GENERATE, {**LONG, "stream": False})
+    await sides.fill()
+    await sides.tell(OTHER[first], "drain")
+    async with sides.fleet.http.post(sides.fleet.inference + GENERATE, json=LONG) as answer:
+        told = [await answer.content.readline() for _ in range(20)]
+        await sides.tell(OTHER[first], "resume")
+        await sides.end(first, way)
+        told += [line async for line in answer.content]
+    if way == "drained":
+        await sides.tell(first, "resume")
+    *events, end = map(json.loads, told)
+    assert "error" not in end, end
+    assert (end["finish_reason"], end["timings"]["moves"]) == ("length", 1)
+    assert end["usage"]["completion_tokens"] == 400
+    assert "".join(each.get("text", "") for each in events) == expected["text"]
+
+
+# ---- chats
+
+
+@dataclass
+class Chat:
+    """A streamed answer. `is_due` is set once `cut` pieces of it have come."""
+
+    cut: int = 0
+    ids: set[str] = field(default_factory=set)
+    texts: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    calls: list[Any] = field(default_factory=list)
+    end: str | None = None
+    usage: dict[str, int] = field(default_factory=dict)
+    is_due: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def read(self, fleet: Fleet, body: dict[str, Any]) -> None:
+        async with fleet.http.post(fleet.inference + CHAT, json=body) as response:
+            assert response.status == 200, await response.text()
+            async for line in response.content:
+                for event in events_of([line.decode()]):
+                    self._take(event)
+
+    def _take(self, chunk: dict[str, Any]) -> None:
+        if "error" in chunk:
+            self.end = chunk["error"]["code"]
+            return
+        self.ids.add(chunk["id"])
+        self.usage = chunk.get("usage") or self.usage
+        for choice in chunk["choices"]:
+            delta = choice["delta"]
+            self.end = choice["finish_reason"] or self.end
+            self.calls += delta.get("tool_calls") or ()
+            self.texts += filter(None, [delta.get("content")])
+            self.reasoning += filter(None, [delta.get("reasoning_content")])
+        if len(self.texts) + len(self.reasoning) + len(self.calls) >= self.cut:
+            self.is_due.set()
+
+    @property
+    def whole(self) -> tuple[object, ...]:
+        """What the client has in the end, without ids."""
+        calls: dict[int, str] = {}
+        for each in self.calls:
+            function = each["function"]
+            more = function.get("name", "") + function.get("arguments", "")
+            calls[each["index"]] = calls.get(each["index"], "") + more
+        counts = [self.usage.get(f"{name}_tokens") for name in ("prompt", "completion")]
+        return ("".join(self.texts), "".join(self.reasoning), calls, self.end, *counts)
+
+
+def chat(messages: Any, **more: Any) -> dict[str, Any]:
+    body = {"model": MODEL, "messages": messages, "temperature": 0, "stream": True}
+    return body | {"stream_options": {"include_usage": True}} | more
+
+
+def texts() -> list[dict[str, Any]]:
+    """The longest answers, some of which may have fewer tokens, or tools that are not called."""
+    by_answer = {case.answer: case.body["messages"] for case in plain_cases()}
+    tools = case_with(calls=True, reasoning=False).body["tools"]
+    plain = [chat(by_answer[answer]) for answer in sorted(by_answer, key=len)[-4:]]
+    return [*plain, plain[0] | {"max_tokens": 150}, plain[1] | {"tools": tools}]
+
+
+def others() -> list[dict[str, Any]]:
+    """A call, constrained JSON, and reasoning, all of them long."""
+    numbers = {"type": "array", "items": {"type": "integer"}, "minItems": 60, "maxItems": 60}
+    shape = {"type": "object", "properties": {"numbers": numbers}, "required": ["numbers"]}
+    tool = {"type": "function", "function": {"name": "count", "parameters": shape}}
+    schema = {"type": "json_schema", "json_schema": {"name": "numbers", "schema": numbers}}
+    thinking = case_with(calls=False, reasoning=True)
+    return [
+        chat(QUESTION, tools=[tool], tool_choice="required"),
+        chat(QUESTION, response_format=schema),
+        chat(thinking.body["messages"], reasoning_effort="medium"),
+    ]
+
+
+async def answers(fleet: Fleet, bodies: list[dict[str, Any]], chats: list[Chat]) -> list[Chat]:
+    reading = (each.read(fleet, body) for each, body in zip(chats, bodies, strict=True))
+    await asyncio.wait_for(asyncio.gather(*reading), WITHIN)
+    return chats
+
+
+@asynccontextmanager
+async def begun(
+    sides: Sides, first: str, bodies: list[dict[str, Any]], cut: int
+) -> AsyncIterator[list[Chat]]:
+    """Inside, all of them run at `first`, `cut` pieces of each have come, and the other agent is
+    there; afterwards all have ended."""
+    await sides.fill()
+    await sides.tell(OTHER[first], "drain")
+    chats = [Chat(cut) for _ in bodies]
+    answering = asyncio.create_task(answers(sides.fleet, bodies, chats))
+    async with asyncio.timeout(WITHIN):
+        for each in chats:
+            await each.is_due.wait()
+    await sides.tell(OTHER[first], "resume")
+    assert not any(each.end for each in chats), "one was over before its agent went"
+    yield chats
+    await answering
+
+
+@pytest.mark.parametrize("cut", [1, 20, 60])
+@pytest.mark.parametrize("first", OTHER)
+async def test_a_chat(fleets: Fleets, sides: Sides, first: str, cut: int) -> None:
+    bodies = texts()
+    expected = await answers(fleets.inner, bodies, [Chat() for _ in bodies])
+    async with begun(sides, first, bodies, cut) as chats:
+        await sides.end(first, "killed")
+    for moved, whole in zip(chats, expected, strict=True):
+        assert moved.whole == whole.whole
+        assert len(moved.ids) == 1
+
+
+async def test_more_than_text_waits_for_another_engine(fleets: Fleets, sides: Sides) -> None:
+    bodies = others()
+    expected = await answers(fleets.inner, bodies, [Chat() for _ in bodies])
+    async with begun(sides, "engine", bodies, cut=2) as chats:
+        await sides.end("engine", "killed")
+        await sides.fleet.until_num_requests(len(bodies), "queued")
+        await sides.fill()
+    for moved, whole in zip(chats, expected, strict=True):
+        assert moved.whole == whole.whole
+        assert len(moved.ids) == 1
+
+
+async def test_more_than_text_ends_with_its_server(fleets: Fleets, sides: Sides) -> None:
+    bodies = others()
+    async with begun(sides, "server", bodies, cut=2) as chats:
+        await sides.end("server", "killed")
+    assert [each.end for each in chats] == ["agent_lost"] * len(bodies)
