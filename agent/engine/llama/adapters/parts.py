@@ -3,6 +3,7 @@
 llama.cpp loads a file in one go and lists the adapter with its model at the end, while no step may
 run. What an adapter adds to a weight depends on the two tensors of that weight only. So adapters
 that have some of the weights each, all applied at once, compute what one with all of them does.
+A weight that is too large for a part is cut along the rank (`ranks`).
 
 The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. A file that is not laid out
 like that is not cut: llama.cpp says what is wrong with it.
@@ -11,9 +12,11 @@ like that is not cut: llama.cpp says what is wrong with it.
 import struct
 import tempfile
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
+
+from .ranks import Matrix, RankSlice, rank_slices
 
 PART_BYTES = 16 * 2**20
 """What llama.cpp reads and copies within some hundredths of a second."""
@@ -27,6 +30,8 @@ _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 _ALIGNMENT = 32
 _COPIED = 2**20  # bytes at once
 _ALIGNMENT_KEY = b"general.alignment"
+_ALPHA_KEY = b"adapter.lora.alpha"
+_FLOAT = 6
 _ENDS = (b".lora_a", b".lora_b")
 
 
@@ -36,10 +41,12 @@ class _UncutError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
-    """`facts` are its name, shape and type as the file has them; its data lie there."""
+    """`facts` are its name, shape and type (`kind`) as the file has them; its data lie there."""
 
     name: bytes
     facts: bytes
+    kind: int
+    shape: tuple[int, ...]
     start: int
     stop: int
 
@@ -56,11 +63,15 @@ class _Tensor:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """`metadata` are those entries, as the file has them. `tensors` are in their data's order."""
+    """`metadata` are those entries, as the file has them, with alpha at the place `alpha`.
+
+    `tensors` are in their data's order.
+    """
 
     version: int
     num_entries: int
     metadata: bytes
+    alpha: int | None
     alignment: int
     tensors: tuple[_Tensor, ...]
 
@@ -68,8 +79,8 @@ class _Layout:
 def parts_of(path: Path, most: int = PART_BYTES) -> Generator[Path]:
     """The file at `path`, if it has `most` bytes or cannot be cut; else one file after the other.
 
-    Each is gone once the next is asked for. One is larger than `most` if a single weight's tensors
-    are. Raises `OSError`.
+    Each is gone once the next is asked for. One is larger than `most` only if a single rank of a
+    weight is, or the tensors of a weight that is quantised. Raises `OSError`.
     """
     size = path.stat().st_size
     if size <= most:
@@ -82,10 +93,15 @@ def parts_of(path: Path, most: int = PART_BYTES) -> Generator[Path]:
             yield path
             return
         for tensors in _shared_out(layout.tensors, most):
-            with tempfile.NamedTemporaryFile(prefix="arriero-", suffix=".gguf") as part:
-                _write(part, file, layout, tensors)
-                part.flush()
-                yield Path(part.name)
+            slices = _slices(layout, tensors, most)
+            for one in slices or (None,):
+                with tempfile.NamedTemporaryFile(prefix="arriero-", suffix=".gguf") as part:
+                    if one is None:
+                        _write(part, file, layout, tensors)
+                    else:
+                        _write_slice(part, path, layout, tensors, one)
+                    part.flush()
+                    yield Path(part.name)
 
 
 def _shared_out(tensors: Sequence[_Tensor], most: int) -> Iterator[list[_Tensor]]:
@@ -100,6 +116,42 @@ def _shared_out(tensors: Sequence[_Tensor], most: int) -> Iterator[list[_Tensor]
             part = []
         part += group
     yield sorted(part, key=lambda each: each.start)
+
+
+def _slices(layout: _Layout, tensors: Sequence[_Tensor], most: int) -> list[RankSlice]:
+    """Of one weight that is larger than `most`; empty if it is not, or cannot be cut."""
+    if sum(each.size for each in tensors) <= most or layout.alpha is None:
+        return []
+    name = tensors[0].weight
+    found = {each.name.removeprefix(name): each for each in tensors}
+    if not name or found.keys() != {*_ENDS}:
+        return []
+    a, b = (_matrix(found[end]) for end in _ENDS)
+    return list(rank_slices(name, a, b, most)) if a and b else []
+
+
+def _matrix(tensor: _Tensor) -> Matrix | None:
+    return Matrix.of(tensor.kind, tensor.shape, tensor.start, tensor.size)
+
+
+def _write_slice(
+    part: IO[bytes], path: Path, layout: _Layout, tensors: Sequence[_Tensor], one: RankSlice
+) -> None:
+    a, b = sorted(tensors, key=lambda each: each.name)
+    alpha: int = layout.alpha or 0
+    metadata = bytearray(layout.metadata)
+    (value,) = struct.unpack_from("<f", metadata, alpha)
+    struct.pack_into("<f", metadata, alpha, value * one.share)
+    part.write(_HEAD.pack(b"GGUF", layout.version, 2, layout.num_entries))
+    part.write(metadata)
+    for tensor, shape, offset in zip(
+        (a, b), one.shapes, (0, _aligned(one.sizes[0], layout.alignment)), strict=True
+    ):
+        facts = struct.pack("<Q", len(tensor.name)) + tensor.name
+        part.write(facts + struct.pack("<IQQIQ", 2, *shape, tensor.kind, offset))
+    for write in (one.write_a, one.write_b):
+        part.write(bytes(-part.tell() % layout.alignment))
+        write(path, part)
 
 
 def _write(part: IO[bytes], file: IO[bytes], layout: _Layout, tensors: Sequence[_Tensor]) -> None:
@@ -134,10 +186,12 @@ def _layout(header: bytes, size: int) -> _Layout:
     if magic != b"GGUF" or version not in _VERSIONS:
         raise _UncutError
     walk = _Walk(header, _HEAD.size)
-    alignment = _ALIGNMENT
+    alignment, alpha = _ALIGNMENT, None
     for _ in range(num_entries):
         key = walk.text()
         kind = walk.number("<I")
+        if key == _ALPHA_KEY and kind == _FLOAT:
+            alpha = walk.place - _HEAD.size
         if key == _ALIGNMENT_KEY and kind == 4:
             alignment = struct.unpack_from("<I", header, walk.place)[0]
         walk.skip(kind)
@@ -145,34 +199,34 @@ def _layout(header: bytes, size: int) -> _Layout:
     listed = [_listed(walk) for _ in range(num_tensors)]
     if not 0 < alignment <= 2**16 or not listed:
         raise _UncutError
-    return _Layout(
-        version, num_entries, metadata, alignment, _placed(listed, walk.place, alignment, size)
-    )
+    tensors = _placed(listed, walk.place, alignment, size)
+    return _Layout(version, num_entries, metadata, alpha, alignment, tensors)
 
 
-def _listed(walk: "_Walk") -> tuple[int, bytes, bytes]:
-    """Where a tensor's data begin, counted from the first's; its name, and its facts."""
+def _listed(walk: "_Walk") -> _Tensor:
+    """A tensor whose `start` is counted from where the first one's data begin."""
     first = walk.place
     name = walk.text()
     num_dimensions = walk.number("<I")
-    walk.move(8 * num_dimensions + 4)
+    shape = walk.place
+    walk.move(8 * num_dimensions)
+    dimensions = struct.unpack_from(f"<{num_dimensions}Q", walk.data, shape)
+    kind = walk.number("<I")
     facts = walk.data[first : walk.place]
-    return walk.number("<Q"), name, facts
+    return _Tensor(name, facts, kind, dimensions, walk.number("<Q"), 0)
 
 
-def _placed(
-    listed: list[tuple[int, bytes, bytes]], end: int, alignment: int, size: int
-) -> tuple[_Tensor, ...]:
+def _placed(listed: list[_Tensor], end: int, alignment: int, size: int) -> tuple[_Tensor, ...]:
     """A tensor's data end where the next one's begin."""
     first = _aligned(end, alignment)
-    listed = sorted(listed)
-    starts = [first + offset for offset, _, _ in listed]
+    listed = sorted(listed, key=lambda each: each.start)
+    starts = [first + each.start for each in listed]
     stops = [*starts[1:], size]
     if any(start >= stop for start, stop in zip(starts, stops, strict=True)):
         raise _UncutError
     return tuple(
-        _Tensor(name, facts, start, stop)
-        for (_, name, facts), start, stop in zip(listed, starts, stops, strict=True)
+        replace(each, start=start, stop=stop)
+        for each, start, stop in zip(listed, starts, stops, strict=True)
     )
 
 
