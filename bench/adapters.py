@@ -5,6 +5,7 @@ one copy of the model; on the other side each has an agent of its own, which ser
 one adapter. Both sides are up all the while and answer the same requests in turns, so a machine
 that others use, too, is as slow for one as for the other; still many processes get more of it than
 one, so the processor time of a token is told as well. Memory is each process's share (PSS).
+A third way is the one base with all requests for the same adapter: what turns cost.
 """
 
 import argparse
@@ -13,9 +14,9 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Literal
@@ -34,7 +35,7 @@ PATIENCE = ClientTimeout(total=None)
 PROMPT = "The mule knows the way over the pass. " * 6
 
 
-Name = Literal["one base", "processes"]
+Name = Literal["one base", "processes", "one base, one adapter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +184,11 @@ async def measure(arguments: argparse.Namespace) -> None:
         files = [folder / f"a{number}.gguf" for number in range(arguments.adapters)]
         for seed, file in enumerate(files):
             write_adapter(file, shape, rank=arguments.rank, seed=seed)
+        base = await one_base(stack, model, files, arguments.at_once)
         sides: dict[Name, Side] = {
-            "one base": await one_base(stack, model, files, arguments.at_once),
+            "one base": base,
             "processes": await processes(stack, model, files),
+            "one base, one adapter": replace(base, models=base.models[:1]),
         }
         results: dict[Name, list[tuple[float, float]]] = {name: [] for name in sides}
         for number in range(-1, arguments.rounds):  # the first one warms up
@@ -201,10 +204,8 @@ async def measure(arguments: argparse.Namespace) -> None:
         print(f"{arguments.adapters} adapters of {size / 2**20:.1f} MiB of {shape.name}")
         for name, side in sides.items():
             print(_line(name, side, results[name]))
-        pairs = list(zip(*results.values(), strict=True))
-        for number, what in enumerate(("tokens/s", "processor time of a token")):
-            ratio = median(one[number] / other[number] for one, other in pairs)
-            print(f"{what}, one base to processes, median of pairs: {ratio:.2f}")
+        for other in list(sides)[1:]:
+            print(_ratios(other, results))
 
 
 def _line(name: Name, side: Side, results: Sequence[tuple[float, float]]) -> str:
@@ -216,6 +217,15 @@ def _line(name: Name, side: Side, results: Sequence[tuple[float, float]]) -> str
     )
 
 
+def _ratios(other: Name, results: Mapping[Name, Sequence[tuple[float, float]]]) -> str:
+    pairs = list(zip(results["one base"], results[other], strict=True))
+    rate, seconds = (median(one[each] / two[each] for one, two in pairs) for each in (0, 1))
+    return (
+        f"one base to {other}, median of pairs: "
+        f"{rate:.2f} of the tokens/s, {seconds:.2f} of the processor time of a token"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.adapters")
     parser.add_argument("--model", choices=sorted(SHAPES), default="tiny")
@@ -224,7 +234,7 @@ def main() -> None:
     parser.add_argument("--at-once", type=at_least(1), default=8, help="callers")
     parser.add_argument("--requests", type=at_least(1), default=40, help="of a round")
     parser.add_argument("--tokens", type=at_least(1), default=32, help="of an answer")
-    parser.add_argument("--rounds", type=at_least(1), default=5)
+    parser.add_argument("--rounds", type=at_least(1), default=3)
     asyncio.run(measure(parser.parse_args(sys.argv[1:])))
 
 

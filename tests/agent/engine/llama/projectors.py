@@ -43,7 +43,8 @@ GEMMA, GEMMA_MERGED = Sizes(side=224), 4
 GEMMA_TOKENS = GEMMA.num_patches // GEMMA_MERGED**2
 MEL_BINS, FRAMES, HEARD_TOKENS = 16, 3000, 50
 """Of sounds: bins and frames of half a minute, and how many tokens it becomes."""
-ROPE_SECTIONS = (8, 12, 12, 0)
+_WITH_PLACES = {"llama": ("qwen2vl", (8, 12, 12, 0)), "qwen3": ("qwen3vl", (24, 20, 20, 0))}
+"""By a model's architecture, the one with places, and how its heads are shared out to them."""
 _SCALE = 0.02
 """Rows like those of tokens: with larger ones rounding errors grow through the layers."""
 
@@ -129,9 +130,9 @@ def wav(seconds: float, seed: int = 0, rate: int = 8000) -> bytes:
     return head + struct.pack("<4sI", b"data", len(data)) + data
 
 
-def write_qwen(path: Path) -> Path:
-    """A projector for `write_qwen_model`'s model."""
-    sizes, merged = SMALL, 4 * SMALL.width
+def write_qwen(path: Path, sizes: Sizes = SMALL) -> Path:
+    """A projector for `write_qwen_model`'s model, or for another one of the width `sizes.out`."""
+    merged = 4 * sizes.width
     writer = _projector(path, "qwen2vl_merger", sizes)
     draw = np.random.default_rng(5)
     _add(writer, draw, "v.patch_embd.weight.1", sizes.width, 3, sizes.patch, sizes.patch)
@@ -144,13 +145,18 @@ def write_qwen(path: Path) -> Path:
     return _written(writer, path)
 
 
-def write_qwen_model(path: Path) -> Path:
-    """The demo model as one of Qwen2-VL's architecture."""
-    reader = gguf.GGUFReader(DEMO_MODEL)
-    writer = gguf.GGUFWriter(path, "qwen2vl")
-    writer.add_rope_dimension_sections(ROPE_SECTIONS)
-    _copied(reader, writer, "qwen2vl")
+def write_qwen_model(path: Path, model: Path = DEMO_MODEL) -> Path:
+    """The demo model as one of Qwen2-VL's architecture, or one of Qwen 3's as Qwen3-VL's."""
+    reader = gguf.GGUFReader(model)
+    architecture, sections = _WITH_PLACES[_architecture(reader)]
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_rope_dimension_sections(sections)
+    _copied(reader, writer, architecture)
     return _written(writer, path)
+
+
+def _architecture(reader: gguf.GGUFReader) -> str:
+    return str(reader.fields["general.architecture"].contents())
 
 
 def write_gemma(path: Path) -> Path:
@@ -194,17 +200,18 @@ def write_gemma_model(path: Path, window: int | None = None) -> Path:
 
 
 def _copied(reader: gguf.GGUFReader, writer: gguf.GGUFWriter, architecture: str) -> dict[str, int]:
-    """The demo model's vocabulary, tensors and values, the whole numbers of which are returned."""
+    """The model's vocabulary, tensors and values, the whole numbers of which are returned."""
     values: dict[str, int] = {}
+    former = f"{_architecture(reader)}."
     for name, field in reader.fields.items():
-        if name.startswith(("tokenizer.", "llama.")):
+        if name.startswith(("tokenizer.", former)):
             kind, *inner = field.types
-            own = name.replace("llama.", f"{architecture}.")
+            own = name.replace(former, f"{architecture}.")
             writer.add_key_value(own, field.contents(), kind, inner[-1] if inner else None)
-            if name.startswith("llama.") and isinstance(field.contents(), int):
-                values[name.removeprefix("llama.")] = field.contents()
+            if name.startswith(former) and isinstance(field.contents(), int):
+                values[name.removeprefix(former)] = field.contents()
     for tensor in reader.tensors:
-        writer.add_tensor(tensor.name, tensor.data)
+        writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
     return values
 
 
