@@ -5,6 +5,9 @@ steps of their own or beyond what generating takes (`prefill_cost`).
 
 A drafted token costs what another generating sequence's would, or another prompt token. Beside a
 prompt it is computed for what the whole batch costs, so the price of drafts is that without.
+
+A step under another adapter than the step before takes longer. What that change costs is learnt by
+itself, beyond what generating takes.
 """
 
 from .linear_cost import LEAST_SURPRISE, LinearCost
@@ -35,6 +38,9 @@ class StepCost:
         self._generating = LinearCost(doubts=True)
         self._reading = PrefillCost(most_mixed=most_mixed, can_mix=can_mix)
         self._drafting = LinearCost(forgetting=FORGETTING, stiffness=STIFFNESS, lean=LEAN)
+        self._changing = LinearCost(doubts=True)
+        self.knows_unchanged = False
+        """Whether a step was seen that only generates, under the adapter of the step before."""
 
     @property
     def knows_reading(self) -> bool:
@@ -49,9 +55,15 @@ class StepCost:
         depth: int = 0,
         num_drafted: int = 0,
         seconds: float,
+        changes_adapter: bool = False,
     ) -> None:
         """Learn from a step that took `seconds`, whose prompts were read from `depth` on."""
         num_tokens = num_generating + num_drafted
+        if changes_adapter and num_prompt_tokens:
+            seconds = max(LEAST_OWN * seconds, seconds - self.change)
+        elif changes_adapter and self.knows_unchanged:
+            self._observe_change(num_tokens, seconds)
+            return
         if num_prompt_tokens:
             own = self._own(num_tokens, num_prompt_tokens, depth, seconds)
             self._reading.observe(num_prompt_tokens, depth, own, num_generating=num_tokens)
@@ -59,6 +71,21 @@ class StepCost:
             for line in (self._generating, self._drafting):
                 line.observe(num_tokens, seconds)
             self._reading.bound_base(self.generate(num_tokens))
+            self.knows_unchanged = self.knows_unchanged or not changes_adapter
+
+    def _observe_change(self, num_tokens: int, seconds: float) -> None:
+        """As with prompts: one that took much longer or less tells of the machine, too."""
+        generating = self.generate(num_tokens)
+        ratio = seconds / (generating + self.change) if self._changing.is_known else 1.0
+        if not LEAST_SURPRISE <= ratio <= MOST_CHANGE:
+            generating *= ratio
+            self._generating.observe(num_tokens, generating)
+        self._changing.observe(1, max(0.0, seconds - generating))
+
+    @property
+    def change(self) -> float:
+        """Seconds that a change of the adapter adds to a step."""
+        return self._changing.predict(1) if self._changing.is_known else 0.0
 
     def _own(self, num_tokens: int, num_prompt_tokens: int, depth: int, seconds: float) -> float:
         """The part of a step's `seconds` that its prompt tokens take.

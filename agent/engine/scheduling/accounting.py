@@ -9,6 +9,7 @@ from ..prompt_store.stored_prompt import State, StoredPrompt
 from ..sequence import SequenceId, SequenceOutput
 from ..statistics import Tally
 from ..step import Decoded, Run, Save, Step
+from ..turns.adapter_turns import AdapterKey
 from .prefill_budget import PrefillBudget
 from .progress import Progress
 from .queue import SequenceQueue
@@ -35,6 +36,7 @@ class Accounting:
         self._tally = tally
         self._end_tokens = end_tokens
         self._can_shift = can_shift
+        self._adapter: AdapterKey = None  # of the last step
 
     def account(
         self, step: Step, decoded: Decoded, elapsed: float, last: float, drafting: float = 0.0
@@ -102,7 +104,9 @@ class Accounting:
             depth=step.depth,
             num_drafted=step.num_drafted,
             seconds=elapsed,
+            changes_adapter=step.adapter != self._adapter,
         )
+        self._adapter = step.adapter
         self._tally.computed(
             num_generating=step.num_generating,
             num_prompt_tokens=step.num_prompt_tokens,

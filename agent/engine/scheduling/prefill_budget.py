@@ -35,6 +35,9 @@ ROUND = 0.2
 MOST_IN_TURN = 16
 """Steps of a turn: by then a change of adapters costs little beside them."""
 
+PROBED = 2
+"""Steps of a turn while only steps were seen that changed the adapter."""
+
 PROPOSING = 0.5
 """The part of the bound that making proposals may take, where no prompts are read."""
 
@@ -105,10 +108,18 @@ class PrefillBudget:
     def steps_of_a_turn(self, sizes: Iterable[int]) -> int:
         """How many steps each adapter has in a round, where so many sequences generate under each.
 
-        At least one. A stream waits for all others' turns, so short rounds have several.
+        At least one. A stream waits for all others' turns, so short rounds have several. The more
+        there are, the less changes of the adapter cost; where each step was one, a second step
+        shows what steps take without.
         """
+        sizes = list(sizes)
         seconds = sum(map(self.cost.generate, sizes))
-        return max(1, min(MOST_IN_TURN, floor(ROUND * self._max_stall / seconds))) if seconds else 1
+        if not seconds:
+            return 1
+        if not self.cost.knows_unchanged:
+            return PROBED
+        left = ROUND * self._max_stall - len(sizes) * self.cost.change
+        return max(1, min(MOST_IN_TURN, floor(left / seconds)))
 
     def drafted_tokens(self, num_generating: int, num_pending: int, num_prompt_tokens: int) -> int:
         """How many tokens may be drafted besides. Prompts with `num_pending` tokens give them up.

@@ -101,3 +101,35 @@ def test_what_is_deep_costs_more() -> None:
     shallow, deep = (cost.read_within(0.5, 5000, depth=depth) for depth in (0, 300))
     assert shallow > 1.15 * deep
     assert deep == pytest.approx(100, rel=0.1)
+
+
+def changing(cost: StepCost, *seconds: float) -> StepCost:
+    for each in seconds:
+        cost.observe(num_generating=1, num_prompt_tokens=0, seconds=each, changes_adapter=True)
+    return cost
+
+
+def test_a_change_of_the_adapter_costs_what_the_step_took_beyond_generating() -> None:
+    cost = changing(learn(*[(1, 0, 0.002)] * 9), *[0.007] * 9)
+    assert cost.generate(1) == pytest.approx(0.002)
+    assert cost.change == pytest.approx(0.005)
+    cost.observe(num_generating=0, num_prompt_tokens=100, seconds=0.405, changes_adapter=True)
+    assert cost.read_within(0.4, 5000) == pytest.approx(100)
+
+
+def test_where_every_step_changes_the_adapter_one_that_does_not_tells_what_steps_take() -> None:
+    cost = changing(StepCost(), *[0.007] * 9)
+    assert not cost.knows_unchanged
+    assert cost.generate(1) == pytest.approx(0.007)
+    for _ in range(3):
+        cost.observe(num_generating=1, num_prompt_tokens=0, seconds=0.002)
+    assert cost.knows_unchanged
+    changing(cost, *[0.007] * 9)
+    assert cost.generate(1) == pytest.approx(0.002, rel=0.2)
+    assert cost.change == pytest.approx(0.005, rel=0.2)
+
+
+def test_changes_tell_that_the_machine_became_slower() -> None:
+    cost = changing(learn(*[(1, 0, 0.002)] * 9), *[0.007] * 9, *[0.014] * 9)
+    assert cost.generate(1) == pytest.approx(0.004, rel=0.25)
+    assert cost.change == pytest.approx(0.010, rel=0.25)

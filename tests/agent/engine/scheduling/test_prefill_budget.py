@@ -155,3 +155,24 @@ def test_where_a_round_of_adapters_is_short_a_turn_has_several_steps(
     for _ in range(20):
         budget.cost.observe(num_generating=1, num_prompt_tokens=0, seconds=seconds)
     assert budget.steps_of_a_turn([1, 1, 1, 1]) in steps
+
+
+def test_turns_are_longer_where_a_change_of_the_adapter_is_dear() -> None:
+    budget = PrefillBudget(batch_size=64, max_stall=0.5)
+
+    def observe(seconds: float, *, changes_adapter: bool) -> None:
+        budget.cost.observe(
+            num_generating=1,
+            num_prompt_tokens=0,
+            seconds=seconds,
+            changes_adapter=changes_adapter,
+        )
+
+    observe(0.010, changes_adapter=True)
+    assert budget.steps_of_a_turn([1] * 8) == 2, "then it is seen what a step takes without"
+    for _ in range(20):
+        observe(0.002, changes_adapter=False)
+        observe(0.010, changes_adapter=True)
+    assert budget.steps_of_a_turn([1] * 8) == 2, "8 changes take 64 of 100 ms"
+    assert budget.steps_of_a_turn([1] * 4) in (8, 9)
+    assert budget.steps_of_a_turn([1] * 30) == 1
