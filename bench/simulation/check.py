@@ -1,11 +1,12 @@
 """The prediction beside the fact: three real agents are asked what simulated ones were.
 
 They are calibrated first (`calibration`). Then agents and simulation get the same requests at the
-same times: at shares of what the rehearsal came to, and all at once.
+same times: at shares of what the rehearsal came to, and all at once. Nothing that is predicted was
+measured before: other requests are rehearsed.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from random import Random
 from statistics import median
@@ -13,49 +14,78 @@ from statistics import median
 from rich.table import Table
 
 from bench.simulation.arrivals import Arrival, Lengths, one_by_one
-from bench.simulation.calibration import Calibration, calibrated, fitted, predicted
-from bench.simulation.real_fleet import RealFleet, Result, real_fleet
+from bench.simulation.calibration import (
+    Calibration,
+    Measured,
+    calibration_of,
+    fitted,
+    measured_speeds,
+    predicted,
+)
+from bench.simulation.real_fleet import RealFleet, real_fleet
+from bench.simulation.result import Answer, Result, result_of
 from bench.store import save, wide_console
 
-REHEARSAL = 1000
-"""Added to a seed, so that what is rehearsed is not what is asked."""
+REHEARSAL = "rehearsal"
+"""The load that agents are calibrated by."""
+
+DOCUMENTS, SHARED = 8, 100
+"""Each prompt begins with one of so many documents, of so many tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`rehearsed` requests, and loads: shares of the rehearsal's throughput, and how many requests.
+    """Loads: shares of the rehearsal's throughput, and how many requests.
 
     A share of `None`: all at once.
     """
 
-    lengths: Lengths = Lengths(prompt=300, answer=120, spread=0.6, most=900)  # noqa: RUF009
-    rehearsed: int = 100
+    lengths: Lengths = Lengths(prompt=200, answer=60, spread=0.6, most=450)  # noqa: RUF009
+    rehearsed: int = 60
     loads: Mapping[str, tuple[float | None, int]] = field(
         default_factory=lambda: {
-            "half": (0.5, 150),
-            "0.7": (0.7, 150),
-            "all at once": (None, 100),
+            "half": (0.5, 70),
+            "0.7": (0.7, 80),
+            "all at once": (None, 60),
         }
     )
 
     def rehearsal(self, seed: int) -> list[Arrival]:
         """What is rehearsed in a round."""
-        return at_once(self._drawn(REHEARSAL + seed, self.rehearsed, 1.0))
+        return self._drawn(f"{REHEARSAL} {seed}", self.rehearsed, None)
 
     def requests(self, load: str, seed: int, capacity: float) -> list[Arrival]:
         """Of a load; `capacity` is in requests a second."""
         share, num = self.loads[load]
-        seed = seed * len(self.loads) + list(self.loads).index(load)
-        if share is None:
-            return at_once(self._drawn(seed, num, 1.0))
-        return self._drawn(seed, num, share * capacity)
+        return self._drawn(f"{load} {seed}", num, None if share is None else share * capacity)
 
-    def _drawn(self, seed: int, num: int, rate: float) -> list[Arrival]:
-        return list(islice(one_by_one(Random(seed), rate, lengths=self.lengths), num))
+    def _drawn(self, name: str, num: int, rate: float | None) -> list[Arrival]:
+        """Documents and texts are those of `name` alone."""
+        random = Random(name)
+        documents = [random.randrange(1, 10_000) for _ in range(DOCUMENTS)]
+        first_session = random.randrange(1, 10_000)
+        return [
+            replace(
+                each,
+                at=each.at if rate else 0.0,
+                session=first_session + each.session,
+                num_prompt=SHARED + each.num_prompt,
+                document=random.choice(documents),
+                num_shared=SHARED,
+            )
+            for each in islice(one_by_one(random, rate or 1.0, lengths=self.lengths), num)
+        ]
 
 
 PLAN = Plan()
-FIGURES = tuple(each.name for each in fields(Result))
+FIGURES = {
+    "throughput": "tokens/s",
+    "median_first_token": "first token, s",
+    "first_token": "its mean",
+    "p95_first_token": "its 95 %",
+    "total": "whole answer, s",
+    "cached": "cached",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,68 +102,84 @@ class Pair:
         return None if max(fact, paper) < 0.01 else paper / max(fact, 1e-3)
 
 
-def at_once(arrivals: Sequence[Arrival]) -> list[Arrival]:
-    """The same, without pauses."""
-    return [replace(each, at=0.0) for each in arrivals]
+@dataclass(frozen=True, slots=True)
+class Served:
+    """All answers to the requests of a load, and how long that took."""
+
+    answers: Sequence[Answer]
+    seconds: float
+
+    @property
+    def result(self) -> Result:
+        """In figures."""
+        return result_of(self.answers, self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
     """What was measured: of the agents by themselves, in the rehearsal, and at each load."""
 
-    plan: Plan
     seed: int
-    calibration: Calibration
-    rehearsal: Result
-    facts: Mapping[str, Result]
+    measured: Measured
+    rehearsal: Served
+    facts: Mapping[str, Served]
 
     @property
     def capacity(self) -> float:
         """Requests a second in the rehearsal."""
-        return capacity_of(self.rehearsal, self.plan.rehearsal(self.seed))
+        return len(self.rehearsal.answers) / self.rehearsal.seconds
 
 
-def capacity_of(fact: Result, arrivals: Sequence[Arrival]) -> float:
-    """Requests a second."""
-    return fact.throughput / sum(each.num_answer for each in arrivals) * len(arrivals)
-
-
-async def measured(fleet: RealFleet, seed: int, plan: Plan = PLAN) -> Round:
+async def measured_round(fleet: RealFleet, seed: int, plan: Plan = PLAN) -> Round:
     """A round with real agents."""
-    calibration = await calibrated(fleet)
-    rehearsed = plan.rehearsal(seed)
-    rehearsal = await fleet.measured(rehearsed)
-    capacity = capacity_of(rehearsal, rehearsed)
-    facts = {load: await fleet.measured(plan.requests(load, seed, capacity)) for load in plan.loads}
-    return Round(plan, seed, calibration, rehearsal, facts)
+    measured = await measured_speeds(fleet)
+    rehearsal = Served(*await fleet.served(plan.rehearsal(seed)))
+    found = Round(seed, measured, rehearsal, {})
+    facts = {}
+    for load in plan.loads:
+        arrivals = plan.requests(load, seed, found.capacity)
+        facts[load] = Served(*await fleet.served(arrivals))
+    return replace(found, facts=facts)
 
 
-def predictions(measured: Round) -> list[Pair]:
-    """The same on paper, with agents that are calibrated by the rehearsal."""
-    plan, seed = measured.plan, measured.seed
-    calibration = fitted(measured.calibration, plan.rehearsal(seed), measured.rehearsal)
+def calibration_by(found: Round, plan: Plan = PLAN) -> Calibration:
+    """Of a round's agents, by what was measured before the loads."""
+    first = calibration_of(found.measured)
+    return fitted(first, plan.rehearsal(found.seed), found.rehearsal.result)
+
+
+def predictions(found: Round, plan: Plan = PLAN) -> list[Pair]:
+    """Facts, and the same on paper."""
+    calibration = calibration_by(found, plan)
     return [
-        Pair(load, fact, predicted(calibration, plan.requests(load, seed, measured.capacity)))
-        for load, fact in measured.facts.items()
+        Pair(
+            load,
+            fact.result,
+            predicted(calibration, plan.requests(load, found.seed, found.capacity)),
+        )
+        for load, fact in found.facts.items()
     ]
 
 
 async def main(seed: int, rounds: int) -> None:
     """Prints and keeps the prediction and the fact at each load."""
-    async with real_fleet() as fleet:
-        all_rounds = [await measured(fleet, seed + number) for number in range(rounds)]
-    pairs = [pair for each in all_rounds for pair in predictions(each)]
+    all_rounds, pairs = [], []
+    for number in range(rounds):
+        async with real_fleet() as fleet:
+            all_rounds.append(await measured_round(fleet, seed + number))
+        pairs += predictions(all_rounds[-1])
+        print(calibration_by(all_rounds[-1]), flush=True)
     show(pairs)
-    kept = {"rounds": list(map(repr, all_rounds)), "pairs": list(map(repr, pairs))}
-    print(*kept["rounds"], sep="\n")
-    save("simulate_check", kept)
+    found = {"rounds": list(map(asdict, all_rounds)), "pairs": list(map(asdict, pairs))}
+    save("simulate_check", found)
 
 
 def show(pairs: Sequence[Pair]) -> None:
     """Medians over the rounds, and the ratio of each round."""
     table = Table(title="Three real agents: measured, predicted, and their ratio in each round")
-    for heading in ("load", "tokens/s", "wait, s", "first token, s", "whole answer, s"):
-        table.add_column(heading, justify="left" if heading == "load" else "right")
+    table.add_column("load")
+    for heading in FIGURES.values():
+        table.add_column(heading, justify="right")
     for load in dict.fromkeys(each.load for each in pairs):
         of_load = [each for each in pairs if each.load == load]
         table.add_row(load, *(_cell(of_load, figure) for figure in FIGURES))

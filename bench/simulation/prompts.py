@@ -1,6 +1,6 @@
-"""The text of simulated prompts: of one session, a longer prompt begins as a shorter one."""
+"""Simulated prompts as messages or tokens: of one session, a longer one begins as a shorter one."""
 
-from arriero.shared.inference import ChatMessage
+from arriero.shared.inference import ChatMessage, GenerateRequest
 from bench.routing.host import TOKEN_BYTES
 from bench.simulation.arrivals import Arrival
 
@@ -8,6 +8,24 @@ PART = 512
 """Tokens of a message; so what a session had before is a chain of whole ones."""
 
 _FILLER = "the llama goes on over the pass with salt and wool " * 4000
+
+
+def chat_of(arrival: Arrival) -> GenerateRequest:
+    """What is asked, in messages."""
+    return GenerateRequest(messages=messages_of(arrival), max_tokens=arrival.num_answer)
+
+
+def completion_of(arrival: Arrival) -> GenerateRequest:
+    """The same in tokens, which real agents take just as they are."""
+    prompt = (
+        *_tokens(-arrival.document, arrival.num_shared),
+        *_tokens(arrival.session, arrival.num_prompt - arrival.num_shared),
+    )
+    return GenerateRequest(prompt=prompt, max_tokens=arrival.num_answer)
+
+
+def _tokens(name: int, num: int) -> tuple[int, ...]:
+    return tuple(1000 + (name * 7919 + place * 104_729) % 20_000 for place in range(num))
 
 
 def messages_of(arrival: Arrival) -> tuple[ChatMessage, ...]:

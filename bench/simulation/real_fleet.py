@@ -1,137 +1,103 @@
-"""Three real agents that are asked, and what their clients saw."""
+"""Real agents that are asked, and what their clients saw."""
 
 import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from random import Random
-from statistics import mean
 from typing import Any
 
-import aiohttp
-
+from arriero.shared.inference import GenerateRequest
 from bench.models import TINY, made
 from bench.simulation.arrivals import Arrival
+from bench.simulation.prompts import completion_of
+from bench.simulation.result import Answer
 from integration_tests.daemons import Fleet
 
-AGENTS, SLOTS, CONTEXT = 3, 4, 2048
+AGENTS, SLOTS, CONTEXT = 3, 4, 1024
 DEADLINE = 300.0
-
-PROMPT, ANSWER = 300, 120
-"""Tokens of the requests by which agents' speeds are measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Seconds to the first token and to the end, and what the answer's end says."""
-
-    first_token: float
-    total: float
-    end: dict[str, Any]
-
-    @property
-    def wait(self) -> float:
-        """Seconds until it had a slot."""
-        return float(self.end["timings"]["queue_ms"]) / 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """Generated tokens a second over all; mean seconds to a slot, the first token and the end."""
-
-    throughput: float
-    wait: float
-    first_token: float
-    total: float
-
-    @property
-    def reading(self) -> float:
-        """Mean seconds from the slot to the first token."""
-        return self.first_token - self.wait
-
-    @property
-    def generating(self) -> float:
-        """Mean seconds from the first token to the end."""
-        return self.total - self.first_token
 
 
 class RealFleet:
-    """`ask` one request, or `measured` many at their times."""
+    """A balancer, to which agents are added by `join`, and its clients.
 
-    def __init__(self, http: aiohttp.ClientSession, url: str) -> None:
-        self._http = http
-        self._url = url
+    `ask` one request, `together` some that are alike, or `served` many at their times.
+    """
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
         self._random = Random(0)
 
-    async def ask(self, tokens: Sequence[int], num_answer: int) -> Answer:
-        """Raises `RuntimeError` where the request fails."""
+    async def join(self) -> None:
+        """One more agent, with an engine of one thread."""
+        await self._fleet.start_agent(
+            model=made(TINY), slots=SLOTS, context_size=CONTEXT, threads=1, host_cache=0
+        )
+
+    async def ask(self, request: GenerateRequest) -> Answer:
+        """Raises `RuntimeError` where it fails."""
         body = {
-            "prompt": list(tokens),
-            "max_tokens": num_answer,
+            "prompt": request.prompt,
+            "max_tokens": request.max_tokens,
             "ignore_eos": True,
             "temperature": 0,
         }
         begun = time.perf_counter()
         first, event = 0.0, {}
-        async with self._http.post(f"{self._url}/api/v1/generate", json=body) as response:
+        url = f"{self._fleet.inference}/api/v1/generate"
+        async with self._fleet.http.post(url, json=body) as response:
             async for line in response.content:
                 event = json.loads(line)
                 if event["event"] == "token":
                     first = first or time.perf_counter() - begun
         if event.get("event") != "done":
             raise RuntimeError(f"a request failed: {event}")
-        return Answer(first, time.perf_counter() - begun, event)
+        return _answer(first, time.perf_counter() - begun, event)
 
-    async def asked(self, num: int) -> list[Answer]:
-        """So many requests at once, all alike in length."""
-        prompts = [
-            [self._random.randrange(1000, 20_000) for _ in range(PROMPT)] for _ in range(num)
+    async def together(self, num: int, *, num_prompt: int, num_answer: int) -> list[Answer]:
+        """So many requests at once, which have nothing in common but their lengths."""
+        requests = [
+            GenerateRequest(
+                prompt=[self._random.randrange(1000, 20_000) for _ in range(num_prompt)],
+                max_tokens=num_answer,
+            )
+            for _ in range(num)
         ]
-        return await asyncio.gather(*(self.ask(each, ANSWER) for each in prompts))
+        return await asyncio.gather(*map(self.ask, requests))
 
-    async def measured(self, arrivals: Sequence[Arrival]) -> Result:
-        """The requests at their times."""
+    async def served(self, arrivals: Sequence[Arrival]) -> tuple[list[Answer], float]:
+        """The requests at their times; and the seconds until the last one's end."""
 
         async def one(arrival: Arrival) -> Answer:
             await asyncio.sleep(arrival.at)
-            return await self.ask(prompt_of(arrival), arrival.num_answer)
+            return await self.ask(completion_of(arrival))
 
         begun = time.perf_counter()
         async with asyncio.timeout(DEADLINE):
-            answers = await asyncio.gather(*(one(each) for each in arrivals))
-        seconds = time.perf_counter() - begun
-        return Result(
-            throughput=sum(each.num_answer for each in arrivals) / seconds,
-            wait=mean(answer.wait for answer in answers),
-            first_token=mean(answer.first_token for answer in answers),
-            total=mean(answer.total for answer in answers),
-        )
+            answers = await asyncio.gather(*map(one, arrivals))
+        return answers, time.perf_counter() - begun
 
 
-def prompt_of(arrival: Arrival) -> list[int]:
-    """Tokens that no other request begins with."""
-    return [
-        1000 + (arrival.session * 7919 + place * 104_729) % 20_000
-        for place in range(arrival.num_prompt)
-    ]
+def _answer(first: float, total: float, end: dict[str, Any]) -> Answer:
+    usage, timings = end["usage"], end["timings"]
+    return Answer(
+        wait=timings["queue_ms"] / 1000,
+        first_token=first,
+        total=total,
+        num_prompt=usage["prompt_tokens"],
+        num_cached=usage["cached_tokens"],
+        num_answer=usage["completion_tokens"],
+        reading_rate=timings["prefill_tokens_per_second"],
+        generating_rate=timings["decode_tokens_per_second"],
+    )
 
 
 @asynccontextmanager
 async def real_fleet() -> AsyncIterator[RealFleet]:
-    """A balancer and agents of one thread each, as processes on this machine."""
+    """A balancer without agents, as a process on this machine."""
     async with AsyncExitStack() as stack:
         fleet = Fleet(stack)
         await fleet.open_client()
         await fleet.start_balancer(max_buffered_requests=10_000, buffered_request_timeout="5m")
-        for number in range(AGENTS):
-            await fleet.start_agent(
-                model=made(TINY),
-                name=f"host-{number + 1}",
-                slots=SLOTS,
-                context_size=CONTEXT,
-                threads=1,
-                host_cache=0,
-            )
-        yield RealFleet(fleet.http, fleet.inference)
+        yield RealFleet(fleet)

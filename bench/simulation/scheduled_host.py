@@ -3,11 +3,10 @@
 What a step takes is a function of what is in it: prompt tokens by the rate of reading, and for
 generating a fixed price and one for each sequence. Chunks of prompts, the turns that reading and
 generating take, prefixes, preemption and the slots are decided as on a real host. Hosts may share a
-machine, and then slow each other down.
+machine, and then slow each other down: a host's `next_change` depends on what the others do.
 """
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -17,34 +16,19 @@ from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import NewSequence, SequenceEnd, SequenceId, SequenceOutput
 from arriero.agent.engine.step import Decoded, Step
-from arriero.shared.inference import ChatMessage, Rates, RequestId, Usage
+from arriero.shared.inference import ChatMessage, GenerateRequest, Rates, RequestId, Usage
 from arriero.shared.messages import Ended, Item, Piece, PromptRead, Start
 from bench.routing.host import Speeds, prefixes_of
 from bench.simulation.fluid_host import STALL
+from bench.simulation.machine import Kind, Machine
 
 BATCH = 512
 MOST_MIXED = 63
-PREFIXES = 16
-"""Numbers for kept prefixes."""
+PREFIXES = 250
+"""Numbers for kept prefixes: the cells run out before them."""
 
 _TOKEN = 7
 """What every answer says; no end token."""
-
-
-@dataclass(slots=True)
-class Machine:
-    """Where so many hosts have something to do, a step takes `slowdown` times as long.
-
-    The first is that of a host alone; more hosts than are told of count as the last.
-    """
-
-    slowdown: Sequence[float] = (1.0,)
-    num_busy: int = 0
-
-    @property
-    def factor(self) -> float:
-        """How much longer a step takes now."""
-        return self.slowdown[min(max(self.num_busy, 1), len(self.slowdown)) - 1]
 
 
 @dataclass(slots=True)
@@ -55,11 +39,12 @@ class _Running:
 
 @dataclass(slots=True)
 class _Underway:
-    """A step, from when to when."""
+    """A step, since when, and what the machine's clock of this kind shows when it ends."""
 
     step: Step
     begun_at: float
-    ends_at: float
+    kind: Kind
+    until: float
 
 
 @dataclass(slots=True)
@@ -94,15 +79,15 @@ class ScheduledHost:
                 can_share=True,
                 can_shift=True,
                 most_parked=0,
+                is_compact=True,
             ),
         )
 
     def start(self, start: Start, now: float) -> None:
         """Take a request; it is let in before the next step."""
         id = SequenceId(next(self._numbers))
-        prompt = tokens_of(start.request.messages or ())
+        prompt = _prompt_of(start.request)
         said = start.continuation.tokens if start.continuation else ()
-        self.machine.num_busy += not self.running
         self.running[start.id] = id
         self._by_sequence[id] = _Running(start.id)
         sequence = NewSequence(
@@ -117,18 +102,19 @@ class ScheduledHost:
 
     def next_change(self) -> float | None:
         """When the step that is computed ends; `None` while idle."""
-        return self._underway.ends_at if self._underway else None
+        step = self._underway
+        return None if step is None else self.machine.due(step.kind, step.until)
 
     def advance(self, now: float) -> list[Item]:
         """What happened until `now`, which is not after the next change."""
         done = self._underway
-        if done is None or now < done.ends_at:
+        if done is None or not self.machine.has_come(done.kind, done.until, now):
             return []
         self._underway = None
+        self.machine.end(now)
         chosen = (_TOKEN,) * sum(run.samples for run in done.step.runs)
         self.num_computed += done.step.num_prompt_tokens
-        seconds = done.ends_at - done.begun_at
-        outputs = self._scheduler.commit(done.step, Decoded(chosen), seconds)
+        outputs = self._scheduler.commit(done.step, Decoded(chosen), now - done.begun_at)
         items = [item for output in outputs for item in self._items(output)]
         self._go_on(now)
         return items
@@ -144,8 +130,9 @@ class ScheduledHost:
         while self._inbox:
             self._scheduler.add(self._inbox.popleft())
         if (step := self._scheduler.plan()) is not None:
-            seconds = self._seconds_of(step) * self.machine.factor
-            self._underway = _Underway(step, now, now + seconds)
+            kind = Kind.READING if step.num_prompt_tokens > MOST_MIXED else Kind.GENERATING
+            until = self.machine.begin(kind, self._seconds_of(step), now)
+            self._underway = _Underway(step, now, kind, until)
 
     def _seconds_of(self, step: Step) -> float:
         reading = step.num_prompt_tokens / self.speeds.prefill
@@ -173,8 +160,13 @@ class ScheduledHost:
         if output.end is not None:
             items.append(_ended(one.id, output.end))
             del self._by_sequence[output.id], self.running[one.id]
-            self.machine.num_busy -= not self.running
         return items
+
+
+def _prompt_of(request: GenerateRequest) -> tuple[int, ...]:
+    if isinstance(request.prompt, str):
+        raise TypeError("prompts are tokens or messages here")
+    return tuple(request.prompt) if request.prompt else tokens_of(request.messages or ())
 
 
 def tokens_of(messages: tuple[ChatMessage, ...]) -> tuple[int, ...]:

@@ -32,7 +32,8 @@ from arriero.shared.reports.statistics import Cells, Statistics
 from bench.routing.host import Cache
 from bench.routing.simulation import HostKind
 from bench.simulation.fluid_host import FluidHost
-from bench.simulation.scheduled_host import Machine, ScheduledHost
+from bench.simulation.machine import Machine
+from bench.simulation.scheduled_host import ScheduledHost
 
 MODEL = "m"
 """What agents serve that have a model of their own."""

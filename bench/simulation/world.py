@@ -36,7 +36,7 @@ from arriero.shared.models.assignments import Assign
 from bench.routing.simulation import LIMITS, NO_END, HostKind
 from bench.simulation.arrivals import Arrival
 from bench.simulation.outcome import Outcome
-from bench.simulation.prompts import messages_of
+from bench.simulation.prompts import chat_of
 from bench.simulation.simulated_agent import MODEL, MakeHost, SimulatedAgent, fluid
 
 P = ParamSpec("P")
@@ -106,12 +106,22 @@ class World:
         seed: int = 1,
         limits: Limits = LIMITS,
         make_host: MakeHost = fluid,
+        make_request: Callable[[Arrival], GenerateRequest] = chat_of,
+        delay: float = 0.0,
+        share_a_machine: bool = False,
     ) -> None:
+        """`delay`: seconds from a message of the balancer to what an agent does about it.
+
+        Where hosts share a machine, what one of them begins or ends changes when others will end.
+        """
         limits = replace(limits, routing=policy.routing, max_buffered_requests=MAX_WAITING)
         self.fleet = Fleet(limits)
         self.outcome = Outcome()
         self._policy = policy
         self._make_host = make_host
+        self._make_request = make_request
+        self._delay = delay
+        self._share_a_machine = share_a_machine
         self._losses = losses
         self._wished = wished
         self._models = [each.name for each in wished.state.models] if wished else [MODEL]
@@ -169,9 +179,7 @@ class World:
     def _arrive(self, arrival: Arrival) -> None:
         id = RequestId(str(next(self._order)))
         model = self._models[arrival.session % len(self._models)]
-        request = GenerateRequest(
-            messages=messages_of(arrival), model=model, max_tokens=arrival.num_answer
-        )
+        request = replace(self._make_request(arrival), model=model)
         self._asked[id] = _Asked(arrival)
         self.outcome.num_requests += 1
         tokens = arrival.num_prompt + arrival.num_answer
@@ -254,6 +262,11 @@ class World:
                     self._was_read(item)
         self._follow(self._timed(self.fleet.agent_said, link, message, self._now))
 
+    def _expect_changes(self, place: _Place) -> None:
+        """After something changed there."""
+        for each in self._places.values() if self._share_a_machine else (place,):
+            self._expect_change(each)
+
     def _expect_change(self, place: _Place) -> None:
         place.plan += 1
         due = place.agent.next_change()
@@ -263,15 +276,24 @@ class World:
     def _change(self, place: _Place, plan: int) -> None:
         if place.plan == plan and place.link in self._places:
             self._catch_up(place)
-            self._expect_change(place)
+            self._expect_changes(place)
 
     def _hand(self, link: LinkId, message: FromBalancer) -> None:
-        """The balancer sent this to an agent; what it answers at once comes next."""
+        """The balancer sent this to an agent."""
+        if self._delay:
+            self._at(self._now + self._delay, partial(self._obey, link, message))
+        else:
+            self._obey(link, message)
+
+    def _obey(self, link: LinkId, message: FromBalancer) -> None:
+        """An agent got this; what it answers at once comes next."""
+        if link not in self._places:
+            return  # it was lost meanwhile
         place = self._places[link]
         self._catch_up(place)
         for answer in place.agent.received(message, self._now):
             self._at(self._now, partial(self._say, link, answer))
-        self._expect_change(place)
+        self._expect_changes(place)
 
     def _starts(self, start: Start) -> None:
         asked = self._asked[start.id]

@@ -4,42 +4,88 @@ import pytest
 
 from bench.routing.host import Speeds
 from bench.simulation.arrivals import Arrival, Lengths
-from bench.simulation.calibration import Calibration, predicted
-from bench.simulation.check import FIGURES, PLAN, Pair, Plan, measured, predictions
-from bench.simulation.real_fleet import AGENTS, SLOTS, Answer, RealFleet, Result, prompt_of
+from bench.simulation.calibration import Calibration, simulated
+from bench.simulation.check import FIGURES, PLAN, Pair, Plan, measured_round, predictions
+from bench.simulation.prompts import completion_of
+from bench.simulation.real_fleet import RealFleet
+from bench.simulation.result import Answer, Result
 
-ALONE = Calibration(Speeds(prefill=2000, step=0.004, sequence=0.001), (1.0, 1.1, 1.5))
+ALONE = Calibration(
+    speeds=Speeds(prefill=2000, step=0.004, sequence=0.001),
+    reading=(1.0, 1.1, 1.5),
+    generating=(1.0, 1.1, 1.6),
+    delay=0.01,
+)
 TRUE = ALONE.slower(reading=1.4, generating=1.2)
 """Of agents that are slower when reading and generating are mixed."""
+
+
+def answer(*, first_token: float, total: float, num_answer: int) -> Answer:
+    return Answer(
+        wait=0.0,
+        first_token=first_token,
+        total=total,
+        num_prompt=100,
+        num_cached=0,
+        num_answer=num_answer,
+        reading_rate=None,
+        generating_rate=None,
+    )
 
 
 class PaperFleet(RealFleet):
     """Agents that are simulated, and do as they are told to."""
 
     def __init__(self) -> None:
-        pass
+        self.num_agents = 0
 
-    async def asked(self, num: int) -> list[Answer]:
-        speeds, busy = ALONE.speeds, min(num, AGENTS)
-        step = speeds.step + speeds.sequence * (SLOTS if num > AGENTS else 1)
-        rates = {
-            "prefill_tokens_per_second": speeds.prefill,
-            "decode_tokens_per_second": 1 / (step * ALONE.slowdown[busy - 1]),
-        }
-        return [Answer(1.0, 2.0, {"timings": rates})] * num
+    async def join(self) -> None:
+        self.num_agents += 1
 
-    async def measured(self, arrivals: Sequence[Arrival]) -> Result:
-        return predicted(TRUE, arrivals)
+    async def together(self, num: int, *, num_prompt: int, num_answer: int) -> list[Answer]:
+        speeds, busy = ALONE.speeds, self.num_agents - 1
+        each = num / self.num_agents
+        step = (speeds.step + speeds.sequence * each) * ALONE.generating[busy]
+        read = ALONE.delay + each * num_prompt / speeds.prefill * ALONE.reading[busy]
+        total = read + step * (num_answer - 1)
+        return [answer(first_token=read, total=total, num_answer=num_answer)] * num
+
+    async def served(self, arrivals: Sequence[Arrival]) -> tuple[list[Answer], float]:
+        outcome = simulated(TRUE, arrivals)
+        answers = [
+            Answer(
+                wait=wait,
+                first_token=first_token,
+                total=total,
+                num_prompt=arrival.num_prompt,
+                num_cached=arrival.num_shared,
+                num_answer=arrival.num_answer,
+                reading_rate=None,
+                generating_rate=None,
+            )
+            for wait, first_token, total, arrival in zip(
+                outcome.waits, outcome.first_tokens, outcome.totals, arrivals, strict=True
+            )
+        ]
+        return answers, outcome.seconds
 
 
 def result(**changed: float) -> Result:
-    found = {"throughput": 100.0, "wait": 0.001, "first_token": 1.0, "total": 2.0} | changed
-    return Result(**found)
+    found = {
+        "throughput": 100.0,
+        "wait": 0.0,
+        "first_token": 1.0,
+        "median_first_token": 1.0,
+        "p95_first_token": 2.0,
+        "total": 3.0,
+        "cached": 0.001,
+    }
+    return Result(**found | changed)
 
 
 def test_a_ratio_is_the_predictions_to_the_fact_where_there_is_anything() -> None:
-    pair = Pair("half", result(), result(first_token=0.9, wait=0.002))
-    assert [pair.ratio(figure) for figure in FIGURES] == [1.0, None, 0.9, 1.0]
+    pair = Pair("half", result(), result(p95_first_token=1.8, cached=0.002))
+    assert [pair.ratio(figure) for figure in FIGURES] == [1.0, 1.0, 1.0, 0.9, 1.0, None]
 
 
 def test_loads_are_shares_of_what_the_rehearsal_came_to() -> None:
@@ -52,10 +98,11 @@ def test_loads_are_shares_of_what_the_rehearsal_came_to() -> None:
             assert abs(num / arrivals[-1].at / (4.0 * share) - 1) < 0.3
 
 
-def test_prompts_have_nothing_in_common() -> None:
-    first, second = PLAN.requests("half", 1, 1.0)[:2]
-    assert len(prompt_of(first)) == first.num_prompt
-    assert prompt_of(first)[0] != prompt_of(second)[0]
+def test_no_load_has_anything_in_common_with_what_is_rehearsed() -> None:
+    rehearsed = {completion_of(each).prompt[:1] for each in PLAN.rehearsal(1)}  # type: ignore[index]
+    asked = {completion_of(each).prompt[:1] for each in PLAN.requests("half", 1, 1.0)}  # type: ignore[index]
+    assert 1 < len(rehearsed) <= 8 and 1 < len(asked) <= 8
+    assert not rehearsed & asked
 
 
 async def test_agents_that_are_as_they_are_taken_to_be_are_predicted_at_all_loads() -> None:
@@ -64,7 +111,7 @@ async def test_agents_that_are_as_they_are_taken_to_be_are_predicted_at_all_load
         rehearsed=15,
         loads={"half": (0.5, 12), "all at once": (None, 12)},
     )
-    pairs = predictions(await measured(PaperFleet(), 1, plan))
+    pairs = predictions(await measured_round(PaperFleet(), 1, plan), plan)
     assert [pair.load for pair in pairs] == list(plan.loads)
     for pair in pairs:
         assert pair.paper.first_token == pytest.approx(pair.fact.first_token, rel=0.15)

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -7,10 +8,12 @@ from arriero.shared.inference import ChatMessage, GenerateRequest, RequestId
 from arriero.shared.messages import Ended, Item, PromptRead, Start
 from bench.routing.host import TOKEN_BYTES, Speeds
 from bench.routing.simulation import HostKind
-from bench.simulation.arrivals import SHORT, one_by_one
+from bench.simulation.arrivals import SHORT, Arrival, one_by_one
 from bench.simulation.fluid_host import STALL
+from bench.simulation.machine import Machine
 from bench.simulation.outcome import Outcome
-from bench.simulation.scheduled_host import Machine, ScheduledHost
+from bench.simulation.prompts import completion_of
+from bench.simulation.scheduled_host import ScheduledHost
 from bench.simulation.simulated_agent import MakeHost, fluid, scheduled
 from bench.simulation.world import Losses, Policy, World
 
@@ -66,20 +69,27 @@ def test_a_prompt_that_was_asked_before_is_cached() -> None:
     assert read[0].cached_tokens == 399
 
 
-def test_hosts_on_one_machine_slow_each_other_down() -> None:
-    machine = Machine((1.0, 2.0))
+def test_a_prompt_may_be_of_tokens() -> None:
+    host = ScheduledHost(SPEEDS, slots=2, cache=4096)
+    first = Arrival(0.0, 0, 1, 300, 2, document=5, num_shared=200)
+    host.start(Start(id=RequestId("a"), request=completion_of(first)), 0.0)
+    run(host)
+    other = replace(first, session=2)
+    host.start(Start(id=RequestId("b"), request=completion_of(other)), 10.0)
+    read = [item for _, item in run(host) if isinstance(item, PromptRead)]
+    assert read[0].cached_tokens == 200
+
+
+def test_hosts_on_one_machine_slow_each_other_down_while_both_compute() -> None:
+    machine = Machine(reading=(1.0, 2.0))
     one, other = (ScheduledHost(SPEEDS, slots=2, cache=4096, machine=machine) for _ in range(2))
-    one.start(start("a", 50, 1), 0.0)
-    assert machine.num_busy == 1
-    other.start(start("b", 50, 1), 0.0)
-    other.start(start("c", 50, 1), 0.0)
-    assert machine.num_busy == 2
-    (read, _), *_ = run(one)
-    assert read == pytest.approx(50 / 1000)  # it had begun alone
-    assert machine.num_busy == 1
-    one.start(start("d", 50, 1), 1.0)
-    (read, _), *_ = run(one)
-    assert read == pytest.approx(1.0 + 2 * 50 / 1000)
+    one.start(start("a", 100, 1), 0.0)
+    assert one.next_change() == pytest.approx(0.1)
+    other.start(start("b", 100, 1), 0.05)
+    assert one.next_change() == pytest.approx(0.05 + 2 * 0.05)
+    assert not one.advance(0.1)
+    assert one.advance(0.15)
+    assert other.next_change() == pytest.approx(0.15 + 0.05)
     run(other)
     assert machine.num_busy == 0
 
