@@ -24,7 +24,7 @@ from bench.simulation.result import Answer, Result, result_of_simulated
 from bench.simulation.simulated_agent import scheduled_on
 from bench.simulation.world import Policy, World
 
-SHORT, LONG, ANSWER = 100, 400, 80
+SHORT, LONG, DEEP, ANSWER = 100, 400, 900, 80
 """Tokens of the prompts and answers by which agents are measured."""
 
 TIMES = 3
@@ -40,11 +40,13 @@ LEAST_PACE, MOST_PACE = 0.25, 4.0
 class Measured:
     """Seconds until prompts were read, and seconds of a step; medians.
 
-    Of one request alone; and of full agents, by how many of them were busy, from one on.
+    Of one request alone; of one full agent with deep prompts, since attention passes over them; and
+    of full agents, by how many of them were busy, from one on.
     """
 
     read_one: float
     step_of_one: float
+    step_of_deep: float
     read_full: tuple[float, ...]
     step_of_full: tuple[float, ...]
 
@@ -65,6 +67,7 @@ class Calibration:
             prefill=speeds.prefill / reading,
             step=speeds.step * generating,
             sequence=speeds.sequence * generating,
+            depth=speeds.depth * generating,
         )
         return replace(self, speeds=slow)
 
@@ -78,6 +81,7 @@ async def measured_speeds(fleet: RealFleet) -> Measured:
         for _ in range(TIMES)
         for each in await fleet.together(1, num_prompt=SHORT, num_answer=ANSWER)
     ]
+    deep = [await fleet.together(SLOTS, num_prompt=DEEP, num_answer=ANSWER) for _ in range(TIMES)]
     read_full, step_of_full = [], []
     for num_agents in range(1, AGENTS + 1):
         if num_agents > 1:
@@ -88,6 +92,7 @@ async def measured_speeds(fleet: RealFleet) -> Measured:
     return Measured(
         read_one=median(each.first_token for each in ones),
         step_of_one=median(map(_step, ones)),
+        step_of_deep=median(min(map(_step, answers)) for answers in deep),
         read_full=tuple(read_full),
         step_of_full=tuple(step_of_full),
     )
@@ -95,7 +100,7 @@ async def measured_speeds(fleet: RealFleet) -> Measured:
 
 async def _fill(fleet: RealFleet, num_agents: int) -> None:
     """Their caches: attention passes over every cell that was used."""
-    await fleet.together(num_agents * SLOTS, num_prompt=CONTEXT - ANSWER, num_answer=ANSWER // 2)
+    await fleet.together(num_agents * SLOTS, num_prompt=DEEP, num_answer=ANSWER)
 
 
 async def _seconds_of_reading(fleet: RealFleet, num_agents: int) -> float:
@@ -124,10 +129,14 @@ def calibration_of(measured: Measured) -> Calibration:
     read_full, step_of_full = measured.read_full, measured.step_of_full
     prefill = (SLOTS * LONG - SHORT) / (read_full[0] - measured.read_one)
     delay = max(0.0, measured.read_one - SHORT / prefill)
-    sequence = max(0.0, step_of_full[0] - measured.step_of_one) / (SLOTS - 1)
-    step = max(0.0, measured.step_of_one - sequence)
+    depth = max(0.0, measured.step_of_deep - step_of_full[0]) / (SLOTS * (DEEP - SHORT))
+    # Of steps without any tokens before them.
+    flat_one = measured.step_of_one - depth * (SHORT + ANSWER / 2)
+    flat_full = step_of_full[0] - depth * SLOTS * (SHORT + ANSWER / 2)
+    sequence = max(0.0, flat_full - flat_one) / (SLOTS - 1)
+    step = max(0.0, flat_one - sequence)
     return Calibration(
-        speeds=Speeds(prefill=prefill, step=step, sequence=sequence),
+        speeds=Speeds(prefill=prefill, step=step, sequence=sequence, depth=depth),
         reading=_slowdown([each - delay for each in read_full]),
         generating=_slowdown(step_of_full),
         delay=delay,

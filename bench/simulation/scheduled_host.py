@@ -1,9 +1,10 @@
 """A simulated agent whose steps are planned by an engine's own scheduler, in virtual time.
 
 What a step takes is a function of what is in it: prompt tokens by the rate of reading, and for
-generating a fixed price and one for each sequence. Chunks of prompts, the turns that reading and
-generating take, prefixes, preemption and the slots are decided as on a real host. Hosts may share a
-machine, and then slow each other down: a host's `next_change` depends on what the others do.
+generating a fixed price, one for each sequence, and one for each token before it. Chunks of
+prompts, the turns that reading and generating take, prefixes, preemption and the slots are decided
+as on a real host. Hosts may share a machine, and then slow each other down: a host's `next_change`
+depends on what the others do.
 """
 
 from collections import deque
@@ -135,10 +136,13 @@ class ScheduledHost:
             self._underway = _Underway(step, now, kind, until)
 
     def _seconds_of(self, step: Step) -> float:
-        reading = step.num_prompt_tokens / self.speeds.prefill
+        speeds = self.speeds
+        reading = step.num_prompt_tokens / speeds.prefill
         if not step.num_generating:
             return reading
-        return reading + self.speeds.step + self.speeds.sequence * step.num_generating
+        generating = step.runs[: step.num_generating]
+        passed = speeds.depth * sum(run.start for run in generating)
+        return reading + speeds.step + speeds.sequence * step.num_generating + passed
 
     def _items(self, output: SequenceOutput) -> list[Item]:
         one = self._by_sequence.get(output.id)

@@ -48,6 +48,13 @@ def test_a_request_alone_takes_what_its_steps_take() -> None:
     assert host.num_computed == 200 and not host.running
 
 
+def test_a_step_takes_longer_the_more_tokens_are_before_it() -> None:
+    host = ScheduledHost(replace(SPEEDS, depth=0.001), slots=2, cache=4096)
+    host.start(start("a", 200, 3), 0.0)
+    ended, _ = run(host)[-1]
+    assert ended == pytest.approx(0.2 + 2 * 0.025 + 0.200 + 0.201)
+
+
 def test_a_long_prompt_beside_a_stream_is_read_in_chunks() -> None:
     host = ScheduledHost(SPEEDS, slots=2, cache=8192)
     host.start(start("stream", 10, 300), 0.0)
