@@ -59,7 +59,7 @@ class RealFleet:
         """So many requests at once, which have nothing in common but their lengths."""
         requests = [
             GenerateRequest(
-                prompt=[self._random.randrange(1000, 20_000) for _ in range(num_prompt)],
+                prompt=tuple(self._random.randrange(1000, 20_000) for _ in range(num_prompt)),
                 max_tokens=num_answer,
             )
             for _ in range(num)
