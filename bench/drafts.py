@@ -30,7 +30,7 @@ from arriero.agent.engine.speculation.drafting import Drafting
 from arriero.agent.engine.speculation.joint_drafter import JointDrafter
 from arriero.agent.engine.speculation.lookup_drafter import LookupDrafter
 from arriero.agent.engine.speculation.model_drafter import ModelDrafter
-from arriero.agent.engine.step import Decoded
+from arriero.agent.engine.step import Decoded, Step
 from bench.arguments import at_least
 from bench.deepened import deepened
 from bench.store import cache_folder
@@ -107,8 +107,7 @@ def _answer(engine: LlamaEngine, asked: Sequence[Conversation], slots: int) -> R
     began = time.thread_time()
     while True:
         started = time.thread_time()
-        proposals = drafting.propose(scheduler.draft_requests(), scheduler.draft_prices())
-        step = scheduler.plan(proposals)
+        step = _plan(scheduler, drafting)
         if step is None:
             break
         planned = time.thread_time()
@@ -117,7 +116,7 @@ def _answer(engine: LlamaEngine, asked: Sequence[Conversation], slots: int) -> R
             raise SystemExit(f"bench: a step was not computed: {outcome}")
         took = time.thread_time() - planned
         outputs = scheduler.commit(step, outcome, took, planned - started)
-        drafting.observe(outputs)
+        drafting.observe(step, outcome, took, outputs)
         for output in outputs:
             answers[output.id] = answers.get(output.id, ()) + output.tokens
             if output.end is not None:
@@ -127,6 +126,13 @@ def _answer(engine: LlamaEngine, asked: Sequence[Conversation], slots: int) -> R
     seconds = time.thread_time() - began
     did = scheduler.statistics()
     return seconds, [answers[id] for id in sorted(answers)], f"{did.num_accepted}/{did.num_drafted}"
+
+
+def _plan(scheduler: Scheduler, drafting: Drafting) -> Step | None:
+    requests = scheduler.draft_requests()
+    if not requests:
+        return scheduler.plan()
+    return scheduler.plan(drafting.propose(requests, scheduler.draft_prices()))
 
 
 def _drafting(engine: LlamaEngine) -> Drafting:

@@ -181,7 +181,7 @@ class StepLoop:
         )
         for exported in self._scheduler.take_exported():
             self._replies.pop(exported.id)(exported.prefix)
-        self._drafting.observe(outputs)
+        self._drafting.observe(step, outcome, ended - started, outputs)
         outputs = self._with_ends(outputs)
         self._last_end = None if self._scheduler.is_idle else ended
         self._publish(self._scheduler.statistics())

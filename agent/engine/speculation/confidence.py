@@ -16,7 +16,7 @@ FORGETTING = 0.98
 PRIOR = 0.7
 """The part of guesses that is taken to be right before anything is known."""
 
-PROVEN = 32
+PROVEN = 16
 """As many observations say whether a draft model is good for anything."""
 
 _WEIGHT = 2.0  # of what is assumed, in observations

@@ -20,8 +20,9 @@ class DraftText:
     """What `slot` holds, and what is known of the sequence `id` that it follows.
 
     The sequence had `length` tokens when it was looked at last, and gained `num_new` since. `draft`
-    is what was proposed then: tokens, and how likely the model found them. Catching up with it took
-    `debt` seconds that it has not brought back yet.
+    is what was guessed and has not shown yet: for each token its place in the draft, from 0, the
+    token, and how likely the model found it. Catching up with the sequence took `debt` seconds that
+    it has not brought back yet; whoever takes its text takes that over.
     """
 
     slot: int
@@ -31,8 +32,7 @@ class DraftText:
     num_new: int = 0
     num_gained: int = 0
     last_used: int = 0
-    draft: list[tuple[int, float]] = field(default_factory=list)
-    token_seconds: float = 0.0
+    draft: list[tuple[int, int, float]] = field(default_factory=list)
     debt: float = 0.0
 
     def look_at(self, history: History) -> int:
@@ -130,7 +130,7 @@ class DraftCache:
             text = min(others, key=lambda each: each.last_used)
             if text.id is not None:
                 del self._by_id[text.id]
-        fresh = DraftText(text.slot, id, text.tokens)
+        fresh = DraftText(text.slot, id, text.tokens, debt=text.debt)
         self.texts[text.slot] = self._by_id[id] = fresh
         return fresh
 

@@ -83,6 +83,12 @@ class Drafter(Protocol):
     ) -> Mapping[SequenceId, Proposal]:
         """What may follow. Sequences without a good guess are left out."""
 
+    def checked(self, id: SequenceId, cost: float, saved: float) -> None:
+        """Tokens of the last proposal for `id` were computed with the step, before `observe`.
+
+        They added `cost` seconds to it; those that were right are worth `saved` seconds.
+        """
+
     def observe(self, id: SequenceId, tokens: Iterable[int]) -> None:
         """A sequence gained `tokens`, drafted or not. Unknown ids are ignored."""
 

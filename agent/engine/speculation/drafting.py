@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ..sequence import SequenceId, SequenceOutput
+from ..step import Decoded, Outcome, Step
+from .checking_cost import checking_cost
 from .drafter import UNKNOWN_PRICES, Drafter, DraftRequest, Proposal, StepPrices
 
 logger = logging.getLogger(__name__)
@@ -19,6 +21,7 @@ class Drafting:
 
     def __init__(self, drafter: Drafter | None) -> None:
         self._drafter = drafter
+        self._prices = UNKNOWN_PRICES
 
     def propose(
         self, requests: Sequence[DraftRequest], prices: StepPrices = UNKNOWN_PRICES
@@ -26,15 +29,20 @@ class Drafting:
         """Proposals for the next step, by sequence."""
         if self._drafter is None or not requests:
             return {}
+        self._prices = prices
         with self._boundary():
             return self._drafter.propose(requests, prices)
         return {}
 
-    def observe(self, outputs: Iterable[SequenceOutput]) -> None:
-        """A step gave `outputs`."""
+    def observe(
+        self, step: Step, outcome: Outcome, seconds: float, outputs: Sequence[SequenceOutput]
+    ) -> None:
+        """`step` took `seconds` and gave `outputs`."""
         if self._drafter is None:
             return
         with self._boundary():
+            if step.num_drafted and isinstance(outcome, Decoded):
+                self._settle(self._drafter, step, seconds - outcome.move_seconds, outputs)
             for output in outputs:
                 if output.tokens:
                     self._drafter.observe(output.id, output.tokens)
@@ -47,6 +55,18 @@ class Drafting:
             return
         with self._boundary():
             self._drafter.forget(id)
+
+    def _settle(
+        self, drafter: Drafter, step: Step, seconds: float, outputs: Iterable[SequenceOutput]
+    ) -> None:
+        """Tell what drafts cost in `step`, and what they brought: a token saves its part of one."""
+        cost = checking_cost(self._prices, step, seconds) / step.num_drafted
+        token = self._prices.step / max(1, self._prices.num_generating)
+        gained = {output.id: len(output.tokens) for output in outputs}
+        for run in step.runs:
+            if run.num_drafted:
+                num_right = max(0, gained.get(run.id, 0) - 1)
+                drafter.checked(run.id, cost * run.num_drafted, token * num_right)
 
     @contextmanager
     def _boundary(self) -> Iterator[None]:

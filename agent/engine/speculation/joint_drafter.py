@@ -4,7 +4,7 @@ Lookup costs nothing, so it is asked first. The model is asked only for sequence
 to guess more tokens than were found.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from ..sequence import SequenceId
@@ -24,16 +24,24 @@ class JointDrafter:
     def __init__(self, lookup: Drafter, model: HopefulDrafter) -> None:
         self._lookup = lookup
         self._model = model
+        self._by_model: Collection[SequenceId] = ()
 
     def propose(
         self, requests: Sequence[DraftRequest], prices: StepPrices
     ) -> Mapping[SequenceId, Proposal]:
         """For each sequence the proposal of which more tokens will be right."""
         found = self._lookup.propose(requests, prices)
-        open = [each for each in requests if _hope(found, each.id) < self._model.hope(each.most)]
+        hopes = {most: self._model.hope(most) for most in {each.most for each in requests}}
+        open = [each for each in requests if _hope(found, each.id) < hopes[each.most]]
         guessed = self._model.propose(open, prices)
         better = {id: one for id, one in guessed.items() if _hope(guessed, id) > _hope(found, id)}
+        self._by_model = better.keys()
         return {**found, **better}
+
+    def checked(self, id: SequenceId, cost: float, saved: float) -> None:
+        """Whoever proposed it answers for it."""
+        drafter = self._model if id in self._by_model else self._lookup
+        drafter.checked(id, cost, saved)
 
     def observe(self, id: SequenceId, tokens: Iterable[int]) -> None:
         """A sequence gained `tokens`, drafted or not."""

@@ -1,13 +1,15 @@
 """The drafter that needs no model: prompt lookup in each sequence's own text.
 
 It begins to follow a sequence when it is first asked for one, and learns from every token of those
-it follows how often a match of a given length is right.
+it follows how often a match of a given length is right. What its proposals may lose is bounded
+(`draft_allowance`): until that is earned again it follows, and proposes nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..sequence import SequenceId
 from .acceptance import Acceptance
+from .draft_allowance import DraftAllowance
 from .drafter import DraftRequest, Proposal, StepPrices
 from .prompt_lookup import PromptLookup
 
@@ -19,16 +21,25 @@ class LookupDrafter:
         self._longest = longest
         self._lookups: dict[SequenceId, PromptLookup] = {}
         self._acceptance = Acceptance()
+        self._allowance = DraftAllowance()
 
     def propose(
         self, requests: Sequence[DraftRequest], prices: StepPrices
     ) -> Mapping[SequenceId, Proposal]:
-        """What followed when the last tokens occurred before, where they did. It costs nothing."""
+        """What followed when the last tokens occurred before, where they did."""
+        self._allowance.renew(prices.step)
+        found = [(request, self._lookup(request)) for request in requests]
+        if self._allowance.is_spent:
+            return {}
         return {
             request.id: self._proposal(lookup, request.most)
-            for request in requests
-            if (lookup := self._lookup(request)).match_length
+            for request, lookup in found
+            if lookup.match_length
         }
+
+    def checked(self, id: SequenceId, cost: float, saved: float) -> None:
+        """See `Drafter`."""
+        self._allowance.add(saved - cost)
 
     def observe(self, id: SequenceId, tokens: Iterable[int]) -> None:
         """A sequence gained `tokens`, drafted or not. Unknown ids are ignored."""

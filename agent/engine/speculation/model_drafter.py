@@ -2,8 +2,11 @@
 
 Each sequence has a text in the draft model's cache (`draft_cache`). A round catches up with the
 sequences that are far behind, a chunk at most, and drafts for the others, for as long as another
-token is worth it (`draft_worth`). What that loses is bounded, whatever was predicted
-(`draft_allowance`): where drafts do not pay, a short one is tried now and then.
+token is worth it (`draft_worth`).
+
+A model that has not shown what it is good for, or does not pay, is only tried: it guesses what a
+sequence goes on with, that shows with the next steps, and nobody computes the guesses. What tries
+and drafts lose is bounded, whatever was predicted (`draft_allowance`).
 """
 
 import time
@@ -12,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ..draft_model import DraftModel, DraftRun, Guess
 from ..sequence import SequenceId
-from .confidence import Confidence
+from .confidence import PROVEN, Confidence
 from .draft_allowance import DraftAllowance
 from .draft_cache import DraftCache, DraftText
 from .draft_worth import DraftWorth, Round
@@ -21,8 +24,12 @@ from .drafter import DraftRequest, Proposal, StepPrices
 LEVEL = 8
 """A sequence that is so many tokens ahead of its text, or fewer, needs no catching up first."""
 
-NUM_PROBED = 2
-"""Tokens of a draft that is only tried, as are the first ones."""
+NUM_TRIED = 2
+"""Tokens that are guessed in a try."""
+
+RESERVE = 0.25
+"""Steps that are to be saved up for a try of what did not pay, or before another look at what
+catching up would take."""
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +56,10 @@ class ModelDrafter:
         self._confidence = Confidence()
         self._worth = DraftWorth(self._confidence)
         self._allowance = DraftAllowance()
+        self._tries = DraftAllowance()
+        """Of which nothing comes back: what good drafts save is not spent on tries."""
+        self._lent = 0.0
+        """Seconds of this round that sequences owe, and do not count yet."""
 
     def hope(self, most: int) -> float:
         """How many tokens of a draft of at most `most` will be right."""
@@ -59,33 +70,38 @@ class ModelDrafter:
     ) -> Mapping[SequenceId, Proposal]:
         """What the model thinks will follow, where that is worth its time."""
         self._allowance.renew(prices.step)
-        requests = [each for each in requests if self._can_draft(each)]
-        if not requests or not prices.step or not prices.most or self._allowance.is_spent:
+        self._tries.renew(prices.step)
+        if self._allowance.is_spent or not prices.step or not prices.most:
             return {}
-        most = max(each.most for each in requests)
-        saving = self._worth.saving(len(requests), most, prices)
-        if not saving and not self._allowance.may_probe:
-            return {}
-        until = self._clock() + prices.most
-        level = self._follow(requests, saving, prices)
-        drafts = self._draft(level, Round(prices), until, is_probe=not saving)
-        self._allowance.add(-prices.token * sum(len(each.tokens) for each in drafts))
+        began = self._clock()
+        self._lent = 0.0
+        drafts = self._round([one for one in requests if self._can_draft(one)], prices, began)
+        self._allowance.add(self._lent - (self._clock() - began))
         return {
             each.text.id: Proposal(tuple(each.tokens), tuple(each.chances))
             for each in drafts
             if each.text.id is not None and each.tokens
         }
 
+    def checked(self, id: SequenceId, cost: float, saved: float) -> None:
+        """See `Drafter`. What was saved first repays catching up with the sequence."""
+        text = self._cache.find(id)
+        repaid = min(saved, text.debt) if text is not None else 0.0
+        if text is not None:
+            text.debt -= repaid
+        self._allowance.add(saved - repaid - cost)
+
     def observe(self, id: SequenceId, tokens: Iterable[int]) -> None:
         """A sequence gained `tokens`, drafted or not. Unknown ids are ignored."""
         text = self._cache.find(id)
         if text is None:
             return
-        gained = tuple(tokens)
-        text.gain(len(gained))
-        num_right = self._learn(text, gained)
-        self._repay(text, text.token_seconds * min(num_right, len(gained) - 1))
-        text.draft = []
+        num_gained = 0
+        for token in tokens:
+            num_gained += 1
+            if text.draft:
+                self._learn(text, token)
+        text.gain(num_gained)
 
     def forget(self, id: SequenceId) -> None:
         """A sequence is over. Unknown ids are ignored."""
@@ -98,25 +114,82 @@ class ModelDrafter:
         history = request.history
         return not history.has_media and len(history) + request.most <= self._model.longest
 
+    def _round(
+        self, requests: Sequence[DraftRequest], prices: StepPrices, began: float
+    ) -> list[_Draft]:
+        """Drafts, or a try, of which nothing comes but what is learnt."""
+        if not requests:
+            return []
+        until = began + prices.most
+        if self._confidence.is_proven:
+            most = max(each.most for each in requests)
+            if saving := self._worth.saving(len(requests), most, prices):
+                level = self._follow(requests, saving, prices.most)
+                self._draft(level, Round(prices), until)
+                if any(one.tokens for one in level):
+                    return level
+        if self._tries.may_try:
+            began = self._clock()
+            self._try(requests, prices, until)
+            self._tries.add(began - self._clock())
+        return []
+
+    # ---- trying
+
+    def _try(self, requests: Sequence[DraftRequest], prices: StepPrices, until: float) -> None:
+        """Guess what those go on with who are level, and otherwise who is the least behind.
+
+        Catching up waits until there is as much time as it is thought to take. Before the model has
+        shown what it is good for, others catch up as well where that leaves enough for showing it.
+        """
+        level, late = self._found(requests)
+        reserve, left = RESERVE * prices.step, self._tries.seconds
+        if late and not (level and self._confidence.is_proven):
+            one, num_wanted = late[0], PROVEN if level else NUM_TRIED
+            if left < self._worth.chunk(len(one.next)) + num_wanted * self._worth.step(1):
+                self._tries.save_for(left + reserve)
+            else:
+                self._catch_up(one, min(prices.most, left), requests)
+                self._tries.save_for(0.0)
+                level += [one] if len(one.next) <= LEVEL else []
+        if level:
+            self._guess([one for one in level if not one.text.draft], until)
+            self._tries.save_for(reserve if self._confidence.is_proven else 0.0)
+
+    def _guess(self, growing: Sequence[_Draft], until: float) -> None:
+        present = {one.text.id for one in growing if one.text.id is not None}
+        for _ in range(NUM_TRIED):
+            growing = [one for one in growing if len(one.tokens) < one.most]
+            num_tokens = sum(len(one.next) for one in growing)
+            if not growing or self._clock() > until or not self._make_room(num_tokens, present):
+                return
+            growing = self._extend(growing, self._compute(growing)[1])
+
     # ---- following sequences
 
     def _follow(
-        self, requests: Sequence[DraftRequest], saving: float, prices: StepPrices
+        self, requests: Sequence[DraftRequest], saving: float, seconds: float
     ) -> list[_Draft]:
-        """The beginnings of drafts for those that are level, after a chunk for those that are not.
-
-        With no `saving` only the one that is least behind is tried.
+        """The beginnings of drafts for those that are level, after a chunk of `seconds` for the
+        first of those that are not, if that is worth it: its drafts are to bring that back.
         """
+        level, late = self._found(requests)
+        if late:
+            one = late[0]
+            num_late, num_gained = len(one.next), one.text.num_gained
+            if self._worth.is_worth_catching_up(num_late, num_gained, saving):
+                took = self._catch_up(one, seconds, requests)
+                one.text.debt += took
+                self._lent += took
+        return level
+
+    def _found(self, requests: Sequence[DraftRequest]) -> tuple[list[_Draft], list[_Draft]]:
+        """Those that are level, and those that are not, the least behind first."""
         present = {each.id for each in requests}
         found = [one for each in requests if (one := self._begin(each, present)) is not None]
         found.sort(key=lambda one: len(one.next))
-        late = [one for one in found if len(one.next) > LEVEL]
-        level = found[: len(found) - len(late)]
-        if late and (saving or not level):
-            self._catch_up(late, saving, prices.most, present)
-        for one in level:
-            one.text.token_seconds = prices.step / prices.num_generating
-        return level if saving else level[:1]
+        num_level = sum(len(one.next) <= LEVEL for one in found)
+        return found[:num_level], found[num_level:]
 
     def _begin(self, request: DraftRequest, present: set[SequenceId]) -> _Draft | None:
         text = self._cache.follow(request.id, request.history, present)
@@ -128,37 +201,20 @@ class ModelDrafter:
         missing = request.history.token_ids(num_alike, len(request.history))
         return _Draft(text, request.most, missing)
 
-    def _catch_up(
-        self, late: Sequence[_Draft], saving: float, seconds: float, present: set[SequenceId]
-    ) -> None:
-        """Compute a chunk of what the first of `late` is behind, if that is worth it.
-
-        What it takes is to be brought back by drafts that are known to be good; with others it
-        counts as lost.
-        """
-        one = late[0]
-        is_trusted = saving > 0 and self._confidence.is_proven
-        if is_trusted and not self._worth.is_worth_catching_up(
-            len(one.next), one.text.num_gained, saving
-        ):
-            return
-        if not is_trusted:
-            seconds = min(seconds, self._allowance.seconds)
+    def _catch_up(self, one: _Draft, seconds: float, requests: Sequence[DraftRequest]) -> float:
+        """Compute a chunk of what it is behind, as fits into `seconds`; how many it took."""
         most = min(len(one.next) - 1, self._model.batch_size)
         count = self._worth.chunk_within(seconds, most)
-        if not self._make_room(count, present):
-            return
+        if not self._make_room(count, {each.id for each in requests}):
+            return 0.0
         start = len(one.text.tokens)
-        chunk = one.next[:count]
+        chunk, one.next = one.next[:count], one.next[count:]
         started = self._clock()
         self._model.compute((DraftRun(one.text.slot, start, chunk, guesses=False),))
         took = self._clock() - started
         one.text.compute(start, chunk)
         self._worth.computed(count, took, is_chunk=True)
-        if is_trusted:
-            one.text.debt += took
-        else:
-            self._allowance.add(-took)
+        return took
 
     def _make_room(self, count: int, present: set[SequenceId]) -> bool:
         evicted = self._cache.evict(count, present)
@@ -172,33 +228,27 @@ class ModelDrafter:
 
     # ---- drafting
 
-    def _draft(
-        self, drafts: list[_Draft], round: Round, until: float, *, is_probe: bool
-    ) -> list[_Draft]:
+    def _draft(self, drafts: Sequence[_Draft], round: Round, until: float) -> None:
         """Guess token after token, for as long as that is worth it."""
         present = {one.text.id for one in drafts if one.text.id is not None}
-        growing, place = drafts, 0
+        growing, place = list(drafts), 0
         while growing := [one for one in growing if self._may_grow(one, round)]:
-            is_tried = is_probe and place < NUM_PROBED
             num_tokens = sum(len(one.next) for one in growing)
             gain = self._confidence.expected(place) * sum(one.chance for one in growing)
-            seconds = self._worth.step(num_tokens)
-            if not (is_tried or round.pays(gain, len(growing), seconds)):
-                break
+            if not round.pays(gain, len(growing), self._worth.step(num_tokens)):
+                return
             if self._clock() > until or not self._make_room(num_tokens, present):
-                break
+                return
             took, guesses = self._compute(growing)
             round.add(gain, len(growing), took)
             growing = self._extend(growing, guesses)
             place += 1
-        return drafts
 
     def _may_grow(self, one: _Draft, round: Round) -> bool:
         """Whether it may have another token, and if it is right, checking it would pay."""
         place = len(one.tokens)
-        most = one.most if self._confidence.is_proven else min(one.most, NUM_PROBED)
         gain = one.chance * self._confidence.expected(place)
-        return place < most and (not place or round.pays(gain, 1, 0.0))
+        return place < one.most and (not place or round.pays(gain, 1, 0.0))
 
     def _compute(self, growing: Sequence[_Draft]) -> tuple[float, list[Guess]]:
         runs = [DraftRun(one.text.slot, len(one.text.tokens), one.next) for one in growing]
@@ -210,14 +260,15 @@ class ModelDrafter:
             one.text.compute(len(one.text.tokens), one.next)
             num_tokens += len(one.next)
         self._worth.computed(num_tokens, took, is_chunk=False)
-        self._allowance.add(-took)
         return took, guesses
 
     def _extend(self, growing: Sequence[_Draft], guesses: Sequence[Guess]) -> list[_Draft]:
         """Take the guesses; who may go on. Nothing follows an end token."""
         going_on = []
         for one, guess in zip(growing, guesses, strict=True):
-            one.text.draft.append((guess.token, guess.chance))
+            if not one.tokens:
+                one.text.draft = []
+            one.text.draft.append((len(one.tokens), guess.token, guess.chance))
             if guess.token in self._model.end_tokens:
                 continue
             one.chance *= self._confidence.chance(guess.chance)
@@ -229,17 +280,9 @@ class ModelDrafter:
 
     # ---- learning
 
-    def _learn(self, text: DraftText, gained: Sequence[int]) -> int:
-        """How many of the last draft's tokens were right, of those that can be told."""
-        for place, (token, (guess, chance)) in enumerate(zip(gained, text.draft, strict=False)):
-            is_right = token == guess
-            self._confidence.observe(place, chance, is_right=is_right)
-            if not is_right:
-                return place
-        return min(len(gained), len(text.draft))
-
-    def _repay(self, text: DraftText, saved: float) -> None:
-        """First what catching up took, then what counts for all."""
-        repaid = min(saved, text.debt)
-        text.debt -= repaid
-        self._allowance.add(saved - repaid)
+    def _learn(self, text: DraftText, token: int) -> None:
+        """Its sequence went on with `token`. What follows a wrong guess never shows."""
+        place, guess, chance = text.draft[0]
+        is_right = token == guess
+        self._confidence.observe(place, chance, is_right=is_right)
+        text.draft = text.draft[1:] if is_right else []

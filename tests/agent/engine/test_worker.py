@@ -89,12 +89,16 @@ class NextTokenDrafter:
     def __init__(self, *, fragile: bool = False) -> None:
         self.gained: dict[int, tuple[int, ...]] = {}
         self.over: list[int] = []
+        self.num_saving = 0
         self._fragile = fragile
 
     def propose(
         self, requests: Sequence[DraftRequest], prices: StepPrices
     ) -> Mapping[SequenceId, Proposal]:
         return {request.id: self._proposal(request) for request in requests}
+
+    def checked(self, id: SequenceId, cost: float, saved: float) -> None:
+        self.num_saving += saved > 0
 
     def observe(self, id: SequenceId, tokens: Iterable[int]) -> None:
         if self._fragile:
@@ -188,6 +192,7 @@ def test_what_is_proposed_before_a_step_is_computed_with_it() -> None:
         statistics = setup.worker.statistics()
     assert statistics.num_accepted == statistics.num_drafted > 0
     assert drafter.gained == {1: alone[0]}
+    assert drafter.num_saving > 0
     assert drafter.over == [1]
 
 

@@ -116,7 +116,7 @@ def generate(
         engine.stop(False)
         assert isinstance(outcome, Aborted if number in stops else Decoded)
         outputs = scheduler.commit(step, outcome, 0.01)
-        drafting.observe(outputs)
+        drafting.observe(step, outcome, 0.01, outputs)
         for output in outputs:
             tokens[output.id] = tokens.get(output.id, ()) + output.tokens
             if output.end is not None:

@@ -285,7 +285,7 @@ class Lives(RuleBasedStateMachine):
         outputs = self.scheduler.commit(step, outcome, self.elapsed)
         for exported in self.scheduler.take_exported():
             self.check_exported(exported)
-        self.drafting.observe(outputs)
+        self.drafting.observe(step, outcome, self.elapsed, outputs)
         for output in outputs:
             self.take(output)
         self.scheduler.check_integrity()
@@ -545,6 +545,10 @@ class WildDrafter:
     ) -> Mapping[SequenceId, Proposal]:
         ids = [request.id for request in requests] + [SequenceId(999)]
         return {id: self._proposal() for id in ids if self._random.random() < 0.8}
+
+    def checked(self, id: SequenceId, cost: float, saved: float) -> None:
+        assert id != SequenceId(999)
+        assert saved >= 0
 
     def observe(self, id: SequenceId, tokens: Iterable[int]) -> None:
         assert all(token != END_TOKEN for token in tokens)

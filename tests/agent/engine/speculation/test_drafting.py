@@ -13,6 +13,7 @@ from arriero.agent.engine.sequence import (
 )
 from arriero.agent.engine.speculation.drafter import DraftRequest, Proposal, StepPrices
 from arriero.agent.engine.speculation.drafting import Drafting
+from arriero.agent.engine.step import Decoded, Failed, Run, Step
 
 ONE, TWO = SequenceId(1), SequenceId(2)
 REQUEST = DraftRequest(ONE, History(Prompt((5, 6))), 3)
@@ -42,6 +43,9 @@ class RecordingDrafter:
         self._note("propose", *requests)
         return {request.id: Proposal((7,), (0.5,)) for request in requests}
 
+    def checked(self, id: SequenceId, cost: float, saved: float) -> None:
+        self._note("checked", id, cost, saved)
+
     def observe(self, id: SequenceId, tokens: Iterable[int]) -> None:
         self._note("observe", id, tokens)
 
@@ -54,11 +58,20 @@ class RecordingDrafter:
             raise ZeroDivisionError("no guess")
 
 
+def step_of(num_drafted: int) -> Step:
+    run = Run(ONE, 0, 5, (1,) * (1 + num_drafted), True, num_drafted)
+    return Step((), (run,), num_generating=1, num_prompt_tokens=0, num_drafted=num_drafted)
+
+
+def told(drafting: Drafting, *outputs: SequenceOutput, num_drafted: int = 0) -> None:
+    drafting.observe(step_of(num_drafted), Decoded((7,)), 0.01, outputs)
+
+
 def test_it_asks_and_tells_what_each_gained_and_who_is_over() -> None:
     drafter = RecordingDrafter()
     drafting = Drafting(drafter)
     assert drafting.propose([REQUEST]) == {ONE: Proposal((7,), (0.5,))}
-    drafting.observe([SequenceOutput(ONE, (7, 8)), SequenceOutput(TWO, (9,), END)])
+    told(drafting, SequenceOutput(ONE, (7, 8)), SequenceOutput(TWO, (9,), END))
     drafting.forget(ONE)
     assert drafter.calls == [
         ("propose", REQUEST),
@@ -78,17 +91,45 @@ def test_nobody_is_asked_for_nothing() -> None:
 def test_without_a_drafter_there_are_no_proposals() -> None:
     drafting = Drafting(None)
     assert drafting.propose([REQUEST]) == {}
-    drafting.observe([SequenceOutput(ONE, (7,), END)])
+    told(drafting, SequenceOutput(ONE, (7,), END), num_drafted=1)
 
 
-@pytest.mark.parametrize("call", ["propose", "observe", "forget"])
+def test_it_tells_what_the_drafts_of_each_cost_and_brought() -> None:
+    """Two sequences take 1.0 seconds; with three drafted tokens it were 1.3."""
+    drafter = RecordingDrafter()
+    drafting = Drafting(drafter)
+    drafting.propose([REQUEST], StepPrices(step=1.0, token=0.2, num_generating=2, most=1.0))
+    runs = tuple(
+        Run(id, number, 5, tuple(range(num_drafted + 1)), True, num_drafted)
+        for number, (id, num_drafted) in enumerate([(ONE, 2), (TWO, 1)])
+    )
+    step = Step((), runs, num_generating=2, num_prompt_tokens=0, num_drafted=3)
+    outputs = [SequenceOutput(ONE, (7, 8, 9)), SequenceOutput(TWO, (5,))]
+    drafting.observe(step, Decoded((7, 8, 9, 5), move_seconds=0.5), 1.8, outputs)
+    assert drafter.calls[1:] == [
+        ("checked", ONE, pytest.approx(0.2), 1.0),
+        ("checked", TWO, pytest.approx(0.1), 0.0),
+        ("observe", ONE, (7, 8, 9)),
+        ("observe", TWO, (5,)),
+    ]
+
+
+def test_a_step_that_was_not_computed_costs_no_drafter_anything() -> None:
+    drafter = RecordingDrafter()
+    drafting = Drafting(drafter)
+    drafting.propose([REQUEST])
+    drafting.observe(step_of(1), Failed("no memory"), 1.8, [])
+    assert [call[0] for call in drafter.calls] == ["propose"]
+
+
+@pytest.mark.parametrize("call", ["propose", "checked", "observe", "forget"])
 def test_a_drafter_that_fails_is_logged_and_not_asked_again(
     call: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     drafter = RecordingDrafter(fails_at=call)
     drafting = Drafting(drafter)
     drafting.propose([REQUEST])
-    drafting.observe([SequenceOutput(ONE, (7,), END)])
+    told(drafting, SequenceOutput(ONE, (7,), END), num_drafted=1)
     assert drafting.propose([REQUEST]) == {}
     assert drafter.calls[-1][0] == call
     (record,) = caplog.records

@@ -39,6 +39,9 @@ class Recorder:
     def forget(self, id: SequenceId) -> None:
         self.heard.append(id)
 
+    def checked(self, id: SequenceId, cost: float, saved: float) -> None:
+        self.heard.append((id, cost, saved))
+
 
 def request(id: SequenceId) -> DraftRequest:
     return DraftRequest(id, History(Prompt((1, 2))), 4)
@@ -60,6 +63,16 @@ def test_what_only_one_of_them_proposes_counts() -> None:
     one = Proposal((5,), (0.5,))
     joint = JointDrafter(Recorder({ONE: one}), Recorder({TWO: one}, hopes=4.0))
     assert joint.propose([request(ONE), request(TWO), request(THREE)], P) == {ONE: one, TWO: one}
+
+
+def test_whoever_proposed_what_was_computed_answers_for_it() -> None:
+    worse, better = Proposal((5,), (0.3,)), Proposal((5,), (0.5,))
+    lookup, model = Recorder({ONE: worse, TWO: better}), Recorder({ONE: better}, hopes=1.0)
+    joint = JointDrafter(lookup, model)
+    joint.propose([request(ONE), request(TWO)], P)
+    joint.checked(ONE, 1.0, 2.0)
+    joint.checked(TWO, 3.0, 4.0)
+    assert (model.heard, lookup.heard) == ([(ONE, 1.0, 2.0)], [(TWO, 3.0, 4.0)])
 
 
 def test_both_are_told_of_everything() -> None:

@@ -4,7 +4,8 @@ import pytest
 
 from arriero.agent.engine.prompt import History, Prompt
 from arriero.agent.engine.sequence import SequenceId
-from arriero.agent.engine.speculation.drafter import UNKNOWN_PRICES, DraftRequest
+from arriero.agent.engine.speculation.draft_allowance import EARNED, FIRST
+from arriero.agent.engine.speculation.drafter import UNKNOWN_PRICES, DraftRequest, StepPrices
 from arriero.agent.engine.speculation.lookup_drafter import LookupDrafter
 
 PHRASE = [1, 2, 3, 4, 5, 6, 7, 8, 9]
@@ -66,3 +67,28 @@ def test_a_sequence_that_is_over_is_forgotten_and_strangers_are_ignored() -> Non
     drafter.forget(SequenceId(2))
     drafter.observe(SequenceId(1), (3,))
     assert drafter.propose([request(1, 5, 6)], UNKNOWN_PRICES) == {}
+
+
+def test_one_that_loses_proposes_nothing_until_that_is_earned_again() -> None:
+    drafter = LookupDrafter(100)
+    asked = request(1, *PHRASE, 1, 2, 3)
+    prices = StepPrices(step=1.0, token=0.1, num_generating=1)
+    assert drafter.propose([asked], prices)
+    drafter.checked(SequenceId(1), FIRST + 1, 0.0)
+    num_waited = 0
+    while not drafter.propose([asked], prices):
+        num_waited += 1
+    assert num_waited == pytest.approx(1 / EARNED, abs=2)
+
+
+def test_meanwhile_it_follows_and_what_was_right_counts() -> None:
+    drafter = LookupDrafter(100)
+    prices = StepPrices(step=1.0, token=0.1, num_generating=1)
+    history = [*PHRASE, 1, 2]
+    drafter.propose([request(1, *history)], prices)
+    drafter.checked(SequenceId(1), FIRST + 2, 0.0)
+    drafter.observe(SequenceId(1), (3, 4))
+    assert drafter.propose([request(1, *history, 3, 4)], prices) == {}
+    drafter.checked(SequenceId(1), 0.5, 3.0)
+    (proposal,) = drafter.propose([request(1, *history, 3, 4, most=2)], prices).values()
+    assert proposal.tokens == (5, 6)

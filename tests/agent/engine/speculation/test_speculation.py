@@ -1,5 +1,6 @@
 """How far ahead it pays to guess."""
 
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -9,11 +10,14 @@ from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import NewSequence, SequenceId
-from arriero.agent.engine.speculation.drafter import Proposal
+from arriero.agent.engine.speculation.drafter import Drafter, Proposal
 from arriero.agent.engine.speculation.drafting import Drafting
+from arriero.agent.engine.speculation.joint_drafter import JointDrafter
 from arriero.agent.engine.speculation.lookup_drafter import LookupDrafter
+from arriero.agent.engine.speculation.model_drafter import ModelDrafter
 from arriero.agent.engine.speculation.speculation import Speculation
 from tests.agent.engine.fake_engine import FakeEngine, Following, echoing, next_token
+from tests.agent.engine.speculation.fake_draft_model import FakeDraftModel
 
 END = 0
 
@@ -116,9 +120,19 @@ def test_among_many_a_draft_has_to_gain_more() -> None:
 
 
 def run(
-    following: Following, max_draft: int, *, slots: int, base: float, each: float
+    following: Following,
+    max_draft: int,
+    *,
+    slots: int,
+    base: float,
+    each: float,
+    unforeseen: float = 0.0,
+    draft_model: FakeDraftModel | None = None,
 ) -> tuple[float, int]:
-    """The seconds that some sequences take, by noisy prices, and how many tokens were drafted."""
+    """The seconds that some sequences take, by noisy prices, and how many tokens were drafted.
+
+    A step with drafts takes `unforeseen` seconds more than its size says.
+    """
     draw, noise = Random(2), Random(1)
     engine = FakeEngine(
         slots=slots,
@@ -143,12 +157,21 @@ def run(
         )
         scheduler.add(new)
     total = 0.0
-    drafting = Drafting(LookupDrafter(scheduler.longest))
-    while (step := scheduler.plan(drafting.propose(scheduler.draft_requests()))) is not None:
+    drafter: Drafter = LookupDrafter(scheduler.longest)
+    if draft_model is not None:
+        drafter = JointDrafter(drafter, ModelDrafter(draft_model, clock=draft_model.clock))
+    drafting = Drafting(drafter)
+    while True:
+        proposals = drafting.propose(scheduler.draft_requests(), scheduler.draft_prices())
+        step = scheduler.plan(proposals)
+        if step is None:
+            break
         outcome = engine.execute(step)
-        seconds = (base + each * step.size) * noise.uniform(0.95, 1.05)
+        seconds = base + each * step.size + unforeseen * bool(step.num_drafted)
+        seconds *= noise.uniform(0.95, 1.05)
         total += seconds
-        drafting.observe(scheduler.commit(step, outcome, seconds))
+        drafting.observe(step, outcome, seconds, scheduler.commit(step, outcome, seconds))
+    total += draft_model.now if draft_model is not None else 0.0
     return total, scheduler.statistics().num_drafted
 
 
@@ -173,3 +196,32 @@ def test_it_gains_what_there_is_to_gain_and_costs_next_to_nothing(
 
 def test_where_nothing_repeats_next_to_nothing_is_drafted() -> None:
     assert run(next_token, 8, slots=2, base=1.0, each=0.1)[1] <= 3, "of 600 tokens"
+
+
+def seldom_echoing(history: Sequence[int]) -> int:
+    """One token in three is what followed when the last two were said before."""
+    surprise = next_token(history)
+    return echoing(history) if surprise % 3 == 0 else 1 + surprise % 7
+
+
+@pytest.mark.parametrize("unforeseen", [0.0, 1.0])
+@pytest.mark.parametrize("guessing", [0.001, 0.5])
+@pytest.mark.parametrize("slots", [1, 8])
+def test_drafts_cost_less_than_three_percent_whatever_they_were_thought_to_cost(
+    slots: int, guessing: float, unforeseen: float
+) -> None:
+    """With finding that out, by lookup that is seldom right and a model that never is."""
+    plain, _ = run(seldom_echoing, 0, slots=slots, base=0.9, each=0.1)
+    model = FakeDraftModel(num_slots=slots, guess=lambda tokens: 40, seconds=guessing)
+    drafted, num_drafted = run(
+        seldom_echoing,
+        8,
+        slots=slots,
+        base=0.9,
+        each=0.1,
+        unforeseen=unforeseen,
+        draft_model=model,
+    )
+    assert num_drafted > 0
+    assert model.calls
+    assert plain / drafted > 0.97
