@@ -51,7 +51,7 @@ FAILURES = {
     "back after 15 s": Losses(every=20.0, away=15.0),
     "back after 120 s": Losses(every=20.0, away=120.0),
 }
-"""Places are kept for 30 s for agents that are gone (`balancer/control/departures.py`)."""
+"""Places are kept for 30 s, while others serve the model (`balancer/control/departures.py`)."""
 
 LOAD_SECONDS = 20.0
 
