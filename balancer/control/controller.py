@@ -176,13 +176,14 @@ class Controller:
         reserved = self._departures.reserved()
         held = {member.model for member in steered}
         served = {member.report.serves for member in members.values()}
+        are_there = held | served | self._departures.redialling(now)
         wants = []
         for model in wish.models:
             if model.name in tiers.tiers:
                 is_missed = model.name in demands and model.name not in held
                 kept = 0 if is_missed else reserved[model.name]
                 want = self._want(model, steered, tiers.tiers[model.name], kept, now=now)
-                wants.append(replace(want, is_gone=model.name not in held | served))
+                wants.append(replace(want, is_gone=model.name not in are_there))
         placement = place(wants, steered)
         assignments = {model.name: model.assignment for model in wish.models}
         targets = {
@@ -294,7 +295,7 @@ class Controller:
         )
 
     def _next_look(self, tiers: Tiers, now: float) -> float | None:
-        times = [tiers.look_at, self._departures.next_end(), self._failures.next_retry(now)]
+        times = [tiers.look_at, self._departures.next_change(now), self._failures.next_retry(now)]
         if now < self._settled_at:
             times.append(self._settled_at)
         return min((time for time in times if time is not None), default=None)

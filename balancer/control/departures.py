@@ -1,6 +1,7 @@
 """Places that are kept for agents that have gone a moment ago: most of them come back.
 
-A model that nobody else has does not wait for that where an agent is spare (`placement`).
+A model that nobody else has waits only as long as an agent takes to dial again, where one is spare
+(`placement`).
 
 Invariant: at most `MAX_KEPT` places are kept.
 """
@@ -13,6 +14,9 @@ from .members import Member
 
 HOLD = 30.0
 """Seconds for which the place of an agent that has gone is kept."""
+
+REDIAL = 3.0
+"""Seconds within which an agent that lost its connection is back."""
 
 MAX_KEPT = 4096
 
@@ -50,9 +54,15 @@ class Departures:
         """How many places of each model are kept."""
         return Counter(model for _, model, _ in self._gone.values())
 
-    def next_end(self) -> float | None:
-        """When the first place is given up."""
-        return self._first_end() if self._gone else None
+    def redialling(self, now: float) -> set[str]:
+        """The models of agents that may only have lost their connection."""
+        return {model for _, model, until in self._gone.values() if now < until - HOLD + REDIAL}
+
+    def next_change(self, now: float) -> float | None:
+        """When the next one has been away for `REDIAL`, or the first place is given up."""
+        redials = (until - HOLD + REDIAL for _, _, until in self._gone.values())
+        coming = [time for time in redials if now < time]
+        return min([*coming, self._first_end()]) if self._gone else None
 
     def _first_end(self) -> float:
         return next(iter(self._gone.values()))[2]

@@ -5,7 +5,7 @@ import pytest
 
 from arriero.balancer.control.controller import SETTLE, Controller
 from arriero.balancer.control.demand import Demand
-from arriero.balancer.control.departures import HOLD
+from arriero.balancer.control.departures import HOLD, REDIAL
 from arriero.balancer.control.desired_state import WishedModel
 from arriero.shared.models.assignments import EngineOptions, HostFacts, WishedAdapter, Work
 from tests.balancer.control.builders import GIB, SimulatedAgent, report, state, wished
@@ -154,17 +154,22 @@ def test_an_agent_that_stays_away_is_replaced() -> None:
     [both] = fleet.rest()
     del fleet.agents[min(both)]
     assert fleet.look() == {}
-    assert fleet.controller.look_at == fleet.now + HOLD
-    fleet.now += HOLD
+    assert fleet.controller.look_at == fleet.now + REDIAL
+    fleet.now += REDIAL
+    assert fleet.look() == {}
+    assert fleet.controller.look_at == fleet.now + HOLD - REDIAL
+    fleet.now += HOLD - REDIAL
     assert list(fleet.look().values()) == [M1]
 
 
-def test_where_nobody_else_has_the_model_a_spare_agent_takes_it_at_once() -> None:
+def test_where_nobody_else_has_the_model_a_spare_agent_takes_it_soon() -> None:
     fleet = Fleet("a", "b")
     fleet.wish(wished("m", replicas=1))
     [[told]] = fleet.rest()
     gone = fleet.agents.pop(told)
     [spare] = fleet.agents
+    assert fleet.look() == {}, "it may only dial again"
+    fleet.now += REDIAL
     assert fleet.look() == {spare: M1}
     gone.link += 1
     fleet.agents[told] = gone
@@ -177,9 +182,11 @@ def test_of_a_model_that_lost_all_agents_one_place_is_filled_and_the_others_are_
     [both] = fleet.rest()
     for told in both:
         del fleet.agents[told]
+    assert fleet.look() == {}
+    fleet.now += REDIAL
     assert list(fleet.look().values()) == [M1]
     assert fleet.look() == {}
-    fleet.now += HOLD
+    fleet.now += HOLD - REDIAL
     assert list(fleet.look().values()) == [M1]
 
 
@@ -191,7 +198,8 @@ def test_an_agent_that_is_pinned_to_the_model_has_it_too() -> None:
     first = report("a", told=model.assignment)
     controller.look([pinned, first], {}, 0.0)
     assert controller.look([pinned, report("b")], {}, 1.0) == []
-    [told] = controller.look([report("b")], {}, 2.0)
+    assert controller.look([report("b")], {}, 2.0) == []
+    [told] = controller.look([report("b")], {}, 2.0 + REDIAL)
     assert told.agent == "b"
 
 

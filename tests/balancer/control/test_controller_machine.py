@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from arriero.balancer.control.controller import SETTLE, Controller, Told
 from arriero.balancer.control.demand import MIN_TURN, Demand
-from arriero.balancer.control.departures import HOLD
+from arriero.balancer.control.departures import HOLD, REDIAL
 from arriero.balancer.control.desired_state import DesiredState, WishedModel
 from arriero.shared.models.assignments import Assignment, needs_reload
 from tests.balancer.control.builders import SimulatedAgent, state, wished
@@ -53,6 +53,8 @@ class ControllerMachine(RuleBasedStateMachine):
             labels = {"gpu": "yes"} if number % 2 else {}
             self.agents[name] = SimulatedAgent(name, labels=labels, has_room=has_room)
         self.forced: set[str] = set()
+        self.known: set[str] = set()
+        self.missed_at = float("-inf")
         self._come_to_rest()
 
     # ---- what happens
@@ -173,6 +175,9 @@ class ControllerMachine(RuleBasedStateMachine):
     def look(self) -> list[Told]:
         reports = [agent.report() for agent in self.agents.values()]
         before = {report.id: report for report in reports}
+        if self.known - before.keys():
+            self.missed_at = self.now
+        self.known = set(before)
         demands = {
             model.name: self.demands[model.name]
             for model in self.wish.models
@@ -226,8 +231,8 @@ class ControllerMachine(RuleBasedStateMachine):
             assert not others, f"{model.name} lost its agent while another was loading it"
 
     def _judge_spare(self, told: list[Told]) -> None:
-        """What nobody serves or loads waits for no agent that is gone while another is spare."""
-        if self.now < self.settled_at:
+        """What nobody serves or loads waits for nobody who has gone while another is spare."""
+        if self.now < max(self.settled_at, self.missed_at + REDIAL):
             return
         orders: dict[str, Assignment | None] = {each.agent: each.order.assignment for each in told}
         for model in self.wish.models:

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from arriero.balancer.control.departures import HOLD, Departures
+from arriero.balancer.control.departures import HOLD, REDIAL, Departures
 from arriero.balancer.control.members import Member, member_of
 from arriero.shared.inference import AgentId
 from tests.balancer.control.builders import report, wished
@@ -20,9 +20,18 @@ def test_the_place_of_an_agent_that_has_gone_is_kept_for_a_while() -> None:
     departures = Departures()
     assert look(departures, 0.0, agent("a"), agent("b", model=None)) == {}
     assert look(departures, 1.0) == {"m": 1}
-    assert departures.next_end() == 1.0 + HOLD
+    assert departures.next_change(1.0) == 1.0 + REDIAL
+    assert departures.next_change(1.0 + REDIAL) == 1.0 + HOLD
     assert look(departures, 1.0 + HOLD) == {}
-    assert departures.next_end() is None
+    assert departures.next_change(1.0 + HOLD) is None
+
+
+def test_an_agent_that_is_gone_for_a_moment_may_only_dial_again() -> None:
+    departures = Departures()
+    look(departures, 0.0, agent("a"))
+    look(departures, 1.0)
+    assert departures.redialling(1.0) == {"m"}
+    assert departures.redialling(1.0 + REDIAL) == set()
 
 
 def test_an_agent_that_is_back_has_its_place() -> None:
