@@ -27,7 +27,7 @@ from typing import Any
 from openai import AsyncOpenAI
 
 from bench.arguments import at_least
-from bench.models import SHAPES, made
+from bench.models import CHATML, SHAPES, made
 from bench.soak import resident_bytes
 from integration_tests.daemons import Fleet
 
@@ -38,11 +38,6 @@ AT_ONCE = SLOTS + 2
 
 DEMO = "arriero-demo"
 SLOT_TOKENS = 256
-CHATML = (
-    "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content"
-    " + '<|im_end|>\\n' }}{% endfor %}{{ '<|im_start|>assistant\\n' }}"
-)
-"""For models that have no template."""
 
 ENDED = ("completed", "failed", "expired", "cancelled")
 WORDS = ("slot", "batch", "queue", "agent", "balancer", "model", "token", "prompt")

@@ -18,6 +18,12 @@ _VERSION = 2
 _BYTES_PER_CELL = 2
 """llama.cpp keeps keys and values as 16-bit floats unless told otherwise."""
 
+CHATML = (
+    "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content"
+    " + '<|im_end|>\\n' }}{% endfor %}{{ '<|im_start|>assistant\\n' }}"
+)
+"""A template for these models, which have none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:

@@ -30,7 +30,7 @@ from bench import prompts
 from bench.arguments import at_least, model_file
 from bench.endless_streams import GENERATE, PATIENCE, EndlessStreams, Watched
 from bench.figures import FIRST_TOKEN, LONGEST_GAP, median_of, ratio, shown
-from bench.models import Q06
+from bench.models import CHATML, Q06
 from bench.store import cache_folder, save, wide_console
 from integration_tests.daemons import Fleet
 from tests.agent.engine.llama.projectors import (
@@ -53,10 +53,6 @@ SIDES: dict[Kind, int] = {"llava": 224, "qwen": 336}
 BESIDE = "tokens of a stream meanwhile"
 PROMPT_TOKENS = "prompt tokens"
 _VERSION = 1
-_CHATML = (
-    "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content"
-    " + '<|im_end|>\\n' }}{% endfor %}{{ '<|im_start|>assistant\\n' }}"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +153,7 @@ async def run(kind: Kind, arguments: argparse.Namespace) -> Results:
         await fleet.start_agent(
             model=model,
             projector=projector,
-            chat_template=_CHATML,
+            chat_template=CHATML,
             slots=arguments.streams + 1,
             context_size=arguments.context_size,
             threads=arguments.threads,
