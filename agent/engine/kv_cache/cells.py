@@ -8,7 +8,8 @@ that share a prefix share its segments.
 
 Invariants, checked by `check_integrity`:
 - a holder's first segment is its alone, so that it can grow;
-- `num_used` adds up the segments that any holder has, `num_in_use` those that a slot has.
+- `num_used` adds up the segments that any holder has, `num_in_use` those that a slot has;
+- `num_alone` adds up those that one holder alone has, whose number is then their `only`.
 """
 
 from collections import Counter
@@ -16,17 +17,21 @@ from collections.abc import Iterator
 
 
 class _Segment:
-    """Consecutive cells with the same holders. `parent` holds the positions before them."""
+    """Consecutive cells with the same holders. `parent` holds the positions before them.
 
-    __slots__ = ("length", "num_holders", "num_slots", "parent")
+    `only` is the exclusive or of the holders' numbers: where there is one, it is that.
+    """
+
+    __slots__ = ("length", "num_holders", "num_slots", "only", "parent")
 
     def __init__(
-        self, length: int, parent: "_Segment | None", *, num_holders: int, num_slots: int
+        self, length: int, parent: "_Segment | None", *, num_holders: int, num_slots: int, only: int
     ) -> None:
         self.length = length
         self.parent = parent
         self.num_holders = num_holders
         self.num_slots = num_slots
+        self.only = only
 
     def absorb(self, stop: "_Segment | None") -> None:
         """Become one with the segments before it, as far as `stop`, that have the same holders."""
@@ -43,7 +48,10 @@ class Cells:
     def __init__(self, *, slots: int) -> None:
         self.num_used = 0
         self.num_in_use = 0
+        self.kept_alone: set[int] = set()
+        """Kept prefixes with cells that nobody else has."""
         self._slots = slots
+        self._num_alone: dict[int, int] = {}
         self._last: dict[int, _Segment] = {}
         self._lengths: dict[int, int] = {}
 
@@ -58,6 +66,7 @@ class Cells:
         self._lengths[holder] += count
         self.num_used += count
         self.num_in_use += count if holder < self._slots else 0
+        self._add_alone(holder, count)
 
     def share(self, source: int, holder: int, length: int) -> None:
         """`holder`, which has none, gets the first `length` cells of `source`, without a copy."""
@@ -69,7 +78,10 @@ class Cells:
         self._lengths[holder] = length
         is_slot = holder < self._slots
         for segment in _chain(last):
+            if segment.num_holders == 1:
+                self._add_alone(segment.only, -segment.length)
             segment.num_holders += 1
+            segment.only ^= holder
             if is_slot:
                 self.num_in_use += 0 if segment.num_slots else segment.length
                 segment.num_slots += 1
@@ -80,7 +92,12 @@ class Cells:
         is_slot = holder < self._slots
         for segment in _chain(self._last.pop(holder), kept):
             segment.num_holders -= 1
-            self.num_used -= 0 if segment.num_holders else segment.length
+            segment.only ^= holder
+            if not segment.num_holders:
+                self.num_used -= segment.length
+                self._add_alone(holder, -segment.length)
+            elif segment.num_holders == 1:
+                self._add_alone(segment.only, segment.length)
             if is_slot:
                 segment.num_slots -= 1
                 self.num_in_use -= 0 if segment.num_slots else segment.length
@@ -91,7 +108,7 @@ class Cells:
         """`holder` gives up all of its cells."""
         if holder in self._last:
             self.truncate(holder, 0)
-            del self._last[holder], self._lengths[holder]
+            del self._last[holder], self._lengths[holder], self._num_alone[holder]
 
     def discard(self, slot: int, start: int, count: int) -> None:
         """`slot` gives up `count` cells from `start` on; those after them move up.
@@ -111,7 +128,7 @@ class Cells:
 
     def num_alone(self, holder: int) -> int:
         """How many cells of `holder` nobody else has."""
-        return sum(one.length for one in _chain(self._last[holder]) if one.num_holders == 1)
+        return self._num_alone.get(holder, 0)
 
     def num_not_in_use(self, holder: int, length: int) -> int:
         """How many of the first `length` cells of `holder` no slot has."""
@@ -132,10 +149,30 @@ class Cells:
         _check(all(one.num_holders == 1 for one in self._last.values()), "last segments")
         lengths = {holder: sum(one.length for one in chain) for holder, chain in chains.items()}
         _check(lengths == self._lengths, f"lengths {lengths}, {self._lengths}")
+        alone = {
+            holder: sum(one.length for one in chain if one.num_holders == 1)
+            for holder, chain in chains.items()
+        }
+        _check(alone == self._num_alone, f"cells alone {alone}, {self._num_alone}")
+        kept_alone = {holder for holder, num in alone.items() if num and holder >= self._slots}
+        _check(kept_alone == self.kept_alone, f"{kept_alone} have cells alone")
+
+    def _add_alone(self, holder: int, count: int) -> None:
+        """`holder` alone has so many cells more, or fewer."""
+        num = self._num_alone[holder] + count
+        self._num_alone[holder] = num
+        if holder < self._slots:
+            return
+        if num:
+            self.kept_alone.add(holder)
+        else:
+            self.kept_alone.discard(holder)
 
     def _open(self, holder: int, parent: _Segment | None) -> _Segment:
         self._lengths.setdefault(holder, 0)
-        segment = _Segment(0, parent, num_holders=1, num_slots=int(holder < self._slots))
+        self._num_alone.setdefault(holder, 0)
+        num_slots = int(holder < self._slots)
+        segment = _Segment(0, parent, num_holders=1, num_slots=num_slots, only=holder)
         self._last[holder] = segment
         return segment
 
@@ -168,7 +205,11 @@ def _chain(last: _Segment | None, stop: _Segment | None = None) -> Iterator[_Seg
 def _split(segment: _Segment, length: int) -> _Segment:
     """Make the first `length` cells of `segment` its parent."""
     first = _Segment(
-        length, segment.parent, num_holders=segment.num_holders, num_slots=segment.num_slots
+        length,
+        segment.parent,
+        num_holders=segment.num_holders,
+        num_slots=segment.num_slots,
+        only=segment.only,
     )
     segment.parent = first
     segment.length -= length

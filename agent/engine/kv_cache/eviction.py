@@ -36,11 +36,11 @@ class Eviction:
 
         First those with cells that nobody else has; then those that share them with each other.
         """
-        present = [one for one in self._residency if one != sparing and self._cells.length(one)]
-        return next(
-            (one for one in present if self._cells.num_alone(one)),
-            next((one for one in present if self._num_not_in_use(one)), None),
-        )
+        alone = self._cells.kept_alone - {sparing}
+        if alone:
+            return min(alone, key=self._prefixes.used_at)
+        others = (one for one in self._residency if one != sparing and self._cells.length(one))
+        return next(filter(self._num_not_in_use, others), None)
 
     def evict(self, num_missing: int, *, num_urgent: int, sparing: int | None) -> bool:
         """Some of the `num_missing` cells become free; `num_urgent` of them whatever that takes.
@@ -63,11 +63,13 @@ class Eviction:
 
     def clear_the_way(self, *, sparing: int | None) -> None:
         """Park what is not needed by the one that begins, as much of it as takes a moment."""
+        if not self._residency.most_parked:
+            return
         start = self._allowance.num_moved
-        for holder in self._residency:
+        for holder in sorted(self._cells.kept_alone - {sparing}, key=self._prefixes.used_at):
             if self._allowance.num_left < 1 or self._allowance.num_moved - start >= ENOUGH_AT_ONCE:
                 return
-            while holder != sparing and (count := self._num_parkable(holder)):
+            while count := self._num_parkable(holder):
                 if not self._can_park(holder, count, sparing=sparing):
                     break
                 self._park(holder, count, sparing=sparing)
@@ -80,8 +82,6 @@ class Eviction:
 
     def _num_parkable(self, holder: int) -> int:
         """Cells of a kept prefix that nobody else has, and that may be copied now as a piece."""
-        if not self._cells.length(holder):
-            return 0
         most = int(min(self._allowance.num_left, MOST_IN_PIECE))
         return min(self._cells.num_alone(holder), most)
 

@@ -30,8 +30,7 @@ class KeptPrefixes:
 
     def find(self, keys: Sequence[int], most: int) -> Found:
         """The longest prefix of `keys`, of at most `most`, that somebody has."""
-        computed = {holder: self.num_computed(holder) for holder in self._used_at}
-        return self._tree.find(keys, most=most, computed=computed, used_at=self._used_at)
+        return self._tree.find(keys, most=most, computed=self.num_computed, used_at=self._used_at)
 
     def keys(self, holder: int) -> list[int]:
         """What its cells contain."""
@@ -59,6 +58,10 @@ class KeptPrefixes:
     def extend(self, holder: int, keys: list[int]) -> None:
         """So it goes on."""
         self._tree.extend(holder, keys)
+
+    def used_at(self, holder: int) -> int:
+        """The larger, the later it was used last."""
+        return self._used_at[holder]
 
     def use(self, holder: int) -> None:
         """It was used."""

@@ -13,7 +13,7 @@ Invariants, checked by `check_integrity`:
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..prompt import border
@@ -133,12 +133,12 @@ class PrefixTree:
         keys: Sequence[int],
         *,
         most: int,
-        computed: Mapping[int, int],
+        computed: Callable[[int], int],
         used_at: Mapping[int, int],
     ) -> Found:
         """The longest prefix of `keys`, of at most `most`, that somebody has computed.
 
-        `computed` has the number of computed tokens of each holder. Where several hold it, the one
+        `computed` says how many tokens of a holder are computed. Where several hold it, the one
         that was used last is the source, by `used_at`. It does not end within media.
         """
         best, promise = (0, -1, -1), (0, -1, -1)
@@ -148,8 +148,11 @@ class PrefixTree:
             if reach < best[0]:
                 break
             for holder in node.holders - seen:
-                done = computed[holder]
-                best = max(best, (border(keys, min(reach, done)), used_at[holder], holder))
+                if best[0] == reach and best[1] > used_at[holder]:
+                    continue  # many may share a beginning
+                done = computed(holder)
+                length = reach if done >= reach else border(keys, done)
+                best = max(best, (length, used_at[holder], holder))
                 if done < reach:
                     promise = max(promise, (reach, done, holder))
             seen |= node.holders

@@ -279,8 +279,9 @@ class StreamMemory:
         for slot in self._keys:
             self._catch_up(slot)
         holders = self._holders
-        computed = {holder: holders.num_computed(holder) for holder in holders.used_at}
-        return holders.tree.find(keys, most=most, computed=computed, used_at=holders.used_at)
+        return holders.tree.find(
+            keys, most=most, computed=holders.num_computed, used_at=holders.used_at
+        )
 
     def _open(self, slot: int, *, sparing: int | None) -> None:
         """`slot` gets an empty stream, for which a kept prefix may have to go."""

@@ -117,7 +117,9 @@ class Machine(RuleBasedStateMachine):
             if own:
                 assert self.cells.num_not_in_use(holder, len(own)) == len({*own} - in_use)
                 others = (self.model[other] for other in self.model if other != holder)
-                assert self.cells.num_alone(holder) == len({*own}.difference(*others))
+                num_alone = len({*own}.difference(*others))
+                assert self.cells.num_alone(holder) == num_alone
+                assert (holder in self.cells.kept_alone) == (num_alone > 0 and holder >= SLOTS)
 
 
 TestAnyHistory = Machine.TestCase

@@ -19,7 +19,7 @@ def make(**holders: list[int]) -> PrefixTree:
 
 def find(cache: PrefixTree, tokens: list[int], computed: dict[int, int]) -> Found:
     used_at = {holder: holder for holder in computed}
-    return cache.find(tokens, most=len(tokens), computed=computed, used_at=used_at)
+    return cache.find(tokens, most=len(tokens), computed=computed.__getitem__, used_at=used_at)
 
 
 def test_how_much_of_its_end_a_holder_has_alone() -> None:
@@ -39,7 +39,7 @@ def test_the_longest_prefix_wins() -> None:
 
 def test_of_equals_the_one_used_last() -> None:
     cache = make(h1=[1, 2, 3], h2=[1, 2, 3])
-    found = cache.find([1, 2, 3], most=2, computed={1: 3, 2: 3}, used_at={1: 5, 2: 4})
+    found = cache.find([1, 2, 3], most=2, computed={1: 3, 2: 3}.__getitem__, used_at={1: 5, 2: 4})
     assert found == Found(2, 1)
 
 
@@ -136,7 +136,7 @@ class Machine(RuleBasedStateMachine):
         computed = {
             holder: data.draw(st.integers(0, len(own))) for holder, own in self.model.items()
         }
-        found = self.cache.find(tokens, most=most, computed=computed, used_at=computed)
+        found = self.cache.find(tokens, most=most, computed=computed.__getitem__, used_at=computed)
         reach = {holder: min(most, num_common(own, tokens)) for holder, own in self.model.items()}
         done = {holder: min(reach[holder], computed[holder]) for holder in self.model}
         assert found.length == max(done.values(), default=0)
