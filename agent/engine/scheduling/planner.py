@@ -10,7 +10,6 @@ nothing else, however long that takes. Drafts use only cells that no sequence ne
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
@@ -28,6 +27,7 @@ from .exports import Exports
 from .prefill_budget import PrefillBudget
 from .progress import Progress
 from .queue import SequenceQueue
+from .runs import chunk_run, next_run
 from .step_mode import StepMode
 
 
@@ -247,31 +247,62 @@ class Planner:
         offered = _offered(generating, proposals)
         drafts = self._draft(offered, len(generating), num_wanted, budget)
         num_drafted = sum(map(len, drafts.values()))
-        num_read = max(0, min(budget - num_drafted, num_wanted))
-        if num_read := self._make_room(len(generating) + num_drafted, num_read):
-            # Now that it is known what is parked for it, in what is left of the time.
-            num_read = min(num_read, self._readable(num_streaming, reading, readable, num_wanted))
-        if _is_whole(reading, readable) and num_read < num_wanted:
-            num_read = 0  # until there is room for all of it
+        num_read = self._num_read(
+            num_streaming,
+            reading,
+            readable,
+            num_wanted,
+            num_others=len(generating) + num_drafted,
+            most=budget - num_drafted,
+        )
         shares = self._order.share(wants, num_read, among=readable)
         num_read = sum(shares.values())
         return Step(
             (*self._memory.take_edits(), *saves, *self._exports.plan()),
-            (
-                *(
-                    _next(slot, one, drafts.get(slot, ()))
-                    for slot, one in self._in_place(generating)
-                ),
-                *(
-                    _chunk(slot, one, shares[one.id])
-                    for slot, one in self._in_place(reading)
-                    if one.id in shares
-                ),
-            ),
+            self._runs(generating, drafts, reading, shares),
             len(generating),
             num_read,
             num_drafted,
             turn.adapter,
+        )
+
+    def _num_read(
+        self,
+        num_streaming: int,
+        reading: dict[int, Progress],
+        wants: dict[SequenceId, int],
+        num_wanted: int,
+        *,
+        num_others: int,
+        most: int,
+    ) -> int:
+        """How many tokens of prompts are read, for which there is room now beside `num_others`."""
+        num_read = self._make_room(num_others, max(0, min(most, num_wanted)))
+        if num_read:
+            # Now that it is known what is parked for it, in what is left of the time.
+            num_read = min(num_read, self._readable(num_streaming, reading, wants, num_wanted))
+        if _is_whole(reading, wants) and num_read < num_wanted:
+            return 0  # until there is room for all of it
+        return num_read
+
+    def _runs(
+        self,
+        generating: dict[int, Progress],
+        drafts: Mapping[int, tuple[int, ...]],
+        reading: dict[int, Progress],
+        shares: Mapping[SequenceId, int],
+    ) -> tuple[Run, ...]:
+        """Those of all who generate, then those of whose prompts are read."""
+        return (
+            *(
+                next_run(slot, one, drafts.get(slot, ()))
+                for slot, one in self._in_place(generating)
+            ),
+            *(
+                chunk_run(slot, one, shares[one.id])
+                for slot, one in self._in_place(reading)
+                if one.id in shares
+            ),
         )
 
     def _divided(self) -> tuple[dict[int, Progress], dict[int, Progress]]:
@@ -417,19 +448,3 @@ def _offered(
         for slot, one in generating.items()
         if one.id in proposals
     }
-
-
-def _next(slot: int, one: Progress, draft: tuple[int, ...]) -> Run:
-    last = one.num_computed
-    return Run(one.id, slot, last, (*one.next_tokens(1), *draft), True, len(draft))
-
-
-def _chunk(slot: int, one: Progress, count: int) -> Run:
-    if (media := one.history.media_part(one.num_computed, count)) is not None:
-        return Run(one.id, slot, one.num_computed, (), False, media=media)
-    samples = count == one.num_pending and not one.prefill_only
-    run = Run(one.id, slot, one.num_computed, one.next_tokens(count), samples)
-    if not one.is_scoring or not (scored := one.to_score(count)):
-        return run
-    tokens = one.history.token_ids(scored.start, scored.stop)
-    return replace(run, scored=tokens, first_scored=scored.start - 1 - one.num_computed)

@@ -63,25 +63,14 @@ class Scheduler:
                 f"a batch of {capacity.batch_size} cannot hold a token of each of {slots} slots"
             )
         self._ceiling = min(context_size, capacity.num_cells)
-        budget = PrefillBudget(
-            batch_size=capacity.batch_size,
-            max_stall=max_stall,
-            most_mixed=capacity.most_mixed,
-            can_mix=not capacity.num_streams,
-            cell_bytes=capacity.cell_bytes,
-            fixed_bytes=capacity.fixed_bytes,
-        )
+        budget = _budget(capacity, max_stall)
         self._memory = _memory(slots, capacity)
         self._tally = Tally()
         self._queue = SequenceQueue(slots)
         self._running = self._queue.running
         speculation = Speculation(most=capacity.max_draft, cost=budget.cost, end_tokens=end_tokens)
         step_mode = StepMode(capacity.most_mixed, can_mix=not capacity.num_streams)
-        self._background = Background(
-            max_stall,
-            may_pause=capacity.most_mixed < capacity.batch_size,
-            may_stop=capacity.can_share,
-        )
+        self._background = _background(capacity, max_stall)
         self._exports = Exports(self._memory)
         self._planner = Planner(
             self._queue,
@@ -307,6 +296,25 @@ class Scheduler:
     def _check_no_step(self) -> None:
         if self._planned is not None:
             raise RuntimeError("the last step was not committed")
+
+
+def _budget(capacity: Capacity, max_stall: float) -> PrefillBudget:
+    return PrefillBudget(
+        batch_size=capacity.batch_size,
+        max_stall=max_stall,
+        most_mixed=capacity.most_mixed,
+        can_mix=not capacity.num_streams,
+        cell_bytes=capacity.cell_bytes,
+        fixed_bytes=capacity.fixed_bytes,
+    )
+
+
+def _background(capacity: Capacity, max_stall: float) -> Background:
+    return Background(
+        max_stall,
+        may_pause=capacity.most_mixed < capacity.batch_size,
+        may_stop=capacity.can_share,
+    )
 
 
 def _memory(slots: int, capacity: Capacity) -> Memory:
