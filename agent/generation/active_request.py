@@ -17,6 +17,7 @@ from ..engine.prompt import Prompt
 from ..engine.prompt_store.stored_prompt import StoredPrompt
 from ..engine.sequence import NewSequence, SequenceId, SequenceOutput
 from .answers.answer import Answer, noticed
+from .answers.held_pieces import HeldPieces
 from .answers.prepared import Prepared
 from .answers.resumption import Resume, Resumed
 from .port import Listener, Ticket
@@ -146,6 +147,7 @@ class ActiveRequest:
         self._answer: Answer | None = None
         self._ended: Ended | None = None
         """The answer's end, while it waits for the save."""
+        self._held = None if request.stream else HeldPieces()
 
     @property
     def is_being_prepared(self) -> bool:
@@ -222,6 +224,14 @@ class ActiveRequest:
             return Change()
         items = self._answer.take(output) if self._ended is None else []
         return self._answered(items, output) if self._answer.is_over else Change(tuple(items))
+
+    def told(self, items: tuple[Item, ...], now: float) -> tuple[Item, ...]:
+        """What to tell at `now`, in seconds, of `items`, which a step gave."""
+        return items if self._held is None else self._held.told(items, now)
+
+    def with_rest(self, items: tuple[Item, ...]) -> tuple[Item, ...]:
+        """`items`, and before them what was not told yet."""
+        return items if self._held is None else self._held.with_rest(items)
 
     def saved(self, failure: Notice | None) -> Change:
         """Its save is written, or failed."""

@@ -94,8 +94,8 @@ class ActiveRequests:
             return active.resumed(outcome)
         return active.prepared(outcome, self._piece)
 
-    def stepped(self, outputs: Sequence[SequenceOutput]) -> list[Decision]:
-        """The engine made a step; one `Tell` a listener, whatever is in it."""
+    def stepped(self, outputs: Sequence[SequenceOutput], now: float) -> list[Decision]:
+        """The engine made a step; one `Tell` a listener, whatever is in it. `now` in seconds."""
         told: dict[Listener, tuple[list[Item], list[Ticket]]] = {}
         decisions: list[Decision] = []
         for output in outputs:
@@ -103,7 +103,7 @@ class ActiveRequests:
                 continue
             change = self._stepped(active, output)
             items, released = told.setdefault(active.listener, ([], []))
-            items += change.items
+            items += active.told(change.items, now)
             released += self._released(active)
             decisions += change.decisions
         tells = [
@@ -158,7 +158,8 @@ class ActiveRequests:
         released = tuple(self._released(active))
         if not change.items and not released:
             return [*change.decisions]
-        return [Tell(active.listener, change.items, released), *change.decisions]
+        items = active.with_rest(change.items) if change.items else ()
+        return [Tell(active.listener, items, released), *change.decisions]
 
     def _released(self, active: ActiveRequest) -> list[Ticket]:
         """Forget it if it is over; its ticket, then."""

@@ -7,6 +7,7 @@ A decision that cannot be carried out ends its request alone, as `active_request
 """
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, assert_never
@@ -94,7 +95,9 @@ class LocalGeneration:
         piece: Callable[[int], bytes],
         spans: RequestSpans | None = None,
         fetcher: Fetcher | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
         self._preparation = preparation
         self._worker = worker
         self._saver = saver
@@ -121,7 +124,7 @@ class LocalGeneration:
 
     def stepped(self, outputs: Sequence[SequenceOutput]) -> None:
         """The engine made a step."""
-        self._carry_out(self._requests.stepped(outputs))
+        self._carry_out(self._requests.stepped(outputs, self._clock()))
 
     def close(self) -> None:
         """Prepare and save nothing any more; blocks until what is being done has stopped."""

@@ -45,6 +45,7 @@ from tests.agent.generation.outputs import (
 )
 
 US = Heard()
+NOW = 7.0
 BROKEN = ord("?")
 
 
@@ -76,9 +77,9 @@ class TestOneRequest:
             prefill_only=True,
         )
         assert requests.prepared(ONE, PREPARED) == [Run(sequence)]
-        assert requests.stepped([gained("a")]) == [Tell(US, (piece("r", "a"),))]
+        assert requests.stepped([gained("a")], NOW) == [Tell(US, (piece("r", "a"),))]
         end = SequenceEnd("stop", STATS)
-        assert requests.stepped([gained("", end=end)]) == [
+        assert requests.stepped([gained("", end=end)], NOW) == [
             Tell(US, (prompt_read("r"), ENDED), (FIRST,))
         ]
         assert len(requests) == 0
@@ -93,10 +94,10 @@ class TestOneRequest:
 
     def test_after_a_stop_string_nothing_comes(self) -> None:
         requests = running()
-        [tell, drop] = requests.stepped([gained("a!b")])
+        [tell, drop] = requests.stepped([gained("a!b")], NOW)
         assert isinstance(tell, Tell) and tell.released == (FIRST,)
         assert drop == Drop(ONE)
-        assert requests.stepped([gained("more")]) == []
+        assert requests.stepped([gained("more")], NOW) == []
 
 
 class TestManyRequests:
@@ -104,7 +105,7 @@ class TestManyRequests:
         requests = running("r", "s")
         error = EngineFailed("lost")
         failed = gained("", TWO, end=SequenceEnd(error, STATS))
-        assert requests.stepped([gained("a"), failed]) == [
+        assert requests.stepped([gained("a"), failed], NOW) == [
             Tell(US, (piece("r", "a"), Refused(id=S, error=to_wire(error))), (SECOND,))
         ]
 
@@ -112,19 +113,19 @@ class TestManyRequests:
         requests, other = running(), Heard()
         requests.start(NewRequest(SECOND, R, REQUEST), other)
         requests.prepared(TWO, PREPARED)
-        assert requests.stepped([gained("a"), gained("b", TWO)]) == [
+        assert requests.stepped([gained("a"), gained("b", TWO)], NOW) == [
             Tell(US, (piece("r", "a"),)),
             Tell(other, (piece("r", "b"),)),
         ]
 
     def test_steps_of_others_are_ignored(self) -> None:
-        assert running().stepped([gained("a", SequenceId(77))]) == []
+        assert running().stepped([gained("a", SequenceId(77))], NOW) == []
 
 
 class TestEndedFromOutside:
     def test_cancelled_while_running(self) -> None:
         requests = running()
-        requests.stepped([gained("a")])
+        requests.stepped([gained("a")], NOW)
         ended = Ended(id=R, finish_reason="cancelled", usage=USAGE, rates=Rates())
         assert requests.cancel(FIRST) == [Tell(US, (ended,), (FIRST,)), Drop(ONE)]
         assert requests.cancel(FIRST) == []
@@ -153,7 +154,7 @@ class TestEndedFromOutside:
 class TestFailureBoundary:
     def test_an_answer_that_breaks_ends_alone(self) -> None:
         requests = running("r", "s")
-        [tell, log, drop] = requests.stepped([gained("a?"), gained("b", TWO)])
+        [tell, log, drop] = requests.stepped([gained("a?"), gained("b", TWO)], NOW)
         assert isinstance(tell, Tell) and tell.released == (FIRST,)
         refused, other = tell.items
         assert isinstance(refused, Refused) and refused.error.code == "internal_error"
@@ -161,10 +162,10 @@ class TestFailureBoundary:
         assert isinstance(log, LogFailure) and log.id == R
         assert isinstance(log.error, IndexError) and log.error.__traceback__ is not None
         assert drop == Drop(ONE)
-        assert requests.stepped([gained("more")]) == []
+        assert requests.stepped([gained("more")], NOW) == []
 
     def test_of_a_sequence_that_has_ended_nothing_is_dropped(self) -> None:
-        decisions = running().stepped([gained("?", end=SequenceEnd("stop", STATS))])
+        decisions = running().stepped([gained("?", end=SequenceEnd("stop", STATS))], NOW)
         assert [type(each) for each in decisions] == [Tell, LogFailure]
 
     def test_a_preparation_that_nothing_can_be_made_of(self) -> None:
@@ -189,7 +190,7 @@ class TestSaving:
         requests = ActiveRequests(a_byte)
         requests.start(NewRequest(FIRST, R, SAVING), US)
         requests.prepared(ONE, PREPARED)
-        requests.stepped([gained("a", end=SequenceEnd("stop", STATS, SAVED))])
+        requests.stepped([gained("a", end=SequenceEnd("stop", STATS, SAVED))], NOW)
         return requests
 
     def test_the_end_waits_for_it(self) -> None:
@@ -251,7 +252,7 @@ class TestOneThatGoesOn:
         assert tell == Tell(US, (Piece(id=R, text="b"),))
         assert isinstance(run, Run)
         assert (run.sequence.said, run.sequence.forced) == (tuple(b"ab"), ())
-        [tell] = requests.stepped([gained("c")])
+        [tell] = requests.stepped([gained("c")], NOW)
         assert tell == Tell(US, (piece("r", "c"),))
 
     def test_explains_an_echoed_prompt_only_before_its_first_token(self) -> None:
@@ -309,7 +310,7 @@ class TestFetching:
         [run] = requests.fetched(ONE, SAVED)
         assert isinstance(run, Run) and run.sequence.stored == SAVED
         assert requests.fetched(ONE, SAVED) == []
-        assert requests.stepped([gained("a")]) == [Tell(US, (piece("r", "a"),))]
+        assert requests.stepped([gained("a")], NOW) == [Tell(US, (piece("r", "a"),))]
 
     def test_without_one_all_is_computed(self) -> None:
         requests = ActiveRequests(a_byte)

@@ -125,6 +125,7 @@ class Machine(RuleBasedStateMachine):
         self.finishing: set[SequenceId] = set()  # of those that run
         self.saving: set[SequenceId] = set()
         self.logged: list[RequestId] = []
+        self.now = 0.0
 
     # ---- the shell
 
@@ -166,8 +167,8 @@ class Machine(RuleBasedStateMachine):
 
     # ---- what listeners want
 
-    @rule(which=st.integers(0, 1), key=st.none() | st.sampled_from(KEYS))
-    def start(self, which: int, key: str | None) -> None:
+    @rule(which=st.integers(0, 1), key=st.none() | st.sampled_from(KEYS), stream=st.booleans())
+    def start(self, which: int, key: str | None, *, stream: bool) -> None:
         self.num_started += 1
         ticket, name = Ticket(self.num_started), RequestId(f"r{self.num_started}")
         taken = {
@@ -177,7 +178,9 @@ class Machine(RuleBasedStateMachine):
             if not each.is_released
         }
         asked = self.listeners[which].asked[ticket] = Asked(name, key)
-        request = GenerateRequest(prompt="x", cache_key=key, save_cache=key is not None)
+        request = GenerateRequest(
+            prompt="x", stream=stream, cache_key=key, save_cache=key is not None
+        )
         self.carry_out(
             self.requests.start(NewRequest(ticket, name, request), self.listeners[which])
         )
@@ -225,8 +228,9 @@ class Machine(RuleBasedStateMachine):
             assert self.asked(id).failed
             assert self.logged.count(self.asked(id).name) == 1
 
-    @rule(data=st.data())
-    def step(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), seconds=st.sampled_from([0.01, 1.0]))
+    def step(self, data: st.DataObject, seconds: float) -> None:
+        self.now += seconds
         if not self.num_started:
             return
         known = st.sampled_from(sorted(self.running)) if self.running else self.tickets()
@@ -240,7 +244,7 @@ class Machine(RuleBasedStateMachine):
             for output in outputs
             if TEXTS.index(BOOM) in output.tokens and self._is_read(output.id)
         ]
-        self.carry_out(self.requests.stepped(outputs))
+        self.carry_out(self.requests.stepped(outputs, self.now))
         for id in broken:
             assert self.asked(id).failed
             assert self.logged.count(self.asked(id).name) == 1
