@@ -126,15 +126,22 @@ class Runner:
                 self._timer.cancel()
 
     def pump(self) -> None:
-        """Start the lines that may run now."""
-        if self._is_pumping:
+        """Start the lines that may run now: soon, one each time that the event loop comes round.
+
+        So requests of others that come meanwhile do not wait for all of them.
+        """
+        if not self._is_pumping:
+            self._is_pumping = True
+            asyncio.get_running_loop().call_soon(self._start_one)
+
+    def _start_one(self) -> None:
+        self._is_pumping = False
+        started = self._schedule.start_next(self._clock(), self._capacity.room)
+        if started is not None:
+            key, line = started
+            self.runs[key.batch].start(line)
+            self.pump()
             return
-        self._is_pumping = True
-        try:
-            for key, line in self._schedule.next(self._clock(), self._capacity.room):
-                self.runs[key.batch].start(line)
-        finally:
-            self._is_pumping = False
         for id, run in self.runs.items():
             if self._schedule.has(id):
                 run.wake_for_more()

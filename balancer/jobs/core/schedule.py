@@ -104,23 +104,23 @@ class Schedule:
             batch.num_open[chunk] += 1
             self._put(batch, line)
 
-    def next(self, now: float, rooms: Rooms) -> list[tuple[LineKey, Line]]:
-        """Start these."""
-        started: list[tuple[LineKey, Line]] = []
+    def start_next(self, now: float, rooms: Rooms) -> tuple[LineKey, Line] | None:
+        """The line that runs from now on, if one may."""
         for batch in self._batches.values():
             self._wake(batch, now)
-        while (chosen := self._choose(now, rooms)) is not None:
-            id, model = chosen
-            batch = self._batches[id]
-            line = self._take(batch, model)
-            self._num_started += 1
-            batch.turn = self._num_started
-            batch.running[line.number] = line
-            self._running[model] += 1
-            if line.group is not None and line.group not in self._warm:
-                self._cold[line.group] += 1
-            started.append((LineKey(id, line.number), line))
-        return started
+        chosen = self._choose(now, rooms)
+        if chosen is None:
+            return None
+        id, model = chosen
+        batch = self._batches[id]
+        line = self._take(batch, model)
+        self._num_started += 1
+        batch.turn = self._num_started
+        batch.running[line.number] = line
+        self._running[model] += 1
+        if line.group is not None and line.group not in self._warm:
+            self._cold[line.group] += 1
+        return LineKey(id, line.number), line
 
     def settle(self, key: LineKey) -> None:
         """A line runs no more: its result is there, or there will be none."""
@@ -161,7 +161,7 @@ class Schedule:
         return found
 
     def next_deadline(self, now: float) -> float | None:
-        """When to call `next`, if nothing happens before."""
+        """When to call `start_next`, if nothing happens before."""
         times = []
         for batch in self._batches.values():
             if batch.num_waiting and batch.paused_until > now:

@@ -13,6 +13,7 @@ from arriero.balancer.jobs.core.schedule import LineKey
 from arriero.balancer.jobs.line_runs import LineRuns
 from arriero.balancer.jobs.work_place import WorkPlace
 from tests.balancer.jobs.builders import URL, House, created, echo, request_line
+from tests.balancer.jobs.starting import all_next
 
 
 def line(number: int) -> Line:
@@ -36,7 +37,7 @@ async def test_answers_and_cancelled_lines_are_taken_once(tmp_path: Path) -> Non
         runs = LineRuns(batch, tools, news.set)
         tools.schedule.add(batch.id)
         tools.schedule.loaded(batch.id, 0, [line(n) for n in (1, 2, 3)])
-        for _, each in tools.schedule.next(0.0, lambda _: 2):
+        for _, each in all_next(tools.schedule, 0.0, lambda _: 2):
             runs.start(each)
         jobs._runner._is_pumping = True  # nothing more is started by itself
         await news.wait()
@@ -63,7 +64,7 @@ async def test_a_line_that_is_cancelled_before_it_began_settles_too(tmp_path: Pa
         runs = LineRuns(batch, tools, lambda: None)
         tools.schedule.add(batch.id)
         tools.schedule.loaded(batch.id, 0, [line(1)])
-        for _, each in tools.schedule.next(0.0, lambda _: 2):
+        for _, each in all_next(tools.schedule, 0.0, lambda _: 2):
             runs.start(each)
         runs.stop()
         await runs.stopped()
@@ -95,7 +96,7 @@ async def test_a_fault_of_ours_is_the_lines_error_wherever_it_is(
         runs = LineRuns(batch, tools, news.set)
         tools.schedule.add(batch.id)
         tools.schedule.loaded(batch.id, 0, [line(1)])
-        for _, each in tools.schedule.next(0.0, lambda _: 1):
+        for _, each in all_next(tools.schedule, 0.0, lambda _: 1):
             runs.start(each)
         async with asyncio.timeout(5):
             await news.wait()

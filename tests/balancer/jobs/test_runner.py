@@ -73,11 +73,16 @@ async def test_killed_again_and_again_each_line_has_one_result(tmp_path: Path) -
 async def test_no_more_run_at_once_than_there_are_slots(tmp_path: Path) -> None:
     house = House(tmp_path)
     running = most = 0
+    full = asyncio.Event()
 
     async def answer(line: Line, caller: Caller) -> Answered:
         nonlocal running, most
         running += 1
+        if running == 4 + 2:
+            full.set()
         most = max(most, running)
+        async with asyncio.timeout(5.0):
+            await full.wait()  # lines begin one after the other
         answered = await echo(line, caller)
         running -= 1
         return answered

@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from arriero.balancer.jobs.core.lines import Line
 from arriero.balancer.jobs.core.schedule import LineKey, Schedule
+from tests.balancer.jobs.starting import all_next
 
 
 def line(number: int, model: str | None = "m", group: bytes | None = None) -> Line:
@@ -14,7 +15,7 @@ def line(number: int, model: str | None = "m", group: bytes | None = None) -> Li
 
 
 def started(schedule: Schedule, now: float = 0.0, room: int = 2) -> list[LineKey]:
-    return [key for key, _ in schedule.next(now, lambda _model: room)]
+    return [key for key, _ in all_next(schedule, now, lambda _model: room)]
 
 
 def with_lines(*lines: Line) -> Schedule:
@@ -41,7 +42,7 @@ def test_no_more_run_than_there_is_room_for() -> None:
 def test_each_model_has_room_of_its_own() -> None:
     schedule = with_lines(line(1, "a"), line(2, "a"), line(3, "b"))
     rooms = {"a": 1, "b": 1}
-    keys = [key.number for key, _ in schedule.next(0.0, lambda model: rooms[model or ""])]
+    keys = [key.number for key, _ in all_next(schedule, 0.0, lambda model: rooms[model or ""])]
     assert keys == [1, 3]
 
 
@@ -161,7 +162,7 @@ class ScheduleMachine(RuleBasedStateMachine):
     @rule(passed=st.floats(0, 3))
     def next(self, passed: float) -> None:
         self.now += passed
-        for key, each in self.schedule.next(self.now, self.room):
+        for key, each in all_next(self.schedule, self.now, self.room):
             assert key in self.open
             assert key not in self.running
             assert key not in self.settling
@@ -214,7 +215,7 @@ class ScheduleMachine(RuleBasedStateMachine):
         for key in self.settling:
             self.open.remove(key)
         self.now += 100.0
-        last = [key for key, _ in self.schedule.next(self.now, lambda _model: 10_000)]
+        last = [key for key, _ in all_next(self.schedule, self.now, lambda _model: 10_000)]
         assert sorted(last) == sorted(self.open)
 
 
