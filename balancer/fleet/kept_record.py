@@ -17,7 +17,8 @@ class KeptKey(NamedTuple):
 class KeptRecord(NamedTuple):
     """`digest` is of the body that asked for it, `created_at` in seconds since 1970.
 
-    With `keeps_failure` one that ended with an error is kept, too.
+    With `keeps_failure` one that ended with an error is kept, too. `model` is the name in the
+    answer where the request named none.
     """
 
     key: KeptKey
@@ -25,6 +26,7 @@ class KeptRecord(NamedTuple):
     digest: bytes
     created_at: float
     keeps_failure: bool = False
+    model: str = ""
 
 
 class Asked(NamedTuple):

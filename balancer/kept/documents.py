@@ -35,6 +35,7 @@ class _Document:
     caller: str = ANONYMOUS_NAME
     address: str | None = None
     keeps_failure: bool = False
+    model: str = ""
     note: str = ""
 
 
@@ -51,6 +52,7 @@ def saved(record: KeptRecord, asked: Asked) -> SavedRequest:
         caller=asked.caller.name,
         address=asked.caller.address,
         keeps_failure=record.keeps_failure,
+        model=record.model,
         note=asked.note.decode(),
     )
     return SavedRequest(
@@ -73,6 +75,7 @@ def restored(saved: SavedRequest) -> tuple[KeptRecord, Asked]:
         digest=bytes.fromhex(saved.digest),
         created_at=saved.created_at,
         keeps_failure=document.keeps_failure,
+        model=document.model,
     )
     caller = Caller(name=document.caller, address=document.address, owner=owner)
     return record, Asked(document.request, caller, document.note.encode())

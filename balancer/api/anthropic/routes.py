@@ -152,7 +152,7 @@ class _Handlers:
                 asked,
                 stream.id,
                 owner=caller.owner,
-                model=wanted.model or runtime.model_name_for("generate", caller),
+                model=wanted.model or stream.model or runtime.model_name_for("generate", caller),
                 tier=tier_of(runtime.priority(edited.request, caller)),
                 context=_context(wanted, edited),
             )

@@ -65,9 +65,12 @@ class KeptRequest:
 
     def attach(self) -> Stream:
         """Its events from the first one on, none merged. Closing the stream cancels nothing."""
-        created_at = self.record.created_at
         stream = Stream(
-            self.id, lambda _: self._detach(stream), merges=False, created_at=created_at
+            self.id,
+            lambda _: self._detach(stream),
+            merges=False,
+            created_at=self.record.created_at,
+            model=self.record.model,
         )
         for event in self.events:
             stream.put(event)

@@ -143,6 +143,7 @@ class KeptRequests:
             digest=digest,
             created_at=self._wall_clock(),
             keeps_failure=keeps_failure,
+            model="" if request.model else self._runtime.model_name_for("generate", caller),
         )
         # Another run of the balancer does not know the limits of the caller's key.
         request = replace(request, priority=self._runtime.priority(request, caller))

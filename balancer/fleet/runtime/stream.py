@@ -53,6 +53,7 @@ class Stream:
         "_take",
         "created_at",
         "id",
+        "model",
     )
 
     def __init__(
@@ -62,14 +63,17 @@ class Stream:
         *,
         merges: bool = True,
         created_at: float | None = None,
+        model: str = "",
     ) -> None:
         """`on_close` is called once, and only if the reader goes before the end has come.
 
         Without `merges` every event is read as it was put: for events that somebody keeps anyway.
-        `created_at`, in seconds since 1970, is now where it is not given.
+        `created_at`, in seconds since 1970, is now where it is not given. `model` is the name that
+        was kept for an answer to a request that named none.
         """
         self.id = id
         self.created_at = time.time() if created_at is None else created_at
+        self.model = model
         self._merges = merges
         self._on_close = on_close
         self._pending: deque[Event] = deque()

@@ -43,6 +43,7 @@ class FakeStream:
     def __init__(self, id: RequestId, request: GenerateRequest, changed: asyncio.Event) -> None:
         self.id = id
         self.created_at = 1_700_000_000.5
+        self.model = ""
         self.request = request
         self.is_closed_early = False
         self.has_ended = False

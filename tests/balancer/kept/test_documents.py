@@ -26,7 +26,14 @@ from arriero.shared.inference import (
     Usage,
 )
 
-RECORD = KeptRecord(KeptKey(None, "/v1#k#0"), RequestId("r"), b"\0\xff", 12.5, keeps_failure=True)
+RECORD = KeptRecord(
+    KeptKey(None, "/v1#k#0"),
+    RequestId("r"),
+    b"\0\xff",
+    12.5,
+    keeps_failure=True,
+    model="demo",
+)
 REQUEST = GenerateRequest(
     messages=(ChatMessage(role="user", content="né\0"),),
     seed=7,

@@ -84,7 +84,7 @@ def _head(
     return Head(
         id=f"{shape.id_prefix}{first.id}",
         created=int(first.created_at),
-        model=wanted.model or runtime.model_name_for("generate", caller),
+        model=wanted.model or first.model or runtime.model_name_for("generate", caller),
         service_tier=tier_of(runtime.priority(wanted.requests[0], caller)),
     )
 

@@ -86,7 +86,7 @@ class _Handlers:
                 self._conversations,
                 wanted,
                 previous,
-                served=self._served(wanted, caller),
+                served=stream.model or self._served(wanted, caller),
                 service_tier=self._tier(neutral, caller),
                 created_at=stream.created_at,
                 owner=caller.owner,

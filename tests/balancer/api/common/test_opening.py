@@ -86,6 +86,21 @@ async def test_without_a_key_a_lost_connection_cancels(
         await runtime.until(lambda: stream.is_closed_early)
 
 
+@pytest.mark.parametrize("path", [path for path in DOORS if path != "/api/v1/generate"])
+async def test_an_answer_says_again_whose_it_is_when_no_agent_is_there(
+    client: TestClient, runtime: FakeFleetRuntime, path: str
+) -> None:
+    runtime.script = lambda _: [Token("alpha"), done()]
+    body = {name: value for name, value in DOORS[path].items() if name != "model"}
+    told = []
+    for names in (["demo"], [], ["another"]):
+        runtime.model_names = names
+        async with client.post(path, json=body, headers=KEY) as response:
+            told.append(await response.text())
+    assert '"model":"demo"' in told[0]
+    assert told[0] == told[1] == told[2]
+
+
 async def test_choices_are_kept_each(client: TestClient, runtime: FakeFleetRuntime) -> None:
     body = {"prompt": "hi", "n": 2, "temperature": 1}
     runtime.script = lambda request: [Token(f"seed {request.seed}"), done()]

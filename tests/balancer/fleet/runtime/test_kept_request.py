@@ -5,7 +5,7 @@ from arriero.balancer.fleet.runtime.kept_request import EVENT_BYTES, KeptRequest
 from arriero.shared.inference import LogProb, RequestId, Token, TokenLogProbs, Waiting
 from tests.balancer.api.fake_runtime import done
 
-RECORD = KeptRecord(KeptKey(None, "k"), RequestId("r"), b"", created_at=12.5)
+RECORD = KeptRecord(KeptKey(None, "k"), RequestId("r"), b"", created_at=12.5, model="demo")
 
 
 def test_its_size_is_that_of_its_events_and_its_note() -> None:
@@ -18,8 +18,9 @@ def test_its_size_is_that_of_its_events_and_its_note() -> None:
     assert kept.num_bytes == 3 + sum(sizes)
 
 
-def test_its_streams_say_when_it_was_asked_for() -> None:
-    assert KeptRequest(RECORD, lambda _, __: None).attach().created_at == 12.5
+def test_its_streams_say_when_it_was_asked_for_and_which_model_answers() -> None:
+    stream = KeptRequest(RECORD, lambda _, __: None).attach()
+    assert (stream.created_at, stream.model) == (12.5, "demo")
 
 
 def test_a_forgotten_one_keeps_no_events_until_it_has_ended() -> None:

@@ -73,6 +73,14 @@ async def test_the_class_of_its_callers_key_is_kept_with_it(
     assert (REQUEST.priority, runtime.streams[0].request.priority) == (None, -1)
 
 
+@pytest.mark.parametrize(("named", "model"), [(None, "demo"), ("mine", "")])
+async def test_the_name_of_the_model_is_kept_where_none_was_named(
+    kept: KeptRequests, named: str | None, model: str
+) -> None:
+    request = kept.open("k", BODY, replace(REQUEST, model=named), caller=ALICE)
+    assert request.record.model == model
+
+
 async def test_a_reader_that_goes_cancels_nothing(
     kept: KeptRequests, runtime: FakeFleetRuntime
 ) -> None:
