@@ -1,7 +1,8 @@
 """Pictures, and content that mixes them with text."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -41,20 +42,22 @@ class Image:
 def joined(contents: Iterable[Content | MediaPart]) -> Content:
     """Texts as paragraphs, with pictures between them."""
     parts: list[TextPart | MediaPart] = []
-    for content in contents:
-        if isinstance(content, str):
-            _add(parts, TextPart(type="text", text=content))
-            continue
-        for part in content if isinstance(content, tuple) else (content,):
-            _add(parts, part)
+    for is_text, run in groupby(_parts(contents), key=lambda part: isinstance(part, TextPart)):
+        if is_text:
+            text = "\n\n".join(part.text for part in run if isinstance(part, TextPart))
+            parts.append(TextPart(type="text", text=text))
+        else:
+            parts += run
     if not all(isinstance(part, TextPart) for part in parts):
         return tuple(parts)
     return "".join(part.text for part in parts if isinstance(part, TextPart))
 
 
-def _add(parts: list[TextPart | MediaPart], part: TextPart | MediaPart) -> None:
-    last = parts[-1] if parts else None
-    if isinstance(part, TextPart) and isinstance(last, TextPart):
-        parts[-1] = TextPart(type="text", text=f"{last.text}\n\n{part.text}")
-    else:
-        parts.append(part)
+def _parts(contents: Iterable[Content | MediaPart]) -> Iterator[TextPart | MediaPart]:
+    for content in contents:
+        if isinstance(content, str):
+            yield TextPart(type="text", text=content)
+        elif isinstance(content, tuple):
+            yield from content
+        else:
+            yield content
