@@ -81,24 +81,37 @@ def inference_app(
     app[DOOR_REPORTS] = DoorReports() if reports is None else reports
     app.on_response_prepare.append(tell_ignored)
     app.on_response_prepare.append(limit_headers(runtime))
-    app.add_routes(_health_routes(runtime))
-    app.add_routes(openapi_routes(partial(inference_json, version("arriero"))))
-    app.add_routes(routes.routes(runtime))
-    app.add_routes(socket.routes())
-    app.add_routes(models.routes(runtime))
-    app.add_routes(completion_routes.routes(runtime))
-    app.add_routes(query_routes.routes(runtime))
-    app.add_routes(vllm_routes.routes(runtime))
     conversations = Conversations() if conversations is None else conversations
-    app.add_routes(responses_routes.routes(runtime, conversations, kept, recall))
-    app.add_routes(anthropic_routes.routes(runtime, conversations))
-    app.add_routes(ollama_routes.routes(runtime))
-    app.add_routes(ollama_model_routes.routes(runtime))
-    app.add_routes(file_routes.routes(jobs))
-    app.add_routes(batch_routes.routes(jobs))
-    app.add_routes(more_routes)
+    app.add_routes(
+        [
+            *_health_routes(runtime),
+            *openapi_routes(partial(inference_json, version("arriero"))),
+            *socket.routes(),
+            *_api_routes(runtime, conversations, kept, recall),
+            *file_routes.routes(jobs),
+            *batch_routes.routes(jobs),
+            *more_routes,
+        ]
+    )
     app.on_shutdown.append(close_sockets)
     return app
+
+
+def _api_routes(
+    runtime: FleetRuntime, conversations: Conversations, kept: KeptRequests, recall: Recall
+) -> list[web.AbstractRouteDef]:
+    """Of all APIs: the native one, OpenAI's, Anthropic's, Ollama's and vLLM's."""
+    return [
+        *routes.routes(runtime),
+        *models.routes(runtime),
+        *completion_routes.routes(runtime),
+        *query_routes.routes(runtime),
+        *vllm_routes.routes(runtime),
+        *responses_routes.routes(runtime, conversations, kept, recall),
+        *anthropic_routes.routes(runtime, conversations),
+        *ollama_routes.routes(runtime),
+        *ollama_model_routes.routes(runtime),
+    ]
 
 
 def _error_answer(request: web.Request) -> ErrorAnswer:

@@ -1,14 +1,11 @@
 """The management port: what operators see and steer, the agents' socket, the dashboard."""
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 
 from aiohttp import hdrs, web
 
-from ...shared.errors import NotFound
-from ...shared.inference import AgentId, RequestId
 from ..access.access import Access
 from ..access.key_keeper import KeyKeeper
 from ..access.sessions import Sessions
@@ -23,7 +20,6 @@ from ..api.transport.http import middlewares
 from ..fleet.runtime import agent_socket
 from ..fleet.runtime.agent_socket import Workers
 from ..fleet.runtime.fleet_runtime import FleetRuntime
-from ..fleet.view import AgentView, RequestView
 from ..history.history_task import History
 from ..jobs.jobs import Jobs
 from ..store.memory import MemoryStore
@@ -31,26 +27,22 @@ from ..store.records import StoreStatus
 from . import page
 from .about import AboutPorts, Issues, about_routes, no_issues, unknown_ports
 from .agent_log import agent_log_routes
-from .answer_types import Agent, Agents, Cancelled, ListedRequest, Requests
 from .balancers import ListBalancers, alone, balancer_routes
-from .elsewhere.elsewhere import Elsewhere
 from .elsewhere.everywhere import Everywhere
 from .events import EventHub, stream_events
-from .history.history_routes import ended_requests, history_routes
+from .fleet_routes import fleet_routes
+from .history.history_routes import history_routes
 from .history.usage_routes import usage_routes
 from .jobs.routes import routes as job_routes
 from .keys.routes import routes as key_routes
 from .metrics.metrics import Metrics
 from .operations import management_json
-from .request_filter import RequestFilter
-from .serializers import agent_json, dumps, listed_json
 from .session.browser_sessions import BrowserSessions, TellSession, nobody
 from .session.routes import routes as session_routes
 from .steering.drains import DrainKeeper
 from .steering.keeper import DesiredStateKeeper
 from .steering.routes import RetryElsewhere, by_nobody
 from .steering.routes import routes as steering_routes
-from .throughput import AgentRates
 
 PLAYGROUND_PATH = "/api/v1/generate"
 """The native path that the dashboard uses; its own port serves it, so no other origin."""
@@ -97,7 +89,7 @@ def management_app(
             *about_routes(ports, issues),
             *balancer_routes(list_balancers or alone()),
             *usage_routes(history),
-            *_fleet_routes(runtime, history, everywhere),
+            *fleet_routes(runtime, history, everywhere),
             *agent_log_routes(runtime, Admission(access)),
             *_watching_routes(hub, metrics, Admission(access), everywhere),
             *steering_routes(
@@ -137,79 +129,6 @@ def _guarded_app(
     return app
 
 
-def _fleet_routes(
-    runtime: FleetRuntime,
-    history: History,
-    everywhere: Everywhere,
-    clock: Callable[[], float] = time.monotonic,
-) -> list[web.RouteDef]:
-    rates = AgentRates()
-
-    def shown(agent: AgentView, elsewhere: Elsewhere) -> Agent:
-        rate = rates.rate(agent, clock()) + elsewhere.rates.get(agent.id, 0.0)
-        return agent_json(agent, rate, elsewhere.busy.get(agent.id, 0))
-
-    async def agents(_request: web.Request) -> web.Response:
-        elsewhere = await everywhere.fleet()
-        views = runtime.view(max_requests=0).agents
-        answer = Agents(agents=[shown(each, elsewhere) for each in views])
-        if elsewhere.missing:
-            answer["missing"] = [*elsewhere.missing]
-        return _json(answer)
-
-    async def agent(request: web.Request) -> web.Response:
-        agent_id = AgentId(request.match_info["id"])
-        if (found := runtime.agent(agent_id)) is None:
-            raise NotFound(f"no agent `{agent_id[:100]}` is connected")
-        return _json(shown(found, await everywhere.fleet()))
-
-    async def requests(request: web.Request) -> web.Response:
-        if request.query.get("state") == "ended":
-            return await ended_requests(history, request.query, everywhere)
-        chosen = RequestFilter.of(request.query)
-        found = await everywhere.requests(
-            chosen,
-            lambda: map(listed, chosen.choose(runtime.requests())),
-            lambda: runtime.totals().num_requests,
-        )
-        answer = Requests(requests=found.requests, total=found.total)
-        if found.missing:
-            answer["missing"] = [*found.missing]
-        return _json(answer)
-
-    def listed(request: RequestView) -> ListedRequest:
-        waiting = runtime.waiting(request.id) if request.state == "queued" else None
-        return listed_json(request, waiting, time.time(), everywhere.here)
-
-    async def request(asked: web.Request) -> web.Response:
-        request_id = RequestId(asked.match_info["id"])
-        if (here := runtime.request(request_id)) is not None:
-            return _json(listed(here))
-        elsewhere = await everywhere.request(request_id)
-        if not elsewhere.requests:
-            raise _no_request(request_id, elsewhere.missing)
-        return _json(elsewhere.requests[0])
-
-    async def cancel(request: web.Request) -> web.Response:
-        request_id = RequestId(request.match_info["id"])
-        if not runtime.cancel([request_id]) and not await everywhere.cancel(request_id):
-            raise _no_request(request_id)
-        return _json(Cancelled(id=request_id), status=202)
-
-    return [
-        web.get("/api/v1/agents", agents),
-        web.get("/api/v1/agents/{id}", agent),
-        web.get("/api/v1/requests", requests),
-        web.get("/api/v1/requests/{id}", request),
-        web.delete("/api/v1/requests/{id}", cancel),
-    ]
-
-
-def _no_request(id: RequestId, missing: Sequence[str] = ()) -> NotFound:
-    silent = f"; no answer came from {', '.join(missing)}" if missing else ""
-    return NotFound(f"no request `{id[:100]}` is waiting or running{silent}")
-
-
 def _watching_routes(
     hub: EventHub, metrics: Metrics, admission: Admission, everywhere: Everywhere
 ) -> list[web.RouteDef]:
@@ -245,10 +164,3 @@ def _playground_routes(runtime: FleetRuntime) -> list[web.RouteDef]:
 
 async def _forbid_sniffing(_request: web.Request, response: web.StreamResponse) -> None:
     response.headers["X-Content-Type-Options"] = "nosniff"
-
-
-def _json(body: Mapping[str, object], *, status: int = 200) -> web.Response:
-    headers = {hdrs.CACHE_CONTROL: "no-store"}
-    return web.Response(
-        body=dumps(body), status=status, content_type="application/json", headers=headers
-    )

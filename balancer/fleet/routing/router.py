@@ -10,7 +10,6 @@ Knows neither time nor queues: dispatch asks, and tells what became of requests.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, log
-from typing import NamedTuple
 
 from ....shared.inference import RequestId
 from ....shared.inference.prefix_chain import TOKEN_BYTES, PrefixChain
@@ -18,6 +17,7 @@ from ....shared.inference.prefix_peers import Peer
 from ..decisions import LinkId
 from .beliefs import Beliefs
 from .cache_keys import CacheKeys
+from .choice import Best, Choice
 from .cost import Load, seconds, waiting_seconds
 from .fetches import Fetches, Fetching
 from .rates import Measurement, Speed, Speeds
@@ -27,9 +27,6 @@ MOST_CANDIDATES = 8
 
 LONGEST_WAIT = 30.0
 """Seconds for which a request waits for one agent at most."""
-
-LEAST_WAIT = 0.005
-"""Waiting that saves fewer seconds is not worth a timer."""
 
 LIKE = 1.25
 """Costs that differ by less are alike: the load decides."""
@@ -42,17 +39,6 @@ WARM_SHARE = 0.5
 
 LoadOf = Callable[[LinkId], Load | None]
 """How an agent is; `None`: it may not have the request."""
-
-
-class Choice(NamedTuple):
-    """`link` is best. If it has no free slot, it is worth waiting `patience` seconds for it.
-
-    A prefix that another agent has is worth `fetching`.
-    """
-
-    link: LinkId
-    patience: float = 0.0
-    fetching: Fetching | None = None
 
 
 @dataclass(slots=True)
@@ -208,7 +194,7 @@ class Router:
             return Choice(free)
         if free not in holders and (last := self._beliefs.last_held(free, chain.keys)) is not None:
             holders[free] = chain.ends[last] * self._speed(free).trust
-        best = _Best()
+        best = Best()
         for link in {free: 0, **holders}:
             if (load := load_of(link)) is not None:
                 load = self._with_backlog(link, load)
@@ -390,34 +376,3 @@ class Router:
         for link, backlog in self._backlog.items():
             if abs(backlog - sum(one.uncached for one in unread if one.link == link)) > 1:
                 raise RuntimeError(f"the backlog of {link} is miscounted")
-
-
-class _Best:
-    """The best of the agents looked at, with and without a free slot."""
-
-    def __init__(self) -> None:
-        self._free: tuple[float, float, LinkId] | None = None
-        self._full: tuple[float, float, LinkId] | None = None
-        self._fetching: dict[LinkId, Fetching | None] = {}
-
-    def look(
-        self, link: LinkId, load: Load, cost: float, wait: float, fetching: Fetching | None
-    ) -> None:
-        self._fetching[link] = fetching
-        if load.has_free_slot:
-            seen = (cost, load.running / load.slots, link)
-            self._free = seen if self._free is None else min(self._free, seen)
-        else:
-            seen = (cost + wait, cost, link)
-            self._full = seen if self._full is None else min(self._full, seen)
-
-    def choice(self, longest_wait: float) -> Choice | None:
-        """The free one, unless another costs less although it has to be waited for."""
-        if self._free is None:
-            return None
-        if self._full is not None and self._full[0] < self._free[0]:
-            patience = min(self._free[0] - self._full[1], longest_wait)
-            if patience >= LEAST_WAIT:
-                return Choice(self._full[2], patience)
-        link = self._free[2]
-        return Choice(link, fetching=self._fetching[link])

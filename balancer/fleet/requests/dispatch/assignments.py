@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from .....shared.inference import PriorityClass, RequestId
 from ...decisions import LinkId
+from ...routing.choice import Choice
 from ...routing.fetches import Fetching
 from ...routing.rates import Measurement
-from ...routing.router import Choice, Router
+from ...routing.router import Router
 from ..fair_queue.crowding import Crowding
 from ..fair_queue.fair_queue import FairQueue
 from ..routing import RoutingRequest, Wanted, Warm, model_of

@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 from arriero.balancer.fleet.decisions import LinkId
+from arriero.balancer.fleet.routing.choice import Choice
 from arriero.balancer.fleet.routing.cost import Load
 from arriero.balancer.fleet.routing.rates import Measurement
-from arriero.balancer.fleet.routing.router import Choice, LoadOf, Router
+from arriero.balancer.fleet.routing.router import LoadOf, Router
 from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage
 from arriero.shared.inference.prefix_chain import NO_CHAIN, PrefixChain, chain_of
 from arriero.shared.inference.prefix_peers import Peer

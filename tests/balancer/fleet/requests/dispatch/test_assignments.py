@@ -4,8 +4,9 @@ from arriero.balancer.fleet.decisions import LinkId, Refuse
 from arriero.balancer.fleet.requests.dispatch.assignments import MOST_PASSED, Assign
 from arriero.balancer.fleet.requests.dispatch.dispatch import Dispatch
 from arriero.balancer.fleet.requests.routing import Offer, RoutingRequest
+from arriero.balancer.fleet.routing.choice import Choice
 from arriero.balancer.fleet.routing.rates import Measurement
-from arriero.balancer.fleet.routing.router import Choice, LoadOf, Router
+from arriero.balancer.fleet.routing.router import LoadOf, Router
 from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage
 from arriero.shared.inference.prefix_chain import PrefixChain, chain_of
 

@@ -1,0 +1,121 @@
+"""The agents, and the requests that run, wait or have ended; cancelling one.
+
+Other balancers over the same store are asked as well.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from aiohttp import hdrs, web
+
+from ...shared.errors import NotFound
+from ...shared.inference import AgentId, RequestId
+from ..fleet.runtime.fleet_runtime import FleetRuntime
+from ..fleet.view import AgentView, RequestView
+from ..history.history_task import History
+from .answer_types import Agent, Agents, Cancelled, ListedRequest, Requests
+from .elsewhere.elsewhere import Elsewhere
+from .elsewhere.everywhere import Everywhere
+from .history.history_routes import ended_requests
+from .request_filter import RequestFilter
+from .serializers import agent_json, dumps, listed_json
+from .throughput import AgentRates
+
+
+def fleet_routes(
+    runtime: FleetRuntime,
+    history: History,
+    everywhere: Everywhere,
+    clock: Callable[[], float] = time.monotonic,
+) -> list[web.RouteDef]:
+    """The routes under `/api/v1/agents` and `/api/v1/requests`."""
+    agents = _AgentHandlers(runtime, everywhere, clock)
+    requests = _RequestHandlers(runtime, history, everywhere)
+    return [
+        web.get("/api/v1/agents", agents.list),
+        web.get("/api/v1/agents/{id}", agents.show),
+        web.get("/api/v1/requests", requests.list),
+        web.get("/api/v1/requests/{id}", requests.show),
+        web.delete("/api/v1/requests/{id}", requests.cancel),
+    ]
+
+
+class _AgentHandlers:
+    def __init__(
+        self, runtime: FleetRuntime, everywhere: Everywhere, clock: Callable[[], float]
+    ) -> None:
+        self._runtime = runtime
+        self._everywhere = everywhere
+        self._clock = clock
+        self._rates = AgentRates()
+
+    async def list(self, _request: web.Request) -> web.Response:
+        elsewhere = await self._everywhere.fleet()
+        views = self._runtime.view(max_requests=0).agents
+        answer = Agents(agents=[self._shown(each, elsewhere) for each in views])
+        if elsewhere.missing:
+            answer["missing"] = [*elsewhere.missing]
+        return _json(answer)
+
+    async def show(self, request: web.Request) -> web.Response:
+        agent_id = AgentId(request.match_info["id"])
+        if (found := self._runtime.agent(agent_id)) is None:
+            raise NotFound(f"no agent `{agent_id[:100]}` is connected")
+        return _json(self._shown(found, await self._everywhere.fleet()))
+
+    def _shown(self, agent: AgentView, elsewhere: Elsewhere) -> Agent:
+        rate = self._rates.rate(agent, self._clock()) + elsewhere.rates.get(agent.id, 0.0)
+        return agent_json(agent, rate, elsewhere.busy.get(agent.id, 0))
+
+
+class _RequestHandlers:
+    def __init__(self, runtime: FleetRuntime, history: History, everywhere: Everywhere) -> None:
+        self._runtime = runtime
+        self._history = history
+        self._everywhere = everywhere
+
+    async def list(self, request: web.Request) -> web.Response:
+        if request.query.get("state") == "ended":
+            return await ended_requests(self._history, request.query, self._everywhere)
+        chosen = RequestFilter.of(request.query)
+        found = await self._everywhere.requests(
+            chosen,
+            lambda: map(self._listed, chosen.choose(self._runtime.requests())),
+            lambda: self._runtime.totals().num_requests,
+        )
+        answer = Requests(requests=found.requests, total=found.total)
+        if found.missing:
+            answer["missing"] = [*found.missing]
+        return _json(answer)
+
+    async def show(self, request: web.Request) -> web.Response:
+        request_id = RequestId(request.match_info["id"])
+        if (here := self._runtime.request(request_id)) is not None:
+            return _json(self._listed(here))
+        elsewhere = await self._everywhere.request(request_id)
+        if not elsewhere.requests:
+            raise _no_request(request_id, elsewhere.missing)
+        return _json(elsewhere.requests[0])
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        request_id = RequestId(request.match_info["id"])
+        is_here = self._runtime.cancel([request_id])
+        if not is_here and not await self._everywhere.cancel(request_id):
+            raise _no_request(request_id)
+        return _json(Cancelled(id=request_id), status=202)
+
+    def _listed(self, request: RequestView) -> ListedRequest:
+        waiting = self._runtime.waiting(request.id) if request.state == "queued" else None
+        return listed_json(request, waiting, time.time(), self._everywhere.here)
+
+
+def _no_request(id: RequestId, missing: Sequence[str] = ()) -> NotFound:
+    silent = f"; no answer came from {', '.join(missing)}" if missing else ""
+    return NotFound(f"no request `{id[:100]}` is waiting or running{silent}")
+
+
+def _json(body: Mapping[str, object], *, status: int = 200) -> web.Response:
+    headers = {hdrs.CACHE_CONTROL: "no-store"}
+    return web.Response(
+        body=dumps(body), status=status, content_type="application/json", headers=headers
+    )
