@@ -73,7 +73,8 @@ async def _ask(
     sent_at = time.perf_counter()
     texts: list[str] = []
     event: dict[str, Any] = {}
-    async with http.post(f"{url}/api/v1/generate", json=body) as response:
+    timeout = aiohttp.ClientTimeout(total=DEADLINE)
+    async with http.post(f"{url}/api/v1/generate", json=body, timeout=timeout) as response:
         async for line in response.content:
             if not texts:
                 outcome.first_tokens.append(time.perf_counter() - sent_at)

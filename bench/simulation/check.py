@@ -1,12 +1,13 @@
 """The prediction beside the fact: three real agents are asked what simulated ones were.
 
 They are calibrated first (`calibration`). Then agents and simulation get the same requests at the
-same times: at shares of what the rehearsal came to, and all at once. Nothing that is predicted was
-measured before: other requests are rehearsed.
+same times: at shares of what a rehearsal all at once came to, and all at once. Nothing that is
+predicted was measured before: other requests are rehearsed.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import islice
 from random import Random
 from statistics import median
@@ -17,17 +18,17 @@ from bench.simulation.arrivals import Arrival, Lengths, one_by_one
 from bench.simulation.calibration import (
     Calibration,
     Measured,
-    calibration_of,
+    Rehearsal,
     fitted,
     measured_speeds,
     predicted,
 )
-from bench.simulation.real_fleet import RealFleet, real_fleet
+from bench.simulation.real_fleet import AGENTS, RealFleet, real_fleet
 from bench.simulation.result import Answer, Result, result_of
 from bench.store import save, wide_console
 
-REHEARSAL = "rehearsal"
-"""The load that agents are calibrated by."""
+REHEARSAL, AGEING = "rehearsal", "ageing"
+"""Loads that agents are calibrated by, and what they serve before anything is measured."""
 
 DOCUMENTS, SHARED = 8, 100
 """Each prompt begins with one of so many documents, of so many tokens."""
@@ -42,6 +43,10 @@ class Plan:
 
     lengths: Lengths = Lengths(prompt=200, answer=60, spread=0.6, most=450)  # noqa: RUF009
     rehearsed: int = 60
+    aged: int = 30
+    """Requests for each agent: three times what its cache holds."""
+    num_pasts: int = 3
+    """In how many ways the same is simulated."""
     loads: Mapping[str, tuple[float | None, int]] = field(
         default_factory=lambda: {
             "half": (0.5, 70),
@@ -50,9 +55,20 @@ class Plan:
         }
     )
 
-    def rehearsal(self, seed: int) -> list[Arrival]:
-        """What is rehearsed in a round."""
-        return self._drawn(f"{REHEARSAL} {seed}", self.rehearsed, None)
+    def ageing(self, seed: int, num_agents: int) -> list[Arrival]:
+        """What so many agents serve before they are measured."""
+        return self._drawn(f"{AGEING} {seed} {num_agents}", num_agents * self.aged, None)
+
+    def pasts(self, seed: int) -> list[list[Arrival]]:
+        """What simulated agents have served before: in each of these the same of other texts."""
+        names = [f"{AGEING} {seed} simulated {number}" for number in range(self.num_pasts)]
+        return [self._drawn(name, AGENTS * self.aged, None) for name in names]
+
+    def rehearsal(self, seed: int, capacity: float | None = None) -> list[Arrival]:
+        """What is rehearsed in a round: all at once, or at half of `capacity`."""
+        if capacity is None:
+            return self._drawn(f"{REHEARSAL} {seed}", self.rehearsed, None)
+        return self._drawn(f"{REHEARSAL} at half {seed}", self.rehearsed, capacity / 2)
 
     def requests(self, load: str, seed: int, capacity: float) -> list[Arrival]:
         """Of a load; `capacity` is in requests a second."""
@@ -117,45 +133,51 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What was measured: of the agents by themselves, in the rehearsal, and at each load."""
+    """What was measured: of the agents by themselves, in the rehearsals, and at each load.
+
+    `capacity` is in requests a second: what was served of a rehearsal all at once, `full`.
+    """
 
     seed: int
     measured: Measured
-    rehearsal: Served
+    capacity: float
+    full: Served
+    few: Served
     facts: Mapping[str, Served]
-
-    @property
-    def capacity(self) -> float:
-        """Requests a second in the rehearsal."""
-        return len(self.rehearsal.answers) / self.rehearsal.seconds
 
 
 async def measured_round(fleet: RealFleet, seed: int, plan: Plan = PLAN) -> Round:
     """A round with real agents."""
-    measured = await measured_speeds(fleet)
-    rehearsal = Served(*await fleet.served(plan.rehearsal(seed)))
-    found = Round(seed, measured, rehearsal, {})
-    facts = {}
-    for load in plan.loads:
-        arrivals = plan.requests(load, seed, found.capacity)
-        facts[load] = Served(*await fleet.served(arrivals))
-    return replace(found, facts=facts)
+
+    async def served(arrivals: Sequence[Arrival]) -> Served:
+        return Served(*await fleet.served(arrivals))
+
+    measured = await measured_speeds(fleet, partial(plan.ageing, seed))
+    full = await served(plan.rehearsal(seed))
+    capacity = len(full.answers) / full.seconds
+    few = await served(plan.rehearsal(seed, capacity))
+    facts = {load: await served(plan.requests(load, seed, capacity)) for load in plan.loads}
+    return Round(seed, measured, capacity, full, few, facts)
 
 
 def calibration_by(found: Round, plan: Plan = PLAN) -> Calibration:
     """Of a round's agents, by what was measured before the loads."""
-    first = calibration_of(found.measured)
-    return fitted(first, plan.rehearsal(found.seed), found.rehearsal.result)
+    return fitted(
+        found.measured,
+        plan.pasts(found.seed),
+        few=Rehearsal(plan.rehearsal(found.seed, found.capacity), found.few.result),
+        full=Rehearsal(plan.rehearsal(found.seed), found.full.result),
+    )
 
 
-def predictions(found: Round, plan: Plan = PLAN) -> list[Pair]:
+def predictions(found: Round, calibration: Calibration, plan: Plan = PLAN) -> list[Pair]:
     """Facts, and the same on paper."""
-    calibration = calibration_by(found, plan)
+    pasts = plan.pasts(found.seed)
     return [
         Pair(
             load,
             fact.result,
-            predicted(calibration, plan.requests(load, found.seed, found.capacity)),
+            predicted(calibration, pasts, plan.requests(load, found.seed, found.capacity)),
         )
         for load, fact in found.facts.items()
     ]
@@ -167,8 +189,9 @@ async def main(seed: int, rounds: int) -> None:
     for number in range(rounds):
         async with real_fleet() as fleet:
             all_rounds.append(await measured_round(fleet, seed + number))
-        pairs += predictions(all_rounds[-1])
-        print(calibration_by(all_rounds[-1]), flush=True)
+        calibration = calibration_by(all_rounds[-1])
+        print(calibration, flush=True)
+        pairs += predictions(all_rounds[-1], calibration)
     show(pairs)
     found = {"rounds": list(map(asdict, all_rounds)), "pairs": list(map(asdict, pairs))}
     save("simulate_check", found)

@@ -1,66 +1,68 @@
 """A machine that several hosts share: where more of them compute, each takes longer.
 
-Work is told in the seconds that it takes while nobody else computes. A machine has a clock for each
-kind of work, which shows how much of it somebody would have done who began with the machine. Work
-ends when its clock shows as much more as there was of it. So nothing has to be changed where
-somebody else begins or ends in the middle of it (processor sharing, by virtual time).
+Work is told in the seconds that it takes while nobody else computes. It is of a kind: reading, or
+generating with so many sequences, since short steps wait longer for others, for what they are. A
+machine has a clock for each kind, which shows how much of it somebody would have done who began
+with the machine. Work ends when its clock shows as much more as there was of it. So nothing has to
+be changed where somebody else begins or ends in the middle of it (processor sharing, by virtual
+time).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 
 ALONE = (1.0,)
+READING = 0
+"""The kind of steps that read prompts; others' kind is the number of sequences that generate."""
+
 _EPSILON = 1e-9
 """Seconds of work that are none: what is left of sums."""
 
 
-class Kind(Enum):
-    """What a step mostly does: prompts need more of the cores' arithmetic, answers of memory."""
-
-    READING = 0
-    GENERATING = 1
-
-
 @dataclass(slots=True)
 class Machine:
-    """Where so many hosts compute, work takes so many times as long: from one host on.
+    """Of each kind: where so many hosts compute, work takes so many times as long, from one on.
 
-    More hosts than are told of count as the last.
+    More hosts than are told of count as the last; so do further kinds.
     """
 
-    reading: Sequence[float] = ALONE
-    generating: Sequence[float] = ALONE
+    slowdowns: Sequence[Sequence[float]] = (ALONE,)
     num_busy: int = 0
     _now: float = 0.0
-    _clocks: list[float] = field(default_factory=lambda: [0.0] * len(Kind))
+    _clocks: list[float] = field(init=False)
 
-    def begin(self, kind: Kind, seconds: float, now: float) -> float:
+    def __post_init__(self) -> None:
+        self._clocks = [0.0] * len(self.slowdowns)
+
+    def begin(self, kind: int, seconds: float, now: float) -> float:
         """A host computes; what its clock shows when it will have ended."""
         self._advance(now)
         self.num_busy += 1
-        return self._clocks[kind.value] + seconds
+        return self._clocks[self._known(kind)] + seconds
 
     def end(self, now: float) -> None:
         """A host computes no longer."""
         self._advance(now)
         self.num_busy -= 1
 
-    def has_come(self, kind: Kind, until: float, now: float) -> bool:
+    def has_come(self, kind: int, until: float, now: float) -> bool:
         """Whether the clock shows this much."""
         self._advance(now)
-        return self._clocks[kind.value] >= until - _EPSILON
+        return self._clocks[self._known(kind)] >= until - _EPSILON
 
-    def due(self, kind: Kind, until: float) -> float:
+    def due(self, kind: int, until: float) -> float:
         """When the clock will show this much, if nobody else begins or ends before."""
-        left = max(0.0, until - self._clocks[kind.value])
-        return self._now + left * self._slowdown(kind)
+        kind = self._known(kind)
+        left = max(0.0, until - self._clocks[kind])
+        return self._now + left * self._slowdown(self.slowdowns[kind])
+
+    def _known(self, kind: int) -> int:
+        return min(kind, len(self.slowdowns) - 1)
 
     def _advance(self, now: float) -> None:
-        for kind in Kind:
-            self._clocks[kind.value] += (now - self._now) / self._slowdown(kind)
+        for kind, slowdown in enumerate(self.slowdowns):
+            self._clocks[kind] += (now - self._now) / self._slowdown(slowdown)
         self._now = now
 
-    def _slowdown(self, kind: Kind) -> float:
-        all = self.reading if kind is Kind.READING else self.generating
-        return all[min(max(self.num_busy, 1), len(all)) - 1]
+    def _slowdown(self, by_busy: Sequence[float]) -> float:
+        return by_busy[min(max(self.num_busy, 1), len(by_busy)) - 1]

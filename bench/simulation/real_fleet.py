@@ -16,6 +16,8 @@ from bench.simulation.result import Answer
 from integration_tests.daemons import Fleet
 
 AGENTS, SLOTS, CONTEXT = 3, 4, 1024
+STREAMS = 3 * SLOTS
+"""Caches of one sequence, of an agent: those of running ones, and twice as many prefixes."""
 DEADLINE = 300.0
 
 
@@ -30,9 +32,19 @@ class RealFleet:
         self._random = Random(0)
 
     async def join(self) -> None:
-        """One more agent, with an engine of one thread."""
+        """One more agent, with an engine of one thread.
+
+        Its sequences have caches of their own: in one that all share, steps take longer the more
+        its cells have been used, and a third to twice as long later as at first.
+        """
         await self._fleet.start_agent(
-            model=made(TINY), slots=SLOTS, context_size=CONTEXT, threads=1, host_cache=0
+            model=made(TINY),
+            slots=SLOTS,
+            context_size=CONTEXT,
+            threads=1,
+            host_cache=0,
+            kv_layout="streams",
+            kv_cells=STREAMS * CONTEXT,
         )
 
     async def ask(self, request: GenerateRequest) -> Answer:

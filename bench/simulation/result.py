@@ -1,7 +1,7 @@
 """What came of many requests, in the same figures whether they were asked or simulated."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from statistics import mean, median
 
 from bench.simulation.outcome import Outcome, percentile
@@ -63,6 +63,12 @@ def result_of(answers: Sequence[Answer], seconds: float) -> Result:
         total=mean(each.total for each in answers),
         cached=sum(each.num_cached for each in answers) / sum(each.num_prompt for each in answers),
     )
+
+
+def mean_of(results: Sequence[Result]) -> Result:
+    """Of the same load in several courses that it may take: the mean of each figure."""
+    names = [each.name for each in fields(Result)]
+    return Result(**{name: mean(getattr(each, name) for each in results) for name in names})
 
 
 def result_of_simulated(outcome: Outcome) -> Result:

@@ -21,7 +21,7 @@ from arriero.shared.inference import ChatMessage, GenerateRequest, Rates, Reques
 from arriero.shared.messages import Ended, Item, Piece, PromptRead, Start
 from bench.routing.host import Speeds, prefixes_of
 from bench.simulation.fluid_host import STALL
-from bench.simulation.machine import Kind, Machine
+from bench.simulation.machine import READING, Machine
 
 BATCH = 512
 MOST_MIXED = 63
@@ -44,7 +44,7 @@ class _Underway:
 
     step: Step
     begun_at: float
-    kind: Kind
+    kind: int
     until: float
 
 
@@ -57,6 +57,8 @@ class ScheduledHost:
     cache: int
     """Cells."""
     machine: Machine = field(default_factory=Machine)
+    streams: int = 0
+    """Of so many equal caches each sequence has one; 0: all share one cache."""
     running: dict[RequestId, SequenceId] = field(default_factory=dict)
     num_computed: float = 0.0
     """Tokens of prompts that were computed, those computed again included."""
@@ -77,6 +79,7 @@ class ScheduledHost:
                 most_mixed=MOST_MIXED,
                 num_cells=self.cache,
                 num_holders=self.slots + PREFIXES,
+                num_streams=self.streams,
                 can_share=True,
                 can_shift=True,
                 most_parked=0,
@@ -131,7 +134,7 @@ class ScheduledHost:
         while self._inbox:
             self._scheduler.add(self._inbox.popleft())
         if (step := self._scheduler.plan()) is not None:
-            kind = Kind.READING if step.num_prompt_tokens > MOST_MIXED else Kind.GENERATING
+            kind = READING if step.num_prompt_tokens > MOST_MIXED else step.num_generating
             until = self.machine.begin(kind, self._seconds_of(step), now)
             self._underway = _Underway(step, now, kind, until)
 

@@ -53,9 +53,11 @@ def scheduled(kind: HostKind, now: float) -> Host:
     return ScheduledHost(kind.speeds, kind.slots, kind.cache)
 
 
-def scheduled_on(machine: Machine) -> MakeHost:
-    """The same, of hosts that share a machine."""
-    return lambda kind, now: ScheduledHost(kind.speeds, kind.slots, kind.cache, machine)
+def scheduled_on(machine: Machine, *, streams: int = 0) -> MakeHost:
+    """The same, of hosts that share a machine, and divide their caches into `streams`, if any."""
+    return lambda kind, now: ScheduledHost(
+        kind.speeds, kind.slots, kind.cache, machine, streams=streams
+    )
 
 
 class SimulatedAgent:

@@ -92,7 +92,7 @@ class _Place:
 
 
 class World:
-    """`run` until every request of `arrivals` has ended."""
+    """`run` until every request of `arrivals` has ended; then it may `go_on`."""
 
     def __init__(
         self,
@@ -129,6 +129,8 @@ class World:
         self._arrivals = arrivals
         self._left = num_requests
         self._now = 0.0
+        self._begun_at = 0.0
+        """When the first of these arrivals could come."""
         self._order = count(1)
         self._links = count(1)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -159,10 +161,20 @@ class World:
             else:
                 self._now, _, act = heapq.heappop(self._events)
                 act()
-        self.outcome.seconds = self._now
+        self.outcome.seconds = self._now - self._begun_at
         hosts = (place.agent for place in self._places.values())
         self.outcome.num_computed += sum(each.num_computed for each in hosts)
         return self.outcome
+
+    def go_on(self, arrivals: Iterator[Arrival], num_requests: int) -> Outcome:
+        """After `run`: these come to agents with full caches. Their outcome is of them alone."""
+        before = sum(place.agent.num_computed for place in self._places.values())
+        self.outcome = Outcome(num_computed=-before)
+        self._begun_at = begun_at = self._now
+        self._arrivals = (replace(each, at=begun_at + each.at) for each in arrivals)
+        self._left = num_requests
+        self._expect_arrival()
+        return self.run()
 
     # ---- events
 
@@ -171,12 +183,12 @@ class World:
 
     def _expect_arrival(self) -> None:
         if self._left:
-            self._left -= 1
             arrival = next(self._arrivals)
             self._last_arrival = arrival.at
             self._at(arrival.at, lambda: self._arrive(arrival))
 
     def _arrive(self, arrival: Arrival) -> None:
+        self._left -= 1
         id = RequestId(str(next(self._order)))
         model = self._models[arrival.session % len(self._models)]
         request = replace(self._make_request(arrival), model=model)

@@ -4,20 +4,28 @@ import pytest
 
 from bench.routing.host import Speeds
 from bench.simulation.arrivals import Arrival, Lengths
-from bench.simulation.calibration import Calibration, simulated
-from bench.simulation.check import FIGURES, PLAN, Pair, Plan, measured_round, predictions
+from bench.simulation.calibration import Calibration, aged_world
+from bench.simulation.check import (
+    FIGURES,
+    PLAN,
+    Pair,
+    Plan,
+    calibration_by,
+    measured_round,
+    predictions,
+)
 from bench.simulation.prompts import completion_of
 from bench.simulation.real_fleet import RealFleet
 from bench.simulation.result import Answer, Result
 
-ALONE = Calibration(
-    speeds=Speeds(prefill=2000, step=0.004, sequence=0.001),
-    reading=(1.0, 1.1, 1.5),
-    generating=(1.0, 1.1, 1.6),
-    delay=0.01,
+READING, GENERATING = (1.0, 1.1, 1.5), (1.0, 1.1, 1.6)
+SPEEDS, DELAY = Speeds(prefill=2000, step=0.004, sequence=0.001), 0.01
+TRUE = Calibration(
+    speeds=Speeds(prefill=1400, step=0.005, sequence=0.0012),
+    slowdowns=(READING, GENERATING),
+    delay=DELAY,
 )
-TRUE = ALONE.slower(reading=1.4, generating=1.2)
-"""Of agents that are slower when reading and generating are mixed."""
+"""Under load agents are slower than when they are measured by themselves."""
 
 
 def answer(*, first_token: float, total: float, num_answer: int) -> Answer:
@@ -38,20 +46,21 @@ class PaperFleet(RealFleet):
 
     def __init__(self) -> None:
         self.num_agents = 0
+        self._world = aged_world(TRUE, ())
 
     async def join(self) -> None:
         self.num_agents += 1
 
     async def together(self, num: int, *, num_prompt: int, num_answer: int) -> list[Answer]:
-        speeds, busy = ALONE.speeds, self.num_agents - 1
-        each = num / self.num_agents
-        step = (speeds.step + speeds.sequence * each) * ALONE.generating[busy]
-        read = ALONE.delay + each * num_prompt / speeds.prefill * ALONE.reading[busy]
+        busy = self.num_agents - 1
+        each = max(1.0, num / self.num_agents)
+        step = (SPEEDS.step + SPEEDS.sequence * each) * GENERATING[busy]
+        read = DELAY + each * num_prompt / SPEEDS.prefill * READING[busy]
         total = read + step * (num_answer - 1)
         return [answer(first_token=read, total=total, num_answer=num_answer)] * num
 
     async def served(self, arrivals: Sequence[Arrival]) -> tuple[list[Answer], float]:
-        outcome = simulated(TRUE, arrivals)
+        outcome = self._world.go_on(iter(arrivals), len(arrivals))
         answers = [
             Answer(
                 wait=wait,
@@ -108,10 +117,13 @@ def test_no_load_has_anything_in_common_with_what_is_rehearsed() -> None:
 async def test_agents_that_are_as_they_are_taken_to_be_are_predicted_at_all_loads() -> None:
     plan = Plan(
         lengths=Lengths(prompt=100, answer=8, most=200),
-        rehearsed=15,
-        loads={"half": (0.5, 12), "all at once": (None, 12)},
+        rehearsed=30,
+        aged=5,
+        num_pasts=2,
+        loads={"half": (0.5, 30), "all at once": (None, 30)},
     )
-    pairs = predictions(await measured_round(PaperFleet(), 1, plan), plan)
+    found = await measured_round(PaperFleet(), 2, plan)
+    pairs = predictions(found, calibration_by(found, plan), plan)
     assert [pair.load for pair in pairs] == list(plan.loads)
     for pair in pairs:
         assert pair.paper.first_token == pytest.approx(pair.fact.first_token, rel=0.15)

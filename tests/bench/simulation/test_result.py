@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from bench.simulation.outcome import Outcome
-from bench.simulation.result import Answer, result_of, result_of_simulated
+from bench.simulation.result import Answer, mean_of, result_of, result_of_simulated
 
 ANSWER = Answer(
     wait=1.0,
@@ -37,3 +37,10 @@ def test_simulated_requests_have_the_same_figures() -> None:
         seconds=10.0,
     )
     assert result_of_simulated(outcome) == result_of(answers, 10.0)
+
+
+def test_the_mean_of_several_is_the_mean_of_each_figure() -> None:
+    slow = replace(ANSWER, first_token=2.5, total=8.0)
+    found = mean_of([result_of([ANSWER], 5.0), result_of([slow], 10.0)])
+    assert found.throughput == pytest.approx(7.5)
+    assert (found.first_token, found.total) == (2.0, 6.0)

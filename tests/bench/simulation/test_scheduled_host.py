@@ -88,7 +88,7 @@ def test_a_prompt_may_be_of_tokens() -> None:
 
 
 def test_hosts_on_one_machine_slow_each_other_down_while_both_compute() -> None:
-    machine = Machine(reading=(1.0, 2.0))
+    machine = Machine([(1.0, 2.0)])
     one, other = (ScheduledHost(SPEEDS, slots=2, cache=4096, machine=machine) for _ in range(2))
     one.start(start("a", 100, 1), 0.0)
     assert one.next_change() == pytest.approx(0.1)

@@ -34,6 +34,25 @@ def test_every_request_ends_once_with_all_its_tokens() -> None:
     assert len(outcome.waits) == len(outcome.first_tokens) == len(outcome.totals) == 300
 
 
+def test_what_comes_later_has_an_outcome_of_its_own_and_finds_what_was_cached() -> None:
+    requests = list(islice(TRACES["azure-chat"](Random(1), 3.0), 100))
+    kind = replace(HOST, cache=2**20)
+    world = World([kind] * 3, iter(requests), num_requests=100, policy=Policy())
+    first = world.run()
+    second = world.go_on(iter(requests), 100)
+    assert first.num_ended == second.num_ended == 100
+    assert len(second.first_tokens) == 100 and min(second.first_tokens) >= 0
+    assert second.seconds == pytest.approx(first.seconds, rel=0.2)
+    assert 0 < second.num_computed < first.num_computed / 2
+    assert second.cached_share > first.cached_share + 0.5
+
+
+def test_the_last_request_counts_also_where_all_before_it_have_ended() -> None:
+    requests = [Arrival(at, 0, session, 100, 10) for session, at in enumerate((0.0, 60.0), 1)]
+    outcome = World([HOST], iter(requests), num_requests=2, policy=Policy()).run()
+    assert outcome.num_ended == 2 and outcome.seconds > 60
+
+
 def test_agents_that_are_lost_cost_tokens_and_no_request() -> None:
     outcome = world("poisson", 400, losses=Losses(every=6.0, away=2.0))
     assert outcome.num_ended == 400 and not outcome.num_failed
@@ -108,7 +127,7 @@ def test_what_the_balancer_sends_is_on_its_way_for_a_while() -> None:
 
 def test_hosts_that_share_a_machine_end_as_late_as_the_others_make_them() -> None:
     """A prompt of 2 s beside another one: the second half is alone again, and comes sooner."""
-    machine = Machine(reading=(1.0, 2.0))
+    machine = Machine([(1.0, 2.0)])
     kind = HostKind(slots=1, cache=4096, speeds=Speeds(prefill=1000, step=0.01, sequence=0.01))
     arrivals = [Arrival(0.0, 0, 1, 2000, 1), Arrival(0.5, 0, 2, 400, 1)]
     outcome = World(
