@@ -77,28 +77,38 @@ def _state(request: dict[str, Any]) -> str:
     words = [str(request["state"])]
     if place is not None:
         words.append(f"number {place}")
-    words += _at(request)
+    if at := _at(request):
+        words.append(f"at {at}")
     kind = str(request.get("priority_class", "default"))  # balancers before it have none
     if kind != "default":
         words.append(kind)
     return ", ".join(words)
 
 
-def _at(request: dict[str, Any]) -> list[str]:
-    """Which of several balancers has it, or had it."""
-    balancer = request.get("balancer")  # balancers before it have none
-    return [f"at {balancer}"] if balancer else []
+def _at(request: dict[str, Any]) -> str:
+    """Which of several balancers has it, or had it; empty where there is one alone."""
+    return request.get("balancer") or ""  # balancers before it have none
 
 
 def _ended(requests: list[dict[str, Any]]) -> Any:
+    """A line for each; names are shortened where the terminal is too narrow for them."""
     from rich.table import Table
 
-    columns = ("id", "ended", "caller", "model", "agent", "prompt", "cached", "tokens", "moves")
-    table = Table(*columns, "took", box=None, pad_edge=False)
+    has_several = any(map(_at, requests))
+    table = Table(box=None, pad_edge=False, collapse_padding=True)
+    table.add_column("id", overflow="ellipsis")
+    table.add_column("ended", no_wrap=True)
+    if has_several:
+        table.add_column("at", no_wrap=True)
+    for name in ("caller", "model", "agent"):
+        table.add_column(name, overflow="ellipsis")
+    for name in ("prompt", "cached", "tokens", "moves", "took"):
+        table.add_column(name, no_wrap=True)
     for each in requests:
         table.add_row(
             each["id"],
-            ", ".join([each["code"], *_at(each)]),
+            each["code"],
+            *([_at(each) or "-"] if has_several else []),
             each["caller"],
             each["model"] or "-",
             each["agent"] or "-",

@@ -60,11 +60,37 @@ def test_those_that_ended(balancer: FakeServer, capsys: pytest.CaptureFixture[st
     row = capsys.readouterr().out.splitlines()[-1].split()
     assert row == ["r2", "stop", "alice", "m", "box", "9", "4", "3", "1", "2.0", "s"]
     assert balancer.seen[-1][1] == "/api/v1/requests?limit=50&state=ended"
-    balancer.will(says({"requests": [ENDED | {"balancer": "east"}]}), says({"requests": []}))
-    assert main(["--ended"]) == 0
-    assert "stop, at east" in capsys.readouterr().out
+    balancer.will(says({"requests": []}))
     assert main(["--ended", "--caller", "alice"]) == 0
     assert balancer.seen[-1][1] == "/api/v1/requests?limit=50&state=ended&caller=alice"
+
+
+@pytest.mark.parametrize(
+    ("columns", "names"),
+    [
+        ("80", ["9f86d…", "anony…", "arrier…", "agent…"]),
+        ("120", ["9f86d081884c7d659a2feaa0c55ad015", "anonymous", "arriero-demo", "agent-1"]),
+    ],
+)
+def test_those_that_ended_have_a_line_each(
+    balancer: FakeServer,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    columns: str,
+    names: list[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    named = {"caller": "anonymous", "model": "arriero-demo", "agent": "agent-1"}
+    counts = {"prompt_tokens": 1209, "cached_tokens": 1004, "total_ms": 200_000.0}
+    one = ENDED | named | counts | {"id": "9f86d081884c7d659a2feaa0c55ad015"}
+    of_two = [one | {"code": "agent_lost", "balancer": "vm/0"}, one]
+    balancer.will(says({"requests": of_two}))
+    assert main(["--ended"]) == 0
+    _, lost, stopped = capsys.readouterr().out.splitlines()
+    id, *others = names
+    rest = [*others, "1209", "1004", "3", "1", "3", "m", "20", "s"]
+    assert lost.split() == [id, "agent_lost", "vm/0", *rest]
+    assert stopped.split() == [id, "stop", "-", *rest]
 
 
 def test_cancel(balancer: FakeServer) -> None:
