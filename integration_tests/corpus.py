@@ -19,6 +19,18 @@ ENDLESS = {
 }
 """A request that goes on to its slot's ceiling."""
 
+CUT_ANYWHERE: dict[str, Any] = {
+    "prompt": " ".join(["agent host text f server client prompt step token one"] * 7),
+    "ignore_eos": True,
+    "max_tokens": 400,
+    "temperature": 0,
+}
+"""Wherever its answer is cut, the text before the cut is read as the tokens that it was.
+
+So the rest is the same, too. Most prompts have answers that are read as other tokens than they were
+written in, since a model that may not end writes what a tokeniser would not.
+"""
+
 LONG_CONTEXT = 16384
 """A ceiling that an endless request does not reach within a test."""
 

@@ -18,6 +18,8 @@ from typing import Any, Literal, Self
 
 import aiohttp
 
+from integration_tests.computing import seconds_of
+
 MODEL = Path(__file__).parent.parent / "demo" / "arriero-demo.gguf"
 BIN = Path(sys.executable).parent
 START_DEADLINE = 30.0
@@ -101,6 +103,11 @@ class Daemon:
         """The engine processes that an agent says it started, the present one last."""
         started = [line for line in self.stderr if "the engine process starts" in line]
         return [json.loads(line)["pid"] for line in started]
+
+    @property
+    def computing_seconds(self) -> float:
+        """The computing time so far of the process that was started."""
+        return seconds_of(Path(f"/proc/{self.process.pid}"))
 
     @property
     def pids(self) -> list[int]:

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from bench.peer import server_path
-from integration_tests.corpus import LONG_CONTEXT
+from integration_tests.corpus import CUT_ANYWHERE, LONG_CONTEXT
 from integration_tests.counting_server import WORDS, CountingServer
 from integration_tests.daemons import MODEL, Fleet, until
 from integration_tests.fleet_behind_fleet import Fleets, forwarding, post
@@ -32,7 +32,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 HI = [{"role": "user", "content": "Hello, who are you?"}]
 FIXED = {"messages": HI, "max_tokens": 12, "temperature": 0, "seed": 1}
 ENDLESS = {"prompt": "One, two, three,", "ignore_eos": True, "max_tokens": 100_000}
-LONG = {**ENDLESS, "max_tokens": 400, "temperature": 0}
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 
 
@@ -242,7 +241,10 @@ async def test_a_server_that_dies_and_comes_back(fleets: Fleets) -> None:
     inner, outer = fleets.inner, fleets.outer
     url = outer.inference + "/api/v1/generate"
     ids = {**ENDLESS, "prompt": [5, 6, 7]}
-    async with outer.http.post(url, json=LONG) as goes_on, outer.http.post(url, json=ids) as ends:
+    async with (
+        outer.http.post(url, json=CUT_ANYWHERE) as goes_on,
+        outer.http.post(url, json=ids) as ends,
+    ):
         first = [await goes_on.content.readline() for _ in range(20)]
         await ends.content.readline()
         addresses = inner.balancer.ready
@@ -264,7 +266,7 @@ async def test_a_server_that_dies_and_comes_back(fleets: Fleets) -> None:
     end = lines[-1]
     assert (end["finish_reason"], end["usage"]["completion_tokens"]) == ("length", 400)
     assert end["timings"]["moves"] == 1
-    direct = await post(inner, "/api/v1/generate", {**LONG, "stream": False})
+    direct = await post(inner, "/api/v1/generate", {**CUT_ANYWHERE, "stream": False})
     assert "".join(each.get("text", "") for each in lines[:-1]) == direct["text"]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from integration_tests.corpus import LONG_CONTEXT, plain_cases
+from integration_tests.corpus import CUT_ANYWHERE, LONG_CONTEXT, plain_cases
 from integration_tests.daemons import Daemon, Fleet
 from integration_tests.fleet_behind_fleet import Fleets, forwarding, post
 from integration_tests.folding import events_of
@@ -80,16 +80,30 @@ async def sides(fleets: Fleets) -> AsyncIterator[Sides]:
 # ---- raw prompts
 
 
-LONG = {"prompt": "One, two, three,", "ignore_eos": True, "max_tokens": 400, "temperature": 0}
+async def tokens_of(fleet: Fleet, text: str) -> list[int]:
+    tokens: list[int] = (await post(fleet, "/api/v1/tokenize", {"text": text}))["tokens"]
+    return tokens
+
+
+async def test_a_raw_answer_is_read_alike_wherever_it_is_cut(fleets: Fleets) -> None:
+    answer = await post(fleets.inner, GENERATE, {**CUT_ANYWHERE, "logprobs": True, "stream": False})
+    pieces = [each["token"] for each in answer["logprobs"]]
+    whole = await tokens_of(fleets.inner, answer["text"])
+    asked = await tokens_of(fleets.inner, CUT_ANYWHERE["prompt"])
+    assert ("".join(pieces), len(pieces)) == (answer["text"], len(whole))
+    for cut in range(1, len(pieces)):
+        said = "".join(pieces[:cut])
+        assert await tokens_of(fleets.inner, said) == whole[:cut]
+        assert await tokens_of(fleets.inner, CUT_ANYWHERE["prompt"] + said) == asked + whole[:cut]
 
 
 @pytest.mark.parametrize("way", ["drained", "killed"])
 @pytest.mark.parametrize("first", OTHER)
 async def test_a_raw_prompt(fleets: Fleets, sides: Sides, first: str, way: str) -> None:
-    expected = await post(fleets.inner, GENERATE, {**LONG, "stream": False})
+    expected = await post(fleets.inner, GENERATE, {**CUT_ANYWHERE, "stream": False})
     await sides.fill()
     await sides.tell(OTHER[first], "drain")
-    async with sides.fleet.http.post(sides.fleet.inference + GENERATE, json=LONG) as answer:
+    async with sides.fleet.http.post(sides.fleet.inference + GENERATE, json=CUT_ANYWHERE) as answer:
         told = [await answer.content.readline() for _ in range(20)]
         await sides.tell(OTHER[first], "resume")
         await sides.end(first, way)
@@ -231,6 +245,7 @@ async def test_more_than_text_waits_for_another_engine(fleets: Fleets, sides: Si
 
 async def test_more_than_text_ends_with_its_server(fleets: Fleets, sides: Sides) -> None:
     bodies = others()
+    bodies[-1] |= {"ignore_eos": True, "max_tokens": 1000}  # or it may end before its server does
     async with begun(sides, "server", bodies, cut=2) as chats:
         await sides.end("server", "killed")
     assert [each.end for each in chats] == ["agent_lost"] * len(bodies)

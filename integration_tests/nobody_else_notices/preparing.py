@@ -2,18 +2,16 @@
 
 import asyncio
 import json
-import os
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from integration_tests.computing import seconds_of
 from integration_tests.corpus import LONG_CONTEXT
 from integration_tests.daemons import Daemon, Fleet, until
 
 MUCH = 0.2
 """Seconds of computing time that nothing but a long text costs a new thread."""
-
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def ask_long(fleet: Fleet, num_words: int, **fields: Any) -> asyncio.Task[bytes]:
@@ -32,12 +30,7 @@ async def _post(fleet: Fleet, body: dict[str, Any]) -> bytes:
 def thread_seconds(agent: Daemon) -> dict[str, float]:
     """The computing time so far of each thread of an agent's engine process."""
     tasks = Path(f"/proc/{agent.engine_pids[-1]}/task")
-    return {task.name: _seconds((task / "stat").read_text()) for task in tasks.iterdir()}
-
-
-def _seconds(stat: str) -> float:
-    """User time; its field is counted from the end of the thread's name, which may have spaces."""
-    return int(stat.rpartition(")")[2].split()[11]) / TICKS
+    return {task.name: seconds_of(task) for task in tasks.iterdir()}
 
 
 async def until_preparing(agent: Daemon, before: dict[str, float]) -> None:
