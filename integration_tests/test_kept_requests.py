@@ -73,6 +73,7 @@ async def test_answers_go_on_when_their_balancer_was_killed(fleet: Fleet, tmp_pa
     begun = await posted(fleet, RESPONSE)
     chat = await chunks(fleet, CHAT, most=20)
     first = await read(fleet, begun["id"], -1, until_text=40)
+    assert not first[-1]["type"].startswith("response.completed"), "it was over before the kill"
     fleet.balancer.signal(signal.SIGKILL)
     await fleet.balancer.exit_code()
     await started(fleet, state)

@@ -249,7 +249,9 @@ class Wanted:
         request = GenerateRequest(
             messages=messages,
             model=body.model,
-            stream=body.stream,
+            # In the background it may be read as a stream at any time, by the numbers of its events:
+            # they are the same at every balancer only if each token is one.
+            stream=body.stream or body.background,
             max_tokens=body.max_output_tokens,
             seed=None if body.seed is None else body.seed % 2**32,
             priority=priority_of_tier(body.service_tier),

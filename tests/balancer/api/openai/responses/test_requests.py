@@ -33,6 +33,11 @@ def test_the_least() -> None:
     assert (wanted.stream, wanted.store, wanted.previous_response_id) == (False, True, None)
 
 
+def test_one_in_the_background_may_be_streamed_later() -> None:
+    assert request(background=True).stream
+    assert not parse(background=True).stream
+
+
 def test_the_most() -> None:
     asked = request(
         instructions="be kind",
