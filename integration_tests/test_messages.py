@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from anthropic.types import Message
 
-from integration_tests.corpus import Case, cases, plain_cases
+from integration_tests.corpus import LONG_CONTEXT, Case, cases, plain_cases
 from integration_tests.daemons import Fleet
 from tests.balancer.api.anthropic.strict import checked_event, checked_message
 
@@ -255,10 +255,13 @@ async def test_errors(client: anthropic.AsyncAnthropic) -> None:
 async def test_an_error_in_a_stream(fleet: Fleet) -> None:
     # The engine comes back too late for the answer to go on.
     await fleet.start_balancer(buffered_request_timeout=0.2)
-    await fleet.start_agent()
-    longest = max(plain_cases(), key=lambda case: len(case.answer))
+    await fleet.start_agent(context_size=LONG_CONTEXT)
+    numbers = {"type": "array", "items": {"type": "integer"}, "minItems": 2000}
+    tool = {"name": "count", "input_schema": {"type": "object", "properties": {"all": numbers}}}
+    tool["input_schema"] |= {"required": ["all"]}
+    endless = {"max_tokens": 10_000, "tools": [tool], "tool_choice": {"type": "any"}}
     async with connected(fleet) as client:
-        stream = await client.messages.create(**asked(longest) | {"stream": True})
+        stream = await client.messages.create(**asked(plain_cases()[0]) | endless, stream=True)
         await anext(aiter(stream))
         fleet.agents[0].signal_engine(signal.SIGKILL)
         with pytest.raises(anthropic.APIStatusError) as caught:

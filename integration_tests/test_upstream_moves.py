@@ -180,9 +180,10 @@ def texts() -> list[dict[str, Any]]:
     return [*plain, plain[0] | {"max_tokens": 150}, plain[1] | {"tools": tools}]
 
 
-def others() -> list[dict[str, Any]]:
+def others(num_numbers: int = 60) -> list[dict[str, Any]]:
     """A call, constrained JSON, and reasoning, all of them long."""
-    numbers = {"type": "array", "items": {"type": "integer"}, "minItems": 60, "maxItems": 60}
+    count = {"minItems": num_numbers, "maxItems": num_numbers}
+    numbers = {"type": "array", "items": {"type": "integer"}, **count}
     shape = {"type": "object", "properties": {"numbers": numbers}, "required": ["numbers"]}
     tool = {"type": "function", "function": {"name": "count", "parameters": shape}}
     schema = {"type": "json_schema", "json_schema": {"name": "numbers", "schema": numbers}}
@@ -244,8 +245,8 @@ async def test_more_than_text_waits_for_another_engine(fleets: Fleets, sides: Si
 
 
 async def test_more_than_text_ends_with_its_server(fleets: Fleets, sides: Sides) -> None:
-    bodies = others()
-    bodies[-1] |= {"ignore_eos": True, "max_tokens": 1000}  # or it may end before its server does
+    bodies = others(num_numbers=1000)  # or they may end before their server does
+    bodies[-1] |= {"ignore_eos": True}
     async with begun(sides, "server", bodies, cut=2) as chats:
         await sides.end("server", "killed")
     assert [each.end for each in chats] == ["agent_lost"] * len(bodies)

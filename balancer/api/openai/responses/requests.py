@@ -249,8 +249,8 @@ class Wanted:
         request = GenerateRequest(
             messages=messages,
             model=body.model,
-            # In the background it may be read as a stream at any time, by the numbers of its events:
-            # they are the same at every balancer only if each token is one.
+            # One in the background may be read as a stream at any time, by its events' numbers:
+            # these are the same at every balancer only if each token is an event.
             stream=body.stream or body.background,
             max_tokens=body.max_output_tokens,
             seed=None if body.seed is None else body.seed % 2**32,
