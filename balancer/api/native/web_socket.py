@@ -29,6 +29,7 @@ from functools import partial
 from aiohttp import web
 
 from ....shared.errors import InvalidRequest
+from ....shared.framing.handshake import is_handshake
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ..access.admission import Admission
 from ..transport.bodies import BODIES, MAX_BODY_BYTES
@@ -68,7 +69,7 @@ class NativeSocket:
             compress=False,
             decode_text=False,
         )
-        if not socket.can_prepare(request):
+        if not is_handshake(socket, request):
             raise InvalidRequest("this path is for WebSockets: send an upgrade request")
         bodies = request.app[BODIES]
         tasks = asyncio.TaskGroup()

@@ -15,8 +15,9 @@ from typing import Protocol
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 from pydantic import ValidationError
 
-from ....shared.errors import Unauthorized
+from ....shared.errors import InvalidRequest, Unauthorized
 from ....shared.framing.frames import MAX_FRAME_BYTES, Assembler, BadPiece
+from ....shared.framing.handshake import is_handshake
 from ....shared.log import context
 from ....shared.messages import (
     BALANCER_HEADER,
@@ -119,6 +120,8 @@ class _AgentSocket:
         socket = web.WebSocketResponse(
             max_msg_size=MAX_FRAME_BYTES, compress=False, decode_text=False, timeout=_CLOSE_TIMEOUT
         )
+        if not is_handshake(socket, request):
+            raise InvalidRequest("this path is for the WebSockets of agents")
         socket.headers[BALANCER_HEADER] = self._name
         if self._workers is not None:
             names = ",".join(self._workers.living())

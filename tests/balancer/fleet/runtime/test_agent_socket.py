@@ -49,7 +49,7 @@ def runtime() -> FleetRuntime:
 
 @pytest.fixture
 async def client(runtime: FleetRuntime) -> AsyncIterator[Client]:
-    app = web.Application()
+    app = web.Application(middlewares=middlewares())
     app.add_routes(routes(runtime))
     async with TestClient(TestServer(app)) as client:
         yield client
@@ -88,6 +88,12 @@ async def test_a_request_runs_on_an_agent_that_dialled(
         await say(socket, output(ended(stream.id)))
         assert isinstance(await anext(stream), Done)
     await socket.close()
+
+
+async def test_what_is_no_agent_is_told_so(client: Client) -> None:
+    response = await client.get(PATH)
+    assert response.status == 400
+    assert "WebSockets of agents" in (await response.json())["error"]["message"]
 
 
 async def test_an_agent_that_closes_is_gone_at_once(client: Client, runtime: FleetRuntime) -> None:
