@@ -2,11 +2,20 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..arguments import Target, UsageError, make_parser, positive
 from ..boundary import run
 from ..output import duration, print_json
+
+if TYPE_CHECKING:
+    from ...client.management import Management
+
+ID_LENGTH = 32
+"""Characters of a whole id."""
+
+MOST_LISTED = 1000
+"""Requests that a balancer lists at once."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -18,7 +27,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The command's arguments."""
     parser = make_parser("requests", main.__doc__ or "")
     parser.add_argument("action", nargs="?", choices=("list", "cancel"), default="list")
-    parser.add_argument("request", nargs="?", help="cancel: the request's id")
+    parser.add_argument("request", nargs="?", help="cancel: the request's id, or how it begins")
     parser.add_argument("--ended", action="store_true", help="list those that have ended")
     parser.add_argument("--model", help="list those of this model")
     parser.add_argument("--caller", help="list those of this caller")
@@ -37,7 +46,7 @@ async def _requests(arguments: argparse.Namespace, target: Target) -> None:
         if arguments.action == "cancel":
             if arguments.request is None:
                 raise UsageError("cancel which request? Give its id")
-            await client.management.cancel(arguments.request)
+            await client.management.cancel(await _whole(client.management, arguments.request))
             return
         choice: dict[str, str | int] = {"limit": arguments.limit}
         if arguments.ended:
@@ -53,11 +62,30 @@ async def _requests(arguments: argparse.Namespace, target: Target) -> None:
             Console().print(_ended(requests) if arguments.ended else _live(requests))
 
 
+async def _whole(management: "Management", id: str) -> str:
+    """The id that begins so, if one does."""
+    if len(id) >= ID_LENGTH:
+        return id
+    listed = await management.requests(limit=MOST_LISTED)
+    found = [each["id"] for each in listed if each["id"].startswith(id)]
+    if id in found or not found:
+        return id
+    if len(found) > 1:
+        raise UsageError(f"{len(found)} requests begin with {id}: give more of the id")
+    return str(found[0])
+
+
 def _live(requests: list[dict[str, Any]]) -> Any:
+    """A line for each; ids and names are shortened where the terminal is too narrow for them."""
     from rich.table import Table
 
-    columns = ("id", "state", "caller", "model", "tokens", "moves", "waited", "age")
-    table = Table(*columns, box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False, collapse_padding=True)
+    table.add_column("id", overflow="crop")
+    table.add_column("state", no_wrap=True)
+    for name in ("caller", "model"):
+        table.add_column(name, overflow="ellipsis")
+    for name in ("tokens", "moves", "waited", "age"):
+        table.add_column(name, no_wrap=True)
     for each in requests:
         table.add_row(
             each["id"],
@@ -91,12 +119,12 @@ def _at(request: dict[str, Any]) -> str:
 
 
 def _ended(requests: list[dict[str, Any]]) -> Any:
-    """A line for each; names are shortened where the terminal is too narrow for them."""
+    """A line for each, as in `_live`."""
     from rich.table import Table
 
     has_several = any(map(_at, requests))
     table = Table(box=None, pad_edge=False, collapse_padding=True)
-    table.add_column("id", overflow="ellipsis")
+    table.add_column("id", overflow="crop")
     table.add_column("ended", no_wrap=True)
     if has_several:
         table.add_column("at", no_wrap=True)

@@ -31,6 +31,9 @@ ENDED: dict[str, Any] = {
 }
 
 
+ID = "9f86d081884c7d659a2feaa0c55ad015"
+
+
 def test_those_that_run(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     balancer.will(says({"requests": [LIVE]}), says({"requests": []}), says({"requests": [LIVE]}))
     assert main([]) == 0
@@ -68,7 +71,7 @@ def test_those_that_ended(balancer: FakeServer, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("columns", "names"),
     [
-        ("80", ["9f86d…", "anony…", "arrier…", "agent…"]),
+        ("80", ["9f86d0", "anony…", "arrier…", "agent…"]),
         ("120", ["9f86d081884c7d659a2feaa0c55ad015", "anonymous", "arriero-demo", "agent-1"]),
     ],
 )
@@ -82,7 +85,7 @@ def test_those_that_ended_have_a_line_each(
     monkeypatch.setenv("COLUMNS", columns)
     named = {"caller": "anonymous", "model": "arriero-demo", "agent": "agent-1"}
     counts = {"prompt_tokens": 1209, "cached_tokens": 1004, "total_ms": 200_000.0}
-    one = ENDED | named | counts | {"id": "9f86d081884c7d659a2feaa0c55ad015"}
+    one = ENDED | named | counts | {"id": ID}
     of_two = [one | {"code": "agent_lost", "balancer": "vm/0"}, one]
     balancer.will(says({"requests": of_two}))
     assert main(["--ended"]) == 0
@@ -93,8 +96,50 @@ def test_those_that_ended_have_a_line_each(
     assert stopped.split() == [id, "stop", "-", *rest]
 
 
+@pytest.mark.parametrize(
+    ("columns", "names"),
+    [
+        ("80", ["9f86d08", "streaming,", "at", "vm/0,", "batch", "anonym…", "arrier…"]),
+        (
+            "120",
+            [
+                *("9f86d081884c7d659a2feaa0c55ad015", "streaming,", "at", "vm/0,", "batch"),
+                *("anonymous", "arriero-demo"),
+            ],
+        ),
+    ],
+)
+def test_those_that_run_have_a_line_each(
+    balancer: FakeServer,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    columns: str,
+    names: list[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    where = {"balancer": "vm/0", "priority_class": "batch", "waited_seconds": 192.0}
+    one = LIVE | where | {"id": ID, "caller": "anonymous", "model": "arriero-demo"}
+    balancer.will(says({"requests": [one]}))
+    assert main([]) == 0
+    _, row = capsys.readouterr().out.splitlines()
+    assert row.split() == [*names, "7", "2", "3", "m", "12", "s", "1", "m", "10", "s"]
+
+
 def test_cancel(balancer: FakeServer) -> None:
     balancer.will(says({}))
     assert main(["cancel"]) == 2
-    assert main(["cancel", "r1"]) == 0
-    assert balancer.seen == [("DELETE", "/api/v1/requests/r1", b"")]
+    assert main(["cancel", ID]) == 0
+    assert balancer.seen == [("DELETE", f"/api/v1/requests/{ID}", b"")]
+
+
+def test_cancel_by_how_its_id_begins(
+    balancer: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = says({"requests": [LIVE | {"id": ID}, LIVE | {"id": "9f86" + "0" * 28}, LIVE]})
+    for given, deleted in {"9f86d": ID, "r1": "r1", "absent": "absent"}.items():
+        balancer.will(listed, says({}))
+        assert main(["cancel", given]) == 0
+        assert balancer.seen[-1] == ("DELETE", f"/api/v1/requests/{deleted}", b"")
+    balancer.will(listed)
+    assert main(["cancel", "9f86"]) == 2
+    assert "2 requests begin with 9f86" in capsys.readouterr().err
