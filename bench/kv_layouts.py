@@ -3,6 +3,9 @@
 An agent with a stream for each slot, one with a cache for all, and llama-server serve the same
 model and are asked the same things, in turn; each round begins with another of them. A ratio is the
 median of the rounds' ratios.
+
+With `--age N` each has answered N long prompts before, all different: its caches are as full, and
+its cells as scattered, as those of a server that has run for long.
 """
 
 import argparse
@@ -27,11 +30,12 @@ STREAMS, UNIFIED, THEIRS = "streams", "unified", "llama-server"
 PAIRS = ((STREAMS, UNIFIED), (STREAMS, THEIRS), (UNIFIED, THEIRS))
 
 _WARM_UP_SEED = 0
+_AGING_SEED = -1
 
 Figures = dict[str, list[dict[str, float]]]
 
 
-async def run(scenario: Scenario, *, rounds: int, threads: int) -> Figures:
+async def run(scenario: Scenario, *, rounds: int, threads: int, age: int) -> Figures:
     """Each side's figures, a mapping each round. Raises `RequestsFailed`."""
     load = Load(made(scenario.model), SLOTS, scenario.context_size, threads)
     figures: Figures = {STREAMS: [], UNIFIED: [], THEIRS: []}
@@ -43,6 +47,7 @@ async def run(scenario: Scenario, *, rounds: int, threads: int) -> Figures:
         }
         for side in sides.values():
             wishes = prompts.uniform(_WARM_UP_SEED, SLOTS, num_words=64, num_tokens=8)
+            wishes += prompts.uniform(_AGING_SEED, age, num_words=256, num_tokens=8)
             check(await ways.continuous(side.client, wishes, size=SLOTS))
         names = list(sides)
         for number in range(1, rounds + 1):
@@ -90,6 +95,7 @@ def document(outcomes: dict[str, Figures], arguments: argparse.Namespace) -> dic
         "threads": arguments.threads,
         "slots": SLOTS,
         "rounds": arguments.rounds,
+        "age": arguments.age,
         "figures": outcomes,
         "ratios": ratios,
     }
@@ -105,6 +111,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--threads", type=at_least(1), default=os.cpu_count() or 1, help="threads of each engine"
     )
+    parser.add_argument(
+        "--age", type=at_least(0), default=0, help="long prompts that each answers before (0)"
+    )
     arguments_ = parser.parse_args(arguments)
     arguments_.scenario = arguments_.scenario or warm
     return arguments_
@@ -112,7 +121,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 async def run_all(arguments: argparse.Namespace) -> dict[str, Figures]:
     names = dict.fromkeys(arguments.scenario)
-    size = {"rounds": arguments.rounds, "threads": arguments.threads}
+    size = {"rounds": arguments.rounds, "threads": arguments.threads, "age": arguments.age}
     return {name: await run(SCENARIOS[name], **size) for name in names}
 
 
