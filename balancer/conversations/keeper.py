@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 
 from ...shared.errors import StoreUnavailable
 from ...shared.log import context
-from ..peers.questions import Replies
+from ..peers.questions import Replies, Reply
 from ..store.conversations.records import (
     ConversationBounds,
     SavedConversation,
@@ -129,7 +129,8 @@ class ConversationKeeper:
         await self._saved(id)
         about = self._about(id, kind, owner, is_unwanted=False)
         document = await self._read(about)
-        if document is None and await self._others_have(about):
+        if document is None and await self._others(about):
+            # One of them had it and has written it by now, maybe before it was asked.
             document = await self._read(about)
         if document is None:
             return None
@@ -251,8 +252,11 @@ class ConversationKeeper:
             raise StoreUnavailable(f"the store is away: {error}") from error
 
     async def _others_have(self, about: About) -> bool:
-        replies = (await self._ask(QUESTION, json.dumps(about))).replies  # in ASCII
-        return any(_was_there(each.body) for each in replies)
+        return any(_was_there(each.body) for each in await self._others(about))
+
+    async def _others(self, about: About) -> Sequence[Reply]:
+        """What the other balancers say to it."""
+        return (await self._ask(QUESTION, json.dumps(about))).replies  # in ASCII
 
     async def _dropped(self, about: About) -> bool:
         """It is not written any more, as far as it was its owner's; whether it was to be."""

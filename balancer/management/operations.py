@@ -229,8 +229,8 @@ OPERATIONS = (
         "The agents' WebSocket.",
         answers={
             101: Answer("The WebSocket is open."),
-            400: Answer("This is no upgrade request.", {"text/plain": {}}),
         },
+        errors=(InvalidRequest,),
     ),
     _operation(
         "GET",

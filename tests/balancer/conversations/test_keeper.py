@@ -127,6 +127,21 @@ async def test_what_is_not_written_yet_is_waited_for() -> None:
         assert await found == Talk("hi")
 
 
+async def test_one_that_is_written_before_its_balancer_is_asked_is_found() -> None:
+    store = FakeConversations()
+    async with running(store, num=1) as (one,):
+        lone = Balancer(store)
+        ask_one = asking(one)
+
+        async def ask(what: str, about: str) -> Replies:
+            one.keep("a")
+            await one.keeper.flush(5.0)
+            return await ask_one(what, about)
+
+        lone.keeper.serve(ask)
+        assert await lone.find("a") == Talk("hi")
+
+
 async def test_who_waits_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "PATIENCE", 0.01)
     store = FakeConversations()
