@@ -24,7 +24,7 @@ MOST_LOST = 0.5
 """Seconds that may be lost in a row; after that, as many as steps with them have taken since."""
 
 TILE = 64
-"""It reads so many at least, where time allows: fewer cost as much, see `step_mode`."""
+"""It reads so many at least, where time allows: fewer cost as much, see `turns.step_mode`."""
 
 
 @dataclass(slots=True)

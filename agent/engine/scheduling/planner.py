@@ -3,9 +3,10 @@
 Preemption first: every running sequence must be able to gain a token. Then waiting sequences begin,
 as far as there is room. Then the step is composed, for sequences of one adapter (`adapter_turns`),
 where batch requests give way to others (`background`):
-a token of each generating sequence, and as much of the prompts as time and cells allow, or one of
-the two (`step_mode`). A picture that the model looks at as a whole is read in one step, which reads
-nothing else, however long that takes. Drafts use only cells that no sequence needs.
+a token of each generating sequence, and as much of the prompts as time and cells allow
+(`prompt_reading`), or one of the two (`turns.step_mode`). A picture that the model looks at as a
+whole is read in one step, which reads nothing else, however long that takes. Drafts use only cells
+that no sequence needs.
 """
 
 from collections import Counter
@@ -20,15 +21,15 @@ from ..speculation.speculation import Speculation
 from ..statistics import Tally
 from ..step import Run, Save, Step
 from ..turns.adapter_turns import AdapterKey, AdapterTurns, Turn
-from ..turns.fair_order import FairOrder
+from ..turns.step_mode import StepMode
 from .admission import Await, Begin, Fetch, Keep, admit
 from .background import Background
 from .exports import Exports
 from .prefill_budget import PrefillBudget
 from .progress import Progress
+from .prompt_reading import PromptReading
 from .queue import SequenceQueue
 from .runs import chunk_run, next_run
-from .step_mode import StepMode
 
 
 class Planner:
@@ -44,8 +45,7 @@ class Planner:
         tally: Tally,
         background: Background,
         exports: Exports,
-        *,
-        most_scored: int,
+        prompts: PromptReading,
     ) -> None:
         self._queue = queue
         self._memory = memory
@@ -55,9 +55,8 @@ class Planner:
         self._tally = tally
         self._background = background
         self._exports = exports
-        self._order = FairOrder()
+        self._prompts = prompts
         self._turns = AdapterTurns()
-        self._most_scored = most_scored
 
     def draft_requests(self) -> tuple[DraftRequest, ...]:
         """What to ask the drafter before the next `plan`; nothing if drafts could not pay.
@@ -78,14 +77,16 @@ class Planner:
 
     def draft_prices(self) -> StepPrices:
         """What the next step is thought to take. Drafts get no time while prompts wait."""
-        is_reading = bool(self._queue.candidates) or self._num_streaming < len(self._queue.active)
+        is_reading = bool(self._queue.candidates) or self._queue.num_streaming < len(
+            self._queue.active
+        )
         return self._budget.draft_prices(len(self._next_streams()), has_time=not is_reading)
 
     def plan(self, proposals: Mapping[SequenceId, Proposal]) -> Step:
         """The next step, with what pays of `proposals`. It fits the free cells."""
         self._background.look(self._queue.everybody, self._tally.now)
         self._relieve()
-        num_streaming = self._num_streaming
+        num_streaming = self._queue.num_streaming
         self._memory.allowance.renew(
             self._budget.moved_cells(num_streaming), self._budget.most_whole(num_streaming)
         )
@@ -113,10 +114,6 @@ class Planner:
     def _has_turns(self) -> bool:
         """Whether several adapters run, so that each waits for its turn."""
         return len(self._queue.adapters) > 1
-
-    @property
-    def _num_streaming(self) -> int:
-        return sum(one.is_generating for one in self._queue.active.values())
 
     def _relieve(self) -> None:
         """Preempt until every running sequence can gain a token.
@@ -177,7 +174,7 @@ class Planner:
         if not self._queue.waiting:
             return awaited
         running = self._queue.running.values()
-        may_load = partial(self._budget.may_copy_whole, self._num_streaming)
+        may_load = partial(self._budget.may_copy_whole, self._queue.num_streaming)
         for decision in admit(self._queue.candidates, running, self._memory, may_load):
             match decision:
                 case Begin():
@@ -225,65 +222,35 @@ class Planner:
     ) -> Step:
         generating, reading = self._divided()
         num_streaming = len(generating)
-        wants = self._wants(reading, awaited)
-        readable = self._next_prompts(reading, wants)
-        num_wanted = sum(readable.values())
-        budget = self._readable(num_streaming, reading, readable, num_wanted)
-        generating = self._background.staying(
-            generating, _named(readable if budget > 0 else {}, reading), self._tally.now
-        )
-        turn = self._turn(generating, reading, readable if budget > 0 else {})
+        prompts = self._prompts.choose(reading, awaited, num_streaming)
+        num_wanted, most_read = prompts.num_wanted, self._prompts.most(prompts)
+        readers = prompts.readers if most_read > 0 else ()
+        generating = self._background.staying(generating, readers, self._tally.now)
+        turn = self._turn(generating, [one for one in readers if prompts.wanted[one.id]])
         generating = self._under(turn.adapter, generating)
-        is_media = any(one.id in readable and one.reads_media for one in reading.values())
         if not turn.reads:
-            num_wanted = budget = 0
+            num_wanted = most_read = 0
         elif self._step_mode.reads_alone(
-            len(generating), min(budget, num_wanted), is_media=is_media
+            len(generating), min(most_read, num_wanted), is_media=prompts.has_media
         ):
             generating = {}
         self._turns.took(turn.adapter, has_generated=bool(generating), has_read=turn.reads)
         if generating and len(generating) == num_streaming:
             self._memory.arrange(list(generating))
         offered = _offered(generating, proposals)
-        drafts = self._draft(offered, len(generating), num_wanted, budget)
+        drafts = self._draft(offered, len(generating), num_wanted, most_read)
         num_drafted = sum(map(len, drafts.values()))
-        num_read = self._num_read(
-            num_streaming,
-            reading,
-            readable,
-            num_wanted,
-            num_others=len(generating) + num_drafted,
-            most=budget - num_drafted,
+        shares = self._prompts.share(
+            prompts, most_read - num_drafted, num_others=len(generating) + num_drafted
         )
-        shares = self._order.share(wants, num_read, among=readable)
-        num_read = sum(shares.values())
         return Step(
             (*self._memory.take_edits(), *saves, *self._exports.plan()),
             self._runs(generating, drafts, reading, shares),
             len(generating),
-            num_read,
+            sum(shares.values()),
             num_drafted,
             turn.adapter,
         )
-
-    def _num_read(
-        self,
-        num_streaming: int,
-        reading: dict[int, Progress],
-        wants: dict[SequenceId, int],
-        num_wanted: int,
-        *,
-        num_others: int,
-        most: int,
-    ) -> int:
-        """How many tokens of prompts are read, for which there is room now beside `num_others`."""
-        num_read = self._make_room(num_others, max(0, min(most, num_wanted)))
-        if num_read:
-            # Now that it is known what is parked for it, in what is left of the time.
-            num_read = min(num_read, self._readable(num_streaming, reading, wants, num_wanted))
-        if _is_whole(reading, wants) and num_read < num_wanted:
-            return 0  # until there is room for all of it
-        return num_read
 
     def _runs(
         self,
@@ -315,29 +282,12 @@ class Planner:
             generating = {}  # until those who save have left their cells
         return generating, reading
 
-    def _next_prompts(
-        self, reading: dict[int, Progress], wants: dict[SequenceId, int]
-    ) -> dict[SequenceId, int]:
-        """Of `wants` those of the adapter whose prompts are read next."""
-        if not wants:
-            return {}
-        wants = self._background.first(reading.values(), wants)
-        first = self._order.first(wants)
-        adapter = next(one.adapter for one in reading.values() if one.id == first)
-        same = self._under(adapter, reading).values()
-        return {one.id: wants[one.id] for one in same if one.id in wants}
-
-    def _turn(
-        self,
-        generating: dict[int, Progress],
-        reading: dict[int, Progress],
-        readable: dict[SequenceId, int],
-    ) -> Turn:
-        readers = (one.adapter for one in reading.values() if readable.get(one.id))
+    def _turn(self, generating: dict[int, Progress], readers: Iterable[Progress]) -> Turn:
+        reading = (one.adapter for one in readers)
         if not self._has_turns:
-            return self._turns.next(self._queue.adapters if generating else (), readers)
+            return self._turns.next(self._queue.adapters if generating else (), reading)
         adapters = [one.adapter for one in generating.values()]
-        return self._turns.next(adapters, readers, self._most_steps(generating.values()))
+        return self._turns.next(adapters, reading, self._most_steps(generating.values()))
 
     def _most_steps(self, generating: Iterable[Progress]) -> int:
         """Of a turn, where several adapters take turns."""
@@ -353,88 +303,15 @@ class Planner:
         """`some` sequences, in the order of their places in the cache."""
         return sorted(some.items(), key=lambda item: self._memory.place(item[0]))
 
-    def _make_room(self, num_others: int, num_read: int) -> int:
-        """Free cells for `num_read` tokens of prompts beside others; for how many there are some.
-
-        Where a prefix has to be parked for them, a part of the prompt may have to wait.
-        """
-        num_free = self._memory.make_room(num_others + num_read, num_urgent=num_others)
-        return min(num_read, num_free - num_others)
-
-    def _readable(
-        self,
-        num_generating: int,
-        reading: dict[int, Progress],
-        wants: dict[SequenceId, int],
-        num_wanted: int,
-    ) -> int:
-        """Most prompt tokens that time and cells allow."""
-        if not wants:
-            return 0
-        first = self._order.first(wants)
-        depth = next(one.num_computed for one in reading.values() if one.id == first)
-        most = self._budget.prompt_tokens(
-            num_generating, num_wanted, depth=depth, num_moved=self._memory.allowance.num_moved
-        )
-        most = min(most, self._memory.num_available - num_generating)
-        most = self._background.most_read(_named(wants, reading), most, self._tally.now)
-        if _is_whole(reading, wants):
-            has_room = num_wanted <= self._memory.num_available - num_generating
-            return num_wanted if most > 0 and has_room else 0
-        # Of several prompts the next one fills what the first leaves over.
-        return self._step_mode.chunk(most, num_wanted) if len(wants) == 1 else most
-
-    def _wants(
-        self, reading: dict[int, Progress], awaited: dict[int, int]
-    ) -> dict[SequenceId, int]:
-        """Where others wait for a part of a prompt, its chunk ends there: they go on sooner.
-
-        Tokens and media go in batches of their own: it is one or the other, whichever is first.
-        Media that are looked at as a whole go alone, and wait until there is room for all of them.
-        Prompts that are explained share the logits that a step can give.
-        """
-        num_scoring = sum(one.is_scoring for one in reading.values())
-        most = self._most_scored // num_scoring if num_scoring else 0
-        room = self._memory.num_available - self._num_streaming
-        wants = {}
-        for slot, one in reading.items():
-            if one.num_at_once and one.num_at_once > room:
-                continue
-            wanted = awaited[slot] - one.num_computed if slot in awaited else one.num_pending
-            wanted = one.num_at_once or min(wanted, one.num_in_span)
-            wants[one.id] = min(wanted, one.num_readable(most)) if one.is_scoring else wanted
-        media = {one.id for one in reading.values() if one.reads_media and one.id in wants}
-        if not media:
-            return wants
-        first = self._order.first(self._background.first(reading.values(), wants))
-        whole = {one.id for one in reading.values() if one.num_at_once}
-        if first in whole:
-            return {first: wants[first]}
-        are_media = first in media
-        return {
-            id: wanted
-            for id, wanted in wants.items()
-            if (id in media) == are_media and id not in whole
-        }
-
     def _draft(
-        self, offered: dict[int, Proposal], num_generating: int, num_wanted: int, budget: int
+        self, offered: dict[int, Proposal], num_generating: int, num_wanted: int, most_read: int
     ) -> dict[int, tuple[int, ...]]:
         """Cells for drafts: neither those of kept prefixes nor those that prompts could use now."""
         if not offered:
             return {}
-        num_in_time = self._budget.drafted_tokens(num_generating, num_wanted, budget)
-        num_cells = self._memory.num_free - num_generating - min(budget, num_wanted)
+        num_in_time = self._budget.drafted_tokens(num_generating, num_wanted, most_read)
+        num_cells = self._memory.num_free - num_generating - min(most_read, num_wanted)
         return self._speculation.choose(offered, num_generating, min(num_in_time, num_cells))
-
-
-def _is_whole(some: dict[int, Progress], wants: Mapping[SequenceId, int]) -> bool:
-    """Whether what is wanted is one picture that is looked at as a whole."""
-    return any(one.num_at_once and one.id in wants for one in some.values())
-
-
-def _named(wants: Mapping[SequenceId, int], some: dict[int, Progress]) -> list[Progress]:
-    return [one for one in some.values() if one.id in wants]
 
 
 def _offered(

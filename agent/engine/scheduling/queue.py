@@ -38,6 +38,11 @@ class SequenceQueue:
         return {slot: one for slot, one in self.running.items() if not one.is_saving}
 
     @property
+    def num_streaming(self) -> int:
+        """How many generate."""
+        return sum(one.is_generating for one in self.active.values())
+
+    @property
     def candidates(self) -> list[Progress]:
         """Those who wait and for whom there are slots, best first."""
         return self.waiting[: len(self._free)]

@@ -28,6 +28,7 @@ from ..speculation.drafter import DraftRequest, Proposal, StepPrices
 from ..speculation.speculation import Speculation
 from ..statistics import EngineStatistics, Gone, Tally
 from ..step import Aborted, Decoded, Explained, Failed, NoRoom, NotLoaded, Outcome, Step
+from ..turns.step_mode import StepMode
 from .accounting import Accounting
 from .background import Background
 from .context_shift import open_window
@@ -35,10 +36,10 @@ from .exports import Exported, ExportId, Exports
 from .planner import Planner
 from .prefill_budget import PrefillBudget
 from .progress import Progress
+from .prompt_reading import PromptReading
 from .queue import SequenceQueue
 from .recovery import Recovery
 from .refusal import refusal
-from .step_mode import StepMode
 
 NO_PROPOSALS: Mapping[SequenceId, Proposal] = MappingProxyType({})
 
@@ -72,6 +73,15 @@ class Scheduler:
         step_mode = StepMode(capacity.most_mixed, can_mix=not capacity.num_streams)
         self._background = _background(capacity, max_stall)
         self._exports = Exports(self._memory)
+        prompts = PromptReading(
+            self._queue,
+            self._memory,
+            budget,
+            step_mode,
+            self._background,
+            self._tally,
+            most_scored=capacity.most_scored,
+        )
         self._planner = Planner(
             self._queue,
             self._memory,
@@ -81,7 +91,7 @@ class Scheduler:
             self._tally,
             self._background,
             self._exports,
-            most_scored=capacity.most_scored,
+            prompts,
         )
         self._accounting = Accounting(
             self._queue,

@@ -29,7 +29,7 @@ class StepMode:
         """Whether so many prompt tokens are read in a step of their own, and not beside streams.
 
         Media always are: llama.cpp takes them in batches of their own. Who waits while prompts are
-        read is next (`turns.adapter_turns`).
+        read is next (`adapter_turns`).
         """
         if not num_generating or not num_prompt_tokens:
             return False

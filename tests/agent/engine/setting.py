@@ -10,14 +10,15 @@ from arriero.agent.engine.scheduling.exports import Exports
 from arriero.agent.engine.scheduling.planner import Planner
 from arriero.agent.engine.scheduling.prefill_budget import PrefillBudget
 from arriero.agent.engine.scheduling.progress import Progress
+from arriero.agent.engine.scheduling.prompt_reading import PromptReading
 from arriero.agent.engine.scheduling.queue import SequenceQueue
 from arriero.agent.engine.scheduling.recovery import Recovery
-from arriero.agent.engine.scheduling.step_mode import StepMode
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.engine.speculation.drafter import Proposal
 from arriero.agent.engine.speculation.speculation import Speculation
 from arriero.agent.engine.statistics import Tally
 from arriero.agent.engine.step import Step
+from arriero.agent.engine.turns.step_mode import StepMode
 from tests.agent.engine.fake_engine import END_TOKEN
 
 CEILING = 64
@@ -45,6 +46,15 @@ class Setting:
         speculation = Speculation(most=max_draft, cost=budget.cost, end_tokens=end_tokens)
         step_mode = StepMode(most_mixed)
         self.background = Background(0.5, may_pause=True, may_stop=can_share)
+        self.prompts = PromptReading(
+            self.queue,
+            self.memory,
+            budget,
+            step_mode,
+            self.background,
+            self.tally,
+            most_scored=8,
+        )
         self.planner = Planner(
             self.queue,
             self.memory,
@@ -54,7 +64,7 @@ class Setting:
             self.tally,
             self.background,
             Exports(self.memory),
-            most_scored=8,
+            self.prompts,
         )
         self.recovery = Recovery(self.queue, self.memory, self.planner, self.tally)
         self.accounting = Accounting(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.agent.engine.scheduling.step_mode import StepMode
+from arriero.agent.engine.turns.step_mode import StepMode
 
 
 @pytest.mark.parametrize(
