@@ -42,7 +42,8 @@ class DeliverTokens:
     """Hand each token to its request's stream, in order, and record them: one for each step.
 
     `num_tokens` counts what models generated: a text may stand for several tokens, or none.
-    `gaps` are the seconds since the piece before, of each piece that was not its request's first.
+    `gaps` are the seconds since the token before, of each that is not in its request's first piece;
+    those of one piece share the time since the piece before.
     All come from one agent.
     """
 

@@ -158,7 +158,8 @@ class Requests(Transitions):
             if isinstance(gap, FirstToken):
                 firsts.append(gap)
             else:
-                gaps.append(gap)
+                num = len(token.tokens) or 1
+                gaps += [gap / num] * num
             tokens.append((lifecycle.id, token))
         self.tokens_kept += num_tokens
         self._changes.advance()

@@ -57,7 +57,8 @@ class _BetweenTokens(Collector):
 
     def collect(self) -> Iterator[Metric]:
         family = HistogramMetricFamily(
-            "arriero_between_tokens_seconds", "Time between two pieces of one answer."
+            "arriero_between_tokens_seconds",
+            "Time between two tokens of one answer; those of one piece share it.",
         )
         self._models.total_between().add_to(family, [])
         yield family

@@ -85,7 +85,7 @@ class ModelMetrics(Collector):
         )
         between = HistogramMetricFamily(
             "arriero_model_between_tokens_seconds",
-            "Time between two pieces of one answer.",
+            "Time between two tokens of one answer; those of one piece share it.",
             labels=["model"],
         )
         for name, model in self._models.items():

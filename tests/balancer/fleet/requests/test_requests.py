@@ -11,7 +11,14 @@ from arriero.balancer.fleet.requests.giving_way import FIRST_RUN
 from arriero.balancer.fleet.requests.requests import Requests
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import EngineFailed, RequestError
-from arriero.shared.inference import ChatMessage, GenerateRequest, ImagePart, ImageUrl, RequestId
+from arriero.shared.inference import (
+    ChatMessage,
+    GenerateRequest,
+    ImagePart,
+    ImageUrl,
+    RequestId,
+    Token,
+)
 from arriero.shared.messages import Cancel, Hello, Start
 from arriero.shared.reports.model_info import Upstream
 from arriero.shared.reports.statistics import Cells, Statistics
@@ -67,6 +74,18 @@ def test_views_are_oldest_first_and_name_the_agent_by_id() -> None:
         ("1", "assigned", "a1"),
         ("2", "queued", None),
     ]
+
+
+def test_tokens_of_one_piece_share_the_time_since_the_piece_before() -> None:
+    requests, _ = requests_with_agent()
+    requests.admit(RequestId("1"), request(), ANONYMOUS, 0.0)
+    one = requests.get(RequestId("1"))
+    assert one is not None
+    steps = {1.0: (7,), 1.5: (8, 9), 2.5: ()}
+    told = [
+        requests.gained([(one, Token("x", "content", ids))], at)[0] for at, ids in steps.items()
+    ]
+    assert [each.gaps for each in told] == [(), (0.25, 0.25), (1.0,)]
 
 
 LONG = GenerateRequest(prompt="A conversation that was long. " * 400)
