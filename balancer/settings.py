@@ -139,7 +139,10 @@ class BalancerSettings(DaemonSettings):
         description="longest wait between a slot and the first token",
     )
     token_timeout: Timeout = Field(
-        default=_LIMITS.token_timeout, description="longest silence between tokens"
+        default=_LIMITS.token_timeout,
+        ge=0.2,
+        description="longest silence between tokens; 200ms at least, since agents tell those of "
+        "answers that are not streamed ten times a second",
     )
     request_timeout: Timeout = Field(
         default=_LIMITS.request_timeout, description="longest time a request may take as a whole"

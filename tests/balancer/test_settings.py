@@ -92,7 +92,7 @@ def test_values() -> None:
         ("--max-buffered-requests", "-1"),
         ("--buffered-request-timeout", "0"),
         ("--first-token-timeout", "0"),
-        ("--token-timeout", "0"),
+        ("--token-timeout", "199ms"),
         ("--request-timeout", "0"),
         ("--heartbeat-interval", "0"),
         ("--model-memory", "soon"),
