@@ -35,10 +35,11 @@ class Setting:
         can_share: bool = True,
         max_draft: int = 0,
         most_mixed: int = 64,
+        holders: int = 8,
     ) -> None:
         self.queue = SequenceQueue(slots)
         self.memory = UnifiedMemory(
-            slots=slots, holders=8, num_cells=num_cells, can_share=can_share, most_parked=1000
+            slots=slots, holders=holders, num_cells=num_cells, can_share=can_share, most_parked=1000
         )
         self.tally = Tally()
         self.budget = budget = PrefillBudget(batch_size=64, max_stall=0.5)

@@ -1,5 +1,6 @@
 """What the next step computes. More of it is in the scheduler's tests."""
 
+import sys
 from collections import Counter
 
 from arriero.agent.engine.prompt import Media, MediaPart, Prompt, Span
@@ -321,3 +322,26 @@ def test_a_prefix_is_shared_under_the_same_adapter_only() -> None:
     others = [setting.add(2, *[5] * 20, 6, adapter="A"), setting.add(3, *[5] * 20, 6)]
     step_of(setting)
     assert [one.num_cached for one in others] == [20, 0]
+
+
+def calls_of_a_plan(num_kept: int) -> int:
+    """Functions that are called to plan a newcomer, where so many prefixes are kept."""
+    setting = Setting(num_cells=30_000, holders=num_kept + 8)
+    for number in range(num_kept):
+        setting.add(number, *range(100 * number, 100 * number + 40), max_tokens=1)
+        step_of(setting)
+    assert setting.memory.num_kept == 40 * num_kept
+    setting.add(num_kept, 1, 2, 3)
+    step_of(setting)
+    setting.add(num_kept + 1, *range(50_000, 50_040))
+    calls = Counter[str]()
+    sys.setprofile(lambda _frame, event, _arg: calls.update([event]))
+    try:
+        setting.plan()
+    finally:
+        sys.setprofile(None)
+    return calls["call"]
+
+
+def test_the_plan_of_a_newcomer_does_not_grow_with_the_prefixes_that_are_kept() -> None:
+    assert calls_of_a_plan(256) == calls_of_a_plan(32) > 0
