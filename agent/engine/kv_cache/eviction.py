@@ -38,7 +38,7 @@ class Eviction:
         """
         alone = self._cells.kept_alone - {sparing}
         if alone:
-            return min(alone, key=self._prefixes.used_at)
+            return self._prefixes.least_used(alone)
         others = (one for one in self._residency if one != sparing and self._cells.length(one))
         return next(filter(self._num_not_in_use, others), None)
 
@@ -66,7 +66,7 @@ class Eviction:
         if not self._residency.most_parked:
             return
         start = self._allowance.num_moved
-        for holder in sorted(self._cells.kept_alone - {sparing}, key=self._prefixes.used_at):
+        for holder in self._prefixes.least_used_first(self._cells.kept_alone - {sparing}):
             if self._allowance.num_left < 1 or self._allowance.num_moved - start >= ENOUGH_AT_ONCE:
                 return
             while count := self._num_parkable(holder):

@@ -59,9 +59,13 @@ class KeptPrefixes:
         """So it goes on."""
         self._tree.extend(holder, keys)
 
-    def used_at(self, holder: int) -> int:
-        """The larger, the later it was used last."""
-        return self._used_at[holder]
+    def least_used_first(self, holders: Iterable[int]) -> list[int]:
+        """In the order of their last use."""
+        return sorted(holders, key=self._used_at.__getitem__)
+
+    def least_used(self, holders: Iterable[int]) -> int:
+        """The one that was not used for the longest time; there must be one."""
+        return min(holders, key=self._used_at.__getitem__)
 
     def use(self, holder: int) -> None:
         """It was used."""

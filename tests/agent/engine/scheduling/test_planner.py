@@ -326,7 +326,7 @@ def test_a_prefix_is_shared_under_the_same_adapter_only() -> None:
 
 def calls_of_a_plan(num_kept: int) -> int:
     """Functions that are called to plan a newcomer, where so many prefixes are kept."""
-    setting = Setting(num_cells=30_000, holders=num_kept + 8)
+    setting = Setting(num_cells=40 * num_kept + 20, holders=num_kept + 8)
     for number in range(num_kept):
         setting.add(number, *range(100 * number, 100 * number + 40), max_tokens=1)
         step_of(setting)
