@@ -76,10 +76,11 @@ async def _ask(
     timeout = aiohttp.ClientTimeout(total=DEADLINE)
     async with http.post(f"{url}/api/v1/generate", json=body, timeout=timeout) as response:
         async for line in response.content:
-            if not texts:
-                outcome.first_tokens.append(time.perf_counter() - sent_at)
-            event = json.loads(line)
-            texts.append(event.get("text", ""))
+            event = json.loads(line)  # some tell that it waits, or that its prompt was read
+            if event["event"] == "token":
+                if not texts:
+                    outcome.first_tokens.append(time.perf_counter() - sent_at)
+                texts.append(event["text"])
     if event.get("event") != "done":
         raise RuntimeError(f"a request failed: {event}")
     return "".join(texts), event
