@@ -31,8 +31,18 @@ DISCARDING = {"n_discard": 2 * LONG_CONTEXT}
 WITHIN = 10.0
 
 
-async def be_lost(fleet: Fleet, *warnings: dict[str, str]) -> None:
-    """An agent that takes a request, tells what comes before the text, and goes."""
+async def tell(fleet: Fleet, agent: str, what: str) -> None:
+    """An operator's word to an agent: `drain` or `resume`."""
+    url = f"{fleet.management}/api/v1/agents/{agent}/{what}"
+    async with fleet.http.post(url, json={}) as response:
+        assert response.status < 300, await response.text()
+
+
+async def be_lost(fleet: Fleet, other: str, *warnings: dict[str, str]) -> None:
+    """An agent that takes a request, tells what comes before the text, and goes.
+
+    The `other` one takes requests again then.
+    """
     url = f"ws://{fleet.balancer.ready['management']}{PATH}"
     model = ModelInfo(
         name=MODEL.stem,
@@ -54,6 +64,7 @@ async def be_lost(fleet: Fleet, *warnings: dict[str, str]) -> None:
         async for frame in socket:
             message = json.loads(frame)
             if message["type"] == "start":
+                await tell(fleet, other, "resume")
                 id = message["id"]
                 notices = [Noticed(id=id, **warning) for warning in warnings]
                 read = PromptRead(id=id, prompt_tokens=7, cached_tokens=0)
@@ -73,13 +84,16 @@ def warnings(answer: Answer) -> list[dict[str, str]]:
 
 @asynccontextmanager
 async def one_to_be_lost(fleet: Fleet, *warnings: dict[str, str]) -> AsyncIterator[None]:
-    """The next request goes to an agent that is lost; leaving this checks that it was."""
-    losing = asyncio.create_task(be_lost(fleet, *warnings))
+    """The next request goes to an agent that is lost, since the other one takes none meanwhile;
+    leaving this checks that it was."""
+    [other] = [each["id"] for each in await fleet.view("agents")]
+    losing = asyncio.create_task(be_lost(fleet, other, *warnings))
 
     async def has_joined() -> bool:
         return len(await fleet.view("agents")) == 2
 
     await until(has_joined, deadline=5.0)
+    await tell(fleet, other, "drain")
     yield
     assert losing.done()
     await losing
