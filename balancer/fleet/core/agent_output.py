@@ -50,7 +50,7 @@ class AgentOutput:
             lifecycle = get(item.id)
             if lifecycle is None or lifecycle.link != link:
                 self._state.items_ignored += 1
-            elif lifecycle.leaving_for is not None:
+            elif lifecycle.drops_rest:
                 decisions += self._left(lifecycle, item, now)
             elif isinstance(item, Piece):
                 if gains and gains[-1][0].served_as != lifecycle.served_as:
@@ -88,6 +88,8 @@ class AgentOutput:
         match item:
             case CallStarted() | Called() | Noticed() | PromptRead():
                 return requests.received(lifecycle, item, now)
+            case _ if lifecycle.is_leaving:
+                return self._left(lifecycle, item, now)
             case Ended():
                 return requests.done(lifecycle, item, now)
             case Refused() if item.error.code == AgentLost.code:
@@ -105,13 +107,15 @@ class AgentOutput:
                 assert_never(item)
 
     def _left(self, lifecycle: RequestLifecycle, item: Item, now: float) -> Iterable[Decision]:
-        """It was told to stop. What it says before its end is not delivered, so it does not count.
+        """It was told to stop. Its end counts only where all before it was delivered.
 
         An error of the request's own stays one.
         """
         requests = self._state.requests
         match item:
             case Ended(finish_reason="cancelled") if lifecycle.is_cancelling:
+                return requests.done(lifecycle, item, now)
+            case Ended(finish_reason=reason) if reason != "cancelled" and not lifecycle.drops_rest:
                 return requests.done(lifecycle, item, now)
             case Refused(error=error) if error.code not in _AGENTS_OWN:
                 return requests.fail(lifecycle, from_wire(error), now)

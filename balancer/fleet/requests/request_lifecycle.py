@@ -58,7 +58,7 @@ class RequestLifecycle(Lifecycle):
     """`link` is the socket of the agent it is with, `agent` that agent's name or the last one's.
 
     `is_streaming`: this agent has sent something of the answer. `is_leaving`: this agent was told
-    to stop, so that another goes on; what it sends until it has stopped is of no use.
+    to stop, so that another goes on; with `drops_rest` what it sends until then is of no use.
     `fingerprint` is that of the agent whose answer has begun, or of the present one. `BY_TEXT`
     alone: the answer came from agents with several, or from a server without one. It counts for
     the model `served_as`, which has the name of the adapter, too.
@@ -123,6 +123,18 @@ class RequestLifecycle(Lifecycle):
     def is_leaving(self) -> bool:
         """Whether this agent was told to stop, so that another goes on."""
         return self.leaving_for is not None
+
+    @property
+    def drops_rest(self) -> bool:
+        """Whether it is leaving, and what its agent sends until it has stopped does not count.
+
+        One that gives way goes on after that, if its tokens are known: then nothing of it is
+        something after which only a server could go on.
+        """
+        if self.leaving_for is None:
+            return False
+        is_known = self.engine is not None and not self.engine.is_by_text
+        return self.leaving_for != "gave_way" or not is_known
 
     @property
     def kind(self) -> PriorityClass:

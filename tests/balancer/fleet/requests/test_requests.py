@@ -4,7 +4,15 @@ from dataclasses import replace
 
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.change_log import ChangeLog
-from arriero.balancer.fleet.decisions import Decision, Finish, LinkId, Moved, Refuse, Send
+from arriero.balancer.fleet.decisions import (
+    Decision,
+    DeliverTokens,
+    Finish,
+    LinkId,
+    Moved,
+    Refuse,
+    Send,
+)
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.registry import Registry
 from arriero.balancer.fleet.requests.giving_way import FIRST_RUN
@@ -186,6 +194,31 @@ def test_batch_gives_way_and_goes_on_where_it_stopped() -> None:
     assert isinstance(start, Start)
     assert start.continuation == Continuation.after([0], num_characters=4)
     assert codes(scene.say(A, ended("batch"))) == {"batch": "stop"}
+
+
+def giving_way() -> Scene:
+    """The batch request was told to stop, since another waits."""
+    scene = with_batch()
+    scene.after(FIRST_RUN)
+    assert sent(opens(scene, "chat", priority=1)) + sent(scene.after(0)) == [cancel("batch")]
+    return scene
+
+
+def test_batch_goes_on_after_all_that_came_until_it_stopped() -> None:
+    scene = giving_way()
+    (told,) = scene.say(A, piece("batch", " in ", num_tokens=2))
+    assert isinstance(told, DeliverTokens)
+    assert started(scene.say(A, ended("batch", "cancelled"))) == ["chat"]
+    [start] = sent(scene.say(A, ended("chat")))
+    assert isinstance(start, Start)
+    assert start.continuation == Continuation.after([0, 0, 1], num_characters=8)
+
+
+def test_batch_that_is_complete_before_it_stops_ends() -> None:
+    scene = giving_way()
+    decisions = scene.say(A, piece("batch", " well"), ended("batch", "stop"))
+    assert codes(decisions) == {"batch": "stop"}
+    assert started(decisions) == ["chat"]
 
 
 def test_default_requests_are_given_way_as_well_and_batch_is_not() -> None:
