@@ -225,6 +225,9 @@ class Requests(Transitions):
         """The agent was told to stop, and has: another gets it, unless its client cancelled it."""
         if lifecycle.is_cancelling:
             return self.fail(lifecycle, Cancelled("cancelled while it moved"), now)
+        if not lifecycle.can_move:
+            stopped = f"the agent {lifecycle.agent} has stopped, and no other can go on after it"
+            return self.fail(lifecycle, AgentLost(stopped), now)
         if lifecycle.leaving_for != "gave_way":
             return self._move(lifecycle, "drained", now)
         left = self._leave(lifecycle, "gave_way", now)

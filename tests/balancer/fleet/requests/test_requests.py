@@ -214,6 +214,14 @@ def test_batch_goes_on_after_all_that_came_until_it_stopped() -> None:
     assert start.continuation == Continuation.after([0, 0, 1], num_characters=8)
 
 
+def test_batch_with_which_none_can_go_on_after_all_ends() -> None:
+    scene = giving_way()
+    scene.say(A, replace(piece("batch"), tokens=(2**32,)))  # an id that no vocabulary has
+    decisions = scene.say(A, ended("batch", "cancelled"))
+    assert codes(decisions) == {"batch": "agent_lost"}
+    assert started(decisions) == ["chat"]
+
+
 def test_batch_that_is_complete_before_it_stops_ends() -> None:
     scene = giving_way()
     decisions = scene.say(A, piece("batch", " well"), ended("batch", "stop"))
