@@ -252,6 +252,12 @@ class Fleet:
             assert response.status == 200
             return (await response.json())[what]
 
+    async def steer(self, agent: str, what: str, **body: str) -> None:
+        """An operator's word to the agent of this id: `drain` or `resume`."""
+        url = f"{self.management}/api/v1/agents/{agent}/{what}"
+        async with self.http.post(url, json=body) as response:
+            assert response.status == 200, await response.text()
+
     async def busy_slots(self) -> int:
         return sum(agent["slots"]["busy"] for agent in await self.view("agents"))
 

@@ -108,10 +108,7 @@ async def test_a_drained_host_stays_drained_over_restarts_of_all(
     nothing: dict[str, Any] = {"model": None, "slots": None, "context_size": None}
     agent = await fleet.start_agent(name="mule", **nothing)
     [first] = await fleet.view("agents")
-    async with fleet.http.post(
-        f"{fleet.management}/api/v1/agents/{first['id']}/drain", json={}
-    ) as response:
-        assert response.status == 200
+    await fleet.steer(first["id"], "drain")
     assert await agent.terminate() == 0
     assert await balancer.terminate() == 0
     await fleet.start_balancer(state=state)

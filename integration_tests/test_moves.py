@@ -87,11 +87,9 @@ class Pair:
             agent.signal_all(numbers[way])
 
     async def drain(self, agent: Daemon) -> None:
-        url = f"{self.fleet.management}/api/v1/agents/{self.ids[agent.ready['name']]}"
-        async with self.fleet.http.post(f"{url}/drain", json={"deadline": "0s"}) as response:
-            assert response.status < 300, await response.text()
-        async with self.fleet.http.post(f"{url}/resume") as response:
-            assert response.status < 300, await response.text()
+        id = self.ids[agent.ready["name"]]
+        await self.fleet.steer(id, "drain", deadline="0s")
+        await self.fleet.steer(id, "resume")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -66,9 +66,7 @@ class Sides:
         """An operator's word to the agent: `drain` or `resume`."""
         name = self.agents[side].ready["name"]
         [id] = [each["id"] for each in await self.fleet.view("agents") if each["name"] == name]
-        url = f"{self.fleet.management}/api/v1/agents/{id}/{what}"
-        async with self.fleet.http.post(url, json=body) as response:
-            assert response.status < 300, await response.text()
+        await self.fleet.steer(id, what, **body)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

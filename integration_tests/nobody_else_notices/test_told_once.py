@@ -31,13 +31,6 @@ DISCARDING = {"n_discard": 2 * LONG_CONTEXT}
 WITHIN = 10.0
 
 
-async def tell(fleet: Fleet, agent: str, what: str) -> None:
-    """An operator's word to an agent: `drain` or `resume`."""
-    url = f"{fleet.management}/api/v1/agents/{agent}/{what}"
-    async with fleet.http.post(url, json={}) as response:
-        assert response.status < 300, await response.text()
-
-
 async def be_lost(fleet: Fleet, other: str, *warnings: dict[str, str]) -> None:
     """An agent that takes a request, tells what comes before the text, and goes.
 
@@ -64,7 +57,7 @@ async def be_lost(fleet: Fleet, other: str, *warnings: dict[str, str]) -> None:
         async for frame in socket:
             message = json.loads(frame)
             if message["type"] == "start":
-                await tell(fleet, other, "resume")
+                await fleet.steer(other, "resume")
                 id = message["id"]
                 notices = [Noticed(id=id, **warning) for warning in warnings]
                 read = PromptRead(id=id, prompt_tokens=7, cached_tokens=0)
@@ -93,7 +86,7 @@ async def one_to_be_lost(fleet: Fleet, *warnings: dict[str, str]) -> AsyncIterat
         return len(await fleet.view("agents")) == 2
 
     await until(has_joined, deadline=5.0)
-    await tell(fleet, other, "drain")
+    await fleet.steer(other, "drain")
     yield
     assert losing.done()
     await losing
