@@ -102,8 +102,9 @@ async def test_a_raw_prompt(fleets: Fleets, sides: Sides, first: str, way: str) 
     await sides.fill()
     await sides.tell(OTHER[first], "drain")
     async with sides.fleet.http.post(sides.fleet.inference + GENERATE, json=CUT_ANYWHERE) as answer:
-        told = [await answer.content.readline() for _ in range(20)]
+        told = [await answer.content.readline()]
         await sides.tell(OTHER[first], "resume")
+        told += [await answer.content.readline() for _ in range(19)]
         await sides.end(first, way)
         told += [line async for line in answer.content]
     if way == "drained":
@@ -210,9 +211,10 @@ async def begun(
     chats = [Chat(cut) for _ in bodies]
     answering = asyncio.create_task(answers(sides.fleet, bodies, chats))
     async with asyncio.timeout(WITHIN):
+        await sides.fleet.until_num_requests(len(bodies), "streaming")
+        await sides.tell(OTHER[first], "resume")
         for each in chats:
             await each.is_due.wait()
-    await sides.tell(OTHER[first], "resume")
     assert not any(each.end for each in chats), "one was over before its agent went"
     yield chats
     await answering
