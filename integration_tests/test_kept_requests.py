@@ -1,11 +1,13 @@
 """Answers that outlive their balancer: it is killed in their midst, and the next one goes on."""
 
 import signal
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from integration_tests.corpus import plain_cases
-from integration_tests.daemons import Fleet
+from integration_tests.daemons import Fleet, until
 from integration_tests.folding import events_of
 
 CASE = max(plain_cases(), key=lambda case: len(case.answer))
@@ -61,6 +63,17 @@ async def read(fleet: Fleet, id: str, after: int, until_text: int = 0) -> list[A
     return [each for each in events_of(lines) if isinstance(each, dict)]
 
 
+async def until_saved(database: Path, num: int) -> None:
+    """Waits until so many requests are in the store: clients are answered before they are."""
+
+    async def are_saved() -> bool:
+        with closing(sqlite3.connect(database)) as connection:
+            found = connection.execute("SELECT count(*) FROM kept_requests").fetchone()
+        return bool(found == (num,))
+
+    await until(are_saved, deadline=10.0)
+
+
 def text_of(events: list[Any]) -> str:
     deltas = [each for each in events if each["type"] == "response.output_text.delta"]
     return "".join(each["delta"] for each in deltas)
@@ -72,6 +85,7 @@ async def test_answers_go_on_when_their_balancer_was_killed(fleet: Fleet, tmp_pa
     await fleet.start_agent()
     begun = await posted(fleet, RESPONSE)
     chat = await chunks(fleet, CHAT, most=20)
+    await until_saved(tmp_path / "state.db", 2)
     first = await read(fleet, begun["id"], -1, until_text=40)
     assert not first[-1]["type"].startswith("response.completed"), "it was over before the kill"
     fleet.balancer.signal(signal.SIGKILL)
