@@ -43,10 +43,8 @@ check: lint
 test: style
 	@$(MAKE) --no-print-directory -j2 types all-tests
 
-# What fails is run once more by itself: on a busy machine a daemon may be late.
 all-tests: install
-	$(python) -m pytest -n $(jobs) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 \
-	|| $(python) -m pytest --last-failed --last-failed-no-failures none --maxfail 10
+	$(python) -m pytest -n $(jobs) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 test-clients: install
 	@scripts/install-client >/dev/null
@@ -55,6 +53,7 @@ test-clients: install
 search: install
 	$(python) -m pytest -q tests --hypothesis-profile searching
 	FUZZ_EXAMPLES=500 $(python) -m pytest -q integration_tests/nobody_else_notices/test_fuzzing.py
+	FUZZ_FILES=400 $(python) -m pytest -q integration_tests/nobody_else_notices/test_mutated_files.py
 
 format: install
 	$(python) -m ruff format

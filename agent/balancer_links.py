@@ -76,6 +76,7 @@ class BalancerLinks:
                 session,
                 generation,
                 queries,
+                secrets=self._channel.secrets,
                 on_connected=self._connected,
                 on_change=self._slots_changed,
                 on_order=self._pass_on,

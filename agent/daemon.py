@@ -99,6 +99,7 @@ class _Agent:
             projector=settings.projector,
             speculate=settings.max_draft,
             draft_model=settings.draft_model,
+            deterministic=settings.deterministic,
             on_step=self._on_step,
             on_crash=self._on_crash,
         )

@@ -52,6 +52,7 @@ class MakeWorker(Protocol):
         speculate: int,
         projector: Path | None,
         draft_model: Path | None,
+        deterministic: bool,
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
         on_crash: Callable[[BaseException], None],
     ) -> EngineWorker: ...

@@ -90,7 +90,9 @@ class ServedModel:
     @property
     def origin(self) -> Origin | None:
         """What tells its cells from those of other models, where that is known."""
-        return None if self._identity is None else origin_with(self._identity)
+        return (
+            None if self._identity is None else origin_with(self._identity, self.model.arithmetic)
+        )
 
     @property
     def num_slots(self) -> int:
@@ -122,7 +124,9 @@ class ServedModel:
     def _fingerprint(self) -> str | None:
         if self._identity is None or not self._generates:
             return None
-        return fingerprint(self._identity, self.model.vocab, self.preparer.traits)
+        return fingerprint(
+            self._identity, self.model.vocab, self.preparer.traits, self.model.arithmetic
+        )
 
     @property
     def _generates(self) -> bool:
@@ -169,7 +173,7 @@ def _open_store(settings: AgentSettings, model: LoadedModel) -> PromptStore | No
         return PromptStore(
             settings.cache_dir,
             limit_bytes=settings.cache_limit,
-            origin=origin_of(model.info, model_files(settings.model)),
+            origin=origin_of(model.info, model_files(settings.model), model.arithmetic),
         )
     except OSError as error:
         raise StartupError(f"--cache-dir {settings.cache_dir} cannot be used: {error}") from error

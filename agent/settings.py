@@ -305,6 +305,25 @@ class AgentSettings(DaemonSettings):
         "it where that pays, together with n-grams; answers stay the same",
     )
 
+    deterministic: bool = Field(
+        default=False,
+        description="the same request gets the same answer, bit for bit, whatever runs beside it, "
+        "also after it moved to another such agent; on CPUs, slower, and without drafts and "
+        "pictures",
+    )
+
+    @model_validator(mode="after")
+    def _deterministic_can_be_had(self) -> Self:
+        if self.deterministic and self.kv_layout == "unified":
+            raise ValueError("--deterministic: needs streams, not --kv-layout unified")
+        if self.deterministic and self.projector is not None:
+            raise ValueError("--deterministic: cannot be used with --projector")
+        if self.deterministic and self.upstream is not None:
+            raise ValueError(
+                "--deterministic: cannot be used with --upstream, whose server computes"
+            )
+        return self
+
     @model_validator(mode="after")
     def _tls_is_whole(self) -> Self:
         if (self.tls_cert is None) != (self.tls_key is None):

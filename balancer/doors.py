@@ -11,7 +11,6 @@ from .api.app import inference_app
 from .api.common.opening import no_recall
 from .api.transport.file_limit import raise_file_limit
 from .fleet.runtime.agent_socket import Workers
-from .management.about import no_issues
 from .management.balancers import alone
 from .management.routes import management_app, metrics_route
 from .management.steering.routes import by_nobody
@@ -37,6 +36,7 @@ async def open_ports(
     for name, (address, app) in apps.items():
         connections = connections_of(settings, tls.get(name))
         parts.metrics.collect_connections(name, partial(getattr, connections, "num_open"))
+        parts.metrics.collect_floods(name, partial(getattr, connections, "num_flooded"))
         is_shared = parts.pipes is not None
         port = serve(app, address, f"--{name}-addr", connections, is_shared=is_shared)
         addresses[name] = await ports.enter_async_context(port)
@@ -76,7 +76,7 @@ def _management(
         keeper=parts.keeper,
         drains=parts.drains,
         history=parts.persistence.history,
-        store_status=parts.persistence.writer.status,
+        store_status=parts.store_status,
         bodies=parts.bodies,
         hosts=parts.hosts,
         agents_show_certificates=settings.agent_ca is not None,
@@ -86,7 +86,7 @@ def _management(
         keys=parts.keys,
         sessions=parts.sessions,
         jobs=parts.jobs,
-        issues=no_issues if parts.certificates is None else parts.certificates.issues,
+        issues=parts.issues,
         tell_session=session_teller(parts.peers),
         everywhere=parts.everywhere,
         retry_elsewhere=by_nobody if parts.peers is None else parts.peers.retry,

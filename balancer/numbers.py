@@ -28,7 +28,7 @@ def collect_numbers(parts: Parts) -> None:
         lambda: 0 if keeper is None else len(keeper.journal),
     )
     metrics.collect_log(log.num_dropped)
-    metrics.collect_store(parts.persistence.writer.status)
+    metrics.collect_store(parts.store_statuses)
     metrics.collect_log_reads(lambda: runtime.num_log_reads)
     metrics.collect_bodies(lambda: parts.bodies.num_bytes)
     metrics.collect_usage(lambda: len(parts.persistence.history.usage))

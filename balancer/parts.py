@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 
+from ..shared.messages import Issue
 from ..shared.tracing.open_telemetry import open_tracer
 from .access.access import Access
 from .access.key_keeper import KeyKeeper
@@ -39,7 +40,10 @@ from .persistence import Persistence
 from .ports import certificates_of, hosts_of
 from .settings import BalancerSettings
 from .shared_conversations import open_conversations
+from .store.health import combined
+from .store.health import issues as store_issues
 from .store.kept.records import KeptBounds
+from .store.records import StoreStatus
 from .tls.certificates import Certificates
 from .tls.expiry_watch import watch_expiry
 from .tracing.trace_recorder import TraceRecorder
@@ -72,6 +76,24 @@ class Parts:
     peers: Peers | None
     everywhere: Everywhere
     pipes: Pipes | None
+
+    def store_statuses(self) -> dict[str, StoreStatus]:
+        """How the store is for each task that writes to it, by what it writes."""
+        statuses = {"history": self.persistence.writer.status()}
+        if self.kept_keeper is not None:
+            statuses["requests"] = self.kept_keeper.status()
+        if self.conversation_keeper is not None:
+            statuses["conversations"] = self.conversation_keeper.status()
+        return statuses
+
+    def store_status(self) -> StoreStatus:
+        """How the store is for all of them."""
+        return combined(self.store_statuses().values())
+
+    def issues(self) -> tuple[Issue, ...]:
+        """What operators should do about this balancer."""
+        of_certificate = () if self.certificates is None else self.certificates.issues()
+        return (*store_issues(self.store_status()), *of_certificate)
 
     def work(self, settings: BalancerSettings) -> list[Coroutine[None, None, None]]:
         """What runs as long as the balancer does."""
@@ -166,7 +188,10 @@ def runtime_of(
 ) -> FleetRuntime:
     """The fleet's core as it runs, with all that records what becomes of requests."""
     fleet = Fleet(
-        limits_of(settings), version=version("arriero"), ticket_secret=secrets.token_bytes(32)
+        limits_of(settings),
+        version=version("arriero"),
+        ticket_secret=secrets.token_bytes(32),
+        identity_secret=secrets.token_bytes(32),
     )
     tracer = open_tracer("arriero-balancer", version("arriero"))
     until_the_end.push_async_callback(asyncio.to_thread, tracer.close)

@@ -44,6 +44,14 @@ def of_fleet(
     return findings
 
 
+def of_issues(name: str, of: dict[str, Any]) -> list[Finding]:
+    """The issues of an agent, or of the balancer itself."""
+    return [
+        Finding("bad", f"{name}: {issue['message']}", issue.get("hint", ""))
+        for issue in of.get("issues") or ()
+    ]
+
+
 def _of_agent(agent: dict[str, Any], version: str) -> list[Finding]:
     name = agent["name"]
     findings = []
@@ -54,9 +62,7 @@ def _of_agent(agent: dict[str, Any], version: str) -> list[Finding]:
     if model.get("kernels") == "plain":
         advice = "for AMX, build llama.cpp with -fno-dse: see docs/engine.md"
         findings.append(Finding("warning", f"{name} computes with plain kernels", advice))
-    for issue in agent.get("issues") or ():
-        findings.append(Finding("bad", f"{name}: {issue['message']}", issue.get("hint", "")))
-    return findings
+    return findings + of_issues(name, agent)
 
 
 def of_clock(difference: float) -> Finding:

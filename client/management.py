@@ -41,6 +41,10 @@ class Management:
         """Close all connections."""
         await self._http.close()
 
+    async def about(self) -> Any:
+        """The balancer's version, its ports, and its own `issues`."""
+        return await self._get("/api/v1/about")
+
     async def agents(self) -> list[dict[str, Any]]:
         """Every connected agent."""
         return list((await self._get("/api/v1/agents"))["agents"])

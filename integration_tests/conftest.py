@@ -62,6 +62,7 @@ async def shared_fleet(fleets: SharedFleets) -> AsyncIterator[Fleet]:
     """Shared: a balancer and an agent, whose requests end early."""
     fleet = await fleets.with_agent(context_size=2048)
     yield fleet
+    await fleet.let_go()
     await fleet.until_idle()
 
 
@@ -70,6 +71,7 @@ async def long_fleet(fleets: SharedFleets) -> AsyncIterator[Fleet]:
     """Shared: the same, but a stream outlasts any test."""
     fleet = await fleets.with_agent(context_size=LONG_CONTEXT)
     yield fleet
+    await fleet.let_go()
     await fleet.until_idle()
 
 
@@ -78,6 +80,7 @@ async def small_fleet(fleets: SharedFleets) -> AsyncIterator[Fleet]:
     """Shared: the same, and with two slots it is full soon."""
     fleet = await fleets.with_agent(context_size=LONG_CONTEXT, slots=2)
     yield fleet
+    await fleet.let_go()
     await fleet.until_idle()
 
 

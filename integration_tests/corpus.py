@@ -19,6 +19,9 @@ ENDLESS = {
 }
 """A request that goes on to its slot's ceiling."""
 
+UNENDING = ENDLESS | {"n_discard": 64}
+"""One that goes on beyond it, by context shift: no model is so fast that it would end."""
+
 CUT_ANYWHERE: dict[str, Any] = {
     "prompt": " ".join(["agent host text f server client prompt step token one"] * 7),
     "ignore_eos": True,

@@ -19,11 +19,17 @@ from typing import Any, Literal, Self
 import aiohttp
 
 from integration_tests.computing import seconds_of
+from integration_tests.pace import Pace
 
 MODEL = Path(__file__).parent.parent / "demo" / "arriero-demo.gguf"
 BIN = Path(sys.executable).parent
-START_DEADLINE = 30.0
-EXIT_DEADLINE = 20.0
+DEADLINE = 60.0
+"""Seconds after which what a test waits for counts as something that never comes.
+
+Many times what it takes on a slow and busy machine: a deadline ends a test that hangs, and judges
+nothing else.
+"""
+
 LONGEST_LINE = 2**22
 """Bytes of a line of a daemon's output."""
 
@@ -34,6 +40,8 @@ class Daemon:
     def __init__(self, command: tuple[str, ...], process: asyncio.subprocess.Process) -> None:
         self.command = command
         self.process = process
+        self.pace: Pace
+        """How fast an agent's engine computes; other daemons have none."""
         self.ready: dict[str, str] = {}
         self.stdout: list[str] = []
         self.stderr: list[str] = []
@@ -91,7 +99,7 @@ class Daemon:
                 )
 
         try:
-            await asyncio.wait_for(wait(), START_DEADLINE)
+            await asyncio.wait_for(wait(), DEADLINE)
         except TimeoutError:
             raise AssertionError(f"{self} never said {part!r}") from None
         if (line := found()) is None:
@@ -128,7 +136,7 @@ class Daemon:
         """Signals the process that was started."""
         self.process.send_signal(number)
 
-    async def exit_code(self, deadline: float = EXIT_DEADLINE) -> int:
+    async def exit_code(self, deadline: float = DEADLINE) -> int:
         """Waits for the process to end by itself."""
         try:
             code = await asyncio.wait_for(self.process.wait(), deadline)
@@ -174,7 +182,7 @@ class Fleet:
 
     async def open_client(self, tls: ssl.SSLContext | Literal[True] = True) -> None:
         connector = aiohttp.TCPConnector(limit=0, ssl=tls)
-        timeout = aiohttp.ClientTimeout(total=60)
+        timeout = aiohttp.ClientTimeout(total=300)
         self.http = await self._stack.enter_async_context(
             aiohttp.ClientSession(connector=connector, timeout=timeout)
         )
@@ -227,11 +235,13 @@ class Fleet:
         prefix: tuple[str, ...] = (),
         stderr: int = asyncio.subprocess.PIPE,
         env: dict[str, str] | None = None,
+        is_kept_out: bool = False,
         **settings: object,
     ) -> Daemon:
         """Starts an agent without waiting until it is ready.
 
-        `prefix`: a command that becomes the agent, such as `nice`.
+        `prefix`: a command that becomes the agent, such as `nice`. `is_kept_out`: as by
+        `Pace.keep_out`, from the first engine on.
         """
         defaults = {
             "balancer": self.management.replace("http", "ws", 1),
@@ -242,7 +252,12 @@ class Fleet:
             "threads": 1,
         }
         command = (*prefix, str(self._programs / "agent"), *_flags(defaults | settings))
-        agent = await self.start(*command, env=env, stderr=stderr)
+        pace = await Pace.open()
+        if is_kept_out:
+            pace.keep_out()
+        self._stack.push_async_callback(pace.close)
+        agent = await self.start(*command, env=pace.environment | (env or {}), stderr=stderr)
+        agent.pace = pace
         self.agents.append(agent)
         return agent
 
@@ -261,7 +276,7 @@ class Fleet:
     async def busy_slots(self) -> int:
         return sum(agent["slots"]["busy"] for agent in await self.view("agents"))
 
-    async def until_idle(self, deadline: float = 10.0) -> None:
+    async def until_idle(self, deadline: float = DEADLINE) -> None:
         """Waits until no request is known and no slot is busy."""
 
         async def idle() -> bool:
@@ -269,7 +284,7 @@ class Fleet:
 
         await until(idle, deadline=deadline)
 
-    async def until_num_requests(self, num: int, state: str, deadline: float = 10.0) -> None:
+    async def until_num_requests(self, num: int, state: str, deadline: float = DEADLINE) -> None:
         """Waits until exactly `num` requests are in `state`."""
 
         async def reached() -> bool:
@@ -278,7 +293,46 @@ class Fleet:
 
         await until(reached, deadline=deadline)
 
-    async def until_metrics(self, deadline: float = 10.0, **values: float) -> None:
+    async def hold(self) -> None:
+        """The engines of all agents here compute nothing until they are told to."""
+        for agent in self.agents:
+            await agent.pace.hold()
+
+    async def let_go(self) -> None:
+        """They compute as fast as it goes."""
+        for agent in self.agents:
+            await agent.pace.let_go()
+
+    async def until_streaming(self, num: int) -> None:
+        """Lets held engines compute, a token of each sequence at a time, until `num` stream.
+
+        Then they are held again, so no answer is over that is longer than a few tokens.
+        """
+
+        async def reached() -> bool:
+            requests = await self.view("requests")
+            if sum(request["state"] == "streaming" for request in requests) == num:
+                return True
+            for agent in self.agents:
+                await agent.pace.hand_out(1)
+            return False
+
+        await until(reached)
+        await self.hold()
+
+    async def until_in_engines(self, num: int) -> None:
+        """Waits until the engines have `num` sequences; held ones have computed nothing of them.
+
+        So each of them gets as many tokens as are handed out, but for what its prompt takes longer.
+        """
+
+        async def reached() -> bool:
+            counts = [agent["statistics"]["sequences"] for agent in await self.view("agents")]
+            return sum(each["running"] + each["waiting"] for each in counts) == num
+
+        await until(reached)
+
+    async def until_metrics(self, deadline: float = DEADLINE, **values: float) -> None:
         """Waits until these metrics of the balancer have these values."""
         lines = {f"{name} {value:.1f}" for name, value in values.items()}
 
@@ -289,7 +343,14 @@ class Fleet:
         await until(reached, deadline=deadline)
 
 
-_BALANCER = {"inference_addr": "127.0.0.1:0", "management_addr": "127.0.0.1:0"}
+_BALANCER = {
+    "inference_addr": "127.0.0.1:0",
+    "management_addr": "127.0.0.1:0",
+    "buffered_request_timeout": "300s",
+    "token_timeout": "300s",
+    "heartbeat_timeout": "60s",
+}
+"""Nothing is given up for being slow: a test whose subject a deadline is sets that."""
 
 
 def _flags(settings: dict[str, Any]) -> list[str]:
@@ -313,7 +374,7 @@ async def started_fleet(**agent: object) -> AsyncIterator[Fleet]:
         yield fleet
 
 
-async def until(condition: Callable[[], Awaitable[bool]], *, deadline: float) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], *, deadline: float = DEADLINE) -> None:
     """Asks `condition` again and again until it holds; fails the test after `deadline` seconds.
 
     The daemons under test are other processes, so the test can only ask.

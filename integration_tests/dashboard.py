@@ -9,9 +9,10 @@ from typing import Any, Protocol
 import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, async_playwright, expect
 
+from integration_tests.daemons import DEADLINE
 from integration_tests.installed import installed
 
-PATIENCE = 20_000
+PATIENCE = 1000 * DEADLINE
 """Longest wait for the page to show something, in milliseconds."""
 
 

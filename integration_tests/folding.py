@@ -23,10 +23,12 @@ VARYING = frozenset(
         "input_tokens",
         "cache_read_input_tokens",
         "total_tokens",
-        "logprob",
     ]
 )
-"""Ids, times, numbers of events, what was cached, and last bits of probabilities."""
+"""Ids, times, numbers of events and what was cached."""
+
+ROUNDED = frozenset(["logprob"])
+"""Their last bits depend on what is computed beside them, unless agents are deterministic."""
 
 TEXTS = frozenset(
     [
@@ -53,10 +55,11 @@ def events_of(lines: Iterable[str]) -> list[Any]:
     return events
 
 
-def folded(events: Iterable[Any]) -> list[Any]:
-    """Neighbours of one form joined."""
+def folded(events: Iterable[Any], *, is_exact: bool = False) -> list[Any]:
+    """Neighbours of one form joined. If it `is_exact`, probabilities to their last bit."""
+    left_out = VARYING if is_exact else VARYING | ROUNDED
     joined: list[Any] = []
-    for event in map(_steady, events):
+    for event in (_steady(each, left_out) for each in events):
         both = _joined(joined[-1], event) if joined else None
         if both is None:
             joined.append(event)
@@ -65,10 +68,10 @@ def folded(events: Iterable[Any]) -> list[Any]:
     return joined
 
 
-def _steady(value: Any) -> Any:
+def _steady(value: Any, left_out: frozenset[str]) -> Any:
     if isinstance(value, dict):
-        return {key: _steady(each) for key, each in value.items() if key not in VARYING}
-    return [_steady(each) for each in value] if isinstance(value, list) else value
+        return {key: _steady(each, left_out) for key, each in value.items() if key not in left_out}
+    return [_steady(each, left_out) for each in value] if isinstance(value, list) else value
 
 
 def _joined(first: Any, second: Any, key: str = "") -> Any:

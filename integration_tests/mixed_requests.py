@@ -56,8 +56,8 @@ def requests() -> dict[str, tuple[str, dict[str, Any]]]:
     }
 
 
-def split(events: list[Any]) -> Any:
-    """What is said, by the answer that says it: several may take turns."""
+def split(events: list[Any], *, is_exact: bool = False) -> Any:
+    """What is said, by the answer that says it: several may take turns. See `folded`."""
     parts: dict[str, list[Any]] = {}
     for event in events:
         if event.get("event") == "waiting":
@@ -65,4 +65,4 @@ def split(events: list[Any]) -> Any:
         choices = event.get("choices") or [{}]
         which = event["id"] if event.get("id") in ("a", "b") else choices[0].get("index", "")
         parts.setdefault(str(which), []).append(event)
-    return {which: folded(part) for which, part in parts.items()}
+    return {which: folded(part, is_exact=is_exact) for which, part in parts.items()}

@@ -60,4 +60,4 @@ async def until_empty(fleet: Fleet) -> None:
     async def is_empty() -> bool:
         return not await fleet.view("agents") and not await fleet.view("requests")
 
-    await until(is_empty, deadline=20)
+    await until(is_empty)

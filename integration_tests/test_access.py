@@ -145,11 +145,14 @@ async def test_revoking_ends_streams_with_unauthorized(keyed: Keyed, path: str) 
         body["ignore_eos"] = True
     else:
         body["prompt"] = "Once"
+    pace = keyed.fleet.agents[0].pace
+    await pace.hand_out(5)
     async with await keyed.post(path, key, body) as response:
         assert response.status == 200, await response.text()
         await response.content.readline()
         await keyed.revoke(name)
         rest = await response.text()
+    await pace.let_go()
     assert f"the key '{name}' was revoked" in rest
     assert ("unauthorized" in rest) or ("authentication_error" in rest)
     async with await keyed.post(path, key, body) as response:
@@ -172,14 +175,14 @@ async def test_a_revoked_agent_leaves_and_says_why(keyed: Keyed) -> None:
         async with keyed.client(ADMIN) as client:
             return len(await client.management.agents()) == 1
 
-    await until(has_left, deadline=10)
+    await until(has_left)
     await agent.terminate()
 
 
 async def test_an_agent_beyond_its_key_does_not_start(keyed: Keyed) -> None:
     key = await keyed.make("bound", "agent", labels={"zone": "b"}, models=["arriero-demo"])
     agent = await keyed.fleet.launch_agent(env={"ARRIERO_AGENT_KEY": key}, label="zone=c", slots=1)
-    assert await agent.exit_code(30) == 1
+    assert await agent.exit_code() == 1
     assert "does not allow the label 'zone=c'" in agent.stderr[-1]
 
 
@@ -213,7 +216,7 @@ def ask_some(url: str, port: str, method: str, path: str, key: str, most: int) -
         headers = dict(case.headers or {})
         headers.pop("Authorization", None)
         case.headers = headers | {"x-api-key": key}
-        response = case.call(base_url=url, timeout=20.0)
+        response = case.call(base_url=url, timeout=60.0)
         case.validate_response(response, checks=CHECKS[:3])
         statuses.add(response.status_code)
 

@@ -32,7 +32,7 @@ async def test_an_adapter_is_a_model_of_its_own_and_leaves_the_base_alone() -> N
             async with fleet.http.get(f"{fleet.inference}/v1/models") as response:
                 return [model["id"] for model in (await response.json())["data"]] == listed
 
-        await until(are_listed, deadline=10.0)
+        await until(are_listed)
         answers = await asyncio.gather(
             *(answer(model=name) for name in (*listed, *listed)),
             answer(adapters=[{"name": "muleteer"}]),
@@ -49,7 +49,7 @@ async def test_an_adapter_is_a_model_of_its_own_and_leaves_the_base_alone() -> N
         async def are_counted_apart() -> bool:
             return await ended() == {listed[0]: 2, listed[1]: 3}
 
-        await until(are_counted_apart, deadline=10.0)
+        await until(are_counted_apart)
 
 
 async def test_adapters_come_and_go_while_the_model_stays(
@@ -90,7 +90,7 @@ async def test_adapters_come_and_go_while_the_model_stays(
             text = await response.text()
             return response.status == 404 and "adapter `torn`" in text and "cannot be used" in text
 
-    await until(is_refused, deadline=20.0)
+    await until(is_refused)
     assert (await status_of("demo"))["status"] == "loaded"
     assert (await status_of("demo:torn"))["status"] == "failed"
 
@@ -109,7 +109,7 @@ async def test_adapters_come_and_go_while_the_model_stays(
         issues = (await status_of("demo")).get("issues", [])
         return any("adapter `torn`" in issue["message"] for issue in issues)
 
-    await until(has_failed, deadline=20.0)
+    await until(has_failed)
     assert (await answer("demo:muleteer")) == muleteer(ANSWER), "the rest is as it was"
 
     await wish()
@@ -117,7 +117,7 @@ async def test_adapters_come_and_go_while_the_model_stays(
     async def is_gone() -> bool:
         return not (await status_of("demo:muleteer"))["agents"]
 
-    await until(is_gone, deadline=20.0)
+    await until(is_gone)
     assert (await answer("demo")) == ANSWER
     assert not stream.done(), "it went on all the while"
     stream.cancel()

@@ -15,12 +15,11 @@ from anthropic.types.beta import BetaMemoryTool20250818Command
 from pydantic import BaseModel, TypeAdapter
 
 from integration_tests.corpus import cases, plain_cases
-from integration_tests.daemons import Daemon, Fleet, started_fleet, until
+from integration_tests.daemons import DEADLINE, Daemon, Fleet, started_fleet, until
 from integration_tests.installed import installed
 from integration_tests.test_messages import _answered, asked, connected
 
 SCRIPT = Path(__file__).parent / "node" / "anthropic_client.mjs"
-DEADLINE = 30.0
 
 PLAIN = plain_cases()[3]
 CALLING = next(
@@ -124,7 +123,7 @@ async def restarted(fleet: Fleet) -> None:
         async with fleet.http.get(f"{fleet.inference}/ready") as response:
             return response.status == 200
 
-    await until(is_ready, deadline=DEADLINE)
+    await until(is_ready)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

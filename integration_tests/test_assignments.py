@@ -27,7 +27,8 @@ from arriero.shared.messages import (
 from arriero.shared.models.assignments import Assign, Assignment
 from arriero.shared.reports.statistics import Statistics
 from arriero.shared.sampling import SamplingChoices
-from integration_tests.daemons import MODEL, START_DEADLINE, Daemon
+from integration_tests.daemons import DEADLINE, MODEL, Daemon
+from integration_tests.pace import Pace
 from tests.agent.fakes import WELCOME, FakeBalancer, Peer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -45,7 +46,7 @@ class Link:
         self.hello: Hello
 
     async def next(self) -> FromAgent:
-        frame = await asyncio.wait_for(self.peer.socket.recv(), START_DEADLINE)
+        frame = await asyncio.wait_for(self.peer.socket.recv(), DEADLINE)
         return decode_from_agent(frame)
 
     async def status(self, phase: str) -> Status:
@@ -81,7 +82,7 @@ class Host:
 
     async def link(self) -> Link:
         """The agent's next connection, let in."""
-        peer = await asyncio.wait_for(asyncio.Queue.get(self.balancer.peers), START_DEADLINE)
+        peer = await asyncio.wait_for(asyncio.Queue.get(self.balancer.peers), DEADLINE)
         link = Link(peer)
         hello = await link.next()
         assert isinstance(hello, Hello)
@@ -98,10 +99,14 @@ class Host:
 async def host() -> AsyncIterator[Host]:
     async with AsyncExitStack() as stack:
         balancer = await stack.enter_async_context(FakeBalancer.open())
+        pace = await Pace.open()
+        stack.push_async_callback(pace.close)
         agent = await Daemon.start(
             *("agent", "--balancer", balancer.url, "--name", "box", "--label", "gpu=no"),
             *("--threads", "1"),
+            env=pace.environment,
         )
+        agent.pace = pace
         stack.push_async_callback(agent.close)
         yield Host(agent, balancer)
 
@@ -122,15 +127,17 @@ async def test_from_idle_to_swapped_to_idle(host: Host, tmp_path: Path) -> None:
     assert first.hello.work is not None and first.hello.work.phase == "serving"
 
     # Swapped while a stream runs: the new process takes over, the stream finishes.
+    await host.agent.pace.hand_out(5)
     await first.generate("r", LENGTH)
     await first.items()
     await host.assign(first, SECOND)
     second = await host.link()
     assert second.hello.takes_over
     assert second.hello.model is not None and second.hello.model.name == "second"
+    await host.agent.pace.let_go()
     ended = await first.end()
     assert (ended.finish_reason, ended.usage.completion_tokens) == ("length", LENGTH)
-    await asyncio.wait_for(first.peer.socket.wait_closed(), START_DEADLINE)
+    await asyncio.wait_for(first.peer.socket.wait_closed(), DEADLINE)
 
     # A file that is not there, and one that is no model: what runs goes on.
     await host.assign(second, replace(SECOND, source=f"file://{tmp_path}/missing.gguf"))
@@ -157,7 +164,7 @@ async def test_from_idle_to_swapped_to_idle(host: Host, tmp_path: Path) -> None:
     await host.assign(second, None)
     last = await host.link()
     assert (last.hello.slots, last.hello.takes_over) == (0, True)
-    await asyncio.wait_for(second.peer.socket.wait_closed(), START_DEADLINE)
+    await asyncio.wait_for(second.peer.socket.wait_closed(), DEADLINE)
     assert await host.agent.terminate() == 0
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from integration_tests.corpus import ENDLESS, Case, plain_cases
-from integration_tests.daemons import Fleet
+from integration_tests.corpus import ENDLESS, UNENDING, Case, plain_cases
+from integration_tests.daemons import DEADLINE, Fleet
 
 CUT_TOKENS = 3
 
@@ -63,7 +63,7 @@ async def until_answers(
     results: dict[str, Any] = {}
     texts: dict[str, str] = defaultdict(str)
     while set(ids) - set(results):
-        frame = await ws.receive_json(timeout=20)
+        frame = await ws.receive_json(timeout=DEADLINE)
         if frame.get("method") == "event":
             if frame["params"]["event"] == "token":
                 texts[frame["params"]["item"]] += frame["params"]["text"]
@@ -124,18 +124,21 @@ async def test_over_the_socket(small_fleet: Fleet) -> None:
 async def test_one_of_a_batch_is_cancelled(small_fleet: Fleet) -> None:
     lasting = {**ENDLESS, "max_tokens": 600}
     requests = [{**ENDLESS, "id": "runs"}, lasting, {**ENDLESS, "id": "waits"}, lasting]
+    await small_fleet.hold()
     async with await connect(small_fleet) as ws:
         await say(ws, "many", "generate_batch", {"requests": requests})
-        await small_fleet.until_num_requests(2, "streaming")
+        await small_fleet.until_streaming(2)
         await say(ws, "c1", "cancel", {"id": "many", "item": "waits"})
         await say(ws, "c2", "cancel", {"id": "many", "item": "runs"})
-        answers, texts = await until_answers(ws, "many", "c1", "c2")
+        _, before = await until_answers(ws, "c1", "c2")
+        await small_fleet.let_go()
+        answers, after = await until_answers(ws, "many")
     runs, first, waits, second = answers["many"]["results"]
     assert runs["finish_reason"] == "cancelled"
     assert runs["usage"]["completion_tokens"] > 0
-    assert texts["runs"]
+    assert before["runs"]
     assert waits["error"]["code"] == "cancelled"
-    assert not texts["waits"]
+    assert not before["waits"] + after["waits"]
     for lasted in (first, second):
         assert (lasted["finish_reason"], lasted["usage"]["completion_tokens"]) == ("length", 600)
     await small_fleet.until_idle()
@@ -143,7 +146,7 @@ async def test_one_of_a_batch_is_cancelled(small_fleet: Fleet) -> None:
 
 async def test_all_of_a_batch_is_cancelled(small_fleet: Fleet) -> None:
     async with await connect(small_fleet) as ws:
-        await say(ws, "many", "generate_batch", {"requests": [ENDLESS] * 5})
+        await say(ws, "many", "generate_batch", {"requests": [UNENDING] * 5})
         await small_fleet.until_num_requests(2, "streaming")
         await small_fleet.until_num_requests(3, "queued")
         await say(ws, "c", "cancel", {"id": "many"})
@@ -157,7 +160,7 @@ async def test_all_of_a_batch_is_cancelled(small_fleet: Fleet) -> None:
 
 
 async def test_a_client_that_goes_away_frees_all_of_its_batch(small_fleet: Fleet) -> None:
-    async with post(small_fleet, {"requests": [ENDLESS] * 5}) as response:
+    async with post(small_fleet, {"requests": [UNENDING] * 5}) as response:
         await small_fleet.until_num_requests(2, "streaming")
         await small_fleet.until_num_requests(3, "queued")
         response.close()

@@ -12,15 +12,17 @@ from openai import AsyncOpenAI
 from openai.types import Batch
 
 from integration_tests.corpus import Case, plain_cases
-from integration_tests.daemons import Fleet
+from integration_tests.daemons import DEADLINE, Daemon, Fleet
 
 CHAT = "/v1/chat/completions"
 NUM_LINES = 160
+TOKENS = 12
+"""Of each answer."""
 ENDED = ("completed", "failed", "expired", "cancelled")
 
 
 def request_line(number: int, case: Case) -> dict[str, Any]:
-    body = {"model": "arriero-demo", "messages": case.body["messages"], "max_tokens": 12}
+    body = {"model": "arriero-demo", "messages": case.body["messages"], "max_tokens": TOKENS}
     return {
         "custom_id": f"r{number}",
         "method": "POST",
@@ -41,13 +43,25 @@ async def client_of(fleet: Fleet) -> AsyncIterator[AsyncOpenAI]:
 
 async def until(client: AsyncOpenAI, id: str, least: int) -> Batch:
     """The batch when so many of its lines have results, or when it has ended."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE):
         while True:
             batch = await client.batches.retrieve(id)
             counts = batch.request_counts
             if batch.status in ENDED or (counts and counts.completed + counts.failed >= least):
                 return batch
             await asyncio.sleep(0.02)
+
+
+async def until_held(agent: Daemon, client: AsyncOpenAI, id: str, least: int) -> Batch:
+    """The same, and the agent's engine computes no more than that takes."""
+    async with asyncio.timeout(DEADLINE):
+        num_lines = 0
+        while num_lines < least:
+            await agent.pace.hand_out(TOKENS)
+            counts = (await client.batches.retrieve(id)).request_counts
+            num_lines = counts.completed + counts.failed if counts else 0
+    await agent.pace.hold()
+    return await client.batches.retrieve(id)
 
 
 async def test_each_line_has_one_result_whatever_is_killed(fleet: Fleet, tmp_path: Path) -> None:
@@ -59,6 +73,7 @@ async def test_each_line_has_one_result_whatever_is_killed(fleet: Fleet, tmp_pat
     await fleet.start_balancer(state=state)
     ports = dict(fleet.balancer.ready)
     agent = await fleet.start_agent(slots=8)
+    await agent.pace.hold()
     async with client_of(fleet) as client:
         file = await client.files.create(
             file=("in.jsonl", "\n".join(lines).encode()), purpose="batch"
@@ -68,7 +83,7 @@ async def test_each_line_has_one_result_whatever_is_killed(fleet: Fleet, tmp_pat
         )
     for least in (10, 50):
         async with client_of(fleet) as client:
-            batch = await until(client, batch.id, least)
+            batch = await until_held(agent, client, batch.id, least)
         assert batch.status in ("validating", "in_progress")
         fleet.balancer.signal(signal.SIGKILL)
         await fleet.balancer.exit_code()
@@ -76,8 +91,9 @@ async def test_each_line_has_one_result_whatever_is_killed(fleet: Fleet, tmp_pat
             state=state, inference_addr=ports["inference"], management_addr=ports["management"]
         )
     async with client_of(fleet) as client:
-        assert (await until(client, batch.id, 90)).status == "in_progress"
+        assert (await until_held(agent, client, batch.id, 90)).status == "in_progress"
         agent.signal_engine(signal.SIGKILL)
+        await agent.pace.let_go()
         batch = await until(client, batch.id, NUM_LINES + 2)
         assert batch.status == "completed"
         assert batch.output_file_id and batch.error_file_id
@@ -95,7 +111,8 @@ async def test_each_line_has_one_result_whatever_is_killed(fleet: Fleet, tmp_pat
 async def test_a_batch_is_cancelled(fleet: Fleet) -> None:
     """And its files are its owner's to list and delete."""
     await fleet.start_balancer()
-    await fleet.start_agent(slots=2)
+    agent = await fleet.start_agent(slots=2)
+    await agent.pace.hold()
     known = cases()
     lines = [json.dumps(request_line(n, known[n % len(known)])) for n in range(400)]
     async with client_of(fleet) as client:
@@ -105,8 +122,9 @@ async def test_a_batch_is_cancelled(fleet: Fleet) -> None:
         batch = await client.batches.create(
             input_file_id=file.id, endpoint=CHAT, completion_window="24h"
         )
-        await until(client, batch.id, 5)
+        await until_held(agent, client, batch.id, 5)
         assert (await client.batches.cancel(batch.id)).status == "cancelling"
+        await agent.pace.let_go()
         batch = await until(client, batch.id, 400)
         assert batch.status == "cancelled"
         assert batch.output_file_id

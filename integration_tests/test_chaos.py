@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-WITHIN = 170.0
+WITHIN = 280.0
+"""Seconds, after which it hangs: rounds, and `--quiet` after each, on a slow machine."""
 FAULTS = ["kill-engine", "stop-engine", "vanish", "restart-balancer"]
 ANYWHERE = ("--seed", "178", "--rounds", "2", "--faults", ",".join(FAULTS))
 IN_NAMESPACES = ("--seed", "1243", "--rounds", "3", "--faults", ",".join([*FAULTS, "partition"]))

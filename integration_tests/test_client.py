@@ -27,8 +27,8 @@ from arriero.client import (
     management,
 )
 from arriero.client import client as client_module
-from integration_tests.corpus import ENDLESS
-from integration_tests.daemons import Fleet
+from integration_tests.corpus import UNENDING
+from integration_tests.daemons import Fleet, until
 
 NEVER = Retries(limit=0)
 
@@ -76,12 +76,12 @@ async def test_inference(client: Client) -> None:
 
 @in_session
 async def test_leaving_a_stream_cancels_it(client: Client, shared_fleet: Fleet) -> None:
-    async with client.stream(**ENDLESS) as events:
+    async with client.stream(**UNENDING) as events:
         assert isinstance(await anext(events), Token)
         assert await busy(client) == 1
     await shared_fleet.until_idle()
     async with client.socket() as socket:
-        stream = socket.stream(**ENDLESS)
+        stream = socket.stream(**UNENDING)
         assert isinstance(await anext(stream), Token)
         await stream.aclose()
         await shared_fleet.until_idle()
@@ -101,14 +101,18 @@ async def test_batches(client: Client) -> None:
 
 @in_session
 async def test_management(client: Client) -> None:
-    [agent] = await client.management.agents()
-    assert await client.management.agent(agent["id"]) | {"connected_seconds": 0} == agent | {
-        "connected_seconds": 0
-    }
+
+    async def is_the_same() -> bool:
+        """Figures come once a second, which may be in between."""
+        (listed,) = await client.management.agents()
+        shown = await client.management.agent(listed["id"])
+        return shown | {"connected_seconds": 0} == listed | {"connected_seconds": 0}
+
+    await until(is_the_same)
     events = client.management.events()
     first = await anext(events)
     assert (first.name, len(first.data["agents"])) == ("snapshot", 1)
-    async with client.stream(**ENDLESS) as stream:
+    async with client.stream(**UNENDING) as stream:
         await anext(stream)
         [request] = await client.management.requests(state="running")
         assert request["id"] == stream.id
@@ -139,15 +143,19 @@ async def test_nobody_there() -> None:
 async def test_what_was_refused_is_tried_again(fleet: Fleet) -> None:
     """A queue without room; the agent comes while the client waits."""
     await fleet.start_balancer(max_buffered_requests=0)
-    retries = Retries(limit=50, first_pause=0.4, last_pause=0.4)
+    retries = Retries(limit=1000, first_pause=0.4, last_pause=0.4)
     async with Client(fleet.inference, management=fleet.management, retries=retries) as client:
         asking = asyncio.create_task(client.generate(prompt="The", max_tokens=2))
+        await until(lambda: was_refused(fleet))
         await fleet.start_agent()
         answer = await asking
     assert isinstance(answer, Answer)
     assert answer.usage.completion_tokens == 2
+
+
+async def was_refused(fleet: Fleet) -> bool:
     async with fleet.http.get(f"{fleet.management}/metrics") as response:
-        assert 'arriero_requests_total{code="queue_full"}' in await response.text()
+        return 'arriero_requests_total{code="queue_full"}' in await response.text()
 
 
 def examples() -> Iterator[list[doctest.Example]]:

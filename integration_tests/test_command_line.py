@@ -14,8 +14,8 @@ from typing import Any, BinaryIO
 import pytest
 import pytest_asyncio
 
-from integration_tests.corpus import ENDLESS, LONG_CONTEXT
-from integration_tests.daemons import Fleet, started_fleet, until
+from integration_tests.corpus import LONG_CONTEXT, UNENDING
+from integration_tests.daemons import DEADLINE, Fleet, started_fleet, until
 
 ARRIERO = str(Path(sys.executable).with_name("arriero"))
 
@@ -74,13 +74,13 @@ async def started(
 
 async def run(fleet: Fleet, *argv: str, code: int = 0) -> str:
     async with started(fleet, *argv) as process:
-        out, err = await asyncio.wait_for(process.communicate(b""), 30)
+        out, err = await asyncio.wait_for(process.communicate(b""), DEADLINE)
     assert process.returncode == code, err.decode()
     return out.decode()
 
 
 async def test_looking(lasting: Fleet) -> None:
-    async with lasting.http.post(f"{lasting.inference}/api/v1/generate", json=ENDLESS) as response:
+    async with lasting.http.post(f"{lasting.inference}/api/v1/generate", json=UNENDING) as response:
         await response.content.readline()
         id = response.headers["X-Request-Id"]
         assert "1 of 4 slots busy" in await run(lasting, "status", "--once")
@@ -103,9 +103,9 @@ async def test_a_live_table_and_ctrl_c(lasting: Fleet) -> None:
         async with started(lasting, "status", stdout=screen, stderr=screen) as process:
             text = b""
             while b"agent-1" not in text:
-                text += await asyncio.wait_for(asyncio.to_thread(seen.read, 65536), 20)
+                text += await asyncio.wait_for(asyncio.to_thread(seen.read, 65536), DEADLINE)
             process.send_signal(signal.SIGINT)
-            assert await asyncio.wait_for(process.wait(), 10) == 130
+            assert await asyncio.wait_for(process.wait(), DEADLINE) == 130
 
 
 async def test_a_batch_that_is_killed_goes_on(lasting: Fleet, tmp_path: Path) -> None:
@@ -115,14 +115,20 @@ async def test_a_batch_that_is_killed_goes_on(lasting: Fleet, tmp_path: Path) ->
         json.dumps({"prompt": f"{n}:", "max_tokens": 24, "ignore_eos": True}) for n in range(60)
     ]
     source.write_text("\n".join([*lines, "{wrong"]))
+    await lasting.hold()
     for least in (5, 20):
 
         async def has_results() -> bool:
-            return target.exists() and target.read_bytes().count(b"\n") >= least  # noqa: B023
+            if target.exists() and target.read_bytes().count(b"\n") >= least:  # noqa: B023
+                return True
+            await lasting.agents[0].pace.hand_out(4)
+            return False
 
         async with started(lasting, "batch", str(source), str(target)):
-            await until(has_results, deadline=20)
+            await until(has_results)
+        await lasting.hold()
         assert target.read_bytes().count(b"\n") < 61
+    await lasting.let_go()
     await run(lasting, "batch", str(source), str(target), code=1)
     results = [json.loads(line) for line in target.read_text().splitlines()]
     assert sorted(each["line"] for each in results) == list(range(1, 62))

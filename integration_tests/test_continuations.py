@@ -31,7 +31,7 @@ from arriero.shared.messages import (
     encode_from_balancer,
 )
 from integration_tests.corpus import ENDLESS, cases, plain_cases
-from integration_tests.daemons import MODEL, START_DEADLINE, Daemon
+from integration_tests.daemons import DEADLINE, MODEL, Daemon
 from tests.agent.generation.answers.moving import Told, counted
 
 ID = RequestId("r")
@@ -47,6 +47,9 @@ BODIES: dict[str, dict[str, Any]] = {
     | {"prompt_logprobs": True, "max_tokens": 8},
     "json": PLAIN | {"grammar": {"type": "json_schema", "schema": SCHEMA}, "max_tokens": 60},
 }
+STEADY = {"ARRIERO_PACE_STEPS": "200"}
+"""Steps a second at most: a token comes in a frame of its own, so that there is what to cut."""
+
 REQUESTS = TypeAdapter(GenerateRequest)
 ENDLESS_REQUEST = REQUESTS.validate_json(json.dumps(ENDLESS | {"n_discard": 64}))
 
@@ -61,7 +64,7 @@ class Balancer:
     async def next(self) -> object:
         """The agent's next message."""
         while True:
-            frame = await asyncio.wait_for(self._socket.recv(), START_DEADLINE)
+            frame = await asyncio.wait_for(self._socket.recv(), DEADLINE)
             text = frame if isinstance(frame, str) else self._assembler.take(frame)
             if text is not None:
                 return decode_from_agent(text)
@@ -111,9 +114,9 @@ async def serving() -> AsyncIterator[tuple[Balancer, Daemon]]:
     async with serve(take, "127.0.0.1", 0, compression=None) as server:
         url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         flags = ("--model", str(MODEL), "--threads", "1", "--drain-timeout", "0.2")
-        agent = await Daemon.start("agent", "--balancer", url, *flags)
+        agent = await Daemon.start("agent", "--balancer", url, *flags, env=STEADY)
         try:
-            yield await asyncio.wait_for(joined, START_DEADLINE), agent
+            yield await asyncio.wait_for(joined, DEADLINE), agent
         finally:
             await agent.close()
 

@@ -13,6 +13,7 @@ import pytest_asyncio
 from aiohttp.test_utils import TestServer
 from playwright.async_api import expect
 
+from integration_tests.daemons import DEADLINE
 from integration_tests.dashboard import Dashboard
 from integration_tests.fake_management import (
     DOWNLOAD,
@@ -169,7 +170,7 @@ async def test_an_agents_log_is_followed_while_somebody_looks(
     await expect(lines).to_have_count(3)
     await expect(dashboard.part("agent-log-note")).to_have_text("the last 3 lines")
     await dashboard.turn_to("Models")
-    await asyncio.wait_for(management.nobody_reads_logs.wait(), 5.0)
+    await asyncio.wait_for(management.nobody_reads_logs.wait(), DEADLINE)
     management.log = None
     await dashboard.page.goto(f"{management.management}/#/agents/agent-2")
     await expect(dashboard.part("agent-log-note")).to_have_text("It cannot be read: too old")

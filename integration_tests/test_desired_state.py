@@ -27,7 +27,7 @@ async def until_served(fleet: Fleet, num_agents: int, *, slots: int) -> None:
         ready = [a for a in agents if a["state"] == "ready" and a["slots"]["total"] == slots]
         return len(ready) == num_agents
 
-    await until(served, deadline=30.0)
+    await until(served)
 
 
 async def test_a_model_comes_and_rolls_and_no_request_fails(fleet: Fleet) -> None:
@@ -70,14 +70,14 @@ async def test_a_model_comes_and_rolls_and_no_request_fails(fleet: Fleet) -> Non
     async def all_are_idle() -> bool:
         return {agent["state"] for agent in await fleet.view("agents")} == {"idle"}
 
-    await until(all_are_idle, deadline=20)
+    await until(all_are_idle)
 
 
 async def test_two_models_take_turns_on_one_agent(fleet: Fleet) -> None:
     """Each is loaded when a request waits for it, in place of the one that is idle."""
     await fleet.start_balancer()
     agent = await fleet.start_agent(model=None, slots=None, context_size=None)
-    on_demand = {"source": SOURCE, "slots": 2, "preload": False, "idle_timeout": "500ms"}
+    on_demand = {"source": SOURCE, "slots": 2, "preload": False}
     first = on_demand | {"name": "first", "context_size": 512}
     second = on_demand | {"name": "second", "context_size": 1024}
     await put(fleet, wish(first, second))
@@ -90,10 +90,13 @@ async def test_two_models_take_turns_on_one_agent(fleet: Fleet) -> None:
         }
     assert len(agent.engine_pids) == 2
 
+    soon = {"idle_timeout": "500ms"}
+    await put(fleet, wish(first | soon, second | soon))
+
     async def are_unloaded() -> bool:
         return set((await statuses(fleet)).values()) == {"unloaded"}
 
-    await until(are_unloaded, deadline=20)
+    await until(are_unloaded)
 
 
 async def statuses(fleet: Fleet) -> dict[str, str]:

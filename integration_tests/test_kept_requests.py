@@ -1,5 +1,6 @@
 """Answers that outlive their balancer: it is killed in their midst, and the next one goes on."""
 
+import asyncio
 import signal
 import sqlite3
 from contextlib import closing
@@ -71,7 +72,7 @@ async def until_saved(database: Path, num: int) -> None:
             found = connection.execute("SELECT count(*) FROM kept_requests").fetchone()
         return bool(found == (num,))
 
-    await until(are_saved, deadline=10.0)
+    await until(are_saved)
 
 
 def text_of(events: list[Any]) -> str:
@@ -82,14 +83,19 @@ def text_of(events: list[Any]) -> str:
 async def test_answers_go_on_when_their_balancer_was_killed(fleet: Fleet, tmp_path: Path) -> None:
     state = f"sqlite:///{tmp_path}/state.db"
     await started(fleet, state)
-    await fleet.start_agent()
+    agent = await fleet.start_agent()
+    await agent.pace.hold()
     begun = await posted(fleet, RESPONSE)
-    chat = await chunks(fleet, CHAT, most=20)
+    chatting = asyncio.create_task(chunks(fleet, CHAT, most=20))
+    await fleet.until_in_engines(2)
+    await agent.pace.hand_out(60)
+    chat = await chatting
     await until_saved(tmp_path / "state.db", 2)
     first = await read(fleet, begun["id"], -1, until_text=40)
     assert not first[-1]["type"].startswith("response.completed"), "it was over before the kill"
     fleet.balancer.signal(signal.SIGKILL)
     await fleet.balancer.exit_code()
+    await agent.pace.let_go()
     await started(fleet, state)
 
     rest = await read(fleet, begun["id"], first[-1]["sequence_number"])

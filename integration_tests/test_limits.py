@@ -8,7 +8,7 @@ import anthropic
 import openai
 
 from integration_tests.corpus import ENDLESS, LONG_CONTEXT, plain_cases
-from integration_tests.daemons import Fleet, until
+from integration_tests.daemons import DEADLINE, Fleet, until
 
 MODEL = "arriero-demo"
 ADMIN = "ark_" + "a" * 43
@@ -42,7 +42,7 @@ async def test_a_key_with_limits(fleet: Fleet, tmp_path: Path) -> None:
     await fleet.start_balancer(admin_key_file=admin_file)
     keys = Keys(fleet)
     agent_file.write_text(await keys.create(name="host", role="agent"))
-    await fleet.start_agent(key_file=agent_file, context_size=LONG_CONTEXT)
+    agent = await fleet.start_agent(key_file=agent_file, context_size=LONG_CONTEXT)
     alice = await keys.create(
         name="alice", role="inference", max_concurrent=1, requests_per_minute=50, max_tokens=10_000
     )
@@ -55,6 +55,7 @@ async def test_a_key_with_limits(fleet: Fleet, tmp_path: Path) -> None:
             base_url=fleet.inference, api_key=alice, max_retries=20
         ) as of_anthropic,
     ):
+        await agent.pace.hand_out(5)
         running = await of_openai.chat.completions.create(
             model=MODEL,
             messages=ENDLESS["messages"],
@@ -87,9 +88,10 @@ async def test_a_key_with_limits(fleet: Fleet, tmp_path: Path) -> None:
             refused = "/api/v1/requests?state=ended&caller=alice&code=rate_limited"
             return len((await keys.get(refused))["requests"]) >= 3
 
-        await until(were_refused, deadline=10)
+        await until(were_refused)
         await running.close()
-        async with asyncio.timeout(30):
+        await agent.pace.let_go()
+        async with asyncio.timeout(DEADLINE):
             chat, message = await asyncio.gather(*waiting)
     assert chat.choices[0].message.content == CASE.answer
     assert message.content[0].text == CASE.answer

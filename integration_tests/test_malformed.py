@@ -9,7 +9,7 @@ import pytest
 
 from arriero.shared.messages import PROTOCOL_VERSION
 from integration_tests.corpus import ENDLESS, generate, plain_cases
-from integration_tests.daemons import Fleet
+from integration_tests.daemons import Fleet, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -63,10 +63,11 @@ async def test_every_malformed_body_names_what_is_wrong(shared_fleet: Fleet) -> 
 
 async def test_bodies_nested_to_the_limit_take_no_agent_down(shared_fleet: Fleet) -> None:
     """What can be parsed here is nested deeper on its way to an agent."""
+    await shared_fleet.hold()
     running = asyncio.create_task(
         generate(shared_fleet.http, shared_fleet.inference, ENDLESS | {"max_tokens": 1000})
     )
-    await shared_fleet.until_num_requests(1, "streaming")
+    await shared_fleet.until_streaming(1)
     for depth in range(188, 200):
         parameters = b'{"a":' * depth + b"1" + b"}" * depth
         tool = b'{"type": "function", "function": {"name": "f", "parameters": ' + parameters + b"}}"
@@ -75,6 +76,7 @@ async def test_bodies_nested_to_the_limit_take_no_agent_down(shared_fleet: Fleet
         assert (status, "num_tokens" in answer) in ((200, True), (400, False)), answer
     assert status == 400
     assert "recursion limit" in answer["error"]["message"]
+    await shared_fleet.let_go()
     assert (await running).end["event"] == "done"
 
 
@@ -161,5 +163,9 @@ async def test_an_agent_that_turns_to_junk_is_dropped(shared_fleet: Fleet) -> No
         await ws.send_bytes(b"\x00\xff")
         async for _ in ws:
             pass
-    assert [agent["name"] for agent in await shared_fleet.view("agents")] == ["agent-1"]
+
+    async def is_gone() -> bool:
+        return [agent["name"] for agent in await shared_fleet.view("agents")] == ["agent-1"]
+
+    await until(is_gone)
     await still_answers(shared_fleet)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from integration_tests.corpus import ENDLESS, LONG_CONTEXT, generate, plain_cases
+from integration_tests.corpus import ENDLESS, LONG_CONTEXT, UNENDING, generate, plain_cases
 from integration_tests.daemons import Fleet, until
 
 
@@ -23,7 +23,7 @@ async def metrics(fleet: Fleet) -> dict[str, float]:
 @pytest.mark.asyncio(loop_scope="session")
 async def test_agents_and_requests(bare_fleet: Fleet) -> None:
     await bare_fleet.start_agent(name="box", slots=3, context_size=LONG_CONTEXT, kernels="plain")
-    running = asyncio.create_task(generate(bare_fleet.http, bare_fleet.inference, ENDLESS))
+    running = asyncio.create_task(generate(bare_fleet.http, bare_fleet.inference, UNENDING))
     await bare_fleet.until_num_requests(1, "streaming")
 
     (agent,) = await bare_fleet.view("agents")
@@ -63,7 +63,7 @@ async def test_metrics_count_what_happened(fleet: Fleet) -> None:
     assert after['arriero_tokens_total{kind="completion"}'] == num_tokens
     assert after['arriero_requests_total{code="stop"}'] == 8
     assert after["arriero_first_token_seconds_count"] == 8
-    assert after["arriero_between_tokens_seconds_count"] > 8
+    assert after["arriero_between_tokens_seconds_count"] > 0
     assert after["arriero_queue_depth"] == 0
     assert after["arriero_queue_limit"] == 0
 
@@ -77,7 +77,7 @@ async def statistics(fleet: Fleet, condition: Callable[[Any], bool] = bool) -> A
         found[:] = [agent["statistics"]]
         return condition(agent["statistics"])
 
-    await until(met, deadline=10.0)
+    await until(met)
     return found[0]
 
 
@@ -133,10 +133,12 @@ async def test_cached_tokens_are_told_however_an_answer_ends(
     await bare_fleet.start_agent(slots=1, context_size=LONG_CONTEXT)
     whole = await generate(bare_fleet.http, bare_fleet.inference, ENDLESS | {"max_tokens": 30})
     if ending == "cancel":
+        await bare_fleet.hold()
         running = asyncio.create_task(generate(bare_fleet.http, bare_fleet.inference, ENDLESS))
-        await bare_fleet.until_num_requests(1, "streaming")
+        await bare_fleet.until_streaming(1)
         (request,) = await bare_fleet.view("requests")
         await bare_fleet.http.delete(f"{bare_fleet.management}/api/v1/requests/{request['id']}")
+        await bare_fleet.let_go()
         answer = await running
         assert answer.end["finish_reason"] == "cancelled"
         idle = await statistics(bare_fleet, lambda each: each["sequences"]["running"] == 0)
@@ -174,14 +176,12 @@ async def test_events_show_the_fleet_first_and_then_its_changes(bare_fleet: Flee
                 assert [agent["name"] for agent in data["agents"]] == ["box"]
                 break
 
-        answer = asyncio.create_task(
-            generate(bare_fleet.http, bare_fleet.inference, ENDLESS | {"max_tokens": 500})
-        )
+        answer = asyncio.create_task(generate(bare_fleet.http, bare_fleet.inference, UNENDING))
         while True:
             name, data = await next_event(response.content)
             if name == "throughput" and data["tokens_per_second"] > 0:
                 break
-        await answer
+        answer.cancel()
 
 
 class _Snapshot(dict[str, Any]):

@@ -1,8 +1,10 @@
 """The official `anthropic` client against a real fleet."""
 
 import json
+import shutil
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -12,6 +14,7 @@ import pytest_asyncio
 from anthropic.types import Message
 
 from integration_tests.corpus import LONG_CONTEXT, Case, cases, plain_cases
+from integration_tests.daemons import MODEL as MODEL_FILE
 from integration_tests.daemons import Fleet
 from tests.balancer.api.anthropic.strict import checked_event, checked_message
 
@@ -252,10 +255,12 @@ async def test_errors(client: anthropic.AsyncAnthropic) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="function")
-async def test_an_error_in_a_stream(fleet: Fleet) -> None:
-    # The engine comes back too late for the answer to go on.
-    await fleet.start_balancer(buffered_request_timeout=0.2)
-    await fleet.start_agent(context_size=LONG_CONTEXT)
+async def test_an_error_in_a_stream(fleet: Fleet, tmp_path: Path) -> None:
+    # The engine does not come back, so the answer cannot go on.
+    await fleet.start_balancer(buffered_request_timeout=2)
+    path = shutil.copyfile(MODEL_FILE, tmp_path / MODEL_FILE.name)
+    agent = await fleet.start_agent(context_size=LONG_CONTEXT, model=path)
+    await agent.pace.hand_out(5)
     numbers = {"type": "array", "items": {"type": "integer"}, "minItems": 2000}
     tool = {"name": "count", "input_schema": {"type": "object", "properties": {"all": numbers}}}
     tool["input_schema"] |= {"required": ["all"]}
@@ -263,7 +268,8 @@ async def test_an_error_in_a_stream(fleet: Fleet) -> None:
     async with connected(fleet) as client:
         stream = await client.messages.create(**asked(plain_cases()[0]) | endless, stream=True)
         await anext(aiter(stream))
-        fleet.agents[0].signal_engine(signal.SIGKILL)
+        path.unlink()
+        agent.signal_engine(signal.SIGKILL)
         with pytest.raises(anthropic.APIStatusError) as caught:
             async for _ in stream:
                 pass

@@ -17,7 +17,6 @@ from tests.agent.models.small_hub import SmallHub, sha256, small_hub
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-DEADLINE = 30.0
 DATA = MODEL.read_bytes()
 DISK = "size=32m"
 """Room for a few copies of the demo model."""
@@ -55,7 +54,7 @@ class Host:
             found[:] = [each for each in agent["issues"] if each["code"] == code]
             return bool(found)
 
-        await until(shown, deadline=DEADLINE)
+        await until(shown)
         assert found[0]["message"] and found[0]["hint"]
         return found[0]
 
@@ -66,7 +65,7 @@ class Host:
             [agent] = await self.fleet.view("agents")
             return agent["state"] == "ready" and agent["issues"] == []
 
-        await until(mended, deadline=DEADLINE)
+        await until(mended)
         case = plain_cases()[0]
         answer = await generate(
             self.fleet.http, self.fleet.inference, case.body | {"max_tokens": 4}

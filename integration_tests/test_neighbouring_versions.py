@@ -14,7 +14,7 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from arriero.shared.messages import PROTOCOL_VERSION
 from integration_tests.corpus import cases, generate, plain_cases
-from integration_tests.daemons import MODEL, START_DEADLINE, Daemon, Fleet
+from integration_tests.daemons import DEADLINE, MODEL, Daemon, Fleet
 from tests.shared.recorded_frames import Frame, Side, schema, session
 
 REJECTED = json.dumps(
@@ -25,6 +25,9 @@ REJECTED = json.dumps(
     }
 )
 """What a balancer of version 7 said to every other version."""
+
+PATIENT = ('"heartbeat_timeout":5.0', '"heartbeat_timeout":300.0')
+"""The test answers heartbeats only while it waits for a message."""
 
 LEFT_OUT = {"priority": 0}
 """What version 7 said and took for granted where it was not said."""
@@ -138,7 +141,7 @@ class OldBalancer:
 
     async def link(self) -> "OldLink":
         """The next connection that was let in."""
-        return await asyncio.wait_for(self.links.get(), START_DEADLINE)
+        return await asyncio.wait_for(self.links.get(), DEADLINE)
 
     async def _take(self, socket: ServerConnection) -> None:
         hello = fitting("agent", str(await socket.recv()))
@@ -146,7 +149,7 @@ class OldBalancer:
             self.num_rejected += 1
             await socket.send(REJECTED)
             return
-        await socket.send(first("balancer", "welcome", link=1))
+        await socket.send(first("balancer", "welcome", link=1).replace(*PATIENT))
         self.links.put_nowait(OldLink(socket, hello))
         await socket.wait_closed()
 
@@ -167,7 +170,7 @@ class OldLink:
     async def next(self, *kinds: str) -> Any:
         """The next message of one of these kinds; heartbeats are answered."""
         while True:
-            text = await asyncio.wait_for(self.socket.recv(), START_DEADLINE)
+            text = await asyncio.wait_for(self.socket.recv(), DEADLINE)
             message = fitting("agent", str(text))
             if message["type"] in kinds:
                 return message

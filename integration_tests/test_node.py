@@ -10,12 +10,12 @@ import pytest
 import pytest_asyncio
 
 from integration_tests.corpus import cases, plain_cases
+from integration_tests.daemons import DEADLINE
 from integration_tests.installed import installed
 from integration_tests.shared_fleets import SharedFleets
 
 MODEL = "arriero-demo"
 SCRIPT = Path(__file__).parent / "node" / "openai_client.mjs"
-DEADLINE = 60.0
 
 PLAIN = plain_cases()[3]
 CALLING = next(case for case in cases() if case.calls and not case.reasoning)

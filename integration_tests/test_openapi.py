@@ -39,7 +39,7 @@ MODEL = "arriero-demo"
 NUM_CASES = 10
 NUM_TRIES = 8
 """How often a case is asked again, without the field that its error names."""
-TIMEOUT = 20.0
+TIMEOUT = 60.0
 
 SHORT = {"max_tokens": 4, "max_completion_tokens": 4, "max_output_tokens": 4, "n": 2}
 """Larger values than these would only take longer."""

@@ -51,7 +51,7 @@ async def until_it_has(fleet: Fleet, model: str, *senses: str) -> None:
         async with fleet.http.get(f"{fleet.inference}/v1/models/{model}") as answer:
             return set(senses) <= set((await answer.json()).get("tasks", ()))
 
-    await until(has, deadline=20.0)
+    await until(has)
 
 
 async def test_every_api_takes_the_same_picture(bare_fleet: Fleet, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ async def test_a_projector_comes_with_the_desired_state(bare_fleet: Fleet, tmp_p
         found = [each for each in lines if each.startswith("arriero_agent_media_cache_bytes{")]
         return any(float(each.rpartition(" ")[2]) > 0 for each in found)
 
-    await until(is_measured, deadline=10.0)
+    await until(is_measured)
     async with bare_fleet.http.put(url, json={"models": []}) as answer:
         assert answer.status == 200, await answer.text()
 

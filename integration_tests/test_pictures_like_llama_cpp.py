@@ -126,7 +126,7 @@ async def test_answers_are_those_of_llama_mtmd_cli(
         async with bare_fleet.http.get(f"{bare_fleet.inference}/v1/models") as answer:
             return any("vision" in each.get("tasks", ()) for each in (await answer.json())["data"])
 
-    await until(sees, deadline=20.0)
+    await until(sees)
     answers = []
     for pictures in ([paths[0]], [paths[1]], [paths[2]], paths):
         answers.append(await theirs(model, projector, pictures))

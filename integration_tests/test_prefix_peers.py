@@ -17,6 +17,9 @@ from integration_tests.daemons import Daemon, Fleet, until
 
 STORY = "The driver counts the mules, the bells and the bags of salt before each bridge. "
 NUM_TOKENS = 16
+STEADY = {"ARRIERO_PACE_STEPS": "100"}
+"""Steps a second at most: a stream fills no context within a test."""
+
 SIZES: dict[str, object] = {"context_size": 16384, "peer_addr": "127.0.0.1:0"}
 
 
@@ -60,7 +63,7 @@ async def until_tokens(streamed: Streamed, num: int) -> None:
     async def reached() -> bool:
         return streamed.num_tokens >= num
 
-    await until(reached, deadline=30.0)
+    await until(reached)
 
 
 async def until_fetches(fleet: Fleet, outcome: str) -> None:
@@ -73,7 +76,7 @@ async def test_what_was_fetched_gives_the_answer_that_computing_gives(fleet: Fle
     """Also where the two have their cells in different layouts."""
     body = prompt(150)
     await fleet.start_balancer()
-    await fleet.start_agent(name="one", slots=1, kv_layout="streams", **SIZES)
+    await fleet.start_agent(name="one", slots=1, kv_layout="streams", env=STEADY, **SIZES)
     async with endless(fleet, body) as first:
         await fleet.start_agent(name="two", slots=1, **SIZES)
         answer = await generate(fleet.http, fleet.inference, body | {"max_tokens": NUM_TOKENS})
@@ -92,10 +95,10 @@ async def test_a_peer_that_is_frozen_costs_a_moment_and_nobody_else_notices(
 ) -> None:
     body = prompt(12)
     await fleet.start_balancer()
-    frozen: Daemon = await fleet.start_agent(name="one", slots=1, **SIZES)
+    frozen: Daemon = await fleet.start_agent(name="one", slots=1, env=STEADY, **SIZES)
     async with endless(fleet, body) as first:
         text = first.text
-        await fleet.start_agent(name="two", slots=2, **SIZES)
+        await fleet.start_agent(name="two", slots=2, env=STEADY, **SIZES)
         async with endless(fleet, prompt(3, "Another one. ")) as bystander:
             frozen.signal_all(signal.SIGSTOP)
             try:

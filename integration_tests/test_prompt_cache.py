@@ -84,7 +84,8 @@ class TestStored:
     async def test_a_second_writer_is_refused_as_long_as_the_first_runs(
         self, bare_fleet: Fleet, tmp_path: Path
     ) -> None:
-        await bare_fleet.start_agent(cache_dir=tmp_path, context_size=LONG_CONTEXT)
+        steady = {"ARRIERO_PACE_STEPS": "100"}  # so that the first one does not come to its end
+        await bare_fleet.start_agent(cache_dir=tmp_path, context_size=LONG_CONTEXT, env=steady)
         body = ENDLESS | {"cache_key": "road", "save_cache": True}
         running = asyncio.create_task(generate(bare_fleet.http, bare_fleet.inference, body))
         await bare_fleet.until_num_requests(1, "streaming")

@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from integration_tests.corpus import ENDLESS, LONG_CONTEXT
-from integration_tests.daemons import Fleet, until
+from integration_tests.corpus import LONG_CONTEXT, UNENDING
+from integration_tests.daemons import DEADLINE, Fleet, until
 from integration_tests.installed import installed
 
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
@@ -49,7 +49,7 @@ class Proxy:
             except aiohttp.ClientConnectionError:
                 return False
 
-        await until(answers, deadline=15)
+        await until(answers)
 
 
 @pytest.fixture(params=["nginx", "caddy"])
@@ -125,9 +125,9 @@ def _free_port() -> int:
 
 async def test_what_the_balancer_does_works_through_a_proxy(proxy: Proxy, fleet: Fleet) -> None:
     """Streams as they come, cancelled when the client leaves; sockets; large bodies; the page."""
-    async with proxy.ask(LLM, "POST", "/api/v1/generate", json=ENDLESS) as response:
+    async with proxy.ask(LLM, "POST", "/api/v1/generate", json=UNENDING) as response:
         assert response.status == 200
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE):
             events = [json.loads(await response.content.readline()) for _ in range(5)]
         assert {event["event"] for event in events} == {"token"}
         await fleet.until_num_requests(1, "streaming")
@@ -156,6 +156,6 @@ async def test_what_the_balancer_does_works_through_a_proxy(proxy: Proxy, fleet:
         assert response.status == 403
 
     async with proxy.ask(ADMIN, "GET", "/api/v1/events") as response:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             assert (await response.content.readline()).startswith(b"event: ")
         response.close()

@@ -66,30 +66,28 @@ async def test_agents_may_come_after_the_requests(bare_fleet: Fleet) -> None:
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_requests_start_in_the_order_they_came(bare_fleet: Fleet) -> None:
-    done: list[int] = []
-
-    async def ask(number: int) -> None:
-        await generate(
-            bare_fleet.http, bare_fleet.inference, plain_cases()[number].body | {"max_tokens": 4}
-        )
-        done.append(number)
-
     tasks = []
     for number in range(5):
-        tasks.append(asyncio.create_task(ask(number)))
+        body = plain_cases()[number].body | {"max_tokens": 4}
+        answer = generate(bare_fleet.http, bare_fleet.inference, body)
+        tasks.append(asyncio.create_task(answer))
         await bare_fleet.until_num_requests(number + 1, "queued")
     await bare_fleet.start_agent(slots=1)
-    await asyncio.gather(*tasks)
-    assert done == list(range(5))
+    asked = [answer.end["id"] for answer in await asyncio.gather(*tasks)]
+    url = f"{bare_fleet.management}/api/v1/requests?state=ended"
+    async with bare_fleet.http.get(url) as response:
+        latest = [each["id"] for each in (await response.json())["requests"]]
+    assert latest[:5] == asked[::-1]
 
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_one_more_than_the_slots_waits_for_a_slot(small_fleet: Fleet) -> None:
+    await small_fleet.hold()
     endless = [
         asyncio.create_task(generate(small_fleet.http, small_fleet.inference, ENDLESS))
         for _ in range(2)
     ]
-    await small_fleet.until_num_requests(2, "streaming")
+    await small_fleet.until_streaming(2)
     waiting = asyncio.create_task(
         generate(small_fleet.http, small_fleet.inference, plain_cases()[0].body)
     )
@@ -97,7 +95,9 @@ async def test_one_more_than_the_slots_waits_for_a_slot(small_fleet: Fleet) -> N
     assert await small_fleet.busy_slots() == 2
 
     endless[0].cancel()
-    assert (await waiting).text == plain_cases()[0].answer
+    await small_fleet.until_num_requests(1, "assigned")
     assert not endless[1].done()
     endless[1].cancel()
+    await small_fleet.let_go()
+    assert (await waiting).text == plain_cases()[0].answer
     await small_fleet.until_idle()

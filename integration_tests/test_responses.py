@@ -1,8 +1,10 @@
 """The official `openai` client's Responses API against a real fleet."""
 
 import json
+import shutil
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -11,10 +13,13 @@ import pytest_asyncio
 from openai.types.responses import Response
 
 from integration_tests.corpus import LONG_CONTEXT, Case, cases, plain_cases
+from integration_tests.daemons import MODEL as MODEL_FILE
 from integration_tests.daemons import Fleet
 from tests.balancer.api.openai.responses.strict import checked_event, checked_response
 
 MODEL = "arriero-demo"
+UNENDING_BODY = {"ignore_eos": True, "n_discard": 64}
+"""Goes on beyond the ceiling."""
 
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -254,17 +259,19 @@ async def test_errors(client: openai.AsyncOpenAI) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="function")
-async def test_an_error_in_a_stream(fleet: Fleet) -> None:
-    # The engine comes back too late for the answer to go on.
-    await fleet.start_balancer(buffered_request_timeout=0.2)
-    await fleet.start_agent(context_size=LONG_CONTEXT)
+async def test_an_error_in_a_stream(fleet: Fleet, tmp_path: Path) -> None:
+    # The engine does not come back, so the answer cannot go on.
+    await fleet.start_balancer(buffered_request_timeout=2)
+    path = shutil.copyfile(MODEL_FILE, tmp_path / MODEL_FILE.name)
+    await fleet.start_agent(context_size=LONG_CONTEXT, model=path)
     types: list[str] = []
     async with connected(fleet) as client:
         stream = await client.responses.create(
-            model=MODEL, input="What is a slot?", stream=True, extra_body={"ignore_eos": True}
+            model=MODEL, input="What is a slot?", stream=True, extra_body=UNENDING_BODY
         )
         async for event in stream:
             if event.type == "response.output_text.delta" and event.type not in types:
+                path.unlink()
                 fleet.agents[0].signal_engine(signal.SIGKILL)
             types.append(event.type)
     assert types[-2:] == ["error", "response.failed"]
@@ -292,7 +299,7 @@ async def test_a_response_in_the_background_is_cancelled(
     client: openai.AsyncOpenAI, shared_fleet: Fleet
 ) -> None:
     begun = await client.responses.create(
-        model=MODEL, input="Tell me more", background=True, extra_body={"ignore_eos": True}
+        model=MODEL, input="Tell me more", background=True, extra_body=UNENDING_BODY
     )
     assert (await client.responses.cancel(begun.id)).status == "cancelled"
     await shared_fleet.until_idle()

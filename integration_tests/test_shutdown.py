@@ -7,14 +7,17 @@ import aiohttp
 import pytest
 
 from integration_tests.corpus import ENDLESS, LONG_CONTEXT, generate, plain_cases
-from integration_tests.daemons import Fleet, until
+from integration_tests.daemons import DEADLINE, Fleet, until
 
-TAKES_A_WHILE = ENDLESS | {"max_tokens": 1000}
+TAKES_A_WHILE = ENDLESS | {"max_tokens": 200}
+
+NO_DEADLINE = "600s"
+"""Longer than any test."""
 
 
 async def embed(fleet: Fleet) -> list[float]:
-    """One part of a call, which keeps an agent busy for the better part of a second."""
-    body = {"input": ["why do agents dial in? " * 90] * 7}
+    """One part of a call."""
+    body = {"input": ["why do agents dial in? " * 9] * 7}
     async with fleet.http.post(f"{fleet.inference}/api/v1/embed", json=body) as response:
         assert response.status == 200
         vectors = [each["embedding"] for each in (await response.json())["embeddings"]]
@@ -38,12 +41,15 @@ async def open_events(fleet: Fleet) -> aiohttp.ClientResponse:
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_agent_finishes_its_streams_and_leaves(bare_fleet: Fleet) -> None:
-    leaver = await bare_fleet.start_agent(slots=2, context_size=LONG_CONTEXT)
+    leaver = await bare_fleet.start_agent(
+        slots=2, context_size=LONG_CONTEXT, drain_timeout=NO_DEADLINE
+    )
+    await leaver.pace.hold()
     running = [
         asyncio.create_task(generate(bare_fleet.http, bare_fleet.inference, TAKES_A_WHILE))
         for _ in range(2)
     ]
-    await bare_fleet.until_num_requests(2, "streaming")
+    await bare_fleet.until_streaming(2)
 
     leaver.signal(signal.SIGTERM)
 
@@ -51,14 +57,15 @@ async def test_agent_finishes_its_streams_and_leaves(bare_fleet: Fleet) -> None:
         agents = await bare_fleet.view("agents")
         return [agent["state"] for agent in agents] == ["draining"]
 
-    await until(draining, deadline=5)
+    await until(draining)
     newcomer = asyncio.create_task(
         generate(bare_fleet.http, bare_fleet.inference, plain_cases()[0].body)
     )
     await bare_fleet.until_num_requests(1, "queued")
+    await leaver.pace.let_go()
     for answer in await asyncio.gather(*running):
         assert answer.end["finish_reason"] == "length"
-        assert answer.end["usage"]["completion_tokens"] == 1000
+        assert answer.end["usage"]["completion_tokens"] == 200
     assert await leaver.exit_code() == 0
 
     await bare_fleet.start_agent()
@@ -68,8 +75,9 @@ async def test_agent_finishes_its_streams_and_leaves(bare_fleet: Fleet) -> None:
 async def test_what_an_agent_gives_back_ends_where_no_other_is(fleet: Fleet) -> None:
     await fleet.start_balancer(buffered_request_timeout="200ms")
     agent = await fleet.start_agent(context_size=LONG_CONTEXT, drain_timeout="300ms")
+    await fleet.hold()
     running = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
-    await fleet.until_num_requests(1, "streaming")
+    await fleet.until_streaming(1)
 
     assert await agent.terminate() == 0
     end = (await running).end
@@ -80,9 +88,12 @@ async def test_what_an_agent_gives_back_ends_where_no_other_is(fleet: Fleet) -> 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_agent_answers_the_queries_it_has_taken(bare_fleet: Fleet) -> None:
     """Two parts are with the agent and a third waits; so do a request and a count, in its drain."""
-    leaver = await bare_fleet.start_agent(slots=1, context_size=LONG_CONTEXT)
+    leaver = await bare_fleet.start_agent(
+        slots=1, context_size=LONG_CONTEXT, drain_timeout=NO_DEADLINE
+    )
+    await leaver.pace.hold()
     running = asyncio.create_task(generate(bare_fleet.http, bare_fleet.inference, TAKES_A_WHILE))
-    await bare_fleet.until_num_requests(1, "streaming")
+    await bare_fleet.until_streaming(1)
     embeddings = [asyncio.create_task(embed(bare_fleet)) for _ in range(3)]
     await bare_fleet.until_metrics(arriero_query_parts_asked=2, arriero_query_parts_waiting=1)
 
@@ -91,14 +102,21 @@ async def test_agent_answers_the_queries_it_has_taken(bare_fleet: Fleet) -> None
     async def draining() -> bool:
         return [agent["state"] for agent in await bare_fleet.view("agents")] == ["draining"]
 
-    await until(draining, deadline=5)
+    await until(draining)
     queued = asyncio.create_task(
         generate(bare_fleet.http, bare_fleet.inference, plain_cases()[0].body)
     )
     counted = asyncio.create_task(count_tokens(bare_fleet, "once"))
+    await bare_fleet.until_metrics(arriero_query_parts_asked=2, arriero_query_parts_waiting=2)
+    await bare_fleet.until_num_requests(3, "queued")
+    await leaver.pace.let_go()
     assert await leaver.exit_code() == 0
     assert (await running).end["finish_reason"] == "length"
-    assert sum(call.done() for call in embeddings) == 2
+
+    async def are_answered() -> bool:
+        return sum(call.done() for call in embeddings) == 2
+
+    await until(are_answered)
     await bare_fleet.until_metrics(arriero_query_parts_asked=0, arriero_query_parts_waiting=2)
 
     await bare_fleet.start_agent()
@@ -113,6 +131,7 @@ async def test_agent_answers_the_queries_it_has_taken(bare_fleet: Fleet) -> None
 @pytest.mark.asyncio(loop_scope="session")
 async def test_agent_hands_back_at_its_deadline_what_it_has_not_answered(bare_fleet: Fleet) -> None:
     leaver = await bare_fleet.start_agent(drain_timeout="50ms")
+    await leaver.pace.hold()
     embeddings = [asyncio.create_task(embed(bare_fleet)) for _ in range(2)]
     await bare_fleet.until_metrics(arriero_query_parts_asked=2)
 
@@ -125,7 +144,9 @@ async def test_agent_hands_back_at_its_deadline_what_it_has_not_answered(bare_fl
 
 
 async def test_draining_balancer_keeps_nobody_waiting_for_an_agent(fleet: Fleet) -> None:
-    balancer = await fleet.start_balancer(buffered_request_timeout="60s", drain_timeout="60s")
+    balancer = await fleet.start_balancer(
+        buffered_request_timeout=NO_DEADLINE, drain_timeout=NO_DEADLINE
+    )
     waiting = [
         asyncio.create_task(fleet.http.post(f"{fleet.inference}/api/v1/{path}", json=body))
         for path, body in (
@@ -142,15 +163,18 @@ async def test_draining_balancer_keeps_nobody_waiting_for_an_agent(fleet: Fleet)
 
 
 async def test_balancer_finishes_its_streams_with_sse_open(fleet: Fleet) -> None:
-    balancer = await fleet.start_balancer()
+    balancer = await fleet.start_balancer(drain_timeout=NO_DEADLINE)
     await fleet.start_agent(slots=2, context_size=LONG_CONTEXT)
+    await fleet.hold()
     running = [
         asyncio.create_task(generate(fleet.http, fleet.inference, TAKES_A_WHILE)) for _ in range(2)
     ]
-    await fleet.until_num_requests(2, "streaming")
+    await fleet.until_streaming(2)
     events = await open_events(fleet)
 
     balancer.signal(signal.SIGTERM)
+    await balancer.until_line(balancer.stderr, "drain")
+    await fleet.let_go()
     for answer in await asyncio.gather(*running):
         assert answer.end["finish_reason"] == "length"
     assert await balancer.exit_code() == 0
@@ -158,15 +182,17 @@ async def test_balancer_finishes_its_streams_with_sse_open(fleet: Fleet) -> None
 
 
 async def test_draining_balancer_refuses_what_is_new(fleet: Fleet) -> None:
-    balancer = await fleet.start_balancer()
+    balancer = await fleet.start_balancer(drain_timeout=NO_DEADLINE)
     await fleet.start_agent(slots=2, context_size=LONG_CONTEXT)
+    await fleet.hold()
     running = asyncio.create_task(generate(fleet.http, fleet.inference, TAKES_A_WHILE))
     async with fleet.http.ws_connect(f"{fleet.inference}/api/v1/socket") as ws:
-        await fleet.until_num_requests(1, "streaming")
+        await fleet.until_streaming(1)
         balancer.signal(signal.SIGTERM)
         await balancer.until_line(balancer.stderr, "drain")
         await ws.send_json({"jsonrpc": "2.0", "id": 1, "method": "generate", "params": ENDLESS})
-        refusal = await ws.receive_json(timeout=5)
+        refusal = await ws.receive_json(timeout=DEADLINE)
+    await fleet.let_go()
     assert refusal["error"]["data"]["code"] == "shutting_down"
     assert (await running).end["finish_reason"] == "length"
     assert await balancer.exit_code() == 0
@@ -175,8 +201,9 @@ async def test_draining_balancer_refuses_what_is_new(fleet: Fleet) -> None:
 async def test_balancer_ends_the_rest_at_its_deadline(fleet: Fleet) -> None:
     balancer = await fleet.start_balancer(drain_timeout="300ms")
     await fleet.start_agent(slots=1, context_size=LONG_CONTEXT)
+    await fleet.hold()
     streaming = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
-    await fleet.until_num_requests(1, "streaming")
+    await fleet.until_streaming(1)
     queued = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
     await fleet.until_num_requests(1, "queued")
 
@@ -193,7 +220,9 @@ async def test_agents_come_back_to_a_new_balancer(fleet: Fleet) -> None:
     assert await balancer.terminate() == 0
 
     await fleet.start_balancer(
-        inference_addr=addresses["inference"], management_addr=addresses["management"]
+        inference_addr=addresses["inference"],
+        management_addr=addresses["management"],
+        buffered_request_timeout=NO_DEADLINE,
     )
     answer = await generate(fleet.http, fleet.inference, plain_cases()[0].body)
     assert answer.text == plain_cases()[0].answer
@@ -201,15 +230,16 @@ async def test_agents_come_back_to_a_new_balancer(fleet: Fleet) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_second_signal_exits_at_once(fleet: Fleet, number: signal.Signals) -> None:
-    balancer = await fleet.start_balancer()
+    balancer = await fleet.start_balancer(drain_timeout=NO_DEADLINE)
     agent = await fleet.start_agent(slots=1, context_size=LONG_CONTEXT)
+    await fleet.hold()
     running = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
-    await fleet.until_num_requests(1, "streaming")
+    await fleet.until_streaming(1)
 
     balancer.signal(number)
     await balancer.until_line(balancer.stderr, "drain")
     balancer.signal(number)
-    assert await balancer.exit_code(5) != 0
+    assert await balancer.exit_code() != 0
     with pytest.raises(aiohttp.ClientError):
         await running
     assert await agent.terminate() == 0

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from arriero.agent.engine.pace import STEPS
 from bench.peer import server_path
 from integration_tests.corpus import CUT_ANYWHERE, LONG_CONTEXT
 from integration_tests.counting_server import WORDS, CountingServer
-from integration_tests.daemons import MODEL, Fleet, until
+from integration_tests.daemons import DEADLINE, MODEL, Fleet, until
 from integration_tests.fleet_behind_fleet import Fleets, forwarding, post
 from integration_tests.nobody_else_notices.bystander import bystander
 from tests.agent.engine.llama.projectors import (
@@ -32,6 +33,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 HI = [{"role": "user", "content": "Hello, who are you?"}]
 FIXED = {"messages": HI, "max_tokens": 12, "temperature": 0, "seed": 1}
 ENDLESS = {"prompt": "One, two, three,", "ignore_eos": True, "max_tokens": 100_000}
+SLOWLY = "200"
+"""Steps a second of the engine: `ENDLESS` then outlasts any test, and no upstream goes on beyond a
+ceiling."""
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 
 
@@ -62,8 +66,8 @@ async def fleets(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Flee
         inner, outer = Fleet(stack), Fleet(stack)
         for fleet, env in ((inner, None), (outer, bare)):
             await fleet.open_client()
-            await fleet.start_balancer(env=env, heartbeat_timeout="5")
-        await inner.start_agent(context_size=LONG_CONTEXT, slots=4)
+            await fleet.start_balancer(env=env)
+        await inner.start_agent(context_size=LONG_CONTEXT, slots=4, env={STEPS: SLOWLY})
         agent = await forwarding(outer, inner.inference, env=bare)
         assert agent.ready["model"] == "arriero-demo"
         engine = await outer.launch_agent(env=bare)
@@ -89,7 +93,7 @@ async def test_answers_are_those_of_the_server(fleets: Fleets) -> None:
     assert vectors[1] == pytest.approx(vectors[0], abs=1e-5)
     [agent] = await fleets.outer.view("agents")
     assert agent["model"]["upstream"]["kind"] == "arriero"
-    await until(lambda: has_counted(fleets.outer), deadline=10)
+    await until(lambda: has_counted(fleets.outer))
 
 
 async def test_what_the_server_cannot_do_is_refused_by_name(fleets: Fleets) -> None:
@@ -101,7 +105,7 @@ async def test_what_the_server_cannot_do_is_refused_by_name(fleets: Fleets) -> N
 async def test_who_goes_away_is_cancelled_on_the_server_and_nobody_else_notices(
     fleets: Fleets,
 ) -> None:
-    async with bystander(fleets.outer):
+    async with bystander(fleets.outer, ENDLESS):
         url = fleets.outer.inference + "/api/v1/generate"
         async with fleets.outer.http.post(url, json=ENDLESS) as response:
             await response.content.readline()
@@ -132,7 +136,7 @@ async def test_llama_server(fleets: Fleets) -> None:
 async def counting(server: CountingServer, fleet: Fleet, name: str, **settings: object) -> None:
     """An agent that forwards to `server`."""
     await forwarding(fleet, server.url, name=name, **settings)
-    await until(lambda: has_agent(fleet, name, slots=4), deadline=10)
+    await until(lambda: has_agent(fleet, name, slots=4))
 
 
 async def test_pictures_and_sounds_go_through_both_fleets(fleets: Fleets, tmp_path: Path) -> None:
@@ -140,9 +144,9 @@ async def test_pictures_and_sounds_go_through_both_fleets(fleets: Fleets, tmp_pa
         inner, outer = fleets.inner.guest(stack), fleets.outer.guest(stack)
         await inner.start_agent(projector=write_llava(tmp_path / "eyes.gguf"))
         await inner.start_agent(projector=write_ultravox(tmp_path / "ears.gguf"))
-        await until(partial(has_senses, inner), deadline=20)
+        await until(partial(has_senses, inner))
         await forwarding(outer, inner.inference, name="sensing")
-        await until(partial(has_senses, outer), deadline=20)
+        await until(partial(has_senses, outer))
         url = {"url": f"data:image/png;base64,{encoded(png(90, 60))}"}
         audio = {"data": encoded(wav(1.0)), "format": "wav"}
         seen = {"type": "image_url", "image_url": url}
@@ -200,13 +204,16 @@ async def test_an_answer_goes_on_at_another_server_and_pauses_are_kept(fleets: F
         for server in servers:
             server.breaks_after = None
         for name in ("one", "two"):
-            await until(partial(has_agent, guest, name, slots=4), deadline=10)
+            await until(partial(has_agent, guest, name, slots=4))
         one.limit, one.retry_after = 1, "60"
+        # None of the answers ends, so both servers are asked for four.
         one.may_end.clear()
+        two.may_end.clear()
         asked = [asyncio.create_task(post(guest, "/v1/chat/completions", COUNT)) for _ in range(8)]
-        await until(lambda: has_agent(guest, "one", slots=0), deadline=10)
+        await until(lambda: has_agent(guest, "one", slots=0))
         one.may_end.set()
-        answers = await asyncio.wait_for(asyncio.gather(*asked), 20)
+        two.may_end.set()
+        answers = await asyncio.wait_for(asyncio.gather(*asked), DEADLINE)
         texts = {each["choices"][0]["message"]["content"] for each in answers}
         assert texts == {"".join(WORDS)}, answers
         assert 1 <= one.num_refused <= 3, "those that were on the way"
@@ -219,9 +226,9 @@ async def test_a_server_that_refuses_the_key_at_first(fleets: Fleets) -> None:
         server.models = [{**server.models[0], "id": "locked"}]
         server.status_of_posts = 401
         await forwarding(guest, server.url, name="locked", upstream_model="locked")
-        await until(partial(has_issue, guest, "locked", "upstream_key"), deadline=10)
+        await until(partial(has_issue, guest, "locked", "upstream_key"))
         server.status_of_posts = 200
-        await until(partial(has_agent, guest, "locked", slots=4), deadline=20)
+        await until(partial(has_agent, guest, "locked", slots=4))
         answer = await post(guest, "/v1/chat/completions", {**COUNT, "model": "locked"})
         assert answer["usage"]["completion_tokens"] == 20
 
@@ -241,18 +248,21 @@ async def test_a_server_that_dies_and_comes_back(fleets: Fleets) -> None:
     inner, outer = fleets.inner, fleets.outer
     url = outer.inference + "/api/v1/generate"
     ids = {**ENDLESS, "prompt": [5, 6, 7]}
-    async with (
-        outer.http.post(url, json=CUT_ANYWHERE) as goes_on,
-        outer.http.post(url, json=ids) as ends,
-    ):
+    [engine] = inner.agents
+    async with AsyncExitStack() as answers:
+        await engine.pace.hand_out(100)
+        goes_on = await answers.enter_async_context(outer.http.post(url, json=CUT_ANYWHERE))
         first = [await goes_on.content.readline() for _ in range(20)]
+        await engine.pace.hand_out(100)
+        ends = await answers.enter_async_context(outer.http.post(url, json=ids))
         await ends.content.readline()
         addresses = inner.balancer.ready
         await inner.balancer.close()
+        await engine.pace.let_go()
         last = json.loads([line async for line in ends.content][-1])
         assert last["error"]["code"] == "agent_lost"
         assert "the upstream server at" in last["error"]["message"]
-        await until(lambda: is_there(outer, slots=0), deadline=20)
+        await until(lambda: is_there(outer, slots=0))
         [agent] = await outer.view("agents")
         assert agent["issues"][0]["code"] == "upstream_unreachable"
         waiting = asyncio.create_task(post(outer, "/v1/chat/completions", FIXED))
@@ -260,8 +270,8 @@ async def test_a_server_that_dies_and_comes_back(fleets: Fleets) -> None:
         await inner.start_balancer(
             inference_addr=addresses["inference"], management_addr=addresses["management"]
         )
-        answer = await asyncio.wait_for(waiting, 40)
-        assert answer["usage"]["completion_tokens"] == 12
+        answer = await asyncio.wait_for(waiting, DEADLINE)
+        assert answer.get("usage", {}).get("completion_tokens") == 12, answer
         lines = [json.loads(each) for each in [*first, *[line async for line in goes_on.content]]]
     end = lines[-1]
     assert (end["finish_reason"], end["usage"]["completion_tokens"]) == ("length", 400)

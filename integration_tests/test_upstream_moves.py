@@ -12,17 +12,20 @@ import pytest
 import pytest_asyncio
 
 from integration_tests.corpus import CUT_ANYWHERE, LONG_CONTEXT, plain_cases
-from integration_tests.daemons import Daemon, Fleet
+from integration_tests.daemons import DEADLINE, Daemon, Fleet
 from integration_tests.fleet_behind_fleet import Fleets, forwarding, post
 from integration_tests.folding import events_of
 from integration_tests.mixed_requests import MODEL, QUESTION, case_with
+from integration_tests.pace import Pace
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 GENERATE = "/api/v1/generate"
 CHAT = "/v1/chat/completions"
 SLOTS = 8
-WITHIN = 30.0
+MARGIN = 40
+"""Steps. Some prompts take more of them than others, and not every token is a piece of a chat."""
+
 OTHER = {"engine": "server", "server": "engine"}
 
 
@@ -42,7 +45,7 @@ class Sides:
     """In the outer fleet, an agent with an engine and one that forwards to the inner fleet."""
 
     def __init__(self, fleets: Fleets, stack: AsyncExitStack) -> None:
-        self._upstream = fleets.inner.inference
+        self._inner = fleets.inner
         self.fleet = fleets.outer.guest(stack)
         self.agents: dict[str, Daemon] = {}
 
@@ -52,8 +55,17 @@ class Sides:
             engine = await self.fleet.start_agent(context_size=LONG_CONTEXT, slots=SLOTS)
             self.agents["engine"] = engine
         if "server" not in self.agents:
-            server = await forwarding(self.fleet, self._upstream, slots=SLOTS)
+            server = await forwarding(self.fleet, self._inner.inference, slots=SLOTS)
             self.agents["server"] = server
+
+    @asynccontextmanager
+    async def held(self, side: str) -> AsyncIterator[tuple[Fleet, Pace]]:
+        """The fleet whose engine computes for this side, and its pace: held at first."""
+        fleet = self.fleet if side == "engine" else self._inner
+        agent = self.agents["engine"] if side == "engine" else self._inner.agents[0]
+        await agent.pace.hold()
+        yield fleet, agent.pace
+        await agent.pace.let_go()
 
     async def end(self, side: str, way: str) -> None:
         """Its agent goes at once, or gives up what it has."""
@@ -101,12 +113,15 @@ async def test_a_raw_prompt(fleets: Fleets, sides: Sides, first: str, way: str) 
     expected = await post(fleets.inner, GENERATE, {**CUT_ANYWHERE, "stream": False})
     await sides.fill()
     await sides.tell(OTHER[first], "drain")
-    async with sides.fleet.http.post(sides.fleet.inference + GENERATE, json=CUT_ANYWHERE) as answer:
-        told = [await answer.content.readline()]
-        await sides.tell(OTHER[first], "resume")
-        told += [await answer.content.readline() for _ in range(19)]
-        await sides.end(first, way)
-        told += [line async for line in answer.content]
+    url = sides.fleet.inference + GENERATE
+    async with sides.held(first) as (_, pace):
+        await pace.hand_out(40)
+        async with sides.fleet.http.post(url, json=CUT_ANYWHERE) as answer:
+            told = [await answer.content.readline()]
+            await sides.tell(OTHER[first], "resume")
+            told += [await answer.content.readline() for _ in range(19)]
+            await sides.end(first, way)
+            told += [line async for line in answer.content]
     if way == "drained":
         await sides.tell(first, "resume")
     *events, end = map(json.loads, told)
@@ -179,9 +194,9 @@ def texts() -> list[dict[str, Any]]:
     return [*plain, plain[0] | {"max_tokens": 150}, plain[1] | {"tools": tools}]
 
 
-def others(num_numbers: int = 60) -> list[dict[str, Any]]:
+def others() -> list[dict[str, Any]]:
     """A call, constrained JSON, and reasoning, all of them long."""
-    count = {"minItems": num_numbers, "maxItems": num_numbers}
+    count = {"minItems": 60, "maxItems": 60}
     numbers = {"type": "array", "items": {"type": "integer"}, **count}
     shape = {"type": "object", "properties": {"numbers": numbers}, "required": ["numbers"]}
     tool = {"type": "function", "function": {"name": "count", "parameters": shape}}
@@ -196,7 +211,7 @@ def others(num_numbers: int = 60) -> list[dict[str, Any]]:
 
 async def answers(fleet: Fleet, bodies: list[dict[str, Any]], chats: list[Chat]) -> list[Chat]:
     reading = (each.read(fleet, body) for each, body in zip(chats, bodies, strict=True))
-    await asyncio.wait_for(asyncio.gather(*reading), WITHIN)
+    await asyncio.gather(*reading)
     return chats
 
 
@@ -204,20 +219,21 @@ async def answers(fleet: Fleet, bodies: list[dict[str, Any]], chats: list[Chat])
 async def begun(
     sides: Sides, first: str, bodies: list[dict[str, Any]], cut: int
 ) -> AsyncIterator[list[Chat]]:
-    """Inside, all of them run at `first`, `cut` pieces of each have come, and the other agent is
-    there; afterwards all have ended."""
+    """Inside, all of them run at `first`, whose engine is held again, `cut` pieces of each have
+    come, and the other agent is there; afterwards all have ended."""
     await sides.fill()
     await sides.tell(OTHER[first], "drain")
     chats = [Chat(cut) for _ in bodies]
-    answering = asyncio.create_task(answers(sides.fleet, bodies, chats))
-    async with asyncio.timeout(WITHIN):
-        await sides.fleet.until_num_requests(len(bodies), "streaming")
-        await sides.tell(OTHER[first], "resume")
+    async with sides.held(first) as (computing, pace):
+        answering = asyncio.create_task(answers(sides.fleet, bodies, chats))
+        await computing.until_in_engines(len(bodies))
+        await pace.hand_out(cut + MARGIN)
         for each in chats:
-            await each.is_due.wait()
-    assert not any(each.end for each in chats), "one was over before its agent went"
-    yield chats
-    await answering
+            async with asyncio.timeout(DEADLINE):
+                await each.is_due.wait()
+        await sides.tell(OTHER[first], "resume")
+        yield chats
+        await answering
 
 
 @pytest.mark.parametrize("cut", [1, 20, 60])
@@ -245,8 +261,7 @@ async def test_more_than_text_waits_for_another_engine(fleets: Fleets, sides: Si
 
 
 async def test_more_than_text_ends_with_its_server(fleets: Fleets, sides: Sides) -> None:
-    bodies = others(num_numbers=1000)  # or they may end before their server does
-    bodies[-1] |= {"ignore_eos": True}
+    bodies = others()
     async with begun(sides, "server", bodies, cut=2) as chats:
         await sides.end("server", "killed")
     assert [each.end for each in chats] == ["agent_lost"] * len(bodies)

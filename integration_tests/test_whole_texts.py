@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from integration_tests.corpus import ENDLESS, cases, generate, plain_cases
+from integration_tests.corpus import ENDLESS, UNENDING, cases, generate, plain_cases
 from integration_tests.daemons import Fleet
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -44,7 +44,7 @@ async def test_forty_at_once_over_two_agents(bare_fleet: Fleet) -> None:
 
 
 async def test_newcomers_join_a_running_batch(long_fleet: Fleet) -> None:
-    running = asyncio.create_task(generate(long_fleet.http, long_fleet.inference, ENDLESS))
+    running = asyncio.create_task(generate(long_fleet.http, long_fleet.inference, UNENDING))
     await long_fleet.until_num_requests(1, "streaming")
 
     for case in plain_cases()[:12]:
@@ -61,11 +61,15 @@ async def test_text_after_joining_is_the_text_alone(shared_fleet: Fleet) -> None
     request = ENDLESS | {"max_tokens": 400}
     alone = await generate(shared_fleet.http, shared_fleet.inference, request)
 
+    await shared_fleet.hold()
     joined = asyncio.create_task(generate(shared_fleet.http, shared_fleet.inference, request))
+    await shared_fleet.until_streaming(1)
     others = [
-        generate(shared_fleet.http, shared_fleet.inference, case.body)
+        asyncio.create_task(generate(shared_fleet.http, shared_fleet.inference, case.body))
         for case in plain_cases()[:20]
     ]
+    await shared_fleet.until_num_requests(3, "assigned")  # in the other slots
+    await shared_fleet.let_go()
     await asyncio.gather(*others)
 
     # The first known answer is memorised; what follows an ignored end is not, and near-ties

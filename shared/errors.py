@@ -13,6 +13,7 @@
 | `method_not_allowed` | 405 | client | no |
 | `conflict` | 409 | client | no |
 | `request_too_large` | 413 | client | no |
+| `unsupported_encoding` | 415 | client | no |
 | `rate_limited` | 429 | balancer | yes |
 | `cancelled` | 499 | client | no |
 | `internal_error` | 500 | balancer | yes |
@@ -36,11 +37,19 @@ client gets `internal_error`, and the log gets the traceback.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, NotRequired
+from typing import Annotated, ClassVar, NotRequired
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from .strict import STRICT
+
+MAX_CODE = 64
+MAX_MESSAGE = 8000
+"""Characters of a message; templates may raise errors with long ones."""
+MAX_FIELD = 300
+MAX_RETRY_AFTER = 86_400.0
+"""Seconds."""
 
 
 class Source(StrEnum):
@@ -175,6 +184,13 @@ class RequestTooLarge(ClientError):
 
     code = "request_too_large"
     status = 413
+
+
+class UnsupportedEncoding(ClientError):
+    """The body is compressed; it was not read."""
+
+    code = "unsupported_encoding"
+    status = 415
 
 
 class Cancelled(ClientError):
@@ -312,11 +328,11 @@ class WireError:
 
     __pydantic_config__ = STRICT
 
-    code: str
-    message: str
+    code: Annotated[str, Field(max_length=MAX_CODE)]
+    message: Annotated[str, Field(max_length=MAX_MESSAGE)]
     retryable: bool
-    field: str | None = None
-    retry_after: float | None = None
+    field: Annotated[str, Field(max_length=MAX_FIELD)] | None = None
+    retry_after: Annotated[float, Field(ge=0, le=MAX_RETRY_AFTER)] | None = None
 
 
 def _leaves(cls: type[RequestError]) -> list[type[RequestError]]:
@@ -334,19 +350,42 @@ def status_of(error: RequestError) -> int:
 
 def to_wire(error: RequestError) -> WireError:
     """`error` as it crosses a socket."""
+    pause = error.retry_after
     return WireError(
         code=error.code,
-        message=error.message,
+        message=shortened(error.message, MAX_MESSAGE),
         retryable=error.retryable,
-        field=error.field,
-        retry_after=error.retry_after,
+        field=None if error.field is None else shortened(error.field, MAX_FIELD),
+        retry_after=None if pause is None else min(max(0.0, pause), MAX_RETRY_AFTER),
     )
+
+
+def shortened(text: str, most: int) -> str:
+    """`text` with at most so many characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def from_wire(wire: WireError) -> RequestError:
     """The error that `wire` stands for; an unknown code is an `InternalError`."""
     cls = BY_CODE.get(wire.code, InternalError)
     return cls(wire.message, field=wire.field, retry_after=wire.retry_after)
+
+
+SAID_BY_AGENTS = frozenset(
+    cls.code
+    for cls in (
+        *(InvalidRequest, PromptTooLong, ModelNotFound, RequestTooLarge, NotSupported, Cancelled),
+        *(InternalError, EngineFailed, AgentLost, ShuttingDown),
+    )
+)
+"""Codes that an agent may end a request with. It knows nothing of keys, limits or queues."""
+
+
+def from_agent(wire: WireError) -> RequestError:
+    """The error with which an agent ended a request; any but its own is a failure of its engine."""
+    if wire.code in SAID_BY_AGENTS:
+        return from_wire(wire)
+    return EngineFailed(wire.message, field=wire.field, retry_after=wire.retry_after)
 
 
 class FieldProblem(TypedDict):

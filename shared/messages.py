@@ -15,12 +15,14 @@ from pydantic import Field, TypeAdapter
 from .continuation import Continuation
 from .errors import WireError
 from .inference import (
+    MAX_TOKEN_IDS,
     AgentId,
-    Count,
     FinishReason,
     GenerateRequest,
+    NumTokens,
     Rates,
     RequestId,
+    TokenId,
     TokenKind,
     TokenLogProbs,
     Usage,
@@ -35,7 +37,7 @@ from .reports.statistics import Statistics
 from .strict import STRICT, ListOf, at_most
 from .tracing.trace_context import Traceparent
 
-PROTOCOL_VERSION = 12
+PROTOCOL_VERSION = 13
 """Raised when an older peer would misunderstand."""
 
 OLDEST_PROTOCOL = 7
@@ -50,9 +52,25 @@ WORKERS_HEADER = "Arriero-Workers"
 """Of the answer to an agent's dial: the balancer's own name, drawn at its start."""
 
 Slots = Annotated[int, Field(ge=0, le=4096)]
+Secret = Annotated[str, Field(min_length=1, max_length=128)]
+RejectCode = Literal["identity_taken"]
 MAX_ISSUES = 64
 MAX_LABELS = 64
-Labels = Annotated[dict[str, str], Field(max_length=MAX_LABELS), at_most(MAX_LABELS)]
+_LabelText = Annotated[str, Field(max_length=256)]
+Labels = Annotated[dict[_LabelText, _LabelText], Field(max_length=MAX_LABELS), at_most(MAX_LABELS)]
+
+MAX_CODE = 64
+MAX_WORDS = 2000
+"""Characters of an issue's or a notice's message, and of a hint."""
+MAX_NAME = 1024
+"""Characters of a tool's name, or of a call's id, as a model or a server writes them."""
+MAX_PIECE_TEXT = 2**24
+MAX_PIECE_TOKENS = 2**18
+"""Of one piece: many may have waited for a slow connection."""
+
+_Code = Annotated[str, Field(max_length=MAX_CODE)]
+_Words = Annotated[str, Field(max_length=MAX_WORDS)]
+_Name = Annotated[str, Field(max_length=MAX_NAME)]
 
 
 # ---- what both sides send
@@ -78,9 +96,9 @@ class Issue:
     """
 
     __pydantic_config__ = STRICT
-    code: str
-    message: str
-    hint: str = ""
+    code: _Code
+    message: _Words
+    hint: _Words = ""
     adapter: AdapterName | None = None
 
 
@@ -94,16 +112,19 @@ class Hello:
     `takes_over`: a new engine process of an agent that is still connected. The link before it gets
     no more work, finishes what it has, and leaves. `work` is how far its assignment is.
 
+    `secret` is that of the `Welcome` that this balancer answered an earlier link with: the agent is
+    the same process. Only said to the balancer that gave it (since version 13).
+
     Its `model` has no `fingerprint`, which version 7 does not know: that comes with the `Status`
     after `Welcome`, before anything else.
     """
 
     __pydantic_config__ = STRICT
     type: Literal["hello"] = "hello"
-    protocol: int
-    agent_id: AgentId
+    protocol: Annotated[int, Field(ge=0, le=2**31 - 1)]
+    agent_id: Annotated[AgentId, Field(min_length=1, max_length=200)]
     name: Annotated[str, Field(min_length=1, max_length=200)]
-    version: str
+    version: Annotated[str, Field(max_length=100)]
     slots: Slots
     model: ModelInfo | None = None
     loading: ModelInfo | None = None
@@ -111,6 +132,7 @@ class Hello:
     facts: HostFacts = field(default_factory=HostFacts)
     work: Work | None = None
     takes_over: bool = False
+    secret: Secret | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,10 +159,10 @@ class Piece:
     __pydantic_config__ = STRICT
     type: Literal["piece"] = "piece"
     id: RequestId
-    text: str
+    text: Annotated[str, Field(max_length=MAX_PIECE_TEXT)]
     kind: TokenKind = "content"
-    tokens: ListOf[Count] = ()
-    log_probs: ListOf[TokenLogProbs] | None = None
+    tokens: Annotated[ListOf[TokenId], Field(max_length=MAX_PIECE_TOKENS)] = ()
+    log_probs: Annotated[ListOf[TokenLogProbs], Field(max_length=MAX_TOKEN_IDS)] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +173,7 @@ class Ended:
     type: Literal["ended"] = "ended"
     id: RequestId
     finish_reason: FinishReason
-    stop_string: str | None = None
+    stop_string: Annotated[str, Field(max_length=MAX_WORDS)] | None = None
     usage: Usage
     rates: Rates
 
@@ -186,8 +208,8 @@ class CallStarted:
     __pydantic_config__ = STRICT
     type: Literal["call_started"] = "call_started"
     id: RequestId
-    call_id: str
-    name: str
+    call_id: _Name
+    name: _Name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,9 +219,9 @@ class Called:
     __pydantic_config__ = STRICT
     type: Literal["called"] = "called"
     id: RequestId
-    call_id: str
-    name: str
-    arguments: str
+    call_id: _Name
+    name: _Name
+    arguments: Annotated[str, Field(max_length=MAX_PIECE_TEXT)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,8 +231,8 @@ class Noticed:
     __pydantic_config__ = STRICT
     type: Literal["noticed"] = "noticed"
     id: RequestId
-    code: str
-    message: str
+    code: _Code
+    message: _Words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,8 +242,8 @@ class PromptRead:
     __pydantic_config__ = STRICT
     type: Literal["prompt_read"] = "prompt_read"
     id: RequestId
-    prompt_tokens: Count
-    cached_tokens: Count
+    prompt_tokens: NumTokens
+    cached_tokens: NumTokens
 
 
 Item = Annotated[
@@ -230,13 +252,18 @@ Item = Annotated[
 ]
 
 
+MAX_ITEMS = 1024
+"""Items in one message. One about several requests has at most 16 KiB, so some 300 of them; one
+about a single request has no more than 256 that waited, and those of a step."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
     """One frame a step: what happened to all of this balancer's requests."""
 
     __pydantic_config__ = STRICT
     type: Literal["output"] = "output"
-    items: ListOf[Item]
+    items: Annotated[ListOf[Item], Field(max_length=MAX_ITEMS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,7 +312,11 @@ class LogRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
-    """The agent is registered. Times in seconds. `protocol` is the hello's."""
+    """The agent is registered. Times in seconds. `protocol` is the hello's.
+
+    With the `secret` the agent proves that it is the same one when it dials this balancer again
+    (since version 13).
+    """
 
     __pydantic_config__ = STRICT
     type: Literal["welcome"] = "welcome"
@@ -293,16 +324,21 @@ class Welcome:
     version: str
     heartbeat_interval: Annotated[float, Field(gt=0)]
     heartbeat_timeout: Annotated[float, Field(gt=0)]
+    secret: Secret | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reject:
-    """The agent is refused, and the socket closes. `retry` says whether dialling again can help."""
+    """The agent is refused, and the socket closes. `retry` says whether dialling again can help.
+
+    `identity_taken`: another agent has this `agent_id` (since version 13).
+    """
 
     __pydantic_config__ = STRICT
     type: Literal["reject"] = "reject"
     reason: str
     retry: bool
+    code: RejectCode | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

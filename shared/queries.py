@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from .errors import WireError
-from .inference import MAX_TOKEN_IDS, Count, GenerateRequest
+from .inference import MAX_TOKEN_IDS, GenerateRequest, NumTokens, TokenId
 from .strict import STRICT, ListOf
 
 Pooling = Literal["mean", "cls", "last", "rank"]
@@ -24,7 +24,16 @@ MAX_TEXT = 2**20
 MAX_DETOKENIZED = 2**16
 """Most tokens to be turned into text, likewise."""
 
-TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+MAX_TOKENIZED = 2**23
+"""Most tokens of a text: a character has four bytes at most, and a template may add some."""
+MAX_TEXT_BACK = 2**24
+"""Most characters that tokens are turned into."""
+MAX_VECTOR = 2**23
+"""Most characters of a vector: of `Dimensions`, in base64."""
+_FLOATS = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+"""Base64."""
+MOST_SCORE = 1e9
+
 TokenIds = Annotated[ListOf[TokenId], Field(min_length=1, max_length=MAX_TOKEN_IDS)]
 Dimensions = Annotated[int, Field(ge=1, lt=2**20)]
 NonEmpty = Annotated[str, StringConstraints(min_length=1)]
@@ -110,8 +119,8 @@ class Vector:
     """One input's `num_tokens`, and its `vector` (32-bit floats, little-endian, in base64)."""
 
     __pydantic_config__ = STRICT
-    vector: str = ""
-    num_tokens: Count = 0
+    vector: Annotated[str, Field(max_length=MAX_VECTOR, pattern=_FLOATS)] = ""
+    num_tokens: NumTokens = 0
     error: WireError | None = None
 
 
@@ -129,8 +138,8 @@ class Score:
     """One document's score and `num_tokens`, those of the query with it."""
 
     __pydantic_config__ = STRICT
-    score: float = 0.0
-    num_tokens: Count = 0
+    score: Annotated[float, Field(ge=-MOST_SCORE, le=MOST_SCORE)] = 0.0
+    num_tokens: NumTokens = 0
     error: WireError | None = None
 
 
@@ -149,7 +158,7 @@ class Tokenized:
 
     __pydantic_config__ = STRICT
     type: Literal["tokenized"] = "tokenized"
-    tokens: ListOf[TokenId]
+    tokens: Annotated[ListOf[TokenId], Field(max_length=MAX_TOKENIZED)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,8 +167,8 @@ class Detokenized:
 
     __pydantic_config__ = STRICT
     type: Literal["detokenized"] = "detokenized"
-    text: str
-    bytes_base64: str | None = None
+    text: Annotated[str, Field(max_length=MAX_TEXT_BACK)]
+    bytes_base64: Annotated[str, Field(max_length=2 * MAX_TEXT_BACK)] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +177,7 @@ class Counted:
 
     __pydantic_config__ = STRICT
     type: Literal["counted"] = "counted"
-    num_tokens: Count
+    num_tokens: NumTokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

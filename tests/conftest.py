@@ -15,14 +15,15 @@ from hypothesis import HealthCheck, settings
 
 from arriero.shared.log import LineHandler
 from arriero.shared.reports.log_tail import LogTail
+from tests.waiting import HANGS
 
 searching = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("searching", searching)
 settings.register_profile("repeatable", searching, derandomize=True)
 settings.load_profile("repeatable")
 
-ASYNCHRONOUS_TIMEOUT = 20
-"""Seconds. These tests wait for what others do; one that hangs is to be seen before long."""
+ASYNCHRONOUS_TIMEOUT = 2 * HANGS
+"""Seconds. A wait inside a test ends before it, with a trace of what was waited for."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

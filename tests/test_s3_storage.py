@@ -13,6 +13,7 @@ from arriero.balancer.jobs.blobs.place import FilesPlace, open_blobs
 from arriero.balancer.jobs.blobs.port import Blobs, BlobsAway
 from arriero.balancer.jobs.blobs.remote import SENT_AT_ONCE
 from tests.balancer.jobs.blobs.contract import check_blobs, read, write
+from tests.waiting import HANGS
 
 INSTALL = "an S3 server to test with: pip install -c constraints.txt -e '.[test]'"
 s3fs = pytest.importorskip("s3fs", reason=INSTALL)
@@ -34,7 +35,7 @@ class Server:
         """Without any library of S3's: the body, and the ETag."""
         headers = {"Content-Type": "text/plain"}
         request = urllib.request.Request(self.url + path, data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=HANGS) as answer:
             return answer.read(), answer.headers.get("ETag", "")
 
 

@@ -73,6 +73,7 @@ class LoadEngine(Protocol):
     `host_cache` bytes of kept prefixes can be parked outside the cells, and up to `speculate`
     tokens be drafted for each sequence in a step, where the model is one that allows it; the file
     `draft_model` is a model that helps with it. With a `projector`, a file, prompts may have media.
+    A `deterministic` engine gives each token the same logits whatever it computes beside it.
     """
 
     def __call__(
@@ -90,4 +91,5 @@ class LoadEngine(Protocol):
         speculate: int,
         projector: Path | None,
         draft_model: Path | None,
+        deterministic: bool,
     ) -> Engine: ...

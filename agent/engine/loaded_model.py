@@ -68,7 +68,8 @@ class LoadedModel:
     `grammar_tokens` is the vocabulary as llguidance takes it; without it nothing is constrained.
     `embedding` makes vectors with the same weights. `media` reads pictures, where there is a
     projector for them. A draft model beside it has a KV cache of `num_draft_cells`. The state of a
-    token has `cell_bytes`, where prefixes can be handed out.
+    token has `cell_bytes`, where prefixes can be handed out. `arithmetic` is the sign of how a
+    deterministic engine computes: those with the same one give the same answers.
     """
 
     info: ModelInfo
@@ -80,3 +81,4 @@ class LoadedModel:
     media: MediaReader | None = None
     num_draft_cells: int | None = None
     cell_bytes: int | None = None
+    arithmetic: str | None = None

@@ -6,6 +6,7 @@ llama.cpp's own counters count every step of more than one token as prefill, so 
 from bisect import bisect_left
 from dataclasses import dataclass
 
+from ...shared.inference import rate_of
 from ...shared.reports.statistics import Fetches
 
 STALL_BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -69,22 +70,22 @@ class EngineStatistics:
     @property
     def decode_tokens_per_second(self) -> float | None:
         """Generated tokens a second of the steps that generate; `None`: there was none."""
-        return _rate(self.decode_tokens, self.decode_seconds)
+        return rate_of(self.decode_tokens, self.decode_seconds)
 
     @property
     def prefill_tokens_per_second(self) -> float | None:
         """Prompt tokens a second of the steps that only read; `None`: there was none."""
-        return _rate(self.prefill_tokens, self.prefill_seconds)
+        return rate_of(self.prefill_tokens, self.prefill_seconds)
 
     @property
     def tokens_per_second(self) -> float | None:
         """Tokens given out a second by the wall clock, idle times left out."""
-        return _rate(self.completion_tokens, self.busy_seconds)
+        return rate_of(self.completion_tokens, self.busy_seconds)
 
     @property
     def average_running(self) -> float | None:
         """Sequences that ran at once, on average over the busy time."""
-        return _rate(self.sequence_seconds, self.busy_seconds)
+        return rate_of(self.sequence_seconds, self.busy_seconds)
 
 
 class Tally:
@@ -181,7 +182,3 @@ class Tally:
             stalls=tuple(self._stalls),
             stall_seconds=self._stall_seconds,
         )
-
-
-def _rate(amount: float, seconds: float) -> float | None:
-    return amount / seconds if seconds > 0 and amount > 0 else None

@@ -13,6 +13,7 @@ from ...shared.errors import EngineFailed
 from .engine import Engine
 from .fair_lock import FairLock
 from .opener import Opened, close
+from .pace import Allow, Pace
 from .prompt import Prompt
 from .prompt_store.stored_prompt import StoredPrompt
 from .scheduling.exports import ExportId
@@ -72,7 +73,7 @@ class Stop:
     """End the loop before its next step."""
 
 
-Command = Opened | Finish | Drop | Forget | HandOut | TakeBack | Stop
+Command = Opened | Finish | Drop | Forget | HandOut | TakeBack | Allow | Stop
 
 
 class StepLoop:
@@ -89,6 +90,7 @@ class StepLoop:
         interruption: Interruption,
         expected: Expected,
         gathering: float,
+        pace: Pace,
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
         publish: Callable[[EngineStatistics], None],
         clock: Callable[[], float],
@@ -101,6 +103,7 @@ class StepLoop:
         self._interruption = interruption
         self._expected = expected
         self._gathering = gathering
+        self._pace = pace
         self._on_step = on_step
         self._publish = publish
         self._clock = clock
@@ -114,20 +117,30 @@ class StepLoop:
                 self._publish(self._scheduler.statistics())
             if self._is_stopped:
                 return
-            self._step()
+            if not self._pace.is_held:
+                self._step()
 
     def _take_commands(self) -> bool:
         """Whether there were any."""
         is_idle = self._scheduler.is_idle
         self._interruption.seen()
-        if not is_idle and self._inbox.empty():
+        if self._pace.is_held:
+            self._wait_while_held()
+        elif not is_idle and self._inbox.empty():
             return False
-        self._obey(self._inbox.get())  # an idle engine waits for it
+        else:
+            self._obey(self._inbox.get())  # an idle engine waits for it
         while not self._inbox.empty():
             self._obey(self._inbox.get())
         if is_idle and not self._scheduler.is_idle:
             self._gather()
         return True
+
+    def _wait_while_held(self) -> None:
+        """Nobody else computes meanwhile, and the time counts as nobody's."""
+        with self._lock:
+            self._obey(self._inbox.get())
+        self._last_end = None
 
     def _gather(self) -> None:
         """Let those join the first step that arrived together with the first sequence."""
@@ -163,6 +176,8 @@ class StepLoop:
             case TakeBack(id):
                 self._replies.pop(id, None)
                 self._scheduler.withdraw_export(id)
+            case Allow():
+                self._pace.set(command)
             case Stop():
                 self._is_stopped = True
 
@@ -174,6 +189,7 @@ class StepLoop:
                 return
             started = self._clock()
             outcome = self._execute(step)
+            self._pace.fill(self._clock() - started)
             ended = self._clock()
         _report(outcome)
         outputs = self._scheduler.commit(
@@ -188,6 +204,8 @@ class StepLoop:
         for output in outputs:
             if output.end is not None:
                 close(self._engine, output.id)
+        if any(output.tokens for output in outputs):
+            self._pace.stepped()
         if outputs:
             self._on_step(outputs)
 

@@ -4,6 +4,7 @@ Commands go through one queue and are processed in the order they were given, be
 """
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -23,6 +24,7 @@ from .llama.loading import load_engine
 from .loaded_model import LoadedModel
 from .model_error import ModelError
 from .opener import Opened, Opener
+from .pace import Pace
 from .prompt import Prompt
 from .prompt_store.stored_prompt import StoredPrompt
 from .scheduling.exports import ExportId
@@ -77,6 +79,7 @@ class Worker:
         speculate: int = 0,
         projector: Path | None = None,
         draft_model: Path | None = None,
+        deterministic: bool = False,
         load: LoadEngine = load_engine,
         make_drafter: Callable[[int], Drafter] = LookupDrafter,
         gathering: float = GATHERING,
@@ -97,6 +100,7 @@ class Worker:
             gpu_layers=gpu_layers,
             kernels=kernels,
             projector=projector,
+            deterministic=deterministic,
         )
         self._make_scheduler = partial(
             Scheduler, slots=slots, context_size=context_size, max_stall=max_stall
@@ -214,6 +218,7 @@ class Worker:
                 capacity=engine.capacity, end_tokens=engine.model.vocab.end_tokens
             )
             drafting = Drafting(self._drafter(engine, scheduler.longest))
+            pace = Pace(os.environ, self._inbox.put)
         except BaseException as error:  # handed to start(), which raises it
             self._loaded.set_exception(error)
             return
@@ -232,6 +237,7 @@ class Worker:
                 interruption=interruption,
                 expected=self._expected,
                 gathering=self._gathering,
+                pace=pace,
                 on_step=self._on_step,
                 publish=self._publish,
                 clock=self._clock,

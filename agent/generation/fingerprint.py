@@ -3,7 +3,8 @@
 It is made of what the same request and the same tokens must mean on both: the model file, its
 vocabulary, the chat template, the family that reads answers, the model's sampling defaults, the
 context at whose end an answer ends, and this protocol. How fast or with which layout an agent
-computes makes no difference.
+computes makes no difference, unless it is deterministic: then the other one has to compute the same
+numbers.
 """
 
 from dataclasses import astuple
@@ -16,8 +17,16 @@ from ..engine.prompt_store.stored_prompt import ModelIdentity
 _DIGEST_BYTES = 16
 
 
-def fingerprint(model: ModelIdentity, vocab: Vocab, traits: tuple[str | int, ...]) -> str:
-    """The fingerprint of an agent that prepares and reads answers by these `traits`."""
+def fingerprint(
+    model: ModelIdentity,
+    vocab: Vocab,
+    traits: tuple[str | int, ...],
+    arithmetic: str | None = None,
+) -> str:
+    """The fingerprint of an agent that prepares and reads answers by these `traits`.
+
+    `arithmetic` is that of a deterministic engine.
+    """
     parts = (
         PROTOCOL_VERSION,
         *astuple(model),
@@ -26,6 +35,7 @@ def fingerprint(model: ModelIdentity, vocab: Vocab, traits: tuple[str | int, ...
         vocab.bos_text,
         vocab.eos_text,
         *traits,
+        *(() if arithmetic is None else ("deterministic", arithmetic)),
     )
     digest = blake2b(digest_size=_DIGEST_BYTES)
     for part in parts:

@@ -26,6 +26,7 @@ from ...shared.reports.statistics import Statistics
 from ..generation.port import Generation, Queries, Ticket
 from .agent_key import VARIABLE
 from .backoff import Backoff
+from .balancer_secrets import BalancerSecrets
 from .decisions import (
     Allow,
     AnswerQuery,
@@ -35,6 +36,7 @@ from .decisions import (
     DiscardGeneration,
     FailGeneration,
     GiveUp,
+    KeepSecret,
     MarkConnected,
     Obey,
     Send,
@@ -69,6 +71,7 @@ class Connection:
         generation: Generation,
         queries: Queries,
         *,
+        secrets: BalancerSecrets,
         on_connected: Callable[[], None],
         on_change: Callable[[], None],
         on_order: Callable[[Assign | Reload], None],
@@ -80,6 +83,7 @@ class Connection:
     ) -> None:
         """`on_connected`: the balancer let the agent in; `on_change`: slots may be free now.
 
+        `secrets` are those of all processes of the agent.
         `on_order`: the balancer says what this host should serve. `on_ended`: a dial came to
         nothing, or the connection that it made is over. `on_loan`: a ticket for a prefix was given
         to another agent, and is good for so many seconds.
@@ -88,6 +92,7 @@ class Connection:
         self._session = session
         self._generation = generation
         self._queries = queries
+        self._secrets = secrets
         self._on_connected = on_connected
         self._on_change = on_change
         self._on_order = on_order
@@ -140,7 +145,8 @@ class Connection:
         self._outbound = outbound
         bell = LogBell(self._log_grew, lambda: self._session.awaits_log)
         try:
-            self._carry_out(self._session.connected(self._clock()))
+            secret = self._secrets.of(outbound.balancer)
+            self._carry_out(self._session.connected(self._clock(), secret))
             await outbound.serve(self._take, self._heard, self._cannot_send)
         finally:
             bell.close()
@@ -225,6 +231,8 @@ class Connection:
                 self._put(message)
             case MarkConnected():
                 self._mark_connected()
+            case KeepSecret(secret):
+                self._keep(secret)
             case StartGeneration(new):
                 self._generation.start(new, self)
             case CancelGeneration(ticket):
@@ -256,6 +264,11 @@ class Connection:
     def _put(self, message: FromAgent) -> None:
         if self._outbound is not None:
             self._outbound.put(message)
+
+    def _keep(self, secret: str) -> None:
+        balancer = None if self._outbound is None else self._outbound.balancer
+        if balancer is not None:
+            self._secrets.given(balancer, secret)
 
     def _close(self, reason: str, *, is_failure: bool = False) -> None:
         if self._outbound is not None:

@@ -1,6 +1,6 @@
 """A session's decisions; its shell carries them out, in order."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...shared.errors import RequestError
 from ...shared.inference import RequestId
@@ -20,6 +20,13 @@ class Send:
 @dataclass(frozen=True, slots=True)
 class MarkConnected:
     """The balancer let the agent in: start over with short pauses, log it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeepSecret:
+    """Show this when this balancer is dialled again."""
+
+    secret: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +117,7 @@ class GiveUp:
 Decision = (
     Send
     | MarkConnected
+    | KeepSecret
     | StartGeneration
     | CancelGeneration
     | FailGeneration

@@ -7,8 +7,19 @@ the balancer may have been upgraded.
 
 from dataclasses import replace
 
-from ...shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Hello, Status
-from ...shared.reports.model_info import ModelInfo, Task
+from ...shared.errors import shortened
+from ...shared.inference import MAX_COUNT
+from ...shared.messages import (
+    MAX_ISSUES,
+    MAX_WORDS,
+    OLDEST_PROTOCOL,
+    PROTOCOL_VERSION,
+    Hello,
+    Issue,
+    Status,
+)
+from ...shared.models.assignments import MAX_BYTES
+from ...shared.reports.model_info import MAX_ARCHITECTURE, ModelInfo, Task
 from ...shared.reports.statistics import Statistics
 
 _WITH_FINGERPRINTS = 8
@@ -25,6 +36,9 @@ _WITH_EVICTIONS = _WITH_SOUNDS = 10
 
 _WITH_PEERS = 11
 """The first version in which agents fetch prefixes from each other."""
+
+_WITH_SECRETS = 13
+"""The first version in which agents prove that they are the same as before."""
 
 _WITH_ADAPTER_ISSUES = 12
 """The first version in which an issue says which adapter it is about."""
@@ -55,6 +69,8 @@ class Dialect:
     def hello(self, hello: Hello) -> Hello:
         """`hello` with the version, and nothing that the oldest version does not know.
 
+        But for the secret: only a balancer that has given one, and so knows of them, is shown it.
+
         What an upstream can do is not known before the status, so it has no slots before.
         """
         is_forwarding = hello.model is not None and hello.model.upstream is not None
@@ -62,13 +78,14 @@ class Dialect:
             hello,
             slots=0 if is_forwarding else hello.slots,
             protocol=self.version,
-            model=_unmarked(hello.model),
-            loading=_unmarked(hello.loading),
+            secret=hello.secret if self.version >= _WITH_SECRETS else None,
+            model=_unmarked(_within(hello.model)),
+            loading=_unmarked(_within(hello.loading)),
         )
 
     def status(self, status: Status) -> Status:
         """`status` without what the version does not know."""
-        model = status.model
+        model = _within(status.model)
         if self.version < _WITH_FINGERPRINTS:
             model = _unmarked(model)
         if model is not None and self.version < _WITH_VISION:
@@ -76,7 +93,7 @@ class Dialect:
         if model is not None and self.version < _WITH_SOUNDS:
             model = _without(model, "audio")
         peer = status.peer if self.version >= _WITH_PEERS else None
-        issues = status.issues
+        issues = tuple(map(_bounded, status.issues[:MAX_ISSUES]))
         if self.version < _WITH_ADAPTER_ISSUES:
             issues = tuple(replace(issue, adapter=None) for issue in issues)
         return replace(status, model=model, peer=peer, issues=issues)
@@ -88,6 +105,26 @@ class Dialect:
         if self.version >= _WITH_DRAFTS:
             return statistics
         return replace(statistics, num_draft_cells=None, num_media_bytes=None)
+
+
+def _within(model: ModelInfo | None) -> ModelInfo | None:
+    """`model` with no more than may be sent, whatever its file says."""
+    if model is None:
+        return None
+    return replace(
+        model,
+        architecture=shortened(model.architecture, MAX_ARCHITECTURE),
+        parameters=min(model.parameters, MAX_BYTES),
+        size_bytes=min(model.size_bytes, MAX_BYTES),
+        context_size=min(model.context_size, MAX_COUNT),
+        longest_token=min(model.longest_token, MAX_COUNT),
+    )
+
+
+def _bounded(issue: Issue) -> Issue:
+    """`issue` with words that are not too long to be sent."""
+    message, hint = shortened(issue.message, MAX_WORDS), shortened(issue.hint, MAX_WORDS)
+    return replace(issue, message=message, hint=hint)
 
 
 def _unmarked(model: ModelInfo | None) -> ModelInfo | None:

@@ -1,15 +1,58 @@
 """The frame queue's codec for the agent's messages."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from ...shared.errors import EngineFailed, to_wire
 from ...shared.framing.frames import Topic
-from ...shared.inference import RequestId
-from ...shared.messages import FromAgent, Output, Refused, Reply, encode_from_agent
-from ...shared.queries import Declined
+from ...shared.inference import MAX_TOKEN_IDS, RequestId
+from ...shared.messages import (
+    FromAgent,
+    Item,
+    Output,
+    Piece,
+    Refused,
+    Reply,
+    encode_from_agent,
+)
+from ...shared.queries import Declined, Tokenized
 
 MOST_MERGED = 256
 """Items in one message that was put together while it waited: bounds what merging costs."""
+
+MOST_EXPLAINED = 256
+"""Tokens in one message whose log-probabilities it has. Of each there may be 21 with their texts:
+a balancer decodes a message in one go, and so many already take it some milliseconds."""
+
+
+def outputs(items: Iterable[Item]) -> Iterator[Output]:
+    """The messages for one step: a single one, unless it has very many log-probabilities."""
+    part: list[Item] = []
+    num_explained = 0
+    for item in items:
+        for each in _cut(item):
+            num_more = _num_explained(each)
+            if num_explained + num_more > MOST_EXPLAINED:
+                yield Output(items=tuple(part))
+                part, num_explained = [], 0
+            part.append(each)
+            num_explained += num_more
+    yield Output(items=tuple(part))
+
+
+def _num_explained(item: Item) -> int:
+    return len(item.log_probs) if isinstance(item, Piece) and item.log_probs else 0
+
+
+def _cut(item: Item) -> Iterator[Item]:
+    """A piece with too many log-probabilities as several, of which only the first has text."""
+    if not isinstance(item, Piece) or not item.log_probs or len(item.log_probs) <= MOST_EXPLAINED:
+        yield item
+        return
+    yield replace(item, log_probs=item.log_probs[:MOST_EXPLAINED])
+    for start in range(MOST_EXPLAINED, len(item.log_probs), MOST_EXPLAINED):
+        more = item.log_probs[start : start + MOST_EXPLAINED]
+        yield Piece(id=item.id, text="", kind=item.kind, log_probs=more)
 
 
 class AgentCodec:
@@ -23,6 +66,10 @@ class AgentCodec:
         self._on_unsendable = on_unsendable
 
     def encode(self, message: FromAgent) -> bytes:
+        """Raises `ValueError` for what no balancer would take."""
+        match message:
+            case Reply(result=Tokenized(tokens=tokens)) if len(tokens) > MAX_TOKEN_IDS:
+                raise ValueError(f"the text has more than {MAX_TOKEN_IDS} tokens")
         return encode_from_agent(message)
 
     def topics(self, message: FromAgent) -> Sequence[Topic]:
@@ -44,9 +91,10 @@ class AgentCodec:
         """Steps of one request, so that a long wait is not a long queue."""
         if not isinstance(message, Output) or not isinstance(follower, Output):
             return None
-        if len(message.items) + len(follower.items) > MOST_MERGED:
+        items = (*message.items, *follower.items)
+        if len(items) > MOST_MERGED or sum(map(_num_explained, items)) > MOST_EXPLAINED:
             return None
-        return Output(items=(*message.items, *follower.items))
+        return Output(items=items)
 
     def cuts_short(self, message: FromAgent) -> bool:
         return False

@@ -45,9 +45,20 @@ from ...shared.reports.log_lines import LogLines
 from ...shared.reports.statistics import Statistics
 from ...shared.validation import invalid
 from ..generation.port import Ticket
-from .decisions import Allow, Close, Decision, GiveUp, MarkConnected, Obey, Send, TellLog
+from .decisions import (
+    Allow,
+    Close,
+    Decision,
+    GiveUp,
+    KeepSecret,
+    MarkConnected,
+    Obey,
+    Send,
+    TellLog,
+)
 from .dialect import Dialect
 from .log_waits import LogWaits
+from .outgoing import outputs
 from .queries import Queries, declined
 from .requests import Requests
 
@@ -95,11 +106,11 @@ class Session:
 
     # ---- the connection
 
-    def connected(self, now: float) -> list[Decision]:
-        """There is a new connection."""
+    def connected(self, now: float, secret: str | None = None) -> list[Decision]:
+        """There is a new connection, to a balancer that has given the agent this secret."""
         self._state = "greeting"
         self._heartbeat = HeartbeatMonitor(now, interval=float("inf"), timeout=HANDSHAKE_TIMEOUT)
-        self._greeting = self._dialect.hello(self._hello)
+        self._greeting = self._dialect.hello(replace(self._hello, secret=secret))
         return [self._send(self._greeting, now)]
 
     def disconnected(self) -> list[Decision]:
@@ -192,7 +203,8 @@ class Session:
         self._heartbeat = HeartbeatMonitor(
             now, interval=message.heartbeat_interval, timeout=message.heartbeat_timeout
         )
-        decisions: list[Decision] = [MarkConnected()]
+        decisions: list[Decision] = [] if message.secret is None else [KeepSecret(message.secret)]
+        decisions.append(MarkConnected())
         if self._says_more():
             decisions.append(self._send(self._status, now))
         if self._statistics is not None:
@@ -236,7 +248,7 @@ class Session:
     ) -> list[Decision]:
         """Requests gave `items`, and the slots of `released` tickets are free."""
         self._requests.produced(items, released)
-        return self._settle([self._send(Output(items=items), now)]) if items else []
+        return self._settle([self._send(each, now) for each in outputs(items)]) if items else []
 
     def unsendable(self, id: RequestId) -> list[Decision]:
         """Items of this request could not be encoded; the balancer got an error in their place."""

@@ -2,7 +2,8 @@
 
 from collections import deque
 
-from ...shared.models.assignments import Download
+from ...shared.inference.values import MOST_SECONDS
+from ...shared.models.assignments import MAX_SPEED, Download
 
 WINDOW = 10.0
 """Seconds over which the rate is measured."""
@@ -23,10 +24,11 @@ class RateMeter:
             self._counts.popleft()
         rate = self._rate()
         left = None if total is None or not rate else max(total - size, 0) / rate
+        left = None if left is None else min(left, MOST_SECONDS)
         return Download(
             file=file, bytes=size, total=total, bytes_per_second=rate, seconds_left=left
         )
 
     def _rate(self) -> float | None:
         (first, before), (last, after) = self._counts[0], self._counts[-1]
-        return (after - before) / (last - first) if last > first else None
+        return min((after - before) / (last - first), MAX_SPEED) if last > first else None

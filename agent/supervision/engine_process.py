@@ -25,6 +25,7 @@ from .supervisor_protocol import (
     Logged,
     Order,
     Report,
+    SecretGiven,
     Stop,
     SupervisorChannel,
     Tell,
@@ -107,6 +108,8 @@ def _obey(channel: SupervisorChannel, shutdown: Shutdown) -> Callable[[Order], N
                 channel.dials.put_nowait(order)
             case Tell() | Change():
                 channel.orders.put_nowait(order)
+            case SecretGiven(balancer=balancer, secret=secret):
+                channel.secrets.learn(balancer, secret)
             case Logged(lines=lines):
                 log.append(lines)
             case Stop(drain_timeout=drain_timeout):

@@ -19,6 +19,7 @@ from .supervisor_protocol import (
     Ordered,
     Ready,
     Report,
+    SecretGiven,
     Stop,
 )
 
@@ -49,6 +50,7 @@ class Watcher(Protocol):
     def on_loaded(self, id: EngineId, loaded: Loaded) -> None: ...
     def on_joined(self, id: EngineId) -> None: ...
     def on_ordered(self, order: Assign | Reload) -> None: ...
+    def on_secret(self, balancer: str, secret: str) -> None: ...
     def on_changed(self, id: EngineId, assignment: Assignment, issue: Issue | None) -> None: ...
     def on_issues(self) -> None: ...
     def on_crashed(self, id: EngineId, code: int, reason: str | None) -> None: ...
@@ -157,7 +159,7 @@ class EngineRun:
                 self._reported(report)
         return reason
 
-    def _reported(self, report: Loaded | Ready | Ordered | Changed) -> None:
+    def _reported(self, report: Loaded | Ready | Ordered | Changed | SecretGiven) -> None:
         match report:
             case Loaded():
                 self._restarts.loaded(time.monotonic())
@@ -166,6 +168,8 @@ class EngineRun:
             case Ready():
                 self._restarts.ready()
                 self._watcher.on_joined(self.id)
+            case SecretGiven(balancer=balancer, secret=secret):
+                self._watcher.on_secret(balancer, secret)
             case Ordered(order=order):
                 self._watcher.on_ordered(order)
             case Changed(assignment=assignment, issue=issue):

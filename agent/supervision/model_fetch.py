@@ -116,6 +116,7 @@ def _num_cells(wanted: AgentSettings) -> int:
             kv_cells=wanted.kv_cells,
             can_share=True,
             is_offloaded=False,
+            deterministic=wanted.deterministic,
         )
     except ModelError as error:
         raise OptionsError(str(error)) from error

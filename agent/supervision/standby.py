@@ -20,6 +20,7 @@ from ...shared.reports.model_info import ModelInfo
 from ..discovery.links import Links, dialling
 from ..generation.port import Listener, NewRequest, Ticket
 from ..link.agent_key import AgentKey
+from ..link.balancer_secrets import BalancerSecrets
 from ..link.connection import Connection
 from ..link.outbound import Outbound
 from ..link.queries import Queries
@@ -39,6 +40,7 @@ class Standby:
         facts: HostFacts,
         group: asyncio.TaskGroup,
         *,
+        secrets: BalancerSecrets,
         on_connected: Callable[[], None],
         on_order: Callable[[Assign | Reload], None],
     ) -> None:
@@ -55,6 +57,7 @@ class Standby:
             facts=facts,
         )
         self._group = group
+        self._secrets = secrets
         self._on_connected = on_connected
         self._on_order = on_order
         self._status = Status(slots=0, accepting=True)
@@ -106,6 +109,7 @@ class Standby:
             session,
             _NoGeneration(),
             _NoQueries(),
+            secrets=self._secrets,
             on_connected=self._on_connected,
             on_change=_nothing,
             on_order=self._on_order,

@@ -29,6 +29,7 @@ from ...shared.models.assignments import (
 )
 from ...shared.reports.model_info import ModelInfo
 from ..host_facts import available_memory
+from ..link.balancer_secrets import BalancerSecrets
 from ..models.model_file import AdapterOnHost, ModelFile
 from ..models.port import Lease, ModelFiles
 from ..settings import AgentSettings
@@ -53,7 +54,7 @@ from .engines import LeftOut
 from .model_fetch import Brought, bring_adapters, fetch_model
 from .restarts import Quit, Restarts
 from .standby import Standby
-from .supervisor_protocol import Begin, Change, Dial, Loaded, Logged, Tell
+from .supervisor_protocol import Begin, Change, Dial, Loaded, Logged, SecretGiven, Tell
 
 logger = logging.getLogger(__name__)
 
@@ -116,11 +117,13 @@ class _Supervisor:
             is_pinned=facts.is_pinned,
             jitter=random.random(),
         )
+        self._secrets = BalancerSecrets(self._pass_secret_on)
         self._standby = Standby(
             settings,
             self._agent_id,
             facts,
             group,
+            secrets=self._secrets,
             on_connected=self._on_connected,
             on_order=self.on_ordered,
         )
@@ -187,6 +190,13 @@ class _Supervisor:
         logger.info("a balancer orders", extra=context(**_named(order)))
         self._carry_out(self._assigner.ordered(order))
 
+    def on_secret(self, balancer: str, secret: str) -> None:
+        self._secrets.given(balancer, secret)
+
+    def _pass_secret_on(self, balancer: str, secret: str) -> None:
+        for engine in self._engines.values():
+            engine.run.say(SecretGiven(balancer=balancer, secret=secret))
+
     def on_changed(self, id: EngineId, assignment: Assignment, issue: Issue | None) -> None:
         engine, begin = self._engines[id], self._engines[id].begin
         decisions = self._assigner.changed(id, assignment, issue, time.monotonic())
@@ -248,6 +258,9 @@ class _Supervisor:
             case DialBalancers(id, takes_over):
                 issues, work = told = self._news(id)
                 self._engines[id].told = told
+                for balancer, secret in self._secrets:
+                    given = SecretGiven(balancer=balancer, secret=secret)
+                    self._engines[id].run.say(given)
                 dial = Dial(takes_over=takes_over, issues=issues, work=work)
                 self._engines[id].run.say(dial)
             case ChangeEngine(id, assignment, adapters):

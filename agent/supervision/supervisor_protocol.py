@@ -19,6 +19,7 @@ from ...shared.models.assignments import Assign, Assignment, HostFacts, Reload, 
 from ...shared.reports.log_lines import LogLines
 from ...shared.reports.model_info import ModelInfo
 from ...shared.strict import STRICT
+from ..link.balancer_secrets import BalancerSecrets
 from ..settings import AgentSettings
 
 # ---- orders
@@ -93,6 +94,19 @@ class Logged:
     lines: LogLines
 
 
+# ---- both
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretGiven:
+    """A balancer gave this agent a secret; whichever of its processes dials next shows it."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["secret_given"] = "secret_given"
+    balancer: str
+    secret: str = field(repr=False)
+
+
 # ---- reports
 
 
@@ -147,8 +161,12 @@ class Failed:
     reason: str
 
 
-Order = Annotated[Begin | Dial | Tell | Change | Stop | Logged, Field(discriminator="type")]
-Report = Annotated[Loaded | Ready | Ordered | Changed | Failed, Field(discriminator="type")]
+Order = Annotated[
+    Begin | Dial | Tell | Change | Stop | Logged | SecretGiven, Field(discriminator="type")
+]
+Report = Annotated[
+    Loaded | Ready | Ordered | Changed | Failed | SecretGiven, Field(discriminator="type")
+]
 
 _order: TypeAdapter[Order] = TypeAdapter(Order)
 _report: TypeAdapter[Report] = TypeAdapter(Report)
@@ -177,7 +195,7 @@ def decode_report(line: bytes) -> Report:
 class SupervisorChannel:
     """The engine process's end: how it began, the orders that were not obeyed yet, where to report.
 
-    `drain_timeout` is the last `Stop`'s.
+    `drain_timeout` is the last `Stop`'s. `secrets` are those of all processes of the agent.
     """
 
     def __init__(self, begin: Begin, report: Callable[[Report], None]) -> None:
@@ -186,3 +204,7 @@ class SupervisorChannel:
         self.dials: asyncio.Queue[Dial] = asyncio.Queue()
         self.orders: asyncio.Queue[Tell | Change] = asyncio.Queue()
         self.drain_timeout: float | None = None
+        self.secrets = BalancerSecrets(self._pass_on)
+
+    def _pass_on(self, balancer: str, secret: str) -> None:
+        self.report(SecretGiven(balancer=balancer, secret=secret))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...shared.errors import AgentLost, InternalError, RequestError, ShuttingDown, to_wire
-from ...shared.inference import GenerateRequest, Notice, RequestId
+from ...shared.inference import MAX_COUNT, GenerateRequest, Notice, RequestId
 from ...shared.log import context
 from ...shared.messages import Item, Noticed, Refused
 from ..generation.port import Listener, NewRequest, Ticket
@@ -84,7 +84,12 @@ class UpstreamGeneration:
         """See `port.Generation`."""
         ticket = new.ticket
         rest = None if new.continuation is None else Rest(new.request, new.continuation)
-        answer = Answer(new.id, one_call=not new.request.parallel_tool_calls, rest=rest)
+        answer = Answer(
+            new.id,
+            one_call=not new.request.parallel_tool_calls,
+            rest=rest,
+            most_tokens=new.request.max_tokens or MAX_COUNT,
+        )
         active = self._active[ticket] = _Active(new.id, listener, answer, is_rest=rest is not None)
         self.meter.started(ticket, self._clock())
         self._on_work()

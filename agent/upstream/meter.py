@@ -6,7 +6,7 @@ server's own queue looks like a slow prefill, which is what it is to a client.
 
 from dataclasses import dataclass
 
-from ...shared.inference import Rates, Usage
+from ...shared.inference import Rates, Usage, rate_of
 from ..engine.statistics import EngineStatistics
 from ..generation.port import Ticket
 
@@ -53,8 +53,8 @@ class Meter:
             return Rates()
         computed = usage.prompt_tokens - usage.cached_tokens
         return Rates(
-            prefill_tokens_per_second=_rate(computed, run.first - run.started),
-            decode_tokens_per_second=_rate(usage.completion_tokens - 1, run.last - run.first),
+            prefill_tokens_per_second=rate_of(computed, run.first - run.started),
+            decode_tokens_per_second=rate_of(usage.completion_tokens - 1, run.last - run.first),
         )
 
     def ended(self, ticket: Ticket, usage: Usage, now: float) -> None:
@@ -93,7 +93,3 @@ class Meter:
             self._decode += passed
         else:
             self._prefill += passed
-
-
-def _rate(amount: float, seconds: float) -> float | None:
-    return amount / seconds if amount > 0 and seconds > 0 else None

@@ -111,6 +111,10 @@ class KeyKeeper:
             if not self._is_blind:
                 logger.warning("changes of keys in the store are not seen: %s", error)
             self._is_blind = True
+        except Exception:  # the boundary of a look: the balancer goes on with the keys it knows
+            if not self._is_blind:
+                logger.exception("changes of keys in the store are not seen")
+            self._is_blind = True
         else:
             self._is_blind = False
         return not self._is_blind

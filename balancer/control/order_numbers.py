@@ -11,6 +11,9 @@ Invariant: numbers grow, and are of the epoch that leads, if that is not 0.
 VERSIONS = 2**32
 """Orders in one epoch, at most; `Assign.revision` has room for 2 million epochs."""
 
+MOST_BELIEVED = 2**52
+"""Half of the numbers that an order may have."""
+
 
 def epoch_of(number: int) -> int:
     """The epoch under which an order was given."""
@@ -46,8 +49,12 @@ class OrderNumbers:
         self._epoch = None
 
     def seen(self, number: int) -> None:
-        """An agent obeys the order of this number."""
-        self.last = max(self.last, number)
+        """An agent says that it obeys the order of this number.
+
+        One that cannot have been given is not believed: orders have to find numbers beyond it.
+        """
+        if number < MOST_BELIEVED:
+            self.last = max(self.last, number)
 
     def next(self) -> int:
         """The number of the next order; only where it `may_tell`."""

@@ -2,14 +2,14 @@
 
 No answer waits for a write. Who asks for a conversation that is not in the store yet asks the other
 balancers: the one that has it answers once it is written. While the store is away, conversations
-wait, within bounds, and are continued where they began.
+wait, within bounds, and are continued where they began. One that cannot be written costs itself.
 """
 
 import asyncio
 import json
 import logging
 import zlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -23,7 +23,9 @@ from ..store.conversations.records import (
     SavedConversation,
     SavedConversations,
 )
+from ..store.health import WriteHealth
 from ..store.port import StoreAway
+from ..store.records import StoreStatus
 from .pending import PendingConversations, Waiting
 
 logger = logging.getLogger(__name__)
@@ -42,6 +44,9 @@ PATIENCE = 1.0
 
 TRIM_EVERY = 60.0
 """Seconds between two looks for conversations that are beyond the bounds."""
+
+TRIM_AGAIN = 5.0
+"""Seconds until the next look if the store was away, so that it is known soon that it is back."""
 
 
 class About(TypedDict):
@@ -95,10 +100,10 @@ class ConversationKeeper:
         self._pending = PendingConversations(bounds.num_bytes)
         self._ask: Ask = nobody
         self._news = asyncio.Event()
-        self._settled = asyncio.Event()
+        self._settled: asyncio.Future[Set[str]] | None = None
         self._is_idle = asyncio.Event()
         self._is_idle.set()
-        self._is_away = False
+        self._health = WriteHealth()
 
     def serve(self, ask: Ask) -> None:
         """From now on there may be others, who are asked so."""
@@ -108,6 +113,10 @@ class ConversationKeeper:
     def num_waiting(self) -> int:
         """Conversations that are not written yet."""
         return len(self._pending)
+
+    def status(self) -> StoreStatus:
+        """How the store takes conversations."""
+        return self._health.status(len(self._pending))
 
     # ---- what the APIs ask for
 
@@ -206,17 +215,45 @@ class ConversationKeeper:
     async def _is_written(self) -> bool:
         batch, used = self._pending.next_batch()
         try:
-            rows = await asyncio.to_thread(self._rows, batch)
-            await self._store.save_conversations(rows, used)
+            lost = await self._written(batch, used)
         except StoreAway as error:
             self._went_away(error)
             self._gave_up(self._pending.back())
             return False
-        except Exception:  # the boundary of a write: they go on where they began
-            logger.exception("conversations could not be written")
         self._pending.written()
-        self._is_back()
-        self._settle()
+        if self._health.answered():
+            logger.info("the store of conversations is back")
+        if lost:
+            self._health.failed(len(lost))
+        else:
+            self._health.wrote()
+        self._settle(lost)
+        return True
+
+    async def _written(self, batch: Sequence[Waiting], used: Sequence[str]) -> set[str]:
+        """Write them; the ids of those that cannot be. Raises `StoreAway`."""
+        rows = await asyncio.to_thread(self._rows, batch)
+        lost = {each.id for each in batch} - {row.id for row in rows}
+        try:
+            await self._store.save_conversations(rows, used)
+        except StoreAway:
+            raise
+        except Exception:  # the boundary of a write
+            lost |= {row.id for row in rows if not await self._is_saved_alone([row])}
+            await self._is_saved_alone([], used)
+        return lost
+
+    async def _is_saved_alone(
+        self, row: Sequence[SavedConversation], used: Sequence[str] = ()
+    ) -> bool:
+        try:
+            await self._store.save_conversations(row, used)
+        except StoreAway:
+            raise
+        except Exception:  # the boundary of one conversation: it goes on where it began
+            ids = [each.id for each in row] or None
+            logger.exception("a conversation could not be written", extra=context(id=ids))
+            return False
         return True
 
     def _rows(self, batch: Sequence[Waiting]) -> list[SavedConversation]:
@@ -224,7 +261,7 @@ class ConversationKeeper:
         for each in batch:
             try:
                 rows.append(_row(each, self._adapters[each.kind]))
-            except ValueError:
+            except Exception:  # the boundary of one conversation
                 logger.exception("a conversation cannot be written", extra=context(id=each.id))
         return rows
 
@@ -232,12 +269,14 @@ class ConversationKeeper:
         while True:
             try:
                 await self._store.trim_conversations(self._bounds)
-                self._is_back()
+                if self._health.wrote():
+                    logger.info("the store of conversations is back")
             except StoreAway as error:
                 self._went_away(error)
             except Exception:  # the boundary of one look: the next one tries again
+                self._health.failed()
                 logger.exception("old conversations could not be deleted")
-            await asyncio.sleep(TRIM_EVERY)
+            await asyncio.sleep(TRIM_AGAIN if self.status().is_away else TRIM_EVERY)
 
     # ---- inside
 
@@ -275,29 +314,28 @@ class ConversationKeeper:
         try:
             async with asyncio.timeout(PATIENCE):
                 while id in self._pending:
-                    await self._settled.wait()
+                    if self._settled is None:
+                        self._settled = asyncio.get_running_loop().create_future()
+                    if id in await asyncio.shield(self._settled):
+                        return False
         except TimeoutError:
             return False
         return True
 
-    def _settle(self) -> None:
-        """Something was written: wake whoever waits for it."""
-        settled, self._settled = self._settled, asyncio.Event()
-        settled.set()
+    def _settle(self, lost: Set[str]) -> None:
+        """What was tried is written, but for the `lost` ones: wake what waits for it."""
+        settled, self._settled = self._settled, None
+        if settled is not None:
+            settled.set_result(lost)
 
     def _gave_up(self, num: int) -> None:
         if num:
+            self._health.failed(num)
             logger.warning("conversations that are not written, and go on here alone: %d", num)
 
     def _went_away(self, error: StoreAway) -> None:
-        if not self._is_away:
-            self._is_away = True
+        if self._health.went_away(str(error), asyncio.get_running_loop().time()):
             logger.warning("the store of conversations is away: %s", error)
-
-    def _is_back(self) -> None:
-        if self._is_away:
-            self._is_away = False
-            logger.info("the store of conversations is back")
 
 
 def _row(each: Waiting, adapter: TypeAdapter[Any]) -> SavedConversation:

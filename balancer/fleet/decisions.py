@@ -107,6 +107,20 @@ class LogLost:
     ids: tuple[RequestId, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class LogBad:
+    """Log: a link ended for what came over it, with the traceback of `error` where there is one.
+
+    If that is a fault of ours, requests may have ended without a word to their clients: see
+    `Fleet.forgotten`.
+    """
+
+    agent: str
+    reason: str
+    error: Exception | None = None
+    is_ours: bool = False
+
+
 Decision = (
     Send
     | Disconnect
@@ -119,4 +133,5 @@ Decision = (
     | Finish
     | ShowLog
     | LogLost
+    | LogBad
 )

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..access.identity import NO_LIMITS, CallerLimits
+from .trust import FIRST_SLOTS
 
 Routing = Literal["cost", "load"]
 """How agents are chosen: by what a request costs there, or by the share of slots that is taken."""
@@ -14,7 +15,8 @@ class Limits:
     """Times in seconds. `max_buffered_requests` of 0 turns queueing off.
 
     `model_memory` is how long a model that has gone counts as known. `keys` are the limits of
-    access keys that have none of their own, `anonymous` of callers without a key.
+    access keys that have none of their own, `anonymous` of callers without a key. `first_slots` are
+    the requests that a new agent may have at once (`trust.py`).
     """
 
     max_buffered_requests: int = 256
@@ -25,6 +27,7 @@ class Limits:
     heartbeat_interval: float = 1.0
     heartbeat_timeout: float = 5.0
     model_memory: float = 600.0
+    first_slots: int = FIRST_SLOTS
     routing: Routing = "cost"
     keys: CallerLimits = NO_LIMITS
     anonymous: CallerLimits = NO_LIMITS

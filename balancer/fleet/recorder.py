@@ -18,9 +18,12 @@ class Origin(NamedTuple):
 
 NOWHERE = Origin()
 
-MoveReason = Literal["lost", "silent", "drained", "given_back", "gave_way", "restarted"]
-"""Why a request leaves an agent for another: the agent disconnected, fell silent, was drained with
-a deadline, or stopped by itself and gave back what it had not finished. Or a `batch` request gave
+MoveReason = Literal[
+    "lost", "silent", "unanswered", "drained", "given_back", "gave_way", "restarted"
+]
+"""Why a request leaves an agent for another: the agent disconnected, fell silent, left it
+`unanswered` for too long, was drained with a deadline, or stopped by itself and gave back what it
+had not finished. Or a `batch` request gave
 up its slot to one that waited. Or the balancer itself was `restarted`, and agents drop what a
 balancer that has gone asked for."""
 

@@ -5,7 +5,7 @@ than its true one.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 
 from ...shared.framing.heartbeat import HeartbeatMonitor
@@ -18,11 +18,13 @@ from ...shared.models.assignments import Work
 from ...shared.reports.model_info import ModelInfo
 from ...shared.reports.statistics import Statistics
 from ..access.identity import Identity
+from .bad_messages import Offence
 from .change_log import ChangeLog
 from .deadlines import Deadlines
 from .decisions import LinkId, Send
 from .limits import Limits
 from .older_issues import with_adapters
+from .trust import Trust
 from .view import AgentState, AgentView, SlotsView
 
 SINCE_TRACES = 8
@@ -34,6 +36,10 @@ SINCE_TEXT = 10
 SINCE_ADAPTER_ISSUES = 12
 """The first version of the protocol in which an issue says which adapter it is about."""
 
+STATUSES_AT_ONCE = 5
+STATUSES_A_SECOND = 5.0
+"""Of one agent, so that at most ten count in any second; of others the last one counts later."""
+
 BUSY_PAUSE = 0.5
 """Seconds after which an agent that was full is tried again at the latest."""
 
@@ -44,7 +50,11 @@ class Agent:
 
     `holder` is that of the access key it came with. An operator may cordon it: then it gets no new
     work. It is retired when another process of the same agent has taken over: it finishes what it
-    has. A request started or ended at `used_at`. As a `peer` it lends prefixes.
+    has. A request started or ended at `used_at`. As a `peer` it lends prefixes. For its `offence`
+    an earlier link of it was ended. A `status` that came too soon after others waits.
+
+    `trust` is shared by all links of one agent. Its engine was last seen at work at `spoke_at`:
+    something of an answer came, or it reported that it computed.
     """
 
     link: LinkId
@@ -64,6 +74,12 @@ class Agent:
     is_retired: bool = False
     holder: Identity | None = None
     peer: Peer | None = None
+    offence: Offence | None = None
+    status: Status | None = None
+    num_statuses: float = 0.0
+    status_at: float = -inf
+    trust: Trust = field(default_factory=Trust)
+    spoke_at: float = -inf
 
     @property
     def takes_work(self) -> bool:
@@ -148,6 +164,25 @@ class Agent:
             return "failed"
         return "loading" if phase is not None or self.loading is not None else "idle"
 
+    def may_change(self, now: float) -> bool:
+        """Whether a status counts at once: the first ones do, and then a few a second.
+
+        A status costs a look at all that waits, so a flood of them may not.
+        """
+        left = self.num_statuses - (now - self.status_at) * STATUSES_A_SECOND
+        self.num_statuses, self.status_at = max(left, 0.0), now
+        if self.num_statuses > STATUSES_AT_ONCE - 1:
+            return False
+        self.num_statuses += 1
+        return True
+
+    @property
+    def changes_at(self) -> float:
+        """When the status that waits counts."""
+        if self.status is None:
+            return inf
+        return self.status_at + (self.num_statuses - STATUSES_AT_ONCE + 1) / STATUSES_A_SECOND
+
     def changed(self, status: Status) -> None:
         """Take over what it reported; of a retired one, what it serves is of no interest."""
         is_told = self.hello.protocol >= SINCE_ADAPTER_ISSUES
@@ -156,6 +191,12 @@ class Agent:
         self.work = status.work or self.work
         if not self.is_retired:
             self.slots, self.model, self.peer = status.slots, status.model, status.peer
+
+    def all_issues(self, now: float) -> tuple[Issue, ...]:
+        """Its own, and what the balancer has against it."""
+        issue = None if self.offence is None else self.offence.issue(now)
+        said = (*self.issues, *self.trust.issues)
+        return said if issue is None else (*said, issue)
 
     def view(self, num_busy: int, now: float) -> AgentView:
         """As others see it."""
@@ -167,7 +208,7 @@ class Agent:
             state=self.state(num_busy),
             slots=SlotsView(total=self.slots, busy=num_busy),
             model=self.model,
-            issues=self.issues,
+            issues=self.all_issues(now),
             statistics=self.statistics,
             num_tokens=self.num_tokens,
             connected_seconds=now - self.joined_at,
@@ -228,7 +269,7 @@ class Registry:
         """The connected agent with this id. Raises `KeyError`."""
         return self._agents[self._links[id]]
 
-    def joined(self, link: LinkId, hello: Hello, now: float) -> Agent:
+    def joined(self, link: LinkId, hello: Hello, now: float, trust: Trust | None = None) -> Agent:
         """Add an agent. Raises `ValueError` while an older link of it is here."""
         if link in self._agents or hello.agent_id in self._links:
             raise ValueError(f"agent {hello.agent_id} on link {link} is here already")
@@ -237,6 +278,7 @@ class Registry:
             now, interval=limits.heartbeat_interval, timeout=limits.heartbeat_timeout
         )
         agent = Agent(link, hello, hello.slots, hello.model, now, heartbeat, work=hello.work)
+        agent.trust = trust or agent.trust
         self._agents[link] = agent
         self._links[hello.agent_id] = link
         self._deadlines.arm(link)
@@ -293,6 +335,15 @@ class Registry:
         agent.rested_at = now + BUSY_PAUSE
         self._deadlines.arm(agent.link)
 
+    def waits(self, agent: Agent, status: Status) -> None:
+        """It says too much: this counts when it `may_change`, unless it says something else."""
+        agent.status = status
+        self._deadlines.arm(agent.link)
+
+    def awaits_probe(self, agent: Agent) -> None:
+        """Its trust is lost: a probe is due some time."""
+        self._deadlines.arm(agent.link)
+
     def next_deadline(self) -> float | None:
         """Not later than the first agent's time."""
         return self._deadlines.next()
@@ -307,7 +358,7 @@ class Registry:
 
     def _deadline_of(self, link: LinkId) -> float:
         agent = self._agents[link]
-        deadline = agent.heartbeat.next_deadline()
+        deadline = min(agent.heartbeat.next_deadline(), agent.changes_at, agent.trust.probe_at)
         return deadline if agent.rested_at is None else min(deadline, agent.rested_at)
 
     def check_integrity(self) -> None:

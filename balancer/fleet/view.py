@@ -137,7 +137,7 @@ class FleetTotals:
     `num_requests` have not ended, queries among them. Parts are those of queries: that no agent has
     yet, and that agents have. Of `num_models`, which are known, `num_models_unloaded` are only
     remembered. `tokens_kept` are those of unended answers, kept so that another agent can go on.
-    `moves_total`: how often a request moved to another agent.
+    `moves_total`: how often a request moved to another agent. `bad_messages` ended a link each.
     """
 
     num_agents: int
@@ -149,6 +149,7 @@ class FleetTotals:
     slots_busy: int
     tokens_total: int
     items_ignored: int
+    bad_messages: int = 0
     num_requests: int = 0
     parts_waiting: int = 0
     parts_asked: int = 0

@@ -163,6 +163,9 @@ class Runner:
             except StoreAway as error:
                 logger.warning("batches wait, since the store is away: %s", error)
                 pause = FIRST_PAUSE
+            except Exception:  # the boundary of one look: batches that run go on
+                logger.exception("open batches could not be looked at")
+                pause = LONGEST_PAUSE
             try:
                 async with asyncio.timeout(pause):
                     await self._news.wait()
@@ -228,6 +231,8 @@ class Runner:
                 await self._tools.store.extend_leases(self._tools.runner, self._clock() + LEASE)
             except StoreAway as error:
                 logger.warning("leases could not be extended: %s", error)
+            except Exception:  # the boundary of one renewal: the next one tries again
+                logger.exception("leases could not be extended")
 
     async def _follow_fleet(self) -> None:
         async for _ in self._fleet.changes():
@@ -247,6 +252,8 @@ class Runner:
                 await self._tools.store.forget_ended(MAX_ENDED)
             except (StoreAway, BlobsAway) as error:
                 logger.warning("expired files could not be deleted: %s", error)
+            except Exception:  # the boundary of one look: the next one tries again
+                logger.exception("expired files could not be deleted")
             await asyncio.sleep(60.0)
 
     # ---- inside

@@ -76,6 +76,8 @@ class KeptJournal:
         self._cancelled: dict[RequestId, None] = {}
         self.is_urgent = False
         """Whether there is more to write than tokens."""
+        self.num_given_up = 0
+        """New requests that are never written, since too many waited."""
 
     def __len__(self) -> int:
         """Requests of which something is not written."""
@@ -87,6 +89,7 @@ class KeptJournal:
     def begun(self, kept: Kept, asked: Asked) -> None:
         """It is new. Where too many wait to be written, this one never is."""
         if len(self._begun) >= MAX_BEGUN:
+            self.num_given_up += 1
             return
         self._begun[kept.id] = Begun(kept.record, asked)
         self._num_written[kept.id] = 0

@@ -1,13 +1,15 @@
 """Writes kept requests to the store, renews their leases, and takes up those that nobody runs.
 
 Nobody waits for it but who asks for a request that is not known here. While the store is away,
-requests go on, and what happened is written when it is back.
+requests go on, and what happened is written when it is back. A request that cannot be written costs
+itself: it ends with this balancer.
 """
 
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Set
+from dataclasses import replace
 from typing import TypeVar
 
 from ...shared.inference import RequestId
@@ -17,6 +19,7 @@ from ..fleet.kept_record import Asked
 from ..fleet.requests.routing import Engine
 from ..fleet.runtime.kept_request import KeptRequest
 from ..fleet.runtime.kept_requests import KeptRequests
+from ..store.health import WriteHealth
 from ..store.kept.records import (
     FoundRequest,
     KeptBounds,
@@ -27,6 +30,7 @@ from ..store.kept.records import (
     SavedRequest,
 )
 from ..store.port import StoreAway
+from ..store.records import StoreStatus
 from .documents import restored, restored_events, saved, saved_events
 from .journal import Begun, EngineOf, Growth, KeptJournal, Unwritten
 
@@ -71,7 +75,7 @@ class KeptKeeper:
         self._is_urgent = asyncio.Event()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
-        self._is_away = False
+        self._health = WriteHealth()
         self._unreadable: dict[str, None] = {}
         self._kept: KeptRequests
         self.journal = KeptJournal(engine_of, self._stir)
@@ -79,6 +83,11 @@ class KeptKeeper:
     def serve(self, kept: KeptRequests) -> None:
         """Keep these, which tell `journal`."""
         self._kept = kept
+
+    def status(self) -> StoreStatus:
+        """How the store takes kept requests."""
+        status = self._health.status(len(self.journal))
+        return replace(status, num_dropped=status.num_dropped + self.journal.num_given_up)
 
     # ---- what callers ask for
 
@@ -143,24 +152,42 @@ class KeptKeeper:
             return
 
     async def _is_written(self, what: Unwritten) -> bool:
-        outcome = KeptOutcome()
         write, broken = await asyncio.to_thread(_write_of, what)
         try:
-            outcome = await self._store.write_kept(self._run, write, LEASE)
+            outcome = await self._written(write, broken)
         except StoreAway as error:
             self._went_away(error)
             return False
-        except Exception:  # the boundary of a write: requests go on, and are kept here
-            logger.exception("kept requests could not be written, and end with this balancer")
-            broken = set(_ids_in(what))
-        self._is_back()
+        self._is_back(num_lost=len(broken))
         self.journal.written(what, outcome)
-        self.journal.abandon(broken)
+        self.journal.abandon(broken.difference(what.forgotten))  # these have been tried
         for id in outcome.lost:
             logger.warning("a request goes on at another balancer", extra=context(id=id))
             self._kept.lose(RequestId(id))
         self._stir()
         return True
+
+    async def _written(self, write: KeptWrite, broken: set[str]) -> KeptOutcome:
+        """Write it, in halves where something cannot be written: its id comes into `broken`.
+
+        Raises `StoreAway`.
+        """
+        try:
+            return await self._store.write_kept(self._run, write, LEASE)
+        except StoreAway:
+            raise
+        except Exception:  # the boundary of a write: requests go on, and are kept here
+            if len(ids := _ids_in(write)) <= 1:
+                broken.update(ids)
+                logger.exception(
+                    "a kept request could not be written, and ends with this balancer",
+                    extra=context(id=ids),
+                )
+                return KeptOutcome()
+        middle = len(ids) // 2
+        first = await self._written(_part_of(write, set(ids[:middle])), broken)
+        second = await self._written(_part_of(write, set(ids[middle:])), broken)
+        return KeptOutcome(unsaved=first.unsaved | second.unsaved, lost=first.lost | second.lost)
 
     async def _renew_all(self) -> None:
         num_renewals = 0
@@ -173,6 +200,7 @@ class KeptKeeper:
             except StoreAway as error:
                 self._went_away(error)
             except Exception:  # the boundary of a renewal: the next one tries again
+                self._health.failed()
                 logger.exception("the leases of kept requests could not be renewed")
             num_renewals += 1
             await asyncio.sleep(RENEWAL)
@@ -255,14 +283,16 @@ class KeptKeeper:
         self.journal.passed_on(id)
 
     def _went_away(self, error: StoreAway) -> None:
-        if not self._is_away:
-            self._is_away = True
+        if self._health.went_away(str(error), asyncio.get_running_loop().time()):
             logger.warning("the store of kept requests is away: %s", error)
 
-    def _is_back(self) -> None:
-        if self._is_away:
-            self._is_away = False
+    def _is_back(self, *, num_lost: int = 0) -> None:
+        if self._health.answered():
             logger.info("the store of kept requests is back")
+        if num_lost:
+            self._health.failed(num_lost)
+        else:
+            self._health.wrote()
 
 
 def _write_of(what: Unwritten) -> tuple[KeptWrite, set[str]]:
@@ -283,10 +313,27 @@ def _write_of(what: Unwritten) -> tuple[KeptWrite, set[str]]:
     return write, broken
 
 
+def _ids_in(write: KeptWrite) -> list[str]:
+    """Of all requests in it, each once."""
+    ids = [*(each.id for each in write.begun), *(each.id for each in write.grown)]
+    return list(dict.fromkeys([*ids, *write.released, *write.forgotten, *write.cancelled]))
+
+
+def _part_of(write: KeptWrite, ids: Set[str]) -> KeptWrite:
+    """What it has of these requests."""
+    return KeptWrite(
+        begun=tuple(each for each in write.begun if each.id in ids),
+        grown=tuple(each for each in write.grown if each.id in ids),
+        released=tuple(id for id in write.released if id in ids),
+        forgotten=tuple(id for id in write.forgotten if id in ids),
+        cancelled=tuple(id for id in write.cancelled if id in ids),
+    )
+
+
 def _tried(save: Callable[[Item], Saved], item: Item, broken: set[str]) -> Saved | None:
     try:
         return save(item)
-    except ValueError:
+    except Exception:  # the boundary of one request
         logger.exception("a request cannot be saved, and ends with this balancer")
         broken.add(item.id)
         return None
@@ -306,10 +353,3 @@ def _saved_growth(growth: Growth) -> SavedEvents:
         fingerprint=fingerprint,
         has_ended=growth.has_ended,
     )
-
-
-def _ids_in(what: Unwritten) -> Iterator[str]:
-    yield from (begun.id for begun in what.begun)
-    yield from (growth.id for growth in what.grown)
-    yield from what.released
-    yield from what.forgotten

@@ -15,6 +15,7 @@ from ..api.access.permissions import MANAGEMENT
 from ..api.native import routes
 from ..api.openapi.serve import openapi_routes
 from ..api.transport.bodies import BODIES, MAX_BODY_BYTES, Bodies
+from ..api.transport.connections import watch_frames
 from ..api.transport.hosts import AllowedHosts
 from ..api.transport.http import middlewares
 from ..fleet.runtime import agent_socket
@@ -103,6 +104,7 @@ def management_app(
                 needs_certificate=agents_show_certificates,
                 workers=workers,
                 admission=Admission(access),
+                watch=watch_frames,
             ),
             *key_routes(KeyKeeper(access, MemoryStore()) if keys is None else keys),
             *session_routes(browsers),

@@ -8,7 +8,9 @@ usage besides the batch that is being tried; each save has one outcome.
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
+from .health import WriteHealth
 from .records import (
     Conflicted,
     EndedRequest,
@@ -48,35 +50,50 @@ class HistoryBatch:
     def __len__(self) -> int:
         return len(self.steps) + len(self.endings) + len(self.usage)
 
+    def halves(self) -> "tuple[HistoryBatch, HistoryBatch]":
+        """Both halves, in order; one of them is empty where there is one record."""
+        middle = len(self) // 2
+        in_endings = max(0, middle - len(self.steps))
+        in_usage = max(0, in_endings - len(self.endings))
+        return (
+            HistoryBatch(self.steps[:middle], self.endings[:in_endings], self.usage[:in_usage]),
+            HistoryBatch(self.steps[middle:], self.endings[in_endings:], self.usage[in_usage:]),
+        )
+
 
 Write = Persist | HistoryBatch
 
 
 class PendingWrites:
-    """Ask for `next_write`, try it, and tell how that ended; one write at a time."""
+    """Ask for `next_write`, try it, and report how that ended; one write at a time.
+
+    A batch of which some record cannot be written is tried in halves, and these in halves, until
+    that record is alone and is dropped. All others are written.
+    """
 
     def __init__(self) -> None:
         self._saves: deque[tuple[Persist, float]] = deque()
         self._history = HistoryBatch()
-        self._trying = HistoryBatch()
+        self._trying: deque[HistoryBatch] = deque()
+        self._is_split = False
+        self._num_unwritable = 0
         self._pause = FIRST_PAUSE
         self._retry_at: float | None = None
-        self._away_since: float | None = None
-        self._problem: str | None = None
-        self._num_dropped = 0
+        self._health = WriteHealth()
 
     def __len__(self) -> int:
-        return len(self._saves) + len(self._trying) + len(self._history)
+        return len(self._saves) + sum(map(len, self._trying)) + len(self._history)
 
     def status(self) -> StoreStatus:
         """How the store is."""
-        return StoreStatus(self._away_since, self._problem, len(self), self._num_dropped)
+        return self._health.status(len(self))
 
     @property
     def unwritten(self) -> HistoryBatch:
         """Records of the history that the store does not have, as far as is known; no usage."""
-        trying, later = self._trying, self._history
-        return HistoryBatch(trying.steps + later.steps, trying.endings + later.endings)
+        parts = (*self._trying, self._history)
+        steps = tuple(step for part in parts for step in part.steps)
+        return HistoryBatch(steps, tuple(each for part in parts for each in part.endings))
 
     def save(self, persist: Persist, now: float) -> NotPersisted | None:
         """Add a save, which is tried at once; its outcome, if there is no room for it."""
@@ -100,9 +117,10 @@ class PendingWrites:
         """What to try next, if anything waits; not before `retry_at`."""
         if self._saves:
             return self._saves[0][0]
-        self._trying = self._joined(self._trying, self._history)
-        self._history = HistoryBatch()
-        return self._trying or None
+        if not self._is_split:
+            self._rejoin(self._history)
+            self._history = HistoryBatch()
+        return self._trying[0] if self._trying else None
 
     def retry_at(self) -> float | None:
         """When to try again, after a failure; `None` for at once."""
@@ -113,6 +131,7 @@ class PendingWrites:
     def saved(self) -> Persisted:
         """The first save is in the store."""
         self._is_back()
+        self._health.wrote()
         return Persisted(self._saves.popleft()[0])
 
     def conflicted(self, current: SavedState | None) -> Conflicted:
@@ -121,24 +140,32 @@ class PendingWrites:
         return Conflicted(self._saves.popleft()[0], current)
 
     def appended(self) -> None:
-        """The batch that was tried is in the store."""
+        """What was tried is in the store."""
         self._is_back()
-        self._trying = HistoryBatch()
+        self._part_ended()
 
     def broke(self, write: Write, reason: str) -> list[NotPersisted]:
-        """`write` can never be written: forget it."""
+        """`write` can never be written as it is: try its halves, or forget what has none."""
+        self._is_back()
         if isinstance(write, Persist):
+            self._health.failed()
             self._saves.popleft()
             return [NotPersisted(write, reason)]
-        self._num_dropped += len(self._trying)
-        self._trying = HistoryBatch()
+        if len(write) > 1:
+            self._is_split = True
+            self._trying.popleft()
+            self._trying.extendleft(reversed(write.halves()))
+            return []
+        self._num_unwritable += 1
+        self._health.failed(1)
+        self._part_ended()
         return []
 
     def is_away(self, problem: str, now: float) -> list[NotPersisted]:
         """The store could not be reached; the saves whose time is over end with it."""
-        if self._away_since is None:
-            self._away_since = now
-        self._problem = problem
+        self._health.went_away(problem, now)
+        self._rejoin()  # so that what waits is bounded; the search begins anew
+        self._is_split = False
         overdue = self._overdue(now)
         self._retry_at = now + self._pause
         if self._saves:
@@ -154,7 +181,21 @@ class PendingWrites:
 
     def _is_back(self) -> None:
         self._pause = FIRST_PAUSE
-        self._retry_at = self._away_since = self._problem = None
+        self._retry_at = None
+        self._health.answered()
+
+    def _part_ended(self) -> None:
+        self._trying.popleft()
+        if not self._trying:
+            if not self._num_unwritable:
+                self._health.wrote()
+            self._num_unwritable = 0
+            self._is_split = False
+
+    def _rejoin(self, newer: HistoryBatch = HistoryBatch()) -> None:
+        """One batch of all that was to be tried, and of `newer`."""
+        whole = reduce(self._joined, (*self._trying, newer), HistoryBatch())
+        self._trying = deque([whole] if whole else [])
 
     def _joined(self, older: HistoryBatch, newer: HistoryBatch) -> HistoryBatch:
         """Both, without the oldest that there is no room for; those are counted."""
@@ -162,7 +203,7 @@ class PendingWrites:
         steps, endings = older.steps + newer.steps, older.endings + newer.endings
         usage = _newest(older.usage + newer.usage)
         joined = HistoryBatch(steps[-room:], endings[-room:], usage[-MAX_USAGE:])
-        self._num_dropped += len(steps) + len(endings) + len(usage) - len(joined)
+        self._health.num_lost += len(steps) + len(endings) + len(usage) - len(joined)
         return joined
 
 

@@ -257,13 +257,15 @@ class StoreStatus:
     """How the store is, from the balancer's side.
 
     `away_since` is on the clock of the event loop; `problem` says why it is away. `num_pending`
-    things wait to be written, `num_dropped` of the history never were because too many waited.
+    things wait to be written, `num_dropped` never were: they cannot be, or too many waited.
+    `fault`: the store was reached, and did not take the last write as a whole.
     """
 
     away_since: float | None = None
     problem: str | None = None
     num_pending: int = 0
     num_dropped: int = 0
+    fault: str | None = None
 
     @property
     def is_away(self) -> bool:

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from . import sql_cordons, sql_keys
 from .conversations.sql import SqlConversations
-from .engine import engine_of, reached
+from .engine import DatabaseFile, engine_of, reached
 from .history.statements import NUM_ENDINGS, OLD_ENDINGS, endings_like, old_steps, steps_in
 from .kept.sql import SqlKeptStore
 from .migrate import migrate
@@ -46,6 +46,7 @@ class SqlStore:
     def __init__(self, url: StoreUrl) -> None:
         self._url = url
         self._engine = engine_of(url)
+        self._file = DatabaseFile(url.location) if url.kind == "sqlite" else None
         self.on_news: Callable[[Sequence[News]], None] = _told_to_nobody
         """Gets what a transaction had to tell and its database does not."""
 
@@ -146,17 +147,29 @@ class SqlStore:
 
     async def close(self) -> None:
         await self._engine.dispose()
+        if self._file is not None:
+            self._file.close()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
-        """Inside, all or nothing is written. Raises `StoreAway`."""
+        """Inside, all or nothing is written. Raises `StoreAway`.
+
+        The file is looked at before, so that nothing comes from another one, and after, so that
+        nothing is confirmed that went into another one.
+        """
         with reached(self._url):
+            await self._check_file()
             async with self._engine.begin() as connection:
                 untold(connection)  # of a transaction that was rolled back
                 yield connection
                 news = untold(connection)
+            await self._check_file()
         if news:
             self.on_news(news)
+
+    async def _check_file(self) -> None:
+        if self._file is not None:
+            await self._file.check()
 
     async def _append(
         self, connection: AsyncConnection, table: Table, rows: list[Mapping[str, object]]

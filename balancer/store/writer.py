@@ -1,13 +1,15 @@
 """The task that writes to the store, so that nobody else waits for it.
 
-What goes wrong with one write ends that write with one outcome and a line in the log; while the
-store is away it is tried again, and the fleet goes on serving.
+What goes wrong with one write ends that write with one outcome and a line in the log; of a batch of
+the history only the records that cannot be written are lost. While the store is away writes are
+tried again, and the fleet goes on serving.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from ...shared.log import context
 from .pending import HistoryBatch, PendingWrites, Write
 from .port import HistoryStore, RevisionConflict, Store, StoreAway
 from .records import EndedRequest, Persist, PersistOutcome, SavedStep, StoreStatus, UsageRow
@@ -16,6 +18,9 @@ logger = logging.getLogger(__name__)
 
 TRY_TIMEOUT = 5.0
 """Seconds after which a store that does not answer counts as away."""
+
+MAX_ERROR = 300
+"""Characters of what a driver says of a record, which may quote it."""
 
 
 class StoreWriter:
@@ -114,9 +119,9 @@ class StoreWriter:
             return self._went_away(str(error), was_away=was_away)
         except TimeoutError:
             return self._went_away(f"no answer within {TRY_TIMEOUT:g} s", was_away=was_away)
-        except Exception:
-            logger.exception("a write to the store failed")
-            return self._pending.broke(write, "internal error; the balancer's log has it")
+        except Exception as error:  # the boundary of a write
+            self._report(write, error)
+            outcomes = self._pending.broke(write, "internal error; the balancer's log has it")
         if was_away:
             logger.info("the store is back")
         return outcomes
@@ -136,7 +141,36 @@ class StoreWriter:
             return self._pending.conflicted(conflict.current)
         return self._pending.saved()
 
+    def _report(self, write: Write, error: Exception) -> None:
+        """A line for each thing that is lost, and one traceback until all is written again."""
+        traceback = None if self.status().fault else error
+        if isinstance(write, Persist):
+            logger.error("a desired state cannot be saved", exc_info=error)
+        elif len(write) == 1:
+            logger.error(
+                "a record of the history cannot be written, and is lost: %s: %s",
+                type(error).__name__,
+                _in_short(error),
+                exc_info=traceback,
+                extra=context(**_name_of(write)),
+            )
+
     def _went_away(self, problem: str, *, was_away: bool) -> Sequence[PersistOutcome]:
         if not was_away:
             logger.warning("the store is away: %s", problem)
         return self._pending.is_away(problem, asyncio.get_running_loop().time())
+
+
+def _in_short(error: Exception) -> str:
+    """Its first line, which has no values of other records: the statement comes after it."""
+    return (str(error).splitlines() or [""])[0][:MAX_ERROR]
+
+
+def _name_of(alone: HistoryBatch) -> dict[str, object]:
+    """What the only record of a batch is."""
+    for step in alone.steps:
+        return {"record": "step", "at": step.at, "width": step.width}
+    for ending in alone.endings:
+        return {"record": "ended request", "id": ending.id, "caller": ending.caller}
+    [row] = alone.usage
+    return {"record": "usage", "day": row.day, "caller": row.caller, "of": row.model}

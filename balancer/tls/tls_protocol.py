@@ -17,6 +17,8 @@ from contextlib import suppress
 from typing import Any, cast
 
 READ_SIZE = 64 * 1024
+RECORDS_AT_ONCE = 64
+"""TLS records that are decrypted in one turn of the event loop; one may hold a single byte."""
 _HANDSHAKE = 0x16
 """First byte of every TLS connection (RFC 8446, 5.1)."""
 
@@ -51,6 +53,8 @@ class TlsProtocol(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._transport: TlsTransport | None = None
         self._has_begun = False
+        self._is_behind = False
+        """Whether records that have arrived are not decrypted yet."""
         self._is_over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -108,10 +112,16 @@ class TlsProtocol(asyncio.Protocol):
 
     def read(self) -> None:
         """Hand on what can be decrypted, as long as the protocol above wants it."""
+        num_records = 0
         while not (self._is_over or self._below.is_paused):
+            if num_records == RECORDS_AT_ONCE:
+                self._fall_behind()
+                break
+            num_records += 1
             try:
                 data = self.tls.read(READ_SIZE)
             except ssl.SSLWantReadError:
+                self._catch_up()
                 break
             except ssl.SSLZeroReturnError:
                 data = b""
@@ -145,6 +155,17 @@ class TlsProtocol(asyncio.Protocol):
             self._below.tcp.write(self._outgoing.read())
 
     # ---- inside
+
+    def _fall_behind(self) -> None:
+        """Go on in the next turn of the event loop, and let nothing more come until then."""
+        self._is_behind = True
+        self._below.tcp.pause_reading()
+        asyncio.get_running_loop().call_soon(self.read)
+
+    def _catch_up(self) -> None:
+        if self._is_behind:
+            self._is_behind = False
+            self._below.tcp.resume_reading()
 
     @property
     def _below(self) -> "TlsTransport":

@@ -16,6 +16,7 @@ from bench.arguments import at_least
 from bench.chaos import report
 from bench.chaos.clients.load import Load
 from bench.chaos.clients.operator import Operator
+from bench.chaos.clients.rogues import Rogues
 from bench.chaos.clients.rude_clients import RudeClients
 from bench.chaos.clock import Clock, has_compiler
 from bench.chaos.faults import KINDS, Kind, Need, chosen, possible
@@ -40,6 +41,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--faults", type=_kinds, default=KINDS, help=f"some of {names}")
     parser.add_argument(
         "--quiet", type=float, default=3.0, help="longest silence without a fault, in seconds"
+    )
+    parser.add_argument(
+        "--deterministic",
+        action="store_true",
+        help="agents that give equal answers; log-probabilities and chance have to be equal, too",
     )
     parser.add_argument("--logs", type=Path, help="folder for the daemons' logs")
     return parser.parse_args(arguments)
@@ -108,7 +114,7 @@ async def run(arguments: argparse.Namespace, has: frozenset[Need]) -> int:
                 timeout=aiohttp.ClientTimeout(total=5),
             )
         )
-        hosts = Hosts(here, arguments.agents, http)
+        hosts = Hosts(here, arguments.agents, http, arguments.deterministic)
         stack.push_async_callback(hosts.close)
         if arguments.logs:
             stack.callback(_write_logs, hosts, arguments.logs)
@@ -118,10 +124,11 @@ async def run(arguments: argparse.Namespace, has: frozenset[Need]) -> int:
 
 
 async def _run(arguments: argparse.Namespace, kinds: Sequence[Kind], hosts: Hosts) -> int:
-    load = Load(hosts.inference, hosts.ground.network.client_address(), time.monotonic)
+    address = hosts.ground.network.client_address()
+    load = Load(hosts.inference, address, time.monotonic, arguments.deterministic)
     await load.learn()
     judge = Judge(load.answers, arguments.quiet)
-    world = World(hosts, RudeClients(hosts.inference, hosts.ground.network))
+    world = World(hosts, RudeClients(hosts.inference, hosts.ground.network), Rogues(hosts))
     running = Run(world, load, judge, Operator(hosts.http, hosts.management))
     results = await _rounds(running, arguments, kinds)
     leaving = [Finding(0, what) for what in await hosts.leave()]

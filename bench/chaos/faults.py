@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 Target = str
-"""`agent`, `balancer`, `client` or `disk`."""
+"""`agent`, `agents`, `balancer`, `client`, `rogue`, `clock` or `disk`."""
 
 
 class Need(Enum):
@@ -108,6 +108,16 @@ KINDS = (
     ),
     Kind("vanish", "client", "a client closes, resets or half-closes in its answer"),
     Kind("stop-reading", "client", "a client reads nothing more of a long answer", 4.0, 6.0),
+    Kind(
+        *("rogue-client", "client", "clients that flood sockets and send costly bodies", 1.0, 4.0),
+        pause=0.5,
+    ),
+    Kind(
+        *("rogue-agent", "rogue", "an agent that keeps silent, lies or floods", 1.0, 4.0),
+        pause=DETECTED,
+        pause_rate=1.0,
+        loses=1,
+    ),
     Kind("ghost", "client", "a client's host is gone without a word", needs=NETWORK),
     Kind(
         *("part-client", "client", "no packet to or from the clients", 0.3, 2.0),

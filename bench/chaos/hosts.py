@@ -65,6 +65,7 @@ class Hosts:
     ground: Ground
     num_agents: int
     http: aiohttp.ClientSession
+    is_deterministic: bool = False
     agents: list[Daemon] = field(default_factory=list)
     past: list[Daemon] = field(default_factory=list)
     ports: tuple[int, int] = (0, 0)
@@ -131,6 +132,7 @@ class Hosts:
             "cache-dir": str(self.ground.disk / "prompts"),
             "drain-timeout": f"{DRAIN}s",
             "log-format": "json",
+            "deterministic": str(self.is_deterministic).lower(),
         }
         agent = await self._daemon(FIRST_AGENT + number, "agent", settings)
         await agent.until_ready()

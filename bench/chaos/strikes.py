@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from bench.chaos.clients.rogues import Rogues
 from bench.chaos.clients.rude_clients import RudeClients
 from bench.chaos.hosts import READY_WITHIN, Hosts
 from bench.chaos.plan import Fault
@@ -28,6 +29,7 @@ class World:
 
     hosts: Hosts
     clients: RudeClients
+    rogues: Rogues
 
 
 async def strike(world: World, fault: Fault) -> None:
@@ -128,6 +130,14 @@ async def _vanish(world: World, fault: Fault) -> None:
 
 async def _stop_reading(world: World, fault: Fault) -> None:
     await world.clients.stop_reading(fault.lasts)
+
+
+async def _rogue_client(world: World, fault: Fault) -> None:
+    await world.rogues.client(fault.amount, fault.lasts)
+
+
+async def _rogue_agent(world: World, fault: Fault) -> None:
+    await world.rogues.agent(fault.amount, fault.lasts)
 
 
 async def _ghost(world: World, fault: Fault) -> None:
@@ -257,6 +267,8 @@ STRIKES: dict[str, Strike] = {
     "stop-balancer": _stop_balancer,
     "vanish": _vanish,
     "stop-reading": _stop_reading,
+    "rogue-client": _rogue_client,
+    "rogue-agent": _rogue_agent,
     "ghost": _ghost,
     "part-client": _part_client,
     "partition": _partition,

@@ -82,4 +82,4 @@ def _hello(number: int) -> Hello:
 def _obeyed(order: Assign) -> Status:
     name = order.assignment.name if order.assignment else MODELS[0]
     work = Work(revision=order.revision, assignment=order.assignment, phase="serving")
-    return Status(slots=KIND.slots, accepting=True, model=model_info(name, KIND), work=work)
+    return Status(slots=KIND.slots, accepting=True, model=model_info(name), work=work)

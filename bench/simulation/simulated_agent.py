@@ -9,7 +9,14 @@ from itertools import count
 from typing import cast
 
 from arriero.agent.generation.port import Ticket
-from arriero.agent.link.decisions import Decision, MarkConnected, Obey, Send, StartGeneration
+from arriero.agent.link.decisions import (
+    Decision,
+    KeepSecret,
+    MarkConnected,
+    Obey,
+    Send,
+    StartGeneration,
+)
 from arriero.agent.link.queries import Queries
 from arriero.agent.link.requests import Requests
 from arriero.agent.link.session import Session
@@ -37,6 +44,9 @@ from bench.simulation.scheduled_host import ScheduledHost
 
 MODEL = "m"
 """What agents serve that have a model of their own."""
+
+REPORT_EVERY = 2.0
+"""Seconds between two reports of a host that computes: a silent one counts as one that hangs."""
 
 Host = FluidHost | ScheduledHost
 MakeHost = Callable[[HostKind, float], Host]
@@ -103,7 +113,9 @@ class SimulatedAgent:
             requests=Requests(slots=Slots(kind.slots), tickets=numbers),
             queries=Queries(numbers),
         )
-        self._session.report(Statistics(cells=Cells(total=kind.cache)), now)
+        self._num_reports = 0
+        self._reported_at = now
+        self._session.report(self._statistics(), now)
 
     @property
     def num_computed(self) -> float:
@@ -121,20 +133,30 @@ class SimulatedAgent:
 
     def next_change(self) -> float | None:
         """When to call `advance`, at the latest."""
-        due = self.host.next_change()
-        if self._loaded_at is None:
-            return due
-        return self._loaded_at if due is None else min(due, self._loaded_at)
+        report_at = self._reported_at + REPORT_EVERY if self.host.running else None
+        times = (self.host.next_change(), self._loaded_at, report_at)
+        return min((each for each in times if each is not None), default=None)
 
     def advance(self, now: float) -> list[FromAgent]:
         """What is told of what happened until `now`."""
         items = self.host.advance(now)
         told = self._produced(items, now) if items else []
+        if self.host.running and now >= self._reported_at + REPORT_EVERY:
+            told += self._report(now)
         if self._loaded_at is not None and now >= self._loaded_at:
             told += self._loaded(now)
         elif self._phase == "draining" and not self.host.running:
             told += self._load(now)
         return told
+
+    def _report(self, now: float) -> list[FromAgent]:
+        self._num_reports += 1
+        self._reported_at = now
+        return self._sent(self._session.report(self._statistics(), now), now)
+
+    def _statistics(self) -> Statistics:
+        """Those of a host that has computed since the report before."""
+        return Statistics(cells=Cells(total=self._kind.cache), computed_tokens=self._num_reports)
 
     def told(self) -> list[FromAgent]:
         """What of the answers got out before it was lost."""
@@ -160,7 +182,7 @@ class SimulatedAgent:
                     self.host.start(start, now)
                 case Obey(Assign() as order):
                     messages += self._obey(order, now)
-                case MarkConnected():
+                case MarkConnected() | KeepSecret():
                     pass
                 case _:
                     raise RuntimeError(f"nobody simulates {decision}")
@@ -208,20 +230,24 @@ class SimulatedAgent:
 
     def _status(self) -> Status:
         order = self._order
-        model = model_info(self.serves, self._kind) if self.is_ready and self.serves else None
+        model = model_info(self.serves) if self.is_ready and self.serves else None
         work = None
         if order is not None:
             work = Work(revision=order.revision, assignment=order.assignment, phase=self._phase)
         return Status(slots=self._kind.slots, accepting=True, model=model, work=work)
 
 
-def model_info(name: str, kind: HostKind) -> ModelInfo:
+CONTEXT = 2**20
+"""Tokens, more than any request of the traces has: these hosts refuse none."""
+
+
+def model_info(name: str) -> ModelInfo:
     """A model of which all agents have the same files."""
     return ModelInfo(
         name=name,
         architecture="none",
         parameters=0,
         size_bytes=0,
-        context_size=max(kind.cache // kind.slots, 1),
+        context_size=CONTEXT,
         fingerprint=f"simulated {name}",
     )

@@ -18,7 +18,16 @@ from urllib.parse import urlsplit
 
 from ..arguments import EXIT_FAILED, Target, make_parser
 from ..boundary import run
-from ..checks import Finding, of_certificate, of_clock, of_engine, of_files, of_fleet, of_memory
+from ..checks import (
+    Finding,
+    of_certificate,
+    of_clock,
+    of_engine,
+    of_files,
+    of_fleet,
+    of_issues,
+    of_memory,
+)
 from ..output import print_json
 
 if TYPE_CHECKING:
@@ -82,6 +91,7 @@ async def _of_balancer(client: "Client", target: Target) -> list[Finding]:
     try:
         agents = await client.management.agents()
         findings.append(Finding("good", f"operators are answered at {target.management}"))
+        findings += of_issues("the balancer", await client.management.about())
         if readiness is not None:
             findings += of_fleet(readiness, agents, version("arriero"))
     except ArrieroError as error:

@@ -1,17 +1,27 @@
-"""Malicious or broken requests: Hypothesis strategies for every API.
+"""Malicious or broken requests, and messages of agents: Hypothesis strategies for every API.
 
 A body starts as one that is served, then some of its values are exchanged for the largest,
 smallest, deepest and longest of every kind, and for ones that mean something to a template, a
 grammar or a tokeniser. So most bodies get past the first check and reach the code behind it.
+What agents say is drawn from the schema of their messages, so a new message is among it by itself.
 """
 
 import copy
 import json
-from collections.abc import Mapping
-from typing import Any
+import struct
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal, TypeVar
 
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
+from arriero.shared import messages
+from arriero.shared.errors import BY_CODE
+
+T = TypeVar("T")
 Json = Any
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
 TOOL = {"type": "function", "function": {"name": "f", "description": "d", "parameters": SCHEMA}}
@@ -305,3 +315,232 @@ def wire(draw: st.DrawFn) -> Payload:
         start = draw(st.integers(0, len(data)))
         data[start : start + draw(st.integers(0, 8))] = draw(st.binary(max_size=12))
     return Payload(data)
+
+
+# ---- what agents say
+
+OWN, OTHERS = "{own}", "{others}"
+"""In messages, in place of the id of a request that the agent was given, and of one that another
+agent runs."""
+ME, GOOD = "{me}", "{good}"
+"""In place of this agent's id, and of another's."""
+
+FITTING: Mapping[str, list[Json]] = {
+    "id": [OWN, OWN, OWN, OWN, OTHERS, "of none", ""],
+    "agent_id": [ME, ME, ME, GOOD],
+    "protocol": list(range(messages.OLDEST_PROTOCOL, messages.PROTOCOL_VERSION + 1)),
+    "name": ["arriero-demo", "of-the-rogue"],
+    "code": [*BY_CODE, "no such code"],
+}
+"""Values that mean something in fields with these names."""
+
+MAX_FLOOD = 2**20
+"""Bytes of a message that is said again and again."""
+
+
+def _mostly(usual: st.SearchStrategy[T], seldom: st.SearchStrategy[T]) -> st.SearchStrategy[T]:
+    """One in nine is the other; `one_of` draws a strategy that it is given twice no more often."""
+    return st.integers(0, 8).flatmap(lambda number: usual if number else seldom)
+
+
+def of_schema(schema: Mapping[str, Json]) -> st.SearchStrategy[Json]:
+    """What `schema`, a JSON Schema as pydantic writes it, allows: mostly small, some at a bound."""
+    match schema:
+        case {"$ref": str(ref)}:
+            return _of_definition(ref.rpartition("/")[2])
+        case {"const": value}:
+            return st.just(value)
+        case {"enum": values}:
+            return st.sampled_from(values)
+        case {"anyOf": kinds} | {"oneOf": kinds}:
+            return st.one_of([of_schema(kind) for kind in kinds])
+        case {"type": "null"}:
+            return st.none()
+        case {"type": "boolean"}:
+            return st.booleans()
+        case {"type": "integer" | "number"}:
+            return _numbers(schema)
+        case {"type": "string"}:
+            return _texts(schema)
+        case {"type": "array"}:
+            return _lists(schema)
+        case {"type": "object", "properties": _}:
+            return _objects(schema)
+        case {"type": "object"}:
+            names = _texts({"type": "string", **schema.get("propertyNames", {})})
+            return st.dictionaries(names, of_schema(schema["additionalProperties"]), max_size=3)
+    raise NotImplementedError(f"a schema of another kind: {schema}")
+
+
+@cache
+def _of_definition(name: str) -> st.SearchStrategy[Json]:
+    """Looked up when first drawn from, so definitions may contain each other."""
+    return st.deferred(lambda: of_schema(_DEFS[name]))
+
+
+def _numbers(schema: Mapping[str, Json]) -> st.SearchStrategy[Json]:
+    least = schema.get("minimum", schema.get("exclusiveMinimum", -(2**63)))
+    most = schema.get("maximum", schema.get("exclusiveMaximum", 2**63))
+    if schema["type"] == "integer":
+        least += "exclusiveMinimum" in schema
+        most -= "exclusiveMaximum" in schema
+        usual = [least + step for step in (0, 1, 2, 3, 7)] if "minimum" in schema else [0, 1, 3, 7]
+    else:
+        usual = [least + (most - least) * part for part in (1e-9, 1e-6, 0.5)]
+    fitting = [number for number in usual if least <= number <= most]
+    bounds = [] if schema["type"] == "number" and "exclusiveMinimum" in schema else [least]
+    return st.sampled_from([*fitting * 4, *bounds, most])
+
+
+def _texts(schema: Mapping[str, Json]) -> st.SearchStrategy[str]:
+    if "pattern" in schema:
+        return st.from_regex(schema["pattern"], fullmatch=True)
+    if schema.get("format") == "base64url":
+        return st.binary(max_size=4).map(lambda data: urlsafe_b64encode(data).decode())
+    least, most = schema.get("minLength", 0), min(schema.get("maxLength", 60_000), 60_000)
+    telling = [text for text in TEXTS if least <= len(text) <= most and len(text) < 2_000]
+    short = st.text(_characters, min_size=least, max_size=min(8, most))
+    return _mostly(short, st.sampled_from([*telling, "a" * most]))
+
+
+_characters = st.characters(exclude_categories=("Cs",))
+"""Halves of surrogate pairs are not UTF-8, so no message with one can be sent."""
+
+
+def _lists(schema: Mapping[str, Json]) -> st.SearchStrategy[list[Json]]:
+    least, most = schema.get("minItems", 0), schema.get("maxItems", 1_000)
+    short = st.lists(of_schema(schema["items"]), min_size=least, max_size=min(least + 3, most))
+    long = short.map(lambda items: (items * most)[: min(most, 1_100)])
+    return _mostly(short, long)
+
+
+def _objects(schema: Mapping[str, Json]) -> st.SearchStrategy[dict[str, Json]]:
+    """What need not be there mostly is not: a message that has all of it is very long."""
+    needed = {*schema.get("required", ()), "type"}
+    fields = {name: _field(name, field) for name, field in schema["properties"].items()}
+
+    @st.composite
+    def draw_one(draw: st.DrawFn) -> dict[str, Json]:
+        names = [name for name in fields if name in needed or not draw(st.integers(0, 3))]
+        return {name: draw(fields[name]) for name in names}
+
+    return draw_one()
+
+
+def _field(name: str, schema: Mapping[str, Json]) -> st.SearchStrategy[Json]:
+    drawn = of_schema(schema)
+    return _mostly(st.sampled_from(FITTING[name]), drawn) if name in FITTING else drawn
+
+
+_SAID = TypeAdapter[Any](messages.FromAgent).json_schema()
+_DEFS: Mapping[str, Json] = _SAID["$defs"]
+SAID: Mapping[str, st.SearchStrategy[dict[str, Json]]] = {
+    kind: of_schema({"$ref": ref})
+    for kind, ref in sorted(_SAID["discriminator"]["mapping"].items())
+}
+"""By type, messages of agents whose every field is as its type allows."""
+
+said_rightly = st.sampled_from([*SAID, *["output"] * 5, "reply"]).flatmap(SAID.__getitem__)
+
+
+@st.composite
+def said_wrongly(draw: st.DrawFn) -> Json:
+    """A message with one thing that is not as its type allows, or far more of it."""
+    message = _unshared(draw(said_rightly))
+    change = draw(st.sampled_from(["exchange", "exchange", "leave out", "add", "multiply"]))
+    places = _places(message)
+    if change == "add":
+        owner = draw(st.sampled_from([(), *places]))
+        found = _at(message, owner)
+        if isinstance(found, dict):
+            found[draw(st.text(_characters, max_size=9))] = _unshared(draw(hostile_values))
+        return message
+    place = draw(st.sampled_from(places))
+    *path, last = place
+    found = _at(message, tuple(path))
+    if change == "leave out":
+        del found[last]
+    elif change == "multiply":
+        times = draw(st.sampled_from([33, 65, 1_025, 20_000]))
+        found[last] = found[last] * times if isinstance(found[last], list | str) else [found[last]]
+    else:
+        found[last] = _unshared(draw(hostile_values))
+    return message
+
+
+def _at(value: Json, place: tuple[Any, ...]) -> Json:
+    for key in place:
+        value = value[key]
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A WebSocket frame, so many times in a row; or bytes on the connection, which are none."""
+
+    data: Payload
+    times: int = 1
+    kind: Literal["text", "binary", "none"] = "text"
+
+
+@st.composite
+def _sent(draw: st.DrawFn, said: st.SearchStrategy[Json]) -> Sent:
+    message = draw(said)
+    data = json.dumps(message, ensure_ascii=draw(st.booleans())).encode("utf-8", "replace")
+    is_flood = draw(st.integers(0, 7)) == 0
+    most = draw(st.sampled_from([2, 20, 200, 2_000])) if is_flood else 1
+    times = max(1, min(most, MAX_FLOOD // len(data)))
+    if times > 1 or draw(st.integers(0, 7)):
+        return Sent(Payload(data), times)
+    header = struct.pack(">IB", draw(st.integers(0, 5)), draw(st.integers(0, 3)))
+    return Sent(Payload(header + data), 1, "binary")
+
+
+_rubbish = st.one_of(
+    st.binary(max_size=64).map(lambda data: Sent(Payload(data), 1, "binary")),
+    st.text(_characters, max_size=64).map(lambda text: Sent(Payload(text.encode()))),
+    st.binary(min_size=1, max_size=64).map(lambda data: Sent(Payload(data), 1, "none")),
+    st.just(Sent(Payload(b"[" * 100_000))),
+    st.just(Sent(Payload(b"\x00" * 2_000_000), 1, "binary")),
+)
+_step = _mostly(_sent(_mostly(said_rightly, said_wrongly())), _rubbish)
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """One connection of an agent.
+
+    With a `role` it says a proper hello first: of an agent that serves the good one's model, one
+    that only it serves, or none. The balancer is asked for the `errands` of that model, and what
+    comes of them are the requests that this agent was given. Then it says its `steps`.
+
+    `as_whom`: an agent that never was there before, the one of the connection before (which is
+    still there) that dials again, a new engine process of it, or the good agent. One that
+    `hangs_up` closes the connection in good order, so that all it said was handled.
+    """
+
+    role: Literal["same", "own", "none"] | None
+    as_whom: Literal["new", "again", "taking over", "good"]
+    errands: list[str]
+    steps: list[Sent]
+    hangs_up: bool
+
+
+@st.composite
+def _dials(draw: st.DrawFn, errands: Sequence[str]) -> Dial:
+    role = draw(st.sampled_from(["own", "own", "own", "same", "none", None]))
+    steps = draw(st.lists(_step, min_size=1, max_size=30))
+    if role is None and draw(st.booleans()):
+        steps.insert(0, draw(_sent(SAID["hello"])))
+    return Dial(
+        role,
+        draw(st.sampled_from(["new", "new", "again", "taking over", "good"])),
+        draw(st.lists(st.sampled_from(errands), max_size=3)) if role in ("own", "same") else [],
+        steps,
+        draw(st.sampled_from([True, True, True, False])),
+    )
+
+
+def dials(errands: Sequence[str]) -> st.SearchStrategy[list[Dial]]:
+    """What an agent does, while the balancer is asked for some of `errands`."""
+    return st.lists(_dials(errands), min_size=1, max_size=3)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,17 @@ def thread_seconds(agent: Daemon) -> dict[str, float]:
     return {task.name: seconds_of(task) for task in tasks.iterdir()}
 
 
-async def until_preparing(agent: Daemon, before: dict[str, float]) -> None:
-    """Waits until a thread that is not among those of `before` computes."""
+async def until_preparing(
+    agent: Daemon, before: dict[str, float], others: Iterable[str] | None = None
+) -> None:
+    """Waits until a thread computes that is none of the `others`, which are those of `before`
+    unless they are named."""
+    busy_with_others = before.keys() if others is None else set(others)
 
     async def is_preparing() -> bool:
         now = thread_seconds(agent)
-        return any(now[thread] > MUCH for thread in now.keys() - before.keys())
+        return any(
+            now[thread] - before.get(thread, 0.0) > MUCH for thread in now.keys() - busy_with_others
+        )
 
-    await until(is_preparing, deadline=10.0)
+    await until(is_preparing)

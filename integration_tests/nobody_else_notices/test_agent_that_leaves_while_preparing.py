@@ -7,7 +7,7 @@ import pytest
 
 from integration_tests.corpus import LONG_CONTEXT
 from integration_tests.daemons import MODEL, Fleet
-from integration_tests.nobody_else_notices.bystander import bystander
+from integration_tests.nobody_else_notices.bystander import Bystander, unnoticed
 from integration_tests.nobody_else_notices.preparing import (
     ask_long,
     thread_seconds,
@@ -27,7 +27,8 @@ async def test_it_frees_the_model_after_the_thread_has_ended(
     monkeypatch.setenv("MALLOC_PERTURB_", OVERWRITTEN_WITH)
     path = tmp_path / f"{NAME}.gguf"
     shutil.copyfile(MODEL, path)
-    async with bystander(long_fleet):
+
+    async def attack(seen: Bystander) -> None:
         agent = await long_fleet.start_agent(
             name=NAME, model=path, context_size=LONG_CONTEXT, drain_timeout="10ms"
         )
@@ -38,3 +39,6 @@ async def test_it_frees_the_model_after_the_thread_has_ended(
         assert await agent.terminate() == 0
         await long_fleet.until_num_requests(1, "queued")
         long.cancel()
+        await long_fleet.until_num_requests(0, "queued")
+
+    await unnoticed(long_fleet, attack)

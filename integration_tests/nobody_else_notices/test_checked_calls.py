@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from integration_tests.corpus import LONG_CONTEXT, Case, cases, generate
 from integration_tests.daemons import Fleet, started_fleet
-from integration_tests.nobody_else_notices.bystander import bystander
+from integration_tests.nobody_else_notices.bystander import Bystander, unnoticed
 from integration_tests.test_templates import DEMO_TEMPLATE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -68,10 +68,13 @@ async def test_arguments_as_deep_as_can_be_read(without_tools: Fleet) -> None:
         "logit_bias": dict.fromkeys(BRACKETS, 100),  # rather than white space
         "temperature": 0,
     }
-    async with bystander(without_tools):
+
+    async def attack(seen: Bystander) -> None:
         answer = await generate(without_tools.http, without_tools.inference, body)
-    [call] = answer.calls
-    assert "".join(call["arguments"].split()) == '{"x":' + "[" * DEPTH + "]" * DEPTH + "}"
+        [call] = answer.calls
+        assert "".join(call["arguments"].split()) == '{"x":' + "[" * DEPTH + "]" * DEPTH + "}"
+
+    await unnoticed(without_tools, attack)
 
 
 def shown_by_hand(case: Case) -> list[dict[str, Any]]:
@@ -99,7 +102,10 @@ async def test_an_enum_that_is_checked_again_and_again(without_tools: Fleet) -> 
         "messages": shown_by_hand(case),
         "tools": [{"type": "function", "function": function}],
     }
-    async with bystander(without_tools):
+
+    async def attack(seen: Bystander) -> None:
         answer = await generate(without_tools.http, without_tools.inference, body)
-    [call] = answer.calls
-    assert call["arguments"] == wanted["arguments"]
+        [call] = answer.calls
+        assert call["arguments"] == wanted["arguments"]
+
+    await unnoticed(without_tools, attack)

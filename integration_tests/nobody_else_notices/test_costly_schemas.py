@@ -7,7 +7,7 @@ import pytest
 
 from integration_tests.corpus import generate, plain_cases
 from integration_tests.daemons import Fleet
-from integration_tests.nobody_else_notices.bystander import bystander
+from integration_tests.nobody_else_notices.bystander import Bystander, unnoticed
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -26,12 +26,14 @@ async def test_a_fault_in_a_large_schema(long_fleet: Fleet) -> None:
     async def answer(**body: Any) -> Any:
         return await generate(long_fleet.http, long_fleet.inference, body)
 
-    async with bystander(long_fleet), asyncio.timeout(15):
+    async def attack(seen: Bystander) -> None:
         *refused, served = await asyncio.gather(
             answer(prompt="x", grammar=grammar),
             answer(prompt="y", grammar=grammar),
             answer(**case.body),
         )
-    assert served.text == case.answer
-    for each in refused:
-        assert (each.status, each.end["error"]["field"]) == (400, "grammar.schema")
+        assert served.text == case.answer
+        for each in refused:
+            assert (each.status, each.end["error"]["field"]) == (400, "grammar.schema")
+
+    await unnoticed(long_fleet, attack)

@@ -4,7 +4,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from integration_tests.daemons import Fleet, until
-from integration_tests.nobody_else_notices.bystander import bystander
+from integration_tests.nobody_else_notices.bystander import Bystander, unnoticed
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -24,14 +24,16 @@ async def embed(fleet: Fleet, text: str, pooling: str) -> None:
 
 
 async def test_alternating_poolings_share_one_small_context(long_fleet: Fleet) -> None:
-    async with bystander(long_fleet):
+    async def attack(seen: Bystander) -> None:
         for pooling in ("mean", "cls", "last") * 3:
             await embed(long_fleet, "a stone in the shoe of a llama", pooling)
 
         async def are_told() -> bool:
             return await embedding_cells(long_fleet) > 0
 
-        await until(are_told, deadline=10.0)
+        await until(are_told)
         cells = await embedding_cells(long_fleet)
-    # One for inputs of up to 512 tokens with a chunk of 512, and not for the whole context.
-    assert cells <= 1024
+        # One for inputs of up to 512 tokens with a chunk of 512, and not for the whole context.
+        assert cells <= 1024
+
+    await unnoticed(long_fleet, attack)

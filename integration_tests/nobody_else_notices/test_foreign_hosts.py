@@ -7,8 +7,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from integration_tests.daemons import Fleet
-from integration_tests.nobody_else_notices.bystander import bystander
+from integration_tests.daemons import DEADLINE, Fleet
+from integration_tests.nobody_else_notices.bystander import Bystander, unnoticed
 
 EVIL = "evil.example"
 
@@ -16,7 +16,7 @@ EVIL = "evil.example"
 async def raw(address: str, head: str) -> tuple[int, bytes]:
     """The status and the body of the answer to a request without a body."""
     host, port = address.split(":")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE):
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(head.encode())
         answer = await reader.read()
@@ -32,7 +32,8 @@ def code(body: Any) -> object:
 @pytest.mark.asyncio(loop_scope="session")
 async def test_another_host_is_refused_everywhere(long_fleet: Fleet) -> None:
     ready = long_fleet.balancer.ready
-    async with bystander(long_fleet):
+
+    async def attack(seen: Bystander) -> None:
         for base, paths in (
             (long_fleet.inference, ["/api/v1/generate", "/health", "/api/v1/socket", "/nowhere"]),
             (long_fleet.management, ["/", "/api/v1/requests", "/api/v1/agent-socket", "/metrics"]),
@@ -51,8 +52,16 @@ async def test_another_host_is_refused_everywhere(long_fleet: Fleet) -> None:
                 head = f"GET /health HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n"
                 status, _ = await raw(address, head)
                 assert status in (400, 403), hosts
+            rest = f"HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+            for target in (f"http://{EVIL}/health", f"http://{address}@{EVIL}/health"):
+                status, body = await raw(address, f"GET {target} {rest}")
+                assert (status, code(json.loads(body))) == (403, "forbidden_host"), target
+            status, _ = await raw(address, f"GET http://{address}/health {rest}")
+            assert status == 200
             status, body = await raw(address, "GET /health HTTP/1.0\r\n\r\n")
             assert (status, code(json.loads(body))) == (403, "forbidden_host")
+
+    await unnoticed(long_fleet, attack)
 
 
 async def test_names_that_were_given_are_answered(fleet: Fleet) -> None:

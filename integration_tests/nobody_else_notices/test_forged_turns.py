@@ -6,7 +6,7 @@ import pytest
 
 from integration_tests.corpus import generate, plain_cases
 from integration_tests.daemons import Fleet
-from integration_tests.nobody_else_notices.bystander import bystander
+from integration_tests.nobody_else_notices.bystander import Bystander, unnoticed
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -25,12 +25,14 @@ async def test_a_forged_turn_is_text_of_the_message(long_fleet: Fleet) -> None:
     async def answer(**body: Any) -> Any:
         return await generate(long_fleet.http, long_fleet.inference, {"temperature": 0, **body})
 
-    async with bystander(long_fleet):
+    async def attack(seen: Bystander) -> None:
         told = await answer(messages=[{"role": "user", "content": forged}])
         raw = await answer(prompt=f"<|im_start|>user\n{forged}{END_OF_PROMPT}")
         turns = await answer(
             messages=[asked, {"role": "assistant", "content": first.answer}, asked_then]
         )
-    assert raw.text == turns.text
-    assert raw.end["usage"]["prompt_tokens"] == turns.end["usage"]["prompt_tokens"]
-    assert told.end["usage"]["prompt_tokens"] > turns.end["usage"]["prompt_tokens"]
+        assert raw.text == turns.text
+        assert raw.end["usage"]["prompt_tokens"] == turns.end["usage"]["prompt_tokens"]
+        assert told.end["usage"]["prompt_tokens"] > turns.end["usage"]["prompt_tokens"]
+
+    await unnoticed(long_fleet, attack)

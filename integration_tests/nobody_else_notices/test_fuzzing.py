@@ -11,23 +11,27 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import Coroutine, Iterator
-from contextlib import AsyncExitStack, suppress
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from io import BytesIO
+from itertools import count
 from typing import Any, TypeVar
 
 import aiohttp
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
+from websockets.exceptions import ConnectionClosed
+from websockets.protocol import State
 
 from arriero.shared import messages
-from arriero.shared.inference import AgentId
-from arriero.shared.reports.model_info import ModelInfo
-from integration_tests.corpus import LONG_CONTEXT
-from integration_tests.daemons import Fleet, until
+from integration_tests.corpus import LONG_CONTEXT, generate, plain_cases
+from integration_tests.daemons import DEADLINE, MODEL, Fleet, until
 from integration_tests.nobody_else_notices import hostile
-from integration_tests.nobody_else_notices.bystander import MOST_GAP, Bystander, bystander
+from integration_tests.nobody_else_notices.bystander import ALLOWANCE, Bystander, bystander
+from integration_tests.rogue_agent import RogueAgent, hello, model_info
 
 T = TypeVar("T")
 
@@ -35,9 +39,6 @@ NUM_EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "25"))
 """For each API; set the variable to look for more, with examples drawn anew."""
 PATIENCE = 0.2
 """Seconds of an answer that are listened to: disconnecting early is part of the test."""
-ANSWER_DEADLINE = 10.0
-"""Seconds within which a request begins to be answered."""
-
 few = settings(
     max_examples=NUM_EXAMPLES,
     derandomize="FUZZ_EXAMPLES" not in os.environ,
@@ -60,21 +61,25 @@ class Stage:
         self.bystander: Bystander | None = None
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10 * DEADLINE)
 
     async def open(self) -> None:
         await self.fleet.open_client()
         await self.fleet.start_balancer()
         await self.fleet.start_agent(context_size=LONG_CONTEXT)
 
-    def attack(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Runs one hostile conversation; the bystander must be well right after it."""
-        self.run(coroutine)
-        self.run(self._look_at_the_bystander())
+    def attack(self, converse: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Runs a hostile conversation; the bystander must be well right after it."""
+        self.run(self._beside_the_bystander(converse))
 
-    async def _look_at_the_bystander(self) -> None:
+    async def _beside_the_bystander(
+        self, converse: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        """A pause is looked into where there is one: each wait for the stream costs time."""
         assert self.bystander is not None
-        self.bystander.check(MOST_GAP)
+        if await self.bystander.longest_pause(converse(), num_after=1) >= ALLOWANCE:
+            noticed = await self.bystander.compare(lambda seen: converse())
+            assert not noticed, f"the bystander's stream stood still: {noticed}"
 
     def close(self) -> None:
         try:
@@ -116,7 +121,7 @@ async def _until_alone(fleet: Fleet) -> None:
     async def alone() -> bool:
         return len(await fleet.view("requests")) == 1 and await fleet.busy_slots() == 1
 
-    await until(alone, deadline=15)
+    await until(alone)
 
 
 def _surprises(fleet: Fleet) -> list[str]:
@@ -130,7 +135,7 @@ async def post(fleet: Fleet, path: str, body: bytes) -> None:
     headers = {"Content-Type": "application/json"}
     timeout = aiohttp.ClientTimeout(total=None, sock_read=None)
     url = fleet.inference + path
-    async with asyncio.timeout(ANSWER_DEADLINE):
+    async with asyncio.timeout(DEADLINE):
         asked = await fleet.http.post(url, data=BytesIO(body), headers=headers, timeout=timeout)
         error = await asked.text() if asked.status >= 500 else ""
     async with asked as response:
@@ -148,7 +153,7 @@ def test_hostile_bodies(watched: Stage, path: str) -> None:
     @few
     @given(body=hostile.bodies(path))
     def hurt_nobody(body: bytes) -> None:
-        watched.attack(post(watched.fleet, path, body))
+        watched.attack(lambda: post(watched.fleet, path, body))
 
     hurt_nobody()
 
@@ -168,7 +173,7 @@ def test_hostile_frames_on_a_socket(watched: Stage) -> None:
     @few
     @given(frames=hostile.frames())
     def hurt_nobody(frames: list[hostile.Payload]) -> None:
-        watched.attack(converse(frames))
+        watched.attack(lambda: converse(frames))
 
     hurt_nobody()
 
@@ -191,7 +196,7 @@ def test_hostile_bytes_on_a_connection(watched: Stage, port: str) -> None:
     @few
     @given(data=hostile.wire())
     def hurt_nobody(data: bytes) -> None:
-        watched.attack(push(data))
+        watched.attack(lambda: push(data))
 
     hurt_nobody()
 
@@ -219,43 +224,195 @@ def test_hostile_names_on_the_management_port(watched: Stage, method: str, path:
     @few
     @given(name=names)
     def hurt_nobody(name: str) -> None:
-        watched.attack(ask(name))
+        watched.attack(lambda: ask(name))
 
     hurt_nobody()
+
+
+ERRANDS = sorted(hostile.BODIES.keys() - {"/api/v1/generate_batch"})
+"""What agents are asked for. A batch names a model in each of its requests."""
+
+ITS_OWN = "of-the-rogue"
+"""A model that no other agent serves."""
+
+_numbers = count(1)
 
 
 def test_hostile_agents(watched: Stage) -> None:
-    """Somebody dials in as an agent and sends garbage; that affects nobody else."""
-
-    async def dial(frames: list[bytes]) -> None:
-        url = f"{watched.fleet.management}/api/v1/agent-socket"
-        async with watched.fleet.http.ws_connect(url) as socket:
-            for frame in frames:
-                with suppress(ConnectionError):
-                    await socket.send_str(frame.decode(errors="replace"))
-            with suppress(TimeoutError):
-                async with asyncio.timeout(0.1):
-                    await socket.receive()
+    """Another agent dials, and says whatever can be said, to requests that it has or has not."""
 
     @few
-    @given(
-        frames=st.lists(st.one_of(st.binary(max_size=64), hostile.mutated(_hello())), max_size=3)
-    )
-    def hurt_nobody(frames: list[bytes]) -> None:
-        watched.attack(dial(frames))
+    @given(dials=hostile.dials(ERRANDS))
+    def hurt_nobody(dials: list[hostile.Dial]) -> None:
+        watched.attack(lambda: Conversation(watched.fleet).hold(dials))
 
     hurt_nobody()
 
 
-def _hello() -> dict[str, Any]:
-    info = ModelInfo(name="other", architecture="x", parameters=1, size_bytes=1, context_size=64)
-    hello = messages.Hello(
-        protocol=messages.PROTOCOL_VERSION,
-        agent_id=AgentId("x"),
-        name="x",
-        version="0",
-        slots=4,
-        model=info,
-    )
-    fields: dict[str, Any] = json.loads(messages.encode_from_agent(hello))
-    return fields
+def test_what_hostile_agents_say_is_mostly_understood() -> None:
+    """Each type of message is drawn, and seldom refused: what is tested is what follows from it."""
+    understood: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+
+    @few
+    @given(data=st.data(), kind=st.sampled_from(sorted(hostile.SAID)))
+    def say(data: st.DataObject, kind: str) -> None:
+        message = data.draw(hostile.SAID[kind])
+        assert message["type"] == kind
+        try:
+            messages.decode_from_agent(json.dumps(message))
+            understood[kind] += 1
+        except ValidationError:
+            refused[kind] += 1
+
+    say()
+    assert understood.total() > 3 * refused.total(), refused
+
+
+class Conversation:
+    """What one agent does in all of its connections, of which the last ends with the first."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._name = f"fuzzing-{next(_numbers)}"
+        """No other conversation has it, so nothing that agents are remembered for matters here."""
+        self._id = self._secret = ""
+        self._num_ids = 0
+        self._rogues: list[RogueAgent] = []
+
+    async def hold(self, dials: list[hostile.Dial]) -> None:
+        """All of `dials`; then nobody but the rogue has noticed."""
+        fleet = self._fleet
+        num_surprises = len(_surprises(fleet))
+        [good] = [each["id"] for each in await fleet.view("agents")]
+        bystanders = [each for each in await fleet.view("requests") if each["state"] == "streaming"]
+        self._words = {hostile.GOOD: good, hostile.OTHERS: bystanders[0]["id"]}
+        asking: list[asyncio.Task[None]] = []
+        try:
+            async with AsyncExitStack() as stack:
+                for dial in dials:
+                    await self._dial(dial, stack, asking)
+        finally:
+            for task in asking:
+                task.cancel()
+            outcomes = await asyncio.gather(*asking, return_exceptions=True)
+        wrong = [each for each in outcomes if isinstance(each, Exception)]
+        assert not wrong, wrong
+        await self._is_as_ever(good)
+        surprises = _surprises(fleet)[num_surprises:]
+        assert not surprises, "\n".join(line[:6000] for line in surprises[:3])
+
+    async def _dial(
+        self, dial: hostile.Dial, stack: AsyncExitStack, asking: list[asyncio.Task[None]]
+    ) -> None:
+        rogue = await stack.enter_async_context(RogueAgent.connect(self._fleet))
+        self._rogues.append(rogue)
+        with suppress(ConnectionClosed):
+            if dial.role is not None and await self._is_let_in(rogue, dial):
+                if dial.role == "same":
+                    async with self._drained():
+                        await self._ask(dial, asking)
+                else:
+                    await self._ask(dial, asking)
+            for number, step in enumerate(dial.steps):
+                await self._say(rogue, step, number)
+        if dial.hangs_up:
+            stack.push_async_callback(rogue.socket.close)
+
+    async def _is_let_in(self, rogue: RogueAgent, dial: hostile.Dial) -> bool:
+        """Says hello as `dial` has it."""
+        more: dict[str, Any] = {}
+        if dial.as_whom == "new" or not self._id:
+            self._num_ids += 1
+            self._id, self._secret = f"id-{self._num_ids}-of-{self._name}", ""
+        if dial.as_whom == "taking over":
+            more["takes_over"] = True
+        if self._secret and dial.as_whom != "good":
+            more["secret"] = self._secret
+        id = self._words[hostile.GOOD] if dial.as_whom == "good" else self._id
+        models = {"same": _able(MODEL.stem), "own": _able(ITS_OWN)}
+        await rogue.send(
+            hello(self._name, agent_id=id, model=models.get(dial.role or "none"), **more)
+        )
+        answer = await rogue.next("welcome", "reject")
+        if answer["type"] == "welcome":
+            self._secret = answer["secret"]
+        else:
+            assert dial.as_whom != "new", answer
+        return answer["type"] == "welcome"
+
+    async def _ask(self, dial: hostile.Dial, asking: list[asyncio.Task[None]]) -> None:
+        """The errands, each with a moment to come to one of the connections; some have to wait."""
+        model = MODEL.stem if dial.role == "same" else ITS_OWN
+        for path in dial.errands:
+            num_given = self._num_given
+            task = asyncio.create_task(self._answer(path, hostile.BODIES[path] | {"model": model}))
+            asking.append(task)
+
+            async def is_under_way(task: asyncio.Task[None] = task, num: int = num_given) -> bool:
+                return task.done() or self._num_given > num
+
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE):
+                    await until(is_under_way)
+
+    @property
+    def _num_given(self) -> int:
+        return sum(len(rogue.given) for rogue in self._rogues)
+
+    async def _answer(self, path: str, body: dict[str, Any]) -> None:
+        """Asks, and reads an answer that may never end; no fault of the balancer's is in it."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_read=None)
+        url = self._fleet.inference + path
+        async with self._fleet.http.post(url, json=body, timeout=timeout) as response:
+            text = await response.text()
+            assert '"internal_error"' not in text, (path, text[-2000:])
+
+    @asynccontextmanager
+    async def _drained(self) -> AsyncIterator[None]:
+        """The good agent gets no requests meanwhile."""
+        good = self._words[hostile.GOOD]
+        await self._fleet.steer(good, "drain")
+        try:
+            yield
+        finally:
+            await self._fleet.steer(good, "resume")
+
+    async def _say(self, rogue: RogueAgent, step: hostile.Sent, number: int) -> None:
+        words = self._words | {hostile.ME: self._id or f"id-of-{self._name}"}
+        words[hostile.OWN] = rogue.given[number % len(rogue.given)] if rogue.given else "of none"
+        data = bytes(step.data)
+        for word, meaning in words.items():
+            data = data.replace(word.encode(), meaning.encode())
+        if step.kind == "none":
+            if rogue.socket.state is State.OPEN:
+                rogue.socket.transport.write(data)
+            return
+        for sent in range(step.times):
+            await rogue.send_bytes(data, is_text=step.kind == "text")
+            if sent % 50 == 49:
+                await asyncio.sleep(0)  # this process reads what the bystander gets, too
+
+    async def _is_as_ever(self, good: str) -> None:
+        """Only the good agent is there, and serves; everything can be looked at."""
+
+        async def is_alone() -> bool:
+            return [each["id"] for each in await self._fleet.view("agents")] == [good]
+
+        await until(is_alone)
+        [agent] = await self._fleet.view("agents")
+        assert (agent["state"], agent["issues"]) == ("ready", []), (
+            f"{agent}\n{self._fleet.agents[0]}\n{self._fleet.balancer}"
+        )
+        case = plain_cases()[0]
+        body = {"model": MODEL.stem} | case.body
+        answer = await generate(self._fleet.http, self._fleet.inference, body)
+        assert answer.text == case.answer, answer
+        for path in ("/health", "/metrics", "/api/v1/agents"):
+            async with self._fleet.http.get(f"{self._fleet.management}{path}") as response:
+                assert response.status == 200, (path, await response.text())
+
+
+def _able(name: str) -> dict[str, Any]:
+    """A model for everything that can be asked for."""
+    return model_info(name, tasks=["generate", "embed", "rank"])

@@ -15,22 +15,16 @@ from typing import Any
 import aiohttp
 import pytest
 
-from integration_tests.daemons import Fleet
-from integration_tests.nobody_else_notices.bystander import bystander
+from integration_tests.daemons import DEADLINE, Fleet
+from integration_tests.nobody_else_notices.bystander import Bystander, unnoticed
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 JSON = {"Content-Type": "application/json"}
 BYTES = 16 * 2**20 - 1000
 
-MOST_GAP = 1.5
-"""Seconds. What is accepted and large may cost some tenths on a busy machine."""
-
 MOST_WORK = 3.0
 """Seconds that it computes until it answers, at most."""
-
-WITHIN = 60.0
-"""Seconds after which it does not answer at all."""
 
 
 def filled(before: bytes, unit: bytes, after: bytes) -> bytes:
@@ -91,12 +85,15 @@ HOSTILE: dict[str, tuple[str, bytes, int]] = {
     "quotes": ("/api/v1/generate", filled(b"", b'"', b""), 400),
 }
 
+MOST_IDS = b'{"prompt":[' + b"1," * (2**20 - 1) + b"1]}"
+"""A prompt that is too long for any context, and otherwise what a client may send."""
+
 
 @asynccontextmanager
 async def at_once(fleet: Fleet) -> AsyncIterator[None]:
     """What is asked inside is answered without much work."""
     before = fleet.balancer.computing_seconds
-    async with asyncio.timeout(WITHIN):
+    async with asyncio.timeout(DEADLINE):
         yield
     work = fleet.balancer.computing_seconds - before
     assert work < MOST_WORK, f"the balancer computed for {work:.2f} s"
@@ -111,7 +108,7 @@ async def post(fleet: Fleet, path: str, body: bytes) -> tuple[int, Any]:
 
 
 async def test_hostile_bodies_are_refused(long_fleet: Fleet) -> None:
-    async with bystander(long_fleet, most_gap=MOST_GAP) as seen:
+    async def attack(seen: Bystander) -> None:
         for name, (path, body, expected) in HOSTILE.items():
             status, answer = await post(long_fleet, path, body)
             assert status == expected, (name, answer)
@@ -119,10 +116,20 @@ async def test_hostile_bodies_are_refused(long_fleet: Fleet) -> None:
             assert len(message) < 300, name
             await seen.until_more(1)
 
+    await unnoticed(long_fleet, attack, harmless=lambda seen: read_most(long_fleet))
+
+
+async def read_most(fleet: Fleet) -> None:
+    """What is right and large costs some tenths of a second, more on a busy machine."""
+    for _ in range(4):
+        status, answer = await post(fleet, "/api/v1/generate", MOST_IDS)
+        assert (status, answer["error"]["code"]) == (400, "prompt_too_long"), answer
+
 
 async def test_hostile_frames_are_refused(long_fleet: Fleet) -> None:
     """The same over the WebSocket, which goes on."""
-    async with bystander(long_fleet, most_gap=MOST_GAP) as seen:
+
+    async def attack(seen: Bystander) -> None:
         url = f"{long_fleet.inference}/api/v1/socket"
         async with long_fleet.http.ws_connect(url, max_msg_size=0) as socket:
             for unit in (b"-1,", b"[],", b'"",'):
@@ -135,11 +142,15 @@ async def test_hostile_frames_are_refused(long_fleet: Fleet) -> None:
             await socket.send_json({"jsonrpc": "2.0", "id": 2, "method": "ping"})
             assert (await socket.receive_json())["result"] == {"pong": True}
 
+    await unnoticed(long_fleet, attack, harmless=lambda seen: read_most(long_fleet))
+
 
 async def test_junk_of_a_false_agent(long_fleet: Fleet) -> None:
-    async with bystander(long_fleet, most_gap=MOST_GAP):
+    async def attack(seen: Bystander) -> None:
         url = f"{long_fleet.management}/api/v1/agent-socket"
         for frame in ('{"type":"output","items":[%s1]}', '{"type":"hello","x":[%s1]}'):
             async with long_fleet.http.ws_connect(url) as socket, at_once(long_fleet):
                 await socket.send_str(frame % ("1," * 500_000))
                 assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
+
+    await unnoticed(long_fleet, attack, harmless=lambda seen: read_most(long_fleet))

@@ -2,7 +2,7 @@
 
 from integration_tests.corpus import generate, plain_cases
 from integration_tests.daemons import Fleet
-from integration_tests.nobody_else_notices.bystander import bystander
+from integration_tests.nobody_else_notices.bystander import Bystander, unnoticed
 from integration_tests.nobody_else_notices.preparing import (
     ask_long,
     thread_seconds,
@@ -13,20 +13,30 @@ NUM_WORDS = 2 * 2**20
 """As long as a body may be."""
 
 
+READING = 3.0
+"""Seconds that a stream may stand still while the daemons read bodies of many megabytes."""
 NUM_FEWER = 2**14
 """Words of a text that takes some milliseconds."""
 
 
-async def test_a_first_token_comes_before_long_texts_are_tokenised(serving: Fleet) -> None:
+async def test_a_first_token_comes_before_long_texts_are_tokenised(fleet: Fleet) -> None:
+    await fleet.start_balancer()
+    agent = await fleet.start_agent()
+    others: set[str] = set()
     case = plain_cases()[0]
-    async with bystander(serving):
-        before = thread_seconds(serving.agents[0])
-        long = [ask_long(serving, NUM_WORDS) for _ in range(2)]
-        await serving.until_num_requests(2, "assigned")
-        await until_preparing(serving.agents[0], before)
-        answer = await generate(serving.http, serving.inference, case.body)
+
+    async def attack(seen: Bystander) -> None:
+        before = thread_seconds(agent)
+        others.update(before if not others else ())
+        long = [ask_long(fleet, NUM_WORDS) for _ in range(2)]
+        await fleet.until_num_requests(2, "assigned")
+        await until_preparing(agent, before, others)
+        answer = await generate(fleet.http, fleet.inference, case.body)
         assert answer.text == case.answer
-        assert b'"event":"done"' in await ask_long(serving, NUM_FEWER)
+        assert b'"event":"done"' in await ask_long(fleet, NUM_FEWER)
         assert not any(one.done() for one in long), "they are still prepared"
         for one in long:
             one.cancel()
+        await fleet.until_num_requests(0, "assigned")
+
+    await unnoticed(fleet, attack, allowance=READING)

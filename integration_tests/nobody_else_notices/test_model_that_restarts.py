@@ -8,7 +8,7 @@ from typing import Any
 
 from integration_tests.corpus import Answer, generate, plain_cases
 from integration_tests.daemons import MODEL, Daemon, Fleet, until
-from integration_tests.nobody_else_notices.bystander import bystander
+from integration_tests.nobody_else_notices.bystander import Bystander, unnoticed
 
 NAME = "another"
 
@@ -28,7 +28,7 @@ async def until_slots(fleet: Fleet, *slots: int) -> None:
         agents = await fleet.view("agents")
         return [each["slots"]["total"] for each in agents if each["name"] == NAME] == [*slots]
 
-    await until(reached, deadline=10)
+    await until(reached)
 
 
 def asking(fleet: Fleet) -> asyncio.Task[Answer]:
@@ -44,7 +44,7 @@ async def listed(fleet: Fleet) -> dict[str, str]:
 
 
 async def test_requests_for_it_wait(serving: Fleet, tmp_path: Path) -> None:
-    async with bystander(serving):
+    async def attack(seen: Bystander) -> None:
         agent = await start_agent(serving, tmp_path)
 
         path = (tmp_path / f"{NAME}.gguf").rename(tmp_path / "hidden")
@@ -67,3 +67,5 @@ async def test_requests_for_it_wait(serving: Fleet, tmp_path: Path) -> None:
         unknown = plain_cases()[0].body | {"model": "never-here"}
         refused = await generate(serving.http, serving.inference, unknown)
         assert (refused.status, refused.end["error"]["code"]) == (404, "model_not_found")
+
+    await unnoticed(serving, attack)

@@ -8,12 +8,15 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from arriero.agent.engine.pace import STEPS
 from integration_tests.corpus import generate
 from integration_tests.daemons import Fleet, until
-from integration_tests.nobody_else_notices.bystander import bystander
+from integration_tests.nobody_else_notices.bystander import Bystander, unnoticed
 
 PARKED = "arriero_agent_parked_cells"
 CELLS = 6144
+SLOWLY = "50"
+"""Steps a second, so that the stream takes few of the cells until the test is over."""
 MOST = 0.6
 """The part of all cells that each of two prompts takes: there is never room for both."""
 
@@ -34,14 +37,23 @@ async def ask(fleet: Fleet, word: str, **fields: Any) -> dict[str, int]:
 
 async def test_streams_go_on_while_a_prefix_makes_room(fleet: Fleet, tmp_path: Path) -> None:
     await fleet.start_balancer()
-    await fleet.start_agent(context_size=CELLS, kv_cells=CELLS, cache_dir=tmp_path)
-    async with bystander(fleet):
-        assert (await ask(fleet, "a", cache_key="k", save_cache=True))["cached_tokens"] == 0
-        assert (await ask(fleet, "b"))["cached_tokens"] == 0
+    await fleet.start_agent(
+        context_size=CELLS, kv_cells=CELLS, cache_dir=tmp_path, env={STEPS: SLOWLY}
+    )
+
+    trials = iter(("ab", "cd", "ef"))
+
+    async def attack(seen: Bystander) -> None:
+        first, second = next(trials)
+        asked = await ask(fleet, first, cache_key=first, save_cache=True)
+        assert asked["cached_tokens"] == 0
+        assert (await ask(fleet, second))["cached_tokens"] == 0
 
         async def is_parked() -> bool:
             return await parked_cells(fleet) > 0
 
-        await until(is_parked, deadline=5.0)
-        again = await ask(fleet, "a")
+        await until(is_parked)
+        again = await ask(fleet, first)
         assert again["cached_tokens"] == again["prompt_tokens"] - 1
+
+    await unnoticed(fleet, attack)

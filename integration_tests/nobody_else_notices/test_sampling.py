@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from integration_tests.corpus import LONG_CONTEXT
+from arriero.agent.engine.pace import STEPS
+from integration_tests.corpus import LONG_CONTEXT, generate
 from integration_tests.daemons import Fleet, until
-from integration_tests.nobody_else_notices.bystander import bystander
+from integration_tests.nobody_else_notices.bystander import Bystander, unnoticed
 
 LONGEST = 2**31 - 1
 
@@ -25,6 +26,8 @@ HOSTILE: dict[str, dict[str, Any]] = {
 }
 
 CONTEXT = 65_536
+SLOWLY = "200"
+"""Steps a second, so that the stream leaves the cells of a whole context to the others."""
 
 ONE_TOKEN_REPEATED = {
     "prompt": [40] * (CONTEXT - 1),
@@ -38,12 +41,14 @@ ONE_TOKEN_REPEATED = {
 @pytest.fixture
 async def serving(fleet: Fleet) -> Fleet:
     await fleet.start_balancer()
-    await fleet.start_agent(context_size=CONTEXT, kv_cells=CONTEXT + LONG_CONTEXT, slots=2)
+    await fleet.start_agent(
+        context_size=CONTEXT, kv_cells=CONTEXT + LONG_CONTEXT, slots=2, env={STEPS: SLOWLY}
+    )
     return fleet
 
 
 async def test_hostile_sampling_ends_nobody_elses_stream(serving: Fleet) -> None:
-    async with bystander(serving), asyncio.timeout(30):
+    async def attack(seen: Bystander) -> None:
         for name, body in HOSTILE.items():
             answer = await serving.http.post(
                 f"{serving.inference}/api/v1/generate",
@@ -52,14 +57,15 @@ async def test_hostile_sampling_ends_nobody_elses_stream(serving: Fleet) -> None
             assert answer.status == 200, f"{name}: {await answer.text()}"
             ended = await answer.json()
             assert ended["usage"]["completion_tokens"] == 20, name
-        hostile = asyncio.create_task(
-            serving.http.post(f"{serving.inference}/api/v1/generate", json=ONE_TOKEN_REPEATED)
-        )
-        await until(lambda: is_read(serving), deadline=20)
+        hostile = asyncio.create_task(generate(serving.http, serving.inference, ONE_TOKEN_REPEATED))
+
+        async def is_read() -> bool:
+            """Whether two sequences run, of which agents tell once a second, or it is over."""
+            (agent,) = await serving.view("agents")
+            return bool(agent["statistics"]["sequences"]["running"] == 2) or hostile.done()
+
+        await until(is_read)
         hostile.cancel()
+        await serving.until_num_requests(1, "streaming")
 
-
-async def is_read(fleet: Fleet) -> bool:
-    """Whether two sequences run; the statistics come about once a second."""
-    (agent,) = await fleet.view("agents")
-    return bool(agent["statistics"]["sequences"]["running"] == 2)
+    await unnoticed(serving, attack)

@@ -7,8 +7,8 @@ import aiohttp
 import pytest
 from aiohttp import WSMsgType
 
-from integration_tests.daemons import Fleet, until
-from integration_tests.nobody_else_notices.bystander import bystander
+from integration_tests.daemons import DEADLINE, Fleet, until
+from integration_tests.nobody_else_notices.bystander import Bystander, unnoticed
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -37,7 +37,12 @@ def send_part(socket: aiohttp.ClientWebSocketResponse) -> None:
 
 async def test_parts_of_messages_are_bounded(long_fleet: Fleet) -> None:
     url = f"{long_fleet.inference}/api/v1/socket"
-    async with bystander(long_fleet) as seen, AsyncExitStack() as stack:
+
+    async def attack(seen: Bystander) -> None:
+        async with AsyncExitStack() as stack:
+            await fill(seen, stack)
+
+    async def fill(seen: Bystander, stack: AsyncExitStack) -> None:
         sockets = [
             await stack.enter_async_context(long_fleet.http.ws_connect(url))
             for _ in range(NUM_SOCKETS)
@@ -48,10 +53,10 @@ async def test_parts_of_messages_are_bounded(long_fleet: Fleet) -> None:
             async def is_counted(goal: int = number * PART_BYTES) -> bool:
                 return await held_bytes(long_fleet) >= goal
 
-            await until(is_counted, deadline=10.0)
+            await until(is_counted)
         await seen.until_more()
         send_part(sockets[-1])
-        closed = await sockets[-1].receive(timeout=5)
+        closed = await sockets[-1].receive(timeout=DEADLINE)
         assert (closed.type, closed.data) == (WSMsgType.CLOSE, 1013)
         assert await held_bytes(long_fleet) <= MOST_BYTES
         await stack.aclose()
@@ -59,7 +64,9 @@ async def test_parts_of_messages_are_bounded(long_fleet: Fleet) -> None:
         async def are_let_go() -> bool:
             return await held_bytes(long_fleet) == 0
 
-        await until(are_let_go, deadline=10.0)
-        async with asyncio.timeout(5), long_fleet.http.ws_connect(url) as socket:
+        await until(are_let_go)
+        async with asyncio.timeout(DEADLINE), long_fleet.http.ws_connect(url) as socket:
             await socket.send_json({"jsonrpc": "2.0", "id": 1, "method": "ping"})
             assert (await socket.receive_json())["result"] == {"pong": True}
+
+    await unnoticed(long_fleet, attack)

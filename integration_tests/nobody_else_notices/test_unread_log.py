@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from integration_tests.corpus import LONG_CONTEXT
-from integration_tests.daemons import Fleet
-from integration_tests.nobody_else_notices.bystander import bystander
+from integration_tests.daemons import DEADLINE, Fleet
+from integration_tests.nobody_else_notices.bystander import Bystander, unnoticed
 
 PIPE_BYTES = 4096
-REFILL_TIMEOUT = 5.0
 
 NUM_REQUESTS = 40
 """Each makes both daemons log a line: far more than the pipes hold."""
@@ -44,7 +43,7 @@ async def was_full(reading: int) -> bool:
     """Whether more comes out than the pipe holds: its writer waited for room."""
     num_read = 0
     while num_read <= PIPE_BYTES:
-        ready, _, _ = await asyncio.to_thread(select.select, [reading], [], [], REFILL_TIMEOUT)
+        ready, _, _ = await asyncio.to_thread(select.select, [reading], [], [], DEADLINE)
         if not ready:
             return False
         num_read += len(os.read(reading, PIPE_BYTES))
@@ -57,8 +56,11 @@ async def test_a_log_that_nobody_reads_stops_no_daemon(fleet: Fleet, tmp_path: P
         await fleet.start_agent(
             stderr=agent_log[1], context_size=LONG_CONTEXT, cache_dir=tmp_path, cache_limit=1
         )
-        async with bystander(fleet), asyncio.timeout(20):
+
+        async def attack(seen: Bystander) -> None:
             reasons = [await generate(fleet, number) for number in range(NUM_REQUESTS)]
-        assert set(reasons) == {"length"}
+            assert set(reasons) == {"length"}
+
+        await unnoticed(fleet, attack)
         for reading, _ in (balancer_log, agent_log):
             assert await was_full(reading), "it was not full"

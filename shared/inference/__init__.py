@@ -79,9 +79,22 @@ from .request import (
     PromptInput,
     TopLogprobs,
 )
-from .values import MAX_TOP_LOGPROBS, AgentId, Count, Rate, RequestId, TokenId
+from .values import (
+    MAX_COUNT,
+    MAX_TOP_LOGPROBS,
+    AgentId,
+    Count,
+    NumTokens,
+    Rate,
+    RequestId,
+    Seconds,
+    TokenId,
+    rate_of,
+    within,
+)
 
 __all__ = [
+    "MAX_COUNT",
     "MAX_GRAMMAR",
     "MAX_IMAGES",
     "MAX_MESSAGES",
@@ -119,6 +132,7 @@ __all__ = [
     "Messages",
     "NamedTool",
     "Notice",
+    "NumTokens",
     "Priority",
     "PriorityClass",
     "PromptCacheKey",
@@ -128,6 +142,7 @@ __all__ = [
     "RegexGrammar",
     "RequestId",
     "Role",
+    "Seconds",
     "ServiceTier",
     "TextPart",
     "Timings",
@@ -151,5 +166,7 @@ __all__ = [
     "is_background",
     "priority_class_of",
     "priority_of_tier",
+    "rate_of",
     "tier_of",
+    "within",
 ]

@@ -7,10 +7,13 @@ from pydantic import ConfigDict, Field
 
 from ..errors import RequestError
 from ..strict import STRICT, ListOf
-from .values import MAX_TOP_LOGPROBS, Count, Rate
+from .values import MAX_TOP_LOGPROBS, NumTokens, Rate, TokenId
 
 FinishReason = Literal["stop", "length", "tool_calls", "cancelled"]
 TokenKind = Literal["content", "reasoning", "tool_call", "prompt"]
+
+MAX_TOKEN_BYTES = 2**16
+"""Most bytes of one token; the longest known has some hundreds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,10 +22,10 @@ class Usage:
 
     __pydantic_config__ = STRICT
 
-    prompt_tokens: Count = 0
-    cached_tokens: Count = 0
-    completion_tokens: Count = 0
-    reasoning_tokens: Count = 0
+    prompt_tokens: NumTokens = 0
+    cached_tokens: NumTokens = 0
+    completion_tokens: NumTokens = 0
+    reasoning_tokens: NumTokens = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +62,9 @@ class LogProb:
 
     __pydantic_config__ = ConfigDict(**STRICT, ser_json_bytes="base64", val_json_bytes="base64")
 
-    token: Count
-    piece: bytes
-    log_prob: float | None = None
+    token: TokenId
+    piece: Annotated[bytes, Field(max_length=MAX_TOKEN_BYTES)]
+    log_prob: Annotated[float, Field(ge=-1e5, le=0)] | None = None
 
 
 @dataclass(frozen=True, slots=True)

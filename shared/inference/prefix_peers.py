@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from ..strict import STRICT
-from .values import Count
+from .values import MAX_COUNT
 
 MAX_ADDRESS = 300
 MAX_CELLS = 64
@@ -37,7 +37,7 @@ class Peer:
     address: Annotated[str, Field(min_length=1, max_length=MAX_ADDRESS)]
     tls: bool
     cells: Annotated[str, Field(min_length=1, max_length=MAX_CELLS)]
-    cell_bytes: Annotated[Count, Field(ge=1)]
+    cell_bytes: Annotated[int, Field(ge=1, le=MAX_COUNT)]
 
     def can_use(self, other: "Peer") -> bool:
         """Whether what `other` lends fits here, and it can be asked."""

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, StringConstraints
 
 from ..inference.adapters import MAX_ADAPTERS, AdapterName, Scale
+from ..inference.values import Seconds
 from ..quantities import Duration, Size
 from ..sampling import SamplingChoices
 from ..strict import STRICT, ListOf
@@ -31,6 +32,9 @@ MAX_SLOTS = 256
 """llama.cpp's own limit on parallel sequences (`LLAMA_MAX_SEQ`)."""
 
 MAX_DEVICES = 64
+
+MAX_SPEED = 1e15
+"""Bytes a second."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -61,7 +65,8 @@ ModelName = Annotated[
     AfterValidator(_model_name),
 ]
 Sha256 = Annotated[str, AfterValidator(_sha256)]
-Bytes = Annotated[int, Field(ge=0, le=2**53)]
+MAX_BYTES = 2**53
+Bytes = Annotated[int, Field(ge=0, le=MAX_BYTES)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Revision = Annotated[int, Field(ge=0, le=2**53)]
 
@@ -83,6 +88,7 @@ class EngineOptions:
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     max_stall: Annotated[Duration, Field(gt=0)] | None = None
     speculate: Annotated[int, Field(ge=0, le=64)] | None = None
+    deterministic: Annotated[bool | None, Field(exclude_if=lambda is_on: is_on is None)] = None
     draft_model: (
         Annotated[str, Field(max_length=MAX_PATH), AfterValidator(_source_or_path)] | None
     ) = None
@@ -157,8 +163,8 @@ class Download:
     file: Annotated[str, Field(max_length=1024)]
     bytes: Bytes
     total: Bytes | None = None
-    bytes_per_second: Annotated[float, Field(ge=0)] | None = None
-    seconds_left: Annotated[float, Field(ge=0)] | None = None
+    bytes_per_second: Annotated[float, Field(ge=0, le=MAX_SPEED)] | None = None
+    seconds_left: Seconds | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,9 @@ MAX_LINES = 200
 MAX_LINE = 1000
 """Most characters of a line; of longer ones the beginning and the end are kept."""
 
+LATEST = 253_402_300_799.0
+"""The end of the year 9999, the last that Python has dates of."""
+
 LogLevel = Literal["info", "warning", "error"]
 LogNumber = Annotated[int, Field(ge=0, lt=2**53)]
 """So that JavaScript can hold it."""
@@ -25,7 +28,7 @@ class LogLine:
 
     __pydantic_config__ = STRICT
     number: LogNumber
-    at: float
+    at: Annotated[float, Field(ge=0, le=LATEST)]
     level: LogLevel
     text: Annotated[str, Field(max_length=2 * MAX_LINE)]
 

@@ -5,16 +5,17 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from ..inference import Count
+from ..inference import NumTokens
 from ..inference.abilities import ABILITIES, Ability
 from ..inference.adapters import MAX_ADAPTERS, AdapterName
 from ..inference.request import Sense
-from ..models.assignments import MAX_MODEL_NAME
+from ..models.assignments import MAX_MODEL_NAME, Bytes
 from ..strict import STRICT, ListOf
 
 MAX_TASKS = 16
 MAX_FINGERPRINT = 64
 MAX_ABILITIES = 64
+MAX_ARCHITECTURE = 100
 
 Task = Literal["generate", "embed", "rank", "vision", "audio"]
 Kernels = Literal["all", "plain"]
@@ -53,17 +54,18 @@ class ModelInfo:
     `draft_model` is the name of a small model that drafts for it (since version 9).
     `upstream`: another server runs it, and the agent forwards to that (since version 8). Such an
     agent may not know its `context_size`, which is 0 then.
-    `adapters` can be asked for beside the model (since version 9).
+    `adapters` can be asked for beside the model (since version 9). A `deterministic` one gives the
+    same answer to the same request, whatever runs beside it.
     """
 
     __pydantic_config__ = STRICT
     name: Annotated[str, Field(max_length=MAX_MODEL_NAME)]
-    architecture: str
-    parameters: Count
-    size_bytes: Count
-    context_size: Count
+    architecture: Annotated[str, Field(max_length=MAX_ARCHITECTURE)]
+    parameters: Bytes
+    size_bytes: Bytes
+    context_size: NumTokens
     tasks: Annotated[ListOf[Task], Field(max_length=MAX_TASKS)] = ("generate",)
-    longest_token: Count = 0
+    longest_token: NumTokens = 0
     kernels: Kernels | None = None
     kv_layout: KvLayout | None = None
     fingerprint: Annotated[str, Field(max_length=MAX_FINGERPRINT)] | None = None
@@ -72,6 +74,7 @@ class ModelInfo:
     adapters: Annotated[
         ListOf[AdapterName], Field(max_length=MAX_ADAPTERS, exclude_if=lambda names: not names)
     ] = ()
+    deterministic: Annotated[bool, Field(exclude_if=lambda is_on: not is_on)] = False
 
     @property
     def abilities(self) -> frozenset[Ability]:

@@ -6,10 +6,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ..inference import Rate
+from ..inference import Rate, Seconds
 from ..strict import STRICT, ListOf
 
-Seconds = Annotated[float, Field(ge=0)]
 Total = Annotated[int, Field(ge=0, le=2**53)]
 """A count that every reader of JSON keeps exactly."""
 

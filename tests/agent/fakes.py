@@ -35,6 +35,7 @@ from arriero.shared.messages import (
 from arriero.shared.reports.model_info import ModelInfo
 from arriero.shared.reports.statistics import Statistics
 from tests.agent.link.sessions import welcome
+from tests.waiting import HANGS
 
 T = TypeVar("T")
 
@@ -79,18 +80,14 @@ def byte_model(
     return LoadedModel(BYTES_INFO, ByteVocab(adds_bos=adds_bos), template)
 
 
-WAIT = 5.0
-"""Seconds: far above what anything waited for takes, far below a test's own limit."""
-
-
 async def soon(awaitable: Awaitable[T]) -> T:
-    """What is awaited, which has to come within `WAIT`."""
-    return await asyncio.wait_for(awaitable, WAIT)
+    """What is awaited, which has to come within `HANGS`."""
+    return await asyncio.wait_for(awaitable, HANGS)
 
 
 async def ends_soon(task: "asyncio.Task[T]") -> None:
     """Waits for the end of `task`, whatever it is."""
-    done, _ = await asyncio.wait([task], timeout=WAIT)
+    done, _ = await asyncio.wait([task], timeout=HANGS)
     assert done, f"{task} goes on"
 
 

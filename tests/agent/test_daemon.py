@@ -170,6 +170,7 @@ async def test_the_worker_gets_the_settings(balancer: FakeBalancer) -> None:
         "speculate": 0,
         "projector": None,
         "draft_model": None,
+        "deterministic": False,
         "host_cache": 2**30,
     }
 

@@ -1,10 +1,13 @@
+import asyncio
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from arriero.agent.gpus import LONGEST_NAME, gpus, has_gpu_backend, read
+from arriero.agent.gpus import DEADLINE, LONGEST_NAME, gpus, has_gpu_backend, read
 from arriero.shared.models.assignments import Device
+from tests.waiting import given_time, until
 
 ONE = b'[{"name": "NVIDIA H100", "memory": 80, "free": 70}]'
 
@@ -37,10 +40,6 @@ async def test_a_build_for_processors_is_not_asked(tmp_path: Path) -> None:
     assert await gpus(tmp_path, says("raise SystemExit(1)")) == ()
 
 
-async def test_this_host() -> None:
-    assert isinstance(await gpus(), tuple)
-
-
 async def test_what_llama_cpp_says(built_for_gpus: Path) -> None:
     found = await gpus(built_for_gpus, says(f"print('noise'); print({ONE.decode()!r})"))
     assert found == (Device(name="NVIDIA H100", memory=80),)
@@ -57,11 +56,25 @@ async def test_a_driver_that_fails_costs_nothing_but_a_warning(
 
 
 async def test_a_driver_that_hangs_is_left_alone(
-    built_for_gpus: Path, caplog: pytest.LogCaptureFixture
+    built_for_gpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hangs = says("import threading; threading.Event().wait()")
-    assert await gpus(built_for_gpus, hangs, deadline=0.5) == ()
+    """And its process is ended."""
+    begun = tmp_path / "begun"
+    hangs = says(
+        "import os, pathlib, threading;"
+        f"pathlib.Path({str(begun)!r}).symlink_to(str(os.getpid()));"
+        "threading.Event().wait()"
+    )
+    async with given_time() as time:
+        asked = asyncio.create_task(gpus(built_for_gpus, hangs))
+        await until(begun.is_symlink)
+        await time.passes(DEADLINE - 1.0)
+        assert not asked.done()
+        await time.passes(1.0)
+        assert await asked == ()
     assert "cannot say" in caplog.text
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(begun.readlink().name), 0)
 
 
 def test_a_long_name_is_cut() -> None:

@@ -59,6 +59,7 @@ def test_defaults() -> None:
         "speculate": 0,
         "projector": None,
         "draft_model": None,
+        "deterministic": False,
         "drain_timeout": 30.0,
         "log_format": "auto",
         "log_level": "info",
@@ -223,6 +224,19 @@ def test_an_upstream_takes_the_place_of_a_model() -> None:
     assert "--model: cannot be used with --upstream" in told
     assert "--upstream-model: needs --upstream" in refused("--upstream-model", "m")
     assert "--upstream-key-file: needs --upstream" in refused("--upstream-key-file", "k")
+
+
+def test_what_equal_answers_cannot_be_had_with() -> None:
+    assert load(AgentSettings, ["--deterministic"], {}).deterministic
+    assert load(AgentSettings, [], {"ARRIERO_AGENT_DETERMINISTIC": "true"}).deterministic
+    for other, value in (
+        ("--kv-layout", "unified"),
+        ("--projector", "p.gguf"),
+        ("--upstream", "http://h"),
+    ):
+        told = refused("--deterministic", other, value)
+        assert "--deterministic: " in told
+        assert other in told
 
 
 def test_adapters_are_names_files_and_maybe_scales() -> None:

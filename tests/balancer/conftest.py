@@ -1,25 +1,18 @@
-"""Asynchronous tests of the balancer wait seconds at most, so a timer that comes late is seen."""
+"""Stores of tests are not given up because a machine was busy: their deadlines are far away."""
 
-import inspect
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
-LONGEST = 8
-"""Seconds. The slowest needs about one, what they wait for comes within milliseconds."""
-
-WITH_DATABASE = 30
-"""Seconds. These wait for a server's processes and disks, which a busy machine has little for."""
+from arriero.balancer import persistence
+from arriero.balancer.store import engine, writer
+from tests.waiting import HANGS
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    for item in items:
-        test = getattr(item, "function", None)
-        if item.path.is_relative_to(here) and inspect.iscoroutinefunction(test):
-            item.add_marker(pytest.mark.timeout(_longest(item)))
-
-
-def _longest(item: pytest.Item) -> int:
-    is_stored = item.path.is_relative_to(Path(__file__).parent / "store")
-    return WITH_DATABASE if is_stored or "postgres" in item.fixturenames else LONGEST
+@pytest.fixture(autouse=True)
+def stores_have_time() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(engine, "CONNECT_TIMEOUT", HANGS)
+        patched.setattr(persistence, "LAST_WRITES", HANGS)
+        patched.setattr(writer, "TRY_TIMEOUT", HANGS)
+        yield

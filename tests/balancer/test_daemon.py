@@ -15,6 +15,7 @@ from arriero.balancer.settings import BalancerSettings
 from arriero.shared.lifecycle import Shutdown, StartupError
 from arriero.shared.tls.contexts import ClientFiles, client_context
 from tests.authority import Authority
+from tests.waiting import HANGS
 
 ANYWHERE = {"inference_addr": "127.0.0.1:0", "management_addr": "127.0.0.1:0"}
 
@@ -41,7 +42,7 @@ class Running:
 
     async def stop(self) -> None:
         self._shutdown.request("the test is over")
-        await asyncio.wait_for(self._task, 10)
+        await asyncio.wait_for(self._task, HANGS)
 
 
 @asynccontextmanager

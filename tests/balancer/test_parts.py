@@ -8,6 +8,7 @@ import pytest
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.parts import assemble, limits_of
 from arriero.balancer.settings import BalancerSettings
+from arriero.balancer.store.records import Persist, StoreStatus
 from arriero.shared.lifecycle import StartupError
 
 
@@ -49,6 +50,12 @@ async def test_with_a_store_answers_outlive_the_balancer(tmp_path: Path) -> None
     async with AsyncExitStack() as until_the_end:
         parts = await assemble(settings, until_the_end)
         assert parts.kept_keeper is not None
+        assert parts.store_statuses() == {"history": StoreStatus(), "requests": StoreStatus()}
+        assert parts.issues() == ()
+        parts.persistence.writer.persist(Persist(7, "{}"))
+        parts.persistence.writer._pending.is_away("gone", 1.0)
+        assert parts.store_status() == StoreStatus(1.0, "gone", num_pending=1)
+        assert [issue.code for issue in parts.issues()] == ["store_away"]
 
 
 async def test_a_part_that_cannot_be_made_closes_those_before_it(tmp_path: Path) -> None:

@@ -2,7 +2,15 @@ from typing import Any
 
 import pytest
 
-from arriero.cli.checks import of_certificate, of_clock, of_engine, of_files, of_fleet, of_memory
+from arriero.cli.checks import (
+    of_certificate,
+    of_clock,
+    of_engine,
+    of_files,
+    of_fleet,
+    of_issues,
+    of_memory,
+)
 
 SLOTS = {"slots": {"total": 4, "busy": 1}}
 
@@ -30,6 +38,8 @@ def test_what_is_wrong_says_what_to_do() -> None:
         "bad",
     ]
     assert (broken.what, broken.advice) == ("box: disk full", "make room")
+    assert of_issues("box", sick) == [broken]
+    assert of_issues("the balancer", {"version": "1"}) == []
 
 
 def test_the_host() -> None:

@@ -9,6 +9,7 @@ from arriero.client.retries import NEVER, Retries
 from tests.client.fakes import FakeServer, says, writes
 
 CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any], object, tuple[str, str, bytes]]] = [
+    ("about", (), {}, {"issues": []}, ("GET", "/api/v1/about", b"")),
     ("agents", (), {}, {"agents": []}, ("GET", "/api/v1/agents", b"")),
     ("agent", ("a/b",), {}, {}, ("GET", "/api/v1/agents/a%2Fb", b"")),
     ("drain", ("a",), {}, {}, ("POST", "/api/v1/agents/a/drain", b"{}")),

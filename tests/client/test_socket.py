@@ -12,6 +12,7 @@ from arriero.client.retries import NEVER
 from arriero.client.socket import MAX_UNREAD, Socket
 from tests.client.fakes import FakeServer
 from tests.client.test_answers import DONE
+from tests.waiting import HANGS
 
 
 class Peer:
@@ -30,7 +31,7 @@ class Peer:
     is_open: asyncio.Event
 
     async def next(self) -> dict[str, Any]:
-        message: dict[str, Any] = await self.socket.receive_json(timeout=5)
+        message: dict[str, Any] = await self.socket.receive_json(timeout=HANGS)
         return message
 
     async def event(self, id: str, **fields: Any) -> None:

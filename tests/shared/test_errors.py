@@ -8,12 +8,15 @@ from arriero.shared import errors
 from arriero.shared.errors import (
     BY_CODE,
     AgentLost,
+    EngineFailed,
     InternalError,
     InvalidRequest,
     PromptTooLong,
     QueueFull,
     RequestError,
+    Unauthorized,
     WireError,
+    from_agent,
     from_wire,
     public_body,
     status_of,
@@ -107,3 +110,23 @@ def test_one_waits_and_two_wait(num: int, told: str) -> None:
     error = QueueFull.of(num, "query", "queries", retry_after=1)
     assert error.message == f"{told} waiting, which is the limit"
     assert error.retry_after == 1
+
+
+@pytest.mark.parametrize("cls", leaves(RequestError))
+def test_an_agent_ends_requests_with_its_own_errors_alone(cls: type[RequestError]) -> None:
+    """It knows nothing of keys, limits and queues."""
+    told = from_agent(to_wire(cls("why", field="prompt", retry_after=2.0)))
+    own = cls.source is not errors.Source.BALANCER and cls.code not in (
+        *("unauthorized", "forbidden", "forbidden_host", "not_found", "thread_not_found"),
+        *("method_not_allowed", "conflict", "first_token_timeout", "token_timeout"),
+        "unsupported_encoding",
+    )
+    is_own = own or cls.code in ("internal_error", "shutting_down")
+    assert type(told) is (cls if is_own else EngineFailed)
+    assert (told.message, told.field, told.retry_after) == ("why", "prompt", 2.0)
+
+
+def test_what_crosses_a_socket_is_bounded() -> None:
+    wire = to_wire(Unauthorized("x" * 10**6, field="f" * 10**6, retry_after=-1e300))
+    assert (len(wire.message), len(wire.field or ""), wire.retry_after) == (8000, 300, 0.0)
+    assert to_wire(InvalidRequest("x", retry_after=1e300)).retry_after == 86_400.0

@@ -11,6 +11,7 @@ import pytest
 
 from arriero.shared import lifecycle
 from arriero.shared.lifecycle import Shutdown, StartupError, ready, reasons, run
+from tests.waiting import HANGS
 
 STUBBORN = """
 import asyncio, sys, time
@@ -68,7 +69,7 @@ def test_the_first_signal_asks_for_an_orderly_stop(number: signal.Signals) -> No
         assert process.stdout.readline() == b"ready stubborn\n"
         process.send_signal(number)
         assert process.stdout.readline() == b"stopping\n"
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=HANGS) == 0
 
 
 @pytest.mark.parametrize("stuck", [IDLE, BLOCKED], ids=["idle", "blocked"])
@@ -81,7 +82,7 @@ def test_the_second_signal_ends_the_process_at_once(block: str, stuck: str) -> N
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == b"stopping\n"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=10) == 143
+        assert process.wait(timeout=HANGS) == 143
 
 
 def test_a_startup_error_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
@@ -166,7 +167,7 @@ sys.exit(lifecycle.run("talkative", main))
 def test_nothing_of_the_log_is_lost_at_an_orderly_exit() -> None:
     program = TALKATIVE.format(num_lines=1000)
     done = subprocess.run(
-        [sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, timeout=20
+        [sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, timeout=HANGS
     )
     lines = done.stderr.splitlines()
     assert (done.returncode, len(lines)) == (0, 1000)
@@ -176,7 +177,7 @@ def test_nothing_of_the_log_is_lost_at_an_orderly_exit() -> None:
 def test_a_log_that_nobody_reads_does_not_keep_the_process() -> None:
     program = TALKATIVE.format(num_lines=20_000)
     with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE) as process:
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=HANGS) == 0
 
 
 @pytest.fixture

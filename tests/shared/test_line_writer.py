@@ -9,8 +9,7 @@ import pytest
 
 from arriero.shared import line_writer
 from arriero.shared.line_writer import LineWriter, writes_to
-
-WAIT = 5.0
+from tests.waiting import HANGS
 
 
 class Reader:
@@ -24,7 +23,7 @@ class Reader:
     def write(self, data: bytes) -> None:
         if not self.reads.is_set():
             self.is_stuck.set()
-        assert self.reads.wait(WAIT)
+        assert self.reads.wait(HANGS)
         self.writes.append(data.decode())
 
     @property
@@ -47,7 +46,7 @@ def stuck(reader: Reader, max_waiting: int) -> LineWriter:
     """A writer in the midst of its first line, which nobody reads."""
     writer = LineWriter(reader.write, notice, max_waiting=max_waiting)
     writer.put("1")
-    assert reader.is_stuck.wait(WAIT)
+    assert reader.is_stuck.wait(HANGS)
     return writer
 
 

@@ -22,7 +22,9 @@ from math import isfinite
 from typing import assert_never
 
 from ....shared.errors import EngineFailed, InvalidRequest, PromptTooLong, RequestError, to_wire
+from ....shared.inference import within
 from ....shared.queries import (
+    MOST_SCORE,
     Declined,
     Embed,
     Embedded,
@@ -245,4 +247,4 @@ def _score(vector: Rows) -> float:
     score = float(vector[0])
     if not isfinite(score):
         raise EngineFailed("the model's score is no number")
-    return score
+    return within(score, -MOST_SCORE, MOST_SCORE)

@@ -56,12 +56,22 @@ class Batch:
             slots += [number(run.slot)] * count
             if run.samples:
                 outputs += range(len(tokens) - 1 - run.num_drafted, len(tokens))
+        self.fill_rows(tokens, positions, slots, outputs)
+
+    def fill_rows(
+        self,
+        tokens: Sequence[int],
+        positions: Sequence[int],
+        numbers: Sequence[int],
+        outputs: Sequence[int],
+    ) -> None:
+        """Write rows: of each its token, position and `seq_id`. `outputs` are those with logits."""
         size = len(tokens)
         self._tokens[:size] = tokens
         self._positions[:size] = positions
-        self._slots[:size] = slots
+        self._slots[:size] = numbers
         self._outputs[:size] = 0
-        self._outputs[outputs] = 1
+        self._outputs[list(outputs)] = 1
         self.raw.n_tokens = size
 
 

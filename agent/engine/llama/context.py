@@ -13,6 +13,7 @@ from ..model_error import ModelError
 from ..sequence import SequenceId
 from ..step import Aborted, Failed, NoRoom, Run
 from .batch import Batch
+from .cells.fixed_batches import MOST_ROWS, FixedBatch
 from .log import route_log
 from .model import Model
 
@@ -32,7 +33,8 @@ class CannotGenerateError(ModelError):
 class Context:
     """Computes `runs` of `slots` sequences, and of a spare one, in `num_cells` cells.
 
-    With `num_streams` the cells are divided among as many `seq_id`s, of which none is spare.
+    With `num_streams` the cells are divided among as many `seq_id`s, of which none is spare. If
+    `has_fixed_batches`, it computes batches of up to `MOST_ROWS` rows at once.
 
     `handle` and `memory` are llama.cpp's. A step gives `num_rows` rows of logits at most. Raises
     `ModelError` where the context cannot be created, or cannot decode.
@@ -47,6 +49,7 @@ class Context:
         threads: int,
         num_rows: int,
         num_streams: int = 0,
+        has_fixed_batches: bool = False,
     ) -> None:
         self.handle = _open(
             model,
@@ -55,6 +58,7 @@ class Context:
             threads=threads,
             num_rows=num_rows,
             num_streams=num_streams,
+            has_fixed_batches=has_fixed_batches,
         )
         self._log = route_log()
         self.memory = llama_cpp.llama_get_memory(self.handle)
@@ -87,6 +91,18 @@ class Context:
         """
         self._batch.fill(runs, number, position)
         return self.decode_raw(self._batch.raw)
+
+    def decode_fixed(self, batch: FixedBatch) -> NoRoom | Aborted | Failed | None:
+        """Compute `batch`; what went wrong, if something did. Its filling cells are gone."""
+        self._batch.fill_rows(batch.tokens, batch.positions, batch.streams, batch.outputs)
+        failure = self.decode_raw(self._batch.raw)
+        for stream, start in batch.fillings:
+            llama_cpp.llama_memory_seq_rm(self.memory, stream, start, -1)
+        return failure
+
+    def length(self, stream: int) -> int:
+        """How many cells a stream has."""
+        return int(llama_cpp.llama_memory_seq_pos_max(self.memory, stream)) + 1
 
     def decode_raw(self, batch: Any, *, is_whole: bool = False) -> NoRoom | Aborted | Failed | None:
         """Compute one of llama.cpp's batches.
@@ -130,11 +146,20 @@ class Context:
 
 
 def _open(
-    model: Model, *, num_cells: int, slots: int, threads: int, num_rows: int, num_streams: int
+    model: Model,
+    *,
+    num_cells: int,
+    slots: int,
+    threads: int,
+    num_rows: int,
+    num_streams: int,
+    has_fixed_batches: bool,
 ) -> Any:
     params = llama_cpp.llama_context_default_params()
     params.n_ctx = num_cells  # llama.cpp rounds up to whole 256, for each stream
     params.n_batch = params.n_ubatch = max(MAX_BATCH, slots)
+    if has_fixed_batches:
+        params.n_ubatch = MOST_ROWS
     params.n_seq_max = num_streams or slots + 1  # with the spare one
     params.n_outputs_max = num_rows  # of logits: it bounds their buffer
     params.n_threads = params.n_threads_batch = threads

@@ -18,15 +18,17 @@ from ..capacity import Capacity
 from ..loaded_model import LoadedModel
 from ..sampling.sampler import Sampler
 from ..sequence import NewSequence, SequenceId
-from ..step import Aborted, Failed, NoRoom, NotLoaded, Outcome, Run, Step
+from ..step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome, Run, Step
 from .adapters.adapters import Adapters
 from .cells.edits import Edits
+from .cells.fixed_batches import MOST_ROWS
 from .cells.layout import Layout
 from .cells.places import Places
 from .cells.states import States
 from .cells.stream_edits import StreamEdits
 from .cells.unified_edits import UnifiedEdits
 from .context import MAX_BATCH, Context
+from .determinism import FixedSteps, checked_tokens
 from .drafts.draft_model import LlamaDraftModel
 from .embedding import LlamaEmbedding
 from .grammar_tokens import grammar_tokens
@@ -64,12 +66,15 @@ class LlamaEngine:
         max_draft: int,
         projector: Projector | None = None,
         draft_model: LlamaDraftModel | None = None,
+        deterministic: bool = False,
     ) -> None:
         self.draft_model = draft_model
         self._model = model
         self._projector = projector
         most_scored = max(MOST_SCORED, slots)
         num_rows = slots * (1 + max_draft) + most_scored
+        if deterministic:
+            num_rows = max(MOST_ROWS, layout.num_streams)
         self._context = Context(
             model,
             num_cells=layout.num_cells,
@@ -77,13 +82,19 @@ class LlamaEngine:
             threads=threads,
             num_rows=num_rows,
             num_streams=layout.num_streams,
+            has_fixed_batches=deterministic,
         )
         # Cells of pictures with places in two dimensions have positions of their own.
         self._places = Places() if projector is not None and projector.has_grid else None
         self._media: dict[SequenceId, dict[bytes, EncodedMedia]] = {}
         self._edits = _edits(self._context, slots, layout, self._places)
         self.capacity = self._measured(
-            slots, layout, host_cache=host_cache, max_draft=max_draft, most_scored=most_scored
+            slots,
+            layout,
+            host_cache=host_cache,
+            max_draft=max_draft,
+            most_scored=most_scored,
+            most_mixed=MOST_ROWS - 1 if deterministic else ATTENTION_TILE - 1,
         )
         self._context.clear()
         self._adapters = Adapters(model.handle, model.adapters_guard)
@@ -91,18 +102,30 @@ class LlamaEngine:
         self._rows = RowReader(
             self._context, self._samplers, num_rows=num_rows, vocab_size=model.vocab.size
         )
+        self._fixed = (
+            FixedSteps(self._context, self._rows, num_streams=layout.num_streams)
+            if deterministic
+            else None
+        )
         self.model = self._described(context_size, threads=threads, layout=layout)
         self._mask_threads = ThreadPoolExecutor(NUM_MASK_THREADS, thread_name_prefix="mask")
 
     def _measured(
-        self, slots: int, layout: Layout, *, host_cache: int, max_draft: int, most_scored: int
+        self,
+        slots: int,
+        layout: Layout,
+        *,
+        host_cache: int,
+        max_draft: int,
+        most_scored: int,
+        most_mixed: int,
     ) -> Capacity:
         """What steps have room for. Decodes a token or two: the context has to be cleared."""
         model = self._model
         fixed_bytes, cell_bytes = self._state_bytes()
         return Capacity(
             batch_size=self._context.batch_size,
-            most_mixed=MAX_BATCH if model.is_offloaded else ATTENTION_TILE - 1,
+            most_mixed=MAX_BATCH if model.is_offloaded else most_mixed,
             num_cells=layout.num_cells,
             num_holders=_num_holders(slots, layout),
             num_streams=layout.num_streams,
@@ -130,6 +153,7 @@ class LlamaEngine:
             kernels=model.kernels,
             kv_layout=layout.name,
             draft_model=None if draft is None else draft.name,
+            deterministic=self._fixed is not None,
         )
         return LoadedModel(
             info,
@@ -141,6 +165,9 @@ class LlamaEngine:
             projector,
             None if draft is None else draft.num_cells,
             self.capacity.cell_bytes if self._can_park else None,
+            arithmetic=None
+            if self._fixed is None
+            else self._fixed.arithmetic(checked_tokens(model.vocab.size, context_size)),
         )
 
     @property
@@ -188,9 +215,9 @@ class LlamaEngine:
         edited = self._edits.carry_out(step.edits)
         if edited.not_loaded:
             return NotLoaded(edited.not_loaded)
-        if step.runs and (failure := self._decode(step)) is not None:
-            return failure
-        decoded = self._rows.read(step.runs)
+        decoded = self._computed(step)
+        if not isinstance(decoded, Decoded):
+            return decoded
         if not step.edits:
             return decoded
         return replace(decoded, saved=edited.saved, move_seconds=edited.move_seconds)
@@ -206,6 +233,17 @@ class LlamaEngine:
     def keep_adapters(self, digests: Collection[str], turn: AbstractContextManager[object]) -> None:
         """See `Engine`."""
         self._adapters.keep(digests, turn)
+
+    def _computed(self, step: Step) -> Decoded | NoRoom | Aborted | Failed:
+        if not step.runs:
+            return Decoded(())
+        if self._fixed is None:
+            return self._decode(step) or self._rows.read(step.runs)
+        self._adapters.apply(self._context.handle, step.adapter)
+        rows = self._fixed.compute(step.runs, self._edits.number)
+        if isinstance(rows, Aborted | Failed):
+            return rows
+        return self._rows.read(step.runs, rows)
 
     def _decode(self, step: Step) -> NoRoom | Aborted | Failed | None:
         self._adapters.apply(self._context.handle, step.adapter)

@@ -40,6 +40,7 @@ class _Wanted:
     speculate: int
     projector: Path | None
     draft_model: Path | None
+    deterministic: bool
 
 
 def load_engine(
@@ -56,11 +57,12 @@ def load_engine(
     speculate: int = 0,
     projector: Path | None = None,
     draft_model: Path | None = None,
+    deterministic: bool = False,
 ) -> LlamaEngine | EncoderEngine:
     """Load the model at `path` and make it ready to run; see `LoadEngine`. Raises `ModelError`."""
     _check(slots)
     model = Model(path, gpu_layers=gpu_layers, kernels=choose(kernels))
-    can_draft = bool(speculate) and _can_draft(model, speculate)
+    can_draft = bool(speculate) and _can_draft(model, speculate, deterministic=deterministic)
     wanted = _Wanted(
         slots=slots,
         context_size=context_size,
@@ -72,6 +74,7 @@ def load_engine(
         speculate=speculate if can_draft else 0,
         projector=projector,
         draft_model=draft_model if can_draft else None,
+        deterministic=deterministic,
     )
     try:
         engine = _over(model, wanted)
@@ -90,7 +93,10 @@ def _check(slots: int) -> None:
         raise ModelError(f"llama.cpp runs at most {most} sequences at once: lower --slots {slots}")
 
 
-def _can_draft(model: Model, speculate: int) -> bool:
+def _can_draft(model: Model, speculate: int, *, deterministic: bool) -> bool:
+    if deterministic:
+        logger.warning("--speculate %d has no effect with --deterministic", speculate)
+        return False
     if not model.can_share:
         logger.warning(
             "--speculate %d has no effect: the last tokens of a sequence cannot be removed with %s",
@@ -116,6 +122,7 @@ def _over(model: Model, wanted: _Wanted) -> LlamaEngine:
             max_draft=wanted.speculate,
             projector=projector,
             draft_model=draft_model,
+            deterministic=wanted.deterministic,
         )
         parts.pop_all()  # they are the engine's now
     return engine
@@ -144,6 +151,7 @@ def _layout(model: Model, wanted: _Wanted, projector: Projector | None) -> Layou
         can_share=model.can_share,
         is_offloaded=model.is_offloaded,
         has_grid=projector is not None and projector.has_grid,
+        deterministic=wanted.deterministic,
     )
 
 

@@ -2,7 +2,7 @@
 
 import ctypes
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,16 +34,22 @@ class RowReader:
         self._samplers = samplers
         self._rows = _Rows(num_rows, vocab_size)
 
-    def read(self, runs: tuple[Run, ...]) -> Decoded:
+    def copy(self, numbers: Sequence[int]) -> NDArray[np.float32]:
+        """Rows of the last batch, which the next one does not overwrite."""
+        return self._rows.view(self._context.logits)[list(numbers)]
+
+    def read(self, runs: tuple[Run, ...], rows: NDArray[np.float32] | None = None) -> Decoded:
         """Choose tokens, and give prompts' log-probabilities, after `runs` were decoded.
 
-        A failure of one sequence is logged, and breaks no other.
+        `rows` are theirs, in the order of `Batch.fill`, if they are not those of the last batch. A
+        failure of one sequence is logged, and breaks no other.
         """
         runs = tuple(run for run in runs if run.samples or run.scored)
         if not runs:
             return Decoded(())
         read = _Read()
-        rows = self._rows.view(self._context.logits)  # in the order of `Batch.fill`
+        if rows is None:
+            rows = self._rows.view(self._context.logits)
         end = 0
         # One after the other: a row takes less time than waking a thread.
         with np.errstate(all="ignore"):  # once a step; see `Sampler`

@@ -48,11 +48,15 @@ def identity_of(model: ModelInfo, paths: Sequence[Path]) -> ModelIdentity:
     )
 
 
-def origin_of(model: ModelInfo, paths: Sequence[Path]) -> Origin:
+def origin_of(model: ModelInfo, paths: Sequence[Path], arithmetic: str | None) -> Origin:
     """The origin of what `model`, loaded from the files `paths`, computes. Raises `OSError`."""
-    return origin_with(identity_of(model, paths))
+    return origin_with(identity_of(model, paths), arithmetic)
 
 
-def origin_with(model: ModelIdentity) -> Origin:
-    """The origin of what `model` computes here."""
-    return Origin(model=model, engine=f"{ENGINE} {version(ENGINE)}", cache=CACHE)
+def origin_with(model: ModelIdentity, arithmetic: str | None) -> Origin:
+    """The origin of what `model` computes here.
+
+    A deterministic engine takes nothing that another `arithmetic` than its own computed.
+    """
+    cache = CACHE if arithmetic is None else f"{CACHE}, deterministic {arithmetic}"
+    return Origin(model=model, engine=f"{ENGINE} {version(ENGINE)}", cache=cache)

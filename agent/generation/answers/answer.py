@@ -5,9 +5,9 @@ Invariant: `take` and `cancel` give at most one end, and after it they are not c
 
 from collections.abc import Callable, Sequence
 
-from ....shared.errors import RequestError, to_wire
-from ....shared.inference import FinishReason, Notice, Rates, RequestId, Usage
-from ....shared.messages import Ended, Item, Noticed, Piece, PromptRead, Refused
+from ....shared.errors import RequestError, shortened, to_wire
+from ....shared.inference import FinishReason, Notice, Rates, RequestId, Usage, rate_of
+from ....shared.messages import MAX_WORDS, Ended, Item, Noticed, Piece, PromptRead, Refused
 from ...chat.output.attribution import Attribution, with_bytes
 from ...chat.output.echo import EchoWriter
 from ...chat.output.transcript import Transcript
@@ -204,7 +204,7 @@ def _echo_writer(prepared: Prepared, piece: Callable[[int], bytes]) -> EchoWrite
 
 def noticed(id: RequestId, notice: Notice) -> Noticed:
     """`notice` as an item of the request `id`."""
-    return Noticed(id=id, code=notice.code, message=notice.message)
+    return Noticed(id=id, code=notice.code, message=shortened(notice.message, MAX_WORDS))
 
 
 def rates(stats: SequenceStats | None, *, has_end_token: bool) -> Rates:
@@ -217,12 +217,8 @@ def rates(stats: SequenceStats | None, *, has_end_token: bool) -> Rates:
         return Rates()
     num_unseen = 1 if has_end_token else 0
     return Rates(
-        prefill_tokens_per_second=_rate(stats.prefill_tokens, stats.prefill_seconds),
-        decode_tokens_per_second=_rate(
+        prefill_tokens_per_second=rate_of(stats.prefill_tokens, stats.prefill_seconds),
+        decode_tokens_per_second=rate_of(
             stats.completion_tokens - 1 + num_unseen, stats.decode_seconds
         ),
     )
-
-
-def _rate(num_tokens: int, seconds: float | None) -> float | None:
-    return num_tokens / seconds if seconds and num_tokens > 0 else None

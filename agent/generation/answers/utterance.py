@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256
 
+from ....shared.errors import shortened
 from ....shared.inference import RequestId, TokenKind, TokenLogProbs
-from ....shared.messages import Called, CallStarted, Item, Noticed, Piece
+from ....shared.messages import MAX_NAME, MAX_WORDS, Called, CallStarted, Item, Noticed, Piece
 from ...chat.calls.segments import CallBegan, CallEnded, Segment, TextSegment
 from ...chat.calls.tools import Tools
 from ...chat.output.attribution import Attribution
@@ -135,10 +136,10 @@ class Utterance:
             )
 
     def _begin(self, began: CallBegan) -> CallStarted:
-        call_id = began.id or _call_id(self._id, self.num_calls)
+        call_id = shortened(began.id or _call_id(self._id, self.num_calls), MAX_NAME)
         self.num_calls += 1
         self._arguments.clear()
-        self._call = CallStarted(id=self._id, call_id=call_id, name=began.name)
+        self._call = CallStarted(id=self._id, call_id=call_id, name=shortened(began.name, MAX_NAME))
         return self._call
 
     def _end(self) -> list[Item]:
@@ -150,7 +151,7 @@ class Utterance:
             Called(id=self._id, call_id=call.call_id, name=call.name, arguments=arguments)
         ]
         if complaint := self._tools.complaint(call.name, arguments):
-            message = f"call {call.call_id}: {complaint}"
+            message = shortened(f"call {call.call_id}: {complaint}", MAX_WORDS)
             items.append(Noticed(id=self._id, code="tool_call_mismatch", message=message))
         return items
 

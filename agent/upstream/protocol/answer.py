@@ -13,7 +13,9 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
+from ....shared.errors import shortened
 from ....shared.inference import (
+    MAX_COUNT,
     FinishReason,
     Rates,
     RequestId,
@@ -21,7 +23,17 @@ from ....shared.inference import (
     TokenLogProbs,
     Usage,
 )
-from ....shared.messages import Called, CallStarted, Ended, Item, Noticed, Piece, PromptRead
+from ....shared.messages import (
+    MAX_NAME,
+    MAX_WORDS,
+    Called,
+    CallStarted,
+    Ended,
+    Item,
+    Noticed,
+    Piece,
+    PromptRead,
+)
 from .continuing import Rest
 from .failures import UpstreamFault, words_of
 from .log_probs import log_probs_of
@@ -57,8 +69,17 @@ class Answer:
     Of an answer that another agent began this is the `rest`.
     """
 
-    def __init__(self, id: RequestId, *, one_call: bool = False, rest: Rest | None = None) -> None:
+    def __init__(
+        self,
+        id: RequestId,
+        *,
+        one_call: bool = False,
+        rest: Rest | None = None,
+        most_tokens: int = MAX_COUNT,
+    ) -> None:
+        """A server that says that it gave more than `most_tokens` is not believed."""
         self._id = id
+        self._most_tokens = most_tokens
         self._one_call = one_call
         self._rest = rest
         self._call: _Call | None = None
@@ -208,6 +229,7 @@ class Answer:
     def _start_call(self, told: Json, name: str, index: int) -> CallStarted:
         self.has_begun = True
         id = _text(told.get("id")) or f"call_{self._id}_{self._num_calls}"
+        id, name = shortened(id, MAX_NAME), shortened(name, MAX_NAME)
         self._num_calls += 1
         self._call = _Call(id, name, index)
         return CallStarted(id=self._id, call_id=id, name=name)
@@ -225,7 +247,7 @@ class Answer:
             raise UpstreamFault(f"it gave up the answer ({reason})")
         self._finish = _FINISHED.get(reason, "stop")
         matched = choice.get("stop_reason", choice.get("matched_stop"))
-        self._stop_string = matched if isinstance(matched, str) else None
+        self._stop_string = matched[:MAX_WORDS] if isinstance(matched, str) else None
         if reason == "content_filter":
             message = "the upstream server's content filter ended the answer"
             yield Noticed(id=self._id, code="content_filter", message=message)
@@ -254,7 +276,7 @@ class Answer:
         prompt = told.get("prompt_tokens_details") or {}
         answer = told.get("completion_tokens_details") or {}
         num_prompt = _count(told.get("prompt_tokens"))
-        num_answer = _count(told.get("completion_tokens"))
+        num_answer = min(_count(told.get("completion_tokens")), self._most_tokens)
         self._usage = Usage(
             prompt_tokens=num_prompt,
             cached_tokens=min(_count(prompt.get("cached_tokens")), num_prompt),
@@ -289,7 +311,7 @@ def _text(value: Any) -> str:
 
 
 def _count(value: Any) -> int:
-    return max(0, int(value or 0))
+    return min(max(0, int(value or 0)), MAX_COUNT)
 
 
 def _written(arguments: Any) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hashlib import blake2b
 
 from ....shared.continuation import BY_TEXT, Continuation
-from ....shared.inference import ChatMessage, GenerateRequest, Notice, Usage
+from ....shared.inference import MAX_COUNT, ChatMessage, GenerateRequest, Notice, Usage
 from .bodies import Server
 from .dialects import Dialect
 from .listing import ListedModel
@@ -83,7 +83,7 @@ class Rest:
             usage,
             prompt_tokens=prompt,
             cached_tokens=min(usage.cached_tokens, prompt),
-            completion_tokens=usage.completion_tokens + self._num_tokens,
+            completion_tokens=min(usage.completion_tokens + self._num_tokens, MAX_COUNT),
         )
 
 

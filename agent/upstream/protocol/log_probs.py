@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ....shared.inference import MAX_TOP_LOGPROBS, LogProb, TokenLogProbs
+from ....shared.inference import MAX_COUNT, MAX_TOP_LOGPROBS, LogProb, TokenLogProbs
+from ....shared.inference.events import MAX_TOKEN_BYTES
 
 Json = dict[str, Any]
 
@@ -32,11 +33,12 @@ def log_probs_of(told: Json | None) -> Iterator[TokenLogProbs]:
 def _of_chat(entry: Json) -> LogProb:
     told, id = entry.get("bytes"), entry.get("id")
     piece = bytes(told) if isinstance(told, list) else entry["token"].encode()
-    return LogProb(id if isinstance(id, int) and id >= 0 else 0, piece, _bounded(entry["logprob"]))
+    token = id if isinstance(id, int) and 0 <= id <= MAX_COUNT else 0
+    return LogProb(token, piece[:MAX_TOKEN_BYTES], _bounded(entry["logprob"]))
 
 
 def _of_text(token: str, value: float | None) -> LogProb:
-    return LogProb(0, token.encode(), _bounded(value))
+    return LogProb(0, token.encode()[:MAX_TOKEN_BYTES], _bounded(value))
 
 
 def _bounded(value: float | None) -> float | None:

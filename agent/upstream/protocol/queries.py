@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Any, Literal
 
+from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from ....shared.errors import NotSupported
@@ -33,6 +34,9 @@ from .failures import UpstreamFault
 from .probes import EMBEDDINGS
 
 Base = Literal["api", "root"]
+
+_results: TypeAdapter[Result] = TypeAdapter(Result)
+"""A server may say what no agent may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ def call_of(query: Query, server: Server) -> Call:
 def result_of(query: Query, body: bytes) -> Result:
     """What `body` answers. Raises `UpstreamFault` where it does not."""
     try:
-        return _result(query, from_json(body))
+        return _results.validate_python(_result(query, from_json(body)))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise UpstreamFault(f"its answer to `{query.type}` has another shape") from error
 

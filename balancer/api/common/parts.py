@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ....shared.errors import RequestError, from_wire
+from ....shared.errors import RequestError, from_agent
 from ....shared.queries import Embedded, EmbedInput, Ranked, Result, Score, Vector
 
 MAX_PART_INPUTS = 16
@@ -78,5 +78,5 @@ def first_fault(outcomes: Iterable[Vector | Score]) -> Faulty | None:
     """The first input that failed, for APIs that answer all or nothing."""
     for index, outcome in enumerate(outcomes):
         if outcome.error is not None:
-            return Faulty(index, from_wire(outcome.error))
+            return Faulty(index, from_agent(outcome.error))
     return None

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from ....shared.errors import from_wire, public_body
+from ....shared.errors import from_agent, public_body
 from ....shared.queries import (
     Counted,
     CountTokens,
@@ -159,7 +159,7 @@ BODIES: dict[str, Body] = {
 
 def _embedding(index: int, vector: Vector, encoding: Encoding) -> EmbeddedInput | FailedInput:
     if vector.error is not None:
-        return {"index": index, "error": public_body(from_wire(vector.error))}
+        return {"index": index, "error": public_body(from_agent(vector.error))}
     return {
         "index": index,
         "embedding": encoded(vector, encoding),

@@ -23,7 +23,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from ....shared.errors import InvalidRequest, RequestError, public_body
-from ..transport.json_size import check_size
+from ....shared.json_size import check_size
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600

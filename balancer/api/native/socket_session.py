@@ -17,6 +17,7 @@ from ....shared.errors import (
     RequestError,
     Unauthorized,
 )
+from ....shared.framing.handshake import received
 from ....shared.inference import GenerateRequest
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ..common.merge import open_all, or_refusal
@@ -77,7 +78,9 @@ class SocketSession:
         self._socket = socket
         self._bodies = bodies
         self._held = held
-        self._is_overloaded = asyncio.Event()
+        self._is_unwanted = asyncio.Event()
+        self._unwanted = (WSCloseCode.OK, "")
+        """The code and the reason with which the socket is closed once it is unwanted."""
         self.counts_parts = False
         """Whether `count` is told of messages as their parts arrive, and not only of whole ones."""
         self._live = LiveCalls()
@@ -90,14 +93,19 @@ class SocketSession:
             self._held.add(num_bytes)
         except Overloaded as error:
             self._refused(error)
-            self._is_overloaded.set()
+            reason = "too many messages and bodies are being read at once"
+            self._close_with(WSCloseCode.TRY_AGAIN_LATER, reason)
             return False
         return True
+
+    def flooded(self, reason: str) -> None:
+        """The peer sent more frames than any honest one does."""
+        self._close_with(WSCloseCode.POLICY_VIOLATION, reason)
 
     async def run(self) -> None:
         """Serves the socket until either side closes it."""
         async with self._tasks:
-            closer = self._tasks.create_task(self._close_when_overloaded())
+            closer = self._tasks.create_task(self._close_when_unwanted())
             self._key.begin(self._dismiss)
             try:
                 if await self._has_key():
@@ -105,7 +113,7 @@ class SocketSession:
             finally:
                 self._key.end()
                 self._frames.stop()
-                if not self._is_overloaded.is_set():
+                if not self._is_unwanted.is_set():
                     closer.cancel()
                 self._live.close()
 
@@ -114,7 +122,7 @@ class SocketSession:
         with suppress(TimeoutError):
             async with asyncio.timeout(AUTHENTICATE_TIMEOUT):
                 while self._key.is_awaited and self._key.error is None:
-                    if not await self._read_one(await self._socket.receive()):
+                    if not await self._read_one(await received(self._socket)):
                         return False
         if not self._key.is_awaited:
             return True
@@ -142,15 +150,18 @@ class SocketSession:
         await self._frames.drained()
         self._frames.write(frame)
 
-    async def _close_when_overloaded(self) -> None:
-        await self._is_overloaded.wait()
-        reason = b"too many messages and bodies are being read at once"
-        await self._socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=reason)
+    def _close_with(self, code: WSCloseCode, reason: str) -> None:
+        self._unwanted = (code, reason)
+        self._is_unwanted.set()
+
+    async def _close_when_unwanted(self) -> None:
+        await self._is_unwanted.wait()
+        code, reason = self._unwanted
+        await self._socket.close(code=code, message=reason.encode())
 
     async def _read(self) -> None:
-        async for message in self._socket:
-            if not await self._read_one(message):
-                return
+        while await self._read_one(await received(self._socket)):
+            pass
 
     async def _read_one(self, message: WSMessage) -> bool:
         """Takes a message; whether another may come."""

@@ -19,7 +19,8 @@ answered. Every call with an id is answered exactly once, and a bad frame harms 
 
 A frame over 16 MiB is answered with `request_too_large`; one over `MAX_FRAME_BYTES` closes the
 socket with code 1009. Where the bytes of all messages and bodies that are being read are too many,
-the socket is closed with code 1013: try again later. Closing the socket cancels the requests that
+the socket is closed with code 1013: try again later. One that sends a flood of pings or of frames
+with next to nothing in them is closed with code 1008. Closing the socket cancels the requests that
 it started.
 """
 
@@ -33,7 +34,7 @@ from ....shared.framing.handshake import is_handshake
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ..access.admission import Admission
 from ..transport.bodies import BODIES, MAX_BODY_BYTES
-from ..transport.connections import count_messages
+from ..transport.connections import watch_frames
 from ..transport.door_reports import report_refusal
 from .frame_writer import FrameWriter
 from .socket_key import SocketKey
@@ -84,7 +85,9 @@ class NativeSocket:
                 key=SocketKey(request, self._admission),
                 refused=partial(report_refusal, request),
             )
-            session.counts_parts = count_messages(request, session.count)
+            session.counts_parts = watch_frames(
+                request, count=session.count, on_flood=session.flooded
+            )
             await socket.prepare(request)
             self._sessions.add(session)
             try:

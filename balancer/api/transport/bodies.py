@@ -21,8 +21,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestPayloadError
 
 from ....shared.errors import InvalidRequest, Overloaded, RequestTooLarge
+from ....shared.json_size import JsonCounter
 from .door_reports import refusals_reported
-from .json_size import JsonCounter
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 """Longest request body; a longer one is refused before it is parsed."""
@@ -121,9 +121,7 @@ class Bodies:
         except TimeoutError as error:
             raise InvalidRequest(self._too_slow()) from error
         except (RequestPayloadError, HttpProcessingError) as error:
-            raise InvalidRequest(
-                "the body ended early or does not match its `Content-Encoding`"
-            ) from error
+            raise InvalidRequest("the body ended early or is malformed") from error
         return bytes(body.data)
 
     async def _await_pieces(self, content: StreamReader, body: "_Body") -> None:

@@ -11,6 +11,9 @@ answer. Here a connection is closed when
 Beyond `max_connections` a client is answered 503 and disconnected. What is not HTTP is answered 400
 (`malformed`).
 
+What arrives is parsed in parts, one in a turn of the event loop (`turns`), and bodies are never
+inflated. A request whose body has not come whole when it is answered is the connection's last.
+
 With TLS a connection counts from its first byte on, and its handshake has `header_timeout` as well.
 """
 
@@ -19,9 +22,10 @@ import logging
 import ssl
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any, cast
 
-from aiohttp import web
+from aiohttp import HttpVersion11, hdrs, web
 from pydantic_core import to_json
 
 from ....shared.errors import InvalidRequest, Overloaded, RequestError, public_body
@@ -31,7 +35,8 @@ from .http import error_response
 from .malformed import MalformedHttp, MalformedRequests, as_invalid_request
 from .once_per import OncePer
 from .patience import PatientTransport
-from .web_socket_bytes import CountedReader, Reader
+from .turns import end_of_bytes, end_of_http
+from .web_socket_bytes import FrameBytes, TooManyFrames
 
 IDLE_TIME = 75.0
 """Seconds. Proxies keep idle connections for a minute; the proxy should close first."""
@@ -39,6 +44,10 @@ IDLE_TIME = 75.0
 HEADER_TIMEOUT = 10.0
 WRITE_TIMEOUT = 30.0
 MAX_CONNECTIONS = 4096
+
+LINGER = 2.0
+"""Seconds in which the rest of a body that nobody read is thrown away, so that its client comes to
+read the answer; cut at once, it would often see a broken connection instead."""
 
 FAILURE_INTERVAL = 1.0
 """Seconds between two log lines about handshakes that failed; anybody can have many fail."""
@@ -80,12 +89,26 @@ class Connections:
         self.header_timeout = header_timeout
         self.write_timeout = write_timeout
         self.num_open = 0
+        self.num_flooded = 0
+        """WebSockets that were closed because of too many frames with next to nothing in them."""
         self.malformed = MalformedRequests()
         self.tls = tls
         self._clock = clock
         self.handshakes = set[TlsProtocol]()
         self._max_connections = max_connections
         self._failures = OncePer(FAILURE_INTERVAL, max_keys=1)
+        self._floods = OncePer(FAILURE_INTERVAL, max_keys=1)
+
+    def flooded(self, peer: str, reason: str) -> None:
+        """Count it, and log it unless another one was logged a short while ago."""
+        self.num_flooded += 1
+        if self._floods.allows("any", self._clock()):
+            about = context(peer=peer, in_all=self.num_flooded)
+            logger.warning("a WebSocket is closed: %s", reason, extra=about)
+
+    def now(self) -> float:
+        """The time by the clock that its limits go by."""
+        return self._clock()
 
     def handshake_failed(self, peer: str, reason: str) -> None:
         """Log it, unless another one was logged a short while ago."""
@@ -112,6 +135,7 @@ class ConnectionsRunner(web.AppRunner):
     def __init__(
         self, app: web.Application, connections: Connections, *, shutdown_timeout: float
     ) -> None:
+        app.on_response_prepare.append(_close_in_time)
         # A disconnect must cancel the handler: that frees its slot.
         super().__init__(
             app, handler_cancellation=True, access_log=None, shutdown_timeout=shutdown_timeout
@@ -171,19 +195,41 @@ class _Server(web.Server):
         self._limits.num_open -= 1
 
 
-def count_messages(request: web.Request, count: Callable[[int], bool]) -> bool:
-    """Has `count` told of each further bytes of messages on what becomes a WebSocket.
+async def _close_in_time(request: web.Request, response: web.StreamResponse) -> None:
+    """Ends the connection after an answer that is given while the request's body still comes.
 
-    What arrives after it said no is thrown away. False: this connection cannot.
+    Likewise after any answer to HTTP/1.0, where keeping it is an extension with flaws of its own.
+    """
+    if response.status == HTTPStatus.SWITCHING_PROTOCOLS:
+        return
+    if not request.content.is_eof() or request.version < HttpVersion11:
+        response.force_close()
+        response.headers[hdrs.CONNECTION] = "close"
+
+
+def watch_frames(
+    request: web.Request,
+    *,
+    on_flood: Callable[[str], None],
+    count: Callable[[int], bool] = lambda _num_bytes: True,
+) -> bool:
+    """Bounds what becomes a WebSocket; to be called before it is prepared.
+
+    `on_flood` is called with a reason where the peer sends too many frames with next to nothing in
+    them. `count` is called with further bytes of messages, and says whether they may be. What
+    arrives after either is thrown away. False: this connection cannot.
     """
     if not isinstance(request.protocol, _Connection):
         return False
-    request.protocol.count = count
+    request.protocol.count, request.protocol.on_flood = count, on_flood
     return True
 
 
 class _Connection(web.RequestHandler):
-    __slots__ = ("_header_timer", "_limits", "_patient", "count")
+    __slots__ = (
+        *("_frames", "_header_timer", "_is_cut", "_limits", "_newest", "_patient"),
+        *("_rest", "_start", "_turn", "count", "on_flood"),
+    )
 
     def __init__(self, server: web.Server, limits: Connections) -> None:
         super().__init__(
@@ -191,19 +237,30 @@ class _Connection(web.RequestHandler):
             loop=asyncio.get_running_loop(),
             keepalive_timeout=IDLE_TIME,
             access_log=None,  # type: ignore[arg-type]
+            auto_decompress=False,
+            lingering_time=LINGER,
         )
         self._limits = limits
         self._header_timer: asyncio.TimerHandle | None = None
         self._patient: PatientTransport | None = None
-        self.count: Callable[[int], bool] | None = None
+        self._rest = b""
+        """What arrived; from `_start` on it is still to be parsed, at the next `_turn`."""
+        self._start = 0
+        self._turn: asyncio.Handle | None = None
+        self._frames = FrameBytes()
+        self._newest: Any = None
+        """The request whose header came last, as aiohttp has it: message and body."""
+        self._is_cut = False
+        """Whether what arrives is thrown away."""
+        self.count: Callable[[int], bool] = lambda _num_bytes: True
+        self.on_flood: Callable[[str], None] = lambda _reason: self.close()
 
-    def set_parser(
-        self, parser: Reader, data_received_cb: Callable[[], None] | None = None
-    ) -> None:
-        """As aiohttp does; the bytes that it is fed with are counted, if that was asked for."""
-        if self.count is not None:
-            parser = CountedReader(parser, self.count)
-        super().set_parser(cast("Any", parser), data_received_cb)
+    def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
+        """As aiohttp does, except that the first frames come in their turns as well."""
+        tail, self._message_tail = self._message_tail, b""
+        self._keep(tail + self._rest[self._start :])
+        super().set_parser(parser, data_received_cb)
+        self._expect_turn()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if isinstance(transport, TlsTransport):
@@ -220,19 +277,35 @@ class _Connection(web.RequestHandler):
         return PatientTransport(tcp, patience=self._limits.write_timeout, on_cut=self._on_cut)
 
     def data_received(self, data: bytes) -> None:
-        num_requests = self._request_count
-        super().data_received(data)
-        if self._request_count > num_requests:
-            self._stop_waiting()
-        elif self._is_between_requests:
-            self._await_header()
+        """Parses it, one part in a turn of the event loop.
+
+        aiohttp calls it without data, to have its parser go on with what that holds.
+        """
+        if self._is_cut:
+            return
+        if not data:
+            self._parse(data)
+        elif self._rest:
+            self._keep(self._rest[self._start :] + data)
+        else:
+            self._keep(data)
+            self._take_turn()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._limits.num_open -= 1
         self._stop_waiting()
+        self._cut()
         if self._patient is not None:
             self._patient.stop_watching()
         super().connection_lost(exc)
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """As aiohttp does; what waited for whether this becomes a WebSocket is parsed now."""
+        finished = await super().finish_response(request, resp, start_time)
+        self._expect_turn()
+        return finished
 
     def handle_error(
         self,
@@ -250,11 +323,93 @@ class _Connection(web.RequestHandler):
         return response
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """As aiohttp does, unless the unread rest of a body is malformed."""
+        """As aiohttp does, unless a body turned out to be malformed after the answer had begun."""
         if isinstance(error := kw.get("exc_info"), MalformedHttp):
             self._limits.malformed.log(self._peer(), error)
         else:
             super().log_exception(*args, **kw)
+
+    # ---- turns
+
+    def _keep(self, data: bytes) -> None:
+        self._rest, self._start = data, 0
+
+    def _cut(self) -> None:
+        self._is_cut = True
+        self._keep(b"")
+
+    def _take_turn(self) -> None:
+        """Parses the next part; no more is read from the socket until there is no rest."""
+        self._turn = None
+        if not self._may_parse:
+            return
+        try:
+            part = self._next_part()
+        except TooManyFrames as error:
+            self._cut()
+            self._limits.flooded(self._peer(), str(error))
+            self.on_flood(str(error))
+            self._resume_transport_reading()  # to notice that the peer is gone
+            return
+        self._parse(part)
+        if self._rest:
+            self._pause_transport_reading()
+            self._expect_turn()
+        elif self._may_parse:
+            self._resume_transport_reading()
+
+    def _next_part(self) -> bytes:
+        """Raises `TooManyFrames`."""
+        rest, start = self._rest, self._start
+        if self._payload_parser is None:
+            end = (end_of_bytes if self._is_in_plain_body else end_of_http)(rest, start)
+        else:
+            now = self._limits.now()
+            end, num_bytes = self._frames.take(rest, start, end_of_bytes(rest, start), now)
+            if not self.count(num_bytes):
+                self._cut()
+                return b""
+        if end == len(rest):
+            self._keep(b"")
+        else:
+            self._start = end
+        return rest[start:end]
+
+    @property
+    def _may_parse(self) -> bool:
+        """Not where aiohttp holds enough, nor before it is known who is to parse it."""
+        is_held = self._reading_paused or self._buffer_paused
+        return not is_held and not (self._upgraded and self._payload_parser is None)
+
+    def _expect_turn(self) -> None:
+        if self._rest and self._turn is None and self._may_parse:
+            self._turn = self._loop.call_soon(self._take_turn)
+
+    def _resume_transport_reading(self) -> None:
+        """As aiohttp does, once what arrived before is parsed."""
+        if self._rest:
+            self._expect_turn()
+        else:
+            super()._resume_transport_reading()
+
+    @property
+    def _is_in_plain_body(self) -> bool:
+        """Whether a body comes whose length is known, so that lines in it cost nothing."""
+        if self._newest is None:
+            return False
+        message, body = self._newest
+        return not body.is_eof() and not message.chunked
+
+    def _parse(self, data: bytes) -> None:
+        num_requests = self._request_count
+        super().data_received(data)
+        if self._request_count > num_requests:
+            self._newest = self._messages[-1]
+            self._stop_waiting()
+        elif self._is_between_requests:
+            self._await_header()
+
+    # ---- time for a header
 
     @property
     def _is_between_requests(self) -> bool:

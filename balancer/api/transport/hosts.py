@@ -31,13 +31,20 @@ class AllowedHosts:
         if len(hosts) != 1:
             raise ForbiddenHost(f"there must be one `Host`, not {len(hosts)}")
         [host] = hosts
-        if not self._answers_to(host):
-            raise ForbiddenHost(
-                f"`Host` {host[:_SHOWN]!r} is not a name of this balancer; if it should be, start "
-                "the balancer with `--allowed-host` and that name"
-            )
+        self._check_name(host, "`Host`")
         for origin in origins:
             self._check_origin(origin, host)
+
+    def check_target(self, host: str) -> None:
+        """Raises `ForbiddenHost`; takes the host of a request target that is a whole URL."""
+        self._check_name(host, "the host of the request's target")
+
+    def _check_name(self, host: str, place: str) -> None:
+        if not self._answers_to(host):
+            raise ForbiddenHost(
+                f"{place} {host[:_SHOWN]!r} is not a name of this balancer; if it should be, start "
+                "the balancer with `--allowed-host` and that name"
+            )
 
     def _answers_to(self, host: str) -> bool:
         found = _HOST.fullmatch(host)

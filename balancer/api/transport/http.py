@@ -5,15 +5,17 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 
-from aiohttp import hdrs, web
+from aiohttp import HttpVersion11, hdrs, web
 from aiohttp.typedefs import Middleware
 
 from ....shared.errors import (
     InternalError,
+    InvalidRequest,
     MethodNotAllowed,
     NotFound,
     QueueFull,
     RequestError,
+    UnsupportedEncoding,
     public_body,
     status_of,
 )
@@ -80,7 +82,11 @@ def middlewares(
     `answer_for` gives the error format for a request, `hosts` the allowed hosts, and `absent` the
     error for a path where nothing is.
     """
-    return [_answer_errors(answer_for, absent), _refuse_other_hosts(hosts or AllowedHosts())]
+    return [
+        _answer_errors(answer_for, absent),
+        _refuse_other_hosts(hosts or AllowedHosts()),
+        _refuse_other_transfers,
+    ]
 
 
 def _answer_errors(
@@ -129,7 +135,22 @@ def _refuse_other_hosts(hosts: AllowedHosts) -> Middleware:
     async def refuse_other_hosts(request: web.Request, handler: Handler) -> web.StreamResponse:
         headers = request.headers
         with refusals_reported(request):
-            hosts.check(headers.getall(hdrs.HOST, []), headers.getall(hdrs.ORIGIN, []))
+            named = headers.getall(hdrs.HOST, [])
+            hosts.check(named, headers.getall(hdrs.ORIGIN, []))
+            if not request.raw_path.startswith(("/", "*")):
+                hosts.check_target(request.url.raw_authority)  # the target's own, which counts
         return await handler(request)
 
     return refuse_other_hosts
+
+
+@web.middleware
+async def _refuse_other_transfers(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Takes bodies only as they are: a compressed one may be a thousand times what came."""
+    with refusals_reported(request):
+        headers = request.headers
+        if headers.get(hdrs.CONTENT_ENCODING, "identity").strip().lower() != "identity":
+            raise UnsupportedEncoding("send the body as it is, without `Content-Encoding`")
+        if request.version < HttpVersion11 and hdrs.TRANSFER_ENCODING in headers:
+            raise InvalidRequest("HTTP/1.0 has no `Transfer-Encoding`")
+    return await handler(request)

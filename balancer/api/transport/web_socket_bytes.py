@@ -1,17 +1,63 @@
-"""Bytes of WebSocket messages, counted as they arrive.
+"""What arrives on WebSockets, counted frame by frame before aiohttp reads it.
 
 aiohttp hands out whole messages and bounds each one. This counts the parts of those that are not
-complete yet, so that all of them together can be bounded (`bodies`).
+complete yet, so that all of them together can be bounded (`bodies`); it bounds how many frames are
+read at once, and it counts frames that cost more than they bring: control frames, empty fragments,
+messages of a few bytes. No honest peer sends many of those.
 """
 
-from collections.abc import Callable
-from typing import Protocol
+from dataclasses import dataclass, field
 
 _LENGTHS = {126: 2, 127: 8}
 """Bytes of the longer length that follows one of these in a frame's header."""
 
+_IS_LAST = 0x80
 _IS_MASKED = 0x80
 _FIRST_CONTROL = 0x8
+_TEXT, _BINARY = 0x1, 0x2
+
+FRAMES_AT_ONCE = 64
+"""Frames that are read in one turn of the event loop."""
+
+TINY_MESSAGE = 16
+"""Bytes. The shortest message that either API knows, a heartbeat, has 20."""
+
+TINY_FRAGMENT = 128
+"""Bytes. Who cuts messages does so because they are long."""
+
+
+class TooManyFrames(Exception):
+    """A connection went beyond its allowance; the text is the reason its close frame gives."""
+
+
+@dataclass(slots=True)
+class Allowance:
+    """`most` at once, and `per_second` more as time passes. Times never go back."""
+
+    most: float
+    per_second: float
+    _left: float = field(init=False)
+    _at: float | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._left = self.most
+
+    def use(self, num: int, now: float) -> bool:
+        """Whether so many more are within it."""
+        since = 0.0 if self._at is None else now - self._at
+        self._at = now
+        self._left = min(self.most, self._left + since * self.per_second) - num
+        return self._left >= 0
+
+
+def control_frames() -> Allowance:
+    """Pings and pongs: an honest peer sends one in many seconds."""
+    return Allowance(most=100, per_second=10)
+
+
+def tiny_frames() -> Allowance:
+    """Frames with next to nothing in them."""
+    return Allowance(most=4000, per_second=1000)
 
 
 class FrameBytes:
@@ -22,34 +68,56 @@ class FrameBytes:
         self._num_left = 0
         """Bytes of the present frame's payload that are still to come."""
         self._is_message = False
+        self._num_control = self._num_tiny = 0
+        self._control, self._tiny = control_frames(), tiny_frames()
 
-    def add(self, data: bytes) -> int:
-        """How many bytes of messages there are in `data`, which follows what came before."""
-        position = count = 0
-        while position < len(data):
+    def take(self, data: bytes, start: int, end: int, now: float) -> tuple[int, int]:
+        """Reads `data` between `start` and `end`, which follows what came before.
+
+        Returns where the part ends that may be read at once, and how many bytes of messages it
+        has. Raises `TooManyFrames`.
+        """
+        position, count, num_frames = start, 0, 0
+        while position < end and num_frames < FRAMES_AT_ONCE:
             if self._num_left:
-                num_here = min(self._num_left, len(data) - position)
+                num_here = min(self._num_left, end - position)
                 self._num_left -= num_here
                 position += num_here
                 count += num_here if self._is_message else 0
             else:
-                end = position + _header_size(self._header) - len(self._header)
-                self._header += data[position:end]
-                position = min(end, len(data))
-                self._begin()
-        return count
+                stop = min(end, position + _header_size(self._header) - len(self._header))
+                self._header += data[position:stop]
+                position = stop
+                num_frames += self._begin()
+        self._check(now)
+        return position, count
 
-    def _begin(self) -> None:
+    def _begin(self) -> bool:
         """The payload begins, if the header is complete."""
         header = self._header
         if len(header) < _header_size(header):
-            return
+            return False
         length = header[1] & 0x7F
         if num_bytes := _LENGTHS.get(length):
             length = int.from_bytes(header[2 : 2 + num_bytes], "big")
         self._num_left = length
-        self._is_message = header[0] & 0x0F < _FIRST_CONTROL
+        kind = header[0] & 0x0F
+        self._is_message = kind < _FIRST_CONTROL
+        if not self._is_message:
+            self._num_control += 1
+        elif length < TINY_FRAGMENT:
+            is_whole = kind in (_TEXT, _BINARY) and header[0] & _IS_LAST
+            self._num_tiny += length < (TINY_MESSAGE if is_whole else TINY_FRAGMENT)
         header.clear()
+        return True
+
+    def _check(self, now: float) -> None:
+        num_control, num_tiny = self._num_control, self._num_tiny
+        self._num_control = self._num_tiny = 0
+        if num_control and not self._control.use(num_control, now):
+            raise TooManyFrames("too many pings and pongs")
+        if num_tiny and not self._tiny.use(num_tiny, now):
+            raise TooManyFrames("too many tiny frames")
 
 
 def _header_size(header: bytearray) -> int:
@@ -57,33 +125,3 @@ def _header_size(header: bytearray) -> int:
     if len(header) < 2:
         return 2
     return 2 + _LENGTHS.get(header[1] & 0x7F, 0) + (4 if header[1] & _IS_MASKED else 0)
-
-
-class Reader(Protocol):
-    """What an aiohttp connection feeds with what arrives on a WebSocket."""
-
-    def feed_data(self, data: bytes) -> tuple[bool, bytes]: ...
-
-    def feed_eof(self) -> None: ...
-
-
-class CountedReader:
-    """Feeds `reader` as long as `count` is content with the further bytes of messages.
-
-    After that, what arrives is thrown away.
-    """
-
-    def __init__(self, reader: Reader, count: Callable[[int], bool]) -> None:
-        self._reader = reader
-        self._count = count
-        self._frames = FrameBytes()
-        self._is_cut = False
-
-    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """As aiohttp's reader does."""
-        self._is_cut = self._is_cut or not self._count(self._frames.add(data))
-        return (False, b"") if self._is_cut else self._reader.feed_data(data)
-
-    def feed_eof(self) -> None:
-        """As aiohttp's reader does."""
-        self._reader.feed_eof()

@@ -1,12 +1,21 @@
 """What agents generate and answer: each item of a step to its request, each reply to its query.
 
-What an agent sends about a request that it does not have (any more) is ignored and counted.
+What an agent sends about a request that it does not have (any more) is ignored and counted. What
+cannot be true of one that it has is a `BadMessage`, and nothing of its message counts.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
-from ....shared.errors import AgentLost, Cancelled, ShuttingDown, from_wire
+from ....shared.errors import (
+    AgentLost,
+    Cancelled,
+    EngineFailed,
+    RequestError,
+    ShuttingDown,
+    WireError,
+    from_agent,
+)
 from ....shared.inference import Token
 from ....shared.messages import (
     Busy,
@@ -38,34 +47,38 @@ class AgentOutput:
     def __init__(self, state: FleetState) -> None:
         self._state = state
 
-    def items(self, agent: Agent, items: Iterable[Item], now: float) -> list[Decision]:
-        """A step's items in their order.
+    def items(self, agent: Agent, items: Sequence[Item], now: float) -> Iterator[Decision]:
+        """A step's items in their order. Raises `BadMessage` before the first decision.
 
         Those in a row that are pieces, and of the same model and adapter, count as one change.
         """
         get, link = self._state.requests.get, agent.link
-        decisions: list[Decision] = []
+        for item in items:
+            lifecycle = get(item.id)
+            if lifecycle is not None and lifecycle.link == link:
+                lifecycle.claim.check(item)
         gains: list[Gain] = []
         for item in items:
             lifecycle = get(item.id)
             if lifecycle is None or lifecycle.link != link:
                 self._state.items_ignored += 1
+                if lifecycle is not None and isinstance(item, Ended | Refused | Busy):
+                    lifecycle.deserted.discard(link)  # it has the request no more
             elif lifecycle.drops_rest:
-                decisions += self._left(lifecycle, item, now)
+                yield from self._left(lifecycle, item, now)
             elif isinstance(item, Piece):
                 if gains and gains[-1][0].served_as != lifecycle.served_as:
-                    decisions += self._gained(agent, gains, now)
+                    yield from self._gained(agent, gains, now)
                     gains = []
                 token = Token(item.text, item.kind, item.tokens, item.log_probs or ())
                 gains.append((lifecycle, token))
             else:
                 if gains:
-                    decisions += self._gained(agent, gains, now)
+                    yield from self._gained(agent, gains, now)
                     gains = []
-                decisions += self._item(agent, lifecycle, item, now)
+                yield from self._item(agent, lifecycle, item, now)
         if gains:
-            decisions += self._gained(agent, gains, now)
-        return decisions
+            yield from self._gained(agent, gains, now)
 
     def reply(self, agent: Agent, reply: Reply, now: float) -> list[Decision]:
         """A query's answer."""
@@ -76,30 +89,44 @@ class AgentOutput:
         return decisions
 
     def _gained(self, agent: Agent, gains: list[Gain], now: float) -> list[Decision]:
-        decision, firsts = self._state.requests.gained(gains, now)
+        decision, firsts, num_begun = self._state.requests.gained(gains, now)
         self._state.registry.generated(agent, decision.num_tokens)
         self._state.tokens_total += decision.num_tokens
-        return [decision, *firsts]
+        agent.spoke_at = now
+        if not num_begun:
+            return [decision, *firsts]
+        return [decision, *firsts, *self._state.requests.answered(agent, now, num_begun)]
 
     def _item(
         self, agent: Agent, lifecycle: RequestLifecycle, item: NoPiece, now: float
     ) -> Iterable[Decision]:
         requests = self._state.requests
+        agent.spoke_at = now
+        was_streaming = lifecycle.is_streaming
         match item:
             case CallStarted() | Called() | Noticed() | PromptRead():
-                return requests.received(lifecycle, item, now)
+                received = requests.received(lifecycle, item, now)
+                if was_streaming or not lifecycle.is_streaming:
+                    return received
+                return [*received, *requests.answered(agent, now)]
             case _ if lifecycle.is_leaving:
                 return self._left(lifecycle, item, now)
             case Ended():
-                return requests.done(lifecycle, item, now)
+                done = requests.done(lifecycle, item, now)
+                if was_streaming or item.finish_reason == "cancelled":
+                    return done
+                return [*done, *requests.answered(agent, now)]
             case Refused() if item.error.code == AgentLost.code:
                 self._state.registry.rests(agent, now)
-                return requests.lost_server(lifecycle, from_wire(item.error), now)
+                return requests.lost_server(lifecycle, from_agent(item.error), now)
             case Refused() if item.error.code != ShuttingDown.code:
-                return requests.fail(lifecycle, from_wire(item.error), now)
+                error = _error(lifecycle, item.error)
+                is_broken = isinstance(error, EngineFailed)
+                disappointed = requests.disappointed(agent, now) if is_broken else []
+                return [*disappointed, *requests.fail(lifecycle, error, now)]
             case Refused():
                 self._state.registry.rests(agent, now)
-                return requests.give_back(lifecycle, from_wire(item.error), now)
+                return requests.give_back(lifecycle, from_agent(item.error), now)
             case Busy():
                 self._state.registry.rests(agent, now)
                 return requests.hand_back(lifecycle, now)
@@ -118,8 +145,15 @@ class AgentOutput:
             case Ended(finish_reason=reason) if reason != "cancelled" and not lifecycle.drops_rest:
                 return requests.done(lifecycle, item, now)
             case Refused(error=error) if error.code not in _AGENTS_OWN:
-                return requests.fail(lifecycle, from_wire(error), now)
+                return requests.fail(lifecycle, _error(lifecycle, error), now)
             case Ended() | Refused() | Busy():
                 return requests.let_go(lifecycle, now)
             case _:
                 return ()
+
+
+def _error(lifecycle: RequestLifecycle, wire: WireError) -> RequestError:
+    """What its client hears. Only who cancels hears that it was cancelled."""
+    if wire.code == Cancelled.code and not lifecycle.is_cancelling:
+        return EngineFailed(wire.message)
+    return from_agent(wire)

@@ -16,10 +16,15 @@ How races end:
   often (`requests/moves.py`) ends, since it may be the cause.
 - A request that moves away from a living agent waits until that has answered the `Cancel`. What the
   agent sent of the answer meanwhile is not delivered: the next one generates it again.
-- An agent that dials again while its old link still seems alive takes the old one's place.
+- An agent that dials again while its old link still seems alive takes the old one's place. Another
+  that says the same id is refused (`identities.py`).
+- A request whose agent has given no sign of an answer for long goes to another, once: that is told
+  to stop, and may not have the request again before it said that it has.
 - An agent that answers `Busy` is full until something of its ends, it reports a change, or
   `BUSY_PAUSE` has passed: other balancers may hold its slots, and no message says when they free
   them. One that declines a query gets none of that kind for a while.
+- An agent whose message cannot be true, or cannot be handled, is lost at once and stays away for a
+  pause (`bad_messages.py`). Nothing of that message counts, and no other agent notices.
 
 Invariants: every accepted request ends exactly once; a link's requests are those that dispatch has
 on it; with draining, nobody waits whom no agent can serve.
@@ -28,8 +33,8 @@ on it; with draining, nobody waits whom no agent can serve.
 from collections.abc import Iterable
 from typing import assert_never
 
-from ....shared.errors import RequestError
-from ....shared.inference import Event, GenerateRequest, RequestId
+from ....shared.errors import InternalError, RequestError
+from ....shared.inference import Event, Failed, GenerateRequest, RequestId, Timings, Usage
 from ....shared.messages import (
     Evicted,
     FromAgent,
@@ -37,13 +42,15 @@ from ....shared.messages import (
     Hello,
     LogRead,
     Output,
+    Reject,
     Reply,
     Status,
 )
 from ....shared.reports.statistics import Statistics
 from ...access.identity import Identity
+from ..bad_messages import BadMessage
 from ..caller import ANONYMOUS, Caller
-from ..decisions import Decision, LinkId, ShowLog
+from ..decisions import Decision, Deliver, Disconnect, Finish, LinkId, LogBad, Send, Settle, ShowLog
 from ..limits import Limits
 from ..queries.query import QueryLifecycle, QueryRequest
 from ..recorder import Ending
@@ -64,9 +71,21 @@ class Fleet(Operations):
     does in `fleet_clock`.
     """
 
-    def __init__(self, limits: Limits, *, version: str = "", ticket_secret: bytes = b"") -> None:
-        """Agents lend prefixes to each other by tickets made of the secret; without one, never."""
-        super().__init__(limits, version=version, ticket_secret=ticket_secret)
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        version: str = "",
+        ticket_secret: bytes = b"",
+        identity_secret: bytes = b"",
+    ) -> None:
+        """Agents lend prefixes to each other by tickets made of the secret; without one, never.
+
+        Of the other secret, the secrets are made by which agents prove who they are.
+        """
+        super().__init__(
+            limits, version=version, ticket_secret=ticket_secret, identity_secret=identity_secret
+        )
         self._output = AgentOutput(self._state)
 
     # ---- clients
@@ -189,8 +208,19 @@ class Fleet(Operations):
         It is welcomed, or rejected and disconnected.
         """
         decisions = self._due(now)
-        decisions += self._membership.joined(link, hello, now, holder)
+        try:
+            decisions += self._membership.joined(link, hello, now, holder)
+        except Exception as error:  # whatever it is, it is no business of others
+            decisions += self._refused(link, hello, error, now)
         return [*decisions, *self._end_stranded(now)]
+
+    def _refused(self, link: LinkId, hello: Hello, error: Exception, now: float) -> list[Decision]:
+        """A fault of ours was met while an agent joined."""
+        reason = "its hello could not be handled"
+        if (agent := self._state.registry.get(link)) is not None:
+            return self._membership.broke(agent, reason, now, error=error, is_ours=True)
+        reject = Send(link, Reject(reason=reason, retry=True))
+        return [LogBad(hello.name, reason, error, True), reject, Disconnect(link, reason)]
 
     def agent_said(self, link: LinkId, message: FromAgent, now: float) -> list[Decision]:
         """A frame came over a link."""
@@ -199,18 +229,50 @@ class Fleet(Operations):
         if agent is None:
             return decisions
         agent.heartbeat.heard(now)
+        self._state.identities.heard(agent.hello.agent_id)
         if isinstance(message, Heartbeat):
             return decisions
-        decisions += self._said(agent, message, now)
+        if isinstance(message, Status) and self._membership.puts_off(agent, message, now):
+            return decisions
+        try:
+            for decision in self._said(agent, message, now):
+                decisions.append(decision)  # one by one: those before a fault count
+        except BadMessage as error:
+            reason = str(error)
+            decisions += self._membership.broke(agent, reason, now, error=None, is_ours=False)
+        except Exception as error:  # whatever it is, it is no business of other agents
+            reason = f"a `{message.type}` could not be handled"
+            decisions += self._membership.broke(agent, reason, now, error=error, is_ours=True)
         self._state.changes.advance()
         return [*decisions, *self._end_stranded(now)]
+
+    def agent_broke(self, link: LinkId, reason: str, now: float) -> list[Decision]:
+        """What came over a link is no message, or one with a value that cannot be."""
+        decisions = self._due(now)
+        if (agent := self._state.registry.get(link)) is not None:
+            decisions += self._membership.broke(agent, reason, now, error=None, is_ours=False)
+        return [*decisions, *self._end_stranded(now)]
+
+    def forgotten(
+        self, requests: Iterable[RequestId], queries: Iterable[RequestId]
+    ) -> list[Decision]:
+        """After a fault of ours: the end of those that are not here, and whose clients wait."""
+        error = InternalError("a fault of the balancer ended this request; its log has the details")
+        decisions: list[Decision] = []
+        for id in requests:
+            if id not in self:
+                decisions += [Deliver(id, Failed(error)), _finish(id, error)]
+        for id in queries:
+            if id not in self:
+                decisions += [Settle(id, error), _finish(id, error)]
+        return decisions
 
     def _said(
         self,
         agent: Agent,
         message: Hello | Status | Statistics | Output | Reply | LogRead | Evicted,
         now: float,
-    ) -> list[Decision]:
+    ) -> Iterable[Decision]:
         match message:
             case LogRead():
                 self._state.log_readers.ended(message.id)
@@ -247,3 +309,18 @@ class Fleet(Operations):
             return decisions
         left = self._membership.lost(agent, now, hung_up=hung_up)
         return [*decisions, *left, *self._end_stranded(now)]
+
+
+def _finish(id: RequestId, error: RequestError) -> Finish:
+    """The end of one of which nothing is known any more."""
+    timings = Timings(queue_ms=0.0, first_token_ms=None, total_ms=0.0)
+    return Finish(
+        Ending(
+            code=error.code,
+            request_id=id,
+            agent=None,
+            usage=Usage(),
+            timings=timings,
+            error=error,
+        )
+    )

@@ -15,8 +15,15 @@ from .state import empty_state
 class FleetClock(FleetViews):
     """Every method returns decisions, to be carried out in their order."""
 
-    def __init__(self, limits: Limits, *, version: str = "", ticket_secret: bytes = b"") -> None:
-        super().__init__(empty_state(limits, version, ticket_secret))
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        version: str = "",
+        ticket_secret: bytes = b"",
+        identity_secret: bytes = b"",
+    ) -> None:
+        super().__init__(empty_state(limits, version, ticket_secret, identity_secret))
         self._membership = Membership(self._state, self._steering)
 
     def next_deadline(self) -> float | None:

@@ -93,6 +93,7 @@ class FleetViews:
             slots_busy=dispatch.num_running,
             tokens_total=state.tokens_total,
             items_ignored=state.items_ignored,
+            bad_messages=state.bad_messages.total,
             tokens_kept=state.requests.tokens_kept,
             parts_waiting=state.dispatcher.num_pending,
             parts_asked=state.dispatcher.num_asked,

@@ -5,6 +5,7 @@ Invariant: a mark is of a connected agent that fetches or loads.
 
 from dataclasses import dataclass
 
+from ....shared.inference.values import MOST_SECONDS, within
 from ....shared.models.assignments import Phase, Work
 from ..decisions import LinkId
 
@@ -53,8 +54,8 @@ class LoadTimes:
         if mark is None or work is None:
             return None
         if work.download is not None and work.download.seconds_left is not None:
-            return work.download.seconds_left
+            return within(work.download.seconds_left, 0.0, MOST_SECONDS)
         done, elapsed = (work.progress or 0.0) - mark.progress, now - mark.at
-        if done < LEAST_SHARE or elapsed <= 0:
+        if not (done >= LEAST_SHARE and elapsed > 0):
             return None
-        return elapsed * (1 - (work.progress or 0.0)) / done
+        return within(elapsed * (1 - (work.progress or 0.0)) / done, 0.0, MOST_SECONDS)

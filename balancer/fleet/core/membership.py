@@ -6,19 +6,23 @@ A link is in the registry, in dispatch and in the query dispatcher, or in none o
 from collections.abc import Iterable, Mapping
 
 from ....shared.messages import (
+    MAX_WORDS,
     OLDEST_PROTOCOL,
     PROTOCOL_VERSION,
     Goodbye,
     Heartbeat,
     Hello,
     Reject,
+    RejectCode,
     Status,
     Welcome,
 )
 from ....shared.reports.model_info import ModelInfo
 from ....shared.reports.statistics import Statistics
 from ...access.identity import Identity
-from ..decisions import Decision, Disconnect, LinkId, LogLost, Send
+from ..bad_messages import CODE, speaker_of
+from ..decisions import Decision, Disconnect, LinkId, LogBad, LogLost, Send
+from ..identities import SINCE_SECRETS, Owner
 from ..recorder import MoveReason
 from ..registry import Agent
 from .state import FleetState
@@ -36,25 +40,35 @@ class Membership:
         self, link: LinkId, hello: Hello, now: float, holder: Identity | None = None
     ) -> list[Decision]:
         """Welcome an agent, in place of its old link if there is one; or reject it."""
-        if (rejection := self._rejection(hello, holder)) is not None:
+        if (rejection := self._rejection(hello, holder, now)) is not None:
             return [Send(link, rejection), Disconnect(link, rejection.reason)]
         state = self._state
         state.changes.advance()
         decisions = self._replace_old_link(hello, now)
-        agent = state.registry.joined(link, hello, now)
+        owner = state.identities.joined(link, hello, holder)
+        agent = state.registry.joined(link, hello, now, owner.trust)
         agent.holder = holder
+        agent.offence = state.bad_messages.of(speaker_of(holder, hello.agent_id), now)
         agent.is_cordoned = self._steering.cordons.joined(
             hello.agent_id, hello.name, lambda id: state.registry.link_of(id) is not None
         )
         self._steering.look_soon(now)
         self._steering.reported(agent, now)
         state.models.agent_changed(link, agent.model, agent.loading, now)
-        decisions.append(state.registry.send(link, self._welcome(hello), now))
+        decisions.append(state.registry.send(link, self._welcome(hello, owner), now))
         decisions += state.requests.agent_joined(agent, now)
         return [*decisions, *state.dispatcher.agent_changed(agent, now)]
 
+    def puts_off(self, agent: Agent, status: Status, now: float) -> bool:
+        """Whether `status` counts later, since it came too soon after others."""
+        if agent.status is None and agent.may_change(now):
+            return False
+        self._state.registry.waits(agent, status)
+        return True
+
     def changed(self, agent: Agent, status: Status, now: float) -> list[Decision]:
         """It has other slots or another model, or takes work again, or no longer."""
+        agent.status = None
         state = self._state
         if (excess := _excess(agent.holder, {}, status.model)) is not None:
             return self.dismiss(agent, excess, now)
@@ -70,6 +84,8 @@ class Membership:
 
     def measured(self, agent: Agent, statistics: Statistics, now: float) -> None:
         """It reported what its engine did, for whichever balancer."""
+        if agent.statistics is not None and _computed(statistics) > _computed(agent.statistics):
+            agent.spoke_at = now
         agent.statistics = statistics
         if agent.num_at_work:
             agent.used_at = now
@@ -82,6 +98,15 @@ class Membership:
         """Let go of its link, and treat it as lost."""
         return [Disconnect(agent.link, reason), *self.lost(agent, now, loss)]
 
+    def broke(
+        self, agent: Agent, reason: str, now: float, *, error: Exception | None, is_ours: bool
+    ) -> list[Decision]:
+        """It said what no agent says, or what could not be handled: it is lost, for a while."""
+        speaker = speaker_of(agent.holder, agent.hello.agent_id)
+        self._state.bad_messages.came_from(speaker, reason, now)
+        told = LogBad(agent.name, reason, error, is_ours)
+        return [told, *self.dismiss(agent, f"{CODE}: {reason}", now)]
+
     def lost(
         self, agent: Agent, now: float, loss: MoveReason = "lost", *, hung_up: bool = False
     ) -> list[Decision]:
@@ -89,6 +114,8 @@ class Membership:
         state = self._state
         state.changes.advance()
         state.registry.left(agent.link)
+        if not state.registry.links_of(agent.hello.agent_id):
+            state.identities.left(agent.hello.agent_id, now)
         decisions = self._log_lost(agent)
         self._steering.left(agent)
         self._steering.look_soon(now)
@@ -124,7 +151,13 @@ class Membership:
     def attend(self, agent: Agent, now: float) -> list[Decision]:
         """Give it work again after its pause, and send a heartbeat where one is due."""
         state = self._state
-        decisions = self._end_rest(agent, now)
+        decisions = [*self._end_rest(agent, now), *self._state.requests.probed(agent, now)]
+        if agent.status is not None and now >= agent.changes_at:
+            agent.may_change(now)
+            decisions += self.changed(agent, agent.status, now)
+            state.changes.advance()
+            if state.registry.get(agent.link) is None:
+                return decisions
         agent.heartbeat.look(now)
         if agent.heartbeat.is_due(now):
             decisions.append(state.registry.send(agent.link, Heartbeat(), now))
@@ -165,9 +198,13 @@ class Membership:
         ids = self._state.log_readers.left(agent.link)
         return [LogLost(ids)] if ids else []
 
-    def _rejection(self, hello: Hello, holder: Identity | None) -> Reject | None:
+    def _rejection(self, hello: Hello, holder: Identity | None, now: float) -> Reject | None:
         if self._state.is_closed:
             return Reject(reason="the balancer is going down", retry=True)
+        offence = self._state.bad_messages.of(speaker_of(holder, hello.agent_id), now)
+        if offence is not None and now < offence.until:
+            pause = f"dial again in {offence.until - now:.1f} s"
+            return Reject(reason=f"{CODE}: {offence.reason}; {pause}"[:MAX_WORDS], retry=True)
         if not OLDEST_PROTOCOL <= hello.protocol <= PROTOCOL_VERSION:
             spoken = (
                 f"the balancer speaks protocols {OLDEST_PROTOCOL} to {PROTOCOL_VERSION}, "
@@ -176,16 +213,25 @@ class Membership:
             return Reject(reason=f"{spoken}: install the same version on both", retry=False)
         if (excess := _excess(holder, hello.labels, hello.model)) is not None:
             return Reject(reason=excess, retry=False)
+        if (refusal := self._state.identities.refusal(hello, holder, now)) is not None:
+            knows_codes = hello.protocol >= SINCE_SECRETS
+            code: RejectCode | None = "identity_taken" if knows_codes else None
+            return Reject(reason=refusal, retry=True, code=code)
         return None
 
-    def _welcome(self, hello: Hello) -> Welcome:
+    def _welcome(self, hello: Hello, owner: Owner) -> Welcome:
         limits = self._state.limits
         return Welcome(
             protocol=hello.protocol,
             version=self._state.version,
             heartbeat_interval=limits.heartbeat_interval,
             heartbeat_timeout=limits.heartbeat_timeout,
+            secret=owner.secret if hello.protocol >= SINCE_SECRETS else None,
         )
+
+
+def _computed(statistics: Statistics) -> int:
+    return statistics.computed_tokens + statistics.completion_tokens
 
 
 def _excess(

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, field
 
+from ..bad_messages import BadMessages
 from ..change_log import ChangeLog
 from ..deadlines import earliest
+from ..identities import Identities
 from ..limits import Limits
 from ..models.model_registry import ModelRegistry
 from ..queries.query_dispatcher import QueryDispatcher
@@ -23,9 +25,11 @@ class FleetState:
     models: ModelRegistry
     requests: Requests
     dispatcher: QueryDispatcher
+    identities: Identities
     drained_at: float | None = field(default=None, init=False)
     is_closed: bool = field(default=False, init=False)
     log_readers: LogReaders = field(default_factory=LogReaders, init=False)
+    bad_messages: BadMessages = field(default_factory=BadMessages, init=False)
     tokens_total: int = field(default=0, init=False)
     items_ignored: int = field(default=0, init=False)
 
@@ -67,12 +71,15 @@ class FleetState:
         self.models.check_integrity()
         self.requests.check_integrity()
         self.dispatcher.check_integrity()
+        self.identities.check_integrity()
         if len(self.registry) != self.requests.dispatch.num_agents:
             raise RuntimeError("the registry and dispatch know different agents")
 
 
-def empty_state(limits: Limits, version: str, ticket_secret: bytes = b"") -> FleetState:
-    """Of a fleet without agents and requests. Without a secret no prefix goes between agents."""
+def empty_state(
+    limits: Limits, version: str, ticket_secret: bytes = b"", identity_secret: bytes = b""
+) -> FleetState:
+    """Of a fleet without agents and requests; see `Fleet`."""
     changes = ChangeLog()
     registry = Registry(limits, changes)
     return FleetState(
@@ -83,4 +90,5 @@ def empty_state(limits: Limits, version: str, ticket_secret: bytes = b"") -> Fle
         models=ModelRegistry(memory=limits.model_memory),
         requests=Requests(limits, registry, changes, ticket_secret),
         dispatcher=QueryDispatcher(limits, registry, changes),
+        identities=Identities(identity_secret, limits.first_slots),
     )

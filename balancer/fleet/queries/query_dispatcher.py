@@ -17,7 +17,7 @@ from ....shared.errors import (
     QueueFull,
     RequestError,
     ShuttingDown,
-    from_wire,
+    from_agent,
 )
 from ....shared.inference import RequestId
 from ....shared.inference.abilities import TOKENIZER
@@ -323,7 +323,7 @@ def _is_for_another(result: Result) -> bool:
 def _fault(query: Query, result: Result) -> RequestError | None:
     """The error where `result` does not answer `query`."""
     if isinstance(result, Declined):
-        return from_wire(result.error)
+        return from_agent(result.error)
     if not fits(query, result):
         return EngineFailed("the agent's answer does not fit the query")
     return None

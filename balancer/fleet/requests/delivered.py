@@ -91,12 +91,12 @@ class Delivered:
     @property
     def has_begun(self) -> bool:
         """Whether anything of the answer was delivered: text or a call."""
-        return bool(
-            self.num_tokens
-            or self.num_characters
-            or self.num_prompt_characters
-            or self.num_calls_started
-        )
+        return self.has_answer or self.num_prompt_characters > 0
+
+    @property
+    def has_answer(self) -> bool:
+        """The same, of what comes after the prompt."""
+        return bool(self.num_tokens or self.num_characters or self.num_calls_started)
 
     def keep_text(self) -> None:
         """Agents may have to go on by text; from the beginning on, or not at all."""
@@ -155,13 +155,15 @@ class Delivered:
                 notice = Notice(item.code, item.message)
                 return notice if self._notices.is_new(notice) else None
             case PromptRead():
-                return self._begin(Begun(item.prompt_tokens, item.cached_tokens))
+                cached = min(item.cached_tokens, item.prompt_tokens)
+                return self._begin(Begun(item.prompt_tokens, cached))
 
     def _begin(self, begun: Begun) -> Begun | None:
+        """Servers may count the prompt at the end: that is for the usage alone."""
         if self._begun is not None:
             return None
         self._begun = begun
-        return begun
+        return None if self.has_answer else begun
 
     @property
     def last_notice(self) -> Notice | None:

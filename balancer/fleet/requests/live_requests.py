@@ -14,6 +14,7 @@ from ..priority_queue import PriorityQueue
 from ..registry import Registry
 from ..routing.fetches import Tickets
 from ..routing.router import LONGEST_WAIT, Router
+from ..trust import Needed
 from ..view import RequestView, RoutingView
 from .dispatch.dispatch import Dispatch
 from .dispatch.needs import Needs
@@ -22,6 +23,9 @@ from .giving_way import GivingWay, least_run
 from .request_lifecycle import RequestLifecycle
 from .routing import Wanted
 from .waiting_room import WaitingRoom
+
+LEAST_PATIENCE = 5.0
+"""Seconds without a sign of an answer before it is asked whether the agent does anything at all."""
 
 
 class LiveRequests:
@@ -51,8 +55,10 @@ class LiveRequests:
         self._deadlines: Deadlines[RequestId] = Deadlines(lambda id: self._lifecycles[id].deadline)
         self._held: PriorityQueue[RequestId, float] = PriorityQueue()
         """Those that wait for one agent, and until when."""
+        self._least_patience = min(LEAST_PATIENCE, limits.first_token_timeout / 2)
         self._bound: dict[RequestId, None] = {}
         """Those that wait for agents like the one that began their answer: one was here."""
+        self._needed = Needed()
 
     def __len__(self) -> int:
         return len(self._lifecycles)

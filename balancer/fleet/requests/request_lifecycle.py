@@ -46,6 +46,7 @@ from ..lifecycle import Lifecycle
 from ..limits import Limits
 from ..recorder import Ending, MoveReason, Origin
 from ..view import RequestState, RequestView
+from .claims import Claim, consistent
 from .delivered import Delivered, Told
 from .fair_queue.charge import charge_of_usage
 from .moves import Moves
@@ -61,21 +62,31 @@ class RequestLifecycle(Lifecycle):
     to stop, so that another goes on; with `drops_rest` what it sends until then is of no use.
     `fingerprint` is that of the agent whose answer has begun, or of the present one. `BY_TEXT`
     alone: the answer came from agents with several, or from a server without one. It counts for
-    the model `served_as`, which has the name of the adapter, too.
+    the model `served_as`, which has the name of the adapter, too. Its agent may say what is in
+    `claim`.
+
+    With `has_deserted` it left an agent that did not answer it, though others before. `deserted`
+    are the links of agents that it left so, until they say that they have stopped. As long as
+    nothing has come from the present agent, `look_at` is when to look whether that does anything.
     """
 
     __slots__ = (
         "_first_token_at",
         "_is_resumed",
         "_last_token_at",
+        "_slot_at",
         "assigned_at",
+        "claim",
         "delivered",
+        "deserted",
         "fingerprint",
+        "has_deserted",
         "is_cancelling",
         "is_ended",
         "is_streaming",
         "leaving_for",
         "link",
+        "look_at",
         "moves",
         "num_tokens",
         "request",
@@ -108,6 +119,12 @@ class RequestLifecycle(Lifecycle):
             self.delivered.keep_text()
         self.moves = Moves()
         self.assigned_at = now
+        self.claim = Claim()
+        self._slot_at: float | None = None
+        """Since when its time for the first token runs."""
+        self.look_at = inf
+        self.has_deserted = False
+        self.deserted: set[LinkId] = set()
         self._first_token_at: float | None = None
         self._is_resumed = False
         self._last_token_at = now
@@ -188,8 +205,9 @@ class RequestLifecycle(Lifecycle):
 
     @property
     def deadline(self) -> float:
-        """When `overdue` will return an error, unless something happens before."""
-        return min(self._stage_deadline, self.expires_at)
+        """When `overdue` will return an error, or to look at its agent; unless something comes."""
+        look_at = inf if self.is_streaming else self.look_at
+        return min(self._stage_deadline, self.expires_at, look_at)
 
     @property
     def charge(self) -> int:
@@ -254,6 +272,7 @@ class RequestLifecycle(Lifecycle):
             self.fingerprint = BY_TEXT
         self._leave_queue(agent, now)
         self.assigned_at = now
+        self._slot_at = now if self._slot_at is None else self._slot_at
         self.link = link
 
     def fingerprint_known(self, fingerprint: str | None) -> None:
@@ -264,10 +283,29 @@ class RequestLifecycle(Lifecycle):
     def came_back(self, now: float) -> None:
         """Its agent does not have it any more: it waits for the next."""
         self._require("assigned", "streaming")
-        self.link = None
+        self.link = self._slot_at = None
+        self.look_at = inf
         self.is_streaming = False
         self.leaving_for = None
         self._join_queue(now)
+
+    def desert(self, now: float) -> Moved:
+        """Its agent never answered, and was told to stop: it waits for another.
+
+        That one has what is left of the time for the first token.
+        """
+        if self.link is None:
+            raise self._no_agent()
+        self.deserted.add(self.link)
+        slot_at = self._slot_at
+        moved = self.moved("unanswered", now)
+        self._slot_at = slot_at
+        return moved
+
+    def first_token_by(self) -> float:
+        """When its answer has to have begun; it has an agent."""
+        slot_at = self.assigned_at if self._slot_at is None else self._slot_at
+        return slot_at + self._limits.first_token_timeout
 
     def moved(self, reason: MoveReason, now: float) -> Moved:
         """The same, of one that its agent had."""
@@ -318,7 +356,7 @@ class RequestLifecycle(Lifecycle):
     def done(self, end: Ended, now: float) -> list[Decision]:
         """The agent says it ended well."""
         timings = self._timings(now, end.rates)
-        usage = self.delivered.as_told(end.usage) if self.moves.num else end.usage
+        usage = consistent(self.delivered.as_told(end.usage) if self.moves.num else end.usage)
         agent = self.agent or ""
         event = Done(end.finish_reason, usage, timings, agent, end.stop_string)
         finish = self._finish(end.finish_reason, now)
@@ -340,7 +378,7 @@ class RequestLifecycle(Lifecycle):
 
     def overdue(self, now: float) -> RequestError | None:
         """The error it has to end with at `now`, if a deadline has passed."""
-        if now < self.deadline:
+        if now < min(self._stage_deadline, self.expires_at):
             return None
         limits = self._limits
         if self.expires_at <= self._stage_deadline:
@@ -364,7 +402,7 @@ class RequestLifecycle(Lifecycle):
             case "queued":
                 return inf if self.moves.num_given_way else self._queue_deadline
             case "assigned":
-                return self.assigned_at + limits.first_token_timeout
+                return self.first_token_by()
             case "streaming":
                 return self._last_token_at + limits.token_timeout
 

@@ -2,25 +2,42 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 
-from ....shared.errors import AgentLost, Cancelled, EngineFailed, QueueFull, RequestError
+from ....shared.errors import (
+    AgentLost,
+    Cancelled,
+    EngineFailed,
+    FirstTokenTimeout,
+    QueueFull,
+    RequestError,
+    TokenTimeout,
+)
 from ....shared.inference import GenerateRequest, RequestId, Token
-from ....shared.messages import Ended, Evicted, PromptRead
+from ....shared.messages import Cancel, Ended, Evicted, PromptRead
 from ..caller import Caller
 from ..decisions import Decision, DeliverTokens, FirstToken, Moved, Refuse
 from ..recorder import MoveReason
 from ..registry import Agent
 from ..routing.rates import Measurement
+from .claims import consistent
 from .delivered import Told
+from .dispatch.assignments import Assign
 from .hopeless import least_ended, refusal_of
 from .request_lifecycle import RequestLifecycle
 from .routing import RoutingRequest
 from .transitions import Transitions, loss_of, offer_of, refuse
 
+_AGENTS_FAULT = (FirstTokenTimeout.code, TokenTimeout.code)
+"""Codes of deadlines that agents have not met."""
+
 _CANNOT_RESUME = AgentLost(
     "the balancer was restarted in the middle of the answer, and no agent can go on: the answer is "
     "too long, or its agent did not say which others could"
 )
+
+PATIENCE = 8.0
+"""An agent may be silent for so many times as long as it is expected to take to a first token."""
 
 Gain = tuple[RequestLifecycle, Token]
 """What a request gained in a step."""
@@ -143,17 +160,22 @@ class Requests(Transitions):
 
     def gained(
         self, gains: Sequence[Gain], now: float
-    ) -> tuple[DeliverTokens, Sequence[FirstToken]]:
-        """Tokens of an agent's step, each for another request or after one of its own."""
+    ) -> tuple[DeliverTokens, Sequence[FirstToken], int]:
+        """Tokens of an agent's step, each for another request or after one of its own.
+
+        And how many answers have begun with them.
+        """
         tokens: list[tuple[RequestId, Token]] = []
         gaps: list[float] = []
         firsts: list[FirstToken] = []
         num_tokens = 0
+        num_begun = 0
         for lifecycle, token in gains:
             num_tokens += len(token.tokens)
             was_streaming = lifecycle.is_streaming
             gap = lifecycle.gained(token, now)
             if not was_streaming:
+                num_begun += 1
                 self._deadlines.arm(lifecycle.id)
             if isinstance(gap, FirstToken):
                 firsts.append(gap)
@@ -164,12 +186,13 @@ class Requests(Transitions):
         self.tokens_kept += num_tokens
         self._changes.advance()
         origin = gains[0][0].origin
-        return DeliverTokens(tuple(tokens), num_tokens, tuple(gaps), origin), firsts
+        return DeliverTokens(tuple(tokens), num_tokens, tuple(gaps), origin), firsts, num_begun
 
     def received(self, lifecycle: RequestLifecycle, item: Told, now: float) -> Iterable[Decision]:
         """Something of the answer, or about it, came."""
         if isinstance(item, PromptRead):
-            self.dispatch.prompt_read(lifecycle.id, item.prompt_tokens, item.cached_tokens)
+            cached = min(item.cached_tokens, item.prompt_tokens)
+            self.dispatch.prompt_read(lifecycle.id, item.prompt_tokens, cached)
         was_streaming = lifecycle.is_streaming
         decisions = lifecycle.received(item, now)
         if not was_streaming and lifecycle.is_streaming:
@@ -187,7 +210,8 @@ class Requests(Transitions):
         if lifecycle.link is None or lifecycle.moves.num or end.finish_reason == "cancelled":
             return None
         running = self.dispatch.num_running_on(lifecycle.link)
-        return Measurement(end.usage, end.rates, running, lifecycle.slot_seconds(now))
+        usage = consistent(end.usage)
+        return Measurement(usage, end.rates, running, lifecycle.slot_seconds(now))
 
     def hand_back(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
         """The agent did not start it: another agent gets it, unless its client cancelled it."""
@@ -228,9 +252,8 @@ class Requests(Transitions):
         if not lifecycle.can_move:
             stopped = f"the agent {lifecycle.agent} has stopped, and no other can go on after it"
             return self.fail(lifecycle, AgentLost(stopped), now)
-        if lifecycle.leaving_for != "gave_way":
-            return self._move(lifecycle, "drained", now)
-        left = self._leave(lifecycle, "gave_way", now)
+        reason: MoveReason = "gave_way" if lifecycle.leaving_for == "gave_way" else "drained"
+        left = self._leave(lifecycle, reason, now)
         return [left, *self._start(self.dispatch.gave_way(lifecycle.id), now)]
 
     # ---- agents join, change and leave
@@ -239,7 +262,7 @@ class Requests(Transitions):
         """An agent is ready to be given work."""
         decisions = self._look_at_needs(agent, now)
         joined = self.dispatch.agent_joined(agent.link, offer_of(agent, self.needs))
-        return [*decisions, *self._start(joined, now)]
+        return [*decisions, *self._start(joined, now), *self._weigh(agent, now)]
 
     def agent_changed(self, agent: Agent, now: float) -> list[Decision]:
         """An agent has other slots or another model, or takes work again, or no longer."""
@@ -251,7 +274,7 @@ class Requests(Transitions):
                 lifecycle.fingerprint_known(agent.fingerprint)
             self._runs(lifecycle, offer.keys if offer.is_able else ())
         changed = self._start(self.dispatch.agent_changed(agent.link, offer), now)
-        return [*decisions, *changed, *self._unbind(now)]
+        return [*decisions, *changed, *self._unbind(now), *self._weigh(agent, now)]
 
     def agent_suspended(self, agent: Agent) -> None:
         """An agent takes no more work, and will be gone in a moment. Starts nobody."""
@@ -288,7 +311,10 @@ class Requests(Transitions):
         ended = []
         running = self.dispatch.running_on(agent.link)
         for id in running:
-            lifecycle = self._lifecycles[id]
+            lifecycle = self._lifecycles.get(id)
+            if lifecycle is None:  # it ended while a fault of ours was met
+                ended.append(id)
+                continue
             if not hung_up:
                 lifecycle.moves.agent_lost(is_alone=len(running) == 1)
             if (error := loss_of(lifecycle)) is None:
@@ -298,7 +324,96 @@ class Requests(Transitions):
                 ended.append(id)
                 decisions += lifecycle.failed(error, now)
         left = self._start(self.dispatch.agent_left(agent.link, ended), now)
-        return [*decisions, *left, *self._unbind(now)]
+        return [*decisions, *left, *self._unbind(now), *self._weigh(agent, now)]
+
+    # ---- what agents have shown
+
+    def answered(self, agent: Agent, now: float, num: int = 1) -> list[Decision]:
+        """So many answers of the agent have begun: it may have more requests at once."""
+        if agent.is_retired or not agent.trust.answered(agent.slots, num):
+            return []
+        self._registry.touch(agent.link)
+        return [*self._start(self._allow(agent), now), *self._weigh(agent, now)]
+
+    def disappointed(self, agent: Agent, now: float) -> list[Decision]:
+        """The agent left a request unanswered, or answered it wrongly: it may have fewer."""
+        agent.trust.failed(now)
+        link = self._registry.link_of(agent.hello.agent_id)
+        if link is None:
+            return []
+        agent = self._registry[link]
+        started = self._start(self._allow(agent), now)
+        if agent.trust.is_open:
+            self._registry.awaits_probe(agent)
+            self._registry.touch(link)
+            started += self._weigh(agent, now)
+        return started
+
+    def probed(self, agent: Agent, now: float) -> list[Decision]:
+        """It is time for a probe of an agent that did not answer."""
+        if agent.is_retired or not agent.trust.probe(now):
+            return []
+        return self._start(self._allow(agent), now)
+
+    def _weigh(self, agent: Agent, now: float) -> list[Decision]:
+        """An agent came, changed, left, or lost or won trust: others may be needed now, or not."""
+        is_here = self.dispatch.has_agent(agent.link) and agent.takes_work and agent.slots > 0
+        model = agent.generates if is_here else None
+        is_open = agent.trust.is_open
+        started: list[Decision] = []
+        changed = self._needed.serves(agent.link, model, is_open=is_open)
+        for link, is_needed in sorted(changed.items()):
+            each = agent if link == agent.link else self._registry[link]
+            each.trust.is_needed = is_needed
+            if self.dispatch.has_agent(link):
+                started += self._start(self._allow(each), now)
+        return started
+
+    def _allow(self, agent: Agent) -> list[Assign]:
+        return self.dispatch.agent_allowed(agent.link, agent.trust.allowed)
+
+    def _look_at_agent(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
+        """Nothing has come of an answer for a while: another agent may have a try.
+
+        That is so if the present agent has done nothing at all for longer than it should take, or
+        half of the time is over. There has to be time left, and an agent that starts it at once.
+        """
+        link = lifecycle.link
+        if link is None or lifecycle.is_cancelling or lifecycle.is_leaving:
+            return self._look_again(lifecycle, inf)
+        agent = self._registry[link]
+        expected = self.dispatch.router.seconds_to_first_token(link)
+        half = self._limits.first_token_timeout / 2
+        if expected is None or lifecycle.request.senses:  # how long media take is not known
+            patience = half
+        else:
+            patience = min(max(self._least_patience, PATIENCE * expected), half)
+        silent_since = max(lifecycle.assigned_at, agent.spoke_at)
+        at = min(silent_since + patience, lifecycle.assigned_at + half)
+        if now < at:
+            return self._look_again(lifecycle, min(at, now + self._least_patience))
+        if lifecycle.has_deserted and agent.trust.has_answered:
+            return self._look_again(lifecycle, inf)  # once: the request may be what takes long
+        wanted = self.dispatch.wanted_by(lifecycle.id)
+        is_time_left = now + (expected or 0.0) < lifecycle.first_token_by()
+        if not is_time_left or not self.dispatch.has_free_slot_besides(link, wanted):
+            return self._look_again(lifecycle, now + self._least_patience)
+        return self._desert(lifecycle, agent, now)
+
+    def _look_again(self, lifecycle: RequestLifecycle, at: float) -> list[Decision]:
+        lifecycle.look_at = at
+        self._deadlines.arm(lifecycle.id)
+        return []
+
+    def _desert(self, lifecycle: RequestLifecycle, agent: Agent, now: float) -> list[Decision]:
+        """Its agent never answered: another one begins. Nothing was delivered before."""
+        stop = self._registry.send(agent.link, Cancel(id=lifecycle.id), now)
+        lifecycle.has_deserted |= agent.trust.has_answered
+        self._registry.rests(agent, now)
+        disappointed = self.disappointed(agent, now)
+        left = self._leave(lifecycle, "unanswered", now)
+        back = self._start(self.dispatch.came_back(lifecycle.id), now)
+        return [stop, *disappointed, left, *back]
 
     # ---- time
 
@@ -310,8 +425,12 @@ class Requests(Transitions):
         decisions: list[Decision] = []
         due = [self._lifecycles[id] for id in self._deadlines.due(now)]
         for lifecycle in sorted(due, key=lambda e: e.link is not None):
-            if (error := lifecycle.overdue(now)) is not None:
-                decisions += self._give_up(lifecycle, error, now)
+            if (error := lifecycle.overdue(now)) is None:
+                decisions += self._look_at_agent(lifecycle, now)
+                continue
+            if lifecycle.link is not None and error.code in _AGENTS_FAULT:
+                decisions += self.disappointed(self._registry[lifecycle.link], now)
+            decisions += self._give_up(lifecycle, error, now)
         for id in self._held.pop_until(now):
             decisions += self._start(self.dispatch.release(id), now)
         return [*decisions, *self._give_way(now)]

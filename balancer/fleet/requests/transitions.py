@@ -11,11 +11,15 @@ from ..decisions import Decision, LinkId, Moved, Refuse
 from ..recorder import MoveReason
 from ..registry import Agent
 from ..routing.rates import Measurement
+from .claims import Claim
 from .dispatch.assignments import Assign
 from .dispatch.needs import Needs
 from .live_requests import LiveRequests
 from .request_lifecycle import RequestLifecycle
 from .routing import ByText, Offer, RoutingRequest, routing_of
+
+MOST_DESERTED = 8
+"""Agents that a request leaves at most because they do not answer it."""
 
 
 class Transitions(LiveRequests):
@@ -30,6 +34,11 @@ class Transitions(LiveRequests):
         for assign in assigned:
             lifecycle = self._lifecycles[assign.request]
             agent = self._registry[assign.link]
+            if assign.link in lifecycle.deserted:
+                # It has not answered the cancel of this very request: as if it were full.
+                self._registry.rests(agent, now)
+                decisions += self._start(self.dispatch.came_back(lifecycle.id), now)
+                continue
             continuation = lifecycle.continuation_for(agent.fingerprint)
             lifecycle.assigned(
                 assign.link,
@@ -39,10 +48,13 @@ class Transitions(LiveRequests):
                 fingerprint=agent.fingerprint,
                 forwards=agent.forwards,
             )
+            lifecycle.claim = Claim.of(lifecycle.request, agent.model, lifecycle.delivered)
             self._bound.pop(lifecycle.id, None)
             self._not_held(lifecycle.id)
             self.waiting_room.started(lifecycle.id)
             self._runs(lifecycle, offer_of(agent, self.needs).keys)
+            if not (lifecycle.has_streamed or len(lifecycle.deserted) == MOST_DESERTED):
+                lifecycle.look_at = now + self._least_patience
             self._deadlines.arm(lifecycle.id)
             self._changes.advance()
             self._registry.touch(assign.link)
@@ -98,7 +110,7 @@ class Transitions(LiveRequests):
             self._bind(lifecycle, leaves=None if stays else lifecycle.link)
         self._touch_agent(lifecycle)
         self.num_moves += 1
-        moved = lifecycle.moved(reason, now)
+        moved = lifecycle.desert(now) if reason == "unanswered" else lifecycle.moved(reason, now)
         self._waits(lifecycle)
         self.waiting_room.came_back(lifecycle.id, now)
         self._deadlines.arm(lifecycle.id)
@@ -264,6 +276,7 @@ def offer_of(agent: Agent, needs: Needs) -> Offer:
         ),
         adapted=agent.adapted,
         peer=agent.peer,
+        allowed=agent.trust.allowed,
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
 
-from ....shared.inference import RequestId
+from ....shared.inference import RequestId, within
 from ....shared.inference.prefix_peers import LONGEST_LOAN, Peer, PrefixSource
 from ....shared.messages import Lend
 from ....shared.reports.statistics import Fetches as Done
@@ -24,6 +24,12 @@ PRIOR = 0.1
 
 FORGIVEN = 1.02
 """A slow rate counts as so many times faster after each request that it kept from fetching."""
+
+MOST_BYTES = 2**53
+
+LEAST_RATE = 1e3
+MOST_RATE = 1e12
+"""No connection counts as slower or faster."""
 
 LATENCY = 0.05
 """Seconds that a fetch takes besides: to connect, and for both engines to copy."""
@@ -76,14 +82,15 @@ class Fetches:
         if link not in self._peers:
             return
         rate = self._rate(link)
-        num_bytes, seconds = done.bytes - rate.done.bytes, done.seconds - rate.done.seconds
+        num_bytes = min(done.bytes - rate.done.bytes, MOST_BYTES)
+        seconds = done.seconds - rate.done.seconds
         if num_bytes > 0 and seconds > 0:
-            rate.average.add(num_bytes, seconds)
+            rate.average.add(num_bytes, max(seconds, num_bytes / MOST_RATE))
         rate.done = done
 
     def seconds(self, link: LinkId, num_tokens: float) -> float:
         """How long an agent takes to fetch so many tokens."""
-        rate = self._rate(link).average.value(FIRST_RATE)
+        rate = within(self._rate(link).average.value(FIRST_RATE), LEAST_RATE, MOST_RATE)
         return LATENCY + num_tokens * self._peers[link].cell_bytes / rate
 
     def best(

@@ -1,12 +1,15 @@
 """How fast each agent is, learnt from how its requests ended; and each model on average.
 
+Whatever agents report, what is learnt stays finite and above zero: costs are sums and ratios of it.
+
 An agent that nothing is known of counts as an average one of its model.
 """
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from ....shared.inference import Rates, Usage
+from ....shared.inference import MAX_COUNT, Rates, Usage, within
+from ....shared.inference.values import LEAST_RATE, MOST_RATE, MOST_SECONDS
 from ..decisions import LinkId
 
 MAX_MODELS = 1024
@@ -17,6 +20,13 @@ MEMORY = 0.9
 
 PRIOR = 256.0
 """Tokens of beliefs that count as having come true before any did."""
+
+MOST = 1e15
+LEAST = 1e-9
+"""Of what is learnt at once. A weight fades and is never 0, so every average is finite."""
+
+MOST_TOKENS_A_BYTE = 16.0
+"""A template adds to a short prompt; no tokenizer has as many."""
 
 DRIFT = 1.25
 """A model's average that has changed by this factor counts as changed."""
@@ -30,8 +40,8 @@ class Average:
     weight: float = 0.0
 
     def add(self, amount: float, weight: float = 1.0) -> None:
-        self.amount = self.amount * MEMORY + amount
-        self.weight = self.weight * MEMORY + weight
+        self.amount = self.amount * MEMORY + within(amount, 0.0, MOST)
+        self.weight = self.weight * MEMORY + within(weight, LEAST, MOST)
 
     def value(self, default: float) -> float:
         """The average, or `default` before there is one."""
@@ -150,7 +160,8 @@ class Speeds:
     def prompt_read(self, model: str, num_tokens: int, num_bytes: int) -> None:
         """A text of so many bytes had so many tokens."""
         if num_bytes > 0:
-            self._model(model).tokens_per_byte.add(num_tokens, num_bytes)
+            most = MOST_TOKENS_A_BYTE * num_bytes
+            self._model(model).tokens_per_byte.add(min(num_tokens, most), num_bytes)
 
     def found(self, link: LinkId, *, expected: float, cached: int) -> None:
         """Of `expected` tokens that an agent was believed to hold, `cached` were there."""
@@ -198,16 +209,22 @@ class Speeds:
 
 def _learn(measured: _Measured, end: Measurement) -> None:
     usage, rates = end.usage, end.rates
-    computed = usage.prompt_tokens - usage.cached_tokens
+    prompt = min(usage.prompt_tokens, MAX_COUNT)
+    cached = min(max(usage.cached_tokens, 0), prompt)
+    computed = prompt - cached
     if rates.prefill_tokens_per_second and computed > 0:
-        measured.prefill.add(computed, computed / rates.prefill_tokens_per_second)
+        measured.prefill.add(computed, computed / _usable(rates.prefill_tokens_per_second))
     if rates.decode_tokens_per_second:
-        measured.token_seconds.add(1 / rates.decode_tokens_per_second)
+        measured.token_seconds.add(1 / _usable(rates.decode_tokens_per_second))
         measured.running.add(end.running)
-    if usage.completion_tokens:
-        measured.answer.add(usage.completion_tokens)
-    if usage.prompt_tokens:
+    if usage.completion_tokens > 0:
+        measured.answer.add(min(usage.completion_tokens, MAX_COUNT))
+    if prompt > 0:
         measured.computed.add(computed)
-        measured.reuse.add(usage.cached_tokens, usage.prompt_tokens)
-    measured.slot_seconds.add(end.seconds)
+        measured.reuse.add(cached, prompt)
+    measured.slot_seconds.add(within(end.seconds, 0.0, MOST_SECONDS))
     measured.known = None
+
+
+def _usable(rate: float) -> float:
+    return within(rate, LEAST_RATE, MOST_RATE)

@@ -31,6 +31,9 @@ LONGEST_WAIT = 30.0
 LIKE = 1.25
 """Costs that differ by less are alike: the load decides."""
 
+MOST_CELLS = 2**53
+"""No cache counts as larger."""
+
 TINY = 1e-3
 """Tokens of a backlog that are an error of rounding."""
 
@@ -134,6 +137,7 @@ class Router:
     def cache_is(self, link: LinkId, num_tokens: int) -> None:
         """An agent's cache holds that much, or more."""
         known = self._agents.get(link)
+        num_tokens = min(num_tokens, MOST_CELLS)
         if known is not None and num_tokens > known.seen:
             self._agents[link] = _Agent(known.model, known.estimate, num_tokens)
 
@@ -166,6 +170,13 @@ class Router:
             answer=self._speeds.answer_tokens(known.model),
         )
         return floor(log(max(cost, 1e-6)) / log(LIKE)) + share * 0.999
+
+    def seconds_to_first_token(self, link: LinkId) -> float | None:
+        """How long an agent takes until the prompts that it has are computed, if that is known."""
+        known = self._agents.get(link)
+        if not self._is_on or known is None or not self._speeds.is_known(known.model):
+            return None
+        return self._backlog.get(link, 0.0) / self._speed(link).prefill
 
     # ---- the choice
 

@@ -1,7 +1,7 @@
 """The agents' WebSocket, `GET /api/v1/agent-socket`: messages in, the outbox's frames out.
 
-An agent that breaks the protocol has its own connection closed, with a reason, and is treated as
-lost; nobody else notices.
+An agent that breaks the protocol has its own connection closed, with a reason, is treated as lost
+and has to stay away for a while; nobody else notices.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
@@ -17,18 +18,19 @@ from pydantic import ValidationError
 
 from ....shared.errors import InvalidRequest, Unauthorized
 from ....shared.framing.frames import MAX_FRAME_BYTES, Assembler, BadPiece
-from ....shared.framing.handshake import is_handshake
+from ....shared.framing.handshake import is_handshake, received
 from ....shared.log import context
 from ....shared.messages import (
     BALANCER_HEADER,
     WORKERS_HEADER,
     FromAgent,
     Hello,
-    decode_from_agent,
 )
 from ....shared.validation import invalid
 from ...access.identity import Identity
+from ..bad_messages import CODE
 from ..decisions import LinkId
+from .decoding import CostlyMessage, decoded
 from .fleet_runtime import FleetRuntime
 from .outbox import Outbox
 
@@ -67,6 +69,12 @@ class Workers:
     living: Callable[[], Iterable[str]]
 
 
+class Watch(Protocol):
+    """Bounds the frames of what becomes a WebSocket: `api.transport.connections.watch_frames`."""
+
+    def __call__(self, request: web.Request, *, on_flood: Callable[[str], None]) -> bool: ...
+
+
 class Anybody:
     """Lets everybody in, for ever."""
 
@@ -85,13 +93,14 @@ def routes(
     needs_certificate: bool = False,
     admission: Admission | None = None,
     workers: Workers | None = None,
+    watch: Watch | None = None,
 ) -> list[web.RouteDef]:
     """The one route, to be mounted on the management port.
 
     `needs_certificate`: agents show one in the TLS handshake, which has checked it. `workers`: this
-    balancer is one of several behind its port.
+    balancer is one of several behind its port. `watch`: what bounds the frames that agents send.
     """
-    socket = _AgentSocket(runtime, needs_certificate, admission or Anybody(), workers)
+    socket = _AgentSocket(runtime, needs_certificate, admission or Anybody(), workers, watch)
     return [web.get(PATH, socket.handle)]
 
 
@@ -102,11 +111,13 @@ class _AgentSocket:
         needs_certificate: bool,
         admission: Admission,
         workers: Workers | None,
+        watch: Watch | None,
     ) -> None:
         self._runtime = runtime
         self._needs_certificate = needs_certificate
         self._admission = admission
         self._workers = workers
+        self._watch = watch
         self._name = uuid.uuid4().hex if workers is None else workers.run
         self._patience = runtime.limits.heartbeat_timeout
 
@@ -126,11 +137,14 @@ class _AgentSocket:
         if self._workers is not None:
             names = ",".join(self._workers.living())
             socket.headers[WORKERS_HEADER] = f"{self._workers.num};{names}"
-        await socket.prepare(request)
         transport = request.transport
         if transport is None:
             return socket
         outbox = Outbox(socket, transport, patience=self._patience)
+        if self._watch is not None:
+            close = partial(outbox.disconnect, code=WSCloseCode.POLICY_VIOLATION)
+            self._watch(request, on_flood=close)
+        await socket.prepare(request)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(outbox.run())
             try:
@@ -174,6 +188,9 @@ class _AgentSocket:
         try:
             with self._admission.lease(holder, dismiss):
                 hung_up = await self._listen(socket, outbox, link)
+        except _Junk as error:
+            outbox.disconnect(f"{CODE}: {error}", WSCloseCode.POLICY_VIOLATION)
+            self._runtime.agent_broke(link, str(error))
         finally:
             self._runtime.agent_left(link, hung_up=hung_up)
             reason = outbox.reason or "closed by the agent"
@@ -181,22 +198,22 @@ class _AgentSocket:
 
     async def _listen(self, socket: web.WebSocketResponse, outbox: Outbox, link: LinkId) -> bool:
         """Until the socket is closed; true if the agent closed it in good order."""
-        while (frame := await socket.receive()).type not in _CLOSED:
+        while (frame := await received(socket)).type not in _CLOSED:
             if (text := _whole(frame, outbox.assembler)) is None:
                 self._runtime.agent_heard(link)
             else:
-                self._runtime.agent_said(link, _decoded(text))
+                self._runtime.agent_said(link, await _decoded(text))
         return frame.type is WSMsgType.CLOSE and frame.data == WSCloseCode.OK
 
     async def _hello(self, socket: web.WebSocketResponse) -> Hello | None:
         try:
             async with asyncio.timeout(self._patience):
-                frame = await socket.receive()
+                frame = await received(socket)
         except TimeoutError as error:
             raise _Junk(f"no hello came within {self._patience:g} s") from error
         if frame.type in _CLOSED:
             return None
-        message = _decoded(_text(frame))
+        message = await _decoded(_text(frame))
         if not isinstance(message, Hello):
             raise _Junk(f"the first frame has to be `hello`, not `{message.type}`")
         return message
@@ -221,8 +238,10 @@ def _text(frame: WSMessage) -> bytes:
     return data
 
 
-def _decoded(text: bytes) -> FromAgent:
+async def _decoded(text: bytes) -> FromAgent:
     try:
-        return decode_from_agent(text)
+        return await decoded(text)
+    except CostlyMessage as error:
+        raise _Junk(f"a message that is costly to decode: {error}") from error
     except ValidationError as error:
         raise _Junk(f"not a message of an agent: {invalid(error, text)}") from error

@@ -17,6 +17,7 @@ from ..decisions import (
     Finish,
     FirstToken,
     LinkId,
+    LogBad,
     LogLost,
     Moved,
     Refuse,
@@ -28,7 +29,7 @@ from ..queries.query_handle import QueryHandle
 from ..recorder import Ending, Recorder
 from .log_reads import LogReads
 from .peer import Backlog, Peer
-from .request_log import log_end, log_move
+from .request_log import log_bad, log_end, log_move
 from .stream import Sink
 
 
@@ -67,6 +68,11 @@ class DecisionExecutor:
         """An agent whose socket is closed."""
         self._peers.pop(link, None)
 
+    @property
+    def waited_for(self) -> tuple[list[RequestId], list[RequestId]]:
+        """The requests, and the queries, whose clients wait. Costs their number."""
+        return list(self._sinks), list(self._query_handles)
+
     def backlog(self) -> Backlog:
         """What waits for all agents. Costs in proportion to their number."""
         waiting = [peer.backlog() for peer in self._peers.values()]
@@ -97,6 +103,8 @@ class DecisionExecutor:
                     self._query_handles.pop(id).settle(outcome)
                 case ShowLog(message=message):
                     self._log_reads.read(message)
+                case LogBad():
+                    log_bad(decision)
                 case LogLost(ids=ids):
                     self._log_reads.lost(ids)
                 case Refuse():

@@ -22,7 +22,7 @@ from ...control.demand import Demand
 from ...control.desired_state import DesiredState
 from ..caller import Caller
 from ..core.fleet import Fleet
-from ..decisions import Decision, LinkId, Refuse
+from ..decisions import Decision, LinkId, LogBad, Refuse
 from ..queries.query import QueryRequest
 from ..queries.query_handle import QueryHandle
 from ..recorder import Recorder
@@ -202,6 +202,10 @@ class FleetRuntime(RuntimeViews):
         """An agent sent something else."""
         self._carry_out(self._fleet.agent_said(link, message, self._clock()))
 
+    def agent_broke(self, link: LinkId, reason: str) -> None:
+        """An agent sent what is no message, or one with a value that cannot be."""
+        self._carry_out(self._fleet.agent_broke(link, reason, self._clock()))
+
     def agent_heard(self, link: LinkId) -> None:
         """A part of a message came from an agent."""
         self._carry_out(self._fleet.agent_heard(link, self._clock()))
@@ -330,6 +334,9 @@ class FleetRuntime(RuntimeViews):
     # ---- inside
 
     def _carry_out(self, decisions: Iterable[Decision]) -> None:
+        decisions = list(decisions)
         self._executor.carry_out(decisions)
+        if any(isinstance(each, LogBad) and each.is_ours for each in decisions):
+            self._executor.carry_out(self._fleet.forgotten(*self._executor.waited_for))
         self._timer.arm(self._fleet.next_deadline())
         self._notify()

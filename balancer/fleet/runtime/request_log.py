@@ -1,9 +1,12 @@
-"""The lines of the log about requests: one when it moves to another agent, one when it ends."""
+"""The lines of the log about requests: one when it moves to another agent, one when it ends.
+
+And one about each agent whose connection ends for what it said.
+"""
 
 import logging
 
 from ....shared.log import context
-from ..decisions import Moved
+from ..decisions import LogBad, Moved
 from ..recorder import Ending
 
 logger = logging.getLogger(__name__)
@@ -36,3 +39,16 @@ def log_move(moved: Moved) -> None:
     """A request leaves its agent and goes to another."""
     values = context(id=moved.request, agent=moved.origin.agent, reason=moved.reason)
     logger.info("request moves to another agent", extra=values)
+
+
+def log_bad(bad: LogBad) -> None:
+    """An agent's connection ends for what came over it."""
+    values = context(agent=bad.agent, reason=bad.reason)
+    if bad.error is None:
+        logger.warning("bad message from an agent: its connection ends", extra=values)
+    else:
+        logger.error(
+            "a message of an agent could not be handled: its connection ends",
+            extra=values,
+            exc_info=bad.error,
+        )

@@ -76,8 +76,11 @@ class Usage(TypedDict):
 
 
 class ManagementHealth(TypedDict):
-    """The process is alive; `store` is where desired state and history are kept."""
+    """The process is alive; `store` is where desired state and history are kept.
+
+    `away`: it cannot be reached or written. `failing`: it does not take all that is written to it.
+    """
 
     status: Literal["ok"]
-    store: Literal["ok", "away"]
+    store: Literal["ok", "away", "failing"]
     store_problem: NotRequired[str]

@@ -56,9 +56,11 @@ async def ended_requests(
 
 def _health(status: StoreStatus) -> answer_types.ManagementHealth:
     """200 also while the store is away: the fleet goes on serving."""
-    if status.problem is None:
-        return {"status": "ok", "store": "ok"}
-    return {"status": "ok", "store": "away", "store_problem": status.problem}
+    if status.problem is not None:
+        return {"status": "ok", "store": "away", "store_problem": status.problem}
+    if status.fault is not None:
+        return {"status": "ok", "store": "failing", "store_problem": status.fault}
+    return {"status": "ok", "store": "ok"}
 
 
 def _answer(body: bytes) -> web.Response:

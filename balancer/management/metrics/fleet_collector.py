@@ -84,6 +84,11 @@ class FleetCollector(Collector):
             "Ignored items of agents: their request or query had ended, or was with another agent.",
             value=view.items_ignored,
         )
+        yield CounterMetricFamily(
+            "arriero_bad_messages",
+            "Messages of agents that could not be true or handled; each ended a connection.",
+            value=view.bad_messages,
+        )
         yield _models(view)
         yield _by_state(view)
         yield _slots(view)

@@ -4,7 +4,7 @@ Invariant: no label takes its values from users' text, so the number of series i
 describes connected agents is in `fleet_collector` and leaves with them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import get_args
 
 from prometheus_client import (
@@ -17,7 +17,7 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
 )
-from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
@@ -28,6 +28,7 @@ from ...fleet.recorder import Ending, MoveReason, Origin
 from ...fleet.runtime.peer import Backlog
 from ...fleet.view import FleetView
 from ...jobs.jobs import JobNumbers
+from ...store.health import combined
 from ...store.records import StoreStatus
 from .caller_metrics import CallerMetrics
 from .fleet_collector import EventNumbers, FleetCollector
@@ -61,6 +62,24 @@ class _BetweenTokens(Collector):
             "Time between two tokens of one answer; those of one piece share it.",
         )
         self._models.total_between().add_to(family, [])
+        yield family
+
+
+class _StoreLosses(Collector):
+    """What the store never got, by what it is."""
+
+    def __init__(self, statuses: Callable[[], Mapping[str, StoreStatus]]) -> None:
+        self._statuses = statuses
+
+    def collect(self) -> Iterator[Metric]:
+        family = CounterMetricFamily(
+            "arriero_store_lost",
+            "Records of the history, kept requests and conversations that were never written to "
+            "the store: they cannot be, or too many waited while it was away.",
+            labels=["kind"],
+        )
+        for kind, status in self._statuses().items():
+            family.add_metric([kind], status.num_dropped)
         yield family
 
 
@@ -116,8 +135,9 @@ class Metrics:
         )
         self._moves = self._counter(
             "moves",
-            "Requests that left an agent for another: it was lost, fell silent, was drained with a "
-            "deadline, or gave them back; or, of batch requests, others needed the slot.",
+            "Requests that left an agent for another: it was lost, fell silent, left them "
+            "unanswered, was drained with a deadline, or gave them back; or, of batch requests, "
+            "others needed the slot.",
             "reason",
         )
         self._query_inputs = Histogram(
@@ -217,6 +237,14 @@ class Metrics:
         """Also export the number of connections to a port."""
         self._gauge(f"{port}_connections", f"Open connections to the {port} port.", num_open)
 
+    def collect_floods(self, port: str, num_flooded: Callable[[], int]) -> None:
+        """Also export how many WebSockets of a port were closed for their floods of frames."""
+        self._gauge(
+            f"{port}_flooded_sockets",
+            f"WebSockets of the {port} port that were closed: too many pings or tiny frames.",
+            num_flooded,
+        )
+
     def collect_log_reads(self, num_reads: Callable[[], int]) -> None:
         """Also export how many readers wait for agents' logs."""
         self._gauge("log_reads", "Readers who wait for the lines of an agent's log.", num_reads)
@@ -237,13 +265,23 @@ class Metrics:
         """Also export what becomes of the spans of traces."""
         self.registry.register(SpanCounts(numbers))
 
-    def collect_store(self, status: Callable[[], StoreStatus]) -> None:
-        """Also export how the store is."""
+    def collect_store(self, statuses: Callable[[], Mapping[str, StoreStatus]]) -> None:
+        """Also export how the store is for each that writes to it, `history` among them."""
+
+        def status() -> StoreStatus:
+            return statuses()["history"]
+
         self._gauge(
             "store_away",
             "1 while the store cannot be reached; the fleet goes on serving.",
-            lambda: int(status().is_away),
+            lambda: int(combined(statuses().values()).is_away),
         )
+        self._gauge(
+            "store_failing",
+            "1 while the store is reached, and does not take all that is written to it.",
+            lambda: int(combined(statuses().values()).fault is not None),
+        )
+        self.registry.register(_StoreLosses(statuses))
         self._gauge(
             "store_pending",
             "Saves and records of the history that wait to be written.",

@@ -56,7 +56,7 @@ class SqlJobs:
             await connection.execute(insert(FILES).values(_storable(file)))
 
     async def file(self, id: str) -> SavedFile | None:
-        row = await self._one(select(FILES).where(FILES.c.id == id))
+        row = await self._one(select(FILES).where(FILES.c.id == storable_text(id)))
         return None if row is None else SavedFile(**row)
 
     async def files(
@@ -64,7 +64,7 @@ class SqlJobs:
     ) -> list[SavedFile]:
         chosen = _page(select(FILES), FILES, owner, after, limit, order)
         if purpose is not None:
-            chosen = chosen.where(FILES.c.purpose == purpose)
+            chosen = chosen.where(FILES.c.purpose == storable_text(purpose))
         return [SavedFile(**row) for row in await self._all(chosen)]
 
     async def known_files(self, ids: Sequence[str]) -> set[str]:
@@ -100,7 +100,7 @@ class SqlJobs:
                 await connection.execute(insert(FILES), [_storable(each) for each in files])
 
     async def batch(self, id: str) -> SavedBatch | None:
-        row = await self._one(select(*_BATCH).where(BATCHES.c.id == id))
+        row = await self._one(select(*_BATCH).where(BATCHES.c.id == storable_text(id)))
         return None if row is None else SavedBatch(**row)
 
     async def batches(
@@ -234,6 +234,7 @@ def _page(
     place = (table.c.created_at, table.c.id)
     chosen = chosen.where(table.c.owner == owner)
     if after is not None:
+        after = storable_text(after)
         time = select(table.c.created_at).where(table.c.id == after).scalar_subquery()
         later = or_(table.c.created_at > time, and_(table.c.created_at == time, table.c.id > after))
         sooner = or_(

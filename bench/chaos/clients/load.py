@@ -27,15 +27,24 @@ SOCKET = "/api/v1/socket"
 KEPT = "kept"
 """The kind that is sent with an `Idempotency-Key`, and again whenever its connection breaks."""
 
+SAMPLED = PLAIN | {"temperature": 1.0, "ignore_eos": True, "max_tokens": 120, "logprobs": True}
+"""With a seed, answers that differ as soon as one bit of a logit does."""
+
 LINES_BEFORE_BREAK = 5
 Now = Callable[[], float]
 Request = tuple[str, dict[str, Any]]
 
 
-def mixed(client: int = 0) -> dict[str, Request]:
-    """Path and body of each kind of request, of the client with this number."""
+def mixed(client: int = 0, *, is_exact: bool = False) -> dict[str, Request]:
+    """Path and body of each kind of request, of the client with this number.
+
+    Where answers are to be equal to the last bit (`is_exact`), there are some that chance decides.
+    """
     text = {"text": "An agent is lost."}
-    return requests() | {
+    sampled: dict[str, Request] = {
+        f"sampled {seed}": ("/api/v1/generate", SAMPLED | {"seed": seed}) for seed in (1, 2, 3)
+    }
+    return (requests() | sampled if is_exact else requests()) | {
         "whole": ("/api/v1/generate", PLAIN | {"stream": False}),
         "saved": ("/api/v1/generate", PLAIN | {"cache_key": f"chaos-{client}", "save_cache": True}),
         "socket": (SOCKET, PLAIN),
@@ -47,11 +56,15 @@ def mixed(client: int = 0) -> dict[str, Request]:
 
 @dataclass(slots=True)
 class Load:
-    """Clients at `url`, from `address`; `records` are of their requests in the order they ended."""
+    """Clients at `url`, from `address`; `records` are of their requests in the order they ended.
+
+    If it `is_exact`, answers are equal only if their log-probabilities are.
+    """
 
     url: str
     address: str | None
     now: Now
+    is_exact: bool = False
     answers: Mapping[str, Answer] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
 
@@ -59,7 +72,7 @@ class Load:
         """Asks for each kind once, while nothing is wrong, and keeps the answers."""
         learnt = {}
         async with self._session() as http:
-            for kind, request in mixed().items():
+            for kind, request in mixed(is_exact=self.is_exact).items():
                 record = await self._ask(http, kind, request)
                 if record.outcome != "ended" or record.errors:
                     raise RuntimeError(f"without any fault: {record.document()}")
@@ -74,7 +87,7 @@ class Load:
                 clients.create_task(self._client(number, Random(seed + number), stop))
 
     async def _client(self, number: int, chance: Random, stop: asyncio.Event) -> None:
-        kinds = list(mixed(number).items())
+        kinds = list(mixed(number, is_exact=self.is_exact).items())
         async with self._session() as http:
             while not stop.is_set():
                 kind, request = chance.choice(kinds)
@@ -172,7 +185,8 @@ class Load:
         if not record.endings and record.outcome == "ended" and record.status == 200:
             record.endings = ["done"] if len(events) == 1 else []
         record.detail = "; ".join(str(event) for event in events if event.get("error"))
-        record.said = split([event for event in events if _is_of_the_answer(event)])
+        answer = [event for event in events if _is_of_the_answer(event)]
+        record.said = split(answer, is_exact=self.is_exact)
         record.num_moves = sum(_moves(event) for event in events)
 
 

@@ -9,8 +9,7 @@ import pytest
 from arriero.agent.discovery.links import AlreadyConnected, Links, resolve
 from arriero.agent.link.connection import Connection
 from arriero.agent.link.outbound import Outbound
-
-PATIENCE = 5.0
+from tests.waiting import HANGS
 
 
 class FakeOutbound:
@@ -87,7 +86,7 @@ class Agent:
 
     async def until(self, num: int) -> None:
         """Wait until there are so many connections."""
-        async with asyncio.timeout(PATIENCE), self.news:
+        async with asyncio.timeout(HANGS), self.news:
             await self.news.wait_for(lambda: len(self.links) == num)
 
 

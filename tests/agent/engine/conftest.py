@@ -50,6 +50,22 @@ def stream_engine() -> Iterator[LlamaEngine]:
 
 
 @pytest.fixture(scope="session")
+def deterministic_engine() -> Iterator[LlamaEngine]:
+    engine = load_engine(
+        DEMO_MODEL,
+        slots=8,
+        context_size=256,
+        threads=1,
+        gpu_layers=0,
+        host_cache=2**24,
+        deterministic=True,
+    )
+    assert isinstance(engine, LlamaEngine)
+    yield engine
+    engine.free()
+
+
+@pytest.fixture(scope="session")
 def speculating_engine() -> Iterator[LlamaEngine]:
     engine = load_engine(
         DEMO_MODEL,

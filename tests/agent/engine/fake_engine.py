@@ -293,6 +293,7 @@ class FakeEngine:
         speculate: int,
         projector: Path | None = None,
         draft_model: Path | None = None,
+        deterministic: bool = False,
     ) -> "FakeEngine":
         """Stands where a worker loads its engine."""
         return self

@@ -4,6 +4,7 @@ import pytest
 
 from arriero.agent.engine.fair_lock import FairLock
 from arriero.shared.errors import EngineFailed
+from tests.waiting import HANGS
 
 
 def test_pass_in_the_order_in_which_they_were_asked_for() -> None:
@@ -99,7 +100,7 @@ def test_whoever_shares_takes_no_turn_and_the_end_waits_for_it() -> None:
         closing.start()
         until_over(lock)
         ends.append("shared no longer")
-    closing.join(5.0)
+    closing.join(HANGS)
     assert ends == ["shared no longer", "closed"]
 
 

@@ -14,9 +14,7 @@ from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.shared.errors import EngineFailed, ModelNotFound
 from tests.agent.engine.fake_engine import FakeEngine
-
-LONG = 5
-"""Seconds until a test that waits for a thread gives up."""
+from tests.waiting import HANGS
 
 
 class SlowEngine(FakeEngine):
@@ -30,7 +28,7 @@ class SlowEngine(FakeEngine):
 
     def open(self, sequence: NewSequence) -> None:
         self.begun.put(sequence.id)
-        assert self.may.acquire(timeout=LONG)
+        assert self.may.acquire(timeout=HANGS)
         if sequence.id == 12:
             raise ModelNotFound("its adapter is gone")
         if sequence.id == 13:
@@ -51,7 +49,7 @@ class Setup:
     def begin(self, number: int) -> NewSequence:
         """Add a sequence; it is being opened afterwards."""
         self.opener.add(one := new(number))
-        assert self.engine.begun.get(timeout=LONG) == number
+        assert self.engine.begun.get(timeout=HANGS) == number
         return one
 
 
@@ -79,7 +77,7 @@ def test_nobody_waits_for_a_batch() -> None:
     with setup() as one:
         for number in range(NUM_THREADS + 2):
             one.opener.add(new(number, priority=-1))
-        assert one.engine.begun.get(timeout=LONG) == 0
+        assert one.engine.begun.get(timeout=HANGS) == 0
         one.begin(99)
         assert one.engine.begun.empty(), "a batch has one thread"
 
@@ -88,7 +86,7 @@ def test_what_is_opened_is_handed_over() -> None:
     with setup() as one:
         sequence = one.begin(1)
         one.engine.may.release()
-        assert one.opened.get(timeout=LONG) == Opened(sequence, None, is_finishing=False)
+        assert one.opened.get(timeout=HANGS) == Opened(sequence, None, is_finishing=False)
         assert not one.opener.finish(sequence.id)
         assert not one.opener.withdraw(sequence.id)
 
@@ -104,7 +102,7 @@ def test_what_goes_wrong_is_logged_and_handed_over(caplog: pytest.LogCaptureFixt
     with setup() as one:
         one.begin(13)
         one.engine.may.release()
-        opened = one.opened.get(timeout=LONG)
+        opened = one.opened.get(timeout=HANGS)
     assert isinstance(opened.error, EngineFailed)
     assert "luck" not in str(opened.error)
     assert "ZeroDivisionError: no luck" in caplog.text
@@ -115,14 +113,14 @@ def test_one_that_is_to_finish_is_handed_over_so() -> None:
         sequence = one.begin(1)
         assert one.opener.finish(sequence.id)
         one.engine.may.release()
-        assert one.opened.get(timeout=LONG) == Opened(sequence, None, is_finishing=True)
+        assert one.opened.get(timeout=HANGS) == Opened(sequence, None, is_finishing=True)
 
 
 def test_what_is_withdrawn_is_closed_and_never_handed_over() -> None:
     with setup() as one:
         assert one.opener.withdraw(one.begin(1).id)
         one.engine.may.release()
-        assert one.engine.closed.get(timeout=LONG) == 1
+        assert one.engine.closed.get(timeout=HANGS) == 1
         assert not one.engine.open_sequences
     assert one.opened.empty()
 
@@ -148,7 +146,7 @@ def test_who_asks_for_what_is_not_there_is_told_so() -> None:
     setup = Setup()
     one = setup.begin(12)
     setup.engine.may.release()
-    opened = setup.opened.get(timeout=LONG)
+    opened = setup.opened.get(timeout=HANGS)
     assert opened == Opened(one, ModelNotFound("its adapter is gone"), is_finishing=False)
     setup.opener.close()
 
@@ -158,6 +156,6 @@ def test_text_does_not_wait_while_media_are_encoded() -> None:
         media = Prompt(Media(b"picture", 3), (5,))
         for number in range(1, NUM_THREADS + 2):
             one.opener.add(replace(new(number), prompt=media))
-        assert one.engine.begun.get(timeout=LONG) == 1, "one at a time"
+        assert one.engine.begun.get(timeout=HANGS) == 1, "one at a time"
         one.begin(9)
         assert one.engine.begun.empty()

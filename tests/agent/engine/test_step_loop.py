@@ -1,6 +1,5 @@
 """The loop without its thread: what is in the queue beforehand, and what comes while it runs."""
 
-import time
 from collections.abc import Callable
 from itertools import count
 from queue import SimpleQueue
@@ -9,6 +8,7 @@ import pytest
 
 from arriero.agent.engine.fair_lock import FairLock
 from arriero.agent.engine.opener import Opened
+from arriero.agent.engine.pace import Allow, Pace
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sampling.sampling import Sampling
@@ -32,6 +32,7 @@ from arriero.agent.engine.turns.expected import Expected
 from arriero.agent.engine.turns.interruption import Interruption
 from arriero.shared.errors import EngineFailed
 from tests.agent.engine.fake_engine import FakeEngine, run_alone
+from tests.waiting import ticking
 
 ONE, TWO = SequenceId(1), SequenceId(2)
 
@@ -67,9 +68,10 @@ class Scene:
             interruption=Interruption(engine.stop),
             expected=self.expected,
             gathering=0.0,
+            pace=Pace({}, self.inbox.put),
             on_step=self._stepped,
             publish=self.statistics.append,
-            clock=time.perf_counter,
+            clock=ticking(),
         )
 
     def run(self, *commands: Command) -> None:
@@ -195,3 +197,28 @@ def test_what_is_taken_back_before_it_is_read_is_never_read() -> None:
     assert answers == []
     assert not any(isinstance(edit, Export) for step in scene.engine.steps for edit in step.edits)
     assert scene.tokens(ONE) == run_alone(new(ONE, max_tokens=4), 64)[0]
+
+
+def test_a_held_engine_obeys_and_computes_only_what_is_handed_out() -> None:
+    scene = Scene(FakeEngine())
+    seen: list[int] = []
+
+    def allow(num_steps: int | None) -> Allow:
+        return Allow(num_steps, lambda: seen.append(len(scene.calls)))
+
+    def after_a_step() -> None:
+        if len(scene.calls) == 2:  # no more were handed out
+            scene.inbox.put(Drop(TWO))
+            scene.inbox.put(allow(None))
+
+    scene.after_a_step = after_a_step
+    scene.run(allow(0), scene.opened(new(ONE)), scene.opened(new(TWO)), allow(2))
+    assert seen == [0, 0, 2]
+    assert len(scene.tokens(TWO)) == 2
+    assert scene.tokens(ONE) == run_alone(new(ONE), 64)[0]
+
+
+def test_a_held_engine_stops() -> None:
+    scene = Scene(FakeEngine())
+    scene.run(Allow(0, lambda: None), scene.opened(new(ONE)), Stop())
+    assert not scene.calls

@@ -2,7 +2,6 @@
 
 import queue
 import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -28,11 +27,12 @@ from arriero.agent.engine.worker import Worker
 from arriero.shared.errors import EngineFailed
 from tests.agent.engine.fake_engine import FakeEngine, next_token, run_alone, stored_prompt
 from tests.agent.engine.speculation.fake_draft_model import FakeDraftModel
+from tests.waiting import HANGS
+
+NEVER_OVER = 1e6
+"""Seconds: what takes so long is not waited for to its end."""
 
 DEMO_MODEL = Path(__file__).parents[3] / "demo" / "arriero-demo.gguf"
-
-LONG = 10
-"""Seconds until a test that waits for the thread gives up."""
 
 
 class GatedEngine(FakeEngine):
@@ -45,7 +45,7 @@ class GatedEngine(FakeEngine):
 
     def execute(self, step: Step) -> Outcome:
         self.arrived.release()
-        if not self.gate.acquire(timeout=LONG):
+        if not self.gate.acquire(timeout=HANGS):
             raise TimeoutError("nobody opened the gate")
         return super().execute(step)
 
@@ -67,19 +67,11 @@ class StoppableEngine(FakeEngine):
     def execute(self, step: Step) -> Outcome:
         if self.steps:
             self.arrived.release()
-            assert self.go_on.wait(LONG)
+            assert self.go_on.wait(HANGS)
         if self.must_stop:
             self.num_stopped += 1
             self.go_on.clear()
             self.fail_next(Aborted())
-        return super().execute(step)
-
-
-class SteadyEngine(FakeEngine):
-    """Every step takes about as long, whatever its size: drafts pay."""
-
-    def execute(self, step: Step) -> Outcome:
-        time.sleep(0.002)
         return super().execute(step)
 
 
@@ -116,7 +108,7 @@ class NextTokenDrafter:
 
 
 class Setup:
-    """A worker and what it said."""
+    """A worker and what it said. Every step takes as long, whatever its size, so drafts pay."""
 
     def __init__(self, engine: FakeEngine, drafter: Drafter | None = None) -> None:
         self.engine = engine
@@ -133,14 +125,15 @@ class Setup:
             on_crash=self.crashes.put,
             load=engine.load,
             make_drafter=LookupDrafter if drafter is None else lambda longest: drafter,
-            gathering=LONG,
+            gathering=NEVER_OVER,
+            clock=lambda: 0.002 * len(engine.steps),
         )
 
     def wait_for_ends(self, count: int) -> dict[int, tuple[tuple[int, ...], object]]:
         tokens: dict[int, tuple[int, ...]] = {}
         ends: dict[int, object] = {}
         while len(ends) < count:
-            for output in self.outputs.get(timeout=LONG):
+            for output in self.outputs.get(timeout=HANGS):
                 tokens[output.id] = tokens.get(output.id, ()) + output.tokens
                 if output.end is not None:
                     ends[output.id] = output.end.reason
@@ -186,7 +179,7 @@ def test_what_is_proposed_before_a_step_is_computed_with_it() -> None:
     drafter = NextTokenDrafter()
     one = new(1, 5, 6, max_tokens=40)
     alone = run_alone(one, 64)
-    with started(SteadyEngine(max_draft=3), drafter) as setup:
+    with started(FakeEngine(max_draft=3), drafter) as setup:
         setup.worker.submit(one)
         assert setup.wait_for_ends(1) == {1: alone}
         statistics = setup.worker.statistics()
@@ -199,7 +192,7 @@ def test_what_is_proposed_before_a_step_is_computed_with_it() -> None:
 def test_a_draft_model_drafts_for_the_engine_that_has_one() -> None:
     draft_model = FakeDraftModel(guess=next_token)
     one = new(1, 5, 6, max_tokens=40)
-    with started(SteadyEngine(max_draft=3, draft_model=draft_model)) as setup:
+    with started(FakeEngine(max_draft=3, draft_model=draft_model)) as setup:
         setup.worker.submit(one)
         assert setup.wait_for_ends(1) == {1: run_alone(one, 64)}
         assert setup.worker.statistics().num_accepted > 0
@@ -208,16 +201,18 @@ def test_a_draft_model_drafts_for_the_engine_that_has_one() -> None:
 
 def test_a_drafter_hears_of_a_drop() -> None:
     drafter = NextTokenDrafter()
-    with started(SteadyEngine(max_draft=3), drafter) as setup:
+    engine = GatedEngine(max_draft=3)
+    with started(engine, drafter) as setup:
         setup.worker.submit(new(1, 5, 6))
-        setup.outputs.get(timeout=LONG)
+        assert engine.arrived.acquire(timeout=HANGS)
         setup.worker.drop(SequenceId(1))
+        engine.gate.release(100)
     assert drafter.over == [1]
 
 
 def test_a_drafter_that_fails_costs_nobody_the_answer(caplog: pytest.LogCaptureFixture) -> None:
     sequences = [new(n, n, n + 1, max_tokens=20) for n in range(1, 4)]
-    with started(SteadyEngine(max_draft=3), NextTokenDrafter(fragile=True)) as setup:
+    with started(FakeEngine(max_draft=3), NextTokenDrafter(fragile=True)) as setup:
         for sequence in sequences:
             setup.worker.submit(sequence)
         assert setup.wait_for_ends(3) == {one.id: run_alone(one, 64) for one in sequences}
@@ -268,13 +263,13 @@ def test_after_a_drop_nothing_comes_and_the_slot_serves_the_next() -> None:
     engine = GatedEngine(slots=1)
     with started(engine) as setup:
         setup.worker.submit(new(1, 5))
-        assert engine.arrived.acquire(timeout=LONG)
+        assert engine.arrived.acquire(timeout=HANGS)
         setup.worker.drop(SequenceId(1))
         setup.worker.submit(new(2, 6, max_tokens=1))
         engine.gate.release(100)
-        seen = [setup.outputs.get(timeout=LONG)]
+        seen = [setup.outputs.get(timeout=HANGS)]
         while all(output.end is None for output in seen[-1]):
-            seen.append(setup.outputs.get(timeout=LONG))
+            seen.append(setup.outputs.get(timeout=HANGS))
         ids = [output.id for outputs in seen for output in outputs]
         assert ids == [1, 2], "the step that ran when the drop came is the last with it"
     assert not engine.open_sequences
@@ -288,7 +283,7 @@ def test_one_call_a_step_with_all_outputs() -> None:
         call: tuple[SequenceOutput, ...] = ()
         while len(call) < 2:
             engine.gate.release()
-            call = setup.outputs.get(timeout=LONG)
+            call = setup.outputs.get(timeout=HANGS)
         engine.gate.release(100)
     assert {output.id for output in call} == {1, 2}
 
@@ -301,7 +296,7 @@ def test_the_first_step_of_an_idle_engine_has_all_that_are_expected() -> None:
         assert not engine.arrived.acquire(timeout=0.05)  # no step begins
         setup.worker.submit(new(2, 5))
         engine.gate.release(100)
-        assert {output.id for output in setup.outputs.get(timeout=LONG)} == {1, 2}
+        assert {output.id for output in setup.outputs.get(timeout=HANGS)} == {1, 2}
 
 
 def test_nobody_waits_for_a_batch_that_is_expected() -> None:
@@ -310,7 +305,7 @@ def test_nobody_waits_for_a_batch_that_is_expected() -> None:
         setup.worker.expect(SequenceId(2), is_background=True)
         setup.worker.submit(new(1, 5))
         engine.gate.release(100)
-        assert {output.id for output in setup.outputs.get(timeout=LONG / 2)} == {1}
+        assert {output.id for output in setup.outputs.get(timeout=HANGS)} == {1}
 
 
 @pytest.mark.parametrize("how", ["forget", "drop"])
@@ -321,20 +316,20 @@ def test_a_sequence_that_is_not_expected_any_more_is_not_waited_for(how: str) ->
         setup.worker.submit(new(1, 5))
         getattr(setup.worker, how)(SequenceId(2))
         engine.gate.release(100)
-        assert setup.outputs.get(timeout=LONG / 2)
+        assert setup.outputs.get(timeout=HANGS)
 
 
 def test_a_busy_engine_waits_for_nobody() -> None:
     engine = GatedEngine(slots=2)
     with started(engine) as setup:
         setup.worker.submit(new(1, 5, max_tokens=40))
-        assert engine.arrived.acquire(timeout=LONG)
+        assert engine.arrived.acquire(timeout=HANGS)
         setup.worker.expect(SequenceId(3), is_background=False)
         setup.worker.submit(new(2, 7, max_tokens=40))
         joined: set[int] = set()
         while joined != {1, 2}:
             engine.gate.release()
-            joined = {output.id for output in setup.outputs.get(timeout=LONG)}
+            joined = {output.id for output in setup.outputs.get(timeout=HANGS)}
         engine.gate.release(100)
 
 
@@ -376,7 +371,7 @@ def test_the_end_brings_what_was_to_be_saved() -> None:
         setup.worker.submit(replace(new(1, 9, 9, 9, max_tokens=2), save_as="key"))
         outputs: list[SequenceOutput] = []
         while not outputs or outputs[-1].end is None:
-            outputs += setup.outputs.get(timeout=LONG)
+            outputs += setup.outputs.get(timeout=HANGS)
     tokens = (9, 9, 9, outputs[0].tokens[0])
     assert outputs[-1].end is not None
     assert outputs[-1].end.saved == stored_prompt(*tokens, piece=4)
@@ -387,10 +382,10 @@ def test_what_was_chosen_and_is_no_answer_ends_with_the_reason() -> None:
     engine.failures[SequenceId(1)] = "its grammar takes too much work"
     with started(engine) as setup:
         setup.worker.submit(replace(new(1, 9, 9, 9), save_as="key"))
-        assert engine.arrived.acquire(timeout=LONG)
+        assert engine.arrived.acquire(timeout=HANGS)
         setup.worker.finish(SequenceId(1))
         engine.gate.release(100)
-        (_, (last,)) = (setup.outputs.get(timeout=LONG) for _ in range(2))
+        (_, (last,)) = (setup.outputs.get(timeout=HANGS) for _ in range(2))
     assert last.end is not None
     assert last.end.reason == EngineFailed("its grammar takes too much work")
     assert last.end.saved is None
@@ -400,7 +395,7 @@ def test_a_drop_that_leaves_nothing_to_do_shows() -> None:
     engine = GatedEngine(slots=1)
     with started(engine) as setup:
         setup.worker.submit(new(1, 5))
-        assert engine.arrived.acquire(timeout=LONG)
+        assert engine.arrived.acquire(timeout=HANGS)
         setup.worker.drop(SequenceId(1))
         engine.gate.release(100)
         setup.worker.stop()
@@ -412,10 +407,10 @@ def test_a_step_of_batch_requests_is_stopped_for_others_and_for_them_alone() -> 
     batch = [replace(new(number, 5, number), priority=-1) for number in (1, 2)]
     with started(engine) as setup:
         setup.worker.submit(batch[0])
-        assert engine.arrived.acquire(timeout=LONG)
+        assert engine.arrived.acquire(timeout=HANGS)
         setup.worker.submit(batch[1])
         setup.worker.submit(other := new(3, 7, 7))
-        assert engine.arrived.acquire(timeout=LONG), "the step after the one that was stopped"
+        assert engine.arrived.acquire(timeout=HANGS), "the step after the one that was stopped"
         engine.go_on.set()
         ends = setup.wait_for_ends(3)
     assert engine.num_stopped == 1
@@ -426,10 +421,10 @@ def test_a_sequence_that_is_finished_ends_well_and_is_saved() -> None:
     engine = GatedEngine()
     with started(engine) as setup:
         setup.worker.submit(replace(new(1, 9, 9, 9), save_as="key"))
-        assert engine.arrived.acquire(timeout=LONG)
+        assert engine.arrived.acquire(timeout=HANGS)
         setup.worker.finish(SequenceId(1))
         engine.gate.release(100)
-        ((first,), (last,)) = (setup.outputs.get(timeout=LONG) for _ in range(2))
+        ((first,), (last,)) = (setup.outputs.get(timeout=HANGS) for _ in range(2))
     tokens = (9, 9, 9, *first.tokens)
     assert len(tokens) == 4 and not last.tokens
     assert last.end is not None
@@ -465,7 +460,7 @@ def test_a_crash_is_logged_and_told_and_the_model_stays_until_the_stop(
 
     with started(engine := Crashing()) as setup:
         setup.worker.submit(new(1, 5))
-        assert isinstance(setup.crashes.get(timeout=LONG), MemoryError)
+        assert isinstance(setup.crashes.get(timeout=HANGS), MemoryError)
         setup.worker.drop(SequenceId(1))
         assert not engine.is_freed
         engine.is_stopping.set()
@@ -522,25 +517,38 @@ def test_what_fails_for_one_sequence_ends_it_and_no_other(
 
 
 def test_stop_does_not_wait_for_the_sequences() -> None:
-    engine = GatedEngine(context_size=64)
+    engine = GatedEngine(context_size=1_000_000)
     setup = Setup(engine)
     setup.worker.start()
     setup.worker.submit(new(1, 5))
-    assert engine.arrived.acquire(timeout=LONG)
-    engine.gate.release(1)
+    assert engine.arrived.acquire(timeout=HANGS)
     stopper = threading.Thread(target=setup.worker.stop)
     stopper.start()
-    engine.gate.release(3)
-    stopper.join(timeout=LONG)
-    assert not stopper.is_alive()
+    while stopper.is_alive():
+        engine.gate.release()
+        stopper.join(0.001)
     assert engine.is_freed
+    while not setup.outputs.empty():
+        assert all(output.end is None for output in setup.outputs.get())
 
 
-def test_stop_without_start_and_twice() -> None:
+def test_a_worker_that_was_not_started_frees_nothing() -> None:
     setup = Setup(FakeEngine())
     setup.worker.stop()
-    with started(FakeEngine()) as other:
-        other.worker.stop()
+    assert not setup.engine.is_freed
+
+
+def test_a_second_stop_frees_nothing_again() -> None:
+    class Freed(FakeEngine):
+        num_times = 0
+
+        def free(self) -> None:
+            self.num_times += 1
+            super().free()
+
+    with started(engine := Freed()) as setup:
+        setup.worker.stop()
+    assert engine.num_times == 1
 
 
 def test_the_demo_model_answers_alike_alone_and_in_a_crowd() -> None:
@@ -567,7 +575,7 @@ def test_the_demo_model_answers_alike_alone_and_in_a_crowd() -> None:
         tokens = dict.fromkeys(numbers, ())
         left = len(numbers)
         while left:
-            for output in outputs.get(timeout=LONG):
+            for output in outputs.get(timeout=HANGS):
                 tokens[output.id] += output.tokens
                 left -= output.end is not None
         return {number % 100: one for number, one in tokens.items()}
@@ -603,9 +611,9 @@ def answered(prompt: str, *, speculate: int) -> tuple[bytes, int, int, int]:
     try:
         tokens = vocab.tokenize(prompt, add_special=True, parse_special=True)
         worker.submit(new(1, *tokens, max_tokens=120))
-        steps = [outputs.get(timeout=LONG)[0]]
+        steps = [outputs.get(timeout=HANGS)[0]]
         while steps[-1].end is None:
-            steps.append(outputs.get(timeout=LONG)[0])
+            steps.append(outputs.get(timeout=HANGS)[0])
     finally:
         worker.stop()
     given = [token for step in steps for token in step.tokens]
@@ -639,25 +647,25 @@ def test_adapters_come_and_go() -> None:
 
 
 def test_steps_go_on_while_the_file_of_an_adapter_is_read() -> None:
-    engine = SteadyEngine()
+    engine = FakeEngine()
     is_reading, may_end = threading.Event(), threading.Event()
 
     def read() -> None:
         is_reading.set()
-        if not may_end.wait(LONG):
+        if not may_end.wait(HANGS):
             raise TimeoutError("nobody let the file end")
 
     engine.on_load = read
     with started(engine) as setup, ThreadPoolExecutor(1) as loader:
         loading = loader.submit(setup.worker.use_adapters, {"1": Path("one.gguf")})
-        assert is_reading.wait(LONG)
+        assert is_reading.wait(HANGS)
         num_before = len(engine.steps)
         setup.worker.submit(new(1, 5, 6, max_tokens=30))
         assert setup.wait_for_ends(1) == {1: run_alone(new(1, 5, 6, max_tokens=30), 64)}
         assert len(engine.steps) >= num_before + 30
         assert not engine.adapters, "it is still being read"
         may_end.set()
-        loading.result(LONG)
+        loading.result(HANGS)
         assert engine.adapters == {"1": Path("one.gguf")}
 
 
@@ -667,16 +675,16 @@ def test_a_load_that_the_end_of_the_engine_meets_ends_as_well() -> None:
 
     def read() -> None:
         is_reading.set()
-        if not may_end.wait(LONG):
+        if not may_end.wait(HANGS):
             raise TimeoutError("nobody let the file end")
 
     engine.on_load = read
     with ThreadPoolExecutor(1) as loader:
         with started(engine) as setup:
             loading = loader.submit(setup.worker.use_adapters, {"1": Path("one.gguf")})
-            assert is_reading.wait(LONG)
+            assert is_reading.wait(HANGS)
         may_end.set()
-        assert isinstance(loading.exception(LONG), EngineFailed)
+        assert isinstance(loading.exception(HANGS), EngineFailed)
     assert not engine.adapters
 
 
@@ -698,8 +706,8 @@ def test_a_prefix_that_was_computed_is_handed_out() -> None:
         setup.wait_for_ends(1)
         for tokens in ((5, 6, 7), (8,)):
             setup.worker.hand_out(Prompt(tokens), answers.put)
-        assert answers.get(timeout=LONG) == stored_prompt(5, 6, 7)
-        assert answers.get(timeout=LONG) is None
+        assert answers.get(timeout=HANGS) == stored_prompt(5, 6, 7)
+        assert answers.get(timeout=HANGS) is None
 
 
 @pytest.mark.parametrize("load", [FakeEngine(slots=1).load, load_engine], ids=["fake", "llama.cpp"])
@@ -727,7 +735,7 @@ def test_what_is_taken_back_is_not_handed_out(load: LoadEngine) -> None:
     worker.start()
     try:
         worker.submit(new(1, 5, 6, 7, max_tokens=3))
-        prefix = answers.get(timeout=LONG)
+        prefix = answers.get(timeout=HANGS)
     finally:
         worker.stop()
     assert prefix is not None and prefix.prompt == Prompt((5, 6))

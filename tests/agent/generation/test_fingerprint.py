@@ -37,5 +37,7 @@ def test_whatever_changes_the_meaning_of_tokens_or_their_end_tells_them_apart() 
         of(plain, replace(MODEL, digest="e")),
         fingerprint(MODEL, OtherEnd(), plain.traits),
         fingerprint(MODEL, VOCAB, (*plain.traits[:-1], "1", "6")),
+        fingerprint(MODEL, VOCAB, plain.traits, "one arithmetic"),
+        fingerprint(MODEL, VOCAB, plain.traits, "another"),
     ]
     assert len({of(plain), *others}) == 1 + len(others)

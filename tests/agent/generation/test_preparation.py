@@ -15,7 +15,8 @@ from arriero.shared.continuation import Continuation
 from arriero.shared.errors import EngineFailed, InternalError, PromptTooLong
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.messages import Piece
-from tests.agent.fakes import BOS, WAIT, byte_model, soon
+from tests.agent.fakes import BOS, byte_model, soon
+from tests.waiting import HANGS
 
 ONE = SequenceId(1)
 LONG = "x" * (LONG_TEXT + 1)
@@ -34,7 +35,7 @@ class SlowPreparer(Preparer):
     def prepare(self, request: GenerateRequest) -> Prepared:
         self.begun.append(request.prompt)
         self.is_preparing.set()
-        assert self.may_go_on.wait(WAIT)
+        assert self.may_go_on.wait(HANGS)
         return super().prepare(request)
 
 
@@ -173,10 +174,10 @@ async def test_a_long_answer_that_goes_on_holds_up_no_short_request(slow: SlowPr
     resume = Resume(RequestId("r"), Continuation.after(range(LONG_TEXT // 16)))
     for id in range(NUM_THREADS):
         preparation.prepare(SequenceId(id), GenerateRequest(prompt="long"), lambda _: None, resume)
-    await soon(asyncio.to_thread(slow.is_preparing.wait, WAIT))
+    await soon(asyncio.to_thread(slow.is_preparing.wait, HANGS))
     slow.is_preparing.clear()
     preparation.prepare(SequenceId(99), GenerateRequest(prompt="short"), lambda _: None)
-    await soon(asyncio.to_thread(slow.is_preparing.wait, WAIT))
+    await soon(asyncio.to_thread(slow.is_preparing.wait, HANGS))
     assert slow.begun == ["long", "short"]
     slow.may_go_on.set()
     await asyncio.to_thread(preparation.close)
@@ -187,7 +188,7 @@ async def test_closing_waits_for_what_is_being_prepared(slow: SlowPreparer) -> N
     preparation = Preparation(slow)
     preparation.prepare(ONE, GenerateRequest(prompt="x"), lambda _: None)
     closing = asyncio.ensure_future(asyncio.to_thread(preparation.close))
-    await soon(asyncio.to_thread(slow.is_preparing.wait, WAIT))
+    await soon(asyncio.to_thread(slow.is_preparing.wait, HANGS))
     assert not closing.done()
     slow.may_go_on.set()
     await soon(closing)

@@ -15,8 +15,9 @@ from arriero.agent.generation.preparation import NUM_THREADS, Preparation
 from arriero.agent.generation.preparer import Preparer
 from arriero.agent.generation.prompt_saver import PromptSaver
 from arriero.shared.inference import GenerateRequest, Notice
-from tests.agent.fakes import WAIT, byte_model, soon
+from tests.agent.fakes import byte_model, soon
 from tests.agent.generation.outputs import SAVED, a_store
+from tests.waiting import HANGS
 
 
 class FullStore(PromptStore):
@@ -66,7 +67,7 @@ async def test_a_slow_disk_holds_up_no_preparation(tmp_path: Path) -> None:
 
     class SlowStore(PromptStore):
         def save(self, key: str, prompt: StoredPrompt) -> Ignored | None:
-            assert may_go_on.wait(WAIT)
+            assert may_go_on.wait(HANGS)
             return None
 
     saver, preparation = (

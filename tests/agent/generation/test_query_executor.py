@@ -26,7 +26,8 @@ from arriero.shared.queries import (
     Tokenized,
     Vector,
 )
-from tests.agent.fakes import WAIT, byte_model, soon
+from tests.agent.fakes import byte_model, soon
+from tests.waiting import HANGS
 
 EMBED = Embed(inputs=("x",))
 TOKENIZE = Tokenize(text="ab")
@@ -98,7 +99,7 @@ async def test_short_texts_do_not_wait_for_long_ones(long: Query) -> None:
         def answer(
             self, query: Tokenize | Detokenize | CountTokens
         ) -> Tokenized | Detokenized | Counted:
-            assert query != long or may_go_on.wait(WAIT)
+            assert query != long or may_go_on.wait(HANGS)
             return super().answer(query)
 
     model = byte_model()

@@ -19,6 +19,7 @@ from arriero.agent.generation.prompt_saver import PromptSaver
 from arriero.agent.generation.query_executor import QueryExecutor
 from arriero.agent.generation.text_queries import TextQueries
 from arriero.agent.link.agent_key import NO_KEY, AgentKey
+from arriero.agent.link.balancer_secrets import BalancerSecrets
 from arriero.agent.link.connection import Connection
 from arriero.agent.link.outbound import Outbound, dial
 from arriero.agent.link.slots import Slots
@@ -53,6 +54,7 @@ from tests.agent.fakes import (
 from tests.agent.generation.outputs import a_store
 from tests.agent.link.sessions import HELLO, make_requests, make_session, numbers, welcome
 from tests.agent.stored import whole
+from tests.waiting import given_time
 
 LOGGER = "arriero.agent.link.connection"
 
@@ -88,6 +90,7 @@ class House:
         self.dials: asyncio.Queue[str] = Expected()
         self.orders: asyncio.Queue[Assign | Reload] = Expected()
         self.key = NO_KEY
+        self.secrets = BalancerSecrets()
 
     def connection(self, url: str) -> Connection:
         session = make_session(
@@ -98,10 +101,12 @@ class House:
             session,
             self.generation,
             self.executor,
+            secrets=self.secrets,
             on_connected=lambda: self.welcomes.put_nowait(url),
             on_change=self.slots_changed,
             on_order=self.orders.put_nowait,
             dial=self.dial,
+            clock=lambda: asyncio.get_running_loop().time(),
             jitter=lambda: 0.01,
         )
         self.connections.append(connection)
@@ -206,9 +211,15 @@ async def test_heartbeats_without_anything_else_to_say(
     async with house.running(balancer.url):
         peer = await balancer.peers.get()
         await peer.next()
-        await peer.say(welcome(interval=0.01, timeout=60.0))
-        for _ in range(3):
-            assert decode_from_agent(await soon(peer.socket.recv())) == Heartbeat()
+        async with given_time() as time:
+            await peer.say(welcome(interval=10.0, timeout=60.0))
+            await house.welcomes.get()
+            for _ in range(3):
+                heard = asyncio.create_task(peer.socket.recv())
+                await time.passes(9.0)
+                assert not heard.done()
+                await time.passes(1.0)
+                assert decode_from_agent(await heard) == Heartbeat()
 
 
 async def test_a_silent_balancer_is_left_and_dialled_again(
@@ -217,9 +228,14 @@ async def test_a_silent_balancer_is_left_and_dialled_again(
     async with house.running(balancer.url):
         peer = await balancer.peers.get()
         await peer.next()
-        await peer.say(welcome(interval=60.0, timeout=0.05))
-        await soon(peer.socket.wait_closed())
-        assert peer.socket.close_reason == "the balancer was silent for 0.05 s"
+        async with given_time() as time:
+            await peer.say(welcome(interval=100.0, timeout=60.0))
+            await house.welcomes.get()
+            left = asyncio.create_task(peer.socket.wait_closed())
+            await time.passes(59.0)
+            assert not left.done()
+            await time.passes_until(left.done, step=1.0)
+        assert peer.socket.close_reason == "the balancer was silent for 60 s"
         await balancer.peer()
 
 

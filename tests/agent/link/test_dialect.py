@@ -4,7 +4,15 @@ import pytest
 
 from arriero.agent.link.dialect import Dialect
 from arriero.shared.inference.prefix_peers import Peer
-from arriero.shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Issue, Status
+from arriero.shared.messages import (
+    MAX_ISSUES,
+    OLDEST_PROTOCOL,
+    PROTOCOL_VERSION,
+    Issue,
+    Status,
+    decode_from_agent,
+    encode_from_agent,
+)
 from arriero.shared.reports.model_info import ModelInfo, Task
 from arriero.shared.reports.statistics import Fetches, Statistics
 
@@ -110,3 +118,14 @@ def test_balancers_before_version_12_are_not_told_which_adapter_an_issue_is_abou
     assert dialect.status(status) == status
     speak(dialect, 11)
     assert dialect.status(status) == replace(STATUS, issues=(plain,))
+
+
+def test_what_files_and_servers_say_is_short_enough_to_be_sent() -> None:
+    whole = replace(PLAIN, architecture="a" * 999, parameters=2**60, context_size=2**40)
+    issue = Issue(code="c", message="m" * 10**5, hint="h" * 10**5)
+    said = replace(STATUS, model=whole, issues=(issue,) * 99)
+    told = Dialect().status(said)
+    assert decode_from_agent(encode_from_agent(told)) == told
+    assert len(told.issues) == MAX_ISSUES
+    hello = Dialect().hello(replace(HELLO, model=whole, loading=whole))
+    assert decode_from_agent(encode_from_agent(hello)) == hello

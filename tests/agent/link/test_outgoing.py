@@ -2,9 +2,9 @@
 
 import pytest
 
-from arriero.agent.link.outgoing import MOST_MERGED, AgentCodec
+from arriero.agent.link.outgoing import MOST_EXPLAINED, MOST_MERGED, AgentCodec, outputs
 from arriero.shared.framing.frames import PIECE_BYTES, Assembler, FrameQueue
-from arriero.shared.inference import RequestId
+from arriero.shared.inference import LogProb, RequestId, TokenLogProbs
 from arriero.shared.messages import (
     FromAgent,
     Heartbeat,
@@ -92,3 +92,34 @@ def test_what_is_about_no_request_has_nothing_in_its_place() -> None:
     )
     with pytest.raises(ValueError, match="`hello` cannot be sent"):
         sent(bad)
+
+
+PROBS = TokenLogProbs(LogProb(7, b"x", -1.0))
+
+
+def explained(id: str, num_tokens: int) -> Piece:
+    return Piece(id=RequestId(id), text=id, log_probs=(PROBS,) * num_tokens)
+
+
+def test_a_step_is_one_message() -> None:
+    items = tuple(piece(str(number)) for number in range(5000))
+    assert [*outputs(items)] == [Output(items=items)]
+    few = (explained("a", MOST_EXPLAINED - 1), explained("b", 1), piece("c"))
+    assert [*outputs(few)] == [Output(items=few)]
+
+
+def test_very_many_log_probabilities_are_several_messages() -> None:
+    items = (piece("a"), explained("b", 2 * MOST_EXPLAINED + 5), explained("c", MOST_EXPLAINED))
+    messages = [*outputs(items)]
+    numbers = [
+        sum(len(item.log_probs or ()) for item in message.items if isinstance(item, Piece))
+        for message in messages
+    ]
+    assert numbers == [MOST_EXPLAINED, MOST_EXPLAINED, 5, MOST_EXPLAINED]
+    texts = [item.text for each in messages for item in each.items if isinstance(item, Piece)]
+    assert texts == ["x", "b", "", "", "c"]
+
+
+def test_steps_with_many_log_probabilities_are_not_merged() -> None:
+    half = output(explained("a", MOST_EXPLAINED // 2 + 1))
+    assert sent(output(piece("a", TEXT)), half, half)[1:] == [half, half]

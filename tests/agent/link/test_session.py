@@ -16,6 +16,7 @@ from arriero.agent.link.decisions import (
     DiscardGeneration,
     FailGeneration,
     GiveUp,
+    KeepSecret,
     MarkConnected,
     Obey,
     Send,
@@ -148,6 +149,18 @@ class TestGreeting:
         session.received(WELCOME, 1.1)
         session.disconnected()
         assert session.connected(2.0) == [Send(HELLO)]
+
+    def test_a_secret_is_kept_and_shown_where_it_was_given(self) -> None:
+        session = make_session()
+        session.connected(0.0)
+        given = replace(WELCOME, secret="abc")
+        assert session.received(given, 0.1) == [KeepSecret("abc"), MarkConnected()]
+        session.disconnected()
+        assert session.connected(1.0, "abc") == [Send(replace(HELLO, secret="abc"))]
+        assert "abc" not in repr(replace(HELLO, secret="abc"))
+        assert "abc" not in repr([given, KeepSecret("abc")])
+        session.disconnected()
+        assert session.connected(2.0) == [Send(HELLO)], "another balancer is not shown it"
 
     def test_issues_are_told_after_the_welcome(self) -> None:
         status = replace(STATUS, issues=(Issue(code="chat_template", message="line 1"),))

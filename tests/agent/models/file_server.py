@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
-WAIT = 10.0
+from tests.waiting import HANGS
 
 
 def model(size: int = 200_000, seed: int = 1) -> bytes:
@@ -74,7 +74,7 @@ class FileServer:
             if served.held is not None:
                 served.held.set()
         self._server.shutdown()
-        self._thread.join(WAIT)
+        self._thread.join(HANGS)
         self._server.server_close()
 
     def start(self) -> None:
@@ -153,7 +153,7 @@ def _handler_of(server: FileServer) -> type[BaseHTTPRequestHandler]:
                 self.wfile.write(data[: served.held_after])
                 self.wfile.flush()
                 server.is_holding.set()
-                served.held.wait(WAIT)
+                served.held.wait(HANGS)
                 data = data[served.held_after :]
             try:
                 self.wfile.write(data)

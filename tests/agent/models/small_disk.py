@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-WAIT = 10.0
+from tests.waiting import HANGS
 
 _HOLD = 'mount -t tmpfs -o "$1" none "$2" && echo mounted && exec cat'
 
@@ -35,7 +35,7 @@ def small_disk(at: Path, options: str = "size=3m") -> Iterator[Path]:
             yield Path(f"/proc/{holder.pid}/root") / at.relative_to("/")
         finally:
             holder.kill()
-            holder.wait(WAIT)
+            holder.wait(HANGS)
 
 
 def fill(disk: Path) -> Path:

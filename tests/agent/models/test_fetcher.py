@@ -16,10 +16,10 @@ from arriero.agent.models.port import FetchedModel, FetchError
 from arriero.shared.models.assignments import Download
 from tests.agent.models.file_server import FileServer, Served, model
 from tests.agent.models.small_hub import small_hub
+from tests.waiting import HANGS
 
 DATA = model(2_000_000)
 HALF = 1_000_000
-WAIT = 20.0
 
 
 def no_progress(_: Download) -> None:
@@ -36,7 +36,7 @@ class Held:
         self.url = server.serve("/m.gguf", served)
 
     async def reached(self) -> None:
-        assert await asyncio.to_thread(self.server.is_holding.wait, WAIT)
+        assert await asyncio.to_thread(self.server.is_holding.wait, HANGS)
 
     def go_on(self) -> None:
         self._event.set()
@@ -99,7 +99,7 @@ async def test_a_cancelled_download_stops_at_once_and_goes_on_later(
     await held.reached()
     fetching.cancel()
     with pytest.raises(asyncio.CancelledError):
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(HANGS):
             await fetching
     held.go_on()
     fetched = await fetcher.fetch(held.url, on_progress=no_progress)
@@ -118,7 +118,7 @@ async def test_a_process_killed_in_a_download_leaves_what_can_be_resumed(
     fetching = asyncio.ensure_future(fetcher.fetch(held.url, on_progress=no_progress))
     await held.reached()
     part = part_of(ModelsFolder(tmp_path).web_file(held.url, "m.gguf"))
-    async with asyncio.timeout(WAIT):
+    async with asyncio.timeout(HANGS):
         size = await asyncio.to_thread(half_there, part)
     pid = int((tmp_path / "pid").read_text())
     assert os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0)
@@ -160,7 +160,7 @@ async def test_two_agents_share_one_download(tmp_path: Path, server: FileServer)
     first = asyncio.ensure_future(Fetcher(tmp_path).fetch(held.url, on_progress=no_progress))
     await held.reached()
     second = asyncio.ensure_future(Fetcher(tmp_path).fetch(held.url, on_progress=seen))
-    async with asyncio.timeout(WAIT):
+    async with asyncio.timeout(HANGS):
         both: list[FetchedModel] = await asyncio.gather(first, second)
 
     assert {fetched.path.read_bytes() for fetched in both} == {DATA}
@@ -184,7 +184,7 @@ async def test_who_waited_for_a_cancelled_download_goes_on_with_it(
     second = asyncio.ensure_future(
         Fetcher(tmp_path).fetch(held.url, on_progress=lambda _: waits.set())
     )
-    async with asyncio.timeout(WAIT):
+    async with asyncio.timeout(HANGS):
         await waits.wait()
         first.cancel()
         await asyncio.wait([first])

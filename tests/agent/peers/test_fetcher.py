@@ -28,6 +28,7 @@ from tests.agent.peers.setting import (
     lender,
     source,
 )
+from tests.waiting import HANGS
 
 
 class Scene:
@@ -43,7 +44,7 @@ class Scene:
 
     async def fetch(self, where: PrefixSource, id: int = 1) -> StoredPrompt | None:
         self.ask(where, id)
-        return await asyncio.wait_for(self.replies.get(), 30)
+        return await asyncio.wait_for(self.replies.get(), HANGS)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from arriero.shared.tls.contexts import NOTHING_GIVEN, ClientFiles
 from arriero.shared.tls.key_pair import KeyPair, TlsFileError
 from tests.agent.peers.setting import CELL_BYTES, KEPT, ORIGIN, PROMPT, Cache, source
 from tests.authority import Authority
+from tests.waiting import HANGS
 
 
 def sharing(
@@ -37,7 +38,7 @@ async def fetched(ours: Sharing, theirs: Sharing) -> StoredPrompt | None:
     reply: asyncio.Future[StoredPrompt | None] = asyncio.get_running_loop().create_future()
     ours.fetcher.fetch(1, source(theirs.peer.address), PROMPT, reply.set_result)
     try:
-        return await asyncio.wait_for(reply, 30)
+        return await asyncio.wait_for(reply, HANGS)
     finally:
         for each in (ours, theirs):
             await asyncio.to_thread(each.close)

@@ -27,6 +27,7 @@ def test_what_is_said_comes_first() -> None:
         threads=1,
         max_stall=2.0,
         speculate=4,
+        deterministic=True,
         draft_model="/d.gguf",
     )
     assignment = Assignment(
@@ -42,6 +43,7 @@ def test_what_is_said_comes_first() -> None:
         "threads": 1,
         "max_stall": 2.0,
         "speculate": 4,
+        "deterministic": True,
         "draft_model": Path("/d.gguf"),
     }
     found = assigned_settings(SETTINGS, assignment, FILE)

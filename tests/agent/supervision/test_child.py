@@ -16,6 +16,7 @@ from arriero.agent.supervision.supervisor_protocol import (
 )
 from arriero.shared.models.assignments import MAX_TEMPLATE, Assign, Assignment
 from tests.agent.fakes import BYTES_INFO
+from tests.waiting import HANGS
 
 LOADED = encode_report(Loaded(model=BYTES_INFO)).decode().strip()
 
@@ -54,7 +55,7 @@ async def test_orders_in_and_reports_out() -> None:
 
 
 async def test_the_end_of_the_orders_ends_it() -> None:
-    assert await asyncio.wait_for((await start(ECHO)).end(), 10) == 7
+    assert await asyncio.wait_for((await start(ECHO)).end(), HANGS) == 7
 
 
 async def test_a_signal_ended_it() -> None:

@@ -22,6 +22,7 @@ from arriero.shared.inference import AgentId
 from arriero.shared.messages import Issue
 from arriero.shared.reports.log_lines import LogLine
 from tests.agent.fakes import BYTES_INFO
+from tests.waiting import HANGS
 
 BEGIN = Begin(
     agent_id=AgentId("a1"), settings=AgentSettings(model=Path("/nowhere/m.gguf"), name="box")
@@ -123,7 +124,7 @@ async def test_ends_at_once_without_a_supervisor_even_when_it_is_stuck() -> None
     engine.say(BEGIN)
     assert await engine.hear() == Loaded(model=BYTES_INFO)
     engine.orders.close()
-    code, log = await asyncio.wait_for(engine.end(), 10)
+    code, log = await asyncio.wait_for(engine.end(), HANGS)
     assert code == EXIT_ORPHANED
     assert log == "what a library prints\n"
 

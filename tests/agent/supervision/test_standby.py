@@ -4,12 +4,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from arriero.agent.link.balancer_secrets import BalancerSecrets
 from arriero.agent.settings import AgentSettings
 from arriero.agent.supervision.standby import Standby
 from arriero.shared.inference import AgentId
 from arriero.shared.messages import Busy, Hello, Issue, Output, Status
 from arriero.shared.models.assignments import Assign, HostFacts, Reload, Work
-from tests.agent.fakes import BYTES_INFO, WAIT, Expected, FakeBalancer, soon
+from tests.agent.fakes import BYTES_INFO, Expected, FakeBalancer, soon
+from tests.waiting import HANGS
 
 CRASHED = Issue(code="engine_crashed", message="SIGABRT")
 AGAIN = Issue(code="engine_crashed", message="SIGABRT (2 times in a row)")
@@ -36,6 +38,7 @@ class Stand:
             AgentId("a1"),
             HostFacts(memory=5),
             group,
+            secrets=BalancerSecrets(),
             on_connected=lambda: self.connected.put_nowait(None),
             on_order=self.orders.put_nowait,
         )
@@ -46,7 +49,7 @@ class Stand:
 
 @asynccontextmanager
 async def standing_in(*urls: str) -> AsyncIterator[Stand]:
-    async with asyncio.timeout(WAIT), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(HANGS), asyncio.TaskGroup() as group:
         stand = Stand(group, *urls)
         yield stand
         stand.standby.leave()

@@ -6,11 +6,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from arriero.agent.generation.port import Ticket
+from arriero.agent.upstream import client, watch
 from arriero.shared.messages import Item
 from tests.agent.fakes import soon
+from tests.waiting import HANGS
 
 Json = dict[str, Any]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -65,6 +68,7 @@ class Scripted:
 
     @asynccontextmanager
     async def serving(self, port: int = 0) -> AsyncIterator["Scripted"]:
+        """It is not given up for being slow, as long as it is not told to be silent."""
         app = web.Application()
         app.router.add_get("/v1/models", self._list)
         app.router.add_post("/{path:.*}", self._post)
@@ -75,7 +79,10 @@ class Scripted:
         host, taken = runner.addresses[0][:2]
         self.url = f"http://{host}:{taken}"
         try:
-            yield self
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(client, "CONNECT", HANGS)
+                patched.setattr(watch, "LOOK", HANGS)
+                yield self
         finally:
             await runner.cleanup()
 

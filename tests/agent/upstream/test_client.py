@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from arriero.agent.upstream.protocol.address import Address
 from arriero.agent.upstream.protocol.failures import UpstreamFault, UpstreamLost, UpstreamRefusal
 from tests.agent.fakes import soon
 from tests.agent.upstream.scripted import Scripted
+from tests.waiting import HANGS, given_time, until
 
 BODY = {"model": "m"}
 
@@ -22,8 +24,8 @@ async def server() -> AsyncIterator[Scripted]:
 
 async def test_it_asks_and_reads(server: Scripted) -> None:
     async with Client(Address.of(server.url)) as client:
-        assert b'"m"' in await client.get(f"{server.url}/v1/models", within=5)
-        assert b"yes" in await client.post(f"{server.url}/v1/chat/completions", BODY, within=5)
+        assert b'"m"' in await client.get(f"{server.url}/v1/models", within=HANGS)
+        assert b"yes" in await client.post(f"{server.url}/v1/chat/completions", BODY, within=HANGS)
     assert server.keys == [None, None]
 
 
@@ -33,7 +35,7 @@ async def test_it_shows_its_key_and_reads_it_anew(server: Scripted, tmp_path: Pa
         for key in ("one", "two\n"):
             file.write_text(key)
             await client.read_key()
-            await client.get(f"{server.url}/v1/models", within=5)
+            await client.get(f"{server.url}/v1/models", within=HANGS)
     assert server.keys == ["Bearer one", "Bearer two"]
 
 
@@ -64,7 +66,7 @@ async def test_a_refusal_has_the_servers_words_but_never_the_key(
     async with Client(Address.of(server.url), file) as client:
         await client.read_key()
         with pytest.raises(UpstreamRefusal) as caught:
-            await client.post(f"{server.url}/v1/chat/completions", BODY, within=5)
+            await client.post(f"{server.url}/v1/chat/completions", BODY, within=HANGS)
     assert (caught.value.status, caught.value.message) == (400, "not now, Bearer (key)")
 
 
@@ -72,7 +74,7 @@ async def test_redirects_are_not_followed(server: Scripted) -> None:
     server.status = 307
     async with Client(Address.of(server.url)) as client:
         with pytest.raises(UpstreamRefusal) as caught:
-            await client.post(f"{server.url}/v1/chat/completions", BODY, within=5)
+            await client.post(f"{server.url}/v1/chat/completions", BODY, within=HANGS)
     assert caught.value.is_servers
     assert len(server.seen) == 1
 
@@ -82,16 +84,21 @@ async def test_nobody_listens() -> None:
         url = scripted.url
     async with Client(Address.of(url)) as client:
         with pytest.raises(UpstreamLost, match="cannot be reached: Connection refused") as caught:
-            await client.get(f"{url}/v1/models", within=5)
+            await client.get(f"{url}/v1/models", within=HANGS)
     assert caught.value.is_certain
 
 
 async def test_a_silent_server_may_only_be_slow(server: Scripted) -> None:
     server.is_stuck = True
     url = f"{server.url}/v1/chat/completions"
-    async with Client(Address.of(server.url)) as client:
-        with pytest.raises(UpstreamLost, match=r"did not answer within 0\.2 s") as caught:
-            await client.post(url, {"stream": True}, within=0.2)
+    async with Client(Address.of(server.url)) as client, given_time() as time:
+        asked = asyncio.create_task(client.post(url, {"stream": True}, within=20.0))
+        await until(server.has_begun.is_set)
+        await time.passes(19.0)
+        assert not asked.done()
+        await time.passes(1.0)
+        with pytest.raises(UpstreamLost, match=r"did not answer within 20 s") as caught:
+            await asked
     assert not caught.value.is_certain
 
 
@@ -118,7 +125,7 @@ async def test_answers_are_bounded(server: Scripted, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(module, "MAX_DOCUMENT", 20)
     async with Client(Address.of(server.url)) as client:
         with pytest.raises(UpstreamFault, match="longer than 20 bytes"):
-            await client.get(f"{server.url}/v1/models", within=5)
+            await client.get(f"{server.url}/v1/models", within=HANGS)
 
 
 @pytest.mark.parametrize(
@@ -143,5 +150,5 @@ async def test_a_refusal_says_when_to_come_again(server: Scripted) -> None:
     server.status, server.retry_after = 429, "7"
     async with Client(Address.of(server.url)) as client:
         with pytest.raises(UpstreamRefusal) as caught:
-            await client.post(f"{server.url}/v1/chat/completions", BODY, within=5)
+            await client.post(f"{server.url}/v1/chat/completions", BODY, within=HANGS)
     assert (caught.value.retry_after, caught.value.asks_for_pause) == (7.0, True)

@@ -12,6 +12,7 @@ from arriero.balancer.access.identity import Identity
 from arriero.balancer.store.port import StoreAway
 from arriero.shared.errors import Unauthorized
 from tests.balancer.access.builders import record, secret
+from tests.waiting import HANGS
 
 A = record("a", 1)
 
@@ -152,7 +153,7 @@ async def test_expiry_ends_it_without_anybody_asking() -> None:
     access.start()
     with access.lease(A.identity, lambda error: ended.put_nowait(error.message)):
         clock.now = 10.5
-        assert "expired" in await asyncio.wait_for(ended.get(), 5)
+        assert "expired" in await asyncio.wait_for(ended.get(), HANGS)
     access.stop()
 
 

@@ -14,6 +14,7 @@ from arriero.balancer.store.memory import MemoryStore
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import SavedKey
 from arriero.shared.errors import Conflict, NotFound, StoreUnavailable, Unauthorized
+from tests.waiting import HANGS
 
 ROOT = KeySpec(name="root", role="admin")
 CI = KeySpec(name="ci", role="inference")
@@ -150,25 +151,26 @@ async def test_what_another_program_revoked_ends_here_at_the_next_look(
     await there.look()
     following = asyncio.create_task(here.follow())
     await there.revoke("ci")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANGS):
         assert await ended == ("ci", "the key 'ci' was revoked")
     following.cancel()
     with pytest.raises(Unauthorized, match="revoked"):
         access.identify([key])
 
 
+@pytest.mark.parametrize("error", [StoreAway("no route"), OverflowError("no route")])
 async def test_a_look_in_vain_changes_nothing_and_is_told_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     store, access = MemoryStore(), Access()
     keeper = KeyKeeper(access, store)
     _, key = await keeper.create(ROOT)
 
     async def away() -> list[SavedKey]:
-        raise StoreAway("no route")
+        raise error
 
     monkeypatch.setattr(store, "load_keys", away)
     for _ in range(2):
-        await keeper.look()
+        assert not await keeper.look()
     assert access.identify([key])
-    assert caplog.text.count("no route") == 1
+    assert len(caplog.records) == 1 and "no route" in caplog.text

@@ -96,12 +96,13 @@ async def scripted_fleet(
 ) -> AsyncIterator[tuple[TestClient, FleetRuntime]]:
     """An inference port over two scripted agents with `slots` slots each.
 
-    `anonymous` limits all callers: they are one address.
+    `anonymous` limits all callers: they are one address. Its time stands still: nothing waits long,
+    and no agent is silent, however slow the machine.
     """
     fleet = Fleet(
         Limits(max_buffered_requests=max_buffered, heartbeat_timeout=60, anonymous=anonymous)
     )
-    runtime = FleetRuntime(fleet, recorder=RecordingRecorder(), watch_interval=0)
+    runtime = FleetRuntime(fleet, recorder=RecordingRecorder(), clock=lambda: 0.0, watch_interval=0)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(runtime.run())
         for name in ("one", "two"):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.balancer.control.order_numbers import VERSIONS, OrderNumbers, epoch_of
+from arriero.balancer.control.order_numbers import MOST_BELIEVED, VERSIONS, OrderNumbers, epoch_of
 
 BALANCERS = 3
 EVENTS = st.tuples(
@@ -81,3 +81,14 @@ def test_a_new_store_has_to_go_beyond_what_agents_know() -> None:
         numbers.next()
     numbers.lead(6)
     assert numbers.next() == 6 * VERSIONS + 1
+
+
+def test_a_number_that_cannot_have_been_given_is_not_believed() -> None:
+    """Orders beyond the largest number could not be sent to anybody."""
+    numbers = OrderNumbers()
+    numbers.seen(2**53)
+    assert numbers.next() == 1
+    numbers.seen(MOST_BELIEVED - 1)
+    assert numbers.next() == MOST_BELIEVED
+    numbers.seen(MOST_BELIEVED)
+    assert numbers.next() == MOST_BELIEVED + 1

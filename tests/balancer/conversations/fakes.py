@@ -15,6 +15,8 @@ class FakeConversations:
         self.used: list[str] = []
         self.has_trimmed = asyncio.Event()
         self.problem: Exception | None = None
+        self.unwritable: set[str] = set()
+        """Ids that no write may have."""
         self.may_write = asyncio.Event()
         self.may_write.set()
         self.is_writing = asyncio.Event()
@@ -28,6 +30,8 @@ class FakeConversations:
         self.is_writing.set()
         await self.may_write.wait()
         self._check()
+        if any(each.id in self.unwritable for each in conversations):
+            raise OverflowError("too large")
         self.saved |= {each.id: each for each in conversations}
         self.used += used
 

@@ -1,6 +1,7 @@
 """Conversations of several balancers over one store."""
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,12 +15,16 @@ from arriero.balancer.conversations.keeper import (
     MAX_ID,
     QUESTION,
     TOLD,
+    About,
     ConversationKeeper,
     Told,
 )
 from arriero.balancer.peers.questions import Replies, Reply
 from arriero.balancer.store.conversations.records import ConversationBounds
+from arriero.balancer.store.health import LOST
+from arriero.balancer.store.records import StoreStatus
 from arriero.shared.errors import StoreUnavailable
+from tests.waiting import HANGS
 
 from .fakes import FakeConversations
 
@@ -270,5 +275,40 @@ async def test_an_answer_of_another_version_is_none() -> None:
 async def test_old_ones_are_deleted() -> None:
     store = FakeConversations()
     async with running(store, 1):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS):
             await store.has_trimmed.wait()
+
+
+async def test_one_that_the_store_does_not_take_costs_itself_and_is_not_said_to_be_there(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    store = FakeConversations()
+    store.unwritable = {"bad"}
+    store.may_write.clear()
+    async with running(store) as (one, two):
+        one.keep("first")
+        await store.is_writing.wait()
+        for id in ("good", "bad", "better"):  # one batch
+            one.keep(id)
+        one.keeper.use("first")
+        told = [
+            asyncio.create_task(one.keeper.respond(json.dumps(about(id)))) for id in ("bad", "good")
+        ]
+        await asyncio.sleep(0)
+        store.may_write.set()
+        assert [TOLD.validate_json(await each or b"") for each in told] == [
+            Told(was_here=False),
+            Told(was_here=True),
+        ]
+        await one.keeper.flush(5)
+        assert store.saved.keys() == {"first", "good", "better"}
+        assert await two.find("bad") is None
+        assert one.keeper.status() == StoreStatus(num_dropped=1, fault=LOST)
+        one.keep("next")
+        await one.keeper.flush(5)
+        assert one.keeper.status() == StoreStatus(num_dropped=1)
+
+
+def about(id: str) -> About:
+    return About(id=id, kind="talk", owner="ana@1", is_unwanted=False)

@@ -14,6 +14,7 @@ from arriero.balancer.store.writer import StoreWriter
 from tests.balancer.fleet.recording import ManualClock
 from tests.balancer.history.builders import TOTALS, ending
 from tests.balancer.store.fakes import FakeStore
+from tests.waiting import HANGS
 
 HERE = Origin("ana", "tiny")
 
@@ -54,7 +55,7 @@ async def test_it_ticks_by_itself() -> None:
         return TOTALS
 
     task = asyncio.create_task(history.run(totals, StoreWriter(FakeStore())))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANGS):
         await has_looked.wait()
     task.cancel()
     [line] = (await history.chart(0, 1, "agent")).lines

@@ -21,6 +21,7 @@ from arriero.balancer.store.jobs.memory import MemoryJobs
 from arriero.balancer.store.jobs.port import JobStore
 from arriero.balancer.store.jobs.records import SavedFile
 from arriero.shared.reports.model_info import ModelInfo
+from tests.waiting import HANGS
 
 URL = "/v1/completions"
 
@@ -182,7 +183,7 @@ async def created(
 
 async def ended(jobs: Jobs, id: str, owner: str | None = None) -> Batch:
     """The batch when nothing more happens to it."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS):
         while True:
             saved = await jobs.batches._store.batch(id)
             if saved is not None and not saved.is_open:

@@ -11,6 +11,7 @@ from arriero.balancer.jobs.file_limits import FileLimits
 from arriero.balancer.jobs.jobs import Pace, open_jobs
 from arriero.balancer.store.jobs.memory import MemoryJobs
 from tests.balancer.jobs.builders import FakeFleet, House, created, echo, ended, request_line
+from tests.waiting import HANGS
 
 
 async def test_lines_count_as_soon_as_they_have_results(tmp_path: Path) -> None:
@@ -29,7 +30,7 @@ async def test_lines_count_as_soon_as_they_have_results(tmp_path: Path) -> None:
         data = b"".join(map(request_line, range(301)))
         id = (await created(jobs, data)).id
         await is_held.wait()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS):
             while True:
                 batch = await jobs.batches.find(id, None)
                 if await jobs.counts(batch) == (300, 0):

@@ -14,6 +14,7 @@ from arriero.balancer.jobs.line_runs import LineRuns
 from arriero.balancer.jobs.work_place import WorkPlace
 from tests.balancer.jobs.builders import URL, House, created, echo, request_line
 from tests.balancer.jobs.starting import all_next
+from tests.waiting import HANGS
 
 
 def line(number: int) -> Line:
@@ -98,7 +99,7 @@ async def test_a_fault_of_ours_is_the_lines_error_wherever_it_is(
         tools.schedule.loaded(batch.id, 0, [line(1)])
         for _, each in all_next(tools.schedule, 0.0, lambda _: 1):
             runs.start(each)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS):
             await news.wait()
         [result] = runs.take()
     assert result.text is not None

@@ -9,10 +9,11 @@ import pytest
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.jobs.core.lines import Answered, Line
 from arriero.balancer.store.jobs.memory import MemoryJobs
-from arriero.balancer.store.jobs.records import Chunk
+from arriero.balancer.store.jobs.records import Chunk, SavedBatch
 from arriero.balancer.store.port import StoreAway
 from arriero.shared.errors import AgentLost, EngineFailed, InvalidRequest, QueueFull, RequestError
 from tests.balancer.jobs.builders import House, content, created, echo, ended, request_line
+from tests.waiting import HANGS
 
 NUM = 700
 INPUT = b"".join(request_line(number) for number in range(NUM))
@@ -81,7 +82,7 @@ async def test_no_more_run_at_once_than_there_are_slots(tmp_path: Path) -> None:
         if running == 4 + 2:
             full.set()
         most = max(most, running)
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(HANGS):
             await full.wait()  # lines begin one after the other
         answered = await echo(line, caller)
         running -= 1
@@ -138,7 +139,7 @@ async def test_what_a_retry_mends_is_no_error(tmp_path: Path) -> None:
     async with house.running() as jobs:
         data = b"".join(map(request_line, (1, 2, 3)))
         batch = await created(jobs, data, window=1e6)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANGS):
             while not (await jobs.batches.find(batch.id, None)).has_ended:
                 house.fleet.change()
                 house.clock.now += 60.0
@@ -224,6 +225,29 @@ async def test_a_store_that_is_away_is_waited_for(
     assert batch.status == "completed"
 
 
+async def test_a_store_that_fails_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Faulty(MemoryJobs):
+        num_failures = 1
+
+        async def open_batches(self) -> list[SavedBatch]:
+            if self.num_failures:
+                self.num_failures -= 1
+                raise OverflowError("too large")
+            return await super().open_batches()
+
+        async def forget_ended(self, keep: int) -> list[str]:
+            raise OverflowError("too large")
+
+    monkeypatch.setattr("arriero.balancer.jobs.runner.LONGEST_PAUSE", 0.001)
+    async with House(tmp_path, Faulty()).running() as jobs:
+        batch = await ended(jobs, (await created(jobs, request_line(1))).id)
+    assert batch.status == "completed"
+    told = {each.getMessage() for each in caplog.records}
+    assert told == {"open batches could not be looked at", "expired files could not be deleted"}
+
+
 async def test_a_mistake_of_ours_ends_one_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,9 +296,9 @@ async def test_files_expire(tmp_path: Path) -> None:
     async with house.running() as jobs:
         batch = await ended(jobs, (await created(jobs, request_line(1))).id)
     house.clock.now += 31 * 86_400
-    async with house.running() as jobs, asyncio.timeout(5):
+    content = tmp_path / "files" / (batch.output_file or "")
+    async with house.running() as jobs, asyncio.timeout(HANGS):
         while True:
-            if await house.store.file(batch.output_file or "") is None:
+            if await house.store.file(content.name) is None and not content.exists():
                 break
             await asyncio.sleep(0.002)
-    assert not (tmp_path / "files" / (batch.output_file or "")).exists()

@@ -175,6 +175,7 @@ def test_what_waits_while_the_store_is_away_is_bounded(monkeypatch: pytest.Monke
         journal.begun(request, ASKED)
         journal.grew(request.says(A))
     assert [each.id for each in journal.unwritten().begun] == ["0", "1"]
+    assert journal.num_given_up == 1
     assert [each.id for each in grown(journal)] == ["0", "1"]
     for request in requests:
         journal.forgot(request)

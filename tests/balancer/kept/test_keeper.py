@@ -16,6 +16,7 @@ from arriero.balancer.fleet.runtime.kept_requests import KeptRequests
 from arriero.balancer.kept import keeper as keepers
 from arriero.balancer.kept.documents import restored
 from arriero.balancer.kept.keeper import KeptKeeper
+from arriero.balancer.store.health import LOST
 from arriero.balancer.store.kept.records import (
     FoundRequest,
     KeptBounds,
@@ -24,11 +25,13 @@ from arriero.balancer.store.kept.records import (
     KeptWrite,
 )
 from arriero.balancer.store.port import StoreAway
+from arriero.balancer.store.records import StoreStatus
 from arriero.balancer.store.sql import SqlStore
 from arriero.balancer.store.url import parse_store_url
 from arriero.shared.errors import NotFound, ShuttingDown
 from arriero.shared.inference import Done, Event, Failed, GenerateRequest, Token
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, done
+from tests.waiting import HANGS
 
 REQUEST = GenerateRequest(prompt="x", seed=7)
 ANA = Caller("ana", owner="ana@1")
@@ -68,8 +71,8 @@ class Run:
 
     async def written(self) -> None:
         """Until nothing waits to be written."""
-        async with asyncio.timeout(5):
-            await self.keeper.flush(5.0)
+        async with asyncio.timeout(HANGS):
+            await self.keeper.flush(HANGS)
         assert len(self.keeper.journal) == 0
 
     async def recalled(self) -> KeptRequest:
@@ -77,7 +80,7 @@ class Run:
         return self.open()
 
     async def taken_up(self) -> KeptRequest:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS):
             await self.runtime.opened()
         return self.open()
 
@@ -86,7 +89,7 @@ class Run:
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keepers, "PAUSE", 0.01)
     monkeypatch.setattr(keepers, "RENEWAL", 0.02)
-    monkeypatch.setattr(keepers, "LEASE", 0.2)
+    monkeypatch.setattr(keepers, "LEASE", HANGS)
 
 
 @pytest.fixture
@@ -97,16 +100,24 @@ async def store(tmp_path: Path) -> AsyncIterator[KeptStore]:
     await store.close()
 
 
+@asynccontextmanager
+async def over_at_once() -> AsyncIterator[None]:
+    """Leases of what runs inside are."""
+    with pytest.MonkeyPatch.context() as short:
+        short.setattr(keepers, "LEASE", -1.0)
+        yield
+
+
 async def killed(store: KeptStore, *events: Event) -> None:
-    """A run that is killed when these were delivered and written."""
-    async with Run(store).running() as run:
+    """A run that is killed when these were delivered and written, and its lease is over."""
+    async with over_at_once(), Run(store).running() as run:
         run.open(keeps_failure=True)
         run.runtime.streams[0].say(*events)
         await run.written()
 
 
 async def read(kept: KeptRequest) -> list[Event]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANGS):
         return [event async for event in kept.attach()]
 
 
@@ -189,9 +200,7 @@ async def test_what_was_deleted_elsewhere_is_gone_when_it_is_asked_for(store: Ke
 async def test_what_this_version_cannot_read_is_given_up_and_left_to_others(
     store: KeptStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(keepers, "LEASE", -1.0)
     await killed(store, A)
-    monkeypatch.setattr(keepers, "LEASE", 60.0)
 
     def unreadable(_saved: object) -> object:
         raise ValueError("another version's")
@@ -248,7 +257,6 @@ async def test_a_drain_gives_requests_up_without_their_end(store: KeptStore) -> 
 async def test_without_its_callers_key_it_is_deleted(
     store: KeptStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keepers, "LEASE", -1.0)
     await killed(store, A)
     run = Run(store)
     run.admits = False
@@ -336,7 +344,7 @@ async def test_a_renewal_that_fails_is_tried_again(
 async def test_one_that_cannot_go_on_is_deleted_and_costs_no_other_its_lease(
     store: KeptStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with Run(store).running() as first:
+    async with over_at_once(), Run(store).running() as first:
         for name in ("k#0", "k#1"):
             first.open(name)
         await first.written()
@@ -348,7 +356,7 @@ async def test_one_that_cannot_go_on_is_deleted_and_costs_no_other_its_lease(
             raise ZeroDivisionError("broken")
         return caller
 
-    async with Run(store, admit).running() as run, asyncio.timeout(5):
+    async with Run(store, admit).running() as run, asyncio.timeout(HANGS):
         await run.runtime.opened()
         await run.written()
     assert len(callers) == 2
@@ -375,3 +383,70 @@ async def test_one_that_cannot_be_followed_is_tried_again(
 def _adopted(found: list[FoundRequest]) -> tuple[KeptRecord, bytes, list[Event]]:
     record, asked = restored(found[0].request)
     return record, asked.note, []
+
+
+class Picky(Away):
+    """A store that takes nothing of one request, not even its end."""
+
+    def __init__(self, store: KeptStore) -> None:
+        super().__init__(store)
+        self.unwritable = ""
+        self.num_writes = 0
+
+    async def write_kept(self, run: str, write: KeptWrite, lease: float) -> KeptOutcome:
+        self.num_writes += 1
+        if self.unwritable in keepers._ids_in(write):
+            raise OverflowError("too large")
+        return await self._store.write_kept(run, write, lease)
+
+
+async def test_a_request_that_cannot_be_written_costs_itself(
+    store: KeptStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    picky = Picky(store)
+    run = Run(picky)  # type: ignore[arg-type]
+    opened = [run.open(f"k#{number}", keeps_failure=True) for number in range(8)]
+    picky.unwritable = opened[3].id
+    async with run.running():
+        for stream in run.runtime.streams:
+            stream.say(A, done())
+        await run.written()
+        assert picky.num_writes < 20, "nothing is tried for ever"
+        assert await read(opened[3]) == [A, done()], "it goes on here"
+    assert run.keeper.status().num_dropped >= 1
+    [line] = {each.getMessage() for each in caplog.records}
+    assert line == "a kept request could not be written, and ends with this balancer"
+    found = await store.find_kept("ana@1", prefix="k#")
+    assert {each.request.name for each in found} == {f"k#{n}" for n in range(8)} - {"k#3"}
+    assert all(each.has_ended for each in found)
+
+
+class Stumbling(Away):
+    """A store whose first renewal fails. `calls` has a future for each later one's answer."""
+
+    def __init__(self, store: KeptStore) -> None:
+        super().__init__(store)
+        self.has_failed = False
+        self.calls: asyncio.Queue[asyncio.Future[list[FoundRequest]]] = asyncio.Queue()
+
+    async def claim_kept(self, *_: object, **__: object) -> list[FoundRequest]:
+        if not self.has_failed:
+            self.has_failed = True
+            raise OverflowError("too large")
+        answer = asyncio.get_running_loop().create_future()
+        self.calls.put_nowait(answer)
+        return await answer
+
+
+async def test_a_failed_renewal_is_seen_until_one_succeeds(
+    store: KeptStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    stumbling = Stumbling(store)
+    run = Run(stumbling)  # type: ignore[arg-type]
+    async with run.running(), asyncio.timeout(5):
+        second = await stumbling.calls.get()
+        assert run.keeper.status() == StoreStatus(fault=LOST)
+        second.set_result([])
+        await stumbling.calls.get()
+        assert run.keeper.status() == StoreStatus()

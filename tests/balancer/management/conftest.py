@@ -23,7 +23,7 @@ def metrics() -> Metrics:
 
 @pytest.fixture
 def runtime(metrics: Metrics) -> FleetRuntime:
-    return FleetRuntime(Fleet(Limits()), recorder=metrics, watch_interval=0.0)
+    return FleetRuntime(Fleet(Limits()), recorder=metrics, clock=lambda: 0.0, watch_interval=0.0)
 
 
 @pytest.fixture

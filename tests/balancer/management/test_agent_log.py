@@ -15,6 +15,7 @@ from arriero.shared.inference import RequestId
 from arriero.shared.messages import FromBalancer, LogRead, ReadLog, Withdraw
 from arriero.shared.reports.log_lines import LogLine
 from tests.balancer.management.peers import Peer
+from tests.waiting import HANGS
 
 LINES = tuple(LogLine(number=n, at=float(n), level="info", text=f"line {n}") for n in (3, 4))
 
@@ -66,7 +67,7 @@ async def test_the_lines_that_follow(client: TestClient, runtime: FleetRuntime) 
 
 
 async def soon(event: asyncio.Event) -> None:
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(HANGS):
         await event.wait()
 
 
@@ -74,7 +75,7 @@ async def test_lines_are_followed(client: TestClient, runtime: FleetRuntime) -> 
     agent = Talker(runtime, "a")
 
     async def event(response: ClientResponse) -> tuple[str, Any]:
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(HANGS):
             lines = (await response.content.readuntil(b"\n\n")).decode().split("\n")
         return lines[0], json.loads(lines[2].removeprefix("data: "))
 
@@ -89,7 +90,7 @@ async def test_lines_are_followed(client: TestClient, runtime: FleetRuntime) -> 
         await soon(agent.is_waiting)
         assert runtime.num_log_reads == 1
         agent.leave()
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(HANGS):
             assert await response.content.read() == b"", "the link is gone"
     assert runtime.num_log_reads == 0
 

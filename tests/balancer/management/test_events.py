@@ -27,9 +27,7 @@ from arriero.shared.errors import RateLimited, ShuttingDown
 from arriero.shared.inference import GenerateRequest
 from tests.balancer.management.elsewhere.others import beside
 from tests.balancer.management.peers import Peer
-
-PATIENCE = 5.0
-"""Longest wait for an event, in seconds."""
+from tests.waiting import HANGS
 
 
 class CountingFleetRuntime(FleetRuntime):
@@ -70,7 +68,7 @@ class Follower:
         self.last_id = ""
 
     async def read(self) -> list[tuple[str, str, Any]]:
-        news = list(events(await asyncio.wait_for(self.reader.take(), PATIENCE)))
+        news = list(events(await asyncio.wait_for(self.reader.take(), HANGS)))
         for name, id, body in news:
             self.last_id = id or self.last_id
             if name == "snapshot":

@@ -45,6 +45,7 @@ def test_an_agent() -> None:
             "upstream": None,
             "draft_model": None,
             "adapters": [],
+            "deterministic": False,
         },
         "issues": [
             {"code": "slow_disk", "message": "reading takes long", "hint": "", "adapter": None}

@@ -7,6 +7,7 @@ from arriero.balancer.store.news.records import News
 from arriero.balancer.store.peers.port import Beat, Peer, PeerSession
 from arriero.balancer.store.port import StoreAway
 from arriero.shared.inference import AgentId, RequestId
+from tests.waiting import HANGS
 
 
 class FakePeerStore:
@@ -47,7 +48,7 @@ class FakePeerStore:
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until it holds after some balancer's beat."""
-        async with asyncio.timeout(10), self.changed:
+        async with asyncio.timeout(HANGS), self.changed:
             await self.changed.wait_for(holds)
 
     async def happened(self) -> None:

@@ -88,6 +88,7 @@ async def opening_any(
 
 def database(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
     if kind == "sqlite":
+        (folder / "state.db").touch()
         return f"sqlite:///{folder}/state.db"
     server: PostgresServer = request.getfixturevalue("postgres")
     return server.database()

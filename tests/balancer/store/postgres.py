@@ -16,8 +16,9 @@ from itertools import count
 from pathlib import Path
 from urllib.parse import quote
 
+from tests.waiting import HANGS
+
 PASSWORD = "correct-horse"
-START_SECONDS = 20
 
 
 def _programs() -> Path:
@@ -72,7 +73,7 @@ class PostgresServer:
         """End it, by default at once and without a word to its clients."""
         if self._process is not None:
             self._process.send_signal(number)
-            self._process.wait(START_SECONDS)
+            self._process.wait(HANGS)
             self._process = None
 
     def remove(self) -> None:
@@ -99,7 +100,7 @@ class PostgresServer:
     def _wait_for(self, state: str) -> None:
         """Its state stands in the last line of a file that it writes."""
         status = self._data / "postmaster.pid"
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + HANGS
         while not (status.exists() and status.read_text().strip().endswith(state)):
             if time.monotonic() > deadline or (self._process and self._process.poll() is not None):
                 raise RuntimeError((self._folder / "log").read_text()[-2000:])

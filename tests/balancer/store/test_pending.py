@@ -1,8 +1,13 @@
 """Writes in their order, with their time and their number."""
 
+from typing import cast
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arriero.balancer.store import pending
+from arriero.balancer.store.health import LOST
 from arriero.balancer.store.pending import HistoryBatch, PendingWrites
 from arriero.balancer.store.records import (
     Conflicted,
@@ -112,12 +117,12 @@ def test_the_oldest_of_the_history_are_dropped_and_counted() -> None:
 def test_what_can_never_be_written_is_given_up_alone() -> None:
     writes = PendingWrites()
     writes.save(FIRST, 0)
-    writes.append([step(1), step(2)], [])
+    writes.append([step(1)], [])
     assert writes.broke(FIRST, "a fault") == [NotPersisted(FIRST, "a fault")]
     batch = writes.next_write()
     assert isinstance(batch, HistoryBatch)
     assert writes.broke(batch, "a fault") == []
-    assert writes.status() == StoreStatus(num_dropped=2)
+    assert writes.status() == StoreStatus(num_dropped=1, fault=LOST)
 
 
 def usage(day: int, requests: int = 1, caller: str = "alice") -> UsageRow:
@@ -142,3 +147,82 @@ def test_usage_that_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     writes.append([], [], [usage(day) for day in (1, 2, 3)])
     assert writes.next_write() == HistoryBatch(usage=(usage(2), usage(3)))
     assert writes.status().num_dropped == 1
+
+
+def tried(writes: PendingWrites, unwritable: set[str]) -> list[HistoryBatch]:
+    """Write all that waits into a store that does not take these records; what it took."""
+    written = []
+    while (batch := writes.next_write()) is not None:
+        assert isinstance(batch, HistoryBatch)
+        if unwritable & set(names(batch)):
+            writes.broke(batch, "a fault")
+        else:
+            written.append(batch)
+            writes.appended()
+    return written
+
+
+def names(batch: HistoryBatch) -> list[str]:
+    steps = [str(step.at) for step in batch.steps]
+    return [*steps, *(each.id for each in batch.endings), *(row.caller for row in batch.usage)]
+
+
+NUM = 8
+ALL = [
+    *(str(at) for at in range(NUM)),
+    *(f"r{number}" for number in range(NUM)),
+    *(f"caller {number}" for number in range(NUM)),
+]
+
+
+@given(st.sets(st.sampled_from(ALL)))
+def test_records_that_cannot_be_written_cost_themselves(unwritable: set[str]) -> None:
+    writes = PendingWrites()
+    writes.append(
+        [step(at) for at in range(NUM)],
+        [ending(f"r{number}") for number in range(NUM)],
+        [usage(1, caller=f"caller {number}") for number in range(NUM)],
+    )
+    written = [name for batch in tried(writes, unwritable) for name in names(batch)]
+    assert written == [name for name in ALL if name not in unwritable]
+    status = writes.status()
+    assert (status.num_dropped, status.num_pending) == (len(unwritable), 0)
+    assert status.fault == (LOST if unwritable else None)
+    writes.append([step(99)], [])
+    assert tried(writes, unwritable) == [HistoryBatch((step(99),))]
+    assert writes.status().fault is None, "all was written again"
+
+
+def test_one_bad_record_of_many_is_found_in_few_tries() -> None:
+    writes = PendingWrites()
+    writes.append([step(at) for at in range(1024)], [])
+    num_tries = 0
+    while (batch := writes.next_write()) is not None:
+        num_tries += 1
+        writes.broke(batch, "a fault") if "700" in names(cast("HistoryBatch", batch)) else (
+            writes.appended()
+        )
+    assert num_tries == 21, "each of ten halvings is two tries"
+
+
+def test_a_store_that_goes_away_during_the_search_gets_the_rest_later() -> None:
+    writes = PendingWrites()
+    writes.append([step(at) for at in range(4)], [])
+    writes.broke(whole := cast("HistoryBatch", writes.next_write()), "a fault")
+    assert writes.next_write() == whole.halves()[0]
+    writes.append([step(4)], [])
+    writes.appended()
+    assert len(writes.unwritten) == len(writes) == 3
+    writes.is_away("gone", 0)
+    assert writes.status() == StoreStatus(0, "gone", num_pending=3)
+    assert writes.next_write() == HistoryBatch((step(2), step(3), step(4)))
+    writes.appended()
+    assert writes.status() == StoreStatus()
+
+
+def test_a_save_does_not_wait_for_the_search() -> None:
+    writes = PendingWrites()
+    writes.append([step(1), step(2)], [])
+    writes.broke(cast("HistoryBatch", writes.next_write()), "a fault")
+    writes.save(FIRST, 0)
+    assert writes.next_write() == FIRST

@@ -3,22 +3,34 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from arriero.balancer.store import pending, writer
+from arriero.balancer.store.health import LOST
 from arriero.balancer.store.records import (
     Conflicted,
+    EndedRequest,
+    EndingFilter,
     NotPersisted,
     Persist,
     Persisted,
     PersistOutcome,
     SavedState,
+    SavedStep,
+    StepRange,
+    StoreStatus,
+    UsageQuery,
+    UsageRow,
 )
 from arriero.balancer.store.writer import StoreWriter
+from tests.waiting import HANGS
 
+from .conftest import OpenSql
 from .fakes import FakeStore
-from .test_pending import ending, step
+from .test_pending import ending, step, usage
 
 FIRST = Persist(0, "state")
 
@@ -32,7 +44,7 @@ class Running:
         self.writer = StoreWriter(self.store, history=self.store)
 
     async def outcome(self) -> PersistOutcome:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS):
             return await self.outcomes.get()
 
 
@@ -50,6 +62,7 @@ async def running() -> AsyncIterator[Running]:
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pending, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(pending, "LONGEST_PAUSE", 0.02)
+    monkeypatch.setattr(pending, "SAVE_TIMEOUT", HANGS)
 
 
 async def test_a_save_is_confirmed(running: Running) -> None:
@@ -77,7 +90,7 @@ async def test_while_the_store_is_away_writes_are_tried_until_it_is_back(
     assert (status.problem, status.num_pending) == ("connection refused", 3)
     running.store.problem = None
     assert await running.outcome() == Persisted(FIRST)
-    assert await running.writer.flush(5)
+    assert await running.writer.flush(HANGS)
     assert (running.store.steps, running.store.endings) == ([step(1)], [ending("r")])
     assert not running.writer.status().is_away
     told = [each.getMessage() for each in caplog.records]
@@ -142,3 +155,66 @@ async def test_a_store_without_history_is_given_none() -> None:
     bare = StoreWriter(FakeStore())
     bare.append([step(1)], [ending("r")])
     assert bare.status().num_pending == 0
+
+
+UNWRITABLE = [
+    pytest.param([], [replace(ending("bad"), prompt_tokens=2**63)], [], id="a count too large"),
+    pytest.param([], [replace(ending("bad"), moves=10**400)], [], id="a count far too large"),
+    pytest.param([SavedStep(1, 3, "\ud800")], [], [], id="half a character"),
+    pytest.param([], [], [replace(usage(1), completion_tokens=2**63)], id="usage"),
+    pytest.param([], [replace(ending("bad"), kind=cast("str", None))], [], id="nothing at all"),
+]
+
+
+@pytest.mark.parametrize(("steps", "endings", "rows"), UNWRITABLE)
+async def test_what_cannot_be_written_costs_itself_and_nothing_beside_it(
+    opened_sql: OpenSql,
+    caplog: pytest.LogCaptureFixture,
+    steps: list[SavedStep],
+    endings: list[EndedRequest],
+    rows: list[UsageRow],
+) -> None:
+    store = await opened_sql()
+    writer = StoreWriter(store, history=store)
+    good = [usage(1, caller="ana"), usage(1, caller="zoe")]
+    writer.append(
+        [step(1), step(2), *steps, step(4)],
+        [ending("a"), *endings, ending("z")],
+        [good[0], *rows, good[1]],
+    )
+    task = asyncio.create_task(writer.run(lambda _: None))
+    assert await writer.flush(20)
+    assert writer.status() == StoreStatus(num_dropped=1, fault=LOST)
+    writer.append([step(5)], [])
+    assert await writer.flush(20)
+    assert writer.status() == StoreStatus(num_dropped=1), "all is written again"
+    task.cancel()
+    saved = await (await opened_sql()).load_steps(StepRange(1, 0))
+    assert [each.at for each in saved] == [1, 2, 4, 5]
+    kept, _ = await store.find_endings(EndingFilter())
+    assert {each.id for each in kept} == {"a", "z"}
+    used = await store.load_usage(UsageQuery(since=1, until=1, by=("caller",), limit=9), "", 2)
+    assert [each.caller for each in used] == ["ana", "zoe"]
+    [line] = caplog.records
+    assert line.getMessage().startswith("a record of the history cannot be written, and is lost")
+    assert line.exc_info is not None
+
+
+async def test_the_log_has_one_traceback_for_many_losses(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    running.store.problem = OverflowError("too large\nvalues of all the others")
+    running.writer.append([step(1), step(2)], [ending("r")])
+    assert await running.writer.flush(5)
+    assert [line.exc_info is None for line in caplog.records] == [False, True, True]
+    assert {line.getMessage().rpartition(": ")[2] for line in caplog.records} == {"too large"}
+    assert running.writer.status() == StoreStatus(num_dropped=3, fault=LOST)
+
+
+async def test_a_store_that_is_back_and_refuses_a_row_is_not_away(running: Running) -> None:
+    running.store.goes_away()
+    running.writer.append([step(1), step(2)], [])
+    await running.store.calls(2)
+    running.store.problem = OverflowError("too large")
+    assert await running.writer.flush(5)
+    assert running.writer.status() == StoreStatus(num_dropped=2, fault=LOST)

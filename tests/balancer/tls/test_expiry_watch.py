@@ -8,6 +8,7 @@ import pytest
 from arriero.balancer.tls.certificates import Certificates
 from arriero.balancer.tls.expiry import DAY
 from arriero.balancer.tls.expiry_watch import watch_expiry
+from tests.waiting import HANGS
 
 
 class FakeCertificates(Certificates):
@@ -35,7 +36,7 @@ async def test_it_warns_and_looks_again_when_there_is_a_new_one(
         certificates.days = 90
         await asyncio.sleep(0)
         certificates.on_change()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS):
             await certificates.asked.wait()
         for _ in range(5):
             await asyncio.sleep(0)

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from arriero.balancer.tls.tls_protocol import TlsProtocol, TlsTransport
+from arriero.balancer.tls.tls_protocol import RECORDS_AT_ONCE, TlsProtocol, TlsTransport
 from arriero.shared.tls.contexts import ClientFiles, client_context, server_context
 from arriero.shared.tls.key_pair import KeyPair
 from tests.authority import Authority
 from tests.tls_peers import Peer
+from tests.waiting import HANGS
 
 PLAIN = b"HTTP/1.1 400 Bad Request\r\n\r\nspeak TLS"
 
@@ -159,6 +160,19 @@ async def test_large_data_is_whole(connected: Connected) -> None:
     assert connected.hear() == data
 
 
+async def test_tiny_records_are_decrypted_some_at_a_time(connected: Connected) -> None:
+    connected.shake_hands()
+    records = b"".join(connected.client.sent(b"x") for _ in range(10 * RECORDS_AT_ONCE))
+    connected.protocol.data_received(records)
+    assert len(connected.above.heard) == RECORDS_AT_ONCE
+    assert connected.tcp.is_paused, "more would have to be held"
+    while connected.tcp.is_paused:
+        before = len(connected.above.heard)
+        await asyncio.sleep(0)
+        assert len(connected.above.heard) - before <= RECORDS_AT_ONCE
+    assert len(connected.above.heard) == 10 * RECORDS_AT_ONCE
+
+
 async def test_what_waits_is_what_the_transport_below_holds(connected: Connected) -> None:
     connected.shake_hands()
     connected.tcp.taken()
@@ -266,7 +280,7 @@ async def test_who_asks_for_too_little_is_told_with_an_alert(connected: Connecte
 async def test_a_slow_handshake_is_cut(tmp_path: Path) -> None:
     connected = Connected(tmp_path, handshake_timeout=0.0)
     connected.protocol.data_received(b"\x16")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANGS):
         await connected.tcp.aborted.wait()
     connected.protocol.connection_lost(None)
     assert connected.num_lost == 1

@@ -22,6 +22,7 @@ from arriero.balancer.workers.messages import (
 )
 from arriero.balancer.workers.place import Pipes
 from tests.balancer.workers.test_place import pipes
+from tests.waiting import HANGS
 
 BEAT = Beat(run="r", name="b/0", version="1")
 
@@ -65,12 +66,13 @@ async def test_a_session_and_its_news() -> None:
 
 
 async def test_a_parent_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TIMEOUT", 0.01)
     parent = Parent()
     session = await HubPeerStore(cast(Any, parent.pipes)).open_session(print, lambda: None)
     parent.is_silent = True
-    with pytest.raises(StoreAway, match="the parent of the workers does not answer"):
-        await session.beat(BEAT)
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "TIMEOUT", 0.01)
+        with pytest.raises(StoreAway, match="the parent of the workers does not answer"):
+            await session.beat(BEAT)
     parent.is_silent = False
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANGS):
         assert await session.lead(0) == 1

@@ -9,6 +9,7 @@ import pytest
 from arriero.balancer.workers.shared_ports import reserve
 from arriero.shared.lifecycle import StartupError
 from arriero.shared.quantities import Address
+from tests.waiting import HANGS
 
 ANY = Address("127.0.0.1", 0)
 
@@ -33,7 +34,7 @@ def test_several_may_listen_there_and_get_all_connections(until: ExitStack) -> N
     port = reserve(ANY, "--x", until).port
     with listener(port, is_shared=True), listener(port, is_shared=True):
         for _ in range(8):
-            socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+            socket.create_connection(("127.0.0.1", port), timeout=HANGS).close()
 
 
 @pytest.mark.parametrize("is_shared", [False, True])

@@ -14,13 +14,14 @@ from arriero.balancer.workers.supervisor import Supervisor
 from arriero.shared.lifecycle import Shutdown
 from arriero.shared.quantities import Address
 from tests.balancer.workers import fake_worker
+from tests.waiting import HANGS
 
 PLACE = Place(0, 2, "", Address("127.0.0.1", 1), Address("127.0.0.1", 2))
 WORKER = [sys.executable, fake_worker.__file__]
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(HANGS):
         while not holds():  # noqa: ASYNC110 - other processes do it
             await asyncio.sleep(0)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.client.fakes import FakeServer, serving
+from tests.waiting import HANGS
 
 
 @pytest.fixture
@@ -30,5 +31,5 @@ def balancer(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
     monkeypatch.setenv("COLUMNS", "200")
     yield started[0]
     loop.call_soon_threadsafe(stop.set)
-    thread.join(10)
+    thread.join(HANGS)
     loop.close()

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from arriero.shared.tracing.span import Span
 from arriero.shared.tracing.span_queue import MAX_BATCH, MAX_WAITING, QueueNumbers, SpanQueue
 from arriero.shared.tracing.trace_context import TraceContext
-
-WAIT = 5.0
+from tests.waiting import HANGS
 
 
 def span(number: int) -> Span:
@@ -27,7 +26,7 @@ class Collector:
 
     def __call__(self, spans: Sequence[Span]) -> bool:
         self.came.set()
-        assert self.open.wait(WAIT)
+        assert self.open.wait(HANGS)
         self.batches.append(len(spans))
         return self._answer
 
@@ -37,7 +36,7 @@ def test_what_waits_leaves_with_the_end() -> None:
     queue = SpanQueue(collector)
     for number in range(1, MAX_BATCH + 3):
         queue.put(span(number))
-    queue.close()
+    queue.close(HANGS)
     assert sum(collector.batches) == MAX_BATCH + 2
     assert max(collector.batches) <= MAX_BATCH
     assert queue.numbers() == QueueNumbers(0, MAX_BATCH + 2, 0)
@@ -48,19 +47,19 @@ def test_a_slow_collector_costs_spans_and_no_time() -> None:
     collector.open.clear()
     queue = SpanQueue(collector, gathering=0.0)
     queue.put(span(1))
-    assert collector.came.wait(WAIT)  # one batch is on its way, and stays there
+    assert collector.came.wait(HANGS)  # one batch is on its way, and stays there
     for number in range(MAX_WAITING + 5):
         queue.put(span(number + 2))
     assert queue.numbers() == QueueNumbers(MAX_WAITING, 0, 5)
     collector.open.set()
-    queue.close()
+    queue.close(HANGS)
     assert queue.numbers() == QueueNumbers(0, MAX_WAITING + 1, 5)
 
 
 def test_what_does_not_arrive_is_dropped() -> None:
     queue = SpanQueue(Collector(answer=False), gathering=0.0)
     queue.put(span(1))
-    queue.close()
+    queue.close(HANGS)
     assert queue.numbers() == QueueNumbers(0, 0, 1)
 
 
@@ -69,6 +68,6 @@ def test_a_collector_that_hangs_does_not_hold_the_end() -> None:
     collector.open.clear()
     queue = SpanQueue(collector, gathering=0.0)
     queue.put(span(1))
-    assert collector.came.wait(WAIT)
+    assert collector.came.wait(HANGS)
     queue.close(within=0.01)
     collector.open.set()

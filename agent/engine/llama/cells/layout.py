@@ -15,6 +15,9 @@ LayoutChoice = Literal["auto"] | KvLayout
 _ROUNDING = 256
 """llama.cpp's streams have a multiple of so many cells."""
 
+TILE = 8
+"""Rows: the fewest with which all of llama.cpp's matrix kernels on CPUs do as with more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -29,6 +32,13 @@ class Layout:
         return "streams" if self.num_streams else "unified"
 
 
+def num_streams_for(slots: int) -> int:
+    """How many streams there have to be for so many slots: groups divide the rows of a tile."""
+    if slots > TILE // 2:
+        return -(-slots // TILE) * TILE
+    return next(count for count in (1, 2, 4) if count >= slots)
+
+
 def choose_layout(
     wanted: LayoutChoice,
     *,
@@ -38,15 +48,20 @@ def choose_layout(
     can_share: bool,
     is_offloaded: bool,
     has_grid: bool = False,
+    deterministic: bool = False,
 ) -> Layout:
     """The layout for `slots` sequences of `context_size` tokens in `kv_cells`, if that is given.
 
     Models that cannot share prefixes have states of their own form, with which streams are not
     used; nor are they where pictures have places in two dimensions (`has_grid`), whose states
-    cannot be put together. Raises `ModelError` where streams are wanted and cannot be had.
+    cannot be put together. A `deterministic` engine has nothing but streams, with room for filling
+    rows. Raises `ModelError` where streams are wanted and cannot be had.
     """
     least = slots * context_size
     num_cells = kv_cells or least
+    if deterministic:
+        _check_deterministic(can_share=can_share, is_offloaded=is_offloaded)
+        wanted = "streams"
     if wanted == "streams" and not can_share:
         raise ModelError(
             "--kv-layout streams does not fit this model: its sequences cannot give up their last "
@@ -64,10 +79,23 @@ def choose_layout(
         )
     pays = slots > 1 and can_share and not has_grid and not is_offloaded and num_cells >= least
     if wanted == "streams" or (wanted == "auto" and AUTO == "streams" and pays):
-        size = -(-context_size // _ROUNDING) * _ROUNDING
+        size = -(-(context_size + TILE * deterministic) // _ROUNDING) * _ROUNDING
         count = max(slots, num_cells // size)
+        if deterministic:
+            count = num_streams_for(count)
         return Layout(count * size, count)
     return Layout(num_cells)
+
+
+def _check_deterministic(*, can_share: bool, is_offloaded: bool) -> None:
+    """Raises `ModelError` where fixed batches are not enough for equal answers."""
+    if not can_share:
+        raise ModelError(
+            "--deterministic does not fit this model: its sequences cannot give up their last "
+            "tokens (recurrent, hybrid or sliding window)"
+        )
+    if is_offloaded:
+        raise ModelError("--deterministic is for processors: set --gpu-layers 0, or leave it out")
 
 
 AUTO: KvLayout = "unified"

@@ -114,6 +114,18 @@ class Assignments:
         """Whether a newcomer that wants this would start at once."""
         return self._ranks.first(wanted) is not None
 
+    def has_free_slot_besides(self, link: LinkId, wanted: Wanted) -> bool:
+        """Whether another agent than this one would start a newcomer that wants this at once."""
+        if self._ranks.first(wanted) != link:
+            return self.has_free_slot(wanted)
+        agent = self._slots[link]
+        agent.is_full = True
+        self._ranks.update(agent)
+        is_there = self.has_free_slot(wanted)
+        agent.is_full = False
+        self._ranks.update(agent)
+        return is_there
+
     def num_slots_for(self, wanted: Wanted) -> int:
         """The slots of agents that take requests which want this; 0 if none does."""
         return self._slots.num_for(wanted)

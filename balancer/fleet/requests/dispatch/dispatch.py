@@ -4,7 +4,8 @@ Requests wait for their model or for any; `fair_queue` says which is next. One t
 an agent keeps its place, which is before whatever its caller sent since.
 
 Invariants:
-- No agent is given more than the slots it reported; after a cut, nothing until it is below again.
+- No agent is given more than the slots it reported, nor more than it is allowed; after a cut,
+  nothing until it is below again.
 - Nobody waits while an agent that could serve them has a free slot, but for those that are held for
   one agent, which has computed much of their prompt; each is held once, and only for a while.
 - Of one caller's requests of one class for the same model, nobody is assigned before one that
@@ -116,7 +117,7 @@ class Dispatch(Assignments):
         return self._place([id])
 
     def gave_way(self, id: RequestId) -> list[Assign]:
-        """It left its slot to whoever is next, and waits."""
+        """Its agent has stopped it, and has a slot for whichever request is next; it waits."""
         agent = self._slots[self._running(id)]
         agent.running.remove(id)
         self._left_agent(id)
@@ -196,6 +197,13 @@ class Dispatch(Assignments):
         agent.is_full = False
         self.router.agent_is(link, offer.model, offer.cache_tokens, offer.peer)
         released = [] if is_same else self._let_go(link)
+        return [*self._fill(agent), *self._retry(released)]
+
+    def agent_allowed(self, link: LinkId, num: int) -> list[Assign]:
+        """An agent may have so many requests at once from now on."""
+        agent = self._slots[link]
+        agent.offer = replace(agent.offer, allowed=num)
+        released = [] if num else self._let_go(link)
         return [*self._fill(agent), *self._retry(released)]
 
     def agent_suspended(self, link: LinkId, offer: Offer) -> None:

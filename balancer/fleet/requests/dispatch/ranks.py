@@ -69,8 +69,8 @@ class Ranks:
             self.update(self._slots[link])
 
     def load(self, agent: AgentSlots, wanted: Wanted) -> Load | None:
-        """How an agent is, if it takes those who want this."""
-        if not agent.serves(wanted):
+        """How an agent is, if it takes those who want this and is worth waiting for."""
+        if not agent.serves(wanted) or not agent.offer.allowed:
             return None
         return Load(
             running=len(agent.running),

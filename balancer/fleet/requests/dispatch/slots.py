@@ -28,7 +28,9 @@ class AgentSlots:
     @property
     def has_free_slot(self) -> bool:
         """Whether it would start one more."""
-        return self.offer.is_able and not self.is_full and len(self.running) < self.offer.slots
+        offer = self.offer
+        most = min(offer.slots, offer.allowed)
+        return offer.is_able and not self.is_full and len(self.running) < most
 
     def serves(self, wanted: Wanted) -> bool:
         """Whether it takes those who want this, now or when a slot is free."""

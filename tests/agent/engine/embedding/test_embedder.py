@@ -10,6 +10,7 @@ from arriero.agent.engine.fair_lock import FairLock
 from arriero.shared.queries import Declined, Embed, Embedded, Rank, Ranked, Result, Vector
 from tests.agent.engine.fake_embedding import FakeEmbedding
 from tests.agent.fakes import BOS, ByteVocab
+from tests.waiting import HANGS
 
 
 class Bench:
@@ -120,7 +121,7 @@ class TestContexts:
         with bench.lock:  # as a step does
             thread.start()
             assert is_opening.wait(5.0), "a step that takes long holds up no opening, nor it steps"
-        thread.join(5.0)
+        thread.join(HANGS)
         assert not thread.is_alive()
 
     def test_changes_of_its_cells_are_told(self) -> None:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import NewSequence, SequenceId
@@ -75,13 +76,15 @@ def generate(
     drafter: Drafter | None = None,
     drops: Mapping[int, int] = NO_DROPS,
     stops: Container[int] = (),
+    log_probs: dict[int, tuple[LogProbs, ...]] | None = None,
 ) -> tuple[Ended, EngineStatistics]:
     """Run `wanted` with so many slots and cells, in small batches: prompts are read in chunks.
 
     Streams have the cells that they have. Before some steps, by their number, `drops` says which
     sequence is dropped. Steps with a number in `stops` are stopped.
 
-    Every step costs the same, so all drafts pay.
+    Every step costs the same, so all drafts pay. `log_probs` gets those of each
+    sequence's prompt and tokens.
     """
     wipe(engine)
     scheduler = Scheduler(
@@ -119,6 +122,9 @@ def generate(
         drafting.observe(step, outcome, 0.01, outputs)
         for output in outputs:
             tokens[output.id] = tokens.get(output.id, ()) + output.tokens
+            if log_probs is not None:
+                new = output.prompt_log_probs + output.log_probs
+                log_probs[output.id] = log_probs.get(output.id, ()) + new
             if output.end is not None:
                 engine.close(output.id)
                 ended[output.id] = (tokens[output.id], output.end.reason)

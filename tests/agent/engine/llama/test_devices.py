@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from arriero.agent.engine.llama.devices import FoundDevice, found_devices
+from tests.waiting import HANGS
 
 CPU, GPU, INTEGRATED = 0, 1, 2
 DEVICES = [(CPU, b"processor", 1, 2), (GPU, b"NVIDIA H100", 70, 80), (INTEGRATED, b"iGPU", 3, 4)]
@@ -51,5 +52,5 @@ def test_the_functions_are_declared_as_in_the_header() -> None:
 
 def test_the_real_library_answers() -> None:
     program = [sys.executable, "-m", "arriero.agent.engine.llama.devices"]
-    found = subprocess.run(program, capture_output=True, check=True, timeout=30)
+    found = subprocess.run(program, capture_output=True, check=True, timeout=HANGS)
     assert isinstance(json.loads(found.stdout.splitlines()[-1]), list)

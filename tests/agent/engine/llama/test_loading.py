@@ -31,6 +31,24 @@ def test_loading_says_nothing_when_all_is_well(
     assert caplog.messages == []
 
 
+def test_drafts_are_left_out_where_answers_have_to_be_equal(
+    model_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    engine = load_engine(
+        model_path,
+        slots=1,
+        context_size=256,
+        threads=1,
+        gpu_layers=0,
+        speculate=4,
+        deterministic=True,
+    )
+    assert (engine.capacity.max_draft, engine.model.info.deterministic) == (0, True)
+    engine.free()
+    assert caplog.messages == ["--speculate 4 has no effect with --deterministic"]
+
+
 def test_a_layout_that_cannot_be_had_is_refused(model_path: Path) -> None:
     with pytest.raises(ModelError, match="--kv-cells"):
         load_engine(

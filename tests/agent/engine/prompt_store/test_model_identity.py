@@ -84,8 +84,11 @@ def test_the_weights_count_and_not_the_place(tmp_path: Path) -> None:
     here.write_bytes(b"weights")
     there.write_bytes(b"weights")
     other.write_bytes(b"Weights")
-    origin = origin_of(INFO, [here])
-    assert origin_of(replace(INFO, name="n", context_size=16), [there]) == origin
-    assert origin_of(INFO, [other]) != origin
-    assert origin_of(replace(INFO, parameters=8), [here]) != origin
+    origin = origin_of(INFO, [here], None)
+    assert origin_of(replace(INFO, name="n", context_size=16), [there], None) == origin
+    assert origin_of(INFO, [other], None) != origin
+    assert origin_of(replace(INFO, parameters=8), [here], None) != origin
+    exact = origin_of(INFO, [here], "a")
+    assert len({origin, exact, origin_of(INFO, [here], "b")}) == 3
+    assert origin_of(INFO, [there], "a") == exact
     assert origin.engine.startswith("llama-cpp-python 0.")

@@ -767,7 +767,15 @@ def test_what_waits_is_finished_once_its_prompt_is_read() -> None:
 
 
 def test_finishing_what_is_not_here_is_nothing() -> None:
-    make().finish(SequenceId(1))
+    """Also not for what comes later under that id."""
+    scheduler = make(slots=2)
+    scheduler.add(new(1, (5, 6), max_tokens=2))
+    scheduler.finish(SequenceId(2))
+    scheduler.add(new(2, (8, 9), max_tokens=2))
+    assert finish(scheduler, FakeEngine(slots=2)) == {
+        number: run_alone(new(number, prompt, max_tokens=2), 64)
+        for number, prompt in ((1, (5, 6)), (2, (8, 9)))
+    }
 
 
 # ---- prefill only

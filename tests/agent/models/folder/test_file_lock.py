@@ -6,8 +6,7 @@ import threading
 from pathlib import Path
 
 from arriero.agent.models.folder.file_lock import FileLock
-
-WAIT = 10.0
+from tests.waiting import HANGS
 
 HOLD = """
 import sys
@@ -36,7 +35,7 @@ def test_a_killed_process_holds_no_lock(tmp_path: Path) -> None:
         assert holder.stdout.readline() == b"held\n"
         assert FileLock.try_exclusive(path) is None
         holder.kill()
-        holder.wait(WAIT)
+        holder.wait(HANGS)
         alone = FileLock.try_exclusive(path)
         assert alone is not None
         alone.release()
@@ -50,7 +49,7 @@ def test_who_waited_for_an_unlinked_lock_locks_the_new_one(tmp_path: Path) -> No
     waiter.start()
     path.unlink()
     old.release()
-    waiter.join(WAIT)
+    waiter.join(HANGS)
 
     assert path.exists()
     assert FileLock.try_exclusive(path) is None

@@ -17,9 +17,9 @@ from arriero.agent.models.sources.fetching import Found, fetched
 from tests.agent.models.file_server import FileServer, Served, model
 from tests.agent.models.small_disk import fill
 from tests.agent.models.small_hub import SmallHub
+from tests.waiting import HANGS
 
 DATA, OTHER = model(seed=1), model(seed=2)
-WAIT = 10.0
 
 Fetch = Callable[..., Found]
 
@@ -108,7 +108,7 @@ def test_a_second_fetch_waits_for_the_first_and_tells_its_progress(
     url = server.serve("/m.gguf", Served(DATA, held=held, held_after=50_000))
     first = threading.Thread(target=lambda: fetch_once(folder, url))
     first.start()
-    assert server.is_holding.wait(WAIT)
+    assert server.is_holding.wait(HANGS)
     told: list[tuple[int, int | None]] = []
 
     def look(_seconds: float) -> None:
@@ -119,7 +119,7 @@ def test_a_second_fetch_waits_for_the_first_and_tells_its_progress(
 
     with fetched(url, None, folder, tell=tell, sleep=look) as found:
         assert found.paths[0].read_bytes() == DATA
-    first.join(WAIT)
+    first.join(HANGS)
 
     assert told[0][1] == len(DATA)
     assert len(server.asked) == 1
@@ -235,11 +235,11 @@ def test_a_real_disk_that_others_fill_up_is_typed_and_mended(
 
     fetching = threading.Thread(target=fails)
     fetching.start()
-    assert server.is_holding.wait(WAIT)
+    assert server.is_holding.wait(HANGS)
     wait_for_a_part(folder, url)
     filler = fill(disk)
     held.set()
-    fetching.join(WAIT)
+    fetching.join(HANGS)
 
     assert [error.code for error in failures] == ["disk_full"]
     assert isinstance(failures[0].__cause__, OSError)
@@ -253,7 +253,7 @@ def test_a_real_disk_that_others_fill_up_is_typed_and_mended(
 def wait_for_a_part(folder: ModelsFolder, url: str) -> None:
     """Until some of the file is on the disk."""
     part = part_of(folder.web_file(url, "m.gguf"))
-    deadline = time.monotonic() + WAIT
+    deadline = time.monotonic() + HANGS
     while not part.exists() or part.stat().st_size == 0:
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -27,6 +27,7 @@ from arriero.shared.messages import (
 )
 from tests.balancer.access.builders import record, secret
 from tests.balancer.fleet.builders import hello, model_info
+from tests.waiting import HANGS
 
 BOUND = record("rack", 2, "agent", limits=CallerLimits(models=("llama",)), labels=(("gpu", "yes"),))
 
@@ -38,7 +39,7 @@ def access() -> Access:
 
 @pytest.fixture
 def runtime() -> FleetRuntime:
-    return FleetRuntime(Fleet(Limits()), recorder=Metrics(), watch_interval=0.0)
+    return FleetRuntime(Fleet(Limits()), recorder=Metrics(), clock=lambda: 0.0, watch_interval=0.0)
 
 
 @pytest.fixture
@@ -78,11 +79,11 @@ async def say(socket: ClientWebSocketResponse, message: FromAgent) -> None:
 
 
 async def next_of(socket: ClientWebSocketResponse) -> object:
-    return decode_from_balancer((await socket.receive(timeout=5)).data)
+    return decode_from_balancer((await socket.receive(timeout=HANGS)).data)
 
 
 async def close_reason(socket: ClientWebSocketResponse) -> str:
-    message = await socket.receive(timeout=5)
+    message = await socket.receive(timeout=HANGS)
     assert message.type is WSMsgType.CLOSE
     return str(message.extra)
 

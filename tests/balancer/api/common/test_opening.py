@@ -17,6 +17,7 @@ from arriero.balancer.fleet.runtime.kept_requests import KeptRequests
 from arriero.shared.errors import AgentLost
 from arriero.shared.inference import Failed, RequestId, Token
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, done
+from tests.waiting import HANGS
 
 KEY = {"Idempotency-Key": "k-1"}
 MESSAGES = [{"role": "user", "content": "hi"}]
@@ -53,7 +54,7 @@ async def begun(
         asking = group.create_task(client.post(path, json=DOORS[path], headers=headers))
         [stream] = await runtime.opened()
         stream.say(Token("alpha"))
-        async with asyncio.timeout(5), await asking as response:
+        async with asyncio.timeout(HANGS), await asking as response:
             yield response
 
 
@@ -82,7 +83,7 @@ async def test_without_a_key_a_lost_connection_cancels(
 ) -> None:
     async with begun(client, runtime, path, {}):
         [stream] = runtime.streams
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANGS):
         await runtime.until(lambda: stream.is_closed_early)
 
 

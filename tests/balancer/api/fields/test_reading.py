@@ -12,6 +12,7 @@ from arriero.balancer.api.fields.reading import IGNORED_HEADER
 from arriero.balancer.api.transport.door_reports import DoorReports
 from arriero.shared.errors import QueueFull
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, done
+from tests.waiting import HANGS
 
 MESSAGES = [{"role": "user", "content": "hi"}]
 CHAT = "/v1/chat/completions"
@@ -76,7 +77,7 @@ async def test_ignored_fields_are_told(
 ) -> None:
     answer = await client.post(path, json={**body, "stream": stream})
     assert (answer.status, answer.headers.get(IGNORED_HEADER)) == (200, ignored)
-    await asyncio.wait_for(answer.read(), 5)
+    await asyncio.wait_for(answer.read(), HANGS)
 
 
 async def test_nothing_is_told_where_nothing_was_ignored(client: TestClient) -> None:

@@ -9,6 +9,7 @@ from aiohttp import ClientWebSocketResponse, WSMsgType, web
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.native.frame_writer import FrameWriter
+from tests.waiting import HANGS
 
 Play = Callable[[FrameWriter, web.WebSocketResponse], Awaitable[None]]
 
@@ -29,20 +30,27 @@ async def played(play: Play) -> AsyncIterator[ClientWebSocketResponse]:
     async with (
         TestClient(TestServer(app)) as client,
         client.ws_connect("/", max_msg_size=0) as socket,
-        asyncio.timeout(10),
+        asyncio.timeout(HANGS),
     ):
         yield socket
 
 
+TURNS = 1000
+"""Of the event loop, in each of which the sockets take what they can; far more than they need."""
+
+
 async def fill(frames: FrameWriter) -> None:
     """Writes until there is no room, however often the client's socket takes some."""
-    while True:
-        if not frames.write(b"x" * 100_000):
-            try:
-                async with asyncio.timeout(0.1):
-                    await frames.drained()
-            except TimeoutError:
-                return
+    has_room = True
+    while has_room:
+        frames.write(b"x" * 100_000)
+        drained = asyncio.create_task(frames.drained())
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+            if drained.done():
+                break
+        has_room = drained.done()
+        drained.cancel()
 
 
 @pytest.mark.parametrize("length", [0, 1, 125, 126, 65535, 65536, 1_000_000])

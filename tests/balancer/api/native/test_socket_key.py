@@ -15,6 +15,7 @@ from arriero.balancer.api.native import socket_session
 from arriero.shared.inference import Failed, Token
 from tests.balancer.access.builders import record, secret
 from tests.balancer.api.fake_runtime import FakeFleetRuntime
+from tests.waiting import HANGS
 
 KEY = secret(1)
 BEARER = {"Authorization": f"Bearer {KEY}"}
@@ -37,11 +38,11 @@ def call(id: Any, method: str, **params: Any) -> str:
 
 async def ask(socket: ClientWebSocketResponse, method: str, **params: Any) -> Any:
     await socket.send_str(call(1, method, **params))
-    return await socket.receive_json(timeout=5)
+    return await socket.receive_json(timeout=HANGS)
 
 
 async def is_closed(socket: ClientWebSocketResponse) -> bool:
-    message = await socket.receive(timeout=5)
+    message = await socket.receive(timeout=HANGS)
     return (message.type, message.data) == (WSMsgType.CLOSE, 1008)
 
 
@@ -121,10 +122,10 @@ async def test_a_revoked_key_ends_the_socket_and_its_requests_in_order(
         stream.say(Token("a"))
         assert (await socket.receive_json())["params"]["text"] == "a"
         access.put(record("ci", 1, revoked_at=2.0))
-        answer = await socket.receive_json(timeout=5)
+        answer = await socket.receive_json(timeout=HANGS)
         assert answer["error"]["data"]["code"] == "unauthorized"
         assert await is_closed(socket)
-    await asyncio.wait_for(runtime.until(lambda: access.num_leases == 0), 5)
+    await asyncio.wait_for(runtime.until(lambda: access.num_leases == 0), HANGS)
 
 
 async def test_without_keys_it_may_be_shown_for_nothing(runtime: FakeFleetRuntime) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, web
@@ -15,6 +15,7 @@ from arriero.balancer.api.transport.connections import Connections, ConnectionsR
 from arriero.shared.inference import Token
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, done, echo
 from tests.balancer.api.native.socket_calls import answers_ping, call, until_answer
+from tests.waiting import HANGS, given_time, until
 
 
 async def test_a_huge_frame_closes_the_socket(
@@ -46,8 +47,9 @@ async def test_shutdown_sends_what_waits_then_closes(
     await socket.send_json(call("r", "generate", prompt="x"))
     (stream,) = await runtime.opened()
     stream.say(*[Token("x")] * 500, done())
-    closing = asyncio.create_task(client.server.close())
-    assert "result" in await until_answer(socket, "r")
+    async with given_time():
+        closing = asyncio.create_task(client.server.close())
+        assert "result" in await until_answer(socket, "r")
     for one in (socket, idle):
         message = await one.receive()
         assert (message.type, message.data) == (WSMsgType.CLOSE, 1001)
@@ -62,8 +64,9 @@ async def test_shutdown_waits_for_a_reader_that_is_behind(
     (stream,) = await runtime.opened()
     stream.say(*[Token("x" * 1_000_000)] * 30, done())
     await runtime.until(lambda: stream.num_delivered >= 1)
-    closing = asyncio.create_task(client.server.close())
-    assert "result" in await until_answer(socket, "r")
+    async with given_time():
+        closing = asyncio.create_task(client.server.close())
+        assert "result" in await until_answer(socket, "r")
     await socket.close()
     await closing
 
@@ -84,12 +87,6 @@ def raw(socket: ClientWebSocketResponse) -> asyncio.Transport:
     return transport
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110 (what it waits for tells nobody)
-            await asyncio.sleep(0)
-
-
 @asynccontextmanager
 async def served(bodies: Bodies) -> AsyncIterator[str]:
     """The address of the app on connections as the balancer has them."""
@@ -99,7 +96,7 @@ async def served(bodies: Bodies) -> AsyncIterator[str]:
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANGS):
             yield f"http://127.0.0.1:{runner.addresses[0][1]}/api/v1/socket"
     finally:
         await runner.cleanup()
@@ -124,7 +121,7 @@ class TestBytes:
                 await until(lambda: bodies.num_bytes == 900)
                 assert await answers_ping(second)
                 raw(second).write(part(200))
-                closed = await second.receive(timeout=5)
+                closed = await second.receive(timeout=HANGS)
                 assert (closed.type, closed.data) == (WSMsgType.CLOSE, 1013)
                 assert bodies.num_bytes == 900
                 assert not first.closed
@@ -138,5 +135,5 @@ class TestBytes:
         ):
             assert await answers_ping(socket)
             await socket.send_str("x" * 301)
-            closed = await socket.receive(timeout=5)
+            closed = await socket.receive(timeout=HANGS)
             assert (closed.type, closed.data) == (WSMsgType.CLOSE, 1013)

@@ -8,9 +8,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.openapi.serve import openapi_routes
+from tests.waiting import HANGS
 
 DOCUMENT = b'{"openapi": "3.1.0"}'
-LONG_ENOUGH = 5.0
 
 
 def client_of(build: Callable[[], bytes]) -> TestClient:
@@ -47,10 +47,10 @@ async def test_a_client_that_leaves_while_it_is_built_takes_it_from_nobody() -> 
 
     def build() -> bytes:
         loop.call_soon_threadsafe(is_building.set)
-        assert may_end.wait(LONG_ENOUGH)
+        assert may_end.wait(HANGS)
         return DOCUMENT
 
-    async with client_of(build) as client, asyncio.timeout(LONG_ENOUGH):
+    async with client_of(build) as client, asyncio.timeout(HANGS):
         leaving = asyncio.create_task(client.get("/openapi.json"))
         await is_building.wait()
         staying = asyncio.create_task(client.get("/openapi.json"))

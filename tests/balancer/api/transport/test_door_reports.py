@@ -12,6 +12,7 @@ from arriero.balancer.api.transport.callers import LONGEST_USER_AGENT
 from arriero.balancer.api.transport.door_reports import DoorReports, client_of
 from tests.balancer.api.fake_runtime import FakeFleetRuntime
 from tests.balancer.fleet.recording import ManualClock
+from tests.waiting import HANGS
 
 
 class Counts:
@@ -119,18 +120,18 @@ async def test_refusals_are_logged_once_a_minute(
 async def test_refusals_over_a_socket(client: TestClient, counts: Counts) -> None:
     async with client.ws_connect("/api/v1/socket") as socket:
         await socket.send_str("{")
-        await socket.receive_json(timeout=5)
+        await socket.receive_json(timeout=HANGS)
         await socket.send_json(
             {"jsonrpc": "2.0", "id": 1, "method": "generate", "params": {"x": 1}}
         )
-        await socket.receive_json(timeout=5)
+        await socket.receive_json(timeout=HANGS)
         await socket.send_json({"jsonrpc": "2.0", "id": 2, "method": "cancel", "params": {"x": 1}})
-        await socket.receive_json(timeout=5)
+        await socket.receive_json(timeout=HANGS)
         batch = {"requests": [{"prompt": "a"}] * 256}
         for number in range(MAX_LIVE_REQUESTS // 256 + 1):
             await socket.send_json(
                 {"jsonrpc": "2.0", "id": f"b{number}", "method": "generate_batch", "params": batch}
             )
-        answer = await socket.receive_json(timeout=5)
+        answer = await socket.receive_json(timeout=HANGS)
     codes = ["invalid_request"] * 3 + ["rate_limited"]
     assert counts.refusals == [("/api/v1/socket", code) for code in codes], answer

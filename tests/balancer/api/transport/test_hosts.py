@@ -35,6 +35,12 @@ def test_hosts_that_are_refused(host: str) -> None:
         HOSTS.check([host], [])
 
 
+def test_the_host_of_a_target_is_checked_as_well() -> None:
+    HOSTS.check_target("127.0.0.1:8000")
+    with pytest.raises(ForbiddenHost, match="the request's target"):
+        HOSTS.check_target("evil.example:80")
+
+
 @pytest.mark.parametrize("hosts", [[], ["127.0.0.1", "127.0.0.1"], ["127.0.0.1", "evil.example"]])
 def test_there_must_be_one_host(hosts: list[str]) -> None:
     with pytest.raises(ForbiddenHost, match=f"one `Host`, not {len(hosts)}"):

@@ -1,11 +1,14 @@
+import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import ClientPayloadError, web
 from aiohttp.test_utils import TestClient, TestServer
 
+from arriero.balancer.api.transport.connections import Connections, ConnectionsRunner
 from arriero.balancer.api.transport.http import (
     error_response,
     middlewares,
@@ -40,6 +43,24 @@ async def client() -> AsyncIterator[TestClient]:
     )
     async with TestClient(TestServer(app)) as client:
         yield client
+
+
+@asynccontextmanager
+async def raw_client() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection to the same, for what aiohttp's client does not send."""
+    app = web.Application(middlewares=middlewares())
+    app.add_routes([web.post("/", nothing), web.get("/broken", broken)])
+    runner = ConnectionsRunner(app, Connections(), shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        _, port = runner.addresses[0]
+        async with asyncio.timeout(5):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            yield reader, writer
+            writer.transport.abort()
+    finally:
+        await runner.cleanup()
 
 
 async def error_of(response: web.Response) -> str:
@@ -94,3 +115,31 @@ async def test_a_mistake_after_the_start_cuts_the_connection(client: TestClient)
     response = await client.get("/breaks_off")
     with pytest.raises(ClientPayloadError):
         await response.read()
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "zstd", "x", "identity, gzip"])
+@pytest.mark.parametrize("path", ["/", "/broken", "/nowhere"])
+async def test_compressed_bodies_are_refused_everywhere(path: str, encoding: str) -> None:
+    async with raw_client() as (reader, writer):
+        head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: {encoding}"
+        writer.write(head.encode() + b"\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 415 ")
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        ("GET http://localhost/broken HTTP/1.1\r\nHost: localhost", 500),
+        ("GET http://127.0.0.1:1/broken HTTP/1.1\r\nHost: localhost", 500),
+        ("GET http://evil.example/broken HTTP/1.1\r\nHost: localhost", 403),
+        ("GET http://localhost@evil.example/broken HTTP/1.1\r\nHost: localhost", 403),
+        ("CONNECT evil.example:443 HTTP/1.1\r\nHost: localhost", 403),
+        ("POST / HTTP/1.0\r\nHost: localhost", 200),
+        ("POST / HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked", 400),
+        ("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: Identity", 200),
+    ],
+)
+async def test_what_targets_and_versions_are_answered(head: str, status: int) -> None:
+    async with raw_client() as (reader, writer):
+        writer.write(head.encode() + b"\r\n\r\n")
+        assert int((await reader.readline()).split()[1]) == status

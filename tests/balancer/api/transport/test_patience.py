@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from arriero.balancer.api.transport.patience import PatientTransport
+from tests.waiting import given_time
 
 MUCH = 1_000_000
 
@@ -20,17 +21,18 @@ class Ends(asyncio.Protocol):
         self.lost.set()
 
 
+PATIENCE = 10.0
+
+
 @asynccontextmanager
-async def connected(
-    patience: float,
-) -> AsyncIterator[tuple[PatientTransport, Ends, socket.socket, list[str]]]:
+async def connected() -> AsyncIterator[tuple[PatientTransport, Ends, socket.socket, list[str]]]:
     """A transport, what it ends with, its peer's socket, and what was said of cuts."""
     here, there = socket.socketpair()
     there.setblocking(False)
     loop = asyncio.get_running_loop()
     transport, ends = await loop.create_connection(Ends, sock=here)
     cuts: list[str] = []
-    patient = PatientTransport(transport, patience=patience, on_cut=lambda: cuts.append("cut"))
+    patient = PatientTransport(transport, patience=PATIENCE, on_cut=lambda: cuts.append("cut"))
     with there:
         try:
             yield patient, ends, there, cuts
@@ -38,43 +40,45 @@ async def connected(
             patient.stop_watching()
             if not ends.lost.is_set():
                 transport.abort()
-            async with asyncio.timeout(5):
-                await ends.lost.wait()
+            await ends.lost.wait()
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
 async def test_a_peer_that_reads_nothing_is_cut_off(is_closed: bool) -> None:
     """Also when nothing more is to be written: then nobody waits for it but the transport."""
-    async with connected(0.05) as (patient, ends, _, cuts):
+    async with connected() as (patient, ends, _, cuts), given_time() as time:
         patient.writelines([b"x" * MUCH, b"y"])
         if is_closed:
             patient.close()
-        async with asyncio.timeout(5):
-            await ends.lost.wait()
+        await time.passes(PATIENCE - 0.1)
+        assert not cuts
+        await time.passes(0.1)
         assert cuts == ["cut"]
+        await ends.lost.wait()
 
 
 async def test_a_peer_that_reads_slowly_is_served() -> None:
-    async with connected(0.2) as (patient, ends, there, cuts):
+    """It takes longer than patience as a whole, and is never as slow as that."""
+    async with connected() as (patient, ends, there, cuts), given_time() as time:
         patient.write(b"x" * MUCH)
         patient.close()
         loop = asyncio.get_running_loop()
         num_read = 0
-        async with asyncio.timeout(30):
-            while data := await loop.sock_recv(there, 65536):
-                num_read += len(data)
-                await asyncio.sleep(0.05)  # slower than patience as a whole, and never as slow
-            await ends.lost.wait()
+        began = time.now
+        while data := await loop.sock_recv(there, 65536):
+            num_read += len(data)
+            await time.passes(PATIENCE / 4)  # a socket takes more only once half of it is read
+        await ends.lost.wait()
         assert num_read == MUCH
+        assert time.now - began > PATIENCE
         assert cuts == []
 
 
 async def test_what_is_read_at_once_needs_no_timer() -> None:
-    async with connected(0.01) as (patient, _, there, cuts):
+    async with connected() as (patient, _, there, cuts):
         patient.write(b"hello")
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(5):
-            assert await loop.sock_recv(there, 100) == b"hello"
+        assert await loop.sock_recv(there, 100) == b"hello"
         assert patient._watch._timer is None
         assert cuts == []
         assert not patient.is_closing()

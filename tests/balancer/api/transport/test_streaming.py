@@ -20,6 +20,7 @@ from arriero.balancer.api.transport.streaming import (
 from arriero.balancer.fleet.runtime.stream import MAX_PENDING, Stream
 from arriero.shared.errors import Cancelled, QueueTimeout
 from arriero.shared.inference import Event, Failed, RequestId, Token
+from tests.waiting import HANGS
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,7 @@ class Door:
 
 async def test_each_token_is_written_as_it_is_put() -> None:
     door = Door()
-    async with door.client() as client, asyncio.timeout(5):
+    async with door.client() as client, asyncio.timeout(HANGS):
         door.stream.put(Token(""))
         door.stream.put(Token("a"))
         response = await client.get("/")
@@ -123,7 +124,7 @@ async def test_each_token_is_written_as_it_is_put() -> None:
 
 async def test_a_client_without_chunks_gets_the_bare_bytes() -> None:
     door = Door()
-    async with door.client() as client, asyncio.timeout(5):
+    async with door.client() as client, asyncio.timeout(HANGS):
         reader, writer = await asyncio.open_connection(client.host, client.port)
         writer.write(b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n")
         door.stream.put(Token("a"))
@@ -144,7 +145,7 @@ async def test_an_error_before_the_first_bytes_is_a_status_of_pushed_events() ->
     door = Door(refuse)
     door.stream.put(Token(""))
     door.stream.put(Failed(QueueTimeout("too long")))
-    async with door.client() as client, asyncio.timeout(5):
+    async with door.client() as client, asyncio.timeout(HANGS):
         assert (await client.get("/")).status == 504
 
 
@@ -152,7 +153,7 @@ async def test_a_disconnect_closes_the_stream() -> None:
     door = Door()
     gone = asyncio.Event()
     door.stream = Stream(RequestId("r"), lambda id: gone.set())
-    async with door.client() as client, asyncio.timeout(5):
+    async with door.client() as client, asyncio.timeout(HANGS):
         door.stream.put(Token("a"))
         response = await client.get("/")
         await response.content.readexactly(1)
@@ -170,7 +171,7 @@ async def test_what_cannot_be_rendered_cuts_its_own_connection_only(
         return spelled(event)
 
     door = Door(fail)
-    async with door.client() as client, asyncio.timeout(5):
+    async with door.client() as client, asyncio.timeout(HANGS):
         door.stream.put(Token("a"))
         response = await client.get("/")
         await response.content.readexactly(1)
@@ -184,7 +185,7 @@ async def test_what_cannot_be_rendered_cuts_its_own_connection_only(
 
 async def test_a_client_that_does_not_read_makes_tokens_wait_and_merge() -> None:
     door = Door()
-    async with door.client() as client, asyncio.timeout(10):
+    async with door.client() as client, asyncio.timeout(HANGS):
         reader, writer = await asyncio.open_connection(client.host, client.port, limit=1024)
         writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         door.stream.put(Token("a"))

@@ -1,10 +1,22 @@
-"""Bytes of messages within frames, and when they are too many."""
+"""Bytes of messages within frames, how many are read at once, and when they are too many."""
 
+from collections.abc import Iterable
+
+import pytest
 from aiohttp import WSMsgType
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.balancer.api.transport.web_socket_bytes import CountedReader, FrameBytes
+from arriero.balancer.api.transport.web_socket_bytes import (
+    FRAMES_AT_ONCE,
+    TINY_FRAGMENT,
+    TINY_MESSAGE,
+    Allowance,
+    FrameBytes,
+    TooManyFrames,
+    control_frames,
+    tiny_frames,
+)
 
 LENGTHS = st.sampled_from([0, 1, 125, 126, 127, 65535, 65536, 70000])
 CONTROL = {WSMsgType.PING, WSMsgType.PONG, WSMsgType.CLOSE}
@@ -34,6 +46,18 @@ FRAMES = st.lists(
 )
 
 
+def take_all(frames: FrameBytes, pieces: Iterable[bytes], now: float = 0.0) -> int:
+    """The bytes of messages in all the pieces."""
+    count = 0
+    for piece in pieces:
+        start = 0
+        while start < len(piece):
+            end, num_bytes = frames.take(piece, start, len(piece), now)
+            assert end > start, "it goes on"
+            start, count = end, count + num_bytes
+    return count
+
+
 @given(FRAMES, st.data())
 def test_the_payloads_of_messages_are_counted_however_they_arrive(
     frames: list[tuple[WSMsgType, int, bool, bool]], data: st.DataObject
@@ -43,41 +67,74 @@ def test_the_payloads_of_messages_are_counted_however_they_arrive(
         for opcode, length, is_last, is_masked in frames
     )
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
-    counter = FrameBytes()
-    counted = sum(
-        counter.add(stream[start:end])
-        for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)
-    )
+    borders = zip([0, *cuts], [*cuts, len(stream)], strict=True)
+    counted = take_all(FrameBytes(), [stream[start:end] for start, end in borders])
     assert counted == sum(length for opcode, length, _, _ in frames if opcode not in CONTROL)
 
 
 def test_byte_by_byte() -> None:
     counter = FrameBytes()
     stream = frame(WSMsgType.TEXT, 300, is_last=False) + frame(WSMsgType.CONTINUATION, 70000)
-    counts = [counter.add(bytes([byte])) for byte in stream]
+    counts = [take_all(counter, [bytes([byte])]) for byte in stream]
     assert sum(counts) == 70300
     assert counts[:8] == [0] * 8, "the header"
 
 
-class Fed:
-    def __init__(self) -> None:
-        self.num_bytes = 0
-        self.is_at_end = False
-
-    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        self.num_bytes += len(data)
-        return False, b""
-
-    def feed_eof(self) -> None:
-        self.is_at_end = True
+def test_so_many_frames_at_once() -> None:
+    each = frame(WSMsgType.TEXT, 300)
+    stream = each * (FRAMES_AT_ONCE + 5)
+    frames = FrameBytes()
+    end, num_bytes = frames.take(stream, 0, len(stream), 0.0)
+    header = len(each) - 300
+    assert (end, num_bytes) == (FRAMES_AT_ONCE * len(each) - 300, (FRAMES_AT_ONCE - 1) * 300)
+    assert frames.take(stream, end, len(stream), 0.0) == (len(stream), 6 * 300)
+    assert header == 8
 
 
-def test_what_comes_after_too_much_is_thrown_away() -> None:
-    fed, allowed = Fed(), [True, False, True]
-    reader = CountedReader(fed, lambda _: allowed.pop(0))
-    for _ in range(3):
-        assert reader.feed_data(b"x" * 10) == (False, b"")
-    assert fed.num_bytes == 10
-    assert allowed == [True], "nobody is asked any more"
-    reader.feed_eof()
-    assert fed.is_at_end
+FLOODS = {
+    "pings": (frame(WSMsgType.PING, 0), control_frames()),
+    "pongs": (frame(WSMsgType.PONG, 125, is_masked=False), control_frames()),
+    "empty fragments": (frame(WSMsgType.CONTINUATION, 0, is_last=False), tiny_frames()),
+    "fragments": (frame(WSMsgType.CONTINUATION, TINY_FRAGMENT - 1, is_last=False), tiny_frames()),
+    "last fragments": (frame(WSMsgType.CONTINUATION, 0), tiny_frames()),
+    "beginnings": (frame(WSMsgType.TEXT, 0, is_last=False), tiny_frames()),
+    "messages": (frame(WSMsgType.BINARY, TINY_MESSAGE - 1), tiny_frames()),
+}
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+def test_a_flood_is_over_soon(kind: str) -> None:
+    each, allowance = FLOODS[kind]
+    frames = FrameBytes()
+    take_all(frames, [each * int(allowance.most)])
+    with pytest.raises(TooManyFrames):
+        take_all(frames, [each])
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+def test_what_comes_slowly_may_go_on(kind: str) -> None:
+    each, allowance = FLOODS[kind]
+    frames = FrameBytes()
+    for second in range(100):
+        take_all(frames, [each * int(allowance.per_second)], now=float(second))
+
+
+def test_messages_and_long_fragments_are_as_many_as_one_likes() -> None:
+    heartbeat = b'{"type":"heartbeat"}'
+    shortest = frame(WSMsgType.TEXT, len(heartbeat))
+    fragments = frame(WSMsgType.CONTINUATION, TINY_FRAGMENT, is_last=False)
+    frames = FrameBytes()
+    assert take_all(frames, [shortest * 20_000]) == 20_000 * len(heartbeat)
+    assert take_all(frames, [fragments * 20_000]) == 20_000 * TINY_FRAGMENT
+
+
+@given(st.lists(st.tuples(st.floats(0, 5), st.integers(0, 30)), max_size=50))
+def test_an_allowance_is_never_more_than_it_says(uses: list[tuple[float, int]]) -> None:
+    allowance = Allowance(most=20, per_second=3)
+    now, allowed = 0.0, 0
+    for pause, num in uses:
+        now += pause
+        if not allowance.use(num, now):
+            return
+        allowed += num
+        assert allowed <= 20 + 3 * now + 1e-6

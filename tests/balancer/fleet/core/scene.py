@@ -1,11 +1,15 @@
 """A fleet and a clock for the tests of the core."""
 
+from dataclasses import replace
+
+from arriero.balancer.access.identity import Identity
 from arriero.balancer.fleet.core.fleet import Fleet
-from arriero.balancer.fleet.decisions import Decision, Finish, LinkId
+from arriero.balancer.fleet.decisions import Decision, Finish, LinkId, Send
+from arriero.balancer.fleet.identities import SINCE_SECRETS
 from arriero.balancer.fleet.limits import Limits
 from arriero.shared.errors import RequestError
 from arriero.shared.inference import Failed, RequestId
-from arriero.shared.messages import Cancel, Hello, Item, Start
+from arriero.shared.messages import Cancel, Hello, Item, Start, Welcome
 from tests.balancer.fleet.builders import delivered, hello, output, request
 
 LIMITS = Limits(
@@ -32,6 +36,8 @@ class Scene:
     """A fleet and a clock; each event is checked for integrity."""
 
     def __init__(self, limits: Limits = NO_HEARTBEATS, *, ticket_secret: bytes = b"") -> None:
+        self.secrets: dict[str, str] = {}
+        """Of agents by their ids: what they prove with that they are the same."""
         self.fleet = Fleet(limits, version="9.9", ticket_secret=ticket_secret)
         self.now = 100.0
 
@@ -58,8 +64,23 @@ class Scene:
     def cancel(self, *ids: str) -> list[Decision]:
         return self._checked(self.fleet.cancel([RequestId(id) for id in ids], self.now))
 
-    def join(self, link: LinkId, hello: Hello) -> list[Decision]:
-        return self._checked(self.fleet.agent_joined(link, hello, self.now))
+    def join(
+        self,
+        link: LinkId,
+        hello: Hello,
+        *,
+        holder: Identity | None = None,
+        is_same: bool = True,
+    ) -> list[Decision]:
+        """An agent dials; with `is_same` it shows the secret that the last one of its id got."""
+        if is_same and hello.protocol >= SINCE_SECRETS:
+            hello = replace(hello, secret=self.secrets.get(hello.agent_id))
+        decisions = self.fleet.agent_joined(link, hello, self.now, holder)
+        for decision in decisions:
+            message = decision.message if isinstance(decision, Send) else None
+            if isinstance(message, Welcome) and message.secret is not None:
+                self.secrets[hello.agent_id] = message.secret
+        return self._checked(decisions)
 
     def say(self, link: LinkId, *items: Item) -> list[Decision]:
         return self._checked(self.fleet.agent_said(link, output(*items), self.now))

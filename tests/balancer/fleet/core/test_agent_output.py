@@ -100,10 +100,11 @@ def test_without_a_fingerprint_an_answer_that_has_begun_ends() -> None:
 
 def test_an_answer_goes_on_after_what_was_delivered() -> None:
     scene = with_agent(fingerprint="f")
-    scene.open("r")
     id = RequestId("r")
-    scene.say(A, piece("r", "ab", num_tokens=2), piece("r", "", num_tokens=1))
+    asked = replace(request(), logprobs=True, prompt_logprobs=True)
+    scene.fleet.request_arrived(id, asked, scene.now)
     scene.say(A, piece("r", "Once", "prompt", num_tokens=0))
+    scene.say(A, piece("r", "ab", num_tokens=2), piece("r", "", num_tokens=1))
     scene.say(A, CallStarted(id=id, call_id="c", name="f"), piece("r", "{", "tool_call"))
     scene.join(B, hello("b", fingerprint="f"))
     moved, started = scene.leave(A)
@@ -112,6 +113,7 @@ def test_an_answer_goes_on_after_what_was_delivered() -> None:
         B,
         replace(
             start("r"),
+            request=asked,
             continuation=Continuation.after(
                 [0, 1, 0, 0], num_characters=3, num_prompt_characters=4, num_calls_started=1
             ),
@@ -195,6 +197,8 @@ def test_by_text_only_plain_text_goes_on(kind: TokenKind) -> None:
     scene = with_agent(fingerprint=BY_TEXT)
     scene.open("r")
     scene.join(B, hello("b", fingerprint=BY_TEXT))
+    if kind == "tool_call":
+        scene.say(A, CallStarted(id=RequestId("r"), call_id="c", name="f"))
     scene.say(A, piece("r", "hm", kind))
     assert failure(scene.say(A, refused("r", GONE)), "r") == GONE
 

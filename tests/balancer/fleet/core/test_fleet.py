@@ -90,6 +90,7 @@ def test_requests_wait_for_the_first_agent() -> None:
         protocol=PROTOCOL_VERSION, version="9.9", heartbeat_interval=1e6, heartbeat_timeout=1e6
     )
     decisions = scene.join(A, hello("a1", slots=2))
+    welcome = replace(welcome, secret=scene.secrets["a1"])
     assert decisions == [Send(A, welcome), Send(A, start("1")), Send(A, start("2"))]
 
 

@@ -10,6 +10,7 @@ from arriero.balancer.fleet.decisions import (
     Refuse,
     Send,
 )
+from arriero.balancer.fleet.requests.live_requests import LEAST_PATIENCE
 from arriero.shared.errors import Cancelled
 from arriero.shared.messages import Goodbye, Reject
 from tests.balancer.fleet.builders import (
@@ -108,9 +109,12 @@ def test_the_whole_request_has_its_time() -> None:
 def test_next_deadline_is_never_late() -> None:
     scene = with_agent()
     scene.open("r")
-    assert scene.fleet.next_deadline() == scene.now + 20.0
+    assert scene.fleet.next_deadline() == scene.now + LEAST_PATIENCE, "does the agent do anything?"
+    assert scene.after(LEAST_PATIENCE) == [], "nobody else is there"
     scene.say(A, piece("r"))
-    assert scene.fleet.next_deadline() == scene.now + 10.0, "the first token brings it nearer"
+    assert scene.fleet.next_deadline() == scene.now + LEAST_PATIENCE
+    assert scene.after(LEAST_PATIENCE) == [], "its answer has begun"
+    assert scene.fleet.next_deadline() == scene.now + 5.0, "ten seconds after the token"
 
 
 # ---- heartbeats
@@ -158,9 +162,9 @@ def test_draining_ends_who_waits_when_the_last_agent_for_them_goes() -> None:
 def test_the_drain_deadline_ends_the_rest() -> None:
     scene = with_agent()
     scene.open("1", "2")
-    scene.drain(8.0)
-    assert scene.fleet.next_deadline() == scene.now + 8.0
-    decisions = scene.after(8.0)
+    scene.drain(4.0)
+    assert scene.fleet.next_deadline() == scene.now + 4.0
+    decisions = scene.after(4.0)
     assert codes(decisions) == {"1": "shutting_down", "2": "shutting_down"}
     assert sent(decisions) == [cancel("1")]
     assert scene.fleet.is_idle

@@ -189,7 +189,7 @@ class FleetMachine(WatchedFleet):
     ) -> None:
         link = data.draw(st.sampled_from(sorted(self.agents)))
         self.follow(self.fleet.tick(self.now))
-        if link in self.agents:
+        if link in self.agents and self.may_change(link):
             agent = self.agents[link]
             self.gone_at[agent.known] = self.now
             agent.is_accepting = is_accepting
@@ -245,6 +245,8 @@ class FleetMachine(WatchedFleet):
                     "prompt_read": PromptRead(id=id, prompt_tokens=3, cached_tokens=0),
                     "call_started": CallStarted(id=id, call_id="c", name="f"),
                 }
+                if kind == "call_started":
+                    self.begins(self.agents[link], id)
                 self.say(link, output(items[kind]))
 
     @precondition(lambda self: any(agent.parts for agent in self.agents.values()))
@@ -274,6 +276,8 @@ class FleetMachine(WatchedFleet):
             before = self.fleet.totals().items_ignored
             assert callable(answer)
             decisions = self.fleet.agent_said(link, output(answer(id)), self.now)
+            if answer is not piece:
+                self.agents[link].deserted.discard(RequestId(id))
             assert decisions == []
             assert self.fleet.totals().items_ignored == before + 1
 
@@ -295,6 +299,10 @@ class FleetMachine(WatchedFleet):
                 assert link not in self.agents
             else:
                 self.goes(link)
+
+    @rule(id=AGENT_IDS, takes_over=st.booleans())
+    def another_says_its_id(self, id: str, takes_over: bool) -> None:
+        self.steal(id, takes_over=takes_over)
 
     @precondition(lambda self: self.agents)
     @rule(data=st.data(), within=st.none() | SECONDS)

@@ -393,6 +393,14 @@ def test_what_runs_past_the_deadline_of_a_drain_moves_when_the_agent_has_stopped
     assert scene.state_of("a") == "drained"
 
 
+def test_an_agent_that_is_resumed_before_it_has_stopped_goes_on_with_what_it_stops() -> None:
+    scene, _ = drained_in_an_answer("f")
+    scene.fleet.resume(AgentId("a"), scene.now)
+    decisions = scene.say(A, ended("r", "cancelled"))
+    assert started(decisions) == [(A, "r")], "an agent that was drained is not full"
+    assert started(scene.open("r2")) == [(A, "r2")]
+
+
 def test_what_cannot_move_ends_at_the_deadline_of_a_drain() -> None:
     scene, decisions = drained_in_an_answer(None)
     assert any(isinstance(d, Send) and isinstance(d.message, Cancel) for d in decisions)

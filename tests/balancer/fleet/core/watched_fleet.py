@@ -29,7 +29,9 @@ from arriero.balancer.fleet.decisions import (
 )
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.queries.query_dispatcher import PARTS_PER_AGENT
+from arriero.balancer.fleet.registry import STATUSES_AT_ONCE
 from arriero.balancer.fleet.requests.moves import MAX_AGENTS_LOST, MAX_LOST_ALONE
+from arriero.balancer.fleet.trust import UNRESPONSIVE
 from arriero.shared.continuation import BY_TEXT, Continuation
 from arriero.shared.errors import EngineFailed, QueueFull, RequestError, ShuttingDown, to_wire
 from arriero.shared.inference import (
@@ -57,7 +59,9 @@ from arriero.shared.messages import (
     Item,
     Noticed,
     PromptRead,
+    Reject,
     Start,
+    Welcome,
     Withdraw,
 )
 from arriero.shared.queries import Declined, Embedded, Result, Vector
@@ -140,6 +144,7 @@ class Client:
     num_starts: int = 0
     num_moves: int = 0
     num_given_way: int = 0
+    num_deserted: int = 0
     num_lost: int = 0
     num_lost_alone: int = 0
     engine: tuple[str | None, str | None] = (None, None)
@@ -189,7 +194,8 @@ class Client:
 class Agent:
     """One link as the agent sees it: what it reported, what it was told to run.
 
-    `next_tokens` are those that its requests get next. Those of `stopping` were told to stop.
+    `next_tokens` are those that its requests get next. Those of `stopping` were told to stop; and
+    so were the `deserted` ones, which others have now. The answers of `begun` ones have begun.
     """
 
     id: str
@@ -201,8 +207,11 @@ class Agent:
     fingerprint: str | None = None
     running: list[RequestId] = field(default_factory=list)
     next_tokens: dict[RequestId, int] = field(default_factory=dict)
+    deserted: set[RequestId] = field(default_factory=set)
+    begun: set[RequestId] = field(default_factory=set)
     stopping: set[RequestId] = field(default_factory=set)
     parts: set[str] = field(default_factory=set)
+    changed_at: list[float] = field(default_factory=list)
 
     @property
     def known(self) -> str | None:
@@ -218,6 +227,7 @@ class Agent:
         """It has the request no more."""
         self.running.remove(id)
         self.stopping.discard(id)
+        self.begun.discard(id)
 
 
 class WatchedFleet(RuleBasedStateMachine):
@@ -225,7 +235,14 @@ class WatchedFleet(RuleBasedStateMachine):
 
     def begin(self, max_buffered: int) -> None:
         """An empty fleet."""
-        self.limits = Limits(max_buffered_requests=max_buffered, anonymous=COUNTED, **LIMITS)
+        self.limits = Limits(
+            max_buffered_requests=max_buffered, anonymous=COUNTED, first_slots=1, **LIMITS
+        )
+        self.secrets: dict[str, str] = {}
+        self.earned: dict[str, int] = {}
+        self.proven: set[str] = set()
+        self.joining = ""
+        """The agent that joins: until it is here, the others may have to do without it."""
         self.fleet = Fleet(self.limits)
         self.now = 10.0
         self.clients: dict[RequestId, Client] = {}
@@ -255,6 +272,8 @@ class WatchedFleet(RuleBasedStateMachine):
                 case Refuse(request=id):
                     self.refused.add(id)
                 case Finish(ending=ending):
+                    if ending.code in ("first_token_timeout", "token_timeout"):
+                        self.disappoint(*self.agents_with(ending.request_id))
                     assert ending.request_id not in self.codes, "ended twice"
                     self.codes[ending.request_id] = ending.code
                     self.fleet.settle(ending, self.now)
@@ -262,6 +281,8 @@ class WatchedFleet(RuleBasedStateMachine):
                 case Moved(request=id, reason=reason):
                     self.clients[id].num_moves += 1
                     self.clients[id].num_given_way += reason == "gave_way"
+                    if reason == "unanswered":
+                        self.desert(id)
                 case DeliverTokens(tokens=tokens, num_tokens=num_tokens, gaps=gaps):
                     for id, token in tokens:
                         self.receive(id, token)
@@ -269,6 +290,34 @@ class WatchedFleet(RuleBasedStateMachine):
                     assert all(gap >= 0 for gap in gaps)
                 case FirstToken(seconds=seconds):
                     assert seconds >= 0
+
+    def desert(self, id: RequestId) -> None:
+        """Its agent never answered, and was told to stop."""
+        client = self.clients[id]
+        [agent] = self.agents_with(id)
+        client.num_deserted += agent.id in self.proven
+        assert client.num_deserted <= 1, "once only, of those that had answered"
+        assert not client.answer, "something was delivered"
+        assert id in agent.stopping
+        assert id not in agent.begun
+        agent.ends(id)
+        agent.deserted.add(id)
+        self.disappoint(agent)
+
+    def agents_with(self, id: RequestId) -> list[Agent]:
+        return [each for each in self.agents.values() if id in each.running]
+
+    def disappoint(self, agent: Agent) -> None:
+        """It left a request unanswered, or broke it: it may have half as many."""
+        self.earned[agent.id] //= 2
+
+    def begins(self, agent: Agent, id: RequestId) -> None:
+        """An answer of the agent begins: it may have twice as many."""
+        if id not in agent.begun and not agent.is_retired:
+            agent.begun.add(id)
+            self.proven.add(agent.id)
+            if self.earned[agent.id] < agent.slots or not self.earned[agent.id]:
+                self.earned[agent.id] = 2 * max(self.earned[agent.id], 1)
 
     def lose(self, link: LinkId) -> None:
         """The link is gone, and with it what the agent had."""
@@ -283,6 +332,11 @@ class WatchedFleet(RuleBasedStateMachine):
     def hear(self, link: LinkId, message: FromBalancer) -> None:
         agent = self.agents[link]
         match message:
+            case Welcome(secret=secret):
+                if secret != self.secrets.get(agent.id):
+                    self.earned[agent.id] = self.limits.first_slots
+                    self.proven.discard(agent.id)
+                self.secrets[agent.id] = secret or ""
             case Start(id=id, continuation=continuation):
                 self.run(agent, id, continuation)
             case Cancel(id=id):
@@ -306,6 +360,9 @@ class WatchedFleet(RuleBasedStateMachine):
         client = self.clients[id]
         self.take_on(agent, client)
         assert len(agent.running) < agent.slots, "more than the slots"
+        if any(self.replaces(other, agent) for other in self.agents.values()):
+            assert len(agent.running) < max(self.earned[agent.id], 1), "more than it has earned"
+        assert id not in agent.deserted, "it has not stopped yet"
         assert not any(id in other.running for other in self.agents.values())
         assert continuation == client.continuation_at(agent.fingerprint)
         if client.answer:
@@ -316,6 +373,16 @@ class WatchedFleet(RuleBasedStateMachine):
         client.num_starts += 1
         agent.running.append(id)
         agent.next_tokens[id] = len(client.tokens)
+
+    def replaces(self, other: Agent, agent: Agent) -> bool:
+        """Whether another agent that answers takes what this one takes."""
+        if other.id in (agent.id, self.joining) or other.model != agent.model:
+            return False
+        if not other.takes_work:
+            return False
+        view = self.fleet.agent(AgentId(other.id), self.now)
+        is_open = view is not None and any(each.code == UNRESPONSIVE for each in view.issues)
+        return other.id not in self.cordoned and view is not None and not is_open
 
     def ask(self, agent: Agent, name: str) -> None:
         client = self.clients[RequestId(name.partition(".")[0])]
@@ -381,6 +448,12 @@ class WatchedFleet(RuleBasedStateMachine):
     def say(self, link: LinkId, message: FromAgent) -> None:
         self.follow(self.fleet.agent_said(link, message, self.now))
 
+    def may_change(self, link: LinkId) -> bool:
+        """Whether what it says of itself counts at once: it has not said too much lately."""
+        agent = self.agents[link]
+        agent.changed_at = [at for at in agent.changed_at if self.now < at + 1] + [self.now]
+        return len(agent.changed_at) <= STATUSES_AT_ONCE
+
     def is_known(self, model: str | None) -> bool:
         has_it = any(agent.known == model for agent in self.agents.values())
         memory = self.limits.model_memory
@@ -420,9 +493,29 @@ class WatchedFleet(RuleBasedStateMachine):
             hello(agent.id, slots=agent.slots, takes_over=takes_over),
             model=model_of(agent.model, agent.fingerprint),
             loading=model_of(agent.loading),
+            secret=self.secrets.get(agent.id),
         )
+        self.joining = agent.id
         self.follow(self.fleet.agent_joined(link, greeting, self.now))
+        self.joining = ""
         assert [each.id for each in self.current()].count(agent.id) == 1
+
+    def steal(self, id: str, *, takes_over: bool) -> None:
+        """Another process says the id of an agent that is here: nothing changes for anybody."""
+        self.follow(self.fleet.tick(self.now))
+        if not any(agent.id == id for agent in self.current()):
+            return
+        self.num_links += 1
+        link = LinkId(self.num_links)
+        theft = hello(id, slots=4096, takes_over=takes_over)
+        decisions = self.fleet.agent_joined(link, theft, self.now)
+        rejection, closing = decisions
+        assert isinstance(rejection, Send)
+        assert isinstance(rejection.message, Reject)
+        assert rejection.message.code == "identity_taken"
+        assert isinstance(closing, Disconnect)
+        assert (rejection.link, closing.link) == (link, link)
+        self.old_links.append(link)
 
     def current(self) -> list[Agent]:
         """All but those that were taken over."""
@@ -443,6 +536,8 @@ class WatchedFleet(RuleBasedStateMachine):
             "busy": busy(id),
             "closing": refused(id, ShuttingDown("going")),
         }
+        if what in ("piece", "silent", "call_started", "called", "ended"):
+            self.begins(agent, id)
         if what in ("ended", "refused", "busy", "closing"):
             agent.ends(id)
         if what in ("piece", "silent"):
@@ -456,6 +551,7 @@ class WatchedFleet(RuleBasedStateMachine):
             for id in self.running_on(link):
                 first = self.agents[link].next_tokens[id]
                 self.agents[link].next_tokens[id] += num_tokens
+                self.begins(self.agents[link], id)
                 ids = tuple(range(first, first + num_tokens))
                 self.say(link, output(replace(piece(id), tokens=ids)))
 
@@ -466,6 +562,10 @@ class WatchedFleet(RuleBasedStateMachine):
             for id in sorted(self.agents[link].stopping if link in self.agents else ()):
                 self.agents[link].ends(id)
                 self.say(link, output(ended(id, "cancelled")))
+            for id in sorted(self.agents[link].deserted if link in self.agents else ()):
+                self.agents[link].deserted.remove(id)
+                said = self.fleet.agent_said(link, output(ended(id, "cancelled")), self.now)
+                assert said == [], "another has it, or its end was said"
 
     def goes(self, link: LinkId) -> None:
         """An agent's socket closes."""

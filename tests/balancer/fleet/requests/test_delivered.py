@@ -58,6 +58,13 @@ def test_calls_are_counted_when_they_begin_and_when_they_are_complete() -> None:
     assert answer.by_ids == Continuation(num_calls_started=2, num_calls=1)
 
 
+def test_a_prompt_that_is_counted_after_the_answer_is_not_told() -> None:
+    answer = Delivered()
+    answer.add(Token("a"))
+    assert answer.event_of(PromptRead(id=R, prompt_tokens=7, cached_tokens=9)) is None
+    assert answer.usage(1) == Usage(prompt_tokens=7, cached_tokens=7, completion_tokens=1)
+
+
 def test_what_the_next_agent_tells_again_is_left_out() -> None:
     answer = Delivered()
     noticed = Noticed(id=R, code="odd", message="so")

@@ -16,6 +16,7 @@ from arriero.balancer.fleet.decisions import (
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.registry import Registry
 from arriero.balancer.fleet.requests.giving_way import FIRST_RUN
+from arriero.balancer.fleet.requests.live_requests import LEAST_PATIENCE
 from arriero.balancer.fleet.requests.requests import Requests
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import EngineFailed, RequestError
@@ -106,6 +107,10 @@ def requests_with_one_warm() -> Requests:
     registry[LINK].statistics = Statistics(cells=Cells(total=100_000))
     requests.measured(registry[LINK])
     requests.admit(RequestId("1"), LONG, ANONYMOUS, 0.0)
+    first = requests.get(RequestId("1"))
+    assert first is not None
+    requests.gained([(first, Token("Once"))], 0.0)
+    assert requests.due(LEAST_PATIENCE) == [], "its answer has begun"
     requests.agent_joined(registry.joined(OTHER, hello("a2", slots=1), 0.0), 0.0)
     return requests
 

@@ -70,6 +70,8 @@ def test_ending_a_callers_requests_leaves_the_others() -> None:
 def test_what_leaves_an_agent_moves_once_that_has_answered() -> None:
     opened = Opened()
     error = ShuttingDown("too late")
+    opened.agent.is_cordoned = True
+    assert opened.requests.agent_changed(opened.agent, 1.0) == []
     assert sent(opened.requests.move_from(LINK, error, 1.0)) == [Cancel(id=RequestId("1"))]
     assert opened.requests.move_from(LINK, error, 1.0) == [], "it is told once"
     left = opened.requests.let_go(opened.lifecycle("1"), 2.0)

@@ -12,6 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from arriero.balancer.api.transport.http import middlewares
 from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.core.fleet import Fleet
+from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.requests.moves import MAX_AGENTS_LOST, MAX_LOST_ALONE
 from arriero.balancer.fleet.runtime.agent_socket import PATH, routes
@@ -33,6 +34,7 @@ from arriero.shared.messages import (
 )
 from tests.balancer.fleet.builders import ended, hello, output, piece, request
 from tests.balancer.fleet.recording import RecordingRecorder
+from tests.waiting import HANGS, given_time, until
 
 Client = TestClient[web.Request, web.Application]
 
@@ -40,7 +42,8 @@ Client = TestClient[web.Request, web.Application]
 @pytest.fixture
 def runtime() -> FleetRuntime:
     return FleetRuntime(
-        Fleet(Limits(heartbeat_timeout=2.0)),
+        Fleet(Limits(heartbeat_timeout=HANGS)),
+        clock=lambda: 0.0,
         recorder=RecordingRecorder(),
         draw_seed=lambda: 7,
         watch_interval=0.0,
@@ -159,7 +162,8 @@ async def test_another_protocol_is_rejected_with_a_reason(client: Client) -> Non
         ("{}", "type"),
         ('{"type": "nonsense"}', "type"),
         ('{"type": "output", "items": [{"type": "piece", "id": 3, "text": ""}]}', "id"),
-        ("[" * 100_000, "not a message"),
+        ("[" * 10_000, "not a message"),
+        ("[" * 100_000, "costly to decode"),
         (b"\0\0", "header"),
         (b"\0\0\0\1\1{", "not valid JSON"),
     ],
@@ -194,20 +198,34 @@ async def test_a_large_message_comes_in_pieces(client: Client, runtime: FleetRun
     await socket.close()
 
 
+class Heard(FleetRuntime):
+    """Counts the parts of messages that it hears of."""
+
+    num_parts = 0
+
+    def agent_heard(self, link: LinkId) -> None:
+        super().agent_heard(link)
+        self.num_parts += 1
+
+
 async def test_pieces_are_signs_of_life() -> None:
+    """They take longer than the timeout, all of them together; without them the agent is lost."""
     app = web.Application()
-    runtime = FleetRuntime(
-        Fleet(Limits(heartbeat_interval=0.2, heartbeat_timeout=0.5)), recorder=RecordingRecorder()
-    )
+    fleet = Fleet(Limits(heartbeat_interval=4.0, heartbeat_timeout=10.0))
+    loop = asyncio.get_running_loop()
+    runtime = Heard(fleet, recorder=RecordingRecorder(), clock=lambda: loop.time())
     app.add_routes(routes(runtime))
     async with TestClient(TestServer(app)) as client, asyncio.TaskGroup() as tasks:
-        ticking = tasks.create_task(runtime.run())
-        socket = await join(client)
-        for _ in range(12):
-            await socket.send_bytes(b"\0\0\0\1\0 ")
-            await asyncio.sleep(0.1)  # longer than the timeout, all of them together
-        assert runtime.totals().num_agents == 1
-        ticking.cancel()
+        async with given_time() as time:
+            timer = tasks.create_task(runtime.run())
+            socket = await join(client)
+            for number in range(1, 6):
+                await socket.send_bytes(b"\0\0\0\1\0 ")
+                await until(lambda number=number: runtime.num_parts == number)
+                await time.passes(8.0)
+            assert runtime.totals().num_agents == 1
+            await time.passes_until(lambda: runtime.totals().num_agents == 0, step=1.0)
+            timer.cancel()
         await socket.close()
 
 
@@ -237,15 +255,36 @@ async def test_leaving_before_hello_disturbs_nobody(client: Client, runtime: Fle
 
 
 async def test_dialling_again_closes_the_old_socket(client: Client, runtime: FleetRuntime) -> None:
-    old = await join(client)
-    new = await join(client)
+    old = await client.ws_connect(PATH)
+    await say(old, hello("a1"))
+    welcome = await hear(old)
+    assert isinstance(welcome, Welcome)
+    new = await client.ws_connect(PATH)
+    await say(new, replace(hello("a1"), secret=welcome.secret))
+    assert isinstance(await hear(new), Welcome)
     closing = await old.receive()
     assert (closing.type, closing.extra) == (WSMsgType.CLOSE, "the agent has dialled again")
-    await asyncio.wait_for(old.close(), 5)
+    await asyncio.wait_for(old.close(), HANGS)
     stream = runtime.open(request(), caller=ANONYMOUS)
     assert await hear(new) == Start(id=stream.id, request=replace(request(), seed=7))
     stream.close()
     await new.close()
+
+
+async def test_who_says_the_id_of_another_is_refused_and_that_one_stays(
+    client: Client, runtime: FleetRuntime
+) -> None:
+    first = await join(client)
+    thief = await client.ws_connect(PATH)
+    await say(thief, hello("a1"))
+    refusal = await hear(thief)
+    assert isinstance(refusal, Reject)
+    assert (refusal.code, refusal.retry) == ("identity_taken", True)
+    assert (await thief.receive()).type == WSMsgType.CLOSE
+    stream = runtime.open(request(), caller=ANONYMOUS)
+    assert isinstance(await hear(first), Start)
+    stream.close()
+    await first.close()
 
 
 async def test_goodbye_is_said_before_the_close(client: Client, runtime: FleetRuntime) -> None:

@@ -4,26 +4,33 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+import pytest
+
 from arriero.balancer.fleet.runtime.deadline_timer import DeadlineTimer
+from tests.waiting import GivenTime, given_time
 
+SOON = 1.0
 LATER = 60.0
-SOON = 0.01
 
 
-class Fired(asyncio.Event):
+class Fired:
     """What the timer calls, by the event loop's own clock."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.times: list[float] = []
 
     def __call__(self) -> None:
         self.times.append(now())
-        self.set()
 
 
 def now() -> float:
     return asyncio.get_running_loop().time()
+
+
+@pytest.fixture
+async def time() -> AsyncIterator[GivenTime]:
+    async with given_time() as time:
+        yield time
 
 
 @asynccontextmanager
@@ -38,50 +45,52 @@ async def running(timer: DeadlineTimer, deadline: float | None) -> AsyncIterator
             await task
 
 
-async def test_it_fires_when_the_deadline_has_come_and_not_before() -> None:
+async def test_it_fires_when_the_deadline_has_come_and_not_before(time: GivenTime) -> None:
     fired, deadline = Fired(), now() + SOON
     async with running(DeadlineTimer(fired, now), deadline):
-        await asyncio.wait_for(fired.wait(), 5)
-    assert fired.times[0] >= deadline
-    assert len(fired.times) == 1
+        await time.passes(0.9 * SOON)
+        assert fired.times == []
+        await time.passes(0.1 * SOON)
+        await time.passes(LATER)
+    assert fired.times == [pytest.approx(deadline)]
 
 
-async def test_a_nearer_deadline_brings_it_forward() -> None:
+async def test_a_nearer_deadline_brings_it_forward(time: GivenTime) -> None:
     fired = Fired()
     timer = DeadlineTimer(fired, now)
     async with running(timer, now() + LATER):
         timer.arm(now() + SOON)
-        await asyncio.wait_for(fired.wait(), 5)
+        await time.passes(SOON)
+    assert len(fired.times) == 1
 
 
-async def test_a_later_deadline_and_none_leave_it_as_it_is() -> None:
+async def test_a_later_deadline_and_none_leave_it_as_it_is(time: GivenTime) -> None:
     fired = Fired()
     timer = DeadlineTimer(fired, now)
     async with running(timer, now() + SOON):
         timer.arm(now() + LATER)
         timer.arm(None)
-        await asyncio.wait_for(fired.wait(), 5)
+        await time.passes(SOON)
+    assert len(fired.times) == 1
 
 
-async def test_after_it_has_fired_it_is_armed_anew() -> None:
+async def test_after_it_has_fired_it_is_armed_anew(time: GivenTime) -> None:
     fired = Fired()
     timer = DeadlineTimer(fired, now)
     async with running(timer, now() - 1.0):
-        await asyncio.wait_for(fired.wait(), 5)
-        fired.clear()
+        await time.passes(SOON)
+        assert len(fired.times) == 1
         timer.arm(now() + SOON)
-        await asyncio.wait_for(fired.wait(), 5)
+        await time.passes(SOON)
     assert len(fired.times) == 2
 
 
-async def test_nothing_fires_before_it_runs_or_after() -> None:
+async def test_nothing_fires_before_it_runs_or_after(time: GivenTime) -> None:
     fired = Fired()
     timer = DeadlineTimer(fired, now)
     timer.arm(now() - 1.0)
     async with running(timer, now() + SOON):
         pass
     timer.arm(now() - 1.0)
-    passed = asyncio.Event()
-    asyncio.get_running_loop().call_later(2 * SOON, passed.set)
-    await passed.wait()
+    await time.passes(LATER)
     assert fired.times == []

@@ -16,6 +16,7 @@ from arriero.balancer.fleet.runtime.stream import Stream
 from arriero.shared.errors import AgentLost, Conflict, QueueFull
 from arriero.shared.inference import Event, Failed, GenerateRequest, Token, Waiting
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, done
+from tests.waiting import HANGS
 
 REQUEST = GenerateRequest(prompt="x")
 ALICE, BOB = Caller("alice", owner="a"), Caller("bob", owner="b")
@@ -47,7 +48,7 @@ async def kept(runtime: FakeFleetRuntime, clock: Clock) -> AsyncIterator[KeptReq
 
 
 async def read(stream: Stream) -> list[Event]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANGS):
         return [event async for event in stream]
 
 

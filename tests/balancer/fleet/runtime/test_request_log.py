@@ -5,7 +5,9 @@ import logging
 import pytest
 
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
+from arriero.balancer.fleet.decisions import LogBad
 from arriero.balancer.fleet.recorder import Origin
+from arriero.balancer.fleet.runtime.request_log import log_bad
 from arriero.shared.errors import AgentLost
 from arriero.shared.inference import Failed
 from tests.balancer.fleet.builders import ended, output, piece, request
@@ -56,3 +58,23 @@ async def test_a_move_is_recorded_and_logged(caplog: pytest.LogCaptureFixture) -
     move, end = [record for record in caplog.records if "request" in record.message]
     assert (move.levelname, end.levelname) == ("INFO", "WARNING")
     assert stream.id in str(vars(move)) and stream.id in str(vars(end))
+
+
+async def test_an_agent_that_says_what_cannot_be_is_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    dispatcher = QueryDispatcher()
+    link, _ = dispatcher.join()
+    caplog.set_level(logging.WARNING, logger="arriero.balancer.fleet")
+    dispatcher.runtime.agent_broke(link, "why")
+    [record] = caplog.records
+    assert record.getMessage() == "bad message from an agent: its connection ends"
+    assert record.__dict__["context"] == {"agent": "host-a1", "reason": "why"}
+    assert record.exc_info is None
+
+
+def test_a_fault_of_ours_has_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    log_bad(LogBad("a", "why", ZeroDivisionError("x"), is_ours=True))
+    [record] = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.exc_info is not None and record.exc_info[0] is ZeroDivisionError

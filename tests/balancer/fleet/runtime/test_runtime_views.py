@@ -7,6 +7,7 @@ from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.shared.inference import AgentId
 from tests.balancer.fleet.builders import request
 from tests.balancer.fleet.runtime.query_dispatcher import QueryDispatcher
+from tests.waiting import HANGS
 
 
 async def test_watchers_look_at_once_and_then_after_each_change() -> None:
@@ -18,7 +19,7 @@ async def test_watchers_look_at_once_and_then_after_each_change() -> None:
         await asyncio.sleep(0)
         assert not changed.done(), "nothing has changed"
         dispatcher.join()
-        await asyncio.wait_for(changed, 5)
+        await asyncio.wait_for(changed, HANGS)
         assert dispatcher.runtime.totals().num_agents == 1
 
 
@@ -27,7 +28,7 @@ async def test_a_change_while_the_watcher_is_away_is_not_missed() -> None:
     async with aclosing(dispatcher.runtime.changes()) as changes:
         await anext(changes)
         dispatcher.join("a1")
-        await asyncio.wait_for(anext(changes), 5)
+        await asyncio.wait_for(anext(changes), HANGS)
 
 
 async def test_what_changed_since_a_revision() -> None:

@@ -19,6 +19,7 @@ from arriero.shared.inference import (
     TokenLogProbs,
     Waiting,
 )
+from tests.waiting import HANGS
 
 END = Failed(Cancelled("over"))
 
@@ -229,7 +230,7 @@ async def test_a_token_is_taken_where_it_is_put() -> None:
         one.put(Token(word))
         assert taker.taken[-1] == Token(word)
     one.put(END)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANGS):
         await task
     assert taker.taken == [Token("Once"), Token(" upon"), END]
 
@@ -242,7 +243,7 @@ async def test_what_waited_before_is_pushed_first() -> None:
     task = await pushed(one, taker)
     one.put(Token("c"))
     one.put(END)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANGS):
         await task
     assert taker.taken == [Token("a", "reasoning"), Token("b"), Token("c"), END]
 
@@ -254,7 +255,7 @@ async def test_other_events_keep_their_place_between_pushed_tokens() -> None:
     events: list[Event] = [Token("a"), Notice("n", "m"), Token("b"), Token("c", "reasoning"), END]
     for event in events:
         one.put(event)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANGS):
         await task
     assert taker.taken == events
 
@@ -276,7 +277,7 @@ async def test_without_room_tokens_wait_and_merge() -> None:
     one.put(Token("y"))
     assert taker.taken == [Token("x"), Token("x" * 999), Token("y")]
     one.put(END)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANGS):
         await task
 
 
@@ -287,7 +288,7 @@ async def test_an_error_of_the_taker_is_the_tasks_and_not_the_putters() -> None:
     with one:
         one.put(Token("a"))
         one.put(Token("b"))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS):
             with pytest.raises(ValueError, match="cannot be rendered"):
                 await task
     assert closed.ids == ["r"]
@@ -316,7 +317,7 @@ async def test_closing_ends_the_pushing() -> None:
     task = await pushed(one, taker)
     one.close()
     one.put(Token("late"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANGS):
         await task
     assert taker.taken == []
 
@@ -348,7 +349,7 @@ def test_nothing_is_lost_or_moved_by_pushing(steps: list[Event | str]) -> None:
                 one.put(step)
         one.put(END)
         taker.drain()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS):
             await task
         return taker.taken
 

@@ -14,6 +14,7 @@ from arriero.balancer.jobs.blobs.place import FilesPlace, open_blobs, parse_plac
 from arriero.balancer.jobs.blobs.port import BlobsAway
 from arriero.balancer.jobs.blobs.remote import RemoteBlobs
 from arriero.balancer.jobs.blobs.threads import on_thread
+from tests.waiting import HANGS
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ async def test_a_bucket_whose_host_says_nothing_is_away() -> None:
         with fsspec_settings(s3={"config_kwargs": hasty, "endpoint_url": url}):
             blobs = open_blobs(FilesPlace(url="s3://silent/folder"))
             with pytest.raises(BlobsAway, match="files"):
-                await asyncio.wait_for(on_thread(blobs.names, "files"), 30)
+                await asyncio.wait_for(on_thread(blobs.names, "files"), HANGS)
 
 
 @contextmanager

@@ -150,3 +150,8 @@ async def test_the_health_tells_of_the_store(port: Port) -> None:
         200,
         {"status": "ok", "store": "away", "store_problem": "connection refused"},
     )
+    port.status = StoreStatus(num_dropped=1, fault="some were lost")
+    assert await port.get("/health") == (
+        200,
+        {"status": "ok", "store": "failing", "store_problem": "some were lost"},
+    )

@@ -63,8 +63,9 @@ def test_models_that_are_here_and_models_that_are_only_remembered() -> None:
 
 
 def test_what_came_too_late() -> None:
-    scraped = Scraped(replace(fleet_view(), items_ignored=3))
+    scraped = Scraped(replace(fleet_view(), items_ignored=3, bad_messages=2))
     assert scraped.value("arriero_items_ignored_total") == 3
+    assert scraped.value("arriero_bad_messages_total") == 2
 
 
 def test_slots_of_an_agent_vanish_with_it() -> None:

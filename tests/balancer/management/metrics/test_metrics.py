@@ -37,15 +37,19 @@ def ending(code: str, *, agent: str | None) -> Ending:
 
 def test_the_store_is_exported() -> None:
     metrics = Metrics()
-    now = StoreStatus()
-    metrics.collect_store(lambda: now)
-    text = metrics.render("")[0].decode()
-    assert "arriero_store_away 0.0\n" in text
-    now = StoreStatus(away_since=3.0, problem="refused", num_pending=7, num_dropped=2)
-    text = metrics.render("")[0].decode()
-    assert "arriero_store_away 1.0\n" in text
-    assert "arriero_store_pending 7.0\n" in text
-    assert "arriero_store_records_dropped 2.0\n" in text
+    of_history, of_requests = StoreStatus(), StoreStatus()
+    metrics.collect_store(lambda: {"history": of_history, "requests": of_requests})
+    lines = metrics.render("")[0].decode().splitlines()
+    assert {"arriero_store_away 0.0", "arriero_store_failing 0.0"} <= set(lines)
+    of_history = StoreStatus(away_since=3.0, problem="refused", num_pending=7, num_dropped=2)
+    of_requests = StoreStatus(num_pending=1, num_dropped=5, fault="some were lost")
+    lines = metrics.render("")[0].decode().splitlines()
+    assert {
+        *("arriero_store_away 1.0", "arriero_store_failing 1.0", "arriero_store_pending 7.0"),
+        "arriero_store_records_dropped 2.0",
+        'arriero_store_lost_total{kind="history"} 2.0',
+        'arriero_store_lost_total{kind="requests"} 5.0',
+    } <= set(lines)
 
 
 def test_it_is_a_recorder() -> None:

@@ -21,3 +21,12 @@ async def test_it_is_there_after_a_restart(opened_sql: OpenSql) -> None:
     assert found.name.startswith("a\N{REPLACEMENT CHARACTER}")
     assert found.num_bytes == 2**40
     assert await again.batch("b") == batch
+
+
+async def test_ids_that_nothing_can_have_are_not_found(opened_sql: OpenSql) -> None:
+    store = SqlJobs((await opened_sql()).transaction)
+    strange = "a\0\ud800"
+    assert await store.file(strange) is None
+    assert await store.batch(strange) is None
+    assert await store.batches(None, after=strange, limit=1) == []
+    assert await store.files(None, purpose=strange, after=strange, limit=1, order="asc") == []

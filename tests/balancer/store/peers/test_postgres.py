@@ -15,8 +15,7 @@ from arriero.balancer.store.records import Persist, SavedCordon, SavedKey
 from arriero.balancer.store.sql import SqlStore
 from arriero.balancer.store.url import parse_store_url
 from tests.balancer.store.postgres import PostgresServer
-
-PATIENCE = 10.0
+from tests.waiting import HANGS
 
 BEAT = Beat(run="run-a", name="a", version="1.0", waiting='{"m": [1, 2.0]}')
 
@@ -37,14 +36,14 @@ class Balancer:
         self.session = await self.peers.open_session(self.news.put_nowait, self.lost.set)
 
     async def hears(self) -> News:
-        return await asyncio.wait_for(self.news.get(), PATIENCE)
+        return await asyncio.wait_for(self.news.get(), HANGS)
 
     async def loses(self) -> None:
-        await asyncio.wait_for(self.lost.wait(), PATIENCE)
+        await asyncio.wait_for(self.lost.wait(), HANGS)
 
     async def leads(self) -> int:
         """The epoch, once the server has noticed that the other session is gone."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(HANGS):
             while (epoch := await self.session.lead(0)) is None:
                 continue
         return epoch
@@ -105,7 +104,7 @@ async def test_those_that_beat_live(opened: Open) -> None:
     await a.session.beat(BEAT)
     peers = await b.session.beat(other)
     assert [peer.beat for peer in peers] == [BEAT, other]
-    assert all(0 <= peer.age < PATIENCE for peer in peers)
+    assert all(0 <= peer.age < HANGS for peer in peers)
     assert [peer.beat.url for peer in peers] == [BEAT.url, "https://b"]
     assert all(peer.started_at is not None for peer in peers)
     async with a.store.transaction() as connection:

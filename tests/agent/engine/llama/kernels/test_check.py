@@ -10,6 +10,7 @@ import pytest
 from arriero.agent.engine.llama.kernels.check import Logits, compare, compute
 from arriero.agent.engine.llama.kernels.check_model import VOCAB_SIZE, check_model
 from arriero.agent.engine.llama.kernels.kernels import CHECK
+from tests.waiting import HANGS
 
 
 def rows(seed: int) -> Logits:
@@ -52,5 +53,5 @@ def test_weights_from_all_over_the_file_take_part(tmp_path: Path) -> None:
 
 
 def test_as_a_process() -> None:
-    done = subprocess.run((*CHECK, "2"), capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run((*CHECK, "2"), capture_output=True, text=True, timeout=HANGS, check=True)
     assert set(json.loads(done.stdout)) == {"is_sound", "reason"}

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.balancer.api.transport.json_size import (
+from arriero.shared.errors import InvalidRequest
+from arriero.shared.json_size import (
     MAX_CONTAINERS,
     MAX_STRINGS,
     MAX_VALUES,
     JsonCounter,
     check_size,
 )
-from arriero.shared.errors import InvalidRequest
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(alphabet='a"\\,[]{}\n\u2028é'),

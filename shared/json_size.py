@@ -6,18 +6,32 @@ seconds. Counting is cheap, works on the pieces of a text as they arrive, and st
 limit is exceeded.
 """
 
-from ....shared.errors import InvalidRequest
+from dataclasses import dataclass
+
+from .errors import InvalidRequest
 
 MAX_VALUES = 2**20 + 2**17
-"""Most values of one text: a prompt of the most token ids there may be, and as much again as any
+"""Most values of a body: a prompt of the most token ids there may be, and as much again as any
 other body needs."""
 MAX_STRINGS = 2**18
-"""Most strings of one text, names of members included."""
+"""Most strings of a body, names of members included."""
 MAX_CONTAINERS = 2**17
-"""Most lists and objects of one text; they cost a hundred times what a number costs."""
+"""Most lists and objects of a body; they cost a hundred times what a number costs."""
 
 _PIECE = 2**16
 _BACKSLASH = b"\\"
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLimits:
+    """How many values, strings and containers a text may have."""
+
+    values: int = MAX_VALUES
+    strings: int = MAX_STRINGS
+    containers: int = MAX_CONTAINERS
+
+
+OF_BODIES = JsonLimits()
 
 
 class JsonCounter:
@@ -26,7 +40,8 @@ class JsonCounter:
     Of a text that is no JSON the numbers mean nothing, and it is still refused early.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limits: JsonLimits = OF_BODIES) -> None:
+        self._limits = limits
         self.num_values = 1
         self.num_containers = 0
         self._num_quotes = 0
@@ -67,9 +82,9 @@ class JsonCounter:
 
     def _check(self) -> None:
         for counted, most, name in (
-            (self.num_values, MAX_VALUES, "values"),
-            (self.num_strings, MAX_STRINGS, "strings and names"),
-            (self.num_containers, MAX_CONTAINERS, "lists and objects"),
+            (self.num_values, self._limits.values, "values"),
+            (self.num_strings, self._limits.strings, "strings and names"),
+            (self.num_containers, self._limits.containers, "lists and objects"),
         ):
             if counted > most:
                 raise InvalidRequest(f"the body has more than {most} {name}, which is the limit")

@@ -1,0 +1,93 @@
+"""A pace that tests give the engine from outside, so that they can act in the middle of an answer.
+
+Two variables of the environment, which nothing but a test sets:
+
+- `ARRIERO_PACE_SOCKET`, the path of a Unix socket. Whoever listens there says how many steps may be
+  computed: a number, or `free`, a line each. Each line is answered by one once it is obeyed. The
+  number counts steps that give some sequence a token; those that only read prompts are free until
+  it is used up, and at 0 nothing is computed. The engine waits for the first line before it begins.
+  Where the other side goes, the engine is free.
+- `ARRIERO_PACE_STEPS`, the most steps a second: a step takes at least as long as that makes it.
+"""
+
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from threading import Thread
+
+SOCKET = "ARRIERO_PACE_SOCKET"
+STEPS = "ARRIERO_PACE_STEPS"
+FREE = b"free"
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """Compute this many steps that give tokens; `None` lifts the bound.
+
+    `obeyed` is called on the engine's thread between two steps.
+    """
+
+    num_steps: int | None
+    obeyed: Callable[[], None]
+
+
+class Pace:
+    """How the step loop is slowed; by nothing where the environment has neither variable.
+
+    `allow` passes what is said on the socket to the engine's thread. Raises `OSError` where nobody
+    listens, and `ValueError` for what is no number.
+    """
+
+    def __init__(self, environ: Mapping[str, str], allow: Callable[[Allow], None]) -> None:
+        self._num_left: int | None = None
+        steps = environ.get(STEPS)
+        self._shortest = 1 / float(steps) if steps else 0.0
+        if path := environ.get(SOCKET):
+            self._listen(path, allow)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nothing is to be computed."""
+        return self._num_left == 0
+
+    def set(self, order: Allow) -> None:
+        """Obey what was said."""
+        self._num_left = order.num_steps
+        order.obeyed()
+
+    def stepped(self) -> None:
+        """A step gave some sequence a token."""
+        if self._num_left:
+            self._num_left -= 1
+
+    def fill(self, elapsed: float) -> None:
+        """Let a step that took `elapsed` seconds take as long as it has to."""
+        if elapsed < self._shortest:
+            time.sleep(self._shortest - elapsed)
+
+    def _listen(self, path: str, allow: Callable[[Allow], None]) -> None:
+        with ExitStack() as stack:
+            connection = stack.enter_context(socket.socket(socket.AF_UNIX))
+            connection.connect(path)
+            lines = stack.enter_context(connection.makefile("rb"))
+            allow(_order(lines.readline(), connection))
+            opened = stack.pop_all()
+
+        def pass_on() -> None:
+            with opened, suppress(ConnectionError):
+                for line in lines:
+                    allow(_order(line, connection))
+            allow(Allow(None, lambda: None))
+
+        Thread(target=pass_on, name="pace", daemon=True).start()
+
+
+def _order(line: bytes, connection: socket.socket) -> Allow:
+    def obeyed() -> None:
+        with suppress(OSError):  # whoever said it is gone, and `_pass_on` hears of that
+            connection.sendall(b"\n")
+
+    said = line.strip()
+    return Allow(None if said in (FREE, b"") else int(said), obeyed)

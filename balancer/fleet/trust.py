@@ -1,0 +1,141 @@
+"""How many requests an agent may have at once: as many as it has shown that it answers.
+
+A new agent gets few, twice as many with each answer that begins, and half as many with each request
+that it leaves unanswered or answers wrongly. One that has nothing left works like an open circuit
+breaker: it gets one request a minute as a probe, until an answer begins. An agent that no other one
+can replace may use all of its slots, since a request that waits for it gains nothing.
+
+Times come in as `now`, in the seconds of the core.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import inf
+
+from ...shared.messages import Issue
+from .decisions import LinkId
+
+FIRST_SLOTS = 4
+"""Requests that a new agent may have at once: the slots of an agent that has the default of them.
+
+Twice as many with each first token: 64 slots are all in use after the first four answers began.
+"""
+
+PROBE_PAUSE = 60.0
+"""Seconds between two probes of an agent that does not answer."""
+
+NO_LIMIT = 2**31
+"""More than any agent has slots."""
+
+UNRESPONSIVE = "unresponsive"
+
+
+@dataclass(slots=True, eq=False)
+class Trust:
+    """Of one agent, over all its links.
+
+    `earned` is how many requests it may have at once, 0 while the circuit is open. Then the next
+    probe may go at `probe_at`; `is_probed` from that time on, until the probe's outcome is known.
+    `is_needed`: no other agent that answers serves its model. It `has_answered` at least once.
+    """
+
+    earned: int = FIRST_SLOTS
+    probe_at: float = inf
+    is_probed: bool = False
+    is_needed: bool = False
+    has_answered: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has lost all that it had earned."""
+        return self.earned == 0
+
+    @property
+    def allowed(self) -> int:
+        """How many requests it may have at once, if it has so many slots."""
+        return NO_LIMIT if self.is_needed else self.earned or int(self.is_probed)
+
+    @property
+    def issues(self) -> tuple[Issue, ...]:
+        """What operators see of it."""
+        if not self.is_open:
+            return ()
+        return (
+            Issue(
+                code=UNRESPONSIVE,
+                message="the agent does not answer the requests that it is given; where others "
+                f"serve its model, it gets one each {PROBE_PAUSE:g} s until it does",
+                hint="read the agent's log; restart the agent if its engine, or the server that it "
+                "forwards to, hangs; raise --first-token-timeout if prompts take it so long",
+            ),
+        )
+
+    def answered(self, slots: int, num: int = 1) -> bool:
+        """So many answers of an agent with `slots` have begun; whether it may have more now."""
+        self.has_answered = True
+        if self.earned and self.earned >= slots:
+            return False
+        for _ in range(num):
+            if self.earned < slots or not self.earned:
+                self.earned = 2 * max(self.earned, 1)
+        self.probe_at, self.is_probed = inf, False
+        return True
+
+    def failed(self, now: float) -> None:
+        """It left a request unanswered, or answered it wrongly."""
+        self.earned //= 2
+        if self.is_open:
+            self.probe_at, self.is_probed = now + PROBE_PAUSE, False
+
+    def probe(self, now: float) -> bool:
+        """Whether a probe may go from now on."""
+        if self.is_probed or now < self.probe_at:
+            return False
+        self.probe_at, self.is_probed = inf, True
+        return True
+
+
+@dataclass(slots=True)
+class _Group:
+    """The agents that serve one model: those that answer, those that do not, those needed."""
+
+    closed: set[LinkId] = field(default_factory=set)
+    open: set[LinkId] = field(default_factory=set)
+    needed: frozenset[LinkId] = frozenset()
+
+
+class Needed:
+    """Which agents no other can replace: all others that serve the same model do not answer.
+
+    A change costs a constant time, unless none of a model's agents answers.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[str, _Group] = {}
+        self._models: dict[LinkId, str] = {}
+
+    def serves(self, link: LinkId, model: str | None, *, is_open: bool) -> dict[LinkId, bool]:
+        """What an agent serves, if it takes work: those that are needed now, and those no more."""
+        before = self._models.pop(link, None)
+        if before is not None:
+            self._groups[before].closed.discard(link)
+            self._groups[before].open.discard(link)
+        if model is not None:
+            self._models[link] = model
+            group = self._groups.setdefault(model, _Group())
+            (group.open if is_open else group.closed).add(link)
+        changed = {link: False} if before is not None and model != before else {}
+        for name in dict.fromkeys(each for each in (before, model) if each is not None):
+            changed |= self._look(name)
+        return changed
+
+    def _look(self, model: str) -> dict[LinkId, bool]:
+        group = self._groups[model]
+        needed: Iterable[LinkId] = ()
+        if len(group.closed) <= 1:
+            needed = group.closed or group.open
+        before, group.needed = group.needed, frozenset(needed)
+        if not group.closed and not group.open:
+            del self._groups[model]
+        gone = dict.fromkeys(before - group.needed, False)
+        return gone | dict.fromkeys(group.needed - before, True)

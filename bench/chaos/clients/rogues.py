@@ -1,0 +1,117 @@
+"""Agents and clients that mean harm: they lie, keep silent, or send what is costly to read.
+
+Whatever they do befalls their own connections. What an agent was given meanwhile goes elsewhere.
+"""
+
+import asyncio
+import gzip
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+
+from bench.chaos.hosts import Hosts
+from integration_tests.rogue_agent import RogueAgent, ended, status
+
+SLOTS = 4096
+"""What a rogue agent claims to have."""
+
+TINY_RATE = 5e-324
+NUM_ITEMS = 400_000
+COMPRESSED = gzip.compress(bytes(64 * 2**20))
+EMPTY_FRAGMENTS = b"\x01\x80\x00\x00\x00\x00" + b"\x00\x80\x00\x00\x00\x00" * 40_000
+PINGS = b"\x89\x80\x00\x00\x00\x00" * 40_000
+UPGRADE = (
+    "GET /api/v1/socket HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\n"
+    "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+BODY = (
+    "GET /health HTTP/1.1\r\nHost: {host}\r\nContent-Encoding: gzip\r\n"
+    f"Content-Length: {len(COMPRESSED)}\r\n\r\n"
+)
+HEADERS = "GET /health HTTP/1.1\r\nHost: {host}\r\n" + "x: y\r\n" * 20_000
+
+SENT_BY_CLIENTS = (
+    (UPGRADE, EMPTY_FRAGMENTS),
+    (UPGRADE, PINGS),
+    (BODY, COMPRESSED),
+    (HEADERS, b"\r\n"),
+)
+"""Of each way: the head of a request, and what follows it."""
+
+
+class Rogues:
+    """They come from addresses of their own to the balancer of `hosts`."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        self._hosts = hosts
+
+    async def agent(self, amount: float, seconds: float) -> None:
+        """One agent of the model that all serve, for so long; `amount` chooses what it does."""
+        ways: tuple[Callable[[RogueAgent], Awaitable[None]], ...] = (
+            _keeps_silent,
+            _lies,
+            _floods,
+            _sends_much,
+        )
+        way = ways[int(amount * len(ways)) % len(ways)]
+        address = self._hosts.ground.network.ghost_address()
+        name = f"rogue-{uuid4().hex}"
+        with suppress(TimeoutError, ConnectionClosed, InvalidHandshake, OSError):
+            async with (
+                asyncio.timeout(seconds),
+                RogueAgent.dial(self._hosts, name, slots=SLOTS, address=address) as rogue,
+            ):
+                await way(rogue)
+
+    async def client(self, amount: float, seconds: float) -> None:
+        """One client after the other, for so long; `amount` chooses what they send."""
+        head, rest = SENT_BY_CLIENTS[int(amount * len(SENT_BY_CLIENTS)) % len(SENT_BY_CLIENTS)]
+        here = self._hosts.ground.network.ghost_address()
+        address = urlsplit(self._hosts.inference)
+        data = head.format(host=address.netloc).encode() + rest
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while True:
+                    with suppress(OSError):
+                        await _send(address.hostname or "", address.port or 0, here, data)
+                    await asyncio.sleep(0.05)
+
+
+async def _keeps_silent(rogue: RogueAgent) -> None:
+    """It lives, takes what it is given, and never answers."""
+    await rogue.until_closed()
+
+
+async def _lies(rogue: RogueAgent) -> None:
+    """It ends the first answer that it should give with a rate that cannot be."""
+    start = await rogue.next("start")
+    await rogue.items(ended(start, rates={"decode_tokens_per_second": TINY_RATE}))
+    await rogue.until_closed()
+
+
+async def _floods(rogue: RogueAgent) -> None:
+    """It sends statuses as fast as it can."""
+    for number in range(2**31):
+        await rogue.send(status(slots=1 + number % SLOTS))
+
+
+async def _sends_much(rogue: RogueAgent) -> None:
+    """It sends one message of very many items."""
+    item = b'{"type":"busy","id":"x"}'
+    await rogue.send_bytes(b'{"type":"output","items":[' + b",".join([item] * NUM_ITEMS) + b"]}")
+    await rogue.until_closed()
+
+
+async def _send(host: str, port: int, here: str | None, data: bytes) -> None:
+    """Sends `data` on a connection of its own, and reads until the balancer closes it."""
+    local = None if here is None else (here, 0)
+    reader, writer = await asyncio.open_connection(host, port, local_addr=local)
+    try:
+        writer.write(data)
+        await reader.read()
+    finally:
+        writer.transport.abort()

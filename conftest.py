@@ -1,0 +1,57 @@
+"""A run is whole, or it fails: no worker died in it, and every test that was found has a result.
+
+pytest-xdist drops what a dead worker had not been given yet, and says nothing of one that dies with
+nothing to do, such as at its end: all that is left passes.
+"""
+
+from collections.abc import Sequence
+
+import pytest
+
+MOST_NAMED = 20
+
+
+class WholeRun:
+    """What the tests are that the workers found, which have results, and which workers died."""
+
+    def __init__(self) -> None:
+        self._found: set[str] = set()
+        self._reported: set[str] = set()
+        self._dead: list[str] = []
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        self._found.update(ids)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object, error: object | None) -> None:
+        if error:
+            self._dead.append(f"{node} died: {error}")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._reported.add(report.nodeid)
+
+    @property
+    def _faults(self) -> list[str]:
+        missing = sorted(self._found - self._reported)
+        faults = [*self._dead, *(f"no result of {each}" for each in missing[:MOST_NAMED])]
+        if len(missing) > MOST_NAMED:
+            faults.append(f"nor of {len(missing) - MOST_NAMED} others")
+        return faults
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._faults and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter, exitstatus: pytest.ExitCode
+    ) -> None:
+        if self._faults and exitstatus != pytest.ExitCode.INTERRUPTED:
+            terminalreporter.section("this run is not whole", red=True)
+            for each in self._faults:
+                terminalreporter.line(each, red=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(WholeRun())

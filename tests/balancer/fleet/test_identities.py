@@ -1,0 +1,113 @@
+"""Whose an id is."""
+
+from dataclasses import replace
+
+from arriero.balancer.access.identity import Identity
+from arriero.balancer.fleet.decisions import LinkId
+from arriero.balancer.fleet.identities import MAX_GONE, REMEMBERED, SINCE_SECRETS, Identities
+from arriero.shared.inference import AgentId
+from tests.balancer.fleet.builders import hello
+
+A, B, C = LinkId(1), LinkId(2), LinkId(3)
+ID = AgentId("a1")
+HELLO = hello(ID)
+OLD = replace(HELLO, protocol=SINCE_SECRETS - 1)
+ONE = Identity(name="one", role="agent", owner="1")
+TWO = Identity(name="two", role="agent", owner="2")
+
+
+def identities() -> Identities:
+    return Identities(b"s" * 32, 4)
+
+
+def test_an_id_belongs_to_the_first_process_that_said_it() -> None:
+    known = identities()
+    assert known.refusal(HELLO, None, 0.0) is None
+    secret = known.joined(A, HELLO, None).secret
+    assert known.refusal(HELLO, None, 0.0) is not None
+    for guess in ("", "x", secret[:-1], secret + "0", "\udcff"):
+        assert known.refusal(replace(HELLO, secret=guess), None, 0.0) is not None
+    assert known.refusal(replace(HELLO, secret=secret), None, 0.0) is None
+
+
+def test_each_claim_has_a_secret_that_others_cannot_know() -> None:
+    known = identities()
+    secrets = {
+        known.joined(A, HELLO, None).secret,
+        known.joined(B, hello("a2"), None).secret,
+        Identities(b"t" * 32, 4).joined(A, HELLO, None).secret,
+    }
+    assert len(secrets) == 3
+    assert all(len(secret) == 64 for secret in secrets)
+
+
+def test_the_same_process_keeps_what_it_had_earned() -> None:
+    known = identities()
+    first = known.joined(A, HELLO, None)
+    first.trust.answered(64)
+    known.left(ID, 0.0)
+    again = known.joined(B, replace(HELLO, secret=first.secret), None)
+    assert again is first
+
+
+def test_who_left_is_remembered_for_a_while() -> None:
+    known = identities()
+    first = known.joined(A, HELLO, None)
+    known.heard(ID)
+    known.left(ID, 0.0)
+    assert known.refusal(HELLO, None, REMEMBERED - 1) is not None
+    assert known.refusal(HELLO, None, REMEMBERED) is None
+    second = known.joined(B, HELLO, None)
+    assert second.secret != first.secret
+    assert known.refusal(replace(HELLO, secret=first.secret), None, REMEMBERED) is not None
+
+
+def test_an_agent_that_never_heard_its_secret_is_not_locked_out() -> None:
+    known = identities()
+    known.joined(A, HELLO, None)
+    known.left(ID, 0.0)  # before anything came from it: its welcome may be lost
+    assert known.refusal(HELLO, None, 0.0) is None
+
+
+def test_with_keys_it_belongs_to_the_key() -> None:
+    known = identities()
+    first = known.joined(A, HELLO, ONE)
+    assert known.refusal(HELLO, TWO, 0.0) == "this agent id belongs to an agent with another key"
+    assert known.refusal(HELLO, ONE, 0.0) is None
+    rotated = replace(ONE, digest="new")
+    assert known.joined(B, HELLO, rotated) is first
+    known.left(ID, 0.0)
+    assert known.refusal(HELLO, TWO, REMEMBERED - 1) is not None
+    assert known.refusal(HELLO, TWO, REMEMBERED) is None
+
+
+def test_the_same_process_may_come_with_another_key() -> None:
+    known = identities()
+    first = known.joined(A, HELLO, ONE)
+    proof = replace(HELLO, secret=first.secret)
+    assert known.refusal(proof, TWO, 0.0) is None
+    assert known.joined(B, proof, TWO) is first
+    assert known.refusal(HELLO, ONE, 0.0) is not None, "it is the other key's now"
+
+
+def test_agents_of_older_versions_have_no_secret_to_show() -> None:
+    known = identities()
+    first = known.joined(A, OLD, None)
+    assert known.refusal(OLD, None, 0.0) is None
+    assert known.joined(B, OLD, None) is not first, "whether it is the same is not known"
+    known.joined(C, HELLO, None)
+    assert known.refusal(OLD, None, 0.0) is not None, "that one has"
+
+
+def test_few_of_those_that_are_gone_are_remembered() -> None:
+    known = identities()
+    for number in range(MAX_GONE + 1):
+        id = AgentId(f"a{number}")
+        known.joined(LinkId(number), hello(id), None)
+        known.heard(id)
+        known.left(id, 0.0)
+        if number % 100 == 0:
+            known.check_integrity()
+    known.check_integrity()
+    assert known.refusal(hello("a0"), None, 0.0) is None
+    assert known.refusal(hello("a1"), None, 0.0) is not None
