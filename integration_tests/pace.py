@@ -26,7 +26,8 @@ class Pace:
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="pace-")
-        self._said = b"free"
+        self._allowed = "free"
+        self._per_second = ""
         self._engines: list[tuple[StreamReader, StreamWriter]] = []
         self._turn = asyncio.Lock()
         self._door = asyncio.Event()
@@ -46,15 +47,19 @@ class Pace:
 
     async def hold(self) -> None:
         """Compute nothing. When this returns nothing is being computed."""
-        await self._say(b"0")
+        await self.hand_out(0)
 
     async def hand_out(self, num_steps: int) -> None:
         """Compute that many steps that give tokens, from now on, and then hold."""
-        await self._say(str(num_steps).encode())
+        await self._say(str(num_steps), self._per_second)
 
     async def let_go(self) -> None:
-        """Compute as fast as it goes."""
-        await self._say(b"free")
+        """Compute as fast as it goes, or as `slow` said."""
+        await self._say("free", self._per_second)
+
+    async def slow(self, steps_per_second: int | None) -> None:
+        """Compute no faster than that, from now on; `None`: as fast as it goes."""
+        await self._say(self._allowed, str(steps_per_second or ""))
 
     def keep_out(self) -> None:
         """Engines that have loaded their model from now on serve nothing until they are let in."""
@@ -76,13 +81,17 @@ class Pace:
         await self._door.wait()
         async with self._turn:
             engine = (reader, writer)
-            if await _tell(engine, self._said):
+            if await _tell(engine, self._order):
                 self._engines.append(engine)
 
-    async def _say(self, what: bytes) -> None:
+    @property
+    def _order(self) -> bytes:
+        return f"{self._allowed} {self._per_second}".encode()
+
+    async def _say(self, allowed: str, per_second: str) -> None:
         async with self._turn:
-            self._said = what
-            answers = [await _tell(each, what) for each in self._engines]
+            self._allowed, self._per_second = allowed, per_second
+            answers = [await _tell(each, self._order) for each in self._engines]
             pairs = zip(self._engines, answers, strict=True)
             self._engines = [each for each, is_there in pairs if is_there]
 

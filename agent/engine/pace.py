@@ -5,8 +5,9 @@ Two variables of the environment, which nothing but a test sets:
 - `ARRIERO_PACE_SOCKET`, the path of a Unix socket. Whoever listens there says how many steps may be
   computed: a number, or `free`, a line each. Each line is answered by one once it is obeyed. The
   number counts steps that give some sequence a token; those that only read prompts are free until
-  it is used up, and at 0 nothing is computed. The engine waits for the first line before it begins.
-  Where the other side goes, the engine is free.
+  it is used up, and at 0 nothing is computed. A second number, if there is one, is the most steps
+  a second. The engine waits for the first line before it begins. Where the other side goes, the
+  engine is free.
 - `ARRIERO_PACE_STEPS`, the most steps a second: a step takes at least as long as that makes it.
 """
 
@@ -26,11 +27,13 @@ FREE = b"free"
 class Allow:
     """Compute this many steps that give tokens; `None` lifts the bound.
 
-    `obeyed` is called on the engine's thread between two steps.
+    A step takes at least `shortest` seconds. `obeyed` is called on the engine's thread between two
+    steps.
     """
 
     num_steps: int | None
     obeyed: Callable[[], None]
+    shortest: float = 0.0
 
 
 class Pace:
@@ -43,7 +46,7 @@ class Pace:
     def __init__(self, environ: Mapping[str, str], allow: Callable[[Allow], None]) -> None:
         self._num_left: int | None = None
         steps = environ.get(STEPS)
-        self._shortest = 1 / float(steps) if steps else 0.0
+        self._always = self._shortest = 1 / float(steps) if steps else 0.0
         if path := environ.get(SOCKET):
             self._listen(path, allow)
 
@@ -55,6 +58,7 @@ class Pace:
     def set(self, order: Allow) -> None:
         """Obey what was said."""
         self._num_left = order.num_steps
+        self._shortest = max(self._always, order.shortest)
         order.obeyed()
 
     def stepped(self) -> None:
@@ -86,8 +90,9 @@ class Pace:
 
 def _order(line: bytes, connection: socket.socket) -> Allow:
     def obeyed() -> None:
-        with suppress(OSError):  # whoever said it is gone, and `_pass_on` hears of that
+        with suppress(OSError):  # whoever said it is gone, and `pass_on` hears of that
             connection.sendall(b"\n")
 
-    said = line.strip()
-    return Allow(None if said in (FREE, b"") else int(said), obeyed)
+    num_steps, per_second, *_ = *line.split(), b"", b""
+    shortest = 1 / float(per_second) if per_second else 0.0
+    return Allow(None if num_steps in (FREE, b"") else int(num_steps), obeyed, shortest)

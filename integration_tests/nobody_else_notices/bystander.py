@@ -41,6 +41,10 @@ NUM_TRIES = 3
 LONGEST_CALM = 10.0
 """Seconds of a calm time; it is as long as the attack was, up to this."""
 
+STEADY = 100
+"""Steps a second that agents compute beside it: how far it goes says nothing, and it leaves the
+cores to the attack and to other tests."""
+
 _MORE_THAN_UNDERWAY = 40
 """Events. The first few after an attack may have been sent before it."""
 
@@ -136,13 +140,25 @@ async def unnoticed(
 async def bystander(fleet: Fleet, body: dict[str, Any] = UNENDING) -> AsyncIterator[Bystander]:
     """A stream that runs while inside; leaving checks that it has not ended and goes on."""
     seen = Bystander()
-    async with asyncio.TaskGroup() as tasks:
+    async with slowed(fleet), asyncio.TaskGroup() as tasks:
         reading = tasks.create_task(_read(fleet, seen, body))
         await seen.until_more()
         yield seen
         await seen.until_more(_MORE_THAN_UNDERWAY)
         reading.cancel()
     seen.check()
+
+
+@asynccontextmanager
+async def slowed(fleet: Fleet) -> AsyncIterator[None]:
+    paces = [agent.pace for agent in fleet.agents]
+    for pace in paces:
+        await pace.slow(STEADY)
+    try:
+        yield
+    finally:
+        for pace in paces:
+            await pace.slow(None)
 
 
 async def _read(fleet: Fleet, seen: Bystander, body: dict[str, Any]) -> None:

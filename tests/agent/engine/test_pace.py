@@ -90,3 +90,18 @@ def test_a_step_is_as_long_as_the_most_a_second_make_it(monkeypatch: pytest.Monk
     pace.fill(0.004)
     pace.fill(0.02)
     assert slept == [pytest.approx(0.006)]
+
+
+def test_the_most_a_second_stands_behind_what_is_handed_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("time.sleep", slept.append)
+    with paced(b"free 100\n") as (pace, orders, other):
+        pace.set(orders.get(timeout=HANGS))
+        assert not pace.is_held
+        pace.fill(0.004)
+        other.sendall(b"3\n")
+        pace.set(orders.get(timeout=HANGS))
+        pace.fill(0.004)
+    assert slept == [pytest.approx(0.006)]
