@@ -120,7 +120,11 @@ async def _ask(fleet: Fleet) -> None:
 
 
 async def see(fleet: Fleet) -> Seen:
-    """Reads until an agent has changed."""
+    """Reads until an agent has changed.
+
+    A snapshot may be older than the reader, which then gets deltas with it. The first figure of the
+    throughput comes after those.
+    """
     async with (
         asyncio.timeout(DEADLINE),
         fleet.http.get(f"{fleet.inference}/v1/models") as response,
@@ -131,6 +135,14 @@ async def see(fleet: Fleet) -> Seen:
         events = _events(response.content)
         snapshot = json.loads((await anext(events))[1])
         names = {agent["id"]: agent["name"] for agent in snapshot["agents"]}
+        async for kind, data in events:
+            if kind == b"throughput":
+                break
+            delta = json.loads(data)
+            for each in delta.get("agents", ()):
+                names[each["id"]] = each.get("name", names.get(each["id"]))
+            for id in delta.get("agents_left", ()):
+                del names[id]
         async for kind, data in events:
             if kind == b"delta" and (agents := json.loads(data).get("agents")):
                 break
