@@ -1,9 +1,9 @@
 .PHONY: help install demo test style types all-tests test-clients check search format bench bench-setup bench-peer bench-soak bench-chaos
 
 python := .venv/bin/python
-# How many processes share the tests, a file at a time. A third of their time is waiting, so three
+# How many processes share the tests, a file at a time. Half of their time is waiting, so four
 # keep two cores busy.
-jobs := 3
+jobs := 4
 # Each process rewrites the assertions of all tests, unless a run before has left them compiled.
 unexport PYTHONDONTWRITEBYTECODE
 

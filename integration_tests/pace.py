@@ -11,14 +11,18 @@ said. What `agent/engine/pace.py` says of steps holds here.
 import asyncio
 import tempfile
 from asyncio import StreamReader, StreamWriter
+from collections.abc import Awaitable
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 SOCKET = "ARRIERO_PACE_SOCKET"
 
 OBEYS_WITHIN = 60.0
 """Seconds: a step is never that long."""
+
+
+T = TypeVar("T")
 
 
 class Pace:
@@ -60,6 +64,17 @@ class Pace:
     async def slow(self, steps_per_second: int | None) -> None:
         """Compute no faster than that, from now on; `None`: as fast as it goes."""
         await self._say(self._allowed, str(steps_per_second or ""))
+
+    async def step_until(self, reading: Awaitable[T]) -> T:
+        """What `reading` gives; a step more is computed whenever a second has not brought it.
+
+        Tokens that come while a daemon is busy are joined, so how many steps give so many events
+        is not known before.
+        """
+        task = asyncio.ensure_future(reading)
+        while not (await asyncio.wait({task}, timeout=1.0))[0]:
+            await self.hand_out(1)
+        return task.result()
 
     def keep_out(self) -> None:
         """Engines that have loaded their model from now on serve nothing until they are let in."""

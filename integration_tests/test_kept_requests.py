@@ -89,9 +89,9 @@ async def test_answers_go_on_when_their_balancer_was_killed(fleet: Fleet, tmp_pa
     chatting = asyncio.create_task(chunks(fleet, CHAT, most=20))
     await fleet.until_in_engines(2)
     await agent.pace.hand_out(60)
-    chat = await chatting
+    chat = await agent.pace.step_until(chatting)
     await until_saved(tmp_path / "state.db", 2)
-    first = await read(fleet, begun["id"], -1, until_text=40)
+    first = await agent.pace.step_until(read(fleet, begun["id"], -1, until_text=40))
     assert not first[-1]["type"].startswith("response.completed"), "it was over before the kill"
     fleet.balancer.signal(signal.SIGKILL)
     await fleet.balancer.exit_code()

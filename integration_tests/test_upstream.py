@@ -252,7 +252,7 @@ async def test_a_server_that_dies_and_comes_back(fleets: Fleets) -> None:
     async with AsyncExitStack() as answers:
         await engine.pace.hand_out(100)
         goes_on = await answers.enter_async_context(outer.http.post(url, json=CUT_ANYWHERE))
-        first = [await goes_on.content.readline() for _ in range(20)]
+        first = [await engine.pace.step_until(goes_on.content.readline()) for _ in range(20)]
         await engine.pace.hand_out(100)
         ends = await answers.enter_async_context(outer.http.post(url, json=ids))
         await ends.content.readline()

@@ -4,7 +4,7 @@ import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from integration_tests.corpus import CUT_ANYWHERE, LONG_CONTEXT, plain_cases
-from integration_tests.daemons import DEADLINE, Daemon, Fleet
+from integration_tests.daemons import Daemon, Fleet
 from integration_tests.fleet_behind_fleet import Fleets, forwarding, post
 from integration_tests.folding import events_of
 from integration_tests.mixed_requests import MODEL, QUESTION, case_with
@@ -119,7 +119,7 @@ async def test_a_raw_prompt(fleets: Fleets, sides: Sides, first: str, way: str) 
         async with sides.fleet.http.post(url, json=CUT_ANYWHERE) as answer:
             told = [await answer.content.readline()]
             await sides.tell(OTHER[first], "resume")
-            told += [await answer.content.readline() for _ in range(19)]
+            told += [await pace.step_until(answer.content.readline()) for _ in range(19)]
             await sides.end(first, way)
             told += [line async for line in answer.content]
     if way == "drained":
@@ -228,21 +228,11 @@ async def begun(
         answering = asyncio.create_task(answers(sides.fleet, bodies, chats))
         await computing.until_in_engines(len(bodies))
         await pace.hand_out(cut + MARGIN)
-        async with asyncio.timeout(DEADLINE):
-            for each in chats:
-                await until_due(each, pace)
+        for each in chats:
+            await pace.step_until(each.is_due.wait())
         await sides.tell(OTHER[first], "resume")
         yield chats
         await answering
-
-
-async def until_due(chat: Chat, pace: Pace) -> None:
-    """A busy server joins tokens to fewer pieces; so where they are too few more are computed."""
-    while not chat.is_due.is_set():
-        with suppress(TimeoutError):
-            await asyncio.wait_for(chat.is_due.wait(), 1.0)
-            return
-        await pace.hand_out(1)
 
 
 @pytest.mark.parametrize("cut", [1, 20, 60])
