@@ -1,9 +1,9 @@
 .PHONY: help install demo test style types all-tests test-clients check search format bench bench-setup bench-peer bench-soak bench-chaos
 
 python := .venv/bin/python
-# How many processes share the tests, a file at a time. Half of their time is waiting, so four
+# How many processes share the tests, a file at a time. Half of their time is waiting, so five
 # keep two cores busy.
-jobs := 4
+jobs := 5
 # Each process rewrites the assertions of all tests, unless a run before has left them compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
