@@ -1,9 +1,10 @@
-.PHONY: help install demo test style types all-tests test-clients check search format bench bench-setup bench-peer bench-soak bench-chaos
+.PHONY: help install demo test style types part-tests daemon-tests test-clients check search format bench bench-setup bench-peer bench-soak bench-chaos
 
 python := .venv/bin/python
-# How many processes share the tests, a file at a time. Half of their time is waiting, so five
-# keep two cores busy.
-jobs := 5
+# How many processes share the tests with real daemons, a file at a time. Half of their time is
+# waiting, so four leave a core to the tests of the parts.
+jobs := 4
+each_file := --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # Each process rewrites the assertions of all tests, unless a run before has left them compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -39,12 +40,15 @@ lint: style types
 check: lint
 	$(python) -m pytest -q tests
 
-# mypy keeps one core busy for a while; the tests, which wait a lot, begin meanwhile.
+# Types and parts compute all the time, daemons wait a lot.
 test: style
-	@$(MAKE) --no-print-directory -j2 types all-tests
+	@$(MAKE) --no-print-directory -j3 types part-tests daemon-tests
 
-all-tests: install
-	$(python) -m pytest -n $(jobs) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+part-tests: install
+	$(python) -m pytest -q -n 1 $(each_file) tests
+
+daemon-tests: install
+	$(python) -m pytest -q -n $(jobs) $(each_file) integration_tests
 
 test-clients: install
 	@scripts/install-client >/dev/null

@@ -280,7 +280,7 @@ async def test_embeddings_beside_running_streams(mixed: Fleet, client: openai.As
             return all(now > then + 100 for now, then in zip(num_pieces, before, strict=True))
 
         await until(all_go_on)
-        assert not [reader for reader in readers if reader.done()]
+        assert not [reader.exception() for reader in readers if reader.done()]
     finally:
         for reader in readers:
             reader.cancel()

@@ -61,9 +61,9 @@ def environment() -> dict[str, str]:
 
 
 def command() -> list[str]:
-    """As `make all-tests` runs pytest, with this interpreter."""
+    """As `make daemon-tests` runs pytest, with this interpreter."""
     made = subprocess.run(
-        ["make", "-n", "--no-print-directory", "all-tests"],
+        ["make", "-n", "--no-print-directory", "daemon-tests"],
         cwd=ROOT,
         env=environment(),
         capture_output=True,
@@ -78,10 +78,10 @@ def run(folder: Path, **files: str) -> tuple[int, str]:
     """The exit code and the output of a run of these tests, beside three files that pass."""
     for name in ("pyproject.toml", "conftest.py"):
         shutil.copy(ROOT / name, folder)
-    (folder / "tests").mkdir()
+    (folder / "integration_tests").mkdir()
     passing = {f"test_{number}": PASSING for number in range(3)}
     for name, text in {**passing, **files}.items():
-        (folder / "tests" / f"{name}.py").write_text(text)
+        (folder / "integration_tests" / f"{name}.py").write_text(text)
     done = subprocess.run(
         command(),
         cwd=folder,
@@ -102,9 +102,9 @@ def test_a_run_in_which_all_is_well(tmp_path: Path) -> None:
 def test_a_test_that_kills_its_worker(tmp_path: Path) -> None:
     code, output = run(tmp_path, test_killed=KILLED)
     assert code == pytest.ExitCode.TESTS_FAILED, output
-    assert "crashed while running 'tests/test_killed.py::test_that_kills'" in output
+    assert "crashed while running 'integration_tests/test_killed.py::test_that_kills'" in output
     assert "died: Not properly terminated" in output
-    assert "no result of tests/test_killed.py::test_after" in output
+    assert "no result of integration_tests/test_killed.py::test_after" in output
 
 
 def test_a_worker_that_dies_between_two_tests(tmp_path: Path) -> None:
