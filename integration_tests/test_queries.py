@@ -256,6 +256,7 @@ class TestRerank:
 async def test_embeddings_beside_running_streams(mixed: Fleet, client: openai.AsyncOpenAI) -> None:
     """With every slot taken, streams go on while vectors and tokens are asked for."""
     num_pieces = [0] * 4
+    last: list[Any] = [None] * 4
 
     async def read(number: int) -> None:
         stream = await client.chat.completions.create(
@@ -265,8 +266,9 @@ async def test_embeddings_beside_running_streams(mixed: Fleet, client: openai.As
             stream=True,
             extra_body={"ignore_eos": True, "n_discard": 64},  # goes on beyond the ceiling
         )
-        async for _ in stream:
+        async for chunk in stream:
             num_pieces[number] += 1
+            last[number] = chunk.model_dump(exclude_unset=True)
 
     readers = [asyncio.create_task(read(number)) for number in range(4)]
     try:
@@ -280,7 +282,7 @@ async def test_embeddings_beside_running_streams(mixed: Fleet, client: openai.As
             return all(now > then + 100 for now, then in zip(num_pieces, before, strict=True))
 
         await until(all_go_on)
-        assert not [reader.exception() for reader in readers if reader.done()]
+        assert not any(reader.done() for reader in readers), last
     finally:
         for reader in readers:
             reader.cancel()
