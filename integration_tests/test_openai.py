@@ -164,7 +164,7 @@ async def test_closing_a_stream_frees_the_slot(long_fleet: Fleet) -> None:
             messages=ENDLESS["messages"],
             temperature=0,
             stream=True,
-            extra_body={"ignore_eos": True, "n_discard": 64},
+            extra_body={"ignore_eos": True},
         )
         async for chunk in stream:
             if chunk.choices[0].delta.content:

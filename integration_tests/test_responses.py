@@ -18,8 +18,8 @@ from integration_tests.daemons import Fleet
 from tests.balancer.api.openai.responses.strict import checked_event, checked_response
 
 MODEL = "arriero-demo"
-UNENDING_BODY = {"ignore_eos": True, "n_discard": 64}
-"""Goes on beyond the ceiling."""
+LONG = {"ignore_eos": True}
+"""Goes on to the ceiling, which an engine that is held does not reach."""
 
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -263,16 +263,17 @@ async def test_an_error_in_a_stream(fleet: Fleet, tmp_path: Path) -> None:
     # The engine does not come back, so the answer cannot go on.
     await fleet.start_balancer(buffered_request_timeout=2)
     path = shutil.copyfile(MODEL_FILE, tmp_path / MODEL_FILE.name)
-    await fleet.start_agent(context_size=LONG_CONTEXT, model=path)
+    agent = await fleet.start_agent(context_size=LONG_CONTEXT, model=path)
+    await agent.pace.hand_out(5)
     types: list[str] = []
     async with connected(fleet) as client:
         stream = await client.responses.create(
-            model=MODEL, input="What is a slot?", stream=True, extra_body=UNENDING_BODY
+            model=MODEL, input="What is a slot?", stream=True, extra_body=LONG
         )
         async for event in stream:
             if event.type == "response.output_text.delta" and event.type not in types:
                 path.unlink()
-                fleet.agents[0].signal_engine(signal.SIGKILL)
+                agent.signal_engine(signal.SIGKILL)
             types.append(event.type)
     assert types[-2:] == ["error", "response.failed"]
 
@@ -298,10 +299,12 @@ async def test_a_response_in_the_background_is_picked_up(client: openai.AsyncOpe
 async def test_a_response_in_the_background_is_cancelled(
     client: openai.AsyncOpenAI, shared_fleet: Fleet
 ) -> None:
+    await shared_fleet.hold()
     begun = await client.responses.create(
-        model=MODEL, input="Tell me more", background=True, extra_body=UNENDING_BODY
+        model=MODEL, input="Tell me more", background=True, extra_body=LONG
     )
     assert (await client.responses.cancel(begun.id)).status == "cancelled"
+    await shared_fleet.let_go()
     await shared_fleet.until_idle()
 
 
