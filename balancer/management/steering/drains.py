@@ -42,6 +42,7 @@ class DrainKeeper:
         self._clock = clock
         self._turn = asyncio.Lock()
         self._saves: set[asyncio.Task[None]] = set()
+        self._num_begun = 0
 
     async def restore(self) -> None:
         """Take up what was saved. Raises `StoreAway`."""
@@ -85,13 +86,15 @@ class DrainKeeper:
         while True:
             if self._saves:
                 await asyncio.wait(set(self._saves))
+            num_begun = self._num_begun
             saved = await self._store.load_cordons()
-            if not self._saves:
+            if self._num_begun == num_begun:
                 return saved
 
     async def _save(self, save: Save) -> None:
         """It is saved, whether the caller waits or not."""
         task = asyncio.get_running_loop().create_task(self._in_turn(save))
+        self._num_begun += 1
         self._saves.add(task)
         task.add_done_callback(self._saves.discard)
         await asyncio.shield(task)

@@ -146,3 +146,24 @@ async def test_a_look_waits_for_what_is_being_saved(
     await draining
     assert await looking
     assert state_of_a(runtime) == "drained"
+
+
+async def test_a_look_reads_again_where_something_was_saved_meanwhile(
+    runtime: FleetRuntime, store: Store, drains: DrainKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it read is older than the resume, which it would undo."""
+    Peer(runtime, "a")
+    await drains.drain(A, None)
+    load, is_resumed = store.load_cordons, False
+
+    async def load_slowly() -> list[SavedCordon]:
+        nonlocal is_resumed
+        saved = await load()
+        if not is_resumed:
+            is_resumed = True
+            await drains.resume(A)
+        return saved
+
+    monkeypatch.setattr(store, "load_cordons", load_slowly)
+    assert await drains.look()
+    assert state_of_a(runtime) == "ready"
