@@ -194,7 +194,7 @@ class About(TypedDict):
 class Balancer(TypedDict):
     """A balancer; `is_here` is true of the one that answers. Clients reach it at `url`, if known.
 
-    Times in seconds since 1970; `since` is null where an older version does not say.
+    Times in seconds since 1970; `since` is null where it is not known.
     """
 
     name: str

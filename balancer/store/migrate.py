@@ -1,8 +1,10 @@
 """Brings a database to this version's schema, under a lock, in one transaction.
 
-Balancers that start together wait for one another; the schema of a newer version is refused.
+Balancers that start together wait for one another; the schema of a newer version is refused, and so
+is what a checkout from before 0.1.0 wrote.
 """
 
+import re
 from pathlib import Path
 
 from alembic import command
@@ -14,6 +16,7 @@ from sqlalchemy import Connection, text
 from .port import StoreRefused
 
 _FOLDER = Path(__file__).parent / "migrations"
+_UNRELEASED = re.compile(r"00\d\d")
 _LOCK = 0x6172_7269_6572_6F  # "arriero": the key of PostgreSQL's advisory lock
 
 
@@ -26,6 +29,11 @@ def migrate(connection: Connection) -> None:
     config.attributes["connection"] = connection
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     for head in MigrationContext.configure(connection).get_current_heads():
+        if _UNRELEASED.fullmatch(head):
+            raise StoreRefused(
+                f"a version from before 0.1.0 wrote it (schema {head}), which this cannot read; "
+                "delete it, or give another store"
+            )
         if head not in known:
             raise StoreRefused(
                 f"a newer version of Arriero wrote it (schema {head}); "

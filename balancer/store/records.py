@@ -153,7 +153,7 @@ def place_of(ended: EndedRequest) -> EndingPlace:
 class SavedStep:
     """One step of the history: `width` seconds from `at`, and its counts as a JSON document.
 
-    `source` is the run of the balancer that counted them; empty where an older version did.
+    `source` is the run of the balancer that counted them.
     """
 
     width: StepWidth

@@ -32,10 +32,10 @@ HISTORY_STEPS = Table(
     METADATA,
     Column("width", Integer, primary_key=True, autoincrement=False),
     Column("at", BigInteger, primary_key=True, autoincrement=False),
-    Column("source", Text, primary_key=True, server_default=""),
+    Column("source", Text, primary_key=True),
     Column("document", Text, nullable=False),
 )
-"""`source`: the run of the balancer that counted them; empty where an older version did."""
+"""`source`: the run of the balancer that counted them."""
 
 ENDED_REQUESTS = Table(
     "ended_requests",
@@ -57,7 +57,7 @@ ENDED_REQUESTS = Table(
     Column("total_ms", Double, nullable=False),
     Column("prefill_tokens_per_second", Double),
     Column("decode_tokens_per_second", Double),
-    Column("moves", BigInteger, nullable=False, server_default="0"),
+    Column("moves", BigInteger, nullable=False),
     Column("balancer", Text),
     Index("ended_requests_by_time", "ended_at"),
 )
@@ -203,10 +203,7 @@ BALANCERS = Table(
     Column("started_at", Double),
     Column("url", Text),
 )
-"""Those that share the store; each writes its row anew while it lives.
-
-Balancers of an older version leave the last two empty.
-"""
+"""Those that share the store; each writes its row anew while it lives."""
 
 LEADERSHIP = Table(
     "leadership",

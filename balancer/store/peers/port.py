@@ -27,7 +27,7 @@ class Beat:
 class Peer:
     """A balancer that lives, as of its last beat, `age` seconds ago.
 
-    Its first beat was at `started_at`, in seconds since 1970, where its version says so.
+    Its first beat was at `started_at`, in seconds since 1970, if that is known.
     """
 
     beat: Beat

@@ -42,16 +42,25 @@ async def test_a_start_keeps_what_is_there(opened_sql: OpenSql) -> None:
     assert await (await opened_sql()).load_desired_state() == SavedState(1, "state")
 
 
-async def test_a_newer_schema_is_refused_and_left_alone(opened_sql: OpenSql, url: str) -> None:
+@pytest.mark.parametrize(
+    ("schema", "sentence"),
+    [
+        ("9.9.0", r"a newer version of Arriero wrote it \(schema 9.9.0\); install that version"),
+        ("0012", r"a version from before 0.1.0 wrote it \(schema 0012\), .* delete it, or give"),
+    ],
+)
+async def test_another_schema_is_refused_and_left_alone(
+    opened_sql: OpenSql, url: str, schema: str, sentence: str
+) -> None:
     await (await opened_sql()).save_desired_state(Persist(0, "state"))
     engine = engine_of(parse_store_url(url))
     async with engine.begin() as connection:
-        await connection.execute(text("UPDATE alembic_version SET version_num = '0999'"))
+        await connection.execute(text(f"UPDATE alembic_version SET version_num = '{schema}'"))
     store = SqlStore(parse_store_url(url))
-    with pytest.raises(StoreRefused, match=r"a newer version of Arriero wrote it \(schema 0999\)"):
+    with pytest.raises(StoreRefused, match=sentence):
         await store.open()
     await store.close()
     async with engine.begin() as connection:
         rows = await connection.execute(text("SELECT version_num FROM alembic_version"))
-        assert rows.scalar_one() == "0999"
+        assert rows.scalar_one() == schema
     await engine.dispose()

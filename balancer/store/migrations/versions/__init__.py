@@ -1,1 +1,1 @@
-"""One file a schema, in their order. A released one never changes."""
+"""One file for each version that changed the schema. A released one never changes."""
