@@ -19,6 +19,12 @@ from pydantic import ConfigDict, Field
 
 from .strict import STRICT
 
+CONTINUATION_VERSION = 1
+"""Raised when an agent could not go on, with the same text, after what one of before had sent.
+
+It is apart from the protocol's version, so that a field there parts no agents.
+"""
+
 MAX_BYTES = 4 * 2**22
 """Of packed token ids: four bytes each."""
 
@@ -40,7 +46,7 @@ class Continuation:
     log-probabilities of `num_log_probs` of the answer's tokens; the beginning of
     `num_calls_started` calls and the end of `num_calls`.
 
-    By text: go on after `text`, which were `num_tokens` tokens. Engines get that since version 10.
+    By text: go on after `text`, which were `num_tokens` tokens.
     """
 
     __pydantic_config__ = ConfigDict(**STRICT, ser_json_bytes="base64", val_json_bytes="base64")

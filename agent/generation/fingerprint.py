@@ -2,7 +2,7 @@
 
 It is made of what the same request and the same tokens must mean on both: the model file, its
 vocabulary, the chat template, the family that reads answers, the model's sampling defaults, the
-context at whose end an answer ends, and this protocol. How fast or with which layout an agent
+context at whose end an answer ends, and how they go on. How fast or with which layout an agent
 computes makes no difference, unless it is deterministic: then the other one has to compute the same
 numbers.
 """
@@ -10,7 +10,7 @@ numbers.
 from dataclasses import astuple
 from hashlib import blake2b
 
-from ...shared.messages import PROTOCOL_VERSION
+from ...shared.continuation import CONTINUATION_VERSION
 from ..engine.loaded_model import Vocab
 from ..engine.prompt_store.stored_prompt import ModelIdentity
 
@@ -28,7 +28,7 @@ def fingerprint(
     `arithmetic` is that of a deterministic engine.
     """
     parts = (
-        PROTOCOL_VERSION,
+        CONTINUATION_VERSION,
         *astuple(model),
         vocab.size,
         *sorted(vocab.end_tokens),
