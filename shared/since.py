@@ -1,0 +1,65 @@
+"""Fields that came after version 0.1.0, and how a message is sent to a peer that is older.
+
+A field that comes later is declared `Annotated[T | None, Since(n)] = None` in its dataclass, where
+`n` is the version of the protocol that it came with.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+from pydantic import GetJsonSchemaHandler
+from pydantic_core import CoreSchema
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """The first version of the protocol that knows the field."""
+
+    version: int
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {**handler(schema), "since": self.version}
+
+
+def without_newer(value: T, version: int) -> T:
+    """`value` without fields, at any depth, that a peer of `version` does not know.
+
+    It is the same object where there are none.
+    """
+    if isinstance(value, tuple):
+        parts = tuple(without_newer(each, version) for each in value)
+        is_same = all(new is old for new, old in zip(parts, value, strict=True))
+        return value if is_same else parts  # type: ignore[return-value]
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    newer = _versions(type(value))
+    changed = {}
+    for each in fields(value):
+        old = getattr(value, each.name)
+        is_unknown = newer.get(each.name, version) > version
+        if (new := None if is_unknown else without_newer(old, version)) is not old:
+            changed[each.name] = new
+    return replace(value, **changed) if changed else value
+
+
+@cache
+def _versions(kind: Any) -> Mapping[str, int]:
+    """The versions of the fields of `kind` that came later. Raises `TypeError` for a needed one."""
+    found = {}
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        for each in _marks(hint):
+            found[name] = each.version
+            if kind.__dataclass_fields__[name].default is not None:
+                raise TypeError(f"{kind.__name__}.{name} came later, so its default must be None")
+    return found
+
+
+def _marks(hint: Any) -> list[Since]:
+    is_annotated = get_origin(hint) is Annotated
+    return [each for each in get_args(hint) if isinstance(each, Since)] if is_annotated else []
