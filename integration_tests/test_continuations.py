@@ -25,7 +25,6 @@ from arriero.shared.messages import (
     Output,
     Refused,
     Start,
-    Status,
     Welcome,
     decode_from_agent,
     encode_from_balancer,
@@ -101,13 +100,11 @@ async def serving() -> AsyncIterator[tuple[Balancer, Daemon]]:
     async def take(socket: ServerConnection) -> None:
         balancer = Balancer(socket)
         hello = await balancer.next()
-        assert isinstance(hello, Hello) and hello.model and hello.model.fingerprint is None
+        assert isinstance(hello, Hello) and hello.model and hello.model.fingerprint
         welcome = Welcome(
             protocol=hello.protocol, version="1", heartbeat_interval=60, heartbeat_timeout=300
         )
         await socket.send(encode_from_balancer(welcome), text=True)
-        status = await balancer.next()
-        assert isinstance(status, Status) and status.model and status.model.fingerprint
         joined.set_result(balancer)
         await socket.wait_closed()
 

@@ -8,7 +8,7 @@ A message is decoded and checked in about a microsecond, so tokens need no faste
 """
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, TypeAdapter
 
@@ -34,13 +34,14 @@ from .queries import Query, Result
 from .reports.log_lines import LogLines, LogNumber
 from .reports.model_info import ModelInfo
 from .reports.statistics import Statistics
+from .since import without_newer
 from .strict import STRICT, ListOf, at_most
 from .tracing.trace_context import Traceparent
 
-PROTOCOL_VERSION = 13
-"""Raised when an older peer would misunderstand."""
+PROTOCOL_VERSION = 1
+"""Raised with each field that comes after version 0.1.0, which is then marked with `Since`."""
 
-OLDEST_PROTOCOL = 7
+OLDEST_PROTOCOL = 1
 """The balancer rejects older versions than this, and newer ones than its own.
 
 A hello has only fields that this version knows, so that an older balancer can read it, and reject
@@ -92,7 +93,7 @@ class Issue:
     """Why the agent cannot do its work; `code` is stable, `message` for people.
 
     `hint` says what to do about it, where there is something to do. `adapter`: only this one of the
-    model's adapters is missing because of it (since version 12).
+    model's adapters is missing because of it.
     """
 
     __pydantic_config__ = STRICT
@@ -113,10 +114,7 @@ class Hello:
     no more work, finishes what it has, and leaves. `work` is how far its assignment is.
 
     `secret` is that of the `Welcome` that this balancer answered an earlier link with: the agent is
-    the same process. Only said to the balancer that gave it (since version 13).
-
-    Its `model` has no `fingerprint`, which version 7 does not know: that comes with the `Status`
-    after `Welcome`, before anything else.
+    the same process. Only said to the balancer that gave it.
     """
 
     __pydantic_config__ = STRICT
@@ -139,7 +137,7 @@ class Hello:
 class Status:
     """The agent changed: sent on change, never on a timer. Not accepting means draining.
 
-    One with a `peer` lends computed prefixes to other agents, and fetches theirs (since 11).
+    One with a `peer` lends computed prefixes to other agents, and fetches theirs.
     """
 
     __pydantic_config__ = STRICT
@@ -284,7 +282,7 @@ PrefixKey = Annotated[int, Field(ge=0, lt=2**63)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evicted:
-    """Prefixes that this balancer's requests began with left the agent's cache (since version 10).
+    """Prefixes that this balancer's requests began with left the agent's cache.
 
     `keys` are those of `shared/inference/prefix_chain.py`, of any balancer's requests. Where the
     agent lost track of them, `everything` is gone. Sent with `Statistics`, so at most about once a
@@ -314,8 +312,7 @@ class LogRead:
 class Welcome:
     """The agent is registered. Times in seconds. `protocol` is the hello's.
 
-    With the `secret` the agent proves that it is the same one when it dials this balancer again
-    (since version 13).
+    With the `secret` the agent proves that it is the same one when it dials this balancer again.
     """
 
     __pydantic_config__ = STRICT
@@ -331,7 +328,7 @@ class Welcome:
 class Reject:
     """The agent is refused, and the socket closes. `retry` says whether dialling again can help.
 
-    `identity_taken`: another agent has this `agent_id` (since version 13).
+    `identity_taken`: another agent has this `agent_id`.
     """
 
     __pydantic_config__ = STRICT
@@ -346,10 +343,10 @@ class Start:
     """Run this request; a slot was free by the balancer's count.
 
     With a `continuation` another agent had it before and gave a part of the answer: go on after
-    that. Only agents whose model has that agent's fingerprint get one (since version 8).
-    `traceparent` is the span of the balancer that this is a part of, if it is traced (since 8).
+    that. Only agents whose model has that agent's fingerprint get one.
+    `traceparent` is the span of the balancer that this is a part of, if it is traced.
     `fetch`: to get a beginning of the prompt from there is thought cheaper than to compute it. An
-    agent computes what it cannot get. Only agents that reported a `peer` are told (since 11).
+    agent computes what it cannot get. Only agents that reported a `peer` are told.
     """
 
     __pydantic_config__ = STRICT
@@ -363,7 +360,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lend:
-    """Hand one prefix to whoever shows this `ticket` within `seconds` (since version 11).
+    """Hand one prefix to whoever shows this `ticket` within `seconds`.
 
     Only agents that reported a `peer` are told.
     """
@@ -408,7 +405,7 @@ class Withdraw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLog:
-    """Send the latest lines of the log, of those with numbers above `after` (since version 8).
+    """Send the latest lines of the log, of those with numbers above `after`.
 
     Only asked while somebody looks at them. Level info and above. With `wait`, answer as soon as
     there is one, unless a `Withdraw` comes first.
@@ -451,6 +448,14 @@ FromBalancer = Annotated[
 
 _from_agent: TypeAdapter[FromAgent] = TypeAdapter(FromAgent)
 _from_balancer: TypeAdapter[FromBalancer] = TypeAdapter(FromBalancer)
+
+
+_Sent = TypeVar("_Sent")
+
+
+def for_version(message: _Sent, protocol: int) -> _Sent:
+    """`message` as a peer that speaks this version is sent it; the same object if it knows all."""
+    return message if protocol >= PROTOCOL_VERSION else without_newer(message, protocol)
 
 
 def encode_from_agent(message: FromAgent) -> bytes:

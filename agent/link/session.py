@@ -4,6 +4,10 @@ Invariants: requests and queries are held on a live connection only, saves apart
 `disconnected` the session is offline, with nothing held, until `connected`.
 
 Every method returns what to do about the event, in order. A session outlives its connections.
+
+It offers its newest version of the protocol first. A balancer that rejects it may be older: the
+next connections offer older versions, until one is taken. After that the newest is offered again,
+since the balancer may have been upgraded.
 """
 
 from collections.abc import Iterable
@@ -16,6 +20,8 @@ from ...shared.errors import Cancelled, RequestError, ShuttingDown, to_wire
 from ...shared.framing.heartbeat import HeartbeatMonitor
 from ...shared.inference import RequestId
 from ...shared.messages import (
+    OLDEST_PROTOCOL,
+    PROTOCOL_VERSION,
     Ask,
     Busy,
     Cancel,
@@ -38,13 +44,16 @@ from ...shared.messages import (
     Welcome,
     Withdraw,
     decode_from_balancer,
+    for_version,
 )
 from ...shared.models.assignments import Assign, Reload
 from ...shared.queries import Result
 from ...shared.reports.log_lines import LogLines
 from ...shared.reports.statistics import Statistics
+from ...shared.since import without_newer
 from ...shared.validation import invalid
 from ..generation.port import Ticket
+from .bounds import bounded_hello, bounded_status
 from .decisions import (
     Allow,
     Close,
@@ -56,7 +65,6 @@ from .decisions import (
     Send,
     TellLog,
 )
-from .dialect import Dialect
 from .log_waits import LogWaits
 from .outgoing import outputs
 from .queries import Queries, declined
@@ -68,12 +76,21 @@ HANDSHAKE_TIMEOUT = 10.0
 LAST_WORDS = 1.0
 """Longest wait for the ends of requests that were told to fail, in seconds."""
 
+PROTOCOLS = range(OLDEST_PROTOCOL, PROTOCOL_VERSION + 1)
+"""The versions that an agent speaks."""
+
 
 class Session:
     """`requests` and `queries` are this balancer's alone."""
 
     def __init__(
-        self, *, hello: Hello, status: Status, requests: Requests, queries: Queries
+        self,
+        *,
+        hello: Hello,
+        status: Status,
+        requests: Requests,
+        queries: Queries,
+        protocols: range = PROTOCOLS,
     ) -> None:
         """`status` is what is sent when it says more than `hello`."""
         self._hello = self._greeting = hello
@@ -82,7 +99,9 @@ class Session:
         self._queries = queries
         self._log_waits = LogWaits()
         self._statistics: Statistics | None = None
-        self._dialect = Dialect()
+        self._protocols = protocols
+        self._protocol = protocols[-1]
+        """The version that is offered, and then spoken."""
         self._state: Literal["offline", "greeting", "live"] = "offline"
         self._heartbeat: HeartbeatMonitor | None = None
         self._drain_deadline: float | None = None
@@ -110,13 +129,14 @@ class Session:
         """There is a new connection, to a balancer that has given the agent this secret."""
         self._state = "greeting"
         self._heartbeat = HeartbeatMonitor(now, interval=float("inf"), timeout=HANDSHAKE_TIMEOUT)
-        self._greeting = self._dialect.hello(replace(self._hello, secret=secret))
+        hello = bounded_hello(replace(self._hello, protocol=self._protocol, secret=secret))
+        self._greeting = without_newer(hello, self._protocols[0])  # so that each can read it
         return [self._send(self._greeting, now)]
 
     def disconnected(self) -> list[Decision]:
         """The connection is gone: drop what it asked for."""
         if self.is_live:
-            self._dialect.renew()
+            self._protocol = self._protocols[-1]
         self._state = "offline"
         self._heartbeat = None
         self._log_waits.clear()
@@ -193,10 +213,10 @@ class Session:
     def _welcomed(self, message: Welcome, now: float) -> list[Decision]:
         if self.is_live:
             return self._leave("the balancer sent `welcome` twice")
-        if message.protocol != self._dialect.version:
+        if message.protocol != self._protocol:
             return self._give_up(
                 f"the balancer speaks version {message.protocol} of the agent protocol and this "
-                f"agent version {self._dialect.version}; install the same release on both"
+                f"agent version {self._protocol}; install the same release on both"
             )
         self._state = "live"
         self._hello = replace(self._hello, takes_over=False)  # no other link from now on
@@ -213,13 +233,17 @@ class Session:
 
     def _says_more(self) -> bool:
         """Whether the status holds what the hello of this connection did not."""
-        told, status = self._greeting, self._dialect.status(self._status)
+        told, status = self._greeting, bounded_status(self._status)
         is_old = (status.slots, status.model, status.work) == (told.slots, told.model, told.work)
         return bool(status.issues or status.peer) or not is_old
 
     def _rejected(self, reason: str, retry: bool) -> list[Decision]:
-        is_final = not retry and not self._dialect.step_down()
-        return self._give_up(reason) if is_final else self._leave(reason)
+        if retry:
+            return self._leave(reason)
+        if self._protocol == self._protocols[0]:
+            return self._give_up(reason)
+        self._protocol -= 1
+        return self._leave(reason)
 
     def _started(self, start: Start, now: float) -> list[Decision]:
         if start.id in self._requests:
@@ -297,8 +321,7 @@ class Session:
 
     def tell_evicted(self, evicted: Evicted, now: float) -> list[Decision]:
         """Prefixes left the cache. A balancer that is not here knows of none on its next link."""
-        is_told = self.is_live and self._dialect.knows_evictions
-        return [self._send(evicted, now)] if is_told else []
+        return [self._send(evicted, now)] if self.is_live else []
 
     # ---- the end
 
@@ -355,10 +378,8 @@ class Session:
         if self._heartbeat is not None:
             self._heartbeat.sent(now)
         if isinstance(message, Status):
-            return Send(self._dialect.status(message))
-        if isinstance(message, Statistics):
-            return Send(self._dialect.statistics(message))
-        return Send(message)
+            message = bounded_status(message)
+        return Send(for_version(message, self._protocol))
 
 
 def _cancelled(id: RequestId) -> Refused:

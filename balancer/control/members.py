@@ -5,14 +5,8 @@ from dataclasses import dataclass
 from math import inf
 
 from ...shared.inference import AgentId
-from ...shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Issue
+from ...shared.messages import PROTOCOL_VERSION, Issue, for_version
 from ...shared.models.assignments import Assignment, HostFacts, Work
-
-WITH_MORE_FILES = 9
-"""The first version of the protocol with projectors, adapters and draft models in assignments."""
-
-WITH_FETCHED_DRAFTS = 10
-"""The first version in which a draft model may be a source, which the agent fetches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +35,7 @@ class AgentReport:
 
     def knows(self, assignment: Assignment) -> bool:
         """Whether its version knows all that the assignment has."""
-        return self.protocol >= _needed_version(assignment)
+        return for_version(assignment, self.protocol) is assignment
 
     def may_serve(self, model: str) -> bool:
         """Whether its key allows a model."""
@@ -96,14 +90,6 @@ class Member:
         if self.has_failed or self.report.facts.is_pinned:
             return self.report.serves
         return None if self.told is None else self.told.name
-
-
-def _needed_version(assignment: Assignment) -> int:
-    draft = assignment.engine.draft_model
-    if draft is not None and not draft.startswith("/"):
-        return WITH_FETCHED_DRAFTS
-    more = (assignment.projector, assignment.adapters, draft)
-    return OLDEST_PROTOCOL if more == (None, None, None) else WITH_MORE_FILES
 
 
 def member_of(report: AgentReport, order: Order | None) -> Member:

@@ -19,7 +19,7 @@ MAX_ISSUES = 20
 TOO_OLD = Issue(
     code="agent_too_old",
     message="no agent that may serve it knows all that its assignment has",
-    hint="upgrade the agents, or leave out `projector`, `adapters` and `draft_model`",
+    hint="upgrade the agents, or leave out what came with a newer version",
 )
 
 _WEIGHTS = {"waiting": 0.0, "fetching": 0.0, "draining": 0.5, "loading": 0.5}

@@ -22,9 +22,6 @@ from ..access.identity import Identity
 from .decisions import LinkId
 from .trust import Trust
 
-SINCE_SECRETS = 13
-"""The first version of the protocol in which agents prove who they are."""
-
 MAX_GONE = 4096
 """Agents that have gone whose ids are claimed; the oldest is forgotten first."""
 
@@ -34,15 +31,11 @@ REMEMBERED = 60.0
 
 @dataclass(slots=True, eq=False)
 class Owner:
-    """`key` names the owner's key. The secret `is_told`, but for agents of older versions.
-
-    With `is_known` the agent has it for sure: it has spoken since.
-    """
+    """`key` names the owner's key. The agent has the secret for sure (`is_known`) once it spoke."""
 
     secret: str = field(repr=False)
     key: str | None
     trust: Trust
-    is_told: bool = False
     is_known: bool = False
 
 
@@ -66,9 +59,9 @@ class Identities:
             return None
         if _key(holder) != owner.key:
             return "this agent id belongs to an agent with another key"
-        if gone_until is None and owner.is_told:
+        if gone_until is None:
             return "an agent with this id is connected, and is another process than this one"
-        if gone_until is not None and owner.is_known:
+        if owner.is_known:
             return "an agent with this id was connected, and was another process than this one"
         return None
 
@@ -81,13 +74,11 @@ class Identities:
             owner = Owner(secret, _key(holder), Trust(self._first_slots))
             self._owners[hello.agent_id] = owner
         owner.key = _key(holder)
-        owner.is_told = owner.is_told or hello.protocol >= SINCE_SECRETS
         return owner
 
     def heard(self, id: AgentId) -> None:
         """Something came from an agent after it was let in."""
-        owner = self._owners[id]
-        owner.is_known = owner.is_told
+        self._owners[id].is_known = True
 
     def left(self, id: AgentId, now: float) -> None:
         """The last link of an agent is gone."""

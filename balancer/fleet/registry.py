@@ -13,7 +13,7 @@ from ...shared.inference import AgentId
 from ...shared.inference.abilities import ABILITIES, Ability
 from ...shared.inference.adapters import adapted_name
 from ...shared.inference.prefix_peers import Peer
-from ...shared.messages import FromBalancer, Hello, Issue, Status
+from ...shared.messages import FromBalancer, Hello, Issue, Status, for_version
 from ...shared.models.assignments import Work
 from ...shared.reports.model_info import ModelInfo
 from ...shared.reports.statistics import Statistics
@@ -23,18 +23,8 @@ from .change_log import ChangeLog
 from .deadlines import Deadlines
 from .decisions import LinkId, Send
 from .limits import Limits
-from .older_issues import with_adapters
 from .trust import Trust
 from .view import AgentState, AgentView, SlotsView
-
-SINCE_TRACES = 8
-"""The first version of the protocol in which a request may belong to a trace."""
-
-SINCE_TEXT = 10
-"""The first version of the protocol in which engines go on by text."""
-
-SINCE_ADAPTER_ISSUES = 12
-"""The first version of the protocol in which an issue says which adapter it is about."""
 
 STATUSES_AT_ONCE = 5
 STATUSES_A_SECOND = 5.0
@@ -96,11 +86,6 @@ class Agent:
         return 0 if told is None else told.num_running + told.num_waiting
 
     @property
-    def knows_traces(self) -> bool:
-        """Whether it takes a `traceparent`."""
-        return self.hello.protocol >= SINCE_TRACES
-
-    @property
     def name(self) -> str:
         """Its name, as people see it."""
         return self.hello.name
@@ -147,9 +132,7 @@ class Agent:
         `None`: of a server, or of several agents. Between engines the weights have to be the same;
         of a server that is its operator's claim, who gave its model the same name.
         """
-        if self.forwards:
-            return True
-        return self.hello.protocol >= SINCE_TEXT and origin in (None, self.fingerprint)
+        return self.forwards or origin in (None, self.fingerprint)
 
     def state(self, num_busy: int) -> AgentState:
         """What it does, with so many requests."""
@@ -185,8 +168,7 @@ class Agent:
 
     def changed(self, status: Status) -> None:
         """Take over what it reported; of a retired one, what it serves is of no interest."""
-        is_told = self.hello.protocol >= SINCE_ADAPTER_ISSUES
-        self.issues = status.issues if is_told else with_adapters(status.issues)
+        self.issues = status.issues
         self.is_accepting = status.accepting
         self.work = status.work or self.work
         if not self.is_retired:
@@ -326,9 +308,10 @@ class Registry:
             self._changes.agent_generated(agent.hello.agent_id)
 
     def send(self, link: LinkId, message: FromBalancer, now: float) -> Send:
-        """Send a message to an agent; it counts as a heartbeat."""
-        self._agents[link].heartbeat.sent(now)
-        return Send(link, message)
+        """Send a message to an agent, in its version; it counts as a heartbeat."""
+        agent = self._agents[link]
+        agent.heartbeat.sent(now)
+        return Send(link, for_version(message, agent.hello.protocol))
 
     def rests(self, agent: Agent, now: float) -> None:
         """It is full; it is tried again after a pause."""

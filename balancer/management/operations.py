@@ -6,7 +6,6 @@ from ...shared.errors import (
     AgentLost,
     InvalidRequest,
     NotFound,
-    NotSupported,
     RateLimited,
     ShuttingDown,
     StoreUnavailable,
@@ -103,7 +102,7 @@ OPERATIONS = (
         "The last lines of an agent's log, at level info and above.",
         parameters=(_ID, parameter("after", "query", {"type": "integer", "minimum": 0})),
         answers={200: json_answer("The lines after `after`.", answer_types.AgentLog)},
-        errors=(InvalidRequest, NotFound, NotSupported, RateLimited, AgentLost),
+        errors=(InvalidRequest, NotFound, RateLimited, AgentLost),
     ),
     _operation(
         "GET",
@@ -123,7 +122,7 @@ OPERATIONS = (
                 {"text/event-stream": {"x-item-schema": answer_types.AgentLog}},
             )
         },
-        errors=(InvalidRequest, NotFound, NotSupported, RateLimited, AgentLost),
+        errors=(InvalidRequest, NotFound, RateLimited, AgentLost),
     ),
     _operation(
         "GET",

@@ -24,11 +24,11 @@ async def id_of_agent(fleet: Fleet) -> str:
 async def steal(fleet: Fleet, id: str, **more: Any) -> None:
     """Dials with the id again and again, as every kind of newcomer."""
     for number in range(TIMES):
-        taking = {"takes_over": bool(number % 2), "protocol": 13 - number % 7}
+        taking = {"takes_over": bool(number % 2)}
         async with RogueAgent.dial(fleet, "thief", agent_id=id, slots=4096, **taking, **more) as it:
             assert it.answer["type"] == "reject", it.answer
             assert it.answer["retry"]
-            assert it.answer.get("code") == ("identity_taken" if taking["protocol"] == 13 else None)
+            assert it.answer["code"] == "identity_taken"
 
 
 @pytest.mark.parametrize("secret", [None, "0" * 64])

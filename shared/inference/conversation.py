@@ -66,7 +66,7 @@ class ImageUrl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImagePart:
-    """A picture, at its place among the parts of a message's content (since version 9)."""
+    """A picture, at its place among the parts of a message's content."""
 
     __pydantic_config__ = STRICT
 
@@ -86,7 +86,7 @@ class InputAudio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioPart:
-    """Sound, at its place among the parts of a message's content (since version 10)."""
+    """Sound, at its place among the parts of a message's content."""
 
     __pydantic_config__ = STRICT
 

@@ -78,7 +78,7 @@ class EngineOptions:
     """How the engine runs the model, under the names of the agent's own settings.
 
     `None` leaves a value to the agent. `max_stall` in seconds, `host_cache` in bytes; `draft_model`
-    is a path on the agent's host (since version 9), or a source (since 10).
+    is a path on the agent's host, or a source.
     """
 
     __pydantic_config__ = STRICT
@@ -113,7 +113,7 @@ class Assignment:
 
     `None` leaves a value to the agent or the model. Only a change of what `needs_reload` compares
     loads the model anew; `chat_template`, `sampling`, `adapters` and fewer slots apply without.
-    `projector` (the source of the part that reads pictures) and `adapters`: since version 9.
+    `projector` is the source of the part that reads pictures.
     """
 
     __pydantic_config__ = STRICT

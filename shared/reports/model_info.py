@@ -45,16 +45,16 @@ class Upstream:
 class ModelInfo:
     """The model an agent serves. `name` is what clients ask for; sizes are in bytes and tokens.
 
-    `tasks` is what it can do, besides tokenising; `vision` is reading pictures in messages (since
-    version 9), `audio` hearing sounds there (since 10). `context_size` is the ceiling of a slot.
+    `tasks` is what it can do, besides tokenising; `vision` is reading pictures in messages, `audio`
+    hearing sounds there. `context_size` is the ceiling of a slot.
     `longest_token` is the most bytes of a text that one token can stand for; 0 where that has no
     bound, because the tokenizer drops a part of the text. `kernels` is what the weights were loaded
     for, `kv_layout` how the KV cache is divided among sequences. Agents whose models have the same
-    `fingerprint` can go on with each other's answers; one without cannot (since version 8).
-    `draft_model` is the name of a small model that drafts for it (since version 9).
-    `upstream`: another server runs it, and the agent forwards to that (since version 8). Such an
-    agent may not know its `context_size`, which is 0 then.
-    `adapters` can be asked for beside the model (since version 9). A `deterministic` one gives the
+    `fingerprint` can go on with each other's answers; one without cannot.
+    `draft_model` is the name of a small model that drafts for it.
+    `upstream`: another server runs it, and the agent forwards to that. Such an agent may not know
+    its `context_size`, which is 0 then.
+    `adapters` can be asked for beside the model. A `deterministic` one gives the
     same answer to the same request, whatever runs beside it.
     """
 

@@ -80,9 +80,9 @@ class Statistics:
     pauses of running sequences that others caused. Of `drafted_tokens`, which were guessed and
     computed ahead, `accepted_tokens` were accepted. `num_grammars` are kept compiled.
     `num_embedding_cells` have the contexts that embed and rank, beside the engine's `cells`,
-    and `num_draft_cells` that of the draft model, if there is one (since version 9).
-    `num_media_bytes` are kept of encoded pictures, where there is a projector (since version 9).
-    `fetches` are those of prefixes from other agents, where it lends its own (since version 11).
+    and `num_draft_cells` that of the draft model, if there is one.
+    `num_media_bytes` are kept of encoded pictures, where there is a projector.
+    `fetches` are those of prefixes from other agents, where it lends its own.
     """
 
     __pydantic_config__ = STRICT

@@ -303,9 +303,10 @@ async def test_a_prompt_is_saved_before_the_end_is_told(
     model.write_bytes(b"GGUF")
     agent = Agent(model=model, balancer=(balancer.url,), cache_dir=folder, drain_timeout=0.01)
     async with agent.running():
-        peer = await balancer.peer()
-        status = await peer.next()
-        assert isinstance(status, Status) and status.model and status.model.fingerprint
+        peer = await balancer.peers.get()
+        hello = await peer.next()
+        assert isinstance(hello, Hello) and hello.model and hello.model.fingerprint
+        await peer.say(WELCOME)
         request = GenerateRequest(prompt="x", stop=("!",), cache_key="k", save_cache=True)
         await peer.say(Start(id=RequestId("r"), request=request))
         sequence = await agent.worker.added.get()

@@ -13,7 +13,6 @@ from ....shared.messages import (
     Heartbeat,
     Hello,
     Reject,
-    RejectCode,
     Status,
     Welcome,
 )
@@ -22,7 +21,7 @@ from ....shared.reports.statistics import Statistics
 from ...access.identity import Identity
 from ..bad_messages import CODE, speaker_of
 from ..decisions import Decision, Disconnect, LinkId, LogBad, LogLost, Send
-from ..identities import SINCE_SECRETS, Owner
+from ..identities import Owner
 from ..recorder import MoveReason
 from ..registry import Agent
 from .state import FleetState
@@ -214,9 +213,7 @@ class Membership:
         if (excess := _excess(holder, hello.labels, hello.model)) is not None:
             return Reject(reason=excess, retry=False)
         if (refusal := self._state.identities.refusal(hello, holder, now)) is not None:
-            knows_codes = hello.protocol >= SINCE_SECRETS
-            code: RejectCode | None = "identity_taken" if knows_codes else None
-            return Reject(reason=refusal, retry=True, code=code)
+            return Reject(reason=refusal, retry=True, code="identity_taken")
         return None
 
     def _welcome(self, hello: Hello, owner: Owner) -> Welcome:
@@ -226,7 +223,7 @@ class Membership:
             version=self._state.version,
             heartbeat_interval=limits.heartbeat_interval,
             heartbeat_timeout=limits.heartbeat_timeout,
-            secret=owner.secret if hello.protocol >= SINCE_SECRETS else None,
+            secret=owner.secret,
         )
 
 

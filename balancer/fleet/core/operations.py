@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
-from ....shared.errors import NotFound, NotSupported
+from ....shared.errors import NotFound
 from ....shared.inference import AgentId, RequestId
 from ....shared.messages import ReadLog, Withdraw
 from ...control.demand import Demand
@@ -11,9 +11,6 @@ from ..decisions import Decision
 from ..registry import Agent
 from ..view import Cordon, ToldCordon
 from .fleet_clock import FleetClock
-
-LOGS_SINCE = 8
-"""The first version of the protocol in which agents are asked for their logs."""
 
 
 class Operations(FleetClock):
@@ -72,12 +69,10 @@ class Operations(FleetClock):
         """Ask an agent for the lines of its log with numbers above `after`: a `ShowLog` follows.
 
         With `wait` it follows as soon as there are some. If the agent goes, a `LogLost` follows.
-        Raises `NotFound`, and `NotSupported` for an agent of an older version.
+        Raises `NotFound`.
         """
         decisions = self._due(now)
         agent = self._connected(agent_id)
-        if agent.hello.protocol < LOGS_SINCE:
-            raise NotSupported(f"agent {agent.name} is too old to show its log; upgrade it")
         self._state.log_readers.asked(id, agent.link)
         read = ReadLog(id=id, after=after, wait=wait)
         return [*decisions, self._state.registry.send(agent.link, read, now)]

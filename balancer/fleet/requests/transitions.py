@@ -65,7 +65,7 @@ class Transitions(LiveRequests):
                 id=lifecycle.id,
                 request=_for_agent(lifecycle.request),
                 continuation=continuation,
-                traceparent=lifecycle.caller.traceparent if agent.knows_traces else None,
+                traceparent=lifecycle.caller.traceparent,
                 fetch=fetch,
             )
             decisions.append(self._registry.send(assign.link, start, now))
@@ -255,7 +255,7 @@ class Transitions(LiveRequests):
 
 
 def _for_agent(request: GenerateRequest) -> GenerateRequest:
-    """Without what only queue and routing need, and older agents do not know."""
+    """Without what only queue and routing need."""
     if request.deadline_ms is None and request.prompt_cache_key is None:
         return request
     return replace(request, deadline_ms=None, prompt_cache_key=None)

@@ -250,7 +250,7 @@ class FleetRuntime(RuntimeViews):
         """The last lines of an agent's log, of those with numbers above `after`.
 
         With `wait` it waits for so many seconds until there are some. Raises `NotFound`,
-        `NotSupported`, `RateLimited`, or `AgentLost` if the agent goes or does not answer.
+        `RateLimited`, or `AgentLost` if the agent goes or does not answer.
         """
         id = new_request_id()
         is_waiting = wait is not None

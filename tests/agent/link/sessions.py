@@ -7,7 +7,7 @@ from itertools import count
 from arriero.agent.generation.port import Ticket
 from arriero.agent.link.queries import Queries
 from arriero.agent.link.requests import Requests
-from arriero.agent.link.session import Session
+from arriero.agent.link.session import PROTOCOLS, Session
 from arriero.agent.link.slots import Slots
 from arriero.shared.inference import AgentId, GenerateRequest, Rates, RequestId, Usage
 from arriero.shared.messages import (
@@ -67,10 +67,12 @@ def make_session(
     status: Status = STATUS,
     model: ModelInfo | None = None,
     query_tickets: Iterator[Ticket] | None = None,
+    protocols: range = PROTOCOLS,
 ) -> Session:
     return Session(
         hello=replace(hello, model=model),
         status=replace(status, model=model),
         requests=make_requests() if requests is None else requests,
         queries=Queries(query_tickets or map(Ticket, count(101))),
+        protocols=protocols,
     )

@@ -1,6 +1,7 @@
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
+from typing import Annotated
 
 import pytest
 from hypothesis import given
@@ -31,7 +32,6 @@ from arriero.shared.framing.heartbeat import SECOND_LOOK
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.inference.prefix_peers import Peer, PrefixSource
 from arriero.shared.messages import (
-    OLDEST_PROTOCOL,
     PROTOCOL_VERSION,
     Ask,
     Busy,
@@ -40,6 +40,7 @@ from arriero.shared.messages import (
     FromBalancer,
     Goodbye,
     Heartbeat,
+    Hello,
     Issue,
     Item,
     Lend,
@@ -50,6 +51,7 @@ from arriero.shared.messages import (
     Reject,
     Reply,
     Start,
+    Status,
     Withdraw,
     encode_from_balancer,
 )
@@ -58,6 +60,7 @@ from arriero.shared.queries import Declined, Tokenize, Tokenized
 from arriero.shared.reports.log_lines import LogLine
 from arriero.shared.reports.model_info import ModelInfo
 from arriero.shared.reports.statistics import Statistics
+from arriero.shared.since import Since
 from tests.agent.link.sessions import (
     ENDED,
     HELLO,
@@ -75,6 +78,17 @@ from tests.agent.link.sessions import (
 )
 
 WELCOME = welcome()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaterHello(Hello):
+    mood: Annotated[str | None, Since(4)] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaterStatus(Status):
+    mood: Annotated[str | None, Since(PROTOCOL_VERSION)] = None
+
 
 MODEL = ModelInfo(name="m", architecture="a", parameters=1, size_bytes=1, context_size=1)
 
@@ -182,18 +196,10 @@ class TestGreeting:
         assert session.report(Statistics(num_running=1), 0.5) == [Send(Statistics(num_running=1))]
         assert session.next_deadline() == 1.5, "it spares a heartbeat"
 
-    def test_what_left_the_cache_is_told_to_who_is_here_and_knows_of_it(self) -> None:
+    def test_what_left_the_cache_is_told_to_who_is_here(self) -> None:
         gone = Evicted(keys=(1, 2))
         assert live().tell_evicted(gone, 0.5) == [Send(gone)]
-        session = make_session()
-        assert session.tell_evicted(gone, 0.0) == []
-        for _ in range(9, PROTOCOL_VERSION):
-            session.connected(0.0)
-            session.received(Reject(reason="old", retry=False), 0.1)
-        session.connected(0.2)
-        session.received(replace(WELCOME, protocol=9), 0.3)
-        assert session.is_live
-        assert session.tell_evicted(gone, 0.5) == [], "an older one"
+        assert make_session().tell_evicted(gone, 0.0) == []
 
     def test_another_version_ends_it_for_good(self) -> None:
         session = make_session()
@@ -204,34 +210,41 @@ class TestGreeting:
         assert session.is_offline
 
     def test_a_rejection_for_good_once_the_oldest_version_was_offered(self) -> None:
-        session = make_session()
-        for _ in range(OLDEST_PROTOCOL, PROTOCOL_VERSION):
-            session.connected(0.0)
+        session = make_session(protocols=range(3, 6))
+        for version in (5, 4):
+            assert session.connected(0.0) == [Send(replace(HELLO, protocol=version))]
             assert session.received(Reject(reason="old", retry=False), 0.1) == [Close("old")]
-        session.connected(0.0)
+        assert session.connected(0.0) == [Send(replace(HELLO, protocol=3))]
         assert session.received(Reject(reason="old", retry=False), 0.1) == [GiveUp("old")]
 
-    def test_an_older_balancer_is_spoken_to_in_its_version(self) -> None:
-        session = make_session(model=replace(MODEL, fingerprint="f"))
-        [offered] = session.connected(0.0)
-        for _ in range(OLDEST_PROTOCOL, PROTOCOL_VERSION):
-            session.received(Reject(reason="old", retry=False), 0.1)
-            [taken] = session.connected(1.0)
-        hello = Send(replace(HELLO, protocol=OLDEST_PROTOCOL, model=MODEL))
-        assert taken == hello != offered
-        welcome = replace(WELCOME, protocol=OLDEST_PROTOCOL)
-        assert session.received(welcome, 1.1) == [MarkConnected()]
-        status = replace(STATUS, accepting=False, model=replace(MODEL, fingerprint="g"))
-        assert session.tell(status, 1.2) == [Send(replace(STATUS, model=MODEL))]
+    def test_the_version_that_was_taken_is_spoken_until_the_link_ends(self) -> None:
+        session = make_session(protocols=range(3, 6))
+        session.connected(0.0)
+        session.received(Reject(reason="old", retry=False), 0.1)
+        session.connected(1.0)
+        assert session.received(replace(WELCOME, protocol=4), 1.1) == [MarkConnected()]
         session.disconnected()
-        assert session.connected(2.0) == [offered]
+        assert session.connected(2.0) == [Send(replace(HELLO, protocol=5))], "it may be newer now"
 
-    def test_the_fingerprint_comes_with_the_first_status(self) -> None:
+    def test_the_hello_has_only_what_the_oldest_version_knows(self) -> None:
+        """So that a balancer which speaks no other can read it, and says so."""
+        hello = LaterHello(**{each.name: getattr(HELLO, each.name) for each in fields(HELLO)})
+        session = make_session(hello=replace(hello, mood="good"), protocols=range(3, 6))
+        assert session.connected(0.0) == [Send(replace(hello, protocol=5))]
+
+    def test_an_older_balancer_is_sent_what_its_version_knows(self) -> None:
+        moody = LaterStatus(slots=2, accepting=True, mood="good")
+        for version, mood in ((PROTOCOL_VERSION - 1, None), (PROTOCOL_VERSION, "good")):
+            session = make_session(protocols=range(version, version + 1))
+            session.connected(0.0)
+            session.received(replace(WELCOME, protocol=version), 0.1)
+            assert session.tell(moody, 0.2) == [Send(replace(moody, mood=mood))]
+
+    def test_the_hello_says_all_of_the_model(self) -> None:
         model = replace(MODEL, fingerprint="f")
         session = make_session(model=model)
-        assert session.connected(0.0) == [Send(replace(HELLO, model=MODEL))]
-        status = replace(STATUS, model=model)
-        assert session.received(WELCOME, 0.1) == [MarkConnected(), Send(status)]
+        assert session.connected(0.0) == [Send(replace(HELLO, model=model))]
+        assert session.received(WELCOME, 0.1) == [MarkConnected()]
 
     def test_a_rejection_for_now(self) -> None:
         session = make_session()

@@ -1,14 +1,22 @@
 from collections.abc import Mapping
-from dataclasses import replace
-
-import pytest
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 from arriero.balancer.control.controller import SETTLE, Controller
 from arriero.balancer.control.demand import Demand
 from arriero.balancer.control.departures import HOLD, REDIAL
 from arriero.balancer.control.desired_state import WishedModel
-from arriero.shared.models.assignments import EngineOptions, HostFacts, WishedAdapter, Work
+from arriero.shared.messages import PROTOCOL_VERSION
+from arriero.shared.models.assignments import EngineOptions, HostFacts, Work
+from arriero.shared.since import Since
 from tests.balancer.control.builders import GIB, SimulatedAgent, report, state, wished
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaterOptions(EngineOptions):
+    """With a field that agents of the version before do not know."""
+
+    mood: Annotated[str | None, Since(PROTOCOL_VERSION)] = None
 
 
 class Fleet:
@@ -297,33 +305,16 @@ def test_a_model_that_no_key_allows_says_so() -> None:
     assert fleet.look() == {"a": M1}
 
 
-@pytest.mark.parametrize(("draft", "since"), [("/models/d.gguf", 9), ("hf://o/r/d.gguf@main", 10)])
-def test_an_agent_is_told_of_draft_models_that_its_version_knows(draft: str, since: int) -> None:
+def test_what_came_later_is_for_agents_whose_version_knows_it() -> None:
     fleet = Fleet("a", "b")
-    fleet.agents["a"].protocol = since - 1
-    fleet.agents["b"].protocol = since
-    drafting = wished("m", engine=EngineOptions(draft_model=draft))
-    fleet.wish(drafting)
-    assert fleet.look() == {"b": drafting.source}
-    fleet.agents["b"].protocol = since - 1
-    fleet.wish(replace(drafting, slots=2))
-    fleet.look()
+    fleet.agents["a"].protocol = fleet.agents["b"].protocol = PROTOCOL_VERSION - 1
+    plain, later = wished("m"), wished("m", engine=LaterOptions(mood="good"))
+    fleet.wish(later)
+    assert fleet.look() == {}
     assert [each.code for each in fleet.controller.statuses["m"].issues] == ["agent_too_old"]
-
-
-def test_an_agent_that_does_not_know_adapters_is_not_told_of_them() -> None:
-    fleet = Fleet("a", "b")
-    fleet.agents["a"].protocol = fleet.agents["b"].protocol = 8
-    plain = wished("m")
-    adapted = wished("m", adapters=(WishedAdapter(name="x", source="file:///x.gguf"),))
-    seeing = wished("m", projector="file:///p.gguf")
-    for model in (adapted, seeing):
-        fleet.wish(model)
-        assert fleet.look() == {}
-        assert [each.code for each in fleet.controller.statuses["m"].issues] == ["agent_too_old"]
-    fleet.agents["b"].protocol = 9
-    fleet.wish(adapted)
-    assert fleet.look() == {"b": adapted.source}
+    fleet.agents["b"].protocol = PROTOCOL_VERSION
+    fleet.wish(replace(later, slots=2))
+    assert fleet.look() == {"b": later.source}
     assert fleet.controller.statuses["m"].issues == ()
     fleet.wish(plain)
     assert fleet.look()["a"] == plain.source

@@ -4,14 +4,13 @@ from dataclasses import replace
 
 from arriero.balancer.access.identity import Identity
 from arriero.balancer.fleet.decisions import LinkId
-from arriero.balancer.fleet.identities import MAX_GONE, REMEMBERED, SINCE_SECRETS, Identities
+from arriero.balancer.fleet.identities import MAX_GONE, REMEMBERED, Identities
 from arriero.shared.inference import AgentId
 from tests.balancer.fleet.builders import hello
 
-A, B, C = LinkId(1), LinkId(2), LinkId(3)
+A, B = LinkId(1), LinkId(2)
 ID = AgentId("a1")
 HELLO = hello(ID)
-OLD = replace(HELLO, protocol=SINCE_SECRETS - 1)
 ONE = Identity(name="one", role="agent", owner="1")
 TWO = Identity(name="two", role="agent", owner="2")
 
@@ -88,15 +87,6 @@ def test_the_same_process_may_come_with_another_key() -> None:
     assert known.refusal(proof, TWO, 0.0) is None
     assert known.joined(B, proof, TWO) is first
     assert known.refusal(HELLO, ONE, 0.0) is not None, "it is the other key's now"
-
-
-def test_agents_of_older_versions_have_no_secret_to_show() -> None:
-    known = identities()
-    first = known.joined(A, OLD, None)
-    assert known.refusal(OLD, None, 0.0) is None
-    assert known.joined(B, OLD, None) is not first, "whether it is the same is not known"
-    known.joined(C, HELLO, None)
-    assert known.refusal(OLD, None, 0.0) is not None, "that one has"
 
 
 def test_few_of_those_that_are_gone_are_remembered() -> None:

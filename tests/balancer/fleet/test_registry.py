@@ -1,7 +1,5 @@
 """Who is here, and whose time has come."""
 
-from dataclasses import replace
-
 import pytest
 
 from arriero.balancer.fleet.change_log import ChangeLog
@@ -10,7 +8,7 @@ from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.registry import BUSY_PAUSE, Registry
 from arriero.balancer.fleet.view import AgentView, SlotsView
 from arriero.shared.inference import AgentId
-from arriero.shared.messages import Heartbeat, Hello, Issue
+from arriero.shared.messages import Heartbeat, Hello
 from arriero.shared.reports.statistics import Statistics
 from tests.balancer.fleet.builders import forwarding, hello, model_info, status, work
 
@@ -95,17 +93,6 @@ def test_its_state_is_what_it_says(said: object, state: str) -> None:
     assert registry[LINK].state(0) == state
 
 
-def test_of_older_protocols_the_message_says_which_adapter_an_issue_is_about() -> None:
-    issue = Issue(code="adapter", message="adapter `bad`: it is gone")
-    told: list[Issue] = []
-    for protocol in (11, 12):
-        registry = Registry(LIMITS, ChangeLog())
-        registry.joined(LINK, hello("a1", protocol=protocol), 0.0)
-        registry[LINK].changed(status(issues=(issue,)))
-        told += registry[LINK].issues
-    assert told == [replace(issue, adapter="bad"), issue]
-
-
 def test_a_cordoned_agent_is_draining_until_it_has_no_requests() -> None:
     registry = registry_with()
     registry[LINK].is_cordoned = True
@@ -152,7 +139,6 @@ def test_its_view_joins_its_words_with_our_count() -> None:
     [
         (forwarding("a"), {None, "f", "g"}),
         (hello("a", fingerprint="f"), {None, "f"}),
-        (hello("a", fingerprint="f", protocol=9), set()),
         (hello("a", model=None), {None}),
     ],
 )

@@ -5,7 +5,6 @@ from dataclasses import replace
 from arriero.balancer.access.identity import Identity
 from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.decisions import Decision, Finish, LinkId, Send
-from arriero.balancer.fleet.identities import SINCE_SECRETS
 from arriero.balancer.fleet.limits import Limits
 from arriero.shared.errors import RequestError
 from arriero.shared.inference import Failed, RequestId
@@ -73,7 +72,7 @@ class Scene:
         is_same: bool = True,
     ) -> list[Decision]:
         """An agent dials; with `is_same` it shows the secret that the last one of its id got."""
-        if is_same and hello.protocol >= SINCE_SECRETS:
+        if is_same:
             hello = replace(hello, secret=self.secrets.get(hello.agent_id))
         decisions = self.fleet.agent_joined(link, hello, self.now, holder)
         for decision in decisions:

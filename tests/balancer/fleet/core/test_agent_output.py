@@ -281,16 +281,6 @@ def test_an_answer_that_the_next_engine_did_not_start_goes_on_at_a_server() -> N
     assert started_after(scene.join(third, forwarding("c")), third, HELLO)
 
 
-def test_an_engine_of_an_older_version_gets_no_text() -> None:
-    scene = Scene()
-    scene.join(A, forwarding("a"))
-    scene.open("r")
-    scene.say(A, piece("r", "He"))
-    scene.leave(A)
-    assert sent(scene.join(B, hello("b", fingerprint="f", protocol=9))) != []
-    assert scene.fleet.view(scene.now).requests[0].state == "queued"
-
-
 def test_a_server_that_cannot_go_on_gets_no_answer_that_has_begun() -> None:
     scene = with_agent(fingerprint="f")
     chat = GenerateRequest(messages=(ChatMessage(role="user", content="hi"),), model="llama")

@@ -4,10 +4,9 @@ import pytest
 
 from arriero.balancer.control.demand import Demand
 from arriero.balancer.control.order_numbers import VERSIONS
-from arriero.balancer.fleet.core.operations import LOGS_SINCE
 from arriero.balancer.fleet.decisions import Send
 from arriero.balancer.fleet.view import Cordon, ToldCordon
-from arriero.shared.errors import NotFound, NotSupported
+from arriero.shared.errors import NotFound
 from arriero.shared.inference import AgentId, RequestId
 from arriero.shared.models.assignments import Assign
 from arriero.shared.reports.statistics import Statistics
@@ -29,14 +28,6 @@ def test_an_agent_that_is_not_here_is_named() -> None:
     ):
         with pytest.raises(NotFound, match="`nobody`"):
             ask()
-
-
-def test_an_agent_too_old_to_show_its_log_is_not_asked() -> None:
-    scene = Scene()
-    scene.join(A, hello("old", protocol=LOGS_SINCE - 1))
-    with pytest.raises(NotSupported, match="upgrade it"):
-        scene.fleet.read_log(READ, AgentId("old"), 0, scene.now)
-    assert scene.fleet.stop_reading_log(READ, scene.now) == []
 
 
 def test_a_cordoned_agent_gets_nothing_until_it_is_resumed() -> None:

@@ -8,6 +8,7 @@ from hypothesis.stateful import initialize, rule
 
 from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.decisions import Decision, LinkId, Moved, Send
+from arriero.balancer.fleet.identities import REMEMBERED
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.requests.live_requests import LEAST_PATIENCE
@@ -236,11 +237,13 @@ def test_an_agent_keeps_what_it_had_earned_when_it_dials_again() -> None:
 def test_another_that_says_its_id_has_earned_nothing() -> None:
     scene = scene_with_good(slots=1)
     scene.open("kept")
-    scene.join(A, replace(hello("a1", slots=64), protocol=12))
+    scene.join(A, hello("a1", slots=64))
     scene.open(*rows("r", 64))
     scene.say(A, *[piece(f"r{number}") for number in range(4)])
-    back = scene.join(LinkId(3), replace(hello("a1", slots=64), protocol=12))
-    assert len(links_of(back)) == FIRST_SLOTS
+    scene.leave(A, hung_up=True)
+    scene.after(REMEMBERED)
+    other = scene.join(LinkId(3), hello("a1", slots=64), is_same=False)
+    assert len(links_of([*other, *scene.open(*rows("s", 64))])) == FIRST_SLOTS
 
 
 # ---- any history

@@ -25,21 +25,18 @@ from tests.shared.tracing.fakes import Kept
 async def test_the_agent_s_part_of_a_request_belongs_to_its_trace() -> None:
     recorder, tracer = RecordingRecorder(), QueueTracer(Kept().queue, lambda parent, id: True)
     runtime = FleetRuntime(Fleet(Limits()), recorder=recorder, tracer=tracer)
-    new, old = RecordingPeer(), RecordingPeer()
-    runtime.agent_joined(old, hello("old", slots=1, protocol=7))
+    peer = RecordingPeer()
+    runtime.agent_joined(peer, hello("new", slots=1))
     client = TraceContext(7, 8, is_sampled=True)
     runtime.open(request(), caller=Caller(trace_parent=client))
-    runtime.agent_joined(new, hello("new", slots=1, protocol=8))
-    runtime.open(request(), caller=Caller(trace_parent=client))
-    [unaware], [aware] = old.sent[1:], new.sent[1:]
-    assert isinstance(unaware, Start) and isinstance(aware, Start)
-    assert unaware.traceparent is None, "version 7 refuses it"
-    assert aware.traceparent is not None and aware.traceparent.startswith(f"00-{7:032x}-")
-    assert aware.traceparent != client.traceparent, "the request has a span of its own"
-    runtime.cancel([aware.id])
-    runtime.agent_said(LinkId(2), output(ended(aware.id)))
+    [start] = peer.sent[1:]
+    assert isinstance(start, Start)
+    assert start.traceparent is not None and start.traceparent.startswith(f"00-{7:032x}-")
+    assert start.traceparent != client.traceparent, "the request has a span of its own"
+    runtime.cancel([start.id])
+    runtime.agent_said(LinkId(1), output(ended(start.id)))
     [ending] = recorder.endings
-    assert ending.caller.traceparent == aware.traceparent
+    assert ending.caller.traceparent == start.traceparent
     assert ending.caller.trace_parent == client
 
 
