@@ -87,19 +87,7 @@ class _Agent:
         self._embedder: Embedder | None = None
         self._worker = make_worker(
             settings.model,
-            slots=settings.slots,
-            context_size=settings.context_size,
-            kv_cells=settings.kv_cells,
-            kv_layout=settings.kv_layout,
-            host_cache=settings.host_cache,
-            threads=settings.threads,
-            max_stall=settings.max_stall,
-            gpu_layers=settings.gpu_layers,
-            kernels=settings.kernels,
-            projector=settings.projector,
-            speculate=settings.max_draft,
-            draft_model=settings.draft_model,
-            deterministic=settings.deterministic,
+            settings.load_options,
             on_step=self._on_step,
             on_crash=self._on_crash,
         )

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
-from ..shared.reports.model_info import Kernels, KvLayout
 from .engine.fair_lock import FairLock
+from .engine.load_options import LoadOptions
 from .engine.loaded_model import LoadedModel
 from .engine.prompt import Prompt
 from .engine.prompt_store.stored_prompt import StoredPrompt
@@ -39,20 +39,8 @@ class MakeWorker(Protocol):
     def __call__(
         self,
         model_path: Path,
+        options: LoadOptions,
         *,
-        slots: int,
-        context_size: int,
-        kv_cells: int | None,
-        kv_layout: Literal["auto"] | KvLayout,
-        host_cache: int,
-        threads: int,
-        max_stall: float,
-        gpu_layers: int,
-        kernels: Literal["auto"] | Kernels,
-        speculate: int,
-        projector: Path | None,
-        draft_model: Path | None,
-        deterministic: bool,
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
         on_crash: Callable[[BaseException], None],
     ) -> EngineWorker: ...

@@ -17,12 +17,7 @@ from .adapter_table import AdapterFile, AdapterTable
 from .chat.templates.chat_template import TemplateError
 from .chat.templates.chat_templates import TemplateSource, given_template
 from .engine.loaded_model import LoadedModel
-from .engine.prompt_store.model_identity import (
-    files_digest,
-    identity_of,
-    origin_of,
-    origin_with,
-)
+from .engine.prompt_store.model_identity import files_digest, identity_of, origin_of
 from .engine.prompt_store.prompt_store import PromptStore
 from .engine.prompt_store.stored_prompt import ModelIdentity, Origin
 from .generation.fingerprint import fingerprint
@@ -54,6 +49,7 @@ class ServedModel:
     ) -> None:
         """With `adapters`, which are loaded. Reads files. Raises `StartupError`."""
         self._settings = settings
+        self._options = settings.load_options
         self._assignment = assignment
         self.model = model
         self.store = _open_store(settings, model)
@@ -90,9 +86,9 @@ class ServedModel:
     @property
     def origin(self) -> Origin | None:
         """What tells its cells from those of other models, where that is known."""
-        return (
-            None if self._identity is None else origin_with(self._identity, self.model.arithmetic)
-        )
+        if self._identity is None:
+            return None
+        return origin_of(self._identity, self._options, self.model.arithmetic)
 
     @property
     def num_slots(self) -> int:
@@ -108,9 +104,13 @@ class ServedModel:
 
     @property
     def info(self) -> ModelInfo:
-        """The same, with its fingerprint."""
-        names = self.preparer.adapters.names
-        return replace(self.named_info, fingerprint=self._fingerprint, adapters=names)
+        """The same, with its fingerprint, its adapters and the options that it is loaded with."""
+        return replace(
+            self.named_info,
+            fingerprint=self._fingerprint,
+            adapters=self.preparer.adapters.names,
+            engine=self._options.view,
+        )
 
     @property
     def issues(self) -> tuple[Issue, ...]:
@@ -125,7 +125,11 @@ class ServedModel:
         if self._identity is None or not self._generates:
             return None
         return fingerprint(
-            self._identity, self.model.vocab, self.preparer.traits, self.model.arithmetic
+            self._identity,
+            self._options,
+            self.model.vocab,
+            self.preparer.traits,
+            self.model.arithmetic,
         )
 
     @property
@@ -173,7 +177,11 @@ def _open_store(settings: AgentSettings, model: LoadedModel) -> PromptStore | No
         return PromptStore(
             settings.cache_dir,
             limit_bytes=settings.cache_limit,
-            origin=origin_of(model.info, model_files(settings.model), model.arithmetic),
+            origin=origin_of(
+                identity_of(model.info, model_files(settings.model)),
+                settings.load_options,
+                model.arithmetic,
+            ),
         )
     except OSError as error:
         raise StartupError(f"--cache-dir {settings.cache_dir} cannot be used: {error}") from error

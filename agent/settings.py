@@ -5,31 +5,21 @@ import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from ..shared.inference.adapters import MAX_ADAPTERS, MAX_SCALE
 from ..shared.messages import MAX_LABELS
 from ..shared.models.assignments import MAX_MODEL_NAME
-from ..shared.quantities import Duration, Size
-from ..shared.reports.model_info import Kernels, KvLayout
+from ..shared.quantities import Size
 from ..shared.settings.declaration import DaemonSettings, ListenAddress, Shown
 from ..shared.tls.contexts import ClientFiles
 from ..shared.tls.key_pair import KeyPair
 from .adapter_table import AdapterFile
 from .chat.families.families import FAMILY_NAMES
-from .cpu_cores import default_threads
-
-MAX_SLOTS = 256
-"""llama.cpp's own limit on parallel sequences (`LLAMA_MAX_SEQ`)."""
-
-MAX_DRAFT = 64
-"""Longer drafts make a step longer and bring no more tokens."""
-
-DRAFTED_BY_MODEL = 8
-"""`--speculate` with a draft model, where it is not said."""
+from .engine.load_options import LoadOptions
 
 _ADAPTER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}", re.ASCII)
 _SCALE = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
@@ -74,13 +64,6 @@ def _known_family(name: str) -> str:
     if name not in ("auto", *FAMILY_NAMES):
         raise ValueError(f"must be auto or one of {', '.join(FAMILY_NAMES)}")
     return name
-
-
-def _holds_a_slot(cells: int | None, info: ValidationInfo) -> int | None:
-    context_size = info.data.get("context_size")
-    if cells is not None and context_size is not None and cells < context_size:
-        raise ValueError(f"must hold one slot at least, which is {context_size} (context size)")
-    return cells
 
 
 def _models_dir() -> Path:
@@ -132,8 +115,8 @@ Label = Annotated[str, AfterValidator(_label)]
 BalancerUrl = Annotated[str, AfterValidator(_websocket_url)]
 
 
-class AgentSettings(DaemonSettings):
-    """An agent's settings. Times in seconds, sizes in tokens."""
+class AgentSettings(LoadOptions, DaemonSettings):
+    """An agent's settings, those of its engine among them. Times in seconds."""
 
     program: ClassVar[str] = "agent"
     secrets: ClassVar[tuple[str, ...]] = ("ARRIERO_AGENT_KEY",)
@@ -191,9 +174,6 @@ class AgentSettings(DaemonSettings):
         description="a fact by which the fleet's desired state chooses agents, such as gpu=yes; "
         "repeatable, in the environment separated by commas",
     )
-    slots: Annotated[int, Field(ge=1, le=MAX_SLOTS)] = Field(
-        default=4, description="sequences to run at once"
-    )
     model: Annotated[Path | None, Shown("FILE")] = Field(
         default=None,
         description="GGUF file to serve; without it the fleet's desired state decides",
@@ -235,31 +215,6 @@ class AgentSettings(DaemonSettings):
         description="model family whose markers separate reasoning and tool calls from content: "
         f"{', '.join(FAMILY_NAMES)}; auto recognises it by the model's chat template",
     )
-    context_size: Annotated[int, Field(ge=16, le=2**24)] = Field(
-        default=4096, description="longest prompt and answer together in one slot, in tokens"
-    )
-    kv_cells: Annotated[
-        int | None,
-        Field(ge=16, le=2**28),
-        AfterValidator(_holds_a_slot),
-        Shown("N", "slots times context size"),
-    ] = Field(default=None, description="KV cache in tokens, of all slots together")
-    kv_layout: Annotated[Literal["auto"] | KvLayout, Shown("auto|streams|unified")] = Field(
-        default="auto",
-        description="KV cache: streams are one of its own for each slot, unified is one for all; "
-        "auto takes the unified one",
-    )
-    host_cache: Annotated[Size, Field(ge=0), Shown("SIZE", "1GiB")] = Field(
-        default=2**30,
-        description="host memory for prefixes that are evicted from the KV cache; 0 keeps none "
-        "there",
-    )
-    threads: Annotated[int, Field(ge=1, le=1024), Shown("N", "physical cores")] = Field(
-        default_factory=default_threads, description="threads of the engine"
-    )
-    max_stall: Annotated[Duration, Field(gt=0), Shown("DURATION")] = Field(
-        default=0.5, description="longest pause of a running stream while prompts are computed"
-    )
     cache_dir: Annotated[Path | None, Shown("DIR")] = Field(
         default=None,
         description="folder for prompts that requests save (`cache_key`); agents may share it",
@@ -277,52 +232,6 @@ class AgentSettings(DaemonSettings):
         "host uses are evicted for others, the least recently used first; without it nothing is "
         "evicted",
     )
-    gpu_layers: Annotated[int, Field(ge=-1, le=10_000)] = Field(
-        default=-1,
-        description="layers to offload to a GPU, if the build supports one; -1 offloads all",
-    )
-    kernels: Annotated[Literal["auto"] | Kernels, Shown("auto|all|plain")] = Field(
-        default="auto",
-        description="matrix kernels on CPUs: all that llama.cpp has, or only the plain ones, which "
-        "are slower and sound in every build; auto tries at the first start whether all can be "
-        "trusted, and keeps the answer",
-    )
-    projector: Annotated[Path | None, Shown("FILE")] = Field(
-        default=None,
-        description="GGUF file with the part of the model that reads pictures or hears sounds "
-        "(mmproj); without it messages may have text only",
-    )
-    speculate: Annotated[int, Field(ge=0, le=MAX_DRAFT)] = Field(
-        default=0,
-        description="maximum draft tokens per sequence and step (n-gram speculative decoding); "
-        "fewer are drafted where they do not pay, and answers stay the same; each takes memory for "
-        "two rows of logits per slot (4 bytes for each token of the vocabulary); 0 turns it off, "
-        f"but with --draft-model stands for {DRAFTED_BY_MODEL}",
-    )
-    draft_model: Annotated[Path | None, Shown("FILE", "none")] = Field(
-        default=None,
-        description="path of a small GGUF file with the vocabulary of the model, which drafts for "
-        "it where that pays, together with n-grams; answers stay the same",
-    )
-
-    deterministic: bool = Field(
-        default=False,
-        description="the same request gets the same answer, bit for bit, whatever runs beside it, "
-        "also after it moved to another such agent; on CPUs, slower, and without drafts and "
-        "pictures",
-    )
-
-    @model_validator(mode="after")
-    def _deterministic_can_be_had(self) -> Self:
-        if self.deterministic and self.kv_layout == "unified":
-            raise ValueError("--deterministic: needs streams, not --kv-layout unified")
-        if self.deterministic and self.projector is not None:
-            raise ValueError("--deterministic: cannot be used with --projector")
-        if self.deterministic and self.upstream is not None:
-            raise ValueError(
-                "--deterministic: cannot be used with --upstream, whose server computes"
-            )
-        return self
 
     @model_validator(mode="after")
     def _tls_is_whole(self) -> Self:
@@ -342,6 +251,10 @@ class AgentSettings(DaemonSettings):
                 raise ValueError(f"{flag}: needs --upstream, which says where the server is")
         elif self.model is not None:
             raise ValueError("--model: cannot be used with --upstream, whose server has the model")
+        elif self.deterministic:
+            raise ValueError(
+                "--deterministic: cannot be used with --upstream, whose server computes"
+            )
         return self
 
     @model_validator(mode="after")
@@ -369,9 +282,11 @@ class AgentSettings(DaemonSettings):
         return self.model is not None or self.upstream is not None
 
     @property
-    def max_draft(self) -> int:
-        """Most tokens that are drafted for a sequence in a step."""
-        return self.speculate or (DRAFTED_BY_MODEL if self.draft_model else 0)
+    def load_options(self) -> LoadOptions:
+        """What its engine is loaded with."""
+        return LoadOptions.model_validate(
+            {name: getattr(self, name) for name in LoadOptions.model_fields}
+        )
 
     @property
     def tls(self) -> ClientFiles:

@@ -24,6 +24,7 @@ from arriero.agent.engine.grammar.constraint import look
 from arriero.agent.engine.grammar.grammars import Grammars
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.loading import load_engine
+from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.loaded_model import LoadedModel
 from arriero.agent.engine.sampling.filters import candidates
 from arriero.agent.engine.sampling.sampling import Sampling
@@ -154,7 +155,9 @@ def _table(costs: list[Cost]) -> Table:
 
 
 def _load(path: Path, threads: int) -> LlamaEngine:
-    engine = load_engine(path, slots=1, context_size=512, threads=threads, gpu_layers=0)
+    engine = load_engine(
+        path, LoadOptions(slots=1, context_size=512, threads=threads, gpu_layers=0)
+    )
     if not isinstance(engine, LlamaEngine):
         raise TypeError(f"{path} does not generate text")
     return engine

@@ -22,6 +22,7 @@ import numpy as np
 
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.loading import load_engine
+from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.scheduler import Scheduler
@@ -76,12 +77,14 @@ def run(side: Side, target: Path, asked: Sequence[Conversation], slots: int) -> 
     drafts = {"good": DRAFT, "random": scrambled(DRAFT)}
     engine = load_engine(
         target,
-        slots=slots,
-        context_size=CONTEXT_SIZE,
-        threads=1,
-        gpu_layers=0,
-        speculate=0 if side == "without" else MOST_DRAFTED,
-        draft_model=drafts.get(side),
+        LoadOptions(
+            slots=slots,
+            context_size=CONTEXT_SIZE,
+            threads=1,
+            gpu_layers=0,
+            speculate=0 if side == "without" else MOST_DRAFTED,
+            draft_model=drafts.get(side),
+        ),
     )
     if not isinstance(engine, LlamaEngine):
         raise SystemExit(f"bench: {target} does not generate")

@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from arriero.agent.cpu_cores import default_threads
+from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId, SequenceOutput
@@ -47,11 +48,13 @@ class Bench:
         self.num_tokens = 0
         self.worker = Worker(
             model,
-            slots=NUM_STREAMS + 1,
-            context_size=CONTEXT_SIZE,
-            threads=threads,
-            max_stall=0.5,
-            gpu_layers=0,
+            LoadOptions(
+                slots=NUM_STREAMS + 1,
+                context_size=CONTEXT_SIZE,
+                threads=threads,
+                max_stall=0.5,
+                gpu_layers=0,
+            ),
             on_step=self._outputs.put,
             on_crash=lambda error: os._exit(f"{error}" != ""),
         )

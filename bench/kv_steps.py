@@ -13,6 +13,7 @@ from statistics import median
 
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.loading import load_engine
+from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.scheduler import Scheduler
@@ -100,12 +101,14 @@ def measure(name: str, rounds: int) -> None:
         for layout in order:
             engine = load_engine(
                 made(shape),
-                slots=SLOTS,
-                context_size=CONTEXT_SIZE,
-                host_cache=HOST_CACHE,
-                threads=1,
-                gpu_layers=0,
-                kv_layout=layout,
+                LoadOptions(
+                    slots=SLOTS,
+                    context_size=CONTEXT_SIZE,
+                    host_cache=HOST_CACHE,
+                    threads=1,
+                    gpu_layers=0,
+                    kv_layout=layout,
+                ),
             )
             if not isinstance(engine, LlamaEngine):
                 raise SystemExit(f"bench: {name} needs a model that generates")

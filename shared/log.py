@@ -17,14 +17,12 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
 from .line_writer import LineWriter, writes_to
 from .reports.log_lines import LogLine
 from .reports.log_tail import LogTail
-
-Format = Literal["auto", "text", "json"]
-Level = Literal["debug", "info", "warning", "error"]
+from .settings.declaration import LogFormat, LogLevel
 
 _PASSWORD = re.compile(r"(://[^\s/:@]*:)[^\s/@]+@")
 _ACCESS_KEY = re.compile(r"ark_[A-Za-z0-9_-]{43}", re.ASCII)
@@ -40,7 +38,7 @@ _NEEDS_QUOTES = re.compile(r'[\s="]|^$')
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
-def setup(format: Format, level: Level, stream: TextIO | None = None) -> None:
+def setup(format: LogFormat, level: LogLevel, stream: TextIO | None = None) -> None:
     """Log what our modules log from `level` on, and others' warnings, to `stream` (stderr)."""
     stream = stream or sys.stderr
     as_text = format == "text" or (format == "auto" and stream.isatty())

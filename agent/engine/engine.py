@@ -3,11 +3,11 @@
 from collections.abc import Collection
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
-from ...shared.reports.model_info import Kernels, KvLayout
 from .capacity import Capacity
 from .draft_model import DraftModel
+from .load_options import LoadOptions
 from .loaded_model import LoadedModel
 from .sequence import NewSequence, SequenceId
 from .step import Outcome, Step
@@ -66,30 +66,9 @@ class Engine(Protocol):
 
 
 class LoadEngine(Protocol):
-    """Loads a model file for `slots` sequences of `context_size` tokens. Raises `ModelError`.
+    """Loads the model file at `path` as `options` say. Raises `ModelError`.
 
-    They have `kv_cells` cells together; `None` gives them as many as they can hold. `kv_layout`
-    says whether they share them. Up to
-    `host_cache` bytes of kept prefixes can be parked outside the cells, and up to `speculate`
-    tokens be drafted for each sequence in a step, where the model is one that allows it; the file
-    `draft_model` is a model that helps with it. With a `projector`, a file, prompts may have media.
-    A `deterministic` engine gives each token the same logits whatever it computes beside it.
+    Where the model does not allow drafts, it is loaded without, and that is logged.
     """
 
-    def __call__(
-        self,
-        path: Path,
-        *,
-        slots: int,
-        context_size: int,
-        kv_cells: int | None,
-        kv_layout: Literal["auto"] | KvLayout,
-        host_cache: int,
-        threads: int,
-        gpu_layers: int,
-        kernels: Literal["auto"] | Kernels,
-        speculate: int,
-        projector: Path | None,
-        draft_model: Path | None,
-        deterministic: bool,
-    ) -> Engine: ...
+    def __call__(self, path: Path, options: LoadOptions) -> Engine: ...

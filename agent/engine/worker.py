@@ -13,14 +13,13 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Literal
 
 from ...shared.inference import is_background
-from ...shared.reports.model_info import Kernels, KvLayout
 from .adapter import AdapterError
 from .engine import Engine, LoadEngine
 from .fair_lock import FairLock
 from .llama.loading import load_engine
+from .load_options import LoadOptions
 from .loaded_model import LoadedModel
 from .model_error import ModelError
 from .opener import Opened, Opener
@@ -51,8 +50,8 @@ that reads eight prompts takes less time than one and then seven."""
 class Worker:
     """Runs a model. `on_step` and `on_crash` are called on the worker's thread and must not block.
 
-    With `speculate` tokens are drafted; `make_drafter` is told how long sequences can get. With a
-    `draft_model` that model drafts, too.
+    Where the engine can draft, `make_drafter` is told how long sequences can get; a draft model
+    drafts, too.
 
     `on_step` gets the outputs of a step's sequences, all at once. `on_crash` gets what ended the
     steps for good: no output follows, and whoever gave sequences has to end them.
@@ -64,46 +63,22 @@ class Worker:
     def __init__(
         self,
         model_path: Path,
+        options: LoadOptions,
         *,
-        slots: int,
-        context_size: int,
-        threads: int,
-        max_stall: float,
-        gpu_layers: int,
-        kernels: Literal["auto"] | Kernels = "auto",
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
         on_crash: Callable[[BaseException], None],
-        kv_cells: int | None = None,
-        kv_layout: Literal["auto"] | KvLayout = "auto",
-        host_cache: int = 0,
-        speculate: int = 0,
-        projector: Path | None = None,
-        draft_model: Path | None = None,
-        deterministic: bool = False,
         load: LoadEngine = load_engine,
         make_drafter: Callable[[int], Drafter] = LookupDrafter,
         gathering: float = GATHERING,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._gathering = gathering
-        self._load = partial(
-            load,
-            model_path,
-            slots=slots,
-            context_size=context_size,
-            kv_cells=kv_cells,
-            kv_layout=kv_layout,
-            host_cache=host_cache,
-            threads=threads,
-            speculate=speculate,
-            draft_model=draft_model,
-            gpu_layers=gpu_layers,
-            kernels=kernels,
-            projector=projector,
-            deterministic=deterministic,
-        )
+        self._load = partial(load, model_path, options)
         self._make_scheduler = partial(
-            Scheduler, slots=slots, context_size=context_size, max_stall=max_stall
+            Scheduler,
+            slots=options.slots,
+            context_size=options.context_size,
+            max_stall=options.max_stall,
         )
         self._make_drafter = make_drafter
         self._clock = clock

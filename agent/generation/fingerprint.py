@@ -2,7 +2,7 @@
 
 It is made of what the same request and the same tokens must mean on both: the model file, its
 vocabulary, the chat template, the family that reads answers, the model's sampling defaults, the
-context at whose end an answer ends, and how they go on. How fast or with which layout an agent
+options of the engine that count, and how answers go on. How fast or with which layout an agent
 computes makes no difference, unless it is deterministic: then the other one has to compute the same
 numbers.
 """
@@ -11,6 +11,7 @@ from dataclasses import astuple
 from hashlib import blake2b
 
 from ...shared.continuation import CONTINUATION_VERSION
+from ..engine.load_options import LoadOptions
 from ..engine.loaded_model import Vocab
 from ..engine.prompt_store.stored_prompt import ModelIdentity
 
@@ -19,8 +20,9 @@ _DIGEST_BYTES = 16
 
 def fingerprint(
     model: ModelIdentity,
+    options: LoadOptions,
     vocab: Vocab,
-    traits: tuple[str | int, ...],
+    traits: tuple[str, ...],
     arithmetic: str | None = None,
 ) -> str:
     """The fingerprint of an agent that prepares and reads answers by these `traits`.
@@ -30,6 +32,7 @@ def fingerprint(
     parts = (
         CONTINUATION_VERSION,
         *astuple(model),
+        *options.counted("fingerprint"),
         vocab.size,
         *sorted(vocab.end_tokens),
         vocab.bos_text,

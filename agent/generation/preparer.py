@@ -72,7 +72,7 @@ class Preparer:
         self._source = self._templates.text
         self._family = family_of(self._source) if family == "auto" else family_named(family)
         eyes = () if model.media is None else (model.media.identity,)
-        self.traits = (self._source, self._family.name, repr(given), context_size, *eyes)
+        self.traits = (self._source, self._family.name, repr(given), *eyes)
         self.traits += self.adapters.traits
         """What the answer to a request depends on, besides the model."""
         self._shown = {

@@ -8,6 +8,8 @@ feed-forward, a mask of attention) and the logits. Weights are the tensors as th
 
 from dataclasses import dataclass, replace
 
+from ..engine.llama.cells.layout import choose_layout
+from ..engine.load_options import LoadOptions
 from .gguf_header import GgufHeader
 
 MICRO_BATCH = 512
@@ -64,21 +66,43 @@ class MemoryEstimate:
         return self.weights + self.cache + self.compute + self.embeddings
 
 
-def estimate(
-    header: GgufHeader,
-    *,
-    file_bytes: int,
-    slots: int,
-    num_cells: int,
-    max_draft: int = 0,
-    longest_input: int = 0,
-    host_cache: int = 0,
-) -> MemoryEstimate | None:
-    """Of a model whose files have `file_bytes`; `None` where the header leaves too much open.
+@dataclass(frozen=True, slots=True)
+class DraftFile:
+    """The file of a draft model: its header, and how many bytes it has."""
 
-    `num_cells` of the KV cache are shared by `slots`; each slot drafts `max_draft` tokens. Inputs
-    of up to `longest_input` tokens are embedded; 0: none are.
+    header: GgufHeader
+    num_bytes: int
+
+
+def estimate(
+    header: GgufHeader, options: LoadOptions, *, file_bytes: int, draft: DraftFile | None = None
+) -> MemoryEstimate | None:
+    """What a model takes whose files have `file_bytes`, loaded with `options`.
+
+    `draft` is the file of their draft model. `None` where a header leaves too much open. Raises
+    `ModelError` where `options` cannot be had.
     """
+    layout = choose_layout(options, can_share=True, is_offloaded=False)
+    found = _alone(header, options, file_bytes=file_bytes, num_cells=layout.num_cells)
+    if found is None or draft is None:
+        return found
+    num_cells = min(layout.num_cells, options.slots * options.context_size)
+    beside = _alone(
+        draft.header, options.without_drafts, file_bytes=draft.num_bytes, num_cells=num_cells
+    )
+    if beside is None:
+        return None
+    return replace(
+        found,
+        weights=found.weights + beside.weights,
+        cache=found.cache + beside.cache,
+        compute=found.compute + beside.compute,
+    )
+
+
+def _alone(
+    header: GgufHeader, options: LoadOptions, *, file_bytes: int, num_cells: int
+) -> MemoryEstimate | None:
     num_layers = header.number("block_count")
     width = header.number("embedding_length")
     heads = header.number("attention.head_count") or 1
@@ -89,39 +113,21 @@ def estimate(
     values = header.number("attention.value_length") or width // heads
     cells = _whole_blocks(num_cells)
     cell = sum(kv_heads) * (keys + values) * _F16
-    rows = slots * (1 + max_draft) + max(SCORED_ROWS, slots)
+    rows = options.slots * (1 + options.max_draft) + max(SCORED_ROWS, options.slots)
     feed_forward = max(header.numbers("feed_forward_length", num_layers) or [4 * width])
     vocab = header.lengths.get("tokenizer.ggml.tokens") or header.number("vocab_size") or 0
     layer = MICRO_BATCH * ((2 * feed_forward + _EMBEDDING_ROWS * width) * _F32 + cells * _F16)
     inputs = MICRO_BATCH * width * _F32
-    outputs = (slots + 1) * vocab * _F32
-    embeddings = 0
-    if longest_input:
-        chunk = _chunk(vocab)
-        rows_of_chunk = chunk * (vocab + width + 2 * feed_forward) * _F32
-        embeddings = cell * _whole_blocks(longest_input + chunk) + rows_of_chunk
+    outputs = (options.slots + 1) * vocab * _F32
+    chunk = _chunk(vocab)
+    rows_of_chunk = chunk * (vocab + width + 2 * feed_forward) * _F32
     return MemoryEstimate(
         weights=max(0, file_bytes - header.data_offset),
         cache=cell * cells,
         compute=max(layer, rows * vocab * _F32) + inputs + outputs,
-        embeddings=embeddings,
-        host_cache=host_cache,
+        embeddings=cell * _whole_blocks(options.context_size + chunk) + rows_of_chunk,
+        host_cache=options.host_cache,
         num_layers=num_layers,
-    )
-
-
-def with_draft(
-    found: MemoryEstimate, header: GgufHeader, *, file_bytes: int, slots: int, num_cells: int
-) -> MemoryEstimate | None:
-    """`found` and a draft model beside it, whose cache has `num_cells`; `None` as `estimate`."""
-    draft = estimate(header, file_bytes=file_bytes, slots=slots, num_cells=num_cells)
-    if draft is None:
-        return None
-    return replace(
-        found,
-        weights=found.weights + draft.weights,
-        cache=found.cache + draft.cache,
-        compute=found.compute + draft.compute,
     )
 
 

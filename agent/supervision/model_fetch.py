@@ -9,11 +9,11 @@ from pathlib import Path
 from ...shared.messages import Issue
 from ...shared.models.assignments import Assignment, Device
 from ...shared.reports.model_info import ModelInfo
-from ..engine.llama.cells.layout import choose_layout
+from ..engine.load_options import LoadOptions
 from ..engine.model_error import ModelError
 from ..models.fetched_files import FetchedFiles, adapters_on_host, fetch_adapters, fetch_all
-from ..models.gguf_header import HeaderError, read_header
-from ..models.memory_estimate import MemoryEstimate, estimate, with_draft
+from ..models.gguf_header import GgufHeader, HeaderError, read_header
+from ..models.memory_estimate import DraftFile, MemoryEstimate, estimate
 from ..models.model_file import AdapterOnHost, AdaptersHere, ModelFile, bytes_of
 from ..models.port import FetchError, Lease, ModelFiles, OnProgress
 from ..settings import AgentSettings
@@ -106,33 +106,24 @@ class _TooLarge(Exception):
         self.issue = too_large_for_gpus(needed, memory)
 
 
-def _num_cells(wanted: AgentSettings) -> int:
-    """Of the KV cache, in the layout that the engine would choose."""
+def _estimated(
+    header: GgufHeader, options: LoadOptions, *, file_bytes: int
+) -> MemoryEstimate | None:
+    """Raises `OptionsError` where they do not go together, or a draft model cannot be read."""
+    draft = None if options.draft_model is None else _draft_file(options.draft_model)
     try:
-        layout = choose_layout(
-            wanted.kv_layout,
-            slots=wanted.slots,
-            context_size=wanted.context_size,
-            kv_cells=wanted.kv_cells,
-            can_share=True,
-            is_offloaded=False,
-            deterministic=wanted.deterministic,
-        )
+        return estimate(header, options, file_bytes=file_bytes, draft=draft)
     except ModelError as error:
         raise OptionsError(str(error)) from error
-    return layout.num_cells
 
 
-def _with_draft(found: MemoryEstimate, wanted: AgentSettings, path: Path) -> MemoryEstimate | None:
-    """Raises `OptionsError` where the draft model cannot be read."""
+def _draft_file(path: Path) -> DraftFile:
+    """Raises `OptionsError` where it cannot be read."""
     try:
         with path.open("rb") as file:
-            header = read_header(file)
-        file_bytes = path.stat().st_size
+            return DraftFile(read_header(file), path.stat().st_size)
     except (HeaderError, OSError) as error:
         raise OptionsError(f"`draft_model`: {path} cannot be read as a model: {error}") from error
-    num_cells = min(_num_cells(wanted), wanted.slots * wanted.context_size)
-    return with_draft(found, header, file_bytes=file_bytes, slots=wanted.slots, num_cells=num_cells)
 
 
 def _inspect(
@@ -155,17 +146,8 @@ def _inspect(
     wanted = assigned_settings(settings, assignment, file)
     with path.open("rb") as opened:
         header = read_header(opened)
-    found = estimate(
-        header,
-        file_bytes=fetched.bytes + bytes_of(adapters),
-        slots=wanted.slots,
-        num_cells=_num_cells(wanted),
-        max_draft=wanted.speculate,
-        longest_input=wanted.context_size,
-        host_cache=wanted.host_cache,
-    )
-    if found is not None and wanted.draft_model is not None:
-        found = _with_draft(found, wanted, wanted.draft_model)
+    file_bytes = fetched.bytes + bytes_of(adapters)
+    found = _estimated(header, wanted.load_options, file_bytes=file_bytes)
     if devices and found is not None:
         needed, memory = found.on_gpus(wanted.gpu_layers), sum(each.memory for each in devices)
         if needed > memory:

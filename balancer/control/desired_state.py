@@ -8,11 +8,12 @@ from pydantic import Field
 from ...shared.inference.adapters import adapted_name
 from ...shared.messages import Labels
 from ...shared.models.assignments import (
-    MAX_SLOTS,
     MAX_TEMPLATE,
     Assignment,
+    ContextSize,
     EngineOptions,
     ModelName,
+    NumSlots,
     Sha256,
     WishedAdapters,
 )
@@ -58,8 +59,8 @@ class WishedModel:
     projector: Source | None = None
     adapters: WishedAdapters = ()
     agents: AgentChoice = field(default_factory=AgentChoice)
-    slots: Annotated[int, Field(ge=1, le=MAX_SLOTS)] | None = None
-    context_size: Annotated[int, Field(ge=16, le=2**24)] | None = None
+    slots: NumSlots | None = None
+    context_size: ContextSize | None = None
     engine: EngineOptions = field(default_factory=EngineOptions)
     chat_template: Annotated[str, Field(min_length=1, max_length=MAX_TEMPLATE)] | None = None
     sampling: SamplingChoices = field(default_factory=SamplingChoices)

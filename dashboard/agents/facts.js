@@ -14,6 +14,7 @@ export function hostFacts(agent) {
     ["Labels", labelled.join(", ") || "none"],
     ["Adapters", model?.adapters?.join(", ") || null],
     ["Draft model", model?.draft_model ?? null],
+    ["Loaded with", model?.engine ? optionWords(model.engine) : null],
     ["Forwards to", upstream ? `${upstream.kind} at ${upstream.address}` : null],
     ["Model decided by", facts?.is_pinned ? "its own command line" : "the desired state", facts],
     ["Memory", facts?.memory ? bytes(facts.memory) : null],
@@ -25,6 +26,12 @@ export function hostFacts(agent) {
 }
 
 const deviceWords = ({ name, memory }) => (memory ? `${name} (${bytes(memory)})` : name);
+
+const optionWords = (options) =>
+  Object.entries(options)
+    .filter(([, value]) => value !== null && value !== undefined)
+    .map(([name, value]) => `${name} ${name === "host_cache" ? bytes(value) : value}`)
+    .join(", ");
 
 /** What the engine did since its model was loaded. */
 export function engineFacts(statistics) {

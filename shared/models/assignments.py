@@ -31,6 +31,9 @@ MAX_PATH = 4096
 MAX_SLOTS = 256
 """llama.cpp's own limit on parallel sequences (`LLAMA_MAX_SEQ`)."""
 
+MAX_DRAFT = 64
+"""Longer drafts make a step longer and bring no more tokens."""
+
 MAX_DEVICES = 64
 
 MAX_SPEED = 1e15
@@ -70,6 +73,15 @@ Bytes = Annotated[int, Field(ge=0, le=MAX_BYTES)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Revision = Annotated[int, Field(ge=0, le=2**53)]
 
+NumSlots = Annotated[int, Field(ge=1, le=MAX_SLOTS)]
+ContextSize = Annotated[int, Field(ge=16, le=2**24)]
+GpuLayers = Annotated[int, Field(ge=-1, le=10_000)]
+KvCells = Annotated[int, Field(ge=16, le=2**28)]
+HostCache = Annotated[Size, Field(ge=0)]
+NumThreads = Annotated[int, Field(ge=1, le=1024)]
+MaxStall = Annotated[Duration, Field(gt=0)]
+DraftTokens = Annotated[int, Field(ge=0, le=MAX_DRAFT)]
+
 Phase = Literal["waiting", "fetching", "loading", "draining", "serving", "failed"]
 
 
@@ -82,12 +94,12 @@ class EngineOptions:
     """
 
     __pydantic_config__ = STRICT
-    gpu_layers: Annotated[int, Field(ge=-1, le=10_000)] | None = None
-    kv_cells: Annotated[int, Field(ge=16, le=2**28)] | None = None
-    host_cache: Annotated[Size, Field(ge=0)] | None = None
-    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
-    max_stall: Annotated[Duration, Field(gt=0)] | None = None
-    speculate: Annotated[int, Field(ge=0, le=64)] | None = None
+    gpu_layers: GpuLayers | None = None
+    kv_cells: KvCells | None = None
+    host_cache: HostCache | None = None
+    threads: NumThreads | None = None
+    max_stall: MaxStall | None = None
+    speculate: DraftTokens | None = None
     deterministic: Annotated[bool | None, Field(exclude_if=lambda is_on: is_on is None)] = None
     draft_model: (
         Annotated[str, Field(max_length=MAX_PATH), AfterValidator(_source_or_path)] | None
@@ -122,8 +134,8 @@ class Assignment:
     sha256: Sha256 | None = None
     projector: Source | None = None
     adapters: WishedAdapters | None = None
-    slots: Annotated[int, Field(ge=1, le=MAX_SLOTS)] | None = None
-    context_size: Annotated[int, Field(ge=16, le=2**24)] | None = None
+    slots: NumSlots | None = None
+    context_size: ContextSize | None = None
     engine: EngineOptions = field(default_factory=EngineOptions)
     chat_template: Annotated[str, Field(min_length=1, max_length=MAX_TEMPLATE)] | None = None
     sampling: SamplingChoices = field(default_factory=SamplingChoices)

@@ -9,7 +9,7 @@ from ..inference import NumTokens
 from ..inference.abilities import ABILITIES, Ability
 from ..inference.adapters import MAX_ADAPTERS, AdapterName
 from ..inference.request import Sense
-from ..models.assignments import MAX_MODEL_NAME, Bytes
+from ..models.assignments import MAX_MODEL_NAME, Bytes, EngineOptions
 from ..strict import STRICT, ListOf
 
 MAX_TASKS = 16
@@ -50,12 +50,12 @@ class ModelInfo:
     `longest_token` is the most bytes of a text that one token can stand for; 0 where that has no
     bound, because the tokenizer drops a part of the text. `kernels` is what the weights were loaded
     for, `kv_layout` how the KV cache is divided among sequences. Agents whose models have the same
-    `fingerprint` can go on with each other's answers; one without cannot.
-    `draft_model` is the name of a small model that drafts for it.
-    `upstream`: another server runs it, and the agent forwards to that. Such an agent may not know
-    its `context_size`, which is 0 then.
-    `adapters` can be asked for beside the model. A `deterministic` one gives the
-    same answer to the same request, whatever runs beside it.
+    `fingerprint` can go on with each other's answers; one without cannot. `draft_model` is the name
+    of a small model that drafts for it. `upstream`: another server runs it, and the agent forwards
+    to that. Such an agent may not know its `context_size`, which is 0 then. `adapters` can be asked
+    for beside the model. A `deterministic` one gives the same answer to the same request, whatever
+    runs beside it. `engine` has the options that it is loaded with, where an engine of the agent's
+    own runs it.
     """
 
     __pydantic_config__ = STRICT
@@ -75,6 +75,9 @@ class ModelInfo:
         ListOf[AdapterName], Field(max_length=MAX_ADAPTERS, exclude_if=lambda names: not names)
     ] = ()
     deterministic: Annotated[bool, Field(exclude_if=lambda is_on: not is_on)] = False
+    engine: Annotated[EngineOptions | None, Field(exclude_if=lambda options: options is None)] = (
+        None
+    )
 
     @property
     def abilities(self) -> frozenset[Ability]:

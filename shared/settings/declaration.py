@@ -12,8 +12,10 @@ from typing import Annotated, Any, ClassVar, Literal, get_origin
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic.fields import FieldInfo
 
-from ..log import Format, Level
 from ..quantities import Address, Duration, format_duration, parse_address
+
+LogFormat = Literal["auto", "text", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +51,10 @@ class DaemonSettings(Settings):
     drain_timeout: Annotated[Duration, Shown("DURATION")] = Field(
         default=30.0, description="how long running requests may go on after SIGTERM"
     )
-    log_format: Format = Field(
+    log_format: LogFormat = Field(
         default="auto", description="how to log to stderr; auto is text on a terminal, else json"
     )
-    log_level: Level = Field(default="info", description="least level that is logged")
+    log_level: LogLevel = Field(default="info", description="least level that is logged")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 
 from arriero.agent.engine.adapter import AdapterError
 from arriero.agent.engine.fair_lock import FairLock
+from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.loaded_model import FillIn, LoadedModel
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
@@ -101,9 +102,9 @@ class Expected(asyncio.Queue[T]):
 class FakeWorker:
     """Runs what it is given as the test says, step by step."""
 
-    def __init__(self, path: Path, **settings: object) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self.settings = settings
+        self.options: LoadOptions | None = None
         self.lock = FairLock()
         self.on_step: Callable[[tuple[SequenceOutput, ...]], None] | None = None
         self.on_crash: Callable[[BaseException], None] | None = None

@@ -1,7 +1,7 @@
 import asyncio
 import socket
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +11,10 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from arriero.agent import daemon
+from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.loaded_model import LoadedModel
 from arriero.agent.engine.model_error import ModelError
+from arriero.agent.engine.sequence import SequenceOutput
 from arriero.agent.engine.statistics import EngineStatistics, Gone
 from arriero.agent.settings import AgentSettings
 from arriero.agent.supervision.supervisor_protocol import (
@@ -52,6 +54,7 @@ from arriero.shared.messages import (
 from arriero.shared.models.assignments import Assign, Assignment, HostFacts, Work
 from arriero.shared.quantities import Address
 from arriero.shared.queries import Embed, Embedded
+from arriero.shared.reports.model_info import ModelInfo
 from arriero.shared.sampling import SamplingChoices
 from tests.agent.engine.fake_embedding import FakeEmbedding
 from tests.agent.fakes import (
@@ -74,8 +77,8 @@ MODEL = Path("m.gguf")
 class SlowWorker(FakeWorker):
     """Loads when the test says so."""
 
-    def __init__(self, path: Path, **settings: object) -> None:
-        super().__init__(path, **settings)
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
         self.is_loading = threading.Event()
         self.may_go_on = threading.Event()
 
@@ -118,10 +121,16 @@ class Agent:
         self.reports.append(report)
         self.reported.put_nowait(report)
 
-    def make_worker(self, model_path: Path, **settings: Any) -> FakeWorker:
-        self.worker.path, self.worker.settings = model_path, settings
-        self.worker.on_step = settings["on_step"]
-        self.worker.on_crash = settings["on_crash"]
+    def make_worker(
+        self,
+        model_path: Path,
+        options: LoadOptions,
+        *,
+        on_step: Callable[[tuple[SequenceOutput, ...]], None],
+        on_crash: Callable[[BaseException], None],
+    ) -> FakeWorker:
+        self.worker.path, self.worker.options = model_path, options
+        self.worker.on_step, self.worker.on_crash = on_step, on_crash
         return self.worker
 
     async def run(self) -> None:
@@ -139,6 +148,11 @@ class Agent:
             assert self.worker.is_stopped
 
 
+def loaded(agent: Agent, name: str) -> ModelInfo:
+    """The model under that name, with the options that it is loaded with."""
+    return replace(BYTES_INFO, name=name, engine=agent.settings.load_options.view)
+
+
 @pytest.fixture
 async def balancer() -> AsyncIterator[FakeBalancer]:
     async with FakeBalancer.open() as balancer:
@@ -153,26 +167,18 @@ def one_startup_error(error: BaseException) -> str:
 
 
 async def test_the_worker_gets_the_settings(balancer: FakeBalancer) -> None:
-    agent = Agent(balancer=(balancer.url,), slots=3, context_size=32, threads=5, max_stall=0.25)
+    options: dict[str, Any] = {
+        "slots": 3,
+        "context_size": 32,
+        "threads": 5,
+        "max_stall": 0.25,
+        "speculate": 2,
+    }
+    agent = Agent(balancer=(balancer.url,), **options)
     async with agent.running():
         await balancer.peer()
     assert agent.worker.path == MODEL
-    del agent.worker.settings["on_step"], agent.worker.settings["on_crash"]
-    assert agent.worker.settings == {
-        "slots": 3,
-        "context_size": 32,
-        "kv_cells": None,
-        "kv_layout": "auto",
-        "threads": 5,
-        "max_stall": 0.25,
-        "gpu_layers": -1,
-        "kernels": "auto",
-        "speculate": 0,
-        "projector": None,
-        "draft_model": None,
-        "deterministic": False,
-        "host_cache": 2**30,
-    }
+    assert agent.worker.options == LoadOptions(**options)
 
 
 async def test_says_what_it_is_and_that_it_is_ready_once(balancer: FakeBalancer) -> None:
@@ -394,7 +400,7 @@ class TestAnAssignment:
             agent.channel.orders.put_nowait(Change(assignment=new))
             status = await peer.next()
             assert isinstance(status, Status)
-            assert (status.slots, status.model) == (1, replace(BYTES_INFO, name="other"))
+            assert (status.slots, status.model) == (1, loaded(agent, "other"))
             while await agent.reported.get() != Changed(assignment=new):
                 pass
             await peer.start("s", "hi")
@@ -424,7 +430,7 @@ class TestAnAssignment:
             agent.channel.orders.put_nowait(Tell(work=WORK))
             status = await peer.next()
             assert isinstance(status, Status)
-            assert status.model == replace(BYTES_INFO, name="wished"), "as before"
+            assert status.model == loaded(agent, "wished"), "as before"
 
     async def test_adapters_come_and_go(self, balancer: FakeBalancer, tmp_path: Path) -> None:
         calm, loud = (self.adapter(tmp_path, name) for name in ("calm", "loud"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from arriero.agent.adapter_table import AdapterFile
-from arriero.agent.cpu_cores import default_threads
+from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.settings import AgentSettings
 from arriero.shared.quantities import Address
 from arriero.shared.settings.load import load
@@ -24,7 +24,8 @@ def refused(*argv: str) -> str:
 
 def test_defaults() -> None:
     settings = load(AgentSettings, [], {})
-    assert settings.model_dump() == {
+    assert settings.load_options == LoadOptions()
+    assert settings.model_dump(exclude=set(LoadOptions.model_fields)) == {
         "balancer": ("ws://127.0.0.1:8060",),
         "tls_ca": None,
         "tls_cert": None,
@@ -34,7 +35,6 @@ def test_defaults() -> None:
         "key_file": None,
         "peer_addr": None,
         "insecure": False,
-        "slots": 4,
         "model": None,
         "upstream": None,
         "upstream_key_file": None,
@@ -42,24 +42,12 @@ def test_defaults() -> None:
         "adapter": (),
         "chat_template": None,
         "chat_family": "auto",
-        "context_size": 4096,
-        "kv_cells": None,
-        "kv_layout": "auto",
-        "host_cache": 2**30,
-        "threads": default_threads(),
-        "max_stall": 0.5,
         "cache_dir": None,
         "cache_limit": 10 * 2**30,
         "models_dir": Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         / "arriero"
         / "models",
         "models_limit": None,
-        "gpu_layers": -1,
-        "kernels": "auto",
-        "speculate": 0,
-        "projector": None,
-        "draft_model": None,
-        "deterministic": False,
         "drain_timeout": 30.0,
         "log_format": "auto",
         "log_level": "info",

@@ -9,6 +9,7 @@ from typing import Any
 
 import llama_cpp.llama_cpp as llama_cpp
 
+from ..load_options import LoadOptions
 from ..model_error import ModelError
 from ..sequence import SequenceId
 from ..step import Aborted, Failed, NoRoom, Run
@@ -31,10 +32,10 @@ class CannotGenerateError(ModelError):
 
 
 class Context:
-    """Computes `runs` of `slots` sequences, and of a spare one, in `num_cells` cells.
+    """Computes runs of sequences, one for each slot and a spare one, in `num_cells` cells.
 
-    With `num_streams` the cells are divided among as many `seq_id`s, of which none is spare. If
-    `has_fixed_batches`, it computes batches of up to `MOST_ROWS` rows at once.
+    With `num_streams` the cells are divided among as many `seq_id`s, of which none is spare. A
+    deterministic one computes batches of up to `MOST_ROWS` rows at once.
 
     `handle` and `memory` are llama.cpp's. A step gives `num_rows` rows of logits at most. Raises
     `ModelError` where the context cannot be created, or cannot decode.
@@ -43,23 +44,14 @@ class Context:
     def __init__(
         self,
         model: Model,
+        options: LoadOptions,
         *,
         num_cells: int,
-        slots: int,
-        threads: int,
         num_rows: int,
         num_streams: int = 0,
-        has_fixed_batches: bool = False,
     ) -> None:
-        self.handle = _open(
-            model,
-            num_cells=num_cells,
-            slots=slots,
-            threads=threads,
-            num_rows=num_rows,
-            num_streams=num_streams,
-            has_fixed_batches=has_fixed_batches,
-        )
+        params = _params(options, num_cells=num_cells, num_rows=num_rows, num_streams=num_streams)
+        self.handle = _open(model, params)
         self._log = route_log()
         self.memory = llama_cpp.llama_get_memory(self.handle)
         self._stop = ctypes.create_string_buffer(2)
@@ -145,31 +137,26 @@ class Context:
             raise ModelError(f"model file {model.path} loads but does not run: {failure}")
 
 
-def _open(
-    model: Model,
-    *,
-    num_cells: int,
-    slots: int,
-    threads: int,
-    num_rows: int,
-    num_streams: int,
-    has_fixed_batches: bool,
-) -> Any:
+def _params(options: LoadOptions, *, num_cells: int, num_rows: int, num_streams: int) -> Any:
     params = llama_cpp.llama_context_default_params()
     params.n_ctx = num_cells  # llama.cpp rounds up to whole 256, for each stream
-    params.n_batch = params.n_ubatch = max(MAX_BATCH, slots)
-    if has_fixed_batches:
+    params.n_batch = params.n_ubatch = max(MAX_BATCH, options.slots)
+    if options.deterministic:
         params.n_ubatch = MOST_ROWS
-    params.n_seq_max = num_streams or slots + 1  # with the spare one
+    params.n_seq_max = num_streams or options.slots + 1  # with the spare one
     params.n_outputs_max = num_rows  # of logits: it bounds their buffer
-    params.n_threads = params.n_threads_batch = threads
+    params.n_threads = params.n_threads_batch = options.threads
     params.kv_unified = not num_streams
     params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
+    return params
+
+
+def _open(model: Model, params: Any) -> Any:
     with model.adapters_guard, route_log().hold_errors() as errors:
         context = llama_cpp.llama_init_from_model(model.handle, params)
     if not context:
         raise ModelError(
-            f"model file {model.path} loads, but not with a KV cache of {num_cells} cells "
+            f"model file {model.path} loads, but not with a KV cache of {params.n_ctx} cells "
             f"(--kv-cells): lower it, --slots or --context-size ({'; '.join(errors)})"
         )
     if not llama_cpp.llama_get_memory(context):

@@ -18,6 +18,7 @@ from ....shared.errors import EngineFailed
 from ....shared.queries import Pooling
 from ..embedding.embedding_plan import Slice
 from ..embedding.pooling import Rows
+from ..load_options import LoadOptions
 from ..sequence import SequenceId
 from ..step import Run
 from .batch import Batch
@@ -33,14 +34,14 @@ _LOGITS_BYTES = 64 * 1024 * 1024
 
 
 class LlamaEmbedding:
-    """`embedding.EmbeddingModel` over a loaded model; an input has `context_size` at most."""
+    """`embedding.EmbeddingModel` over a loaded model; an input is as long as a slot at most."""
 
-    def __init__(self, model: Model, *, context_size: int, threads: int, has_memory: bool) -> None:
+    def __init__(self, model: Model, options: LoadOptions, *, has_memory: bool) -> None:
         self._model = model
-        self._threads = threads
+        self._options = options
         self._has_memory = has_memory
         self.splits = has_memory and model.is_causal
-        self.max_tokens = min(context_size, model.trained_context)
+        self.max_tokens = min(options.context_size, model.trained_context)
         self.max_batch = self._chunk() if self.splits else self.max_tokens
         self.max_sequences = MAX_SEQUENCES
         self.default_pooling: Pooling = model.pooling or "mean"
@@ -58,7 +59,7 @@ class LlamaEmbedding:
         params.n_ctx = num_cells
         params.n_batch = params.n_ubatch = chunk
         params.n_seq_max = MAX_SEQUENCES
-        params.n_threads = params.n_threads_batch = self._threads
+        params.n_threads = params.n_threads_batch = self._options.threads
         params.kv_unified = True
         params.embeddings = True
         params.pooling_type = (

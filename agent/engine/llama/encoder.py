@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from ....shared.reports.model_info import ModelInfo
 from ..capacity import Capacity
+from ..load_options import LoadOptions
 from ..loaded_model import LoadedModel
 from ..model_error import ModelError
 from ..sequence import NewSequence, SequenceId
@@ -32,18 +33,16 @@ class EncoderEngine:
         most_parked=0,
     )
 
-    def __init__(self, model: Model, *, context_size: int, threads: int) -> None:
+    def __init__(self, model: Model, options: LoadOptions) -> None:
         self._model = model
-        embedding = LlamaEmbedding(
-            model, context_size=context_size, threads=threads, has_memory=False
-        )
+        embedding = LlamaEmbedding(model, options, has_memory=False)
         self.model = LoadedModel(
             ModelInfo(
                 name=model.path.stem,
                 architecture=model.architecture,
                 parameters=model.parameters,
                 size_bytes=model.size_bytes,
-                context_size=min(context_size, model.trained_context),
+                context_size=min(options.context_size, model.trained_context),
                 tasks=model.tasks(generates=False),
                 longest_token=model.vocab.longest_token,
                 kernels=model.kernels,

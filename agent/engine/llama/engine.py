@@ -15,6 +15,7 @@ import llama_cpp.llama_cpp as llama_cpp
 
 from ....shared.reports.model_info import ModelInfo
 from ..capacity import Capacity
+from ..load_options import LoadOptions
 from ..loaded_model import LoadedModel
 from ..sampling.sampler import Sampler
 from ..sequence import NewSequence, SequenceId
@@ -57,45 +58,31 @@ class LlamaEngine:
     def __init__(
         self,
         model: Model,
+        options: LoadOptions,
         *,
-        slots: int,
-        context_size: int,
         layout: Layout,
-        host_cache: int,
-        threads: int,
-        max_draft: int,
         projector: Projector | None = None,
         draft_model: LlamaDraftModel | None = None,
-        deterministic: bool = False,
     ) -> None:
         self.draft_model = draft_model
         self._model = model
         self._projector = projector
-        most_scored = max(MOST_SCORED, slots)
-        num_rows = slots * (1 + max_draft) + most_scored
-        if deterministic:
+        most_scored = max(MOST_SCORED, options.slots)
+        num_rows = options.slots * (1 + options.max_draft) + most_scored
+        if options.deterministic:
             num_rows = max(MOST_ROWS, layout.num_streams)
         self._context = Context(
             model,
+            options,
             num_cells=layout.num_cells,
-            slots=slots,
-            threads=threads,
             num_rows=num_rows,
             num_streams=layout.num_streams,
-            has_fixed_batches=deterministic,
         )
         # Cells of pictures with places in two dimensions have positions of their own.
         self._places = Places() if projector is not None and projector.has_grid else None
         self._media: dict[SequenceId, dict[bytes, EncodedMedia]] = {}
-        self._edits = _edits(self._context, slots, layout, self._places)
-        self.capacity = self._measured(
-            slots,
-            layout,
-            host_cache=host_cache,
-            max_draft=max_draft,
-            most_scored=most_scored,
-            most_mixed=MOST_ROWS - 1 if deterministic else ATTENTION_TILE - 1,
-        )
+        self._edits = _edits(self._context, options.slots, layout, self._places)
+        self.capacity = self._measured(options, layout, most_scored=most_scored)
         self._context.clear()
         self._adapters = Adapters(model.handle, model.adapters_guard)
         self._samplers: dict[SequenceId, Sampler] = {}
@@ -104,42 +91,34 @@ class LlamaEngine:
         )
         self._fixed = (
             FixedSteps(self._context, self._rows, num_streams=layout.num_streams)
-            if deterministic
+            if options.deterministic
             else None
         )
-        self.model = self._described(context_size, threads=threads, layout=layout)
+        self.model = self._described(options, layout)
         self._mask_threads = ThreadPoolExecutor(NUM_MASK_THREADS, thread_name_prefix="mask")
 
-    def _measured(
-        self,
-        slots: int,
-        layout: Layout,
-        *,
-        host_cache: int,
-        max_draft: int,
-        most_scored: int,
-        most_mixed: int,
-    ) -> Capacity:
+    def _measured(self, options: LoadOptions, layout: Layout, *, most_scored: int) -> Capacity:
         """What steps have room for. Decodes a token or two: the context has to be cleared."""
         model = self._model
         fixed_bytes, cell_bytes = self._state_bytes()
+        most_mixed = MOST_ROWS - 1 if options.deterministic else ATTENTION_TILE - 1
         return Capacity(
             batch_size=self._context.batch_size,
             most_mixed=MAX_BATCH if model.is_offloaded else most_mixed,
             num_cells=layout.num_cells,
-            num_holders=_num_holders(slots, layout),
+            num_holders=_num_holders(options.slots, layout),
             num_streams=layout.num_streams,
             can_share=model.can_share,
             can_shift=model.can_share and self._context.can_shift,
-            most_parked=host_cache // cell_bytes if self._can_park else 0,
+            most_parked=options.host_cache // cell_bytes if self._can_park else 0,
             cell_bytes=cell_bytes,
             fixed_bytes=fixed_bytes,
             is_compact=not model.is_offloaded,
-            max_draft=max_draft,
+            max_draft=options.max_draft,
             most_scored=most_scored,
         )
 
-    def _described(self, context_size: int, *, threads: int, layout: Layout) -> LoadedModel:
+    def _described(self, options: LoadOptions, layout: Layout) -> LoadedModel:
         """The model and what is beside it, as the rest of the agent knows them."""
         model, projector, draft = self._model, self._projector, self.draft_model
         info = ModelInfo(
@@ -147,13 +126,13 @@ class LlamaEngine:
             architecture=model.architecture,
             parameters=model.parameters,
             size_bytes=model.size_bytes,
-            context_size=context_size,
+            context_size=options.context_size,
             tasks=model.tasks(generates=True, senses=() if projector is None else projector.senses),
             longest_token=model.vocab.longest_token,
             kernels=model.kernels,
             kv_layout=layout.name,
             draft_model=None if draft is None else draft.name,
-            deterministic=self._fixed is not None,
+            deterministic=options.deterministic,
         )
         return LoadedModel(
             info,
@@ -161,13 +140,13 @@ class LlamaEngine:
             model.chat_template,
             grammar_tokens(model.vocab),
             model.tool_template,
-            LlamaEmbedding(model, context_size=context_size, threads=threads, has_memory=True),
+            LlamaEmbedding(model, options, has_memory=True),
             projector,
             None if draft is None else draft.num_cells,
             self.capacity.cell_bytes if self._can_park else None,
             arithmetic=None
             if self._fixed is None
-            else self._fixed.arithmetic(checked_tokens(model.vocab.size, context_size)),
+            else self._fixed.arithmetic(checked_tokens(model.vocab.size, options.context_size)),
         )
 
     @property

@@ -6,6 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from ....shared.reports.model_info import ModelInfo
+from ..load_options import LoadOptions
 from .stored_prompt import ModelIdentity, Origin
 
 NUM_SAMPLES = 64
@@ -48,15 +49,11 @@ def identity_of(model: ModelInfo, paths: Sequence[Path]) -> ModelIdentity:
     )
 
 
-def origin_of(model: ModelInfo, paths: Sequence[Path], arithmetic: str | None) -> Origin:
-    """The origin of what `model`, loaded from the files `paths`, computes. Raises `OSError`."""
-    return origin_with(identity_of(model, paths), arithmetic)
-
-
-def origin_with(model: ModelIdentity, arithmetic: str | None) -> Origin:
-    """The origin of what `model` computes here.
+def origin_of(model: ModelIdentity, options: LoadOptions, arithmetic: str | None) -> Origin:
+    """The origin of what `model` computes here, loaded with `options`.
 
     A deterministic engine takes nothing that another `arithmetic` than its own computed.
     """
-    cache = CACHE if arithmetic is None else f"{CACHE}, deterministic {arithmetic}"
+    numbers = () if arithmetic is None else (f"deterministic {arithmetic}",)
+    cache = ", ".join((CACHE, *options.counted("cache"), *numbers))
     return Origin(model=model, engine=f"{ENGINE} {version(ENGINE)}", cache=cache)

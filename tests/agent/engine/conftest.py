@@ -8,6 +8,7 @@ import pytest
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.llama.vocab import LlamaVocab
+from arriero.agent.engine.load_options import LoadOptions
 
 DEMO_MODEL = Path(__file__).parents[3] / "demo" / "arriero-demo.gguf"
 
@@ -21,7 +22,10 @@ def model_path() -> Path:
 def unified_engine() -> Iterator[LlamaEngine]:
     """One cache for all."""
     engine = load_engine(
-        DEMO_MODEL, slots=8, context_size=256, threads=1, gpu_layers=0, kv_layout="unified"
+        DEMO_MODEL,
+        LoadOptions(
+            slots=8, context_size=256, threads=1, gpu_layers=0, host_cache=0, kv_layout="unified"
+        ),
     )
     yield engine
     engine.free()
@@ -38,12 +42,14 @@ def stream_engine() -> Iterator[LlamaEngine]:
     """A cache of its own for each sequence."""
     engine = load_engine(
         DEMO_MODEL,
-        slots=8,
-        context_size=256,
-        threads=1,
-        gpu_layers=0,
-        host_cache=2**24,
-        kv_layout="streams",
+        LoadOptions(
+            slots=8,
+            context_size=256,
+            threads=1,
+            gpu_layers=0,
+            host_cache=2**24,
+            kv_layout="streams",
+        ),
     )
     yield engine
     engine.free()
@@ -53,12 +59,9 @@ def stream_engine() -> Iterator[LlamaEngine]:
 def deterministic_engine() -> Iterator[LlamaEngine]:
     engine = load_engine(
         DEMO_MODEL,
-        slots=8,
-        context_size=256,
-        threads=1,
-        gpu_layers=0,
-        host_cache=2**24,
-        deterministic=True,
+        LoadOptions(
+            slots=8, context_size=256, threads=1, gpu_layers=0, host_cache=2**24, deterministic=True
+        ),
     )
     assert isinstance(engine, LlamaEngine)
     yield engine
@@ -69,12 +72,15 @@ def deterministic_engine() -> Iterator[LlamaEngine]:
 def speculating_engine() -> Iterator[LlamaEngine]:
     engine = load_engine(
         DEMO_MODEL,
-        slots=8,
-        context_size=512,
-        threads=1,
-        gpu_layers=0,
-        kv_layout="unified",
-        speculate=6,
+        LoadOptions(
+            slots=8,
+            context_size=512,
+            threads=1,
+            gpu_layers=0,
+            host_cache=0,
+            kv_layout="unified",
+            speculate=6,
+        ),
     )
     yield engine
     engine.free()

@@ -13,6 +13,7 @@ from random import Random
 
 from arriero.agent.engine.capacity import Capacity
 from arriero.agent.engine.draft_model import DraftModel
+from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.loaded_model import LoadedModel
 from arriero.agent.engine.model_error import ModelError
 from arriero.agent.engine.prompt import Media, MediaPart, Prompt
@@ -278,23 +279,7 @@ class FakeEngine:
     def _move_seconds(self, step: Step) -> float:
         return self.seconds_per_moved_cell * step.num_moved
 
-    def load(
-        self,
-        path: Path,
-        *,
-        slots: int,
-        context_size: int,
-        kv_cells: int | None,
-        kv_layout: str,
-        host_cache: int,
-        threads: int,
-        gpu_layers: int,
-        kernels: str,
-        speculate: int,
-        projector: Path | None = None,
-        draft_model: Path | None = None,
-        deterministic: bool = False,
-    ) -> "FakeEngine":
+    def load(self, path: Path, options: LoadOptions) -> "FakeEngine":
         """Stands where a worker loads its engine."""
         return self
 

@@ -14,6 +14,7 @@ import pytest
 from arriero.agent.engine.adapter import AdapterError
 from arriero.agent.engine.engine import LoadEngine
 from arriero.agent.engine.llama.loading import load_engine
+from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.model_error import ModelError
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
@@ -116,11 +117,13 @@ class Setup:
         self.crashes: queue.Queue[BaseException] = queue.Queue()
         self.worker = Worker(
             Path("model.gguf"),
-            slots=engine.num_slots,
-            context_size=engine.context_size,
-            threads=1,
-            max_stall=0.5,
-            gpu_layers=0,
+            LoadOptions(
+                slots=engine.num_slots,
+                context_size=engine.context_size,
+                threads=1,
+                max_stall=0.5,
+                gpu_layers=0,
+            ),
             on_step=self.outputs.put,
             on_crash=self.crashes.put,
             load=engine.load,
@@ -226,11 +229,7 @@ def test_without_speculation_no_drafter_is_made() -> None:
     engine = FakeEngine()
     worker = Worker(
         Path("model.gguf"),
-        slots=2,
-        context_size=64,
-        threads=1,
-        max_stall=0.5,
-        gpu_layers=0,
+        LoadOptions(slots=2, context_size=64, threads=1, max_stall=0.5, gpu_layers=0),
         on_step=lambda outputs: None,
         on_crash=lambda error: None,
         load=engine.load,
@@ -555,11 +554,7 @@ def test_the_demo_model_answers_alike_alone_and_in_a_crowd() -> None:
     outputs: queue.Queue[tuple[SequenceOutput, ...]] = queue.Queue()
     worker = Worker(
         DEMO_MODEL,
-        slots=4,
-        context_size=256,
-        threads=1,
-        max_stall=0.5,
-        gpu_layers=0,
+        LoadOptions(slots=4, context_size=256, threads=1, max_stall=0.5, gpu_layers=0),
         on_step=outputs.put,
         on_crash=lambda error: None,
     )
@@ -597,12 +592,9 @@ def answered(prompt: str, *, speculate: int) -> tuple[bytes, int, int, int]:
     milliseconds = count()
     worker = Worker(
         DEMO_MODEL,
-        slots=1,
-        context_size=512,
-        threads=1,
-        max_stall=0.5,
-        gpu_layers=0,
-        speculate=speculate,
+        LoadOptions(
+            slots=1, context_size=512, threads=1, max_stall=0.5, gpu_layers=0, speculate=speculate
+        ),
         on_step=outputs.put,
         on_crash=lambda error: None,
         clock=lambda: next(milliseconds) / 1000,
@@ -723,11 +715,7 @@ def test_what_is_taken_back_is_not_handed_out(load: LoadEngine) -> None:
 
     worker = Worker(
         DEMO_MODEL,
-        slots=1,
-        context_size=64,
-        threads=1,
-        max_stall=0.5,
-        gpu_layers=0,
+        LoadOptions(slots=1, context_size=64, threads=1, max_stall=0.5, gpu_layers=0),
         on_step=stepped,
         on_crash=lambda error: None,
         load=load,

@@ -5,20 +5,22 @@ from typing import Any
 import pytest
 
 from arriero.agent.engine.llama.embedding import MAX_CHUNK, MAX_SEQUENCES
+from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.models.gguf_header import GgufHeader, read_header
 from arriero.agent.models.memory_estimate import (
     EMBEDDING_CHUNK,
     EMBEDDING_LOGITS,
     EMBEDDING_SEQUENCES,
     MICRO_BATCH,
+    DraftFile,
     MemoryEstimate,
     estimate,
-    with_draft,
 )
 from tests.agent.models.gguf_files import header
 
 DEMO = Path(__file__).parents[3] / "demo" / "arriero-demo.gguf"
 MIB = 2**20
+ONE = LoadOptions(slots=1, context_size=256)
 SHAPE: dict[str, Any] = {
     "general.architecture": "llama",
     "llama.block_count": 2,
@@ -43,7 +45,8 @@ def test_the_demo_model_as_llama_cpp_reports_it() -> None:
     With 4 slots and 8192 cells.
     """
     with DEMO.open("rb") as file:
-        found = estimate(read_header(file), file_bytes=DEMO.stat().st_size, slots=4, num_cells=8192)
+        options = LoadOptions(slots=4, context_size=2048)
+        found = estimate(read_header(file), options, file_bytes=DEMO.stat().st_size)
     assert found is not None
     assert found.cache == 16 * MIB
     assert found.weights == pytest.approx(6.63 * MIB, rel=0.01)
@@ -51,19 +54,26 @@ def test_the_demo_model_as_llama_cpp_reports_it() -> None:
 
 
 def test_the_cache_has_keys_and_values_of_every_layer() -> None:
-    assert cache(estimate(head(), file_bytes=0, slots=1, num_cells=256)) == 256 * 2 * 128 * 2
+    assert cache(estimate(head(), ONE, file_bytes=0)) == 256 * 2 * 128 * 2
     shared = head(attention__head_count_kv=1)
-    assert cache(estimate(shared, file_bytes=0, slots=1, num_cells=256)) == 256 * 2 * 32 * 2
+    assert cache(estimate(shared, ONE, file_bytes=0)) == 256 * 2 * 32 * 2
     by_layer = head(attention__head_count_kv=[1, 0])
-    assert cache(estimate(by_layer, file_bytes=0, slots=1, num_cells=256)) == 256 * 32 * 2
+    assert cache(estimate(by_layer, ONE, file_bytes=0)) == 256 * 32 * 2
     wide = head(attention__key_length=100, attention__value_length=60)
-    assert cache(estimate(wide, file_bytes=0, slots=1, num_cells=256)) == 256 * 2 * 4 * 160 * 2
-    assert cache(estimate(head(), file_bytes=0, slots=1, num_cells=1)) == 256 * 2 * 128 * 2
+    assert cache(estimate(wide, ONE, file_bytes=0)) == 256 * 2 * 4 * 160 * 2
+    assert (
+        cache(estimate(head(), LoadOptions(slots=1, context_size=16), file_bytes=0))
+        == 256 * 2 * 128 * 2
+    )
 
 
 def test_drafts_and_the_vocabulary_take_rows_of_logits() -> None:
     small, large = (
-        estimate(head(vocab_size=10**6), file_bytes=0, slots=2, num_cells=256, max_draft=draft)
+        estimate(
+            head(vocab_size=10**6),
+            LoadOptions(slots=2, context_size=128, speculate=draft),
+            file_bytes=0,
+        )
         for draft in (0, 4)
     )
     assert small is not None and large is not None
@@ -72,16 +82,23 @@ def test_drafts_and_the_vocabulary_take_rows_of_logits() -> None:
 
 
 def test_a_draft_model_adds_its_own_and_no_second_process() -> None:
-    found = estimate(head(), file_bytes=10**6, slots=2, num_cells=256)
+    options = LoadOptions(slots=2, context_size=256)
+    found = estimate(head(), options, file_bytes=10**6)
     assert found is not None
-    both = with_draft(found, head(), file_bytes=10**6, slots=2, num_cells=512)
+    both = estimate(head(), options, file_bytes=10**6, draft=DraftFile(head(), 10**6))
     assert both is not None
-    assert both.cache == 3 * found.cache
+    assert both.cache == 2 * found.cache
     assert both.weights == 2 * found.weights
     assert both.compute > found.compute
     assert (both.process, both.num_layers) == (found.process, found.num_layers)
     unknown = read_header(BytesIO(header({"general.architecture": "llama"})))
-    assert with_draft(found, unknown, file_bytes=1, slots=1, num_cells=256) is None
+    assert estimate(head(), options, file_bytes=0, draft=DraftFile(unknown, 1)) is None
+
+
+def test_a_draft_model_has_no_more_cells_than_slots_can_fill() -> None:
+    options = LoadOptions(slots=2, context_size=256, kv_cells=1024)
+    found = estimate(head(), options, file_bytes=0, draft=DraftFile(head(), 0))
+    assert cache(found) == (1024 + 512) * 2 * 128 * 2
 
 
 def test_the_total_is_the_sum() -> None:
@@ -91,7 +108,7 @@ def test_the_total_is_the_sum() -> None:
 
 def test_the_host_cache_counts() -> None:
     without, with_it = (
-        estimate(head(), file_bytes=0, slots=1, num_cells=256, host_cache=size)
+        estimate(head(), ONE.model_copy(update={"host_cache": size}), file_bytes=0)
         for size in (0, 1000)
     )
     assert without is not None and with_it is not None
@@ -99,13 +116,11 @@ def test_the_host_cache_counts() -> None:
 
 
 def test_embedding_takes_cells_for_an_input_and_a_step() -> None:
-    found = estimate(head(), file_bytes=0, slots=1, num_cells=256, longest_input=1024)
+    found = estimate(head(), LoadOptions(slots=1, context_size=1024), file_bytes=0)
     assert found is not None
     cells = 1024 + EMBEDDING_CHUNK
     assert found.embeddings > cells * 2 * 128 * 2, "keys and values of every layer"
-    large = estimate(
-        head(vocab_size=10**6), file_bytes=0, slots=1, num_cells=256, longest_input=1024
-    )
+    large = estimate(head(vocab_size=10**6), LoadOptions(slots=1, context_size=1024), file_bytes=0)
     assert large is not None
     assert large.embeddings < EMBEDDING_LOGITS + found.embeddings, "with few rows of logits"
 
@@ -129,4 +144,4 @@ def test_what_layers_on_gpus_take_there() -> None:
 )
 def test_a_header_that_says_too_little(metadata: dict[str, Any]) -> None:
     found = read_header(BytesIO(header(metadata)))
-    assert estimate(found, file_bytes=0, slots=1, num_cells=256) is None
+    assert estimate(found, ONE, file_bytes=0) is None

@@ -1,5 +1,6 @@
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,7 @@ from arriero.agent.models.model_file import AdapterOnHost, ModelFile
 from arriero.agent.settings import AgentSettings
 from arriero.agent.supervision.assigned_settings import OptionsError, assigned_settings
 from arriero.shared.models.assignments import Assignment, EngineOptions, WishedAdapter
+from tests.agent.engine.changed_options import changed
 
 SETTINGS = AgentSettings(name="box", slots=3, context_size=64, threads=2, max_stall=0.25)
 PLAIN = Assignment(name="m", source="file:///m.gguf")
@@ -20,32 +22,14 @@ def test_the_agents_own_where_nothing_is_said() -> None:
 
 
 def test_what_is_said_comes_first() -> None:
-    options = EngineOptions(
-        gpu_layers=0,
-        kv_cells=64,
-        host_cache=0,
-        threads=1,
-        max_stall=2.0,
-        speculate=4,
-        deterministic=True,
-        draft_model="/d.gguf",
-    )
-    assignment = Assignment(
-        name="m", source="file:///m.gguf", slots=8, context_size=32, engine=options
-    )
-    expected = {
-        "model": Path("/m.gguf"),
-        "slots": 8,
-        "context_size": 32,
-        "gpu_layers": 0,
-        "kv_cells": 64,
-        "host_cache": 0,
-        "threads": 1,
-        "max_stall": 2.0,
-        "speculate": 4,
-        "deterministic": True,
-        "draft_model": Path("/d.gguf"),
+    desired: dict[str, Any] = {"slots": 8, "context_size": 32}
+    others = {
+        name: getattr(changed(SETTINGS.load_options, name), name)
+        for name in (each.name for each in fields(EngineOptions))
     }
+    options = EngineOptions(**{**others, "draft_model": str(others["draft_model"])})
+    assignment = Assignment(name="m", source="file:///m.gguf", engine=options, **desired)
+    expected = {"model": Path("/m.gguf"), **desired, **others}
     found = assigned_settings(SETTINGS, assignment, FILE)
     assert found == SETTINGS.model_copy(update=expected)
 

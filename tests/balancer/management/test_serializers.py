@@ -46,6 +46,7 @@ def test_an_agent() -> None:
             "draft_model": None,
             "adapters": [],
             "deterministic": False,
+            "engine": None,
         },
         "issues": [
             {"code": "slow_disk", "message": "reading takes long", "hint": "", "adapter": None}

@@ -5,12 +5,10 @@ cell of the cache that a sequence has part in. On GPUs nobody has measured it.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 from .....shared.reports.model_info import KvLayout
+from ...load_options import LoadOptions
 from ...model_error import ModelError
-
-LayoutChoice = Literal["auto"] | KvLayout
 
 _ROUNDING = 256
 """llama.cpp's streams have a multiple of so many cells."""
@@ -40,25 +38,19 @@ def num_streams_for(slots: int) -> int:
 
 
 def choose_layout(
-    wanted: LayoutChoice,
-    *,
-    slots: int,
-    context_size: int,
-    kv_cells: int | None,
-    can_share: bool,
-    is_offloaded: bool,
-    has_grid: bool = False,
-    deterministic: bool = False,
+    options: LoadOptions, *, can_share: bool, is_offloaded: bool, has_grid: bool = False
 ) -> Layout:
-    """The layout for `slots` sequences of `context_size` tokens in `kv_cells`, if that is given.
+    """The layout of the cells that `options` want.
 
     Models that cannot share prefixes have states of their own form, with which streams are not
     used; nor are they where pictures have places in two dimensions (`has_grid`), whose states
     cannot be put together. A `deterministic` engine has nothing but streams, with room for filling
     rows. Raises `ModelError` where streams are wanted and cannot be had.
     """
+    slots, context_size = options.slots, options.context_size
+    wanted, deterministic = options.kv_layout, options.deterministic
     least = slots * context_size
-    num_cells = kv_cells or least
+    num_cells = options.kv_cells or least
     if deterministic:
         _check_deterministic(can_share=can_share, is_offloaded=is_offloaded)
         wanted = "streams"

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...draft_model import DraftFailedError, DraftRun, Guess
+from ...load_options import LoadOptions
 from ...model_error import ModelError
 from ...sequence import SequenceId
 from ...step import Run
@@ -23,18 +24,14 @@ _NOBODY = SequenceId(0)  # a draft's runs belong to slots
 class LlamaDraftModel:
     """`draft_model.DraftModel` over a loaded model; see `load_draft_model`."""
 
-    def __init__(
-        self, model: Model, *, slots: int, num_cells: int, longest: int, threads: int
-    ) -> None:
+    def __init__(self, model: Model, options: LoadOptions, *, num_cells: int) -> None:
         self._model = model
-        self._context = Context(
-            model, num_cells=num_cells, slots=slots, threads=threads, num_rows=slots + 1
-        )
+        self._context = Context(model, options, num_cells=num_cells, num_rows=options.slots + 1)
         self._context.clear()
-        self.num_slots = slots
+        self.num_slots = options.slots
         self.num_cells = num_cells
         self.batch_size = self._context.batch_size
-        self.longest = min(longest, model.trained_context)
+        self.longest = min(options.context_size, model.trained_context)
         self.end_tokens = model.vocab.end_tokens
 
     @property
@@ -71,30 +68,18 @@ class LlamaDraftModel:
 
 
 def load_draft_model(
-    path: Path,
-    target: Model,
-    *,
-    slots: int,
-    context_size: int,
-    num_cells: int,
-    threads: int,
-    gpu_layers: int,
+    path: Path, target: Model, options: LoadOptions, *, num_cells: int
 ) -> LlamaDraftModel:
-    """The draft model at `path` for `slots` sequences of `target` in up to `num_cells` cells.
+    """The draft model at `path` for sequences of `target` in up to `num_cells` cells.
 
     Raises `ModelError` where it cannot be loaded, or cannot draft for `target`.
     """
     check_model_file(path, "--draft-model")
-    model = Model(path, gpu_layers=gpu_layers, kernels=target.kernels)
+    model = Model(path, gpu_layers=options.gpu_layers, kernels=target.kernels)
     try:
         check_pair(target, model)
-        return LlamaDraftModel(
-            model,
-            slots=slots,
-            num_cells=min(num_cells, slots * context_size),
-            longest=context_size,
-            threads=threads,
-        )
+        needed = options.slots * options.context_size
+        return LlamaDraftModel(model, options, num_cells=min(num_cells, needed))
     except CannotGenerateError as error:
         model.free()
         raise ModelError(f"--draft-model {path} cannot generate text") from error

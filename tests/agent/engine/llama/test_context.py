@@ -4,6 +4,7 @@ from pathlib import Path
 
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.loading import load_engine
+from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.sequence import SequenceId
 from arriero.agent.engine.step import (
     Clear,
@@ -27,7 +28,7 @@ def test_a_gap_in_the_positions_is_a_failed_step(engine: LlamaEngine) -> None:
 
 
 def test_more_than_the_cells_is_no_room(model_path: Path) -> None:
-    small = load_engine(model_path, slots=1, context_size=256, threads=1, gpu_layers=0)
+    small = load_engine(model_path, LoadOptions(slots=1, context_size=256, threads=1, gpu_layers=0))
     tokens = tuple([5] * 200)
     full = Step((), (Run(SequenceId(1), 0, 0, tokens, False),), 0, 200)
     assert small.execute(full) == Decoded(())

@@ -16,6 +16,7 @@ from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.llama.model import Model
 from arriero.agent.engine.llama.rows import RowReader
+from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampling import Sampling
@@ -45,12 +46,10 @@ class Streams:
     def __init__(self, model: Model, num_streams: int, threads: int = 1) -> None:
         self.context = Context(
             model,
+            LoadOptions(slots=num_streams, threads=threads, deterministic=True),
             num_cells=num_streams * SIZE,
-            slots=num_streams,
-            threads=threads,
             num_rows=48,
             num_streams=num_streams,
-            has_fixed_batches=True,
         )
         self.states = States(self.context)
         reader = RowReader(self.context, {}, num_rows=48, vocab_size=model.vocab.size)
@@ -232,7 +231,8 @@ def test_answers_that_another_engine_began_go_on_equally(
     wanted = eight(deterministic_engine, sampling)
     expected = alone(deterministic_engine, wanted)
     other = load_engine(
-        model_path, slots=3, context_size=300, threads=2, gpu_layers=0, deterministic=True
+        model_path,
+        LoadOptions(slots=3, context_size=300, threads=2, gpu_layers=0, deterministic=True),
     )
     assert isinstance(other, LlamaEngine)
     for num_said in (1, 9):

@@ -10,6 +10,7 @@ import pytest
 from arriero.agent.engine.embedding.embedding_plan import Slice
 from arriero.agent.engine.llama.embedding import LlamaEmbedding, LlamaEmbeddingContext
 from arriero.agent.engine.llama.model import Model
+from arriero.agent.engine.load_options import LoadOptions
 from tests.agent.engine.llama.encoders import write_encoder
 
 DEMO = Path(__file__).parents[4] / "demo" / "arriero-demo.gguf"
@@ -18,7 +19,9 @@ TEXT = tuple(range(100, 160))
 
 def opened(path: Path, *, has_memory: bool) -> Iterator[LlamaEmbeddingContext]:
     model = Model(path, gpu_layers=0)
-    embedding = LlamaEmbedding(model, context_size=256, threads=1, has_memory=has_memory)
+    embedding = LlamaEmbedding(
+        model, LoadOptions(context_size=256, threads=1), has_memory=has_memory
+    )
     assert embedding.splits == has_memory
     context = embedding.open(embedding.max_tokens, ranks=False)
     yield context
@@ -60,7 +63,9 @@ class TestCausal:
 
     def test_it_has_cells_for_the_inputs_that_are_asked_for_and_a_chunk(self) -> None:
         model = Model(DEMO, gpu_layers=0)
-        embedding = LlamaEmbedding(model, context_size=4096, threads=1, has_memory=True)
+        embedding = LlamaEmbedding(
+            model, LoadOptions(context_size=4096, threads=1), has_memory=True
+        )
         context = embedding.open(100, ranks=False)
         assert context.num_cells == 100 + embedding.max_batch
         context.free()
@@ -98,7 +103,9 @@ class TestRanker:
     def test_gives_one_score_and_knows_how_pairs_are_written(self, tmp_path: Path) -> None:
         path = write_encoder(tmp_path / "ranker.gguf", pooling=gguf.PoolingType.RANK)
         model = Model(path, gpu_layers=0)
-        embedding = LlamaEmbedding(model, context_size=256, threads=1, has_memory=False)
+        embedding = LlamaEmbedding(
+            model, LoadOptions(context_size=256, threads=1), has_memory=False
+        )
         assert (embedding.default_pooling, embedding.can_rank) == ("rank", True)
         pair = embedding.pair("once", "upon a")
         assert pair == (2, 4, 3, 5, 6), "[CLS] query [SEP] document, as llama-server has it"
@@ -111,6 +118,6 @@ class TestRanker:
 
 def test_a_model_says_nothing_of_pooling_is_pooled_by_its_mean() -> None:
     model = Model(DEMO, gpu_layers=0)
-    embedding = LlamaEmbedding(model, context_size=256, threads=1, has_memory=True)
+    embedding = LlamaEmbedding(model, LoadOptions(context_size=256, threads=1), has_memory=True)
     assert (embedding.default_pooling, embedding.can_rank) == ("mean", False)
     model.free()

@@ -8,6 +8,7 @@ import pytest
 from arriero.agent.engine.embedding.embedder import Embedder
 from arriero.agent.engine.llama.encoder import EncoderEngine
 from arriero.agent.engine.llama.loading import load_engine
+from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.scheduler import Scheduler
@@ -24,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_it_loads_and_says_what_it_can_do(path: Path) -> None:
-    engine = load_engine(path, slots=4, context_size=4096, threads=1, gpu_layers=0)
+    engine = load_engine(path, LoadOptions(slots=4, context_size=4096, threads=1, gpu_layers=0))
     assert isinstance(engine, EncoderEngine)
     info = engine.model.info
     assert (info.name, info.architecture, info.tasks) == ("encoder", "bert", ("embed",))
@@ -35,7 +36,7 @@ def test_it_loads_and_says_what_it_can_do(path: Path) -> None:
 
 
 def test_sequences_never_come_to_it(path: Path) -> None:
-    engine = load_engine(path, slots=1, context_size=64, threads=1, gpu_layers=0)
+    engine = load_engine(path, LoadOptions(slots=1, context_size=64, threads=1, gpu_layers=0))
     sequence = NewSequence(
         id=SequenceId(1), prompt=Prompt((1,)), max_tokens=1, sampling=Sampling(seed=0)
     )
@@ -48,7 +49,7 @@ def test_sequences_never_come_to_it(path: Path) -> None:
 
 @pytest.mark.parametrize("slots", [1, 255])
 def test_a_scheduler_can_stand_over_it(path: Path, slots: int) -> None:
-    engine = load_engine(path, slots=slots, context_size=4096, threads=1, gpu_layers=0)
+    engine = load_engine(path, LoadOptions(slots=slots, context_size=4096, threads=1, gpu_layers=0))
     scheduler = Scheduler(
         slots=slots,
         context_size=4096,
@@ -63,11 +64,7 @@ def test_a_scheduler_can_stand_over_it(path: Path, slots: int) -> None:
 def test_a_worker_serves_it_and_it_embeds(path: Path) -> None:
     worker = Worker(
         path,
-        slots=2,
-        context_size=64,
-        threads=1,
-        max_stall=0.5,
-        gpu_layers=0,
+        LoadOptions(slots=2, context_size=64, threads=1, max_stall=0.5, gpu_layers=0),
         on_step=lambda _outputs: None,
         on_crash=lambda _error: None,
     )

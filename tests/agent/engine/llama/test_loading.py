@@ -6,19 +6,22 @@ from pathlib import Path
 import pytest
 
 from arriero.agent.engine.llama.loading import load_engine
+from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.model_error import ModelError
 
 
 def test_too_many_slots_are_refused(model_path: Path) -> None:
     with pytest.raises(ModelError, match=r"at most 255 sequences at once: lower --slots 256"):
-        load_engine(model_path, slots=256, context_size=256, threads=1, gpu_layers=0)
+        load_engine(model_path, LoadOptions(slots=256, context_size=256, threads=1, gpu_layers=0))
 
 
 def test_a_context_beyond_the_training_is_warned_of(
     model_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    load_engine(model_path, slots=1, context_size=100_000, threads=1, gpu_layers=0).free()
+    load_engine(
+        model_path, LoadOptions(slots=1, context_size=100_000, threads=1, gpu_layers=0)
+    ).free()
     (message,) = caplog.messages
     assert message.startswith("--context-size 100000 is more than the")
 
@@ -27,7 +30,7 @@ def test_loading_says_nothing_when_all_is_well(
     model_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    load_engine(model_path, slots=4, context_size=512, threads=1, gpu_layers=0).free()
+    load_engine(model_path, LoadOptions(slots=4, context_size=512, threads=1, gpu_layers=0)).free()
     assert caplog.messages == []
 
 
@@ -37,12 +40,9 @@ def test_drafts_are_left_out_where_answers_have_to_be_equal(
     caplog.set_level(logging.WARNING)
     engine = load_engine(
         model_path,
-        slots=1,
-        context_size=256,
-        threads=1,
-        gpu_layers=0,
-        speculate=4,
-        deterministic=True,
+        LoadOptions(
+            slots=1, context_size=256, threads=1, gpu_layers=0, speculate=4, deterministic=True
+        ),
     )
     assert (engine.capacity.max_draft, engine.model.info.deterministic) == (0, True)
     engine.free()
@@ -53,10 +53,12 @@ def test_a_layout_that_cannot_be_had_is_refused(model_path: Path) -> None:
     with pytest.raises(ModelError, match="--kv-cells"):
         load_engine(
             model_path,
-            slots=2,
-            context_size=512,
-            kv_cells=600,
-            kv_layout="streams",
-            threads=1,
-            gpu_layers=0,
+            LoadOptions(
+                slots=2,
+                context_size=512,
+                kv_cells=600,
+                kv_layout="streams",
+                threads=1,
+                gpu_layers=0,
+            ),
         )

@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.prompt_store.model_identity import (
     NUM_SAMPLES,
     SAMPLE_BYTES,
     files_digest,
+    identity_of,
     origin_of,
 )
+from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity
 from arriero.shared.reports.model_info import ModelInfo
 
 
@@ -76,6 +79,7 @@ def test_of_many_files_little_is_read(tmp_path: Path) -> None:
     assert files_digest(paths) != digest
 
 
+OPTIONS = LoadOptions()
 INFO = ModelInfo(name="m", architecture="qwen3", parameters=7, size_bytes=14, context_size=4096)
 
 
@@ -84,11 +88,16 @@ def test_the_weights_count_and_not_the_place(tmp_path: Path) -> None:
     here.write_bytes(b"weights")
     there.write_bytes(b"weights")
     other.write_bytes(b"Weights")
-    origin = origin_of(INFO, [here], None)
-    assert origin_of(replace(INFO, name="n", context_size=16), [there], None) == origin
-    assert origin_of(INFO, [other], None) != origin
-    assert origin_of(replace(INFO, parameters=8), [here], None) != origin
-    exact = origin_of(INFO, [here], "a")
-    assert len({origin, exact, origin_of(INFO, [here], "b")}) == 3
-    assert origin_of(INFO, [there], "a") == exact
+    identity = identity_of(INFO, [here])
+    assert identity_of(replace(INFO, name="n", context_size=16), [there]) == identity
+    assert identity_of(INFO, [other]) != identity
+    assert identity_of(replace(INFO, parameters=8), [here]) != identity
+
+
+def test_cells_belong_to_a_model_an_engine_and_its_arithmetic() -> None:
+    model = ModelIdentity(architecture="a", parameters=1, size_bytes=2, digest="d")
+    origin = origin_of(model, OPTIONS, None)
+    assert origin_of(replace(model, digest="e"), OPTIONS, None) != origin
+    exact = origin_of(model, OPTIONS, "a")
+    assert len({origin, exact, origin_of(model, OPTIONS, "b")}) == 3
     assert origin.engine.startswith("llama-cpp-python 0.")

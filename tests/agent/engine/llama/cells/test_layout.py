@@ -1,21 +1,26 @@
 """Which layout is chosen."""
 
 from functools import partial
+from typing import Any
 
 import pytest
 
 from arriero.agent.engine.llama.cells import layout
 from arriero.agent.engine.llama.cells.layout import Layout, choose_layout
+from arriero.agent.engine.load_options import LayoutChoice, LoadOptions
 from arriero.agent.engine.model_error import ModelError
 
-choose = partial(
-    choose_layout,
-    slots=4,
-    context_size=1000,
-    kv_cells=None,
-    can_share=True,
-    is_offloaded=False,
-)
+
+def choose(
+    kv_layout: LayoutChoice,
+    *,
+    can_share: bool = True,
+    is_offloaded: bool = False,
+    has_grid: bool = False,
+    **options: Any,
+) -> Layout:
+    wanted = LoadOptions(**{"context_size": 1000, "kv_layout": kv_layout, **options})
+    return choose_layout(wanted, can_share=can_share, is_offloaded=is_offloaded, has_grid=has_grid)
 
 
 def test_streams_have_whole_blocks_of_cells() -> None:

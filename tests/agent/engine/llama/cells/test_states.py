@@ -7,6 +7,7 @@ import pytest
 from arriero.agent.engine.llama.encoder import EncoderEngine
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.loading import load_engine
+from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sequence import NewSequence, SequenceId
@@ -116,7 +117,9 @@ def test_a_state_is_saved_without_what_was_only_drafted(speculating_engine: Llam
 
 def test_the_state_of_a_recurrent_model_has_one_size_and_is_loaded_whole(tmp_path: Path) -> None:
     path = write_recurrent(tmp_path / "recurrent.gguf")
-    engine = load_engine(path, slots=2, context_size=256, threads=1, gpu_layers=0, host_cache=2**20)
+    engine = load_engine(
+        path, LoadOptions(slots=2, context_size=256, threads=1, gpu_layers=0, host_cache=2**20)
+    )
     tokens = (4, 5, 6, 7, 5, 4)
     engine.execute(Step((), (Run(SequenceId(1), 0, 0, tokens, False),), 0, len(tokens)))
     [piece] = saved(engine, tokens, 1000).pieces

@@ -12,6 +12,7 @@ import pytest
 
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.loading import load_engine
+from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sampling.sampling import Sampling
@@ -172,7 +173,8 @@ def counted(monkeypatch: pytest.MonkeyPatch, model_path: Path) -> Iterator[Count
 
     monkeypatch.setattr(llama, "llama_context_default_params", params)
     engine = load_engine(
-        model_path, slots=6, context_size=256, threads=1, gpu_layers=0, kv_layout="streams"
+        model_path,
+        LoadOptions(slots=6, context_size=256, threads=1, gpu_layers=0, kv_layout="streams"),
     )
     yield Counted(engine, count)
     engine.free()

@@ -12,6 +12,7 @@ from arriero.agent.engine.llama.drafts.draft_model import LlamaDraftModel, load_
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.llama.model import Model
+from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.model_error import ModelError
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import ContextShift, NewSequence
@@ -30,11 +31,8 @@ def draft_model(model_path_of_module: Path) -> Iterator[LlamaDraftModel]:
     model = load_draft_model(
         DRAFT,
         target,
-        slots=4,
-        context_size=CONTEXT_SIZE,
+        LoadOptions(slots=4, context_size=CONTEXT_SIZE, threads=1, gpu_layers=0),
         num_cells=4 * CONTEXT_SIZE,
-        threads=1,
-        gpu_layers=0,
     )
     target.free()
     yield model
@@ -165,12 +163,9 @@ def test_an_engine_loads_it_and_one_that_does_not_fit_is_refused(
     caplog.set_level(logging.INFO)
     engine = load_engine(
         model_path,
-        slots=2,
-        context_size=64,
-        threads=1,
-        gpu_layers=0,
-        speculate=4,
-        draft_model=DRAFT,
+        LoadOptions(
+            slots=2, context_size=64, threads=1, gpu_layers=0, speculate=4, draft_model=DRAFT
+        ),
     )
     assert engine.draft_model is not None
     assert (engine.draft_model.num_slots, engine.draft_model.num_cells) == (2, 128)
@@ -180,10 +175,7 @@ def test_an_engine_loads_it_and_one_that_does_not_fit_is_refused(
     with pytest.raises(ModelError, match=r"none\.gguf does not exist: check --draft-model"):
         load_engine(
             model_path,
-            slots=2,
-            context_size=64,
-            threads=1,
-            gpu_layers=0,
-            speculate=4,
-            draft_model=missing,
+            LoadOptions(
+                slots=2, context_size=64, threads=1, gpu_layers=0, speculate=4, draft_model=missing
+            ),
         )

@@ -15,6 +15,7 @@ from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.llama.media.projector import Projector
 from arriero.agent.engine.llama.model import Model
+from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.media.reader import UnreadableMediaError
 from arriero.agent.engine.model_error import ModelError
 from arriero.agent.engine.prompt import Media, Prompt, Span
@@ -74,13 +75,15 @@ def family(request: pytest.FixtureRequest) -> str:
 def loaded(model: Path, projector: Path) -> LlamaEngine:
     engine = load_engine(
         model,
-        slots=4,
-        context_size=256,
-        threads=1,
-        gpu_layers=0,
-        kernels="plain",
-        host_cache=2**24,
-        projector=projector,
+        LoadOptions(
+            slots=4,
+            context_size=256,
+            threads=1,
+            gpu_layers=0,
+            kernels="plain",
+            host_cache=2**24,
+            projector=projector,
+        ),
     )
     assert isinstance(engine, LlamaEngine)
     return engine
@@ -313,7 +316,8 @@ def test_sounds_are_heard_as_llama_cpp_hears_them(tmp_path: Path) -> None:
 def test_a_projector_of_another_model_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"demo\.gguf"):
         load_engine(
-            DEMO_MODEL, slots=1, context_size=64, threads=1, gpu_layers=0, projector=DEMO_MODEL
+            DEMO_MODEL,
+            LoadOptions(slots=1, context_size=64, threads=1, gpu_layers=0, projector=DEMO_MODEL),
         )
 
 
@@ -322,14 +326,16 @@ def test_streams_take_pictures_but_none_with_places(files: dict[str, tuple[Path,
         model, projector = files[family]
         engine = load_engine(
             model,
-            slots=4,
-            context_size=256,
-            threads=1,
-            gpu_layers=0,
-            kernels="plain",
-            host_cache=2**24,
-            kv_layout="streams",
-            projector=projector,
+            LoadOptions(
+                slots=4,
+                context_size=256,
+                threads=1,
+                gpu_layers=0,
+                kernels="plain",
+                host_cache=2**24,
+                kv_layout="streams",
+                projector=projector,
+            ),
         )
         assert isinstance(engine, LlamaEngine)
         return engine

@@ -1,0 +1,183 @@
+"""Options of the engine, and that none is forgotten wherever options count."""
+
+import re
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from arriero.agent.cpu_cores import default_threads
+from arriero.agent.engine.load_options import Counts, LoadOptions, where_options_count
+from arriero.agent.engine.prompt_store.model_identity import origin_of
+from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity
+from arriero.agent.generation.fingerprint import fingerprint
+from arriero.agent.models.gguf_header import read_header
+from arriero.agent.models.memory_estimate import DraftFile, estimate
+from arriero.shared.models.assignments import Assignment, EngineOptions
+from arriero.shared.reports.model_info import ModelInfo
+from arriero.shared.settings.declaration import flag_of
+from demo.conversations import DRAFT
+from tests.agent.engine.changed_options import changed
+from tests.agent.fakes import ByteVocab
+
+ROOT = Path(__file__).parents[3]
+OPTIONS = LoadOptions(slots=3, context_size=1030, threads=1)
+MODEL = ModelIdentity(architecture="a", parameters=1, size_bytes=2, digest="d")
+
+
+def test_defaults() -> None:
+    assert LoadOptions().model_dump() == {
+        "slots": 4,
+        "context_size": 4096,
+        "kv_cells": None,
+        "kv_layout": "auto",
+        "host_cache": 2**30,
+        "threads": default_threads(),
+        "max_stall": 0.5,
+        "gpu_layers": -1,
+        "kernels": "auto",
+        "projector": None,
+        "speculate": 0,
+        "draft_model": None,
+        "deterministic": False,
+    }
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kv_cells": 500, "context_size": 501},
+        {"deterministic": True, "kv_layout": "unified"},
+        {"deterministic": True, "projector": Path("p.gguf")},
+    ],
+)
+def test_what_does_not_go_together(options: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        LoadOptions(**options)
+
+
+def test_a_draft_model_drafts_without_being_told_how_much() -> None:
+    assert LoadOptions().max_draft == 0
+    assert LoadOptions(speculate=3).max_draft == 3
+    drafting = LoadOptions(draft_model=DRAFT)
+    assert drafting.max_draft == 8
+    assert drafting.without_drafts == LoadOptions()
+
+
+def test_the_view_has_what_is_desired_and_no_path() -> None:
+    options = LoadOptions(threads=2, kv_cells=8192, draft_model=DRAFT, max_stall=0.25)
+    assert {name: value for name, value in asdict(options.view).items() if value is not None} == {
+        "gpu_layers": -1,
+        "kv_cells": 8192,
+        "host_cache": 2**30,
+        "threads": 2,
+        "max_stall": 0.25,
+        "speculate": 8,
+        "deterministic": False,
+    }
+
+
+class TestNoneIsForgotten:
+    """Each test names the options that are forgotten in its place, or said wrongly of it."""
+
+    def test_each_says_where_it_counts(self) -> None:
+        marks = {
+            name: [mark for mark in field.metadata if isinstance(mark, Counts)]
+            for name, field in LoadOptions.model_fields.items()
+        }
+        assert [name for name, found in marks.items() if len(found) != 1] == []
+        reasons = [(name, asdict(counts)) for name, counts in where_options_count()]
+        assert [name for name, each in reasons if not all(each.values())] == []
+
+    def test_each_is_obeyed(self) -> None:
+        files = (ROOT / "agent" / "engine").rglob("*.py")
+        source = "".join(file.read_text() for file in files)
+        read = set(re.findall(r"\b(?:options|self)\.(\w+)", source))
+        assert [name for name in LoadOptions.model_fields if name not in read] == []
+
+    def test_in_the_fingerprint(self) -> None:
+        self._check("fingerprint", lambda options: fingerprint(MODEL, options, ByteVocab(), ()))
+
+    def test_in_the_identity_of_the_cache(self) -> None:
+        self._check("cache", lambda options: origin_of(MODEL, options, None))
+
+    def test_in_the_estimate_of_memory(self) -> None:
+        with (ROOT / "demo" / "arriero-demo.gguf").open("rb") as file:
+            header = read_header(file)
+        with DRAFT.open("rb") as file:
+            draft = DraftFile(read_header(file), DRAFT.stat().st_size)
+        # Drafts count where their rows are what takes most.
+        header.lengths["tokenizer.ggml.tokens"] = 10**6
+
+        def needed(options: LoadOptions) -> tuple[int, int]:
+            beside = None if options.draft_model is None else draft
+            found = estimate(header, options, file_bytes=10**6, draft=beside)
+            assert found is not None
+            return found.total, found.on_gpus(options.gpu_layers)
+
+        self._check("memory", needed)
+
+    def test_in_the_desired_state(self) -> None:
+        desired = {each.name for each in (*fields(EngineOptions), *fields(Assignment))}
+        wrong = [
+            name
+            for name, counts in where_options_count()
+            if (name in desired) != (counts.desired is True)
+        ]
+        assert wrong == []
+        assert {each.name for each in fields(EngineOptions)} <= set(LoadOptions.model_fields)
+
+    def test_with_the_same_bounds_there(self) -> None:
+        here, there = (
+            TypeAdapter[Any](kind).json_schema()["properties"]
+            for kind in (LoadOptions, EngineOptions)
+        )
+        assert [
+            name
+            for name in there
+            if name != "draft_model"  # a file there, a source or a path here
+            and _bounds(here[name]) != _bounds(there[name])
+        ] == []
+
+    def test_in_the_view(self) -> None:
+        shown = {"slots", *(each.name for each in (*fields(EngineOptions), *fields(ModelInfo)))}
+        wrong = [
+            name
+            for name, counts in where_options_count()
+            if (name in shown) != (counts.view is True)
+        ]
+        assert wrong == []
+
+    def test_in_the_docs(self) -> None:
+        settings, protocol = (
+            (ROOT / "docs" / name).read_text() for name in ("settings.md", "protocol.md")
+        )
+        tables = _section(protocol, "EngineOptions") + _section(protocol, "Assignment")
+        assert [
+            name
+            for name, counts in where_options_count()
+            if f"| `{flag_of(name)} " not in settings
+            or (counts.desired is True and f"| `{name}` |" not in tables)
+        ] == []
+
+    def _check(self, place: Literal["fingerprint", "cache", "memory"], outcome: Any) -> None:
+        plain = outcome(OPTIONS)
+        wrong = [
+            name
+            for name, counts in where_options_count()
+            if (outcome(changed(OPTIONS, name)) != plain) != (getattr(counts, place) is True)
+        ]
+        assert wrong == []
+
+
+def _section(page: str, name: str) -> str:
+    return page.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+
+
+def _bounds(schema: dict[str, Any]) -> dict[str, Any]:
+    """The first of what it may be, without words about it."""
+    first = schema.get("anyOf", [schema])[0]
+    words = ("title", "default", "description")
+    return {name: value for name, value in first.items() if name not in words}
