@@ -30,8 +30,8 @@ class FleetState:
                 self.rate, self.rates = data["tokens_per_second"], data["agents"]
 
     def _take_totals(self, data: dict[str, Any]) -> None:
-        lists = ("agents", "requests", "agents_left", "requests_ended")
-        self.totals = {key: value for key, value in data.items() if key not in lists}
+        others = ("agents", "requests", "agents_left", "requests_ended", "clocks")
+        self.totals = {key: value for key, value in data.items() if key not in others}
 
     def _merge(
         self,

@@ -8,6 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from arriero.balancer.management import page
+from arriero.balancer.management.serializers import CLOCKS
 
 TICK = 0.2
 """Seconds between two events of throughput."""
@@ -251,7 +252,8 @@ class FakeManagement:
     async def _events(self, call: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(call)
-        snapshot = {**self.totals(), "agents": self.agents, "requests": self.requests}
+        entries = {"agents": self.agents, "requests": self.requests}
+        snapshot = {**self.totals(), "clocks": CLOCKS, **entries}
         await _write(response, "snapshot", snapshot)
         self._feeds.append(response)
         try:

@@ -1,7 +1,9 @@
 """What the management API answers, as types; the OpenAPI document is made of them."""
 
-from typing import NotRequired
+from typing import Annotated, Any, Generic, NotRequired, TypeVar, get_args, get_type_hints
 
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema
 from typing_extensions import TypedDict
 
 from ...shared.inference import AgentId, Count, PriorityClass, RequestId, WaitsFor
@@ -10,6 +12,40 @@ from ...shared.models.assignments import Download, HostFacts, Phase
 from ...shared.reports.log_lines import LogLine
 from ...shared.reports.model_info import ModelInfo
 from ..fleet.view import AgentState, RequestState
+
+
+class Clock:
+    """Marks a field that goes on by itself: it alone is no news, and readers count on."""
+
+
+class Aside:
+    """Marks a field that is told along with others, and alone is no news."""
+
+
+def marked(entry: type, *marks: type) -> frozenset[str]:
+    """The names of the fields of `entry` that have one of `marks`."""
+    fields = get_type_hints(entry, include_extras=True)
+    return frozenset(
+        name for name, field in fields.items() if set(marks).intersection(get_args(field)[1:])
+    )
+
+
+Entry = TypeVar("Entry")
+
+
+class Changes(dict[str, Any], Generic[Entry]):
+    """An entry that is new, with all of its fields, or its `id` and the fields that changed."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        [entry] = get_args(source)
+        fields = {
+            name: field if name == "id" else NotRequired[field]
+            for name, field in get_type_hints(entry, include_extras=True).items()
+        }
+        described: Any = TypedDict(f"{entry.__name__}Change", fields)  # type: ignore[misc]
+        described.__doc__ = cls.__doc__
+        return handler.generate_schema(described)
 
 
 class Slots(TypedDict):
@@ -74,24 +110,6 @@ class Work(TypedDict):
     memory_needed: Count | None
 
 
-class AgentFields(TypedDict, total=False):
-    """What can change of an agent."""
-
-    name: str
-    labels: dict[str, str]
-    version: str
-    state: AgentState
-    slots: Slots
-    model: ModelInfo | None
-    issues: tuple[Issue, ...]
-    download: Download | None
-    work: Work | None
-    facts: HostFacts
-    throughput: AgentThroughput
-    statistics: Statistics | None
-    connected_seconds: float
-
-
 class Agent(TypedDict):
     """One agent. `download` is the file that it fetches."""
 
@@ -106,15 +124,9 @@ class Agent(TypedDict):
     download: Download | None
     work: Work | None
     facts: HostFacts
-    throughput: AgentThroughput
+    throughput: Annotated[AgentThroughput, Aside]
     statistics: Statistics | None
-    connected_seconds: float
-
-
-class AgentChange(AgentFields):
-    """A new agent with all of its fields, or the fields that changed."""
-
-    id: AgentId
+    connected_seconds: Annotated[float, Clock]
 
 
 class Request(TypedDict):
@@ -130,8 +142,8 @@ class Request(TypedDict):
     state: RequestState
     model: str | None
     agent: AgentId | None
-    waited_seconds: float
-    age_seconds: float
+    waited_seconds: Annotated[float, Aside]
+    age_seconds: Annotated[float, Clock]
     num_tokens: Count
     priority: int
     priority_class: PriorityClass
@@ -153,32 +165,6 @@ class ListedRequest(Request, _For):
 
     seconds_left: float | None
     expected_start: float | None
-
-
-class RequestFields(TypedDict, total=False):
-    """What can change of a request."""
-
-    state: RequestState
-    model: str | None
-    agent: AgentId | None
-    waited_seconds: float
-    age_seconds: float
-    num_tokens: Count
-    priority: int
-    priority_class: PriorityClass
-    caller: str
-    moves: Count
-    position: Count | None
-    balancer: str | None
-
-
-class RequestChange(RequestFields):
-    """A new request with all of its fields, or the fields that changed.
-
-    Places of those that go on waiting are told once a second.
-    """
-
-    id: RequestId
 
 
 class About(TypedDict):
@@ -270,9 +256,20 @@ class FleetFields(TypedDict):
     num_requests: Count
 
 
-class Snapshot(FleetFields):
-    """The event `snapshot`: all agents, and the oldest requests."""
+class Clocks(TypedDict):
+    """Names of fields that go on by themselves, a second each second."""
 
+    agents: list[str]
+    requests: list[str]
+
+
+class Snapshot(FleetFields):
+    """The event `snapshot`: all agents, and the oldest requests.
+
+    No event tells that time has passed: readers add it to the fields that `clocks` names.
+    """
+
+    clocks: Clocks
     agents: list[Agent]
     requests: list[Request]
 
@@ -280,12 +277,13 @@ class Snapshot(FleetFields):
 class Delta(FleetFields):
     """The event `delta`: changes since the last event. Empty members are left out.
 
-    Entries have an `id` and the fields that changed. Their times are as of `at`.
+    Entries have an `id` and the fields that changed. Their times are as of `at`. Places of requests
+    that go on waiting are told once a second.
     """
 
-    agents: NotRequired[list[AgentChange]]
+    agents: NotRequired[list[Changes[Agent]]]
     agents_left: NotRequired[list[AgentId]]
-    requests: NotRequired[list[RequestChange]]
+    requests: NotRequired[list[Changes[Request]]]
     requests_ended: NotRequired[list[RequestId]]
 
 

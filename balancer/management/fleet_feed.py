@@ -12,7 +12,7 @@ from typing import cast
 
 from ...shared.inference import AgentId, RequestId
 from ..fleet.view import AgentView, FleetDelta, FleetTotals, RequestView
-from .answer_types import Agent, AgentChange, Delta, Request, RequestChange
+from .answer_types import Agent, Aside, Changes, Clock, Delta, Request, marked
 from .elsewhere.elsewhere import NOBODY, Elsewhere
 from .serializers import PlaceOf, agent_json, fleet_json, request_json
 from .throughput import Throughput
@@ -20,7 +20,6 @@ from .throughput import Throughput
 MAX_REQUESTS_SENT = 200
 """Most requests that readers of events know; REST has filters for the others."""
 
-_REQUEST_CLOCKS = frozenset({"waited_seconds", "age_seconds"})
 COUNTS_INTERVAL = 1.0
 """Seconds between two deltas that tell of requests whose tokens or places alone have changed."""
 
@@ -28,15 +27,15 @@ Entry = Mapping[str, object]
 
 
 class _Fields:
-    """The fields of an entry that are told, and the clocks that alone are no news."""
+    """The fields of an entry that are told, and those that alone are no news, `also` among them."""
 
-    def __init__(self, names: Iterable[str], clocks: frozenset[str]) -> None:
-        self._clocks = clocks
+    def __init__(self, entry: type, *also: str) -> None:
+        self._no_news = marked(entry, Clock, Aside).union(also)
         # One call for all fields: most entries are as they were.
-        self._values = itemgetter(*sorted(set(names) - clocks))
+        self._values = itemgetter(*sorted(entry.__annotations__.keys() - self._no_news))
 
     def different(self, entry: Entry, known: Entry | None) -> Entry:
-        """The fields that are different, and the clocks with them; all where none are known."""
+        """The fields that are different, and those that are no news; all where none are known."""
         if known is None:
             return entry
         if self._values(entry) == self._values(known):
@@ -44,13 +43,13 @@ class _Fields:
         return {
             name: value
             for name, value in entry.items()
-            if name in self._clocks or value != known[name]
+            if name in self._no_news or value != known[name]
         }
 
 
-_AGENT = _Fields(Agent.__annotations__, frozenset({"connected_seconds", "throughput"}))
-_REQUEST = _Fields(Request.__annotations__, _REQUEST_CLOCKS | {"num_tokens"})
-_COUNTED_REQUEST = _Fields(Request.__annotations__, _REQUEST_CLOCKS)
+_AGENT = _Fields(Agent)
+_REQUEST = _Fields(Request, "num_tokens")
+_COUNTED_REQUEST = _Fields(Request)
 
 
 class FleetFeed:
@@ -110,8 +109,8 @@ class FleetFeed:
 
     def _changed_agents(
         self, views: Iterable[AgentView], throughput: Throughput, elsewhere: Elsewhere
-    ) -> list[AgentChange]:
-        changes = []
+    ) -> list[Changes[Agent]]:
+        changes: list[Changes[Agent]] = []
         for view in views:
             busy = elsewhere.busy.get(view.id, 0)
             agent = agent_json(view, throughput.rate_of(view.id), busy)
@@ -119,7 +118,7 @@ class FleetFeed:
             if known is not None and known["connected_seconds"] > agent["connected_seconds"]:
                 known = None  # it left and came back
             if fields := _AGENT.different(agent, known):
-                changes.append(cast(AgentChange, {"id": view.id, **fields}))
+                changes.append(Changes({"id": view.id, **fields}))
                 self._agents[view.id] = agent
         return changes
 
@@ -139,16 +138,16 @@ class FleetFeed:
 
     def _follow(
         self, oldest: Iterable[Request], *, is_counted: bool
-    ) -> tuple[list[RequestChange], list[RequestId]]:
+    ) -> tuple[list[Changes[Request]], list[RequestId]]:
         """What is different of the oldest requests, and which are not among them any more."""
         told_fields = _COUNTED_REQUEST if is_counted else _REQUEST
         known, now = self._requests, {}
-        changes = []
+        changes: list[Changes[Request]] = []
         for request in oldest:
             id = request["id"]
             before = known.get(id)
             if fields := told_fields.different(request, before):
-                changes.append(cast(RequestChange, {"id": id, **fields}))
+                changes.append(Changes({"id": id, **fields}))
             # What was passed over is told later: so it has to be different from what is known.
             now[id] = request if fields or before is None else before
         self._requests = now

@@ -11,6 +11,8 @@ from ...shared.reports import statistics
 from ..fleet.view import AgentView, FleetTotals, FleetView, RequestView
 from .answer_types import (
     Agent,
+    Clock,
+    Clocks,
     FleetFields,
     ListedRequest,
     Request,
@@ -18,8 +20,14 @@ from .answer_types import (
     Statistics,
     ThroughputPoint,
     Work,
+    marked,
 )
 from .throughput import Throughput
+
+CLOCKS: Clocks = {
+    "agents": sorted(marked(Agent, Clock)),
+    "requests": sorted(marked(Request, Clock)),
+}
 
 PlaceOf = Callable[[RequestId], int | None]
 """The place of a request that waits; `None` of any other."""
@@ -143,6 +151,7 @@ def snapshot_json(
     """All that a page needs to draw."""
     return {
         **fleet_json(view, at),
+        "clocks": CLOCKS,
         "agents": [agent_json(agent, throughput.rate_of(agent.id)) for agent in view.agents],
         "requests": [request_json(each, place_of(each.id)) for each in view.requests],
     }

@@ -2,13 +2,14 @@
 
 /** Entries by id. Each stores when its times were read, since no event reports that time passed. */
 class Entries {
-  constructor(clocks) {
-    this.clocks = clocks;
+  constructor() {
+    this.clocks = []; // fields that go on by themselves
     this.byId = new Map();
     this.numChanges = 0; // numbers each change, so that only changed entries are drawn
   }
 
-  replace(entries, at) {
+  replace(entries, at, clocks) {
+    this.clocks = clocks;
     this.byId.clear();
     this.change(entries, [], at);
   }
@@ -33,14 +34,14 @@ class Entries {
 
 export class FleetState {
   #totals = null;
-  #agents = new Entries(["connected_seconds"]);
-  #requests = new Entries(["age_seconds"]);
+  #agents = new Entries();
+  #requests = new Entries();
 
   /** Take in the event `snapshot`. */
-  replace({ agents, requests, ...totals }) {
+  replace({ agents, requests, clocks, ...totals }) {
     this.#totals = totals;
-    this.#agents.replace(agents, totals.at);
-    this.#requests.replace(requests, totals.at);
+    this.#agents.replace(agents, totals.at, clocks.agents);
+    this.#requests.replace(requests, totals.at, clocks.requests);
   }
 
   /** Take in the event `delta`, which leaves out what is empty. */

@@ -1,10 +1,14 @@
 """A reader of deltas: what it adds up must be what a view says."""
 
 from dataclasses import fields, replace
+from typing import Any
 
 from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.view import AgentView, FleetTotals, FleetView, RequestView
+from arriero.balancer.management.answer_types import Agent, Clock, marked
 from arriero.shared.inference import AgentId, RequestId
+
+TIMES: dict[str, Any] = dict.fromkeys(marked(Agent, Clock), 0.0)
 
 
 class Mirror:
@@ -22,7 +26,7 @@ class Mirror:
         assert delta is not None
         self.revision = delta.revision
         for agent in delta.agents:
-            self.agents[agent.id] = replace(agent, connected_seconds=0.0)
+            self.agents[agent.id] = replace(agent, **TIMES)
         for id, num_tokens in fleet.tokens_since(before):
             self.agents[id] = replace(self.agents[id], num_tokens=num_tokens)
         for agent_id in delta.agents_left:
@@ -30,7 +34,7 @@ class Mirror:
         self._compare(fleet.view(now), delta.totals, is_news=delta.revision != before)
 
     def _compare(self, view: FleetView, totals: FleetTotals, *, is_news: bool) -> None:
-        agents = {each.id: replace(each, connected_seconds=0.0) for each in view.agents}
+        agents = {each.id: replace(each, **TIMES) for each in view.agents}
         assert self.agents == agents
         requests = {
             each.id: replace(each, waited_seconds=0.0, age_seconds=0.0) for each in view.requests

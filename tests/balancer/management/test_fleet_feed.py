@@ -6,7 +6,7 @@ from dataclasses import replace
 from arriero.balancer.fleet.view import AgentView, FleetView, RequestView, SlotsView
 from arriero.balancer.management.answer_types import Delta
 from arriero.balancer.management.fleet_feed import FleetFeed
-from arriero.balancer.management.serializers import agent_json, request_json
+from arriero.balancer.management.serializers import CLOCKS, agent_json, request_json
 from arriero.balancer.management.throughput import Throughput
 from arriero.shared.inference import AgentId, PriorityClass, RequestId
 from tests.balancer.management.views import agent_view, delta_of, fleet_view, request_view
@@ -75,9 +75,10 @@ def test_of_an_agent_that_changed_only_that_is_told_and_its_clocks() -> None:
             "id": "id-a",
             "slots": {"total": 4, "busy": 2},
             "throughput": {"tokens_total": 7, "tokens_per_second": 3.0},
-            "connected_seconds": 20.0,
+            **{name: dict(agent_json(busy, None))[name] for name in CLOCKS["agents"]},
         }
     ]
+    assert delta["agents"][0]["connected_seconds"] == 20.0
     assert advance(feed := feed_of(A), fleet_view(busy)) is not None
     assert advance(feed, fleet_view(busy)) is None
 

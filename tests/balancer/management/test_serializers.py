@@ -166,6 +166,8 @@ def test_a_snapshot() -> None:
     body = snapshot_json(replace(view, moves_total=5), RATES, 1.23456, {RequestId("r"): 2}.get)
     assert body["at"] == 1.235
     assert body["num_requests"] == 1
+    assert body["clocks"]["requests"] == ["age_seconds"], "one that has a slot waits no more"
+    assert "connected_seconds" in body["clocks"]["agents"]
     assert body["moves_total"] == 5
     assert body["requests"] == [request_json(request_view("r"), 2)]
     assert body["agents"] == [agent_json(agent_view("a"), 12.3456)]
