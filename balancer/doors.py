@@ -8,7 +8,7 @@ from aiohttp import web
 
 from ..shared.quantities import Address
 from .api.app import inference_app
-from .api.common.opening import no_recall
+from .api.common.opening import EARLY_HEADERS_KEY, no_recall
 from .api.transport.file_limit import raise_file_limit
 from .fleet.runtime.agent_socket import Workers
 from .management.balancers import alone
@@ -34,6 +34,7 @@ async def open_ports(
     tls = {} if certificates is None else certificates.by_port()
     raise_file_limit(len(apps) * settings.max_connections)
     for name, (address, app) in apps.items():
+        app[EARLY_HEADERS_KEY] = settings.early_headers
         connections = connections_of(settings, tls.get(name))
         parts.metrics.collect_connections(name, partial(getattr, connections, "num_open"))
         parts.metrics.collect_floods(name, partial(getattr, connections, "num_flooded"))

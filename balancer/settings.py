@@ -13,6 +13,7 @@ from .access.limits.parse import NAMES, parse_limits
 from .api.conversation_store import DEFAULT_AGE, DEFAULT_BYTES
 from .api.transport.connections import HEADER_TIMEOUT, MAX_CONNECTIONS, WRITE_TIMEOUT
 from .api.transport.hosts import checked_host, checked_url
+from .api.transport.waiting import EARLY_HEADERS
 from .fleet.limits import Limits, Routing
 from .jobs.blobs.place import FilesPlace, parse_place
 from .jobs.file_limits import FileLimits
@@ -133,6 +134,12 @@ class BalancerSettings(DaemonSettings):
     )
     buffered_request_timeout: Timeout = Field(
         default=_LIMITS.buffered_request_timeout, description="longest wait for a slot"
+    )
+    early_headers: Annotated[Duration, Field(ge=0), Shown("DURATION")] = Field(
+        default=EARLY_HEADERS,
+        description="how long a request that waits for a slot or a model may still be refused with "
+        "a status of its own: after that its stream begins with 200 and says that it waits, so "
+        "that proxies do not cut it, and an error is an event; keep it below what proxies allow",
     )
     first_token_timeout: Timeout = Field(
         default=_LIMITS.first_token_timeout,

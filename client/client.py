@@ -23,6 +23,9 @@ from .streams import AnswerStream
 INFERENCE_URL = "http://127.0.0.1:8061"
 MANAGEMENT_URL = "http://127.0.0.1:8060"
 
+TELL_WAITING = {"Prefer": "wait=1"}
+"""Has a stream that waits begin, and say so, after a second: errors are exceptions in any case."""
+
 
 class Client:
     """A balancer's two ports. Use it as a context manager, or `close` it.
@@ -93,7 +96,7 @@ class Client:
 
     async def _begin(self, stack: AsyncExitStack, body: Mapping[str, Any]) -> AnswerStream:
         async with AsyncExitStack() as own:
-            opening = self._http.open("POST", "/api/v1/generate", body)
+            opening = self._http.open("POST", "/api/v1/generate", body, headers=TELL_WAITING)
             events = AnswerStream(await own.enter_async_context(opening))
             await events.begin()
             stack.push_async_callback(own.pop_all().aclose)

@@ -15,7 +15,8 @@ from integration_tests.daemons import DEADLINE, MODEL, Fleet
 
 @asynccontextmanager
 async def streamed(fleet: Fleet, path: str, body: Any) -> AsyncIterator[aiohttp.StreamReader]:
-    async with fleet.http.post(f"{fleet.inference}{path}", json=body) as response:
+    headers = {"Prefer": "wait=1"}
+    async with fleet.http.post(f"{fleet.inference}{path}", json=body, headers=headers) as response:
         assert response.status == 200
         yield response.content
 
@@ -53,6 +54,31 @@ async def test_a_stream_sees_its_place_fall_and_then_its_tokens(fleet: Fleet) ->
     events = [event for event in rest if event["event"] != "waiting"]
     assert "".join(event["text"] for event in events[:-1]) == plain_cases()[0].answer
     assert events[-1]["event"] == "done"
+
+
+async def test_a_wait_that_is_too_long_has_a_status_until_headers_are_early(fleet: Fleet) -> None:
+    await fleet.start_balancer(early_headers=3, buffered_request_timeout=2)
+    await fleet.start_agent(slots=1, context_size=LONG_CONTEXT)
+    await fleet.hold()
+    endless = asyncio.create_task(generate(fleet.http, fleet.inference, ENDLESS))
+    await fleet.until_streaming(1)
+
+    async def refused(path: str, **headers: str) -> tuple[int, bytes]:
+        body = {"messages": plain_cases()[0].body["messages"], "stream": True}
+        url = f"{fleet.inference}{path}"
+        async with fleet.http.post(url, json=body, headers=headers) as response:
+            return response.status, await response.read()
+
+    answers = await asyncio.gather(
+        refused("/api/v1/generate"),
+        refused("/v1/chat/completions"),
+        refused("/api/v1/generate", Prefer="wait=1"),
+        refused("/v1/chat/completions", Prefer="wait=1"),
+    )
+    endless.cancel()
+    await fleet.let_go()
+    assert [status for status, _ in answers] == [504, 504, 200, 200]
+    assert all(b"queue_timeout" in body for _, body in answers)
 
 
 async def test_clients_of_other_apis_wait_for_a_model_that_is_on_its_way(fleet: Fleet) -> None:

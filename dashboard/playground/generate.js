@@ -22,6 +22,7 @@ export async function generate(body, { signal, onEvent }) {
       headers: {
         "Content-Type": "application/json",
         Accept: "application/x-ndjson",
+        Prefer: "wait=1", // begin, and say that it waits, after a second
         ...sessionHeaders(),
       },
       body: JSON.stringify(body),

@@ -26,6 +26,13 @@ async def test_events_one_after_the_other(server: FakeServer) -> None:
     assert [type(event) for event in events] == [Token, Token, Done]
 
 
+async def test_a_stream_that_waits_is_to_say_so_soon(server: FakeServer) -> None:
+    server.will(writes(TOKEN, END))
+    async with Client(server.url, retries=NEVER) as client, client.stream(prompt="p") as stream:
+        await stream.answer()
+    assert server.headers[0]["Prefer"] == "wait=1"
+
+
 async def test_a_whole_answer(server: FakeServer) -> None:
     server.will(writes(TOKEN, TOKEN, END))
     async with Client(server.url, retries=NEVER) as client, client.stream(prompt="p") as stream:

@@ -18,7 +18,7 @@ from ...fleet.runtime.fleet_runtime import FleetRuntime, new_request_id
 from ..common.answering import json_response
 from ..common.counting import count_tokens
 from ..common.event_stream import ServerSentEvents, read_to_end
-from ..common.opening import opener
+from ..common.opening import opener, waits_of
 from ..common.readable import check_copies
 from ..conversation_store import Keeping
 from ..conversations import Conversations
@@ -27,7 +27,6 @@ from ..transport.bodies import BODIES
 from ..transport.callers import caller_of
 from ..transport.http import error_response
 from ..transport.streaming import EVENT_STREAM, REQUEST_ID, send_events
-from ..transport.waiting import comments_after
 from .answer_types import ContextManaged, CountedMessage, MessageTier
 from .conversation.blocks import Json
 from .conversation.compaction import summarized
@@ -145,7 +144,7 @@ class _Handlers:
         runtime = self._runtime
         wanted = asked.wanted
         caller = caller_of(request)
-        open_stream = await opener(request, runtime, tell_waiting=comments_after(wanted.stream))
+        open_stream = await opener(request, runtime, tell_waiting=waits_of(request, wanted.stream))
         with open_stream(edited.request, id) as stream:
             message = _Answer(
                 self._conversations,

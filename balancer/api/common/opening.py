@@ -21,6 +21,7 @@ from ...fleet.runtime.kept_requests import KeptRequests
 from ...fleet.runtime.stream import Stream
 from ..transport.bodies import IDEMPOTENCY_KEY, body_digest_key
 from ..transport.callers import caller_of
+from ..transport.waiting import EARLY_HEADERS, headers_after
 
 MAX_KEY = 255
 """Characters of an idempotency key."""
@@ -41,6 +42,16 @@ async def no_recall(_caller: Caller, *, id: str = "", prefix: str = "") -> None:
 
 RECALL = web.AppKey("RECALL", Recall)
 """App key of what knows requests of other runs of the balancer."""
+
+
+EARLY_HEADERS_KEY = web.AppKey("EARLY_HEADERS", float)
+"""App key of the seconds after which a stream begins although its request still waits."""
+
+
+def waits_of(request: web.Request, is_streamed: bool) -> float | None:
+    """After how many seconds `request`, if it is a stream, is told that it waits."""
+    early_headers = request.app.get(EARLY_HEADERS_KEY, EARLY_HEADERS)
+    return headers_after(is_streamed, early_headers, request.headers.getall("Prefer", []))
 
 
 class OpenStream(Protocol):

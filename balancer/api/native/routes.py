@@ -21,7 +21,7 @@ from ...fleet.runtime.stream import Stream
 from ..common.accumulator import Accumulator
 from ..common.answering import answer, json_response
 from ..common.merge import Merged, open_all, or_refusal
-from ..common.opening import opener
+from ..common.opening import opener, waits_of
 from ..transport.bodies import parsed
 from ..transport.http import Handler, request_id_key
 from ..transport.pushing.event_pusher import Render
@@ -44,7 +44,7 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
 
     async def generate(request: web.Request) -> web.StreamResponse:
         wanted = await parsed(request, parse_generate)
-        open_one = await opener(request, runtime, tell_waiting=events_after(wanted.stream))
+        open_one = await opener(request, runtime, tell_waiting=waits_of(request, wanted.stream))
         with open_one(wanted) as stream:
             request[request_id_key] = stream.id
             if wanted.stream:

@@ -1,27 +1,46 @@
 """What streams say while their request waits, and from when on.
 
 The first word of it begins the response: an error that comes later is an event, and no HTTP status
-any more. So it comes late enough for errors that come at once, and early enough for proxies that
-cut silent connections.
+any more. So it comes late, but early enough for proxies that cut silent connections. A client that
+wants it earlier says so with `Prefer: wait=SECONDS` (RFC 7240).
 """
+
+from collections.abc import Iterable
 
 from ....shared.inference import Waiting
 
-EVENTS_AFTER = 0.5
-"""Seconds after which native clients are told, in `waiting` events."""
+EARLY_HEADERS = 25.0
+"""Seconds, by default, after which a stream over HTTP begins although its request still waits."""
 
-COMMENTS_AFTER = 5.0
-"""Seconds after which clients of other APIs are told, in comments that they do not read."""
+EVENTS_AFTER = 0.5
+"""Seconds after which clients are told where no status is at stake: that of a batch is 200, and a
+WebSocket has none."""
 
 
 def events_after(is_streamed: bool) -> float | None:
-    """From when on a native client is told; an answer in one piece says nothing before its end."""
+    """From when on a client is told; an answer in one piece says nothing before its end."""
     return EVENTS_AFTER if is_streamed else None
 
 
-def comments_after(is_streamed: bool) -> float | None:
-    """Likewise of a client of another API."""
-    return COMMENTS_AFTER if is_streamed else None
+def headers_after(
+    is_streamed: bool, early_headers: float, preferences: Iterable[str]
+) -> float | None:
+    """From when on a client is told whose status is open; `preferences` are its `Prefer` headers.
+
+    It may ask for an earlier beginning than `early_headers` seconds, and for none that is later.
+    """
+    if not is_streamed:
+        return None
+    return min([early_headers, *_preferred(preferences)])
+
+
+def _preferred(preferences: Iterable[str]) -> Iterable[float]:
+    """The seconds of each `wait`; what is no whole number is no preference that is known."""
+    for preference in ",".join(preferences).split(","):
+        name, _, value = preference.partition(";")[0].partition("=")
+        seconds = value.strip().strip('"')
+        if name.strip().lower() == "wait" and seconds.isascii() and seconds.isdigit():
+            yield float(seconds[:9])
 
 
 def comment(waiting: Waiting) -> bytes:

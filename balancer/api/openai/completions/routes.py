@@ -13,13 +13,12 @@ from ....fleet.runtime.stream import Stream
 from ...common.answering import json_response
 from ...common.field_names import FieldNames
 from ...common.merge import Merged, open_together
-from ...common.opening import opener
+from ...common.opening import opener, waits_of
 from ...fields.reading import obeyed
 from ...transport.callers import caller_of
 from ...transport.http import request_id_key
 from ...transport.pushing.event_pusher import Render
 from ...transport.streaming import EVENT_STREAM, REQUEST_ID, send_events, send_stream
-from ...transport.waiting import comments_after
 from .answers import ChunkWriter, Head, error_chunk, whole_answer
 from .requests import Wanted, parse_chat, parse_completion
 from .shapes import Chat, Completion, Shape
@@ -59,7 +58,7 @@ async def _answer_all(
     runtime: FleetRuntime, request: web.Request, wanted: Wanted, shape: Shape
 ) -> web.StreamResponse:
     caller = caller_of(request)
-    open_one = await opener(request, runtime, tell_waiting=comments_after(wanted.stream))
+    open_one = await opener(request, runtime, tell_waiting=waits_of(request, wanted.stream))
     streams = open_together(open_one, wanted.requests)
     request[request_id_key] = streams[0].id
     if wanted.stream and len(streams) == 1:

@@ -15,7 +15,7 @@ from ....fleet.runtime.kept_requests import KeptRequests
 from ...common.answering import json_response
 from ...common.counting import count_tokens
 from ...common.event_stream import ServerSentEvents, read_to_end
-from ...common.opening import Recall, keeper, opener
+from ...common.opening import Recall, keeper, opener, waits_of
 from ...common.readable import check_copies
 from ...conversations import Conversations
 from ...fields.reading import obeyed
@@ -24,7 +24,6 @@ from ...transport.callers import caller_of
 from ...transport.door_reports import refusals_reported
 from ...transport.http import request_id_key
 from ...transport.streaming import EVENT_STREAM, REQUEST_ID, send_events, send_stream
-from ...transport.waiting import comments_after
 from .answer import Answer
 from .answer_types import CountedInput, DeletedResponse
 from .background import BackgroundResponses, chunks, parse_after
@@ -75,7 +74,9 @@ class _Handlers:
         previous: Stored | None,
         neutral: GenerateRequest,
     ) -> web.StreamResponse:
-        open_one = await opener(request, self._runtime, tell_waiting=comments_after(wanted.stream))
+        open_one = await opener(
+            request, self._runtime, tell_waiting=waits_of(request, wanted.stream)
+        )
         with _told(wanted):
             stream = open_one(neutral)
         with stream:

@@ -10,7 +10,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from arriero.balancer.api.anthropic.context_edits import CLEARED
 from arriero.balancer.api.anthropic.conversation.compaction import HEADING
 from arriero.balancer.api.app import inference_app
-from arriero.balancer.api.transport.waiting import COMMENTS_AFTER
+from arriero.balancer.api.transport.waiting import EARLY_HEADERS
 from arriero.shared.errors import AgentLost, EngineFailed, InvalidRequest, QueueFull, QueueTimeout
 from arriero.shared.inference import Failed, Token, Waiting
 from arriero.shared.queries import Counted
@@ -96,7 +96,7 @@ async def test_one_that_waits_is_told_in_comments(
 ) -> None:
     runtime.script = lambda _request: [Waiting(1, "slot"), Failed(QueueTimeout("too long"))]
     status, _, text = await ask(client, stream=True)
-    assert (status, runtime.tell_waiting) == (200, [COMMENTS_AFTER])
+    assert (status, runtime.tell_waiting) == (200, [EARLY_HEADERS])
     comment, _, rest = text.partition("\n\n")
     assert comment == ": waiting position=1 for=slot"
     assert [event["type"] for event in events(rest)][-1] == "error"

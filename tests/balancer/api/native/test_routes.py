@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient
 
-from arriero.balancer.api.transport.waiting import EVENTS_AFTER
+from arriero.balancer.api.transport.waiting import EARLY_HEADERS, EVENTS_AFTER
 from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.shared.errors import (
     AgentLost,
@@ -180,15 +180,25 @@ async def test_an_error_after_a_wait_is_the_last_event(
     assert lines(body)[-1]["error"]["code"] == "queue_timeout"
 
 
-@pytest.mark.parametrize(("stream", "after"), [(True, EVENTS_AFTER), (False, None)])
+@pytest.mark.parametrize(
+    ("stream", "after"), [(True, [EARLY_HEADERS, EVENTS_AFTER]), (False, [None, None])]
+)
 async def test_only_streams_ask_to_be_told(
-    runtime: FakeFleetRuntime, client: TestClient, stream: bool, after: float | None
+    runtime: FakeFleetRuntime, client: TestClient, stream: bool, after: list[float | None]
 ) -> None:
     runtime.script = echo
     await post(client, "generate", {"prompt": "x", "stream": stream})
     requests = [{"id": "a", "prompt": "x"}]
     await post(client, "generate_batch", {"requests": requests, "stream": stream})
-    assert runtime.tell_waiting == [after, after]
+    assert runtime.tell_waiting == after
+
+
+async def test_a_client_may_prefer_to_be_told_earlier(
+    runtime: FakeFleetRuntime, client: TestClient
+) -> None:
+    runtime.script = echo
+    await post(client, "generate", {"prompt": "x"}, Prefer="wait=1")
+    assert runtime.tell_waiting == [1.0]
 
 
 async def test_a_full_queue_says_what_place_there_would_have_been(

@@ -1,11 +1,10 @@
 import pytest
 
 from arriero.balancer.api.transport.waiting import (
-    COMMENTS_AFTER,
     EVENTS_AFTER,
     comment,
-    comments_after,
     events_after,
+    headers_after,
 )
 from arriero.shared.inference import Waiting
 
@@ -22,5 +21,21 @@ def test_a_comment(waiting: Waiting, said: bytes) -> None:
 
 
 def test_only_streams_say_anything_before_their_end() -> None:
-    assert (events_after(True), comments_after(True)) == (EVENTS_AFTER, COMMENTS_AFTER)
-    assert (events_after(False), comments_after(False)) == (None, None)
+    assert (events_after(True), events_after(False)) == (EVENTS_AFTER, None)
+    assert (headers_after(True, 20.0, ()), headers_after(False, 20.0, ["wait=1"])) == (20.0, None)
+
+
+@pytest.mark.parametrize(
+    ("preferences", "after"),
+    [
+        (["wait=3"], 3.0),
+        (['respond-async, Wait = "7"; foo=1'], 7.0),
+        (["wait=9", "return=minimal"], 9.0),
+        (["wait=0"], 0.0),
+        (["wait=60"], 20.0),
+        (["wait=9" * 100], 20.0),
+        (["wait=soon", "wait=-1, wait=\u0663", "wait"], 20.0),
+    ],
+)
+def test_a_client_may_prefer_an_earlier_beginning(preferences: list[str], after: float) -> None:
+    assert headers_after(True, 20.0, preferences) == after

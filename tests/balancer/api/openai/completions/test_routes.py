@@ -8,7 +8,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.app import inference_app
-from arriero.balancer.api.transport.waiting import COMMENTS_AFTER
+from arriero.balancer.api.transport.waiting import EARLY_HEADERS
 from arriero.shared.errors import AgentLost, NotSupported, PromptTooLong, QueueFull, QueueTimeout
 from arriero.shared.inference import Failed, Token, Waiting
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, done, echo
@@ -97,7 +97,7 @@ async def test_choices_that_wait_are_told_in_comments(
         stream.say(Waiting(1 + number, "slot", 4.0))
     response = await asked
     assert response.status == 200
-    assert runtime.tell_waiting == [COMMENTS_AFTER] * n
+    assert runtime.tell_waiting == [EARLY_HEADERS] * n
     comment = b": waiting position=1 for=slot seconds_left=4\n"
     assert await response.content.readline() == comment
     for stream in runtime.streams:
