@@ -28,7 +28,8 @@ from .supervision.supervisor_protocol import Dial, Ordered, Ready, SupervisorCha
 class BalancerLinks:
     """`status` makes as many `slots` as it tells. `on_change`: a slot was taken or freed.
 
-    `on_loan`: a balancer gave a ticket for a prefix of this agent's to another.
+    `on_loan`: a balancer gave a ticket for a prefix of this agent's to another. No request is taken
+    unless what computes them `has_room`; call `slots_changed` when it has room again.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class BalancerLinks:
         status: Callable[[], Status],
         on_change: Callable[[], None] = lambda: None,
         on_loan: Callable[[str, float], None] = lambda ticket, seconds: None,
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
         self._settings = settings
         self._channel = channel
@@ -46,7 +48,7 @@ class BalancerLinks:
         self._on_loan = on_loan
         self._links: Links | None = None
         self._is_ready = False
-        self.slots = Slots(settings.slots)
+        self.slots = Slots(settings.slots, has_room)
         self.told = Tell()
         """What the supervisor said last."""
 
@@ -78,7 +80,7 @@ class BalancerLinks:
                 queries,
                 secrets=self._channel.secrets,
                 on_connected=self._connected,
-                on_change=self._slots_changed,
+                on_change=self.slots_changed,
                 on_order=self._pass_on,
                 on_ended=on_ended,
                 on_loan=self._on_loan,
@@ -150,7 +152,8 @@ class BalancerLinks:
 
     # ---- what connections say
 
-    def _slots_changed(self) -> None:
+    def slots_changed(self) -> None:
+        """A slot may be free: balancers that were told `Busy` are told to try again."""
         for connection in self._links or ():
             connection.slots_changed()
         self._on_change()

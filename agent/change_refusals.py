@@ -39,6 +39,15 @@ def engine_stopped(reason: str) -> Issue:
     return Issue(code="engine_crashed", message=f"the change is refused: {reason}")
 
 
+def drafts_off(reason: str) -> Issue:
+    """Making drafts failed, so the model is served without."""
+    return Issue(
+        code="drafts_off",
+        message=f"answers come without drafts, since making drafts failed: {reason}",
+        hint="answers stay the same and are slower; a reload of the agent's model tries it again",
+    )
+
+
 def forwarder_refused() -> Issue:
     """An upstream server decides what is served."""
     return Issue(

@@ -20,7 +20,13 @@ from ..shared.tls.key_pair import TlsFileError
 from ..shared.tracing.open_telemetry import open_tracer
 from .adapter_table import AdapterFile, AdapterTable
 from .balancer_links import BalancerLinks
-from .change_refusals import adapter_left_out, adapter_refused, engine_stopped, template_refused
+from .change_refusals import (
+    adapter_left_out,
+    adapter_refused,
+    drafts_off,
+    engine_stopped,
+    template_refused,
+)
 from .engine.adapter import AdapterError
 from .engine.embedding.embedder import Embedder
 from .engine.loaded_model import LoadedModel
@@ -80,7 +86,12 @@ class _Agent:
         self._steps: asyncio.Queue[tuple[SequenceOutput, ...]] = asyncio.Queue()
         self._crash: asyncio.Future[BaseException] = self._loop.create_future()
         self._links = BalancerLinks(
-            settings, channel, self._status, self._slots_changed, self._allow_loan
+            settings,
+            channel,
+            self._status,
+            self._slots_changed,
+            self._allow_loan,
+            lambda: self._worker.has_room(),
         )
         self._sharing: Sharing | None = None
         self._served: ServedModel | None = None
@@ -90,7 +101,9 @@ class _Agent:
             settings.load_options,
             on_step=self._on_step,
             on_crash=self._on_crash,
+            on_change=self._on_change,
         )
+        channel.step = self._worker.current_step
         self._reporter = Reporter(
             read=self._statistics,
             tell=self._report,
@@ -154,6 +167,9 @@ class _Agent:
 
     def _on_crash(self, error: BaseException) -> None:
         self._loop.call_soon_threadsafe(self._crash.set_result, error)
+
+    def _on_change(self) -> None:
+        self._loop.call_soon_threadsafe(self._worker_changed)
 
     # ---- on the embedder's thread
 
@@ -307,15 +323,20 @@ class _Agent:
         served, links = self._served, self._links
         if served is None:
             raise RuntimeError("there is no model yet")
-        links.slots.resize(served.num_slots)
+        links.slots.resize(0 if links.told.is_stalled else served.num_slots)
         return Status(
             slots=links.slots.total,
             accepting=True,
             model=served.info,
-            issues=served.issues + links.told.issues,
+            issues=served.issues + self._own_issues + links.told.issues,
             work=links.told.work,
             peer=self._sharing.peer if self._sharing else None,
         )
+
+    @property
+    def _own_issues(self) -> tuple[Issue, ...]:
+        failure = self._worker.draft_failure()
+        return () if failure is None else (drafts_off(failure),)
 
     async def _drain(self) -> None:
         await self._shutdown.requested.wait()
@@ -324,6 +345,11 @@ class _Agent:
     async def _fail(self) -> None:
         await asyncio.wait({self._crash})
         self._links.engine_stopped(f"the engine stopped: {_line(self._crash.result())}")
+
+    def _worker_changed(self) -> None:
+        if self._served is not None:
+            self._links.tell()
+            self._links.slots_changed()
 
     def _slots_changed(self) -> None:
         if self._links.slots.num_busy:

@@ -215,6 +215,13 @@ class AgentSettings(LoadOptions, DaemonSettings):
         description="model family whose markers separate reasoning and tool calls from content: "
         f"{', '.join(FAMILY_NAMES)}; auto recognises it by the model's chat template",
     )
+    step_timeout: Annotated[Duration, Field(gt=0), Shown("DURATION")] = Field(
+        default=300.0,
+        description="how long a step of the engine may take: then the engine process is ended and "
+        "starts again, since a GPU or its driver hangs; after a tenth of it the agent takes "
+        "nothing new and says so (issue engine_stalled). Steps take about two seconds at most, "
+        "but a picture that is read as a whole takes as long as it takes; loading does not count",
+    )
     cache_dir: Annotated[Path | None, Shown("DIR")] = Field(
         default=None,
         description="folder for prompts that requests save (`cache_key`); agents may share it",

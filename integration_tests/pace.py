@@ -61,8 +61,11 @@ class Pace:
         """Compute as fast as it goes, or as `slow` said."""
         await self._say("free", self._per_second)
 
-    async def slow(self, steps_per_second: int | None) -> None:
-        """Compute no faster than that, from now on; `None`: as fast as it goes."""
+    async def slow(self, steps_per_second: float | None) -> None:
+        """Compute no faster than that, from now on; `None`: as fast as it goes.
+
+        An engine that is in a step obeys after it. So a step of minutes is one that hangs.
+        """
         await self._say(self._allowed, str(steps_per_second or ""))
 
     async def step_until(self, reading: Awaitable[T]) -> T:

@@ -115,6 +115,81 @@ async def test_answers_go_on_when_the_agent_is_back(patient: Fleet, number: sign
     assert await agent.terminate() == 0
 
 
+async def until_issue(fleet: Fleet, code: str, *, slots: int) -> Agent:
+    """Waits until the agent has so many slots and one issue of this code."""
+    seen: list[Agent] = []
+
+    async def is_so() -> bool:
+        seen[:] = [await only_agent(fleet)]
+        codes = [each["code"] for each in seen[0]["issues"]]
+        return codes == [code] and seen[0]["slots"]["total"] == slots
+
+    await until(is_so)
+    return seen[0]
+
+
+async def test_a_step_that_hangs_gets_nothing_new_and_ends_the_engine(patient: Fleet) -> None:
+    agent = await patient.start_agent(slots=2, context_size=LONG_CONTEXT, step_timeout="8s")
+    body = ENDLESS | {"max_tokens": NUM_TOKENS}
+    await agent.pace.hand_out(3)
+    running = asyncio.create_task(generate(patient.http, patient.inference, body))
+    await patient.until_streaming(1)
+    await agent.pace.slow(1 / 600)
+    hanging = asyncio.create_task(agent.pace.let_go())
+    await until_issue(patient, "engine_stalled", slots=0)
+    queued = asyncio.create_task(generate(patient.http, patient.inference, plain_cases()[0].body))
+    await patient.until_num_requests(1, "queued")
+
+    freed = asyncio.create_task(agent.pace.slow(None))
+    after = await until_agent(patient, slots=2, issue="it was started again")
+    assert after["issues"][0]["code"] == "engine_stalled"
+    assert "no step of the engine ended within 8s" in after["issues"][0]["message"]
+    await asyncio.gather(hanging, freed)
+    answer = await running
+    assert answer.end["usage"]["completion_tokens"] == NUM_TOKENS
+    assert answer.end["timings"]["moves"] == 1
+    assert (await queued).text == plain_cases()[0].answer
+    assert len(agent.engine_pids) == 2
+
+
+async def test_a_long_step_that_ends_after_all_ends_the_issue(patient: Fleet) -> None:
+    agent = await patient.start_agent(slots=1, context_size=LONG_CONTEXT, step_timeout="60s")
+    await agent.pace.slow(1 / 12)
+    running = asyncio.create_task(generate(patient.http, patient.inference, ENDLESS))
+    await until_issue(patient, "engine_stalled", slots=0)
+    await agent.pace.slow(None)
+    await until_agent(patient, slots=1)
+    running.cancel()
+    await answers_correctly(patient)
+    assert len(agent.engine_pids) == 1
+
+
+async def test_an_engine_process_that_stands_still_starts_again_and_a_held_one_does_not(
+    patient: Fleet,
+) -> None:
+    held = await patient.start_agent(slots=1, context_size=LONG_CONTEXT, step_timeout="2s")
+    await held.pace.hand_out(2)
+    running = asyncio.create_task(generate(patient.http, patient.inference, ENDLESS))
+    await patient.until_streaming(1)
+    agent = await patient.start_agent(slots=1, name="stands-still", step_timeout="2s")
+    agent.signal_engine(signal.SIGSTOP)
+
+    async def is_back() -> bool:
+        views = {each["name"]: each for each in await patient.view("agents")}
+        view = views.get("stands-still", {"issues": [], "slots": {"total": 0}})
+        return [each["code"] for each in view["issues"]] == ["engine_stalled"] and (
+            view["slots"]["total"] == 1
+        )
+
+    await until(is_back)
+    assert (len(agent.engine_pids), len(held.engine_pids)) == (2, 1)
+    views = await patient.view("agents")
+    assert [each["issues"] for each in views if each["name"] != "stands-still"] == [[]]
+    await answers_correctly(patient)
+    running.cancel()
+    await held.pace.let_go()
+
+
 async def test_the_issue_goes_when_the_engine_has_held_out(patient: Fleet) -> None:
     agent = await patient.start_agent(slots=1)
     agent.signal_engine(signal.SIGABRT)

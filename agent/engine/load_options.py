@@ -117,7 +117,9 @@ class LoadOptions(BaseModel):
             fingerprint=_FAST, cache=_ALIKE, memory="buffers are for the largest step in any case"
         ),
     ] = Field(
-        default=0.5, description="longest pause of a running stream while prompts are computed"
+        default=0.5,
+        description="how long a step that computes prompts may make running streams wait; on CPUs "
+        "it may take 1.15 times as long, and a stream's pause is that and its own step",
     )
     gpu_layers: Annotated[
         GpuLayers,

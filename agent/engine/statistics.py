@@ -28,20 +28,22 @@ class Gone:
 class EngineStatistics:
     """Totals since the model was loaded, and how things stand. Times in seconds.
 
-    `num_cells_parked` counts the cells' worth of prefixes that is in host memory. `decode_*` count
-    steps that generate, `prefill_*` steps that do nothing but read prompts.
-    `busy_seconds` is the time with anything to do; `sequence_seconds` adds up, over it, the
-    sequences that ran. `stalls` counts, by `STALL_BOUNDS`, the pauses of running sequences that
-    were caused by others: time between two tokens beyond the sequence's own decode step. Of the
-    `num_drafted` tokens that were guessed and computed ahead, `num_accepted` were right.
-    `num_grammars` are kept compiled by whoever prepares sequences; `num_embedding_cells` have the
-    contexts that embed and rank, and `num_draft_cells` that of the draft model, if there is one,
-    beside the `num_cells` of the one that generates. Encoded pictures take `num_media_bytes`, where
-    there is a projector. Prefixes came from other agents in `fetches`, where there may be some.
+    `num_commands` wait for the step that is computed to end. `num_cells_parked` counts the cells'
+    worth of prefixes that is in host memory. `decode_*` count steps that generate, `prefill_*`
+    steps that do nothing but read prompts. `busy_seconds` is the time with anything to do;
+    `sequence_seconds` adds up, over it, the sequences that ran. `stalls` counts, by `STALL_BOUNDS`,
+    the pauses of running sequences that were caused by others: time between two tokens beyond the
+    sequence's own decode step. Of the `num_drafted` tokens that were guessed and computed ahead,
+    `num_accepted` were right. `num_grammars` are kept compiled by whoever prepares sequences;
+    `num_embedding_cells` have the contexts that embed and rank, and `num_draft_cells` that of the
+    draft model, if there is one, beside the `num_cells` of the one that generates. Encoded pictures
+    take `num_media_bytes`, where there is a projector. Prefixes came from other agents in
+    `fetches`, where there may be some.
     """
 
     num_running: int = 0
     num_waiting: int = 0
+    num_commands: int = 0
     num_cells: int = 0
     num_cells_used: int = 0
     num_cells_kept: int = 0

@@ -7,11 +7,12 @@ makes all decisions.
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from queue import Empty, SimpleQueue
+from queue import Empty
 
 from ...shared.errors import EngineFailed
 from .engine import Engine
 from .fair_lock import FairLock
+from .inbox import Inbox
 from .opener import Opened, close
 from .pace import Allow, Pace
 from .prompt import Prompt
@@ -86,7 +87,7 @@ class StepLoop:
         drafting: Drafting,
         *,
         lock: FairLock,
-        inbox: SimpleQueue[Command],
+        inbox: Inbox[Command],
         interruption: Interruption,
         expected: Expected,
         gathering: float,
@@ -110,6 +111,9 @@ class StepLoop:
         self._last_end: float | None = None
         self._replies: dict[ExportId, Callable[[StoredPrompt | None], None]] = {}
         self._is_stopped = False
+        self._num_begun = 0
+        self.step: int | None = None
+        """The number of the step that is computed, if one is; any thread may ask."""
 
     def run(self) -> None:
         while True:
@@ -118,7 +122,10 @@ class StepLoop:
             if self._is_stopped:
                 return
             if not self._pace.is_held:
+                self._num_begun += 1
+                self.step = self._num_begun
                 self._step()
+                self.step = None
 
     def _take_commands(self) -> bool:
         """Whether there were any."""
@@ -126,11 +133,11 @@ class StepLoop:
         self._interruption.seen()
         if self._pace.is_held:
             self._wait_while_held()
-        elif not is_idle and self._inbox.empty():
+        elif not is_idle and not len(self._inbox):
             return False
         else:
             self._obey(self._inbox.get())  # an idle engine waits for it
-        while not self._inbox.empty():
+        while len(self._inbox):
             self._obey(self._inbox.get())
         if is_idle and not self._scheduler.is_idle:
             self._gather()

@@ -9,15 +9,16 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from queue import SimpleQueue
 
 from ...shared.inference import is_background
 from .adapter import AdapterError
 from .engine import Engine, LoadEngine
 from .fair_lock import FairLock
+from .inbox import Inbox
 from .llama.loading import load_engine
 from .load_options import LoadOptions
 from .loaded_model import LoadedModel
@@ -46,15 +47,21 @@ GATHERING = 0.01
 """Seconds that an idle engine waits for sequences that are being prepared, once it has one: a step
 that reads eight prompts takes less time than one and then seven."""
 
+COMMANDS_PER_SLOT = 8
+"""Commands that may wait for a step to end before nothing new is accepted. A sequence makes four at
+most, so in a step of two seconds all slots may be taken anew, twice."""
+
 
 class Worker:
-    """Runs a model. `on_step` and `on_crash` are called on the worker's thread and must not block.
+    """Runs a model. What begins with `on_` is called on the worker's thread and must not block.
 
     Where the engine can draft, `make_drafter` is told how long sequences can get; a draft model
     drafts, too.
 
     `on_step` gets the outputs of a step's sequences, all at once. `on_crash` gets what ended the
     steps for good: no output follows, and whoever gave sequences has to end them.
+
+    `on_change` says that `has_room` or `draft_failure` may have changed.
 
     The model is there until `stop`, after a crash too: other threads use its vocabulary. Before
     that they have to be done with it.
@@ -67,6 +74,7 @@ class Worker:
         *,
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
         on_crash: Callable[[BaseException], None],
+        on_change: Callable[[], None] = lambda: None,
         load: LoadEngine = load_engine,
         make_drafter: Callable[[int], Drafter] = LookupDrafter,
         gathering: float = GATHERING,
@@ -86,7 +94,8 @@ class Worker:
         """Others that compute with the model's weights take turns with the steps."""
         self._on_step = on_step
         self._on_crash = on_crash
-        self._inbox: SimpleQueue[Command] = SimpleQueue()
+        self._on_change = on_change
+        self._inbox: Inbox[Command] = Inbox(COMMANDS_PER_SLOT * options.slots, on_change)
         self._expected = Expected()
         self._export_ids = count()
         self._statistics = EngineStatistics()
@@ -94,6 +103,8 @@ class Worker:
         self._opener: Opener | None = None
         self._adapters: frozenset[str] = frozenset()
         self._scheduler: Scheduler | None = None
+        self._loop: StepLoop | None = None
+        self._draft_failure: str | None = None
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def start(self) -> LoadedModel:
@@ -134,7 +145,11 @@ class Worker:
 
         `reply` is called on the engine's thread and must not block; never, where that has stopped.
         Call what this returns to take it back: what was not read by then is not read. See `submit`.
+        There is none, either, while the worker has no room.
         """
+        if not self.has_room():
+            reply(None)
+            return lambda: None
         id = ExportId(next(self._export_ids))
         self._inbox.put(HandOut(id, prompt, reply))
         return lambda: self._inbox.put(TakeBack(id))
@@ -164,7 +179,19 @@ class Worker:
 
     def statistics(self) -> EngineStatistics:
         """What the engine did, as of its last step. From any thread."""
-        return self._statistics
+        return replace(self._statistics, num_commands=len(self._inbox))
+
+    def has_room(self) -> bool:
+        """Whether a new sequence may be given: the commands that wait are bounded. Any thread."""
+        return self._inbox.has_room()
+
+    def draft_failure(self) -> str | None:
+        """Why there are no drafts any more, if the drafter failed. From any thread."""
+        return self._draft_failure
+
+    def current_step(self) -> int | None:
+        """The number of the step that is computed, if one is. From any thread."""
+        return None if self._loop is None else self._loop.step
 
     def take_evicted(self, most: int) -> Gone:
         """Up to `most` marked prefixes that left the cache, each once. From any one thread."""
@@ -181,6 +208,10 @@ class Worker:
     def _publish(self, statistics: EngineStatistics) -> None:
         self._statistics = statistics
 
+    def _drafting_failed(self, reason: str) -> None:
+        self._draft_failure = reason
+        self._on_change()
+
     def _hand_over(self, interruption: Interruption, opened: Opened) -> None:
         self._inbox.put(opened)
         if not is_background(opened.sequence.priority):
@@ -192,7 +223,8 @@ class Worker:
             scheduler = self._make_scheduler(
                 capacity=engine.capacity, end_tokens=engine.model.vocab.end_tokens
             )
-            drafting = Drafting(self._drafter(engine, scheduler.longest))
+            drafter = self._drafter(engine, scheduler.longest)
+            drafting = Drafting(drafter, self._drafting_failed)
             pace = Pace(os.environ, self._inbox.put)
         except BaseException as error:  # handed to start(), which raises it
             self._loaded.set_exception(error)
@@ -203,7 +235,7 @@ class Worker:
         self._opener = opener = Opener(engine, partial(self._hand_over, interruption))
         self._loaded.set_result(engine.model)
         try:
-            StepLoop(
+            self._loop = StepLoop(
                 engine,
                 scheduler,
                 drafting,
@@ -216,7 +248,8 @@ class Worker:
                 on_step=self._on_step,
                 publish=self._publish,
                 clock=self._clock,
-            ).run()
+            )
+            self._loop.run()
         except BaseException as error:
             logger.exception("the engine's thread stops")
             self.lock.close()

@@ -66,6 +66,7 @@ def message(done: EngineStatistics) -> Statistics:
     return Statistics(
         num_running=done.num_running,
         num_waiting=done.num_waiting,
+        num_commands=done.num_commands,
         cells=Cells(
             total=done.num_cells,
             used=done.num_cells_used - done.num_cells_kept,

@@ -7,9 +7,10 @@ host needs its memory.
 import asyncio
 import logging
 import os
+import select
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from io import FileIO
 from threading import Thread
@@ -17,7 +18,9 @@ from threading import Thread
 from ...shared import lifecycle, log
 from ...shared.lifecycle import Shutdown
 from ..settings import AgentSettings
+from .stall_watch import StallWatch
 from .supervisor_protocol import (
+    Alive,
     Begin,
     Change,
     Dial,
@@ -81,7 +84,8 @@ def main(serve: Serve = _serve) -> int:
         channel = SupervisorChannel(begin, report)
         _listen(orders, _obey(channel, shutdown))
         try:
-            await serve(settings, shutdown, channel)
+            with _beating(channel, StallWatch(settings.step_timeout).pause):
+                await serve(settings, shutdown, channel)
         except Exception as error:
             report(Failed(reason="; ".join(lifecycle.reasons(error))))
             raise
@@ -94,11 +98,33 @@ def _reporter() -> Callable[[Report], None]:
     reports = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
+    room = select.poll()
+    room.register(reports, select.POLLOUT)
+
     def report(report: Report) -> None:
+        if isinstance(report, Alive) and not room.poll(0):
+            return  # the supervisor stands still, for which this process must not wait
         with suppress(BrokenPipeError):  # the end of the orders will say so too
             os.write(reports, encode_report(report))
 
     return report
+
+
+@contextmanager
+def _beating(channel: SupervisorChannel, pause: float) -> Iterator[None]:
+    """Meanwhile say every `pause` seconds, from the event loop, which step the engine computes."""
+    loop = asyncio.get_running_loop()
+
+    def beat() -> None:
+        nonlocal timer
+        channel.report(Alive(step=channel.step()))
+        timer = loop.call_later(pause, beat)
+
+    timer = loop.call_later(0, beat)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _obey(channel: SupervisorChannel, shutdown: Shutdown) -> Callable[[Order], None]:

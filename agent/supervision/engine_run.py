@@ -10,7 +10,9 @@ from ...shared.messages import Issue
 from ...shared.models.assignments import Assign, Assignment, Reload
 from .decisions import EngineId
 from .restarts import Quit, Restart, Restarts
+from .stall_watch import StallWatch
 from .supervisor_protocol import (
+    Alive,
     Begin,
     Changed,
     Failed,
@@ -76,22 +78,34 @@ class EngineRun:
         self._start = start
         self._restarts = restarts
         self._grace = grace
+        self._watch: StallWatch | None = None
+        """Of the process that has loaded its model."""
         self._child: EngineProcess | None = None
         self._is_retired = False
         self._is_over = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._deadline: asyncio.TimerHandle | None = None
+        self._next_look: asyncio.TimerHandle | None = None
 
     @property
     def issues(self) -> tuple[Issue, ...]:
-        """Of its crashes."""
-        return self._restarts.issues
+        """Of its crashes, and of a step that does not end."""
+        return self._restarts.issues + (() if self._watch is None else self._watch.issues)
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether a step has not ended for so long that nothing new should come."""
+        return self._watch is not None and self._watch.is_stalled
 
     async def run(self) -> None:
         """Until it was retired or ended, or ends for good by itself; then `on_ended` was called."""
         while True:
             code, reason = await self._live()
-            verdict = self._restarts.ended(code, reason, is_stopping=self._is_retired)
+            has_stalled = self._watch is not None and self._watch.is_overdue
+            self._watch = None
+            verdict = self._restarts.ended(
+                code, reason, is_stopping=self._is_retired, has_stalled=has_stalled
+            )
             if isinstance(verdict, Restart) and not self._is_over.is_set():
                 for issue in self._restarts.issues:
                     logger.error("%s", issue.message)
@@ -149,14 +163,23 @@ class EngineRun:
         self._child = child
         if self._is_over.is_set():
             child.kill()
-        child.say(self._begin())
+        begin = self._begin()
+        child.say(begin)
         if self._is_retired:
             child.say(Stop())
         async for report in child.reports():
-            if isinstance(report, Failed):
-                reason = report.reason
-            else:
-                self._reported(report)
+            match report:
+                case Failed():
+                    reason = report.reason
+                case Alive(step=step):
+                    self._heard(step)
+                case _:
+                    self._reported(report)
+            if isinstance(report, Loaded):
+                self._watch = StallWatch(begin.settings.step_timeout)
+                self._look_later(self._watch)
+        if reason is None and self._watch is not None and self._watch.is_overdue:
+            return self._watch.reason
         return reason
 
     def _reported(self, report: Loaded | Ready | Ordered | Changed | SecretGiven) -> None:
@@ -184,6 +207,33 @@ class EngineRun:
         except TimeoutError:
             return False
 
+    # ---- whether it gets on
+
+    def _heard(self, step: int | None) -> None:
+        was_stalled = self.is_stalled
+        if self._watch is not None:
+            self._watch.heard(step)
+        if was_stalled and not self.is_stalled:
+            logger.info("the engine gets on again")
+            self._watcher.on_issues()
+
+    def _look_later(self, watch: StallWatch) -> None:
+        loop = asyncio.get_running_loop()
+        self._next_look = loop.call_later(watch.pause, self._look, watch)
+
+    def _look(self, watch: StallWatch) -> None:
+        was_stalled = watch.is_stalled
+        watch.look()
+        if watch.is_overdue and self._child is not None:
+            logger.error("%s; the engine process is killed", watch.reason)
+            self._child.kill()
+            return
+        self._look_later(watch)
+        if watch.is_stalled and not was_stalled:
+            for issue in watch.issues:
+                logger.error("%s", issue.message)
+            self._watcher.on_issues()
+
     # ---- the time after which failures are forgotten
 
     def _arm(self) -> None:
@@ -193,10 +243,10 @@ class EngineRun:
             self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
 
     def _disarm(self) -> None:
-        for timer in (self._timer, self._deadline):
+        for timer in (self._timer, self._deadline, self._next_look):
             if timer is not None:
                 timer.cancel()
-        self._timer = self._deadline = None
+        self._timer = self._deadline = self._next_look = None
 
     def _tick(self) -> None:
         self._restarts.tick(time.monotonic())

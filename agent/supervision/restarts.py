@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ...shared.messages import Issue
 from ...shared.quantities import format_duration
+from .stall_watch import STALLED
 
 FIRST_PAUSE = 0.5
 LAST_PAUSE = 30.0
@@ -50,6 +51,7 @@ class Restarts:
         self._num_failures = 0
         self._pause = 0.0
         self._cause = ""
+        self._code = ISSUE_CODE
         self._steady_at: float | None = None
 
     @property
@@ -64,7 +66,7 @@ class Restarts:
             if self._is_loaded
             else f"it starts again after a pause of {format_duration(self._pause)}"
         )
-        return (Issue(code=ISSUE_CODE, message=f"the engine process {self._cause}{count}; {then}"),)
+        return (Issue(code=self._code, message=f"the engine process {self._cause}{count}; {then}"),)
 
     def loaded(self, now: float) -> None:
         """The process has loaded its model and can serve: `issues` may have changed."""
@@ -77,11 +79,13 @@ class Restarts:
         is_news, self._was_ready = not self._was_ready, True
         return is_news
 
-    def ended(self, code: int, reason: str | None, *, is_stopping: bool) -> Restart | Quit:
+    def ended(
+        self, code: int, reason: str | None, *, is_stopping: bool, has_stalled: bool = False
+    ) -> Restart | Quit:
         """The process ended: by signal `-code`, or with exit code `code`; `reason` is its report.
 
-        It is not started again if it never became ready and exited by itself, nor if it was asked
-        to stop.
+        It `has_stalled` if it was ended for that. It is not started again if it never became ready
+        and exited by itself, nor if it was asked to stop.
         """
         self._is_loaded = False
         self._steady_at = None
@@ -92,6 +96,7 @@ class Restarts:
         self._num_failures += 1
         self._pause = min(self._pause * 2 or self._first_pause, self._last_pause)
         self._cause = cause(code, reason)
+        self._code = STALLED if has_stalled else ISSUE_CODE
         return Restart(self._pause)
 
     def next_deadline(self) -> float | None:

@@ -88,7 +88,7 @@ class _Engine:
 
     run: EngineRun
     begin: Begin
-    told: tuple[tuple[Issue, ...], Work | None] | None = None
+    told: tuple[tuple[Issue, ...], Work | None, bool] | None = None
 
 
 class _Supervisor:
@@ -256,7 +256,7 @@ class _Supervisor:
             case StartEngine(id, assignment, file):
                 self._start_engine(id, assignment, file)
             case DialBalancers(id, takes_over):
-                issues, work = told = self._news(id)
+                issues, work, _ = told = self._news(id)
                 self._engines[id].told = told
                 for balancer, secret in self._secrets:
                     given = SecretGiven(balancer=balancer, secret=secret)
@@ -350,22 +350,24 @@ class _Supervisor:
 
     # ---- what balancers hear
 
-    def _news(self, id: EngineId | None) -> tuple[tuple[Issue, ...], Work | None]:
-        engine = None if id is None else self._engines.get(id)
-        crashes = () if engine is None else engine.run.issues
-        return self._assigner.issues + crashes, self._assigner.work
+    def _news(self, id: EngineId | None) -> tuple[tuple[Issue, ...], Work | None, bool]:
+        """The issues, the work, and whether the engine is stalled."""
+        run = None if id is None or id not in self._engines else self._engines[id].run
+        issues = () if run is None else run.issues
+        is_stalled = run is not None and run.is_stalled
+        return self._assigner.issues + issues, self._assigner.work, is_stalled
 
     def _show(self) -> None:
         """Tell balancers what is new, over whichever links there are."""
         for id, engine in self._engines.items():
             if engine.told is not None and (news := self._news(id)) != engine.told:
-                engine.told = news
-                engine.run.say(Tell(issues=news[0], work=news[1]))
+                issues, work, is_stalled = engine.told = news
+                engine.run.say(Tell(issues=issues, work=work, is_stalled=is_stalled))
         if not self._assigner.is_standing_in:
             self._standby.leave()
             return
         serving = (id for id in self._engines if self._assigner.is_serving(id))
-        issues, work = self._news(next(serving, None))
+        issues, work, _ = self._news(next(serving, None))
         self._standby.show(
             issues, work, self._loading(), is_making_way=self._assigner.is_making_way
         )

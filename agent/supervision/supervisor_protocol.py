@@ -55,12 +55,16 @@ class Dial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tell:
-    """Send these issues, and how far the agent's assignment is, to balancers from now on."""
+    """Send these issues, and how far the agent's assignment is, to balancers from now on.
+
+    While the engine `is_stalled`, the agent takes nothing new.
+    """
 
     __pydantic_config__ = STRICT
     type: Literal["tell"] = "tell"
     issues: tuple[Issue, ...] = ()
     work: Work | None = None
+    is_stalled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +138,15 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Alive:
+    """The engine computes the step of this number, or none; said again and again."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["alive"] = "alive"
+    step: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ordered:
     """A balancer says what this host should serve; the supervisor decides."""
 
@@ -165,7 +178,7 @@ Order = Annotated[
     Begin | Dial | Tell | Change | Stop | Logged | SecretGiven, Field(discriminator="type")
 ]
 Report = Annotated[
-    Loaded | Ready | Ordered | Changed | Failed | SecretGiven, Field(discriminator="type")
+    Loaded | Ready | Alive | Ordered | Changed | Failed | SecretGiven, Field(discriminator="type")
 ]
 
 _order: TypeAdapter[Order] = TypeAdapter(Order)
@@ -195,7 +208,8 @@ def decode_report(line: bytes) -> Report:
 class SupervisorChannel:
     """The engine process's end: how it began, the orders that were not obeyed yet, where to report.
 
-    `drain_timeout` is the last `Stop`'s. `secrets` are those of all processes of the agent.
+    `drain_timeout` is the last `Stop`'s. `secrets` are those of all processes of the agent. `step`
+    says which step the engine computes, if it computes one.
     """
 
     def __init__(self, begin: Begin, report: Callable[[Report], None]) -> None:
@@ -204,6 +218,7 @@ class SupervisorChannel:
         self.dials: asyncio.Queue[Dial] = asyncio.Queue()
         self.orders: asyncio.Queue[Tell | Change] = asyncio.Queue()
         self.drain_timeout: float | None = None
+        self.step: Callable[[], int | None] = lambda: None
         self.secrets = BalancerSecrets(self._pass_on)
 
     def _pass_on(self, balancer: str, secret: str) -> None:

@@ -73,6 +73,7 @@ class Histogram:
 class Statistics:
     """What the engine did since its model was loaded, by its own clock, and how things stand.
 
+    `num_commands` wait for the step that is computed to end (since version 13).
     Sent after `Welcome`; then on change, at most about once a second, so never by an idle engine.
     Rates are tokens a second: of steps that generate, of steps that only read prompts, and of all
     the time with anything to do; `null` where there was none. `average_running` is taken over that
@@ -89,6 +90,7 @@ class Statistics:
     type: Literal["statistics"] = "statistics"
     num_running: Total = 0
     num_waiting: Total = 0
+    num_commands: Total | None = None
     cells: Cells = field(default_factory=Cells)
     num_preemptions: Total = 0
     num_grammars: Total = 0

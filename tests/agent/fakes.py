@@ -108,6 +108,7 @@ class FakeWorker:
         self.lock = FairLock()
         self.on_step: Callable[[tuple[SequenceOutput, ...]], None] | None = None
         self.on_crash: Callable[[BaseException], None] | None = None
+        self.on_change: Callable[[], None] = lambda: None
         self.model = byte_model()
         self.error: Exception | None = None
         self.expected: dict[SequenceId, bool] = {}
@@ -120,6 +121,8 @@ class FakeWorker:
         self.kept: StoredPrompt | None = None
         self.adapters: dict[str, Path] = {}
         self.gone = Gone()
+        self.is_full = False
+        self.failure: str | None = None
 
     def start(self) -> LoadedModel:
         if self.error is not None:
@@ -164,6 +167,15 @@ class FakeWorker:
 
     def statistics(self) -> EngineStatistics:
         return self.done
+
+    def current_step(self) -> int | None:
+        return None
+
+    def has_room(self) -> bool:
+        return not self.is_full
+
+    def draft_failure(self) -> str | None:
+        return self.failure
 
     def step(self, *outputs: SequenceOutput) -> None:
         assert self.on_step is not None

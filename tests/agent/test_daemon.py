@@ -128,9 +128,11 @@ class Agent:
         *,
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
         on_crash: Callable[[BaseException], None],
+        on_change: Callable[[], None],
     ) -> FakeWorker:
         self.worker.path, self.worker.options = model_path, options
         self.worker.on_step, self.worker.on_crash = on_step, on_crash
+        self.worker.on_change = on_change
         return self.worker
 
     async def run(self) -> None:
@@ -346,6 +348,50 @@ async def test_tells_what_its_engine_did(balancer: FakeBalancer) -> None:
             for peer in peers:
                 assert (await peer.statistics()).completion_tokens == 3
                 assert await peer.next() == Evicted(keys=(5, 6))
+
+
+async def test_a_stalled_engine_gets_nothing_new_until_it_gets_on(balancer: FakeBalancer) -> None:
+    agent = Agent(balancer=(balancer.url,))
+    stalled = Issue(code="engine_stalled", message="a step takes long")
+    async with agent.running():
+        peer = await balancer.peer()
+        agent.channel.orders.put_nowait(Tell(issues=(stalled,), is_stalled=True))
+        status = await peer.next()
+        assert isinstance(status, Status)
+        assert (status.slots, status.issues) == (0, (stalled,))
+        await peer.start("r", "hi")
+        assert [type(item) for item in (await peer.output()).items] == [Busy]
+        agent.channel.orders.put_nowait(Tell())
+        status = await peer.next()
+        assert isinstance(status, Status)
+        assert (status.slots, status.issues) == (agent.settings.slots, ())
+
+
+async def test_nothing_is_taken_while_commands_pile_up(balancer: FakeBalancer) -> None:
+    agent = Agent(balancer=(balancer.url,))
+    async with agent.running():
+        peer = await balancer.peer()
+        agent.worker.is_full = True
+        await peer.start("r", "hi")
+        assert [type(item) for item in (await peer.output()).items] == [Busy]
+        agent.worker.is_full = False
+        agent.worker.on_change()
+        assert isinstance(await peer.next(), Status), "there is room again"
+        await peer.start("s", "hi")
+        await agent.worker.added.get()
+
+
+async def test_drafts_that_failed_are_an_issue(balancer: FakeBalancer) -> None:
+    agent = Agent(balancer=(balancer.url,))
+    async with agent.running():
+        peer = await balancer.peer()
+        agent.worker.failure = "ZeroDivisionError: no guess"
+        agent.worker.on_change()
+        status = await peer.next()
+        assert isinstance(status, Status)
+        (issue,) = status.issues
+        assert issue.code == "drafts_off"
+        assert issue.message.endswith("failed: ZeroDivisionError: no guess")
 
 
 async def test_a_template_that_does_not_compile_is_an_issue(

@@ -42,6 +42,7 @@ def test_defaults() -> None:
         "adapter": (),
         "chat_template": None,
         "chat_family": "auto",
+        "step_timeout": 300.0,
         "cache_dir": None,
         "cache_limit": 10 * 2**30,
         "models_dir": Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -1,11 +1,11 @@
 """The worker's side of a drafter: asks it, tells it what sequences gained, survives its failure.
 
 A drafter that fails costs nobody more than the drafts: the failure is logged with its traceback,
-and steps go on without proposals until the agent starts again.
+operators see an issue, and steps go on without proposals until the model is loaded again.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ..sequence import SequenceId, SequenceOutput
@@ -17,10 +17,13 @@ logger = logging.getLogger(__name__)
 
 
 class Drafting:
-    """Asks `drafter`; with `None` there are no proposals."""
+    """Asks `drafter`; with `None` there are no proposals. `on_failure` is told why it failed."""
 
-    def __init__(self, drafter: Drafter | None) -> None:
+    def __init__(
+        self, drafter: Drafter | None, on_failure: Callable[[str], None] = lambda reason: None
+    ) -> None:
         self._drafter = drafter
+        self._on_failure = on_failure
         self._prices = UNKNOWN_PRICES
 
     def propose(
@@ -73,6 +76,7 @@ class Drafting:
         """Whatever a drafter raises is logged, and ends the drafts alone."""
         try:
             yield
-        except Exception:  # sequences go on without drafts
+        except Exception as error:  # sequences go on without drafts
             logger.exception("the drafter failed; generation goes on without drafts")
             self._drafter = None
+            self._on_failure(" ".join(f"{type(error).__name__}: {error}".split()))

@@ -69,6 +69,12 @@ _NUMBERS = (
     ),
     _Number(
         GaugeMetricFamily,
+        "engine_commands",
+        "Commands that wait for the engine's step to end; they are bounded by the slots.",
+        lambda said: {"": said.num_commands},
+    ),
+    _Number(
+        GaugeMetricFamily,
         "average_sequences",
         "Sequences that ran at once, on average over the busy time.",
         lambda said: {"": said.average_running},

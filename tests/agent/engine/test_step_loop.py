@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from itertools import count
-from queue import SimpleQueue
 
 import pytest
 
 from arriero.agent.engine.fair_lock import FairLock
+from arriero.agent.engine.inbox import Inbox
 from arriero.agent.engine.opener import Opened
 from arriero.agent.engine.pace import Allow, Pace
 from arriero.agent.engine.prompt import Prompt
@@ -47,7 +47,7 @@ class Scene:
 
     def __init__(self, engine: FakeEngine, num: int = 1) -> None:
         self.engine = engine
-        self.inbox: SimpleQueue[Command] = SimpleQueue()
+        self.inbox: Inbox[Command] = Inbox(100)
         self.expected = Expected()
         self.calls: list[tuple[SequenceOutput, ...]] = []
         self.statistics: list[EngineStatistics] = []
@@ -78,6 +78,10 @@ class Scene:
         for each in commands:
             self.inbox.put(each)
         self._loop.run()
+
+    @property
+    def step(self) -> int | None:
+        return self._loop.step
 
     def opened(self, sequence: NewSequence, *, is_finishing: bool = False) -> Opened:
         self.engine.open(sequence)
@@ -222,3 +226,13 @@ def test_a_held_engine_stops() -> None:
     scene = Scene(FakeEngine())
     scene.run(Allow(0, lambda: None), scene.opened(new(ONE)), Stop())
     assert not scene.calls
+
+
+def test_a_step_has_a_number_while_it_is_computed() -> None:
+    scene = Scene(FakeEngine())
+    seen: list[int | None] = []
+    scene.after_a_step = lambda: seen.append(scene.step)
+    assert scene.step is None
+    scene.run(scene.opened(new(ONE, max_tokens=3)))
+    assert seen == [1, 2, 3]
+    assert scene.step is None

@@ -24,7 +24,7 @@ from arriero.agent.engine.speculation.drafter import Drafter, DraftRequest, Prop
 from arriero.agent.engine.speculation.lookup_drafter import LookupDrafter
 from arriero.agent.engine.statistics import EngineStatistics
 from arriero.agent.engine.step import Aborted, Failed, NoRoom, Outcome, Step
-from arriero.agent.engine.worker import Worker
+from arriero.agent.engine.worker import COMMANDS_PER_SLOT, Worker
 from arriero.shared.errors import EngineFailed
 from tests.agent.engine.fake_engine import FakeEngine, next_token, run_alone, stored_prompt
 from tests.agent.engine.speculation.fake_draft_model import FakeDraftModel
@@ -115,6 +115,7 @@ class Setup:
         self.engine = engine
         self.outputs: queue.Queue[tuple[SequenceOutput, ...]] = queue.Queue()
         self.crashes: queue.Queue[BaseException] = queue.Queue()
+        self.changes = threading.Semaphore(0)
         self.worker = Worker(
             Path("model.gguf"),
             LoadOptions(
@@ -126,6 +127,7 @@ class Setup:
             ),
             on_step=self.outputs.put,
             on_crash=self.crashes.put,
+            on_change=self.changes.release,
             load=engine.load,
             make_drafter=LookupDrafter if drafter is None else lambda longest: drafter,
             gathering=NEVER_OVER,
@@ -220,8 +222,34 @@ def test_a_drafter_that_fails_costs_nobody_the_answer(caplog: pytest.LogCaptureF
             setup.worker.submit(sequence)
         assert setup.wait_for_ends(3) == {one.id: run_alone(one, 64) for one in sequences}
         assert setup.crashes.empty()
+        assert setup.changes.acquire(timeout=HANGS)
+        assert setup.worker.draft_failure() == "ZeroDivisionError: no guess"
     (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
     assert "drafter" in record.message
+
+
+def test_commands_that_wait_for_a_step_are_bounded_and_counted() -> None:
+    engine = GatedEngine(slots=1)
+    with started(engine) as setup:
+        worker = setup.worker
+        worker.submit(new(1, 5, 6, max_tokens=1))
+        assert engine.arrived.acquire(timeout=HANGS)
+        assert worker.current_step() == 1
+        num_taken = 0
+        while worker.has_room():
+            num_taken += 1
+            worker.forget(SequenceId(100 + num_taken))
+        assert num_taken == COMMANDS_PER_SLOT
+        assert worker.statistics().num_commands == COMMANDS_PER_SLOT
+        unread: list[StoredPrompt | None] = []
+        worker.hand_out(Prompt((5, 6)), unread.append)
+        assert unread == [None], "a prefix is not handed out then, either"
+        assert not setup.changes.acquire(blocking=False)
+        engine.gate.release()
+        assert setup.changes.acquire(timeout=HANGS)
+        assert worker.has_room()
+        setup.wait_for_ends(1)
+    assert worker.current_step() is None
 
 
 def test_without_speculation_no_drafter_is_made() -> None:

@@ -131,6 +131,7 @@ def test_what_is_told() -> None:
     done = EngineStatistics(
         num_running=2,
         num_waiting=1,
+        num_commands=7,
         num_cells=100,
         num_cells_used=60,
         num_cells_kept=20,
@@ -156,6 +157,7 @@ def test_what_is_told() -> None:
     assert message(done) == Statistics(
         num_running=2,
         num_waiting=1,
+        num_commands=7,
         cells=Cells(total=100, used=40, kept=20),
         num_preemptions=3,
         num_grammars=2,

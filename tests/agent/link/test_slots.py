@@ -20,3 +20,13 @@ def test_one_that_was_freed_serves_again() -> None:
 def test_none_is_freed_that_was_not_taken() -> None:
     with pytest.raises(RuntimeError):
         Slots(1).free()
+
+
+def test_none_is_free_where_there_is_no_room_for_anything_new() -> None:
+    room = [True]
+    slots = Slots(2, lambda: room[0])
+    assert slots.take()
+    room[0] = False
+    assert (slots.num_free, slots.take(), slots.num_busy) == (0, False, 1)
+    room[0] = True
+    assert slots.take()

@@ -1,12 +1,14 @@
 import asyncio
 import sys
 from asyncio.subprocess import PIPE, Process
+from dataclasses import replace
 from pathlib import Path
 
 from arriero.agent.settings import AgentSettings
 from arriero.agent.supervision.child import COMMAND
 from arriero.agent.supervision.engine_process import EXIT_ORPHANED
 from arriero.agent.supervision.supervisor_protocol import (
+    Alive,
     Begin,
     Dial,
     Failed,
@@ -82,6 +84,12 @@ class Engine:
         self.orders.write(encode_order(order))
 
     async def hear(self) -> Report:
+        """The next one that is more than a sign of life."""
+        while isinstance(report := await self.hear_any(), Alive):
+            pass
+        return report
+
+    async def hear_any(self) -> Report:
         return decode_report(await self.reports.readline())
 
     async def end(self) -> tuple[int, str]:
@@ -106,6 +114,16 @@ async def test_does_as_it_is_told() -> None:
     code, log = await engine.end()
     assert code == 0
     assert log.count("stopping: the supervisor asks for it") == 1
+
+
+async def test_it_says_again_and_again_that_it_lives() -> None:
+    engine = await Engine.start(sys.executable, "-c", OBEDIENT)
+    engine.say(replace(BEGIN, settings=AgentSettings(name="box", step_timeout=1.0)))
+    assert await engine.hear() == Loaded(model=BYTES_INFO)
+    assert [await engine.hear_any() for _ in range(3)] == [Alive()] * 3
+    engine.say(Stop())
+    engine.orders.close()
+    await engine.process.wait()
 
 
 async def test_says_why_it_cannot_go_on() -> None:

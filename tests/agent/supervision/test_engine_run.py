@@ -2,6 +2,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from arriero.agent.supervision.decisions import EngineId
 from arriero.agent.supervision.engine_run import CANNOT_START, EngineRun
 from arriero.agent.supervision.restarts import Quit, Restarts
 from arriero.agent.supervision.supervisor_protocol import (
+    Alive,
     Begin,
     Changed,
     Failed,
@@ -23,6 +25,7 @@ from arriero.shared.messages import Issue
 from arriero.shared.models.assignments import Assign, Assignment, Reload
 from tests.agent.fakes import BYTES_INFO, Expected, ends_soon, soon
 from tests.agent.supervision.fakes import FakeProcess
+from tests.waiting import given_time
 
 ID = EngineId(7)
 REFUSED = Issue(code="adapter", message="no such file")
@@ -35,7 +38,10 @@ LONG = 30.0
 class Host:
     """A run over fake processes, and all that its watcher is told."""
 
-    def __init__(self, *, pause: float = 0.001, grace: float = LONG) -> None:
+    def __init__(
+        self, *, pause: float = 0.001, grace: float = LONG, step_timeout: float = LONG
+    ) -> None:
+        self.begin = replace(BEGIN, settings=AgentSettings(name="box", step_timeout=step_timeout))
         self.started: asyncio.Queue[FakeProcess] = Expected()
         self.told: asyncio.Queue[tuple[object, ...]] = Expected()
         self.failures: list[OSError] = []
@@ -43,7 +49,7 @@ class Host:
         self.may_start.set()
         self.run = EngineRun(
             ID,
-            lambda: BEGIN,
+            lambda: self.begin,
             self,
             start=self._start,
             restarts=Restarts(first_pause=pause),
@@ -69,7 +75,7 @@ class Host:
 
     async def process(self) -> FakeProcess:
         process = await self.started.get()
-        assert await process.orders.get() == BEGIN
+        assert await process.orders.get() == self.begin
         return process
 
     async def loaded(self) -> FakeProcess:
@@ -99,6 +105,52 @@ class Host:
 
     def on_ended(self, id: EngineId, quit: Quit, reason: str | None) -> None:
         self.told.put_nowait(("ended", id, quit, reason))
+
+
+def code_of(told: tuple[object, ...]) -> str:
+    what, issues = told
+    assert what == "issues" and isinstance(issues, tuple)
+    return "".join(issue.code for issue in issues)
+
+
+async def test_an_engine_that_does_not_get_on_is_an_issue_and_is_ended() -> None:
+    host = Host(step_timeout=40.0)
+    async with given_time() as time, host.running():
+        process = await host.loaded()
+        process.report(Alive(step=3))
+        await time.passes_until(lambda: not host.told.empty(), step=1.0)
+        assert code_of(host.told.get_nowait()) == "engine_stalled"
+        await time.passes_until(lambda: not host.told.empty(), step=1.0)
+        reason = "no step of the engine ended within 40s"
+        assert host.told.get_nowait() == ("crashed", ID, -signal.SIGKILL, reason)
+        assert [issue.code for issue in host.run.issues] == ["engine_stalled"]
+        assert not host.run.is_stalled, "there is none that could be"
+        await time.passes(1.0)
+        await host.process()
+
+
+async def test_the_issue_goes_when_the_step_has_ended() -> None:
+    host = Host(step_timeout=40.0)
+    async with given_time() as time, host.running():
+        process = await host.loaded()
+        process.report(Alive(step=3))
+        await time.passes_until(lambda: not host.told.empty(), step=1.0)
+        assert code_of(host.told.get_nowait()) == "engine_stalled"
+        assert host.run.is_stalled
+        process.report(Alive(step=4))
+        assert code_of(await host.told.get()) == ""
+        assert not host.run.is_stalled
+
+
+async def test_loading_is_not_watched() -> None:
+    host = Host(step_timeout=40.0)
+    async with given_time() as time, host.running():
+        process = await host.process()
+        process.report(Alive())
+        for _ in range(100):
+            await time.passes(1.0)
+        process.report(Loaded(model=BYTES_INFO))
+        assert await host.told.get() == ("loaded", ID, BYTES_INFO)
 
 
 async def test_reports_are_told() -> None:

@@ -101,6 +101,16 @@ class TestIssue:
         crashed(restarts, ABORTED, "GGML_ASSERT(x) failed")
         assert "ended by SIGABRT: GGML_ASSERT(x) failed (2 times in a row);" in message(restarts)
 
+    def test_a_process_that_was_ended_since_it_stalled(self) -> None:
+        restarts = worked()
+        reason = "no step of the engine ended within 5m"
+        restarts.ended(-signal.SIGKILL, reason, is_stopping=False, has_stalled=True)
+        (issue,) = restarts.issues
+        assert issue.code == "engine_stalled"
+        assert issue.message.startswith(f"the engine process was ended by SIGKILL: {reason}; ")
+        crashed(restarts)
+        assert restarts.issues[0].code == "engine_crashed"
+
     def test_a_signal_without_a_name(self) -> None:
         restarts = worked()
         crashed(restarts, -200)

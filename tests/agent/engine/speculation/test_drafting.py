@@ -127,7 +127,8 @@ def test_a_drafter_that_fails_is_logged_and_not_asked_again(
     call: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     drafter = RecordingDrafter(fails_at=call)
-    drafting = Drafting(drafter)
+    reasons: list[str] = []
+    drafting = Drafting(drafter, reasons.append)
     drafting.propose([REQUEST])
     told(drafting, SequenceOutput(ONE, (7,), END), num_drafted=1)
     assert drafting.propose([REQUEST]) == {}
@@ -136,3 +137,4 @@ def test_a_drafter_that_fails_is_logged_and_not_asked_again(
     assert record.levelname == "ERROR"
     assert record.exc_info is not None
     assert "without drafts" in record.message
+    assert reasons == ["ZeroDivisionError: no guess"]

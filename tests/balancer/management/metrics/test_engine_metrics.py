@@ -18,6 +18,7 @@ from tests.balancer.management.views import agent_view, fleet_view
 SAID = Statistics(
     num_running=2,
     num_waiting=1,
+    num_commands=7,
     cells=Cells(total=100, used=30, kept=20),
     num_preemptions=3,
     num_grammars=2,
@@ -69,6 +70,7 @@ def test_cells_and_sequences_by_state(scraped: Scraped) -> None:
     assert scraped.value("kv_cells", state="free") == 50
     assert scraped.value("sequences", state="running") == 2
     assert scraped.value("sequences", state="waiting") == 1
+    assert scraped.value("engine_commands") == 7
 
 
 def test_counts(scraped: Scraped) -> None:
