@@ -80,6 +80,9 @@ async def test_streamed_over_http(small_fleet: Fleet) -> None:
         assert response.status == 200
         async for line in response.content:
             event = json.loads(line)
+            if event["event"] == "batch_done":
+                statistics = event["statistics"]
+                continue
             assert event["id"] not in ends
             if event["event"] == "token":
                 assert event["text"]
@@ -87,6 +90,10 @@ async def test_streamed_over_http(small_fleet: Fleet) -> None:
             elif event["event"] != "waiting":
                 ends[event["id"]] = event
     assert {end["event"] for end in ends.values()} == {"done"}
+    tokens = sum(end["usage"]["completion_tokens"] for end in ends.values())
+    assert (statistics["requests"], statistics["completion_tokens"]) == (9, tokens)
+    assert statistics["decode_tokens_per_second"] >= statistics["tokens_per_second"] > 0
+    assert 1 <= statistics["average_running"] <= 2 and statistics["total_ms"] > 0
     for position, case in enumerate(cases):
         check(position, case, texts[id_of(position)], ends[id_of(position)])
 

@@ -42,6 +42,7 @@ def test_defaults() -> None:
         "max_buffered_requests": 256,
         "routing": "cost",
         "buffered_request_timeout": 30.0,
+        "early_headers": 25.0,
         "first_token_timeout": 120.0,
         "token_timeout": 30.0,
         "request_timeout": 600.0,

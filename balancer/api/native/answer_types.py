@@ -65,10 +65,33 @@ class FailedAnswer(ErrorAnswer):
     id: str
 
 
+class BatchStatistics(TypedDict):
+    """What a batch amounts to. Of requests that failed there is no more than their number.
+
+    `total_ms` is the time from its beginning to its end, and `tokens_per_second` counts over it.
+    `prefill_tokens_per_second` are the tokens of prompts that were computed over the time in which
+    any request read its prompt, `decode_tokens_per_second` those that were generated over the time
+    in which any request generated. `average_running` is how many had a slot at once, on average
+    over the time in which any had one. Rates are null where there was no such time.
+    """
+
+    requests: Count
+    failed: Count
+    prompt_tokens: Count
+    cached_tokens: Count
+    completion_tokens: Count
+    total_ms: float
+    tokens_per_second: float | None
+    prefill_tokens_per_second: float | None
+    decode_tokens_per_second: float | None
+    average_running: float | None
+
+
 class BatchAnswer(TypedDict):
     """The answers in the order of the requests."""
 
     results: list[Answer | FailedAnswer]
+    statistics: BatchStatistics
 
 
 # ---- the events of a stream
@@ -138,6 +161,14 @@ class ErrorEvent(ErrorAnswer):
     id: str
 
 
+class BatchDoneEvent(TypedDict):
+    """The last event of a batch, after those of all of its requests."""
+
+    event: Literal["batch_done"]
+    id: None
+    statistics: BatchStatistics
+
+
 NativeEvent = TypeAliasType(
     "NativeEvent",
     WaitingEvent
@@ -146,7 +177,8 @@ NativeEvent = TypeAliasType(
     | ToolCallEvent
     | WarningEvent
     | DoneEvent
-    | ErrorEvent,
+    | ErrorEvent
+    | BatchDoneEvent,
 )
 
 

@@ -1,16 +1,18 @@
 """Long-running WebSocket calls: events are sent as they arrive, then one answer."""
 
+import time
 from collections.abc import Sequence
 from typing import Protocol
 
 from ....shared.errors import RequestError
-from ....shared.inference import Done, Event, Failed, GenerateRequest
+from ....shared.inference import Done, EndEvent, Event, Failed, GenerateRequest
 from ...fleet.queries.query_handle import QueryHandle
 from ..common.accumulator import Accumulator
 from ..common.answering import written
 from ..common.merge import EventStream, Merged
 from ..transport.streaming import Events
 from .answer_types import AnswerFields, DoneFields, ErrorAnswer
+from .batch_statistics import batch_statistics
 from .events import RPC_NOTIFICATIONS, EventWriter, answer_fields, done_fields, end_fields
 from .queries import QueryCall
 from .requests import Batch
@@ -61,26 +63,30 @@ async def answer_batch(
     id: RpcId, batch: Batch, streams: list[EventStream], frames: Frames
 ) -> bytes:
     """The answer to `generate_batch`; its notifications tell the entries apart by `item`."""
+    began = time.monotonic()
     outcomes: Sequence[DoneFields | AnswerFields | ErrorAnswer]
     async with Merged(streams) as merged:
         if batch.stream:
-            outcomes = await _emit_batch(id, batch, merged, frames)
+            ends = await _emit_batch(id, batch, merged, frames)
+            outcomes = [end_fields(end) for end in ends]
         else:
-            outcomes = [answer_fields(accumulator) for accumulator in await merged.collect()]
+            answers = await merged.collect()
+            ends = [each.end for each in answers]
+            outcomes = [answer_fields(each) for each in answers]
+    statistics = batch_statistics(ends, time.monotonic() - began)
     pairs = zip(batch.ids, outcomes, strict=True)
-    return result(id, {"results": [{"id": item, **outcome} for item, outcome in pairs]})
+    results = [{"id": item, **outcome} for item, outcome in pairs]
+    return result(id, {"results": results, "statistics": statistics})
 
 
-async def _emit_batch(
-    id: RpcId, batch: Batch, merged: Merged, frames: Frames
-) -> list[DoneFields | ErrorAnswer]:
+async def _emit_batch(id: RpcId, batch: Batch, merged: Merged, frames: Frames) -> list[EndEvent]:
     writers = [EventWriter({"id": id, "item": item}, RPC_NOTIFICATIONS) for item in batch.ids]
-    ends: dict[int, DoneFields | ErrorAnswer] = {}
+    ends: dict[int, EndEvent] = {}
     async for events in merged:
         for number, event in events:
             frame = writers[number].render(event)
             if frame and not frames.write(frame):
                 await frames.drained()
             if isinstance(event, Done | Failed):
-                ends[number] = end_fields(event)
+                ends[number] = event
     return [ends[number] for number in range(len(writers))]

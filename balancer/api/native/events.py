@@ -28,7 +28,7 @@ from ....shared.inference import (
 from ..common.accumulator import Accumulator
 from ..common.log_probs import entries
 from ..transport.pushing.text_frame import TextFrame
-from .answer_types import AnswerFields, DoneFields, ErrorAnswer
+from .answer_types import AnswerFields, BatchStatistics, DoneFields, ErrorAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,12 @@ class EventWriter:
             to_json(values)[1:],
             self._framing.after,
         )
+
+
+def batch_done(statistics: BatchStatistics, framing: Framing) -> bytes:
+    """The last event of a batch."""
+    event = {"event": "batch_done", "id": None, "statistics": statistics}
+    return framing.before + to_json(event) + framing.after
 
 
 def done_fields(done: Done) -> DoneFields:

@@ -3,7 +3,7 @@
 | path | answer |
 | --- | --- |
 | `/api/v1/generate` | events; with `"stream": false` one object: `id`, the `done` fields, `text` |
-| `/api/v1/generate_batch` | events under the entries' ids; unstreamed `{"results": […]}` in order |
+| `/api/v1/generate_batch` | events under the entries' ids, and `batch_done`; or one object |
 | `/api/v1/embed`, `…/tokenize`, `…/detokenize`, `…/count_tokens` | see `queries` |
 
 Events are NDJSON, or SSE (data lines only) where `Accept` prefers that. A batch is validated as a
@@ -11,11 +11,12 @@ whole; after that, each entry is independent: the answer is 200, entries beyond 
 in the queue, and an entry that the queue refuses ends with its own error.
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable
 
 from aiohttp import hdrs, web
 
-from ....shared.inference import Event, Failed
+from ....shared.inference import Done, EndEvent, Event, Failed
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.runtime.stream import Stream
 from ..common.accumulator import Accumulator
@@ -34,7 +35,15 @@ from ..transport.streaming import (
     send_stream,
 )
 from ..transport.waiting import events_after
-from .events import NDJSON_LINES, SERVER_SENT_EVENTS, EventWriter, Framing, answer_fields
+from .batch_statistics import batch_statistics
+from .events import (
+    NDJSON_LINES,
+    SERVER_SENT_EVENTS,
+    EventWriter,
+    Framing,
+    answer_fields,
+    batch_done,
+)
 from .queries import CALLS, QueryCall
 from .requests import Batch, parse_batch, parse_generate
 
@@ -90,9 +99,12 @@ async def _answer_one(stream: Stream) -> web.Response:
 
 
 async def _answer_batch(batch: Batch, merged: Merged) -> web.Response:
+    began = time.monotonic()
     answers = await merged.collect()
+    statistics = batch_statistics([each.end for each in answers], time.monotonic() - began)
     pairs = zip(batch.ids, answers, strict=True)
-    return json_response({"results": [{"id": id, **answer_fields(each)} for id, each in pairs]})
+    results = [{"id": id, **answer_fields(each)} for id, each in pairs]
+    return json_response({"results": results, "statistics": statistics})
 
 
 async def _stream_one(request: web.Request, stream: Stream) -> web.StreamResponse:
@@ -125,12 +137,19 @@ def _rendering(writer: EventWriter) -> Render:
 
 async def _stream_batch(request: web.Request, batch: Batch, merged: Merged) -> web.StreamResponse:
     content_type, framing = _framing(request)
-    writers = [EventWriter({"id": id}, framing) for id in batch.ids]
-    lines = (
-        b"".join(writers[number].render(event) for number, event in events)
-        async for events in merged
+    return await send_stream(
+        request, _batch_lines(batch, merged, framing), content_type=content_type
     )
-    return await send_stream(request, lines, content_type=content_type)
+
+
+async def _batch_lines(batch: Batch, merged: Merged, framing: Framing) -> AsyncIterator[bytes]:
+    began = time.monotonic()
+    writers = [EventWriter({"id": id}, framing) for id in batch.ids]
+    ends: list[EndEvent] = []
+    async for events in merged:
+        yield b"".join(writers[number].render(event) for number, event in events)
+        ends += [event for _, event in events if isinstance(event, Done | Failed)]
+    yield batch_done(batch_statistics(ends, time.monotonic() - began), framing)
 
 
 def _framing(request: web.Request) -> tuple[str, Framing]:

@@ -17,16 +17,20 @@ def log_end(ending: Ending) -> None:
     timings = ending.timings
     values = context(
         id=ending.request_id,
+        model=ending.model,
         agent=ending.agent,
         caller=ending.caller.name,
         address=ending.caller.address,
         user_agent=ending.caller.user_agent,
         code=ending.code,
         prompt_tokens=ending.usage.prompt_tokens,
+        cached_tokens=ending.usage.cached_tokens,
         completion_tokens=ending.usage.completion_tokens,
         queue_ms=timings.queue_ms,
         first_token_ms=timings.first_token_ms,
         total_ms=timings.total_ms,
+        prefill_tokens_per_second=timings.prefill_tokens_per_second,
+        decode_tokens_per_second=timings.decode_tokens_per_second,
         error=ending.error.message if ending.error is not None else None,
     )
     if ending.is_suspect:

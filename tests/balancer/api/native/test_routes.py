@@ -274,7 +274,11 @@ async def test_batch_streams_under_the_clients_ids(
     }
     assert texts == {'a"': "you said: A", "1": "you said: B"}
     assert sorted(e["id"] for e in events if e["event"] == "done") == ["1", 'a"']
-    assert len(events) == 6
+    assert len(events) == 7
+    assert (events[-1]["event"], events[-1]["id"]) == ("batch_done", None)
+    statistics = events[-1]["statistics"]
+    assert (statistics["requests"], statistics["failed"]) == (2, 0)
+    assert (statistics["prompt_tokens"], statistics["completion_tokens"]) == (14, 4)
 
 
 async def test_batch_in_one_piece_keeps_the_order(
@@ -286,13 +290,14 @@ async def test_batch_in_one_piece_keeps_the_order(
     third.say(Token("3"), done())
     second.say(Failed(AgentLost("gone")))
     first.say(Token("1"), done())
-    assert await (await asked).json() == {
-        "results": [
-            {"id": "0", "text": "1"} | DONE,
-            {"id": "1", "error": {"code": "agent_lost", "message": "gone", "retryable": True}},
-            {"id": "2", "text": "3"} | DONE,
-        ]
-    }
+    answer = await (await asked).json()
+    assert answer["results"] == [
+        {"id": "0", "text": "1"} | DONE,
+        {"id": "1", "error": {"code": "agent_lost", "message": "gone", "retryable": True}},
+        {"id": "2", "text": "3"} | DONE,
+    ]
+    assert (answer["statistics"]["requests"], answer["statistics"]["failed"]) == (3, 1)
+    assert answer["statistics"]["total_ms"] > 0
 
 
 async def test_batch_entry_that_the_queue_refuses(
@@ -303,7 +308,7 @@ async def test_batch_entry_that_the_queue_refuses(
     body = {"requests": [{"prompt": "A"}, {"prompt": "B"}, {"prompt": "C"}]}
     response, answer = await post(client, "generate_batch", body)
     assert response.status == 200
-    ends = {e["id"]: e for e in lines(answer) if e["event"] != "token"}
+    ends = {e["id"]: e for e in lines(answer) if e["event"] not in ("token", "batch_done")}
     assert {id: end["event"] for id, end in ends.items()} == {
         "0": "done",
         "1": "error",

@@ -116,6 +116,9 @@ async def test_batch(runtime: FakeFleetRuntime, socket: ClientWebSocketResponse)
     assert (first["id"], first["finish_reason"]) == ("0", "stop")
     assert (second["id"], second["error"]["code"]) == ("b", "queue_full")
     assert (third["id"], third["finish_reason"]) == ("2", "stop")
+    statistics = frame["result"]["statistics"]
+    assert (statistics["requests"], statistics["failed"]) == (3, 1)
+    assert statistics["completion_tokens"] == 4
 
 
 async def test_batch_in_one_piece(
@@ -124,8 +127,9 @@ async def test_batch_in_one_piece(
     runtime.script = echo
     requests = [{"prompt": "A"}, {"prompt": "B"}]
     await socket.send_json(call("r", "generate_batch", requests=requests, stream=False))
-    results = (await socket.receive_json())["result"]["results"]
-    assert [item["text"] for item in results] == ["you said: A", "you said: B"]
+    result = (await socket.receive_json())["result"]
+    assert [item["text"] for item in result["results"]] == ["you said: A", "you said: B"]
+    assert result["statistics"]["completion_tokens"] == 4
 
 
 async def test_cancel_one_of_two(

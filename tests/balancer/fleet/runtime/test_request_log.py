@@ -1,6 +1,7 @@
 """Lines about requests: one for a move, one for the end."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from arriero.balancer.fleet.decisions import LogBad
 from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.runtime.request_log import log_bad
 from arriero.shared.errors import AgentLost
-from arriero.shared.inference import Failed
+from arriero.shared.inference import Failed, Rates, Usage
 from tests.balancer.fleet.builders import ended, output, piece, request
 from tests.balancer.fleet.runtime.query_dispatcher import QueryDispatcher
 
@@ -23,21 +24,28 @@ async def test_each_ended_request_is_one_line_with_its_figures(
     caller = Caller(address="192.0.2.7", user_agent="curl/8.0")
     stream = dispatcher.runtime.open(request(), caller=caller)
     dispatcher.clock.now += 1.5
-    dispatcher.runtime.agent_said(link, output(piece(stream.id), ended(stream.id)))
+    rates = Rates(prefill_tokens_per_second=100.0, decode_tokens_per_second=20.0)
+    usage = Usage(prompt_tokens=3, cached_tokens=1, completion_tokens=2)
+    end = replace(ended(stream.id), usage=usage, rates=rates)
+    dispatcher.runtime.agent_said(link, output(piece(stream.id), end))
     [record] = caplog.records
     assert record.getMessage() == "request ended"
     assert record.__dict__["context"] == {
         "id": stream.id,
+        "model": "llama",
         "agent": "host-a1",
         "caller": "anonymous",
         "address": "192.0.2.7",
         "user_agent": "curl/8.0",
         "code": "stop",
         "prompt_tokens": 3,
+        "cached_tokens": 1,
         "completion_tokens": 2,
         "queue_ms": 0.0,
         "first_token_ms": 1500.0,
         "total_ms": 1500.0,
+        "prefill_tokens_per_second": 100.0,
+        "decode_tokens_per_second": 20.0,
     }
 
 

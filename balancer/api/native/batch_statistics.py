@@ -1,0 +1,59 @@
+"""What a batch amounts to when all of its requests have ended.
+
+All requests of a batch are accepted at once, so their times count from one moment. A request reads
+its prompt from its slot to its first token, and generates from there to its end; several do so at
+once. So a rate is what all of them read or generated over the time in which any of them did.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from ....shared.inference import Done, EndEvent, rate_of
+from .answer_types import BatchStatistics
+
+Span = tuple[float, float]
+"""From and to, in milliseconds since the batch was accepted."""
+
+
+def batch_statistics(ends: Iterable[EndEvent], seconds: float) -> BatchStatistics:
+    """The figures of a batch that took `seconds`. Requests that failed count as such alone."""
+    ends = list(ends)
+    done = [end for end in ends if isinstance(end, Done)]
+    usages = [end.usage for end in done]
+    completion_tokens = sum(usage.completion_tokens for usage in usages)
+    prompt_tokens = sum(usage.prompt_tokens for usage in usages)
+    cached_tokens = sum(usage.cached_tokens for usage in usages)
+    running = [(end.timings.queue_ms, end.timings.total_ms) for end in done]
+    busy = _covered(running)
+    return {
+        "requests": len(ends),
+        "failed": len(ends) - len(done),
+        "prompt_tokens": prompt_tokens,
+        "cached_tokens": cached_tokens,
+        "completion_tokens": completion_tokens,
+        "total_ms": seconds * 1000,
+        "tokens_per_second": rate_of(completion_tokens, seconds),
+        "prefill_tokens_per_second": rate_of(
+            prompt_tokens - cached_tokens, _covered(_reading(done))
+        ),
+        "decode_tokens_per_second": rate_of(completion_tokens, _covered(_generating(done))),
+        "average_running": rate_of(sum(end - start for start, end in running) / 1000, busy),
+    }
+
+
+def _reading(done: Iterable[Done]) -> list[Span]:
+    times = [end.timings for end in done]
+    return [(one.queue_ms, one.first_token_ms) for one in times if one.first_token_ms is not None]
+
+
+def _generating(done: Iterable[Done]) -> list[Span]:
+    times = [end.timings for end in done]
+    return [(one.first_token_ms, one.total_ms) for one in times if one.first_token_ms is not None]
+
+
+def _covered(spans: Sequence[Span]) -> float:
+    """The seconds that any of `spans` covers."""
+    covered, until = 0.0, float("-inf")
+    for start, end in sorted(spans):
+        covered += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return covered / 1000
