@@ -1,9 +1,9 @@
-"""One streamed request to any OpenAI-compatible server, timed; and what many of them amount to."""
+"""One request to any OpenAI-compatible server, timed; and what many of them amount to."""
 
 import json
 import time
 from dataclasses import dataclass
-from statistics import median, quantiles
+from statistics import quantiles
 from typing import Any
 
 import aiohttp
@@ -11,7 +11,10 @@ import aiohttp
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """One answer: seconds in all, to the first token, and from it to the last; or an `error`."""
+    """One answer: seconds in all, to the first token, and from it to the last; or an `error`.
+
+    What is not streamed has no first token.
+    """
 
     seconds: float
     first: float | None = None
@@ -22,28 +25,40 @@ class Timed:
     @property
     def between(self) -> float | None:
         """Mean seconds between two tokens (also called time per output token)."""
-        return self.rest / (self.tokens - 1) if self.tokens > 1 else None
+        if self.first is None or self.tokens < 2:
+            return None
+        return self.rest / (self.tokens - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """What `concurrency` clients at once saw. Times in seconds; `None` where nothing came."""
+    """What `concurrency` clients at once saw. Times in seconds; `None` where nothing came.
+
+    `total_…` is the time from a request to the end of its answer.
+    """
 
     concurrency: int
     requests: int
     failed: int
+    requests_per_second: float
     tokens_per_second: float
     first_p50: float | None
     first_p95: float | None
     between_p50: float | None
     between_p95: float | None
+    total_p50: float | None
+    total_p95: float | None
+    total_p99: float | None
     problem: str | None = None
 
 
 async def ask(
     session: aiohttp.ClientSession, url: str, body: dict[str, Any], headers: dict[str, str]
 ) -> Timed:
-    """Stream one chat completion. HTTP errors and broken streams count as failures."""
+    """Ask for one chat completion. HTTP errors and broken streams count as failures.
+
+    It is streamed where `body` says so.
+    """
     start = time.monotonic()
     first: float | None = None
     last = start
@@ -53,6 +68,8 @@ async def ask(
             if response.status != 200:
                 text = (await response.text())[:200]
                 return Timed(time.monotonic() - start, error=f"{response.status}: {text}")
+            if not body.get("stream"):
+                return _whole(await response.json(), time.monotonic() - start)
             async for line in response.content:
                 data = line.removeprefix(b"data:").strip()
                 if not line.startswith(b"data:") or data == b"[DONE]":
@@ -65,11 +82,17 @@ async def ask(
                     last = time.monotonic()
                     first = last - start if first is None else first
                     num_chunks += 1
-    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+    except (aiohttp.ClientError, TimeoutError, ValueError, LookupError) as error:
         return Timed(time.monotonic() - start, error=f"{type(error).__name__}: {error}")
     if first is None:
         return Timed(time.monotonic() - start, error="the answer has no text")
     return Timed(time.monotonic() - start, first, last - start - first, tokens or num_chunks)
+
+
+def _whole(answer: dict[str, Any], seconds: float) -> Timed:
+    if not any(_has_text({"choices": [{"delta": each["message"]}]}) for each in answer["choices"]):
+        return Timed(seconds, error="the answer has no text")
+    return Timed(seconds, tokens=(answer.get("usage") or {}).get("completion_tokens") or 0)
 
 
 def summed_up(concurrency: int, answers: list[Timed], seconds: float) -> Level:
@@ -77,23 +100,28 @@ def summed_up(concurrency: int, answers: list[Timed], seconds: float) -> Level:
     good = [each for each in answers if each.error is None]
     firsts = [each.first for each in good if each.first is not None]
     between = [each.between for each in good if each.between is not None]
+    totals = [each.seconds for each in good]
     return Level(
         concurrency=concurrency,
         requests=len(answers),
         failed=len(answers) - len(good),
+        requests_per_second=len(good) / seconds if seconds else 0.0,
         tokens_per_second=sum(each.tokens for each in good) / seconds if seconds else 0.0,
-        first_p50=median(firsts) if firsts else None,
-        first_p95=_p95(firsts),
-        between_p50=median(between) if between else None,
-        between_p95=_p95(between),
+        first_p50=_percentile(firsts, 50),
+        first_p95=_percentile(firsts, 95),
+        between_p50=_percentile(between, 50),
+        between_p95=_percentile(between, 95),
+        total_p50=_percentile(totals, 50),
+        total_p95=_percentile(totals, 95),
+        total_p99=_percentile(totals, 99),
         problem=next((each.error for each in answers if each.error), None),
     )
 
 
-def _p95(values: list[float]) -> float | None:
+def _percentile(values: list[float], percent: int) -> float | None:
     if len(values) < 2:
         return values[0] if values else None
-    return quantiles(values, n=20, method="inclusive")[-1]
+    return quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
 def _has_text(chunk: dict[str, Any]) -> bool:

@@ -38,6 +38,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--prompt-words", type=positive, default=64, metavar="N", help="(64)")
     parser.add_argument("--max-tokens", type=positive, default=64, metavar="N", help="(64)")
+    parser.add_argument(
+        "--no-stream",
+        action="store_true",
+        help="ask for answers in one piece, without first tokens",
+    )
     parser.add_argument("--plot", metavar="FILE", help="draw the throughput, as SVG")
     return parser
 
@@ -58,6 +63,8 @@ async def _bench(arguments: argparse.Namespace, target: Target) -> int | None:
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
         for at_once in arguments.concurrency:
             body = {"model": model, "max_tokens": arguments.max_tokens}
+            if not arguments.no_stream:
+                body |= {"stream": True, "stream_options": {"include_usage": True}}
             requests = arguments.requests or 4 * at_once
             load = _Load(session, url, headers, body, arguments.prompt_words)
             levels.append(await load.run(at_once, requests))
@@ -85,7 +92,7 @@ class _Load:
         self._session = session
         self._url = f"{url}/v1/chat/completions"
         self._headers = headers
-        self._body = body | {"stream": True, "stream_options": {"include_usage": True}}
+        self._body = body
         self._num_words = num_words
 
     async def run(self, at_once: int, requests: int) -> Level:
@@ -123,17 +130,23 @@ def _tell(arguments: argparse.Namespace, model: str, levels: list[Level]) -> Non
 def _table(model: str, levels: list[Level]) -> Any:
     from rich.table import Table
 
-    table = Table(title=model, box=None, pad_edge=False, title_justify="left")
-    for name in ("clients", "requests", "failed", "tok/s", "first token", "p95", "between", "p95"):
+    title = f"{model} (times in ms)"
+    table = Table(title=title, box=None, padding=(0, 1, 0, 0), title_justify="left")
+    names = ("clients", "asked", "failed", "req/s", "tok/s")
+    for name in (*names, "first", "p95", "between", "p95", "whole", "p95", "p99"):
         table.add_column(name, justify="right")
     for level in levels:
-        times = (level.first_p50, level.first_p95, level.between_p50, level.between_p95)
+        times = (
+            *(level.first_p50, level.first_p95, level.between_p50, level.between_p95),
+            *(level.total_p50, level.total_p95, level.total_p99),
+        )
         table.add_row(
             str(level.concurrency),
             str(level.requests),
             str(level.failed),
+            f"{level.requests_per_second:.2f}",
             f"{level.tokens_per_second:.1f}",
-            *("-" if each is None else f"{each * 1000:.0f} ms" for each in times),
+            *("-" if each is None else f"{each * 1000:.0f}" for each in times),
         )
     problem = next((level.problem for level in levels if level.problem), None)
     table.caption = problem

@@ -48,7 +48,9 @@ async def _usage(arguments: argparse.Namespace, target: Target) -> None:
     choice = {"since": arguments.since, "by": arguments.by}
     if arguments.until:
         choice["until"] = arguments.until
-    async with Client(target.url, management=target.management, key=target.key) as client:
+    async with Client(
+        target.url, management=target.management, key=target.key, tls_ca=target.tls_ca
+    ) as client:
         usage = await client.management.usage(**choice)
     if arguments.json:
         print_json(usage)

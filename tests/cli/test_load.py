@@ -16,9 +16,9 @@ USAGE = b'data: {"choices": [], "usage": {"completion_tokens": 5}}\n\n'
 END = b"data: [DONE]\n\n"
 
 
-async def asked(server: FakeServer) -> Timed:
+async def asked(server: FakeServer, *, stream: bool = True) -> Timed:
     async with aiohttp.ClientSession() as session:
-        return await ask(session, server.url + "/v1/chat/completions", {"model": "m"}, {})
+        return await ask(session, server.url + "/v1/chat/completions", {"stream": stream}, {})
 
 
 async def test_an_answer_is_timed() -> None:
@@ -36,6 +36,16 @@ async def test_without_usage_pieces_are_counted() -> None:
     async with serving() as server:
         server.will(writes(chunk(content="a"), chunk(reasoning_content="b"), END))
         assert (await asked(server)).tokens == 2
+
+
+async def test_an_answer_in_one_piece_has_no_first_token() -> None:
+    answer = {"choices": [{"message": {"content": "a b"}}], "usage": {"completion_tokens": 5}}
+    async with serving() as server:
+        server.will(says(answer), says({"choices": [{"message": {}}]}), says({}))
+        timed, empty, odd = [await asked(server, stream=False) for _ in range(3)]
+    assert (timed.error, timed.tokens, timed.first, timed.between) == (None, 5, None, None)
+    assert timed.seconds > 0
+    assert (empty.error, odd.error) == ("the answer has no text", "KeyError: 'choices'")
 
 
 @pytest.mark.parametrize(
@@ -64,6 +74,10 @@ def test_figures_of_a_level() -> None:
     assert (level.requests, level.failed, level.tokens_per_second) == (3, 1, 6.0)
     assert level.first_p50 == pytest.approx(0.3)
     assert level.between_p50 == pytest.approx(0.15)
+    assert level.requests_per_second == pytest.approx(2 / 3)
+    assert level.total_p50 == pytest.approx(1.5)
+    assert level.total_p95 == pytest.approx(1.95)
+    assert level.total_p99 == pytest.approx(1.99)
     assert level.problem == "503: full"
     nothing = summed_up(1, [Timed(0.1, error="x")], 1.0)
     assert (nothing.first_p50, nothing.between_p95, nothing.tokens_per_second) == (None, None, 0)

@@ -26,6 +26,18 @@ def test_each_level_is_measured(
     assert "<svg" in plot.read_text()
 
 
+def test_answers_in_one_piece(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = {"choices": [{"message": {"content": "a b"}}], "usage": {"completion_tokens": 5}}
+    balancer.will(MODELS, says(answer), says(answer))
+    argv = [balancer.url, "--concurrency", "1", "--requests", "2", "--no-stream", "--json"]
+    assert main(argv) == 0
+    (level,) = json.loads(capsys.readouterr().out)["levels"]
+    assert "stream" not in json.loads(balancer.seen[1][2])
+    assert (level["failed"], level["first_p50"]) == (0, None)
+    assert level["requests_per_second"] > 0
+    assert 0 < level["total_p50"] <= level["total_p95"] <= level["total_p99"]
+
+
 def test_failures_are_counted_and_told(
     balancer: FakeServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -37,6 +37,11 @@ def test_a_table_with_a_total(balancer: FakeServer, capsys: pytest.CaptureFixtur
     assert balancer.seen[-1][1].replace(",", "%2C") == path
 
 
+def test_an_authority_that_cannot_be_used_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--tls-ca", "/nowhere/ca.pem"]) == 2
+    assert "--tls-ca" in capsys.readouterr().err
+
+
 def test_for_programs(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     balancer.will(says(USAGE), says(USAGE))
     assert main(["--json"]) == 0
