@@ -35,9 +35,8 @@ def main() -> int:
         print(f"commit first, since the result is of this code:\n{changed}", file=sys.stderr)
         return 1
     day = datetime.fromtimestamp(source.stat().st_mtime, UTC).date().isoformat()
-    document = published(
-        json.loads(source.read_text()), commit=_git("rev-parse", "--short=10", "HEAD"), day=day
-    )
+    commit = _git("log", "-1", "--format=%h %s")  # the subject stays where a commit is moved
+    document = published(json.loads(source.read_text()), commit=commit, day=day)
     PUBLISHED.mkdir(exist_ok=True)
     target = PUBLISHED / source.name
     target.write_text(json.dumps(document, indent=1) + "\n")

@@ -61,7 +61,7 @@ class StallWatch:
             Issue(
                 code=STALLED,
                 message=f"the engine has not ended a step for {stalled}; the agent takes nothing "
-                f"new until it does, and after {bound} the engine process starts again",
+                f"new until it does, and after {bound} its process is ended and started again",
                 hint="a GPU or its driver may hang; if steps do take that long here, raise "
                 "--step-timeout",
             ),
