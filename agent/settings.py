@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 from ..shared.inference.adapters import MAX_ADAPTERS, MAX_SCALE
 from ..shared.messages import MAX_LABELS
 from ..shared.models.assignments import MAX_MODEL_NAME
-from ..shared.quantities import Size
+from ..shared.quantities import Duration, Size
 from ..shared.settings.declaration import DaemonSettings, ListenAddress, Shown
 from ..shared.tls.contexts import ClientFiles
 from ..shared.tls.key_pair import KeyPair

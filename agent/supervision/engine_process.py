@@ -114,17 +114,17 @@ def _reporter() -> Callable[[Report], None]:
 def _beating(channel: SupervisorChannel, pause: float) -> Iterator[None]:
     """Meanwhile say every `pause` seconds, from the event loop, which step the engine computes."""
     loop = asyncio.get_running_loop()
+    timers: list[asyncio.TimerHandle] = []
 
     def beat() -> None:
-        nonlocal timer
         channel.report(Alive(step=channel.step()))
-        timer = loop.call_later(pause, beat)
+        timers[:] = [loop.call_later(pause, beat)]
 
-    timer = loop.call_later(0, beat)
+    beat()
     try:
         yield
     finally:
-        timer.cancel()
+        timers[0].cancel()
 
 
 def _obey(channel: SupervisorChannel, shutdown: Shutdown) -> Callable[[Order], None]:
