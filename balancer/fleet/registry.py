@@ -107,8 +107,9 @@ class Agent:
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """What requests may need of it."""
-        return ABILITIES if self.model is None else self.model.abilities
+        """What requests may need of it: dispatch and refusals go by this alone."""
+        info = self.model or self.loading
+        return ABILITIES if info is None else info.abilities
 
     @property
     def adapted(self) -> tuple[str, ...]:

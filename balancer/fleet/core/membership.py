@@ -53,7 +53,7 @@ class Membership:
         )
         self._steering.look_soon(now)
         self._steering.reported(agent, now)
-        state.models.agent_changed(link, agent.model, agent.loading, now)
+        self._know_model(agent, now)
         decisions.append(state.registry.send(link, self._welcome(hello, owner), now))
         decisions += state.requests.agent_joined(agent, now)
         return [*decisions, *state.dispatcher.agent_changed(agent, now)]
@@ -76,7 +76,7 @@ class Membership:
         agent.changed(status)
         self._steering.reported(agent, now)
         if not agent.is_retired:
-            state.models.agent_changed(agent.link, agent.model, agent.loading, now)
+            self._know_model(agent, now)
         state.registry.touch(agent.link)
         decisions = state.requests.agent_changed(agent, now)
         return [*decisions, *state.dispatcher.agent_changed(agent, now)]
@@ -164,6 +164,11 @@ class Membership:
         return decisions
 
     # ---- inside
+
+    def _know_model(self, agent: Agent, now: float) -> None:
+        self._state.models.agent_changed(
+            agent.link, agent.model, agent.loading, now, abilities=agent.abilities
+        )
 
     def _end_rest(self, agent: Agent, now: float) -> list[Decision]:
         if agent.rested_at is None or now < agent.rested_at:

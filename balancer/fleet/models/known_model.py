@@ -15,20 +15,25 @@ _SENSES: tuple[Task, ...] = ("vision", "audio")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What an agent says of its model."""
+    """What an agent says of its model, and what requests may need of that agent."""
 
     info: ModelInfo
     is_loaded: bool
+    abilities: frozenset[Ability]
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What follows from the reports on one model."""
+    """What follows from the reports on one model.
+
+    `abilities` are those of each agent, `generating` of each that generates text with it.
+    """
 
     view: ModelView
     tasks: frozenset[Task]
     room: PromptRoom
     abilities: frozenset[frozenset[Ability]]
+    generating: frozenset[frozenset[Ability]]
 
 
 def _shown(infos: Sequence[ModelInfo], tasks: frozenset[Task]) -> ModelInfo:
@@ -62,7 +67,8 @@ class KnownModel:
             ModelView(info=shown, status=status if len(self.reports) else "unloaded"),
             tasks,
             room_of(infos),
-            frozenset(info.abilities for info in infos),
+            frozenset(report.abilities for report in reports),
+            frozenset(each.abilities for each in reports if "generate" in each.info.tasks),
         )
 
 

@@ -64,7 +64,7 @@ class ModelRegistry:
         self._forget_at: OrderedDict[str, float] = OrderedDict()
         self._views: tuple[ModelView, ...] | None = None
         self._room: PromptRoom | None = None
-        self._any_abilities: frozenset[frozenset[Ability]] | None = None
+        self._any_abilities: dict[bool, frozenset[frozenset[Ability]]] = {}
         self._names: dict[Task | None, str] = {}
         self._wished: dict[str, ModelView] = {}
         self._aliases: dict[str, str] = {}
@@ -136,11 +136,20 @@ class ModelRegistry:
     # ---- what agents report
 
     def agent_changed(
-        self, link: LinkId, model: ModelInfo | None, loading: ModelInfo | None, now: float
+        self,
+        link: LinkId,
+        model: ModelInfo | None,
+        loading: ModelInfo | None,
+        now: float,
+        *,
+        abilities: frozenset[Ability],
     ) -> None:
-        """An agent is here or says something else: it serves `model`, or loads `loading`."""
+        """An agent is here or says something else: it serves `model`, or loads `loading`.
+
+        `abilities` are those by which it is given requests.
+        """
         info = model or loading
-        new = None if info is None else Report(info, is_loaded=model is not None)
+        new = None if info is None else Report(info, model is not None, abilities)
         old = self._reports.get(link)
         if new == old:
             return
@@ -199,7 +208,7 @@ class ModelRegistry:
 
     def unable(self, request: GenerateRequest) -> NotSupported | None:
         """The error for what no agent of the model it is for can do, though it generates."""
-        sets = self._abilities(request.model)
+        sets = self._abilities(request.model, generating=True)
         if not sets or ABILITIES in sets:
             return None
         errors = [lacking(request, each, "no agent of the model can") for each in sets]
@@ -213,15 +222,17 @@ class ModelRegistry:
         sets = self._abilities(name)
         return not sets or any(each >= TOKENIZER | also for each in sets)
 
-    def _abilities(self, name: str | None) -> frozenset[frozenset[Ability]]:
-        """What agents of the model can do, or those of any with `None`."""
+    def _abilities(
+        self, name: str | None, *, generating: bool = False
+    ) -> frozenset[frozenset[Ability]]:
+        """What agents of the model can do, or those of any with `None`; or those that generate."""
         if name is not None:
             model = self._models.get(name)
-            return frozenset() if model is None else model.facts.abilities
-        if self._any_abilities is None:
-            every = (model.facts.abilities for model in self._models.values())
-            self._any_abilities = frozenset().union(*every)
-        return self._any_abilities
+            return frozenset() if model is None else _abilities_of(model, generating)
+        if generating not in self._any_abilities:
+            every = (_abilities_of(model, generating) for model in self._models.values())
+            self._any_abilities[generating] = frozenset().union(*every)
+        return self._any_abilities[generating]
 
     def too_long(self, request: GenerateRequest) -> PromptTooLong | None:
         """The error for a prompt that fits into no context of the model it is for."""
@@ -323,7 +334,8 @@ class ModelRegistry:
         self._outdate_all()
 
     def _outdate_all(self) -> None:
-        self._views = self._room = self._any_abilities = None
+        self._views = self._room = None
+        self._any_abilities.clear()
         self._names.clear()
 
     def check_integrity(self) -> None:
@@ -337,6 +349,10 @@ class ModelRegistry:
         reported = {report.info.name for report in reports}
         if reported != set(self._models) - unused:
             raise RuntimeError("models and reports disagree")
+
+
+def _abilities_of(model: KnownModel, generating: bool) -> frozenset[frozenset[Ability]]:
+    return model.facts.generating if generating else model.facts.abilities
 
 
 def _cannot(told: str, field: str) -> InvalidRequest:

@@ -28,7 +28,7 @@ from arriero.shared.inference.adapters import AdapterChoice
 from arriero.shared.messages import PromptRead, Start
 from arriero.shared.queries import CountTokens, Embed, Tokenize
 from arriero.shared.reports.model_info import Upstream
-from tests.balancer.fleet.builders import ended, hello, piece, request
+from tests.balancer.fleet.builders import ended, forwarding, hello, piece, request
 from tests.balancer.fleet.core.scene import LIMITS, NO_HEARTBEATS, A, B, Scene
 
 EMBED = QueryRequest(kind="embed", parts=(Embed(inputs=("1234",)),))
@@ -223,6 +223,19 @@ def test_what_no_upstream_server_can_do_is_refused_by_name() -> None:
     error = refusal(scene.fleet.query_arrived(RequestId("2"), TOKENIZE, scene.now))
     assert error is not None
     assert error.code == "not_supported"
+
+
+def test_what_no_agent_is_given_is_refused_whatever_other_models_could_do() -> None:
+    scene = Scene(NO_HEARTBEATS)
+    scene.join(A, forwarding("a", abilities=("prompt",)))
+    vectors = hello("b", model="bert")
+    assert vectors.model is not None
+    scene.join(B, replace(vectors, model=replace(vectors.model, tasks=("embed",))))
+    scored = replace(request(), model=None, logprobs=True)
+    told = scene.fleet.request_arrived(RequestId("1"), scored, scene.now, caller=ANONYMOUS)
+    error = refusal(told)
+    assert error is not None
+    assert (error.code, error.field) == ("not_supported", "logprobs")
 
 
 URL = ImageUrl(url="data:image/png;base64,AA==")

@@ -6,6 +6,7 @@ from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.models.model_registry import MAX_REMEMBERED, ModelRegistry
 from arriero.shared.errors import InvalidRequest, ModelNotFound, NotSupported, PromptTooLong
 from arriero.shared.inference import ChatMessage, GenerateRequest, ImagePart, ImageUrl
+from arriero.shared.inference.abilities import ABILITIES
 from arriero.shared.reports.model_info import ModelInfo, Task, Upstream
 from tests.balancer.fleet.builders import model_info, request
 
@@ -22,11 +23,12 @@ class Scene:
         self.registry = ModelRegistry(memory=memory)
 
     def serves(self, link: LinkId, model: ModelInfo | None, now: float = 0.0) -> None:
-        self.registry.agent_changed(link, model, None, now)
+        abilities = ABILITIES if model is None else model.abilities
+        self.registry.agent_changed(link, model, None, now, abilities=abilities)
         self.registry.check_integrity()
 
     def loads(self, link: LinkId, model: ModelInfo, now: float = 0.0) -> None:
-        self.registry.agent_changed(link, None, model, now)
+        self.registry.agent_changed(link, None, model, now, abilities=model.abilities)
         self.registry.check_integrity()
 
     def leaves(self, link: LinkId, now: float = 0.0) -> None:
@@ -133,7 +135,8 @@ class TestMemory:
     def test_only_so_many_are_remembered_those_that_went_last(self) -> None:
         scene = Scene()
         for number in range(MAX_REMEMBERED + 2):
-            scene.registry.agent_changed(A, model_info(f"m{number}"), None, float(number))
+            info = model_info(f"m{number}")
+            scene.registry.agent_changed(A, info, None, float(number), abilities=info.abilities)
         scene.leaves(A, 1e6)
         assert scene.registry.num_remembered == MAX_REMEMBERED
         assert scene.registry.get("m1") is None
@@ -311,6 +314,15 @@ def test_who_names_no_model_is_refused_what_nobody_can_do() -> None:
     assert not scene.registry.can_tokenize(None)
     scene.serves(B, BERT)
     assert scene.registry.can_tokenize(None)
+    assert scene.registry.unable(replace(SCORED, model=None)) is not None
+
+
+def test_an_agent_may_be_given_less_than_its_model_can_do() -> None:
+    scene = Scene()
+    less = LLAMA.abilities - {"logprobs"}
+    scene.registry.agent_changed(A, LLAMA, None, 0.0, abilities=less)
+    assert scene.registry.unable(SCORED) is not None
+    assert scene.registry.unable(replace(SCORED, logprobs=False)) is None
 
 
 def test_a_model_under_an_adapter_is_a_model_that_generates(scene: Scene) -> None:
