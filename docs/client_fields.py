@@ -13,6 +13,8 @@ from arriero.balancer.api.openai.queries.rerank import RERANK_FIELDS
 from arriero.balancer.api.openai.responses.fields import NEVER_SENT
 from arriero.balancer.api.openai.responses.requests import RESPONSE_FIELDS
 
+from .tables import table
+
 TABLES: Mapping[str, FieldTable] = {
     "/v1/chat/completions": CHAT_FIELDS,
     "/v1/completions": COMPLETION_FIELDS,
@@ -50,7 +52,7 @@ def sections() -> Iterator[str]:
 
 def _rules(kind: str, rules: Mapping[str, Rule]) -> str:
     rows = [(f"`{name}`", rule.why, _values(rule.nothing)) for name, rule in sorted(rules.items())]
-    return _table((kind, "why", "but for"), rows)
+    return table((kind, "why", "but for"), rows)
 
 
 def _values(nothing: Iterable[bytes]) -> str:
@@ -59,9 +61,4 @@ def _values(nothing: Iterable[bytes]) -> str:
 
 def _never_sent(reasons: Mapping[str, str]) -> str:
     rows = [(f"`{event}`", why) for event, why in sorted(reasons.items())]
-    return _table(("event that is never sent", "why"), rows)
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return table(("event that is never sent", "why"), rows)

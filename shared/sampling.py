@@ -1,8 +1,14 @@
-"""Sampling parameters, shared by all APIs."""
+"""Sampling parameters, shared by all APIs, and what there is to know of each.
+
+A field's `Sampler` stands beside its type. From it follow what a request needs of an agent, the
+names that upstream servers get, the client library's types, the playground's form and the docs.
+"""
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Annotated, Any
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from pydantic import AfterValidator, Field, StringConstraints
 
@@ -44,6 +50,30 @@ LogitBias = Annotated[
 Breaker = Annotated[str, StringConstraints(min_length=1, max_length=40)]
 
 
+SamplerAbility = Literal[
+    "logit_bias", "top_k", "penalties", "llama_samplers", "stop_tokens", "ignore_eos"
+]
+"""What an agent may lack of the samplers; each stands for some of the fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampler:
+    """What there is to know of a sampling field, beside its type.
+
+    - `meaning`: what the docs say of it.
+    - `ability`: what an agent needs to serve it. Without one, every agent does.
+    - `off`: the value that turns it off.
+    - `step`: that of its input in the playground's form, where all fields of numbers stand.
+    - `is_standard`: OpenAI's API has it under the same name, so upstream servers do, too.
+    """
+
+    meaning: str
+    ability: SamplerAbility | None = None
+    off: float | None = None
+    step: float | None = None
+    is_standard: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingChoices:
     """A request's sampling parameters, under llama-server's names.
@@ -59,34 +89,222 @@ class SamplingChoices:
 
     __pydantic_config__ = STRICT
 
-    temperature: Temperature | None = None
-    top_k: TopK | None = None
-    top_p: TopP | None = None
-    min_p: MinP | None = None
-    typical_p: TopP | None = None
-    top_n_sigma: Annotated[float, Field(ge=-1, le=100)] | None = None
-    xtc_probability: Probability | None = None
-    xtc_threshold: Probability | None = None
-    repeat_penalty: RepeatPenalty | None = None
-    repeat_last_n: NumTokens | None = None
-    presence_penalty: TokenPenalty | None = None
-    frequency_penalty: TokenPenalty | None = None
-    dry_multiplier: Annotated[float, Field(ge=0, le=100)] | None = None
-    dry_base: Annotated[float, Field(ge=1, le=100)] | None = None
-    dry_allowed_length: NumTokens | None = None
-    dry_penalty_last_n: NumTokens | None = None
-    dry_sequence_breakers: Annotated[ListOf[Breaker], Field(max_length=MAX_BREAKERS)] | None = None
-    mirostat: Annotated[int, Field(ge=0, le=2)] | None = None
-    mirostat_tau: Annotated[float, Field(ge=0, le=100)] | None = None
-    mirostat_eta: Annotated[float, Field(ge=0, le=10)] | None = None
-    logit_bias: LogitBias | None = None
-    stop: StopStrings = ()
-    stop_token_ids: StopTokens = ()
-    include_stop_str_in_output: bool = False
-    min_tokens: NumTokens = 0
-    ignore_eos: bool = False
+    temperature: Annotated[
+        Temperature | None,
+        Sampler("0 always takes the likeliest token", is_standard=True),
+    ] = None
+    top_k: Annotated[
+        TopK | None,
+        Sampler("only so many of the likeliest tokens", "top_k", off=0, step=1),
+    ] = None
+    top_p: Annotated[
+        TopP | None,
+        Sampler(
+            "only the likeliest tokens that have this probability together",
+            off=1,
+            step=0.01,
+            is_standard=True,
+        ),
+    ] = None
+    min_p: Annotated[
+        MinP | None,
+        Sampler(
+            "only tokens with at least this share of the likeliest token's probability",
+            "top_k",
+            off=0,
+            step=0.01,
+        ),
+    ] = None
+    typical_p: Annotated[
+        TopP | None,
+        Sampler(
+            "locally typical sampling: only the tokens of the most expected surprise that have "
+            "this probability together",
+            "llama_samplers",
+            off=1,
+            step=0.01,
+        ),
+    ] = None
+    top_n_sigma: Annotated[
+        Annotated[float, Field(ge=-1, le=100)] | None,
+        Sampler(
+            "only tokens within so many standard deviations of the likeliest logit",
+            "llama_samplers",
+            off=0,
+            step=0.1,
+        ),
+    ] = None
+    xtc_probability: Annotated[
+        Probability | None,
+        Sampler(
+            "with this probability, all tokens above `xtc_threshold` but the least likely of them "
+            "are left out",
+            "llama_samplers",
+            off=0,
+            step=0.01,
+        ),
+    ] = None
+    xtc_threshold: Annotated[
+        Probability | None,
+        Sampler("the probability that counts for `xtc_probability`", "llama_samplers", step=0.01),
+    ] = None
+    repeat_penalty: Annotated[
+        RepeatPenalty | None,
+        Sampler("penalty on tokens that were there, as a factor", "top_k", off=1, step=0.01),
+    ] = None
+    repeat_last_n: Annotated[
+        NumTokens | None,
+        Sampler(
+            "over how many of the last tokens, the prompt's included, the three penalties look",
+            "llama_samplers",
+            off=0,
+            step=1,
+        ),
+    ] = None
+    presence_penalty: Annotated[
+        TokenPenalty | None,
+        Sampler(
+            "penalty on tokens that were there, in logits",
+            "penalties",
+            off=0,
+            step=0.1,
+            is_standard=True,
+        ),
+    ] = None
+    frequency_penalty: Annotated[
+        TokenPenalty | None,
+        Sampler(
+            "penalty on tokens for each time that they were there, in logits",
+            "penalties",
+            off=0,
+            step=0.1,
+            is_standard=True,
+        ),
+    ] = None
+    dry_multiplier: Annotated[
+        Annotated[float, Field(ge=0, le=100)] | None,
+        Sampler(
+            "DRY, a penalty on repeated runs of tokens: "
+            "base ^ (length of the run less the allowed length), times this",
+            "llama_samplers",
+            off=0,
+            step=0.1,
+        ),
+    ] = None
+    dry_base: Annotated[
+        Annotated[float, Field(ge=1, le=100)] | None,
+        Sampler("the base of DRY", "llama_samplers", step=0.05),
+    ] = None
+    dry_allowed_length: Annotated[
+        NumTokens | None,
+        Sampler("the longest run that DRY allows", "llama_samplers", step=1),
+    ] = None
+    dry_penalty_last_n: Annotated[
+        NumTokens | None,
+        Sampler("over how many of the last tokens DRY looks", "llama_samplers", step=1),
+    ] = None
+    dry_sequence_breakers: Annotated[
+        Annotated[ListOf[Breaker], Field(max_length=MAX_BREAKERS)] | None,
+        Sampler(
+            'texts at which a run ends; without them newline, `:`, `"` and `*`', "llama_samplers"
+        ),
+    ] = None
+    mirostat: Annotated[
+        Annotated[int, Field(ge=0, le=2)] | None,
+        Sampler(
+            "1 or 2: Mirostat, which keeps the surprise of each token near `mirostat_tau` bits; "
+            "replaces all filters and penalties",
+            "llama_samplers",
+            off=0,
+            step=1,
+        ),
+    ] = None
+    mirostat_tau: Annotated[
+        Annotated[float, Field(ge=0, le=100)] | None,
+        Sampler("the surprise that Mirostat aims at, in bits", "llama_samplers", step=0.1),
+    ] = None
+    mirostat_eta: Annotated[
+        Annotated[float, Field(ge=0, le=10)] | None,
+        Sampler("how fast Mirostat learns", "llama_samplers", step=0.01),
+    ] = None
+    logit_bias: Annotated[
+        LogitBias | None,
+        Sampler(
+            "token ids (as strings) and what is added to their logits",
+            "logit_bias",
+            is_standard=True,
+        ),
+    ] = None
+    stop: Annotated[
+        StopStrings,
+        Sampler("strings; the answer ends before the first of them", is_standard=True),
+    ] = ()
+    stop_token_ids: Annotated[
+        StopTokens,
+        Sampler("token ids; the answer ends before the first of them", "stop_tokens"),
+    ] = ()
+    include_stop_str_in_output: Annotated[
+        bool,
+        Sampler(
+            "the stop string or stop token that ends the answer is its last part", "stop_tokens"
+        ),
+    ] = False
+    min_tokens: Annotated[
+        NumTokens,
+        Sampler(
+            "an answer with fewer tokens is ended by no stop string, stop token or end token, but "
+            "by a finished grammar or `max_tokens`",
+            "stop_tokens",
+            step=1,
+        ),
+    ] = 0
+    ignore_eos: Annotated[
+        bool,
+        Sampler("generate up to `max_tokens`, past the end of the answer", "ignore_eos"),
+    ] = False
+
+
+def _samplers() -> Iterator[tuple[str, Sampler]]:
+    for name, hint in get_type_hints(SamplingChoices, include_extras=True).items():
+        for fact in getattr(hint, "__metadata__", ()):
+            if isinstance(fact, Sampler):
+                yield name, fact
+
+
+SAMPLERS: Mapping[str, Sampler] = MappingProxyType(dict(_samplers()))
+"""The sampling fields by name, in their order."""
+
+_OPEN = SamplingChoices()
 
 
 def sampling_fields(choices: SamplingChoices) -> dict[str, Any]:
     """The values that `choices` sets, by name; other fields of it are left out."""
     return {field.name: getattr(choices, field.name) for field in fields(SamplingChoices)}
+
+
+def chosen(choices: SamplingChoices) -> dict[str, Any]:
+    """The sampling fields of `choices` that say something: that have not the value left open."""
+    given = sampling_fields(choices)
+    return {name: value for name, value in given.items() if value != getattr(_OPEN, name)}
+
+
+def asking(choices: SamplingChoices, ability: SamplerAbility) -> str | None:
+    """The first field by which `choices` asks for `ability`, if one does.
+
+    A server may have another default than `off`, so that is asked for as well; but for the fields
+    that are standard, of which `off` is the default everywhere. What is empty asks for nothing.
+    """
+    return next((name for name in _FIELDS[ability] if _is_asked(choices, name)), None)
+
+
+def _is_asked(choices: SamplingChoices, name: str) -> bool:
+    value, sampler = getattr(choices, name), SAMPLERS[name]
+    if value == getattr(_OPEN, name) or value in ((), {}):
+        return False
+    return not (sampler.is_standard and value == sampler.off)
+
+
+_FIELDS: Mapping[SamplerAbility, tuple[str, ...]] = {
+    ability: tuple(name for name, each in SAMPLERS.items() if each.ability == ability)
+    for ability in get_args(SamplerAbility)
+}

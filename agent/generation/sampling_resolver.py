@@ -1,11 +1,12 @@
 """From a request's sampling fields, and the model's defaults, to the engine's `Sampling`."""
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
 from ...shared.errors import InvalidRequest
 from ...shared.inference import GenerateRequest
-from ...shared.sampling import SamplingChoices
+from ...shared.sampling import SAMPLERS, SamplingChoices, chosen
 from ..engine.loaded_model import Vocab
 from ..engine.sampling.breakers import BreakerFinder
 from ..engine.sampling.sampling import Dry, Sampling
@@ -13,14 +14,9 @@ from ..engine.sampling.sampling import Dry, Sampling
 DEFAULT_BREAKERS = ("\n", ":", '"', "*")
 """llama.cpp's."""
 
-_AS_THEY_ARE = (
-    *("temperature", "top_k", "top_p", "min_p", "typical_p", "top_n_sigma"),
-    *("xtc_probability", "xtc_threshold", "mirostat", "mirostat_tau", "mirostat_eta"),
-    *("repeat_penalty", "presence_penalty", "frequency_penalty"),
-)
-
-_OPEN = SamplingChoices()
-"""A request that says nothing of sampling."""
+_AS_THEY_ARE = SAMPLERS.keys() & {each.name for each in fields(Sampling)} - {"logit_bias"}
+_OF_DRY = {name.removeprefix("dry_"): name for name in SAMPLERS if name.startswith("dry_")}
+"""Fields of a request that the engine has under the same name, or under DRY's."""
 
 
 class SamplingResolver:
@@ -32,15 +28,11 @@ class SamplingResolver:
 
     def sampling(self, request: GenerateRequest, seed: int) -> Sampling:
         """`seed` is for a request without one. Raises `InvalidRequest` that names the field."""
-        asked = {name: getattr(request, name) for name in _AS_THEY_ARE}
-        asked["penalty_last_n"] = request.repeat_last_n
         return Sampling(
-            **{name: value for name, value in asked.items() if value is not None},
+            **_given({name: name for name in _AS_THEY_ARE}, request),
             seed=seed if request.seed is None else request.seed,
             dry=self._dry(request),
             logit_bias=self._logit_bias(request),
-            ignore_eos=request.ignore_eos,
-            min_tokens=request.min_tokens,
             stop_tokens=self._known("stop_token_ids", request.stop_token_ids),
             top_log_probs=(request.top_logprobs or 0) if request.logprobs else None,
         )
@@ -48,17 +40,9 @@ class SamplingResolver:
     def _dry(self, request: GenerateRequest) -> Dry | None:
         if not request.dry_multiplier:
             return None
-        asked: dict[str, Any] = {
-            "base": request.dry_base,
-            "allowed_length": request.dry_allowed_length,
-            "penalty_last_n": request.dry_penalty_last_n,
-        }
-        breakers = request.dry_sequence_breakers
-        return Dry(
-            **{name: value for name, value in asked.items() if value is not None},
-            multiplier=request.dry_multiplier,
-            breakers=self._breakers.find(DEFAULT_BREAKERS if breakers is None else breakers),
-        )
+        asked = _given(_OF_DRY, request)
+        breakers = asked.pop("sequence_breakers", DEFAULT_BREAKERS)
+        return Dry(**asked, breakers=self._breakers.find(breakers))
 
     def _logit_bias(self, request: GenerateRequest) -> tuple[tuple[int, float], ...]:
         biases = tuple((int(token), bias) for token, bias in (request.logit_bias or {}).items())
@@ -77,6 +61,12 @@ class SamplingResolver:
         return tokens
 
 
+def _given(names: Mapping[str, str], request: GenerateRequest) -> dict[str, Any]:
+    """What the request gives a value of the fields in `names`, by the engine's names for them."""
+    asked = {name: getattr(request, field) for name, field in names.items()}
+    return {name: value for name, value in asked.items() if value is not None}
+
+
 class SamplingDefaults:
     """A model's defaults for what a request leaves open.
 
@@ -84,15 +74,10 @@ class SamplingDefaults:
     """
 
     def __init__(self, defaults: SamplingChoices) -> None:
-        names = (field.name for field in fields(SamplingChoices))
-        values = {name: getattr(defaults, name) for name in names}
-        self._given = {n: value for n, value in values.items() if value != getattr(_OPEN, n)}
+        self._given = chosen(defaults)
 
     def applied(self, request: GenerateRequest) -> GenerateRequest:
         """`request` with a value for what it leaves open."""
-        filled = {
-            name: value
-            for name, value in self._given.items()
-            if getattr(request, name) == getattr(_OPEN, name)
-        }
+        said = chosen(request)
+        filled = {name: value for name, value in self._given.items() if name not in said}
         return replace(request, **filled) if filled else request

@@ -5,14 +5,17 @@ that can do, so that each request goes to an agent that serves the whole of it.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Literal, get_args
 
 from ..errors import NotSupported
+from ..sampling import SamplerAbility, asking
 from .conversation import AudioPart, ImagePart
 from .grammars import GbnfGrammar, JsonSchemaGrammar, RegexGrammar
 from .request import GenerateRequest
 
 Ability = Literal[
+    SamplerAbility,
     "messages",
     "vision",
     "audio",
@@ -29,12 +32,6 @@ Ability = Literal[
     "thinking",
     "template_options",
     "continue_final_message",
-    "logit_bias",
-    "top_k",
-    "penalties",
-    "llama_samplers",
-    "stop_tokens",
-    "ignore_eos",
     "n_discard",
     "prefill_only",
     "prompt_store",
@@ -46,14 +43,6 @@ Ability = Literal[
 ABILITIES: frozenset[Ability] = frozenset(get_args(Ability))
 TOKENIZER: frozenset[Ability] = frozenset(("tokenize", "detokenize", "count_tokens"))
 """What is asked of a tokenizer, without generating anything."""
-
-_PENALTIES = ("presence_penalty", "frequency_penalty")
-_TOP_K = ("top_k", "min_p", "repeat_penalty")
-_LLAMA_SAMPLERS = (
-    *("typical_p", "top_n_sigma", "xtc_probability", "xtc_threshold", "repeat_last_n"),
-    *("dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n"),
-    *("dry_sequence_breakers", "mirostat", "mirostat_tau", "mirostat_eta"),
-)
 
 
 def _sets(*names: str) -> Callable[[GenerateRequest], str | None]:
@@ -110,12 +99,7 @@ _NEEDS: dict[Ability, Callable[[GenerateRequest], str | None]] = {
     "thinking": _gives("thinking"),
     "template_options": _template,
     "continue_final_message": _sets("continue_final_message"),
-    "logit_bias": _sets("logit_bias"),
-    "top_k": _gives(*_TOP_K),
-    "penalties": _sets(*_PENALTIES),
-    "llama_samplers": _gives(*_LLAMA_SAMPLERS),
-    "stop_tokens": _sets("stop_token_ids", "include_stop_str_in_output", "min_tokens"),
-    "ignore_eos": _sets("ignore_eos"),
+    **{each: partial(asking, ability=each) for each in get_args(SamplerAbility)},
     "n_discard": _gives("n_discard"),
     "prefill_only": _sets("prefill_only"),
     "prompt_store": _sets("save_cache", "cache_key"),

@@ -1,8 +1,12 @@
+from dataclasses import fields
+
 import pytest
 
 from arriero.client.client import Client
 from arriero.client.errors import RequestFailed
+from arriero.client.requests import GenerateOptions
 from arriero.client.retries import NEVER
+from arriero.shared.inference import GenerateRequest
 from tests.client.fakes import FakeServer, says
 from tests.client.test_answers import DONE
 
@@ -31,6 +35,15 @@ async def test_vectors_come_in_the_order_of_the_texts(server: FakeServer) -> Non
     async with Client(server.url, retries=NEVER) as client:
         assert await client.embed(["a", "b"], model="m") == [[1.0], [2.0]]
     assert server.seen == [("POST", "/v1/embeddings", b'{"input": ["a", "b"], "model": "m"}')]
+
+
+def test_each_field_of_a_request_can_be_given() -> None:
+    missing = [
+        field.name
+        for field in fields(GenerateRequest)
+        if field.name not in GenerateOptions.__annotations__ and field.name != "stream"
+    ]
+    assert not missing, f"add them to `GenerateOptions`: {', '.join(missing)}"
 
 
 async def test_generate_asks_for_a_whole_answer(server: FakeServer) -> None:

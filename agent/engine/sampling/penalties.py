@@ -16,7 +16,7 @@ class Penalties:
     """
 
     def __init__(self, sampling: Sampling, prompt: Sequence[int]) -> None:
-        self._size = sampling.penalty_last_n
+        self._size = sampling.repeat_last_n
         self._repeat = np.float32(sampling.repeat_penalty)
         self._frequency = np.float32(sampling.frequency_penalty)
         self._presence = np.float32(sampling.presence_penalty)

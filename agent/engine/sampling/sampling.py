@@ -31,7 +31,7 @@ class Sampling:
     and none of `stop_tokens`, unless a grammar leaves no other. A `top_k` of 0, `top_p` of 1,
     `min_p` of 0, `typical_p` of 1, `top_n_sigma` of 0 and `xtc_probability` of 0 leave that filter
     out.
-    Penalties look at the last `penalty_last_n` tokens, the prompt's included, as llama-server's
+    Penalties look at the last `repeat_last_n` tokens, the prompt's included, as llama-server's
     do. A `mirostat` of 1 or 2 takes the place of all filters and penalties.
 
     `top_log_probs` of the likeliest tokens are reported with each token, and the token's own
@@ -50,7 +50,7 @@ class Sampling:
     repeat_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
-    penalty_last_n: int = 64
+    repeat_last_n: int = 64
     dry: Dry | None = None
     mirostat: int = 0
     mirostat_tau: float = 5.0
@@ -64,7 +64,7 @@ class Sampling:
     @property
     def has_penalties(self) -> bool:
         """Whether earlier tokens change the logits."""
-        return self.penalty_last_n > 0 and (
+        return self.repeat_last_n > 0 and (
             self.repeat_penalty != 1.0
             or self.presence_penalty != 0.0
             or self.frequency_penalty != 0.0

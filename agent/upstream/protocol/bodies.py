@@ -4,7 +4,7 @@ What OpenAI has no field for is sent under the names of the server's dialect. Ba
 requests to a server that has the abilities they need; here it is checked again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from ....shared.inference import (
     TextPart,
 )
 from ....shared.inference.abilities import Ability, lacking
+from ....shared.sampling import SAMPLERS, chosen
 from .dialects import Dialect
 
 Json = dict[str, Any]
@@ -28,10 +29,8 @@ Json = dict[str, Any]
 CHAT = "/chat/completions"
 TEXT = "/completions"
 
-_OPENAI_FIELDS = (
-    *("temperature", "top_p", "presence_penalty", "frequency_penalty", "logit_bias"),
-    *("seed", "suffix"),
-)
+_STANDARD = ("seed", "suffix", *(name for name, each in SAMPLERS.items() if each.is_standard))
+"""What all servers call as we do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,19 +151,16 @@ def _template(request: GenerateRequest, dialect: Dialect) -> Json:
 
 
 def _shared(request: GenerateRequest, dialect: Dialect) -> Iterator[tuple[str, Any]]:
-    for name in _OPENAI_FIELDS:
-        if (value := getattr(request, name)) is not None:
-            yield name, value
-    if request.stop:
-        yield "stop", list(request.stop)
-    for name, called in dialect.sampling.items():
+    for name in _STANDARD:
         value = getattr(request, name)
-        if name == "top_k" and value == 0:
-            value = dialect.all_tokens
-        if value is not None and value is not False and value != () and name != "min_tokens":
-            yield called, list(value) if isinstance(value, Sequence) else value
-    if request.min_tokens and "min_tokens" in dialect.sampling:
-        yield dialect.sampling["min_tokens"], request.min_tokens
+        if value is not None and value != ():
+            yield name, list(value) if isinstance(value, tuple) else value
+    said = chosen(request)
+    if said.get("top_k") == 0:
+        said["top_k"] = dialect.all_tokens
+    for name, called in dialect.sampling.items():
+        if (value := said.get(name)) is not None and value != ():
+            yield called, list(value) if isinstance(value, tuple) else value
     yield from _grammar(request, dialect)
 
 

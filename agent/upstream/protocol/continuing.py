@@ -9,11 +9,14 @@ from hashlib import blake2b
 
 from ....shared.continuation import BY_TEXT, Continuation
 from ....shared.inference import MAX_COUNT, ChatMessage, GenerateRequest, Notice, Usage
+from ....shared.sampling import SAMPLERS
 from .bodies import Server
 from .dialects import Dialect
 from .listing import ListedModel
 
 _DIGEST_BYTES = 16
+_COUNTING = ("frequency_penalty", "mirostat", "presence_penalty", "repeat_penalty")
+"""The samplers that count what was said before."""
 
 
 def fingerprint_of(server: Server, model: ListedModel) -> str | None:
@@ -32,9 +35,8 @@ def fingerprint_of(server: Server, model: ListedModel) -> str | None:
 
 def notice_of(request: GenerateRequest, dialect: Dialect) -> Notice | None:
     """What the client hears where the server's sampling does not know what came before the seam."""
-    idle = {"presence_penalty": 0, "frequency_penalty": 0, "repeat_penalty": 1, "mirostat": 0}
-    told = {name: getattr(request, name) for name in idle.keys() - dialect.recalls}
-    anew = sorted(name for name, value in told.items() if value not in (None, idle[name]))
+    told = {name: getattr(request, name) for name in _COUNTING if name not in dialect.recalls}
+    anew = [name for name, value in told.items() if value not in (None, SAMPLERS[name].off)]
     if not anew:
         return None
     names = ", ".join(f"`{name}`" for name in anew)

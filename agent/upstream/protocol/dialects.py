@@ -10,28 +10,31 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ....shared.inference.abilities import Ability
+from ....shared.sampling import SAMPLERS
 
 Regex = Literal["structured_outputs", "regex"]
 Gbnf = Literal["structured_outputs", "grammar"]
-_SAME = ("top_k", "min_p")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """One kind of server.
 
-    `sampling`: neutral fields that OpenAI does not have, and their names here. `has_template`:
+    `abilities` come with the kind. Some kinds have a name for `ignore_eos`; whether it has an
+    effect is tried. `renamed`: sampling fields that it calls otherwise than we do. `has_template`:
     `chat_template_kwargs` reach the chat template. `continues`: the fields by which the answer
     goes on from the last message, where that alone does not do it. `is_counting`: chunks carry the
     counts so far when asked.
-    `regex` and `gbnf`: how these grammars are sent. `abilities` come with the kind. `tokenizer`:
-    whose `/tokenize` it has, at its root; `counter`: the path there that counts a prompt.
+    `regex` and `gbnf`: how these grammars are sent. `tokenizer`: whose `/tokenize` it has, at its
+    root; `counter`: the path there that counts a prompt.
     `all_tokens` is the `top_k` that leaves all of them, which is 0 with us.
     `recalls`: the penalties that count the prompt as well, and so the text before a seam.
     """
 
     kind: str
-    sampling: Mapping[str, str] = field(default_factory=dict)
+    abilities: frozenset[Ability] = frozenset()
+    has_ignore_eos: bool = False
+    renamed: Mapping[str, str] = field(default_factory=dict)
     has_template: bool = False
     continues: Mapping[str, bool] = field(default_factory=dict)
     is_counting: bool = False
@@ -39,20 +42,21 @@ class Dialect:
     gbnf: Gbnf | None = None
     tokenizer: Literal["vllm", "llama"] | None = None
     counter: str | None = None
-    abilities: frozenset[Ability] = frozenset()
     all_tokens: int = 0
     recalls: frozenset[str] = frozenset()
 
+    @property
+    def sampling(self) -> Mapping[str, str]:
+        """The sampling fields that it knows beyond OpenAI's, and their names here."""
+        known = self.abilities | ({"ignore_eos"} if self.has_ignore_eos else frozenset())
+        return {
+            name: self.renamed.get(name, name)
+            for name, sampler in SAMPLERS.items()
+            if sampler.ability in known and not sampler.is_standard
+        }
+
 
 _GO_ON = {"add_generation_prompt": False, "continue_final_message": True}
-_LLAMA = (
-    *("top_k", "min_p", "typical_p", "top_n_sigma", "xtc_probability", "xtc_threshold"),
-    *("repeat_penalty", "repeat_last_n", "dry_multiplier", "dry_base", "dry_allowed_length"),
-    *("dry_penalty_last_n", "dry_sequence_breakers", "mirostat", "mirostat_tau", "mirostat_eta"),
-    "ignore_eos",
-)
-_STOPS = ("stop_token_ids", "include_stop_str_in_output", "min_tokens", "ignore_eos")
-
 _PENALTIES = frozenset(("presence_penalty", "frequency_penalty", "repeat_penalty"))
 
 _SAMPLING: frozenset[Ability] = frozenset(("top_k", "penalties", "logit_bias"))
@@ -63,10 +67,8 @@ OTHER = Dialect(kind="openai", abilities=frozenset(("penalties",)))
 
 VLLM = Dialect(
     kind="vllm",
-    sampling={
-        **{each: each for each in (*_SAME, *_STOPS)},
-        "repeat_penalty": "repetition_penalty",
-    },
+    has_ignore_eos=True,
+    renamed={"repeat_penalty": "repetition_penalty"},
     has_template=True,
     continues=_GO_ON,
     is_counting=True,
@@ -78,10 +80,8 @@ VLLM = Dialect(
 )
 SGLANG = Dialect(
     kind="sglang",
-    sampling={
-        **{each: each for each in (*_SAME, "ignore_eos")},
-        "repeat_penalty": "repetition_penalty",
-    },
+    has_ignore_eos=True,
+    renamed={"repeat_penalty": "repetition_penalty"},
     has_template=True,
     continues=_GO_ON,
     is_counting=True,
@@ -91,7 +91,7 @@ SGLANG = Dialect(
 )
 LLAMA_SERVER = Dialect(
     kind="llama-server",
-    sampling={each: each for each in _LLAMA},
+    has_ignore_eos=True,
     has_template=True,
     continues=_GO_ON,
     gbnf="grammar",
@@ -101,7 +101,7 @@ LLAMA_SERVER = Dialect(
 )
 ARRIERO = Dialect(
     kind="arriero",
-    sampling={each: each for each in (*_LLAMA, *_STOPS)},
+    has_ignore_eos=True,
     has_template=True,
     continues={"continue_final_message": True},
     is_counting=True,
@@ -115,9 +115,11 @@ ARRIERO = Dialect(
 OLLAMA = Dialect(kind="ollama", abilities=frozenset(("penalties",)))
 LM_STUDIO = Dialect(
     kind="lm-studio",
-    sampling={each: each for each in (*_SAME, "repeat_penalty")},
     abilities=frozenset(("top_k", "penalties")),
 )
+
+KINDS = (VLLM, SGLANG, LLAMA_SERVER, LM_STUDIO, OLLAMA, ARRIERO, OTHER)
+"""All kinds of servers."""
 
 _BY_OWNER = {
     "vllm": VLLM,

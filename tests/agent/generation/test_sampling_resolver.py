@@ -6,8 +6,9 @@ from arriero.agent.engine.sampling.sampling import Dry, Sampling
 from arriero.agent.generation.sampling_resolver import SamplingDefaults, SamplingResolver
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import GenerateRequest
-from arriero.shared.sampling import SamplingChoices
+from arriero.shared.sampling import SAMPLERS, SamplingChoices
 from tests.agent.fakes import ByteVocab
+from tests.sampling_values import VALUES
 
 
 def sampling(**fields: Any) -> Sampling:
@@ -37,8 +38,20 @@ def test_everything_that_is_said() -> None:
         "mirostat_eta": 0.2,
         "ignore_eos": True,
     }
-    expected = Sampling(**fields, seed=99, penalty_last_n=7, logit_bias=((65, -100.0),))
+    expected = Sampling(**fields, seed=99, repeat_last_n=7, logit_bias=((65, -100.0),))
     assert sampling(**fields, repeat_last_n=7, logit_bias={"65": -100.0}) == expected
+
+
+IN_TEXT = {"stop", "include_stop_str_in_output"}
+"""The fields that matter only where tokens have become text."""
+
+
+@pytest.mark.parametrize("field", sorted(SAMPLERS.keys() - IN_TEXT))
+def test_each_field_reaches_the_engine(field: str) -> None:
+    others = {"dry_multiplier": 1.0} if field != "dry_multiplier" else {}
+    before = sampling(**others)
+    after = [sampling(**others, **{field: value}) for value in VALUES[field]]
+    assert any(each != before for each in after), f"the engine does not learn of `{field}`"
 
 
 def test_dry_breaks_at_lines_and_marks_unless_told_otherwise() -> None:

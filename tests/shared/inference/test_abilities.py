@@ -89,6 +89,14 @@ def test_plain_requests_need_only_their_form() -> None:
     assert needs_of(GenerateRequest(prompt="a")) == {"prompt"}
 
 
+def test_what_turns_a_sampler_off_is_asked_for_unless_it_is_off_everywhere() -> None:
+    assert needs_of(request(repeat_penalty=1.0, mirostat=0)) == {
+        *("messages", "top_k", "llama_samplers")
+    }
+    assert needs_of(request(presence_penalty=0.0, frequency_penalty=0)) == {"messages"}
+    assert needs_of(request(logit_bias={}, stop_token_ids=(), min_tokens=0)) == {"messages"}
+
+
 def test_tools_that_are_hidden_need_nothing() -> None:
     assert needs_of(request(tools=(TOOL,), tool_choice="none")) == {"messages"}
     assert needs_of(request(tools=(TOOL,), tool_choice="auto")) == {"messages", "tools"}

@@ -20,7 +20,7 @@ SIZE = 6
 def test_counts_are_those_of_the_last_tokens(
     prompt: list[int], said: list[int], last_n: int
 ) -> None:
-    sampling = Sampling(seed=0, frequency_penalty=1.0, presence_penalty=0.5, penalty_last_n=last_n)
+    sampling = Sampling(seed=0, frequency_penalty=1.0, presence_penalty=0.5, repeat_last_n=last_n)
     penalties = Penalties(sampling, prompt)
     for token in said:
         penalties.accept(token)

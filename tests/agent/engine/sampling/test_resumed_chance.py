@@ -21,7 +21,7 @@ PROMPT = (3, 4, 5, 6, 3, 4, 5)
 CHOICES: list[dict[str, Any]] = [
     {},
     {"temperature": 0.0},
-    {"temperature": 0.0, "repeat_penalty": 1.8, "penalty_last_n": 5},
+    {"temperature": 0.0, "repeat_penalty": 1.8, "repeat_last_n": 5},
     {"repeat_penalty": 1.3, "presence_penalty": 0.4, "frequency_penalty": 0.3},
     {"dry": Dry(multiplier=3.0, penalty_last_n=8, breakers={9: ((),), 6: ((3,),)})},
     {"temperature": 0.0, "dry": Dry(multiplier=3.0)},

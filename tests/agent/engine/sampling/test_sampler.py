@@ -29,6 +29,7 @@ from arriero.agent.generation.sampling_resolver import SamplingResolver
 from arriero.shared.inference import GenerateRequest
 from arriero.shared.sampling import SamplingChoices
 from tests.agent.engine.fake_engine import FakeVocab
+from tests.sampling_values import NUMBERS
 
 PROMPT = (40, 50, 60, 70)
 
@@ -138,13 +139,13 @@ def test_penalties_look_at_the_prompt() -> None:
     wanted = {"logit_bias": ((123, 100.0),)}
     assert choose(ROW, prompt, **wanted) == 123
     assert choose(ROW, prompt, frequency_penalty=2.0, **wanted) != 123
-    # Beyond the last `penalty_last_n` tokens they are forgotten.
-    assert choose(ROW, prompt, frequency_penalty=2.0, penalty_last_n=9, **wanted) == 123
+    # Beyond the last `repeat_last_n` tokens they are forgotten.
+    assert choose(ROW, prompt, frequency_penalty=2.0, repeat_last_n=9, **wanted) == 123
 
 
 def test_penalties_look_at_what_was_chosen() -> None:
     choices = {"logit_bias": ((123, 100.0),), "presence_penalty": 2.0, "repeat_penalty": 10.0}
-    sampler = Sampler(new((), penalty_last_n=2, **choices), BareVocab(ROW.size))
+    sampler = Sampler(new((), repeat_last_n=2, **choices), BareVocab(ROW.size))
     row = np.zeros_like(ROW)
     row[[123, 50, 60]] = (-90, 9, 8)
     tokens = [sampler.choose(row.copy()) for _ in range(5)]
@@ -193,13 +194,13 @@ class Chain:
             return
         penalties = llama_cpp.llama_sampler_init_penalties(
             size,
-            sampling.penalty_last_n,
+            sampling.repeat_last_n,
             sampling.repeat_penalty,
             sampling.frequency_penalty,
             sampling.presence_penalty,
         )
         self._add(penalties)
-        for token in sequence.prompt.tokens[-sampling.penalty_last_n :]:
+        for token in sequence.prompt.tokens[-sampling.repeat_last_n :]:
             llama_cpp.llama_sampler_accept(penalties, token)
         if sampling.dry is not None:
             dry = _dry(sampling.dry)
@@ -254,7 +255,7 @@ def _dry(dry: Dry) -> Any:
 CHOICES: dict[str, dict[str, Any]] = {
     "defaults": {},
     "penalties": {"repeat_penalty": 1.3, "presence_penalty": 0.5, "frequency_penalty": 0.2},
-    "rewards": {"repeat_penalty": 0.7, "presence_penalty": -1.0, "penalty_last_n": 7},
+    "rewards": {"repeat_penalty": 0.7, "presence_penalty": -1.0, "repeat_last_n": 7},
     "biases": {"logit_bias": ((9, 8.0), (20, -3.0)), "ignore_eos": True},
     "hot": {"temperature": 3.0, "top_p": 0.99, "min_p": 0.001},
     "cold": {"temperature": 0.01},
@@ -505,12 +506,6 @@ def course_of(allowed: list[int]) -> Course:
     return Course(lambda token: mask, mask, mask, submit)
 
 
-NUMBERS = (
-    *("temperature", "top_k", "top_p", "min_p", "typical_p", "top_n_sigma"),
-    *("xtc_probability", "xtc_threshold", "mirostat", "mirostat_tau", "mirostat_eta"),
-    *("repeat_penalty", "repeat_last_n", "presence_penalty", "frequency_penalty"),
-    *("dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n"),
-)
 LARGEST = float(np.finfo(np.float32).max)
 LOGITS = st.sampled_from([np.nan, np.inf, -np.inf, LARGEST, -LARGEST, 0.0, 1e-45, 700.0]) | (
     st.floats(-50, 50, width=32)

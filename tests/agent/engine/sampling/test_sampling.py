@@ -14,7 +14,7 @@ from arriero.agent.engine.sampling.sampling import Dry, Sampling
         (Sampling(seed=1, temperature=0, repeat_penalty=1.1), False),
         (Sampling(seed=1, temperature=0, presence_penalty=0.5), False),
         (Sampling(seed=1, temperature=0, frequency_penalty=0.5), False),
-        (Sampling(seed=1, temperature=0, repeat_penalty=1.1, penalty_last_n=0), True),
+        (Sampling(seed=1, temperature=0, repeat_penalty=1.1, repeat_last_n=0), True),
         (Sampling(seed=1, temperature=0, dry=Dry(multiplier=1.0)), False),
         (Sampling(seed=1, temperature=0, typical_p=0.9), False),
         (Sampling(seed=1, temperature=0, xtc_probability=0.5), False),

@@ -26,7 +26,9 @@ from arriero.shared.inference import (
     RegexGrammar,
     TextPart,
 )
+from arriero.shared.sampling import SAMPLERS
 from tests.balancer.api.json_values import JSON_VALUES, objects_like
+from tests.sampling_values import VALUES
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 HI = (ChatMessage(role="user", content="Hi"),)
@@ -279,25 +281,11 @@ def test_best_of_as_many_as_there_are_is_no_choice() -> None:
     assert completion(best_of=2, n=2) == completion(n=2)
 
 
-def test_llama_servers_samplers() -> None:
-    samplers: dict[str, Any] = {
-        "typical_p": 0.9,
-        "top_n_sigma": 1.5,
-        "xtc_probability": 0.5,
-        "xtc_threshold": 0.2,
-        "repeat_last_n": 32,
-        "dry_multiplier": 0.8,
-        "dry_base": 2.0,
-        "dry_allowed_length": 3,
-        "dry_penalty_last_n": 100,
-        "dry_sequence_breakers": ("a",),
-        "mirostat": 2,
-        "mirostat_tau": 4.0,
-        "mirostat_eta": 0.2,
-    }
-    for wanted in (chat(**samplers), completion(**samplers)):
-        (request,) = wanted.requests
-        assert {name: getattr(request, name) for name in samplers} == samplers
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_each_sampler_is_taken_beside_openais_fields(name: str) -> None:
+    for value in VALUES[name]:
+        for wanted in (chat(**{name: value}), completion(**{name: value})):
+            assert getattr(wanted.requests[0], name) == value
 
 
 def test_what_asks_for_nothing_is_let_through() -> None:
