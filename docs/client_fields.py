@@ -40,13 +40,15 @@ types that have no line of their own."""
 def sections() -> Iterator[str]:
     """The page, block by block."""
     yield ABOUT
-    for path, table in TABLES.items():
+    for path, fields in TABLES.items():
         yield f"## {path}"
-        yield f"Obeyed: {', '.join(f'`{each}`' for each in sorted({*table.shape.paths()}))}."
+        yield f"Obeyed: {', '.join(f'`{each}`' for each in sorted({*fields.shape.paths()}))}."
         for kind, cls in (("Ignored and told", Ignored), ("Refused by name", Refused)):
-            if found := {name: rule for name, rule in table.rules.items() if isinstance(rule, cls)}:
+            if found := {
+                name: rule for name, rule in fields.rules.items() if isinstance(rule, cls)
+            }:
                 yield _rules(kind, found)
-        if table is RESPONSE_FIELDS:
+        if fields is RESPONSE_FIELDS:
             yield _never_sent(NEVER_SENT)
 
 

@@ -13,7 +13,12 @@ from arriero.shared.sampling import SAMPLERS, SamplerAbility, SamplingChoices
 
 from .tables import Schema, kind_of, table
 
-TITLES: Mapping[str, str] = {"vllm": "vLLM", "sglang": "SGLang", "lm-studio": "LM Studio", "arriero": "Arriero"}
+TITLES: Mapping[str, str] = {
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "lm-studio": "LM Studio",
+    "arriero": "Arriero",
+}
 """What kinds of servers are called, where that is not their `kind`."""
 
 SCHEMAS: Mapping[str, Schema] = TypeAdapter(SamplingChoices).json_schema()["properties"]

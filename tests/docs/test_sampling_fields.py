@@ -3,11 +3,10 @@
 import re
 from dataclasses import fields
 
-from docs.generate import ROOT
-from docs.sampling_fields import SCHEMAS, abilities_table, fields_table, form_fields
-
 from arriero.shared.inference import GenerateRequest
 from arriero.shared.sampling import SAMPLERS
+from docs.generate import ROOT
+from docs.sampling_fields import SCHEMAS, abilities_table, fields_table, form_fields
 
 BESIDE_THE_COMPOSER = {"temperature": "temperature", "stop": "stop-strings"}
 """Fields with an input that is no part of the list, and its id."""
@@ -47,9 +46,7 @@ def test_the_api_has_each_field_of_a_request_in_a_table() -> None:
 
 def test_a_field_is_told_with_its_values_its_default_and_what_turns_it_off() -> None:
     rows = fields_table().splitlines()
-    assert (
-        "| `top_k` | integer, ≥ 0 | 40 | only so many of the likeliest tokens; 0: off |" in rows
-    )
+    assert "| `top_k` | integer, ≥ 0 | 40 | only so many of the likeliest tokens; 0: off |" in rows
     assert "| `dry_base` | number, ≥ 1, ≤ 100 | 1.75 | the base of DRY |" in rows
     assert SCHEMAS.keys() == SAMPLERS.keys()
 
