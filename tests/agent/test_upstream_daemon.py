@@ -58,13 +58,10 @@ async def world(**settings: Any) -> AsyncIterator[tuple[Scripted, FakeBalancer, 
         yield scripted, balancer, Agent(scripted.url, balancer, **settings)
 
 
-async def joined(agent: Agent, balancer: FakeBalancer) -> tuple[Peer, Status]:
-    """The connection, once the agent has said what it can do."""
+async def joined(agent: Agent, balancer: FakeBalancer) -> Peer:
+    """The connection, once the balancer has let the agent in."""
     agent.channel.dials.put_nowait(Dial())
-    peer = await balancer.peer()
-    status = await peer.next()
-    assert isinstance(status, Status)
-    return peer, status
+    return await balancer.peer()
 
 
 async def outcome(peer: Peer) -> Any:
@@ -80,13 +77,11 @@ async def test_it_says_what_its_server_has_and_forwards() -> None:
         peer = await balancer.peers.get()
         hello = await peer.next()
         assert isinstance(hello, Hello)
-        assert (hello.name, hello.slots) == ("box", 0)  # what it can do is not in a hello
+        assert hello.model is not None
+        assert hello.model.upstream is not None
+        assert (hello.name, hello.slots) == ("box", 3)
+        assert (hello.model.name, hello.model.upstream.kind) == ("m", "vllm")
         await peer.say(WELCOME)
-        status = await peer.next()
-        assert isinstance(status, Status)
-        assert status.model is not None
-        assert status.model.upstream is not None
-        assert (status.slots, status.model.name, status.model.upstream.kind) == (3, "m", "vllm")
         await peer.say(Start(id=R, request=REQUEST))
         assert (await outcome(peer)).finish_reason == "stop"
         await peer.say(Ask(id=RequestId("q"), query=Embed(inputs=("a",))))
@@ -95,7 +90,7 @@ async def test_it_says_what_its_server_has_and_forwards() -> None:
         assert isinstance(reply.result, Embedded)
         loaded = await agent.reported.get()
         assert isinstance(loaded, Loaded)
-        assert loaded.model == status.model
+        assert loaded.model == hello.model
         assert await agent.reported.get() == Ready()
 
 
@@ -103,19 +98,21 @@ async def test_it_waits_for_a_server_that_is_not_there_yet() -> None:
     async with world() as (scripted, balancer, agent):
         scripted.status = 503
         async with agent.running():
-            peer, status = await joined(agent, balancer)
+            peer = await joined(agent, balancer)
+            status = await peer.next()
+            assert isinstance(status, Status)
             assert await agent.reported.get() == Loaded(model=None)
             assert (status.slots, status.model) == (0, None)
             assert [each.code for each in status.issues] == ["upstream_unreachable"]
             scripted.status = 200
-            status = await peer.next()  # type: ignore[assignment]
+            status = await peer.next()
             assert isinstance(status, Status)
             assert (status.slots, status.issues) == (3, ())
 
 
 async def test_a_server_that_is_lost_takes_the_slots_along() -> None:
     async with world() as (scripted, balancer, agent), agent.running():
-        peer, _ = await joined(agent, balancer)
+        peer = await joined(agent, balancer)
         scripted.status = 503
         await peer.say(Start(id=R, request=REQUEST))
         assert (await outcome(peer)).error.code == "shutting_down"
@@ -127,7 +124,7 @@ async def test_a_server_that_is_lost_takes_the_slots_along() -> None:
 
 async def test_it_finishes_what_runs_and_leaves() -> None:
     async with world() as (scripted, balancer, agent), agent.running():
-        peer, _ = await joined(agent, balancer)
+        peer = await joined(agent, balancer)
         scripted.is_stuck = True
         await peer.say(Start(id=R, request=REQUEST))
         await peer.output()
@@ -141,7 +138,7 @@ async def test_it_finishes_what_runs_and_leaves() -> None:
 
 async def test_what_the_supervisor_says_is_passed_on() -> None:
     async with world() as (_, balancer, agent), agent.running():
-        peer, _ = await joined(agent, balancer)
+        peer = await joined(agent, balancer)
         issue = Issue(code="engine_crashed", message="it was started again")
         agent.channel.orders.put_nowait(Tell(issues=(issue,)))
         status = await peer.next()

@@ -53,9 +53,9 @@ def test_it_says_what_it_serves_and_how_much_its_cache_holds() -> None:
     one = SimulatedAgent(AgentId("a"), "host", KIND, fluid, 0.0)
     hello = one.dial(0.0)
     assert hello.model is not None and hello.facts.is_pinned
-    status, statistics = one.received(WELCOME, 0.0)
-    assert isinstance(status, Status) and status.model is not None
-    assert status.model.fingerprint and statistics.type == "statistics"
+    assert hello.model.fingerprint
+    [statistics] = one.received(WELCOME, 0.0)
+    assert statistics.type == "statistics"
 
 
 def test_its_session_gives_slots_to_requests() -> None:
