@@ -231,4 +231,7 @@ class LoadOptions(BaseModel):
 def where_options_count() -> Iterator[tuple[str, Counts]]:
     """Each option's name, and where it counts."""
     for name, field in LoadOptions.model_fields.items():
-        yield name, next(mark for mark in field.metadata if isinstance(mark, Counts))
+        counts = next((mark for mark in field.metadata if isinstance(mark, Counts)), None)
+        if counts is None:
+            raise TypeError(f"the option `{name}` does not say where it counts (`Counts`)")
+        yield name, counts

@@ -190,7 +190,7 @@ async def test_says_what_it_is_and_that_it_is_ready_once(balancer: FakeBalancer)
             peer = await balancer.peers.get()
             hello = await peer.next()
             assert isinstance(hello, Hello)
-            assert (hello.name, hello.slots, hello.model) == ("box", 3, BYTES_INFO)
+            assert (hello.name, hello.slots, hello.model) == ("box", 3, loaded(agent, "bytes"))
             assert hello.agent_id == "a1"
             assert agent.reports == [Loaded(model=BYTES_INFO)]
             await peer.say(WELCOME)
@@ -211,7 +211,8 @@ async def test_a_model_that_only_embeds_has_no_slots_and_answers_queries(
         peer = await balancer.peers.get()
         hello = await peer.next()
         assert isinstance(hello, Hello)
-        assert (hello.slots, hello.model) == (0, info)
+        options = agent.settings.load_options.view
+        assert (hello.slots, hello.model) == (0, replace(info, engine=options))
         await peer.say(WELCOME)
         await peer.say(Ask(id=RequestId("q"), query=Embed(inputs=((1, 2),))))
         reply = await peer.next()
@@ -416,7 +417,7 @@ class TestAnAssignment:
         async with agent.running():
             hello = await (await balancer.peers.get()).next()
             assert isinstance(hello, Hello)
-            assert hello.model == replace(BYTES_INFO, name="wished")
+            assert hello.model == loaded(agent, "wished")
             assert (hello.labels, hello.facts) == ({"gpu": "yes"}, FACTS)
             assert (hello.work, hello.takes_over) == (WORK, True)
 
