@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import schemathesis
-from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import APIOperation, GenerationMode
 from schemathesis.checks import CheckFunction
 from schemathesis.specs.openapi.checks import (
@@ -41,8 +41,8 @@ NUM_TRIES = 8
 """How often a case is asked again, without the field that its error names."""
 TIMEOUT = 60.0
 
-SHORT = {"max_tokens": 4, "max_completion_tokens": 4, "max_output_tokens": 4, "n": 2}
-"""Larger values than these would only take longer."""
+SHORT = 4
+"""Tokens: longer answers would only take longer."""
 
 ENDLESS = {"/api/v1/events"}
 """Paths whose answers go on for as long as somebody listens."""
@@ -65,25 +65,12 @@ NEVER_WELL = {
     "/api/v1/session",
     "/api/v1/socket",
     "/dashboard/{name}",
-    "/v1/batches",
-    "/v1/batches/{id}",
-    "/v1/batches/{id}/cancel",
-    "/v1/files/{id}",
-    "/v1/files/{id}/content",
-    "/v1/models/{name}",
-    "/v1/rerank",
-    "/v1/responses/{id}",
-    "/v1/responses/{id}/cancel",
-    "/v1/responses/{id}/input_items",
 }
 """Paths that need a name, an id or a key that nobody guesses, or another model."""
 
 NATIVE = {"/api/v1/generate", "/api/v1/generate_batch", "/api/v1/count_tokens"}
-RESPONSES = {"/v1/responses", "/v1/responses/input_tokens"}
 DESIRED_STATE = "/api/v1/desired-state"
 """Takes more than its schema says: durations and sizes as people write them."""
-OPENAI = {"/v1/chat/completions", "/v1/completions"}
-OLLAMA = {"/api/chat", "/api/generate"}
 QUESTION = "What is a slot?"
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -110,7 +97,6 @@ async def asked_fleet() -> AsyncIterator[Fleet]:
 async def test_the_document_is_served(asked_fleet: Fleet, port: str) -> None:
     async with asked_fleet.http.get(f"{getattr(asked_fleet, port)}/openapi.json") as response:
         served = await response.json()
-    served["info"]["version"] = documents.VERSION
     assert served == DOCUMENTS[port]
 
 
@@ -148,7 +134,6 @@ def ask_anything(
         suppress_health_check=list(HealthCheck),
     )
     def ask(case: schemathesis.Case) -> None:
-        assume(not is_lost_in_form(case))
         make_answerable(case.body)
         if mode is GenerationMode.POSITIVE:
             give_query(operation.path, case.body)
@@ -166,12 +151,6 @@ def ask_anything(
     return statuses
 
 
-def is_lost_in_form(case: schemathesis.Case) -> bool:
-    """Whether a form cannot carry what is wrong: it has a part for each item of a list, or none."""
-    is_form = case.media_type == "multipart/form-data" and isinstance(case.body, dict)
-    return is_form and any(isinstance(value, list) for value in case.body.values())
-
-
 def make_answerable(body: Any) -> None:
     """Asks for a model that is there, and for short answers: the time of long ones shows nothing.
 
@@ -181,9 +160,8 @@ def make_answerable(body: Any) -> None:
         return
     if isinstance(body.get("model"), str) and body["model"]:
         body["model"] = MODEL
-    for name, most in SHORT.items():
-        if type(body.get(name)) is int and body[name] > most:
-            body[name] = most
+    if type(body.get("max_tokens")) is int and body["max_tokens"] > SHORT:
+        body["max_tokens"] = SHORT
     for request in body.get("requests", ()) if isinstance(body.get("requests"), list) else ():
         make_answerable(request)
 
@@ -192,18 +170,11 @@ def give_query(path: str, body: Any) -> None:
     """Adds an input, which the schema does not require in any one form, and a small limit."""
     if path == DESIRED_STATE and isinstance(body, dict):
         body["models"] = []  # agents would load what is wished for
-    if path in RESPONSES:
-        body["input"] = body.get("input") or QUESTION
-        body["max_output_tokens"] = SHORT["max_output_tokens"]
     if path in NATIVE:
         for request in body.get("requests", [body]):
-            request["max_tokens"] = SHORT["max_tokens"]
+            request["max_tokens"] = SHORT
             if request.get("messages") is None:
                 request["prompt"] = request.get("prompt") or QUESTION
-    if path in OLLAMA:
-        body["options"] = (body.get("options") or {}) | {"num_predict": SHORT["max_tokens"]}
-    if path in OPENAI and body.get("max_completion_tokens") is None:
-        body["max_tokens"] = SHORT["max_tokens"]
 
 
 def leave_out(body: Any, error: str) -> bool:

@@ -1,6 +1,7 @@
 """The client-facing APIs: each translates its own format to the neutral request and back.
 
-One room an API (`native`, `openai`, `anthropic`), what they share (`common`), HTTP itself
-(`transport`), and how the APIs are described (`openapi`).
+One room an API (`native`, `openai`, `anthropic`), what they share (`common`), the frame around all
+of their calls (`endpoint`), what a route is (`route`), HTTP itself (`transport`), and how our own
+APIs are described (`openapi`).
 May import: `fleet`. Comes in: the daemon; `management` for transport and descriptions.
 """

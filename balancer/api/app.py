@@ -1,30 +1,28 @@
 """The inference port: all APIs over one fleet runtime."""
 
-from collections.abc import Sequence
-from functools import partial
-from importlib.metadata import version
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from aiohttp import web
+from typing_extensions import TypedDict
 
-from ...shared.errors import RequestError
+from ...shared.errors import NotFound, NotSupported, RequestError
+from ...shared.inference import Count
 from ..access.access import Access
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.runtime.kept_requests import KeptRequests
 from ..jobs.jobs import Jobs
-from .absent import absent
 from .access.admission import Admission
 from .access.guard import ACCESS, guard
-from .access.permissions import INFERENCE
+from .access.permissions import Needs
 from .anthropic import routes as anthropic_routes
 from .common import models
 from .common.answering import json_response
 from .common.opening import KEPT_REQUESTS, RECALL, Recall, no_recall
 from .conversations import Conversations
-from .document import inference_json
 from .fields.reading import tell_ignored
 from .limit_headers import limit_headers
-from .native import routes
-from .native.answer_types import Health, Readiness, SlotCounts
+from .native import routes as native_routes
 from .native.web_socket import NativeSocket
 from .ollama import model_routes as ollama_model_routes
 from .ollama import routes as ollama_routes
@@ -33,11 +31,12 @@ from .openai.completions import routes as completion_routes
 from .openai.errors import openai_error
 from .openai.queries import routes as query_routes
 from .openai.responses import routes as responses_routes
-from .openapi.serve import openapi_routes
+from .openapi.document import Doc, json_answer
+from .route import Route, document_route, mount, permissions
 from .transport.bodies import BODIES, Bodies
 from .transport.door_reports import DOOR_REPORTS, DoorReports
 from .transport.hosts import AllowedHosts
-from .transport.http import ErrorAnswer, error_response, middlewares
+from .transport.http import ErrorAnswer, error_response, middlewares, request_id_key
 from .vllm import routes as vllm_routes
 
 
@@ -52,7 +51,7 @@ def inference_app(
     kept: KeptRequests | None = None,
     jobs: Jobs | None = None,
     recall: Recall = no_recall,
-    more_routes: Sequence[web.RouteDef] = (),
+    more_routes: Sequence[Route] = (),
 ) -> web.Application:
     """Run it with `handler_cancellation=True`, so that a disconnect cancels the handler.
 
@@ -70,45 +69,48 @@ def inference_app(
     async def close_sockets(_app: web.Application) -> None:
         await socket.close()
 
-    app = web.Application(
-        middlewares=[*middlewares(_error_answer, hosts, absent), guard(access, INFERENCE)]
-    )
-    app[ACCESS] = access
     kept = KeptRequests(runtime) if kept is None else kept
+    conversations = Conversations() if conversations is None else conversations
+    bodies = Bodies() if bodies is None else bodies
+    routes = [
+        *_health_routes(runtime),
+        document_route("Arriero, inference"),
+        socket.route(),
+        *_api_routes(runtime, conversations, bodies, kept, recall),
+        *file_routes.routes(jobs),
+        *batch_routes.routes(jobs),
+        *more_routes,
+    ]
+    admit = guard(access, permissions(routes))
+    app = web.Application(middlewares=[*middlewares(_error_answer, hosts, absent), admit])
+    mount(app, routes)
+    app[ACCESS] = access
     app[KEPT_REQUESTS] = kept
     app[RECALL] = recall
-    app[BODIES] = Bodies() if bodies is None else bodies
+    app[BODIES] = bodies
     app[DOOR_REPORTS] = DoorReports() if reports is None else reports
     app.on_response_prepare.append(tell_ignored)
     app.on_response_prepare.append(limit_headers(runtime))
-    conversations = Conversations() if conversations is None else conversations
-    app.add_routes(
-        [
-            *_health_routes(runtime),
-            *openapi_routes(partial(inference_json, version("arriero"))),
-            *socket.routes(),
-            *_api_routes(runtime, conversations, kept, recall),
-            *file_routes.routes(jobs),
-            *batch_routes.routes(jobs),
-            *more_routes,
-        ]
-    )
     app.on_shutdown.append(close_sockets)
     return app
 
 
 def _api_routes(
-    runtime: FleetRuntime, conversations: Conversations, kept: KeptRequests, recall: Recall
-) -> list[web.AbstractRouteDef]:
+    runtime: FleetRuntime,
+    conversations: Conversations,
+    bodies: Bodies,
+    kept: KeptRequests,
+    recall: Recall,
+) -> list[Route]:
     """Of all APIs: the native one, OpenAI's, Anthropic's, Ollama's and vLLM's."""
     return [
-        *routes.routes(runtime),
+        *native_routes.routes(runtime),
         *models.routes(runtime),
         *completion_routes.routes(runtime),
         *query_routes.routes(runtime),
         *vllm_routes.routes(runtime),
-        *responses_routes.routes(runtime, conversations, kept, recall),
-        *anthropic_routes.routes(runtime, conversations),
+        *responses_routes.routes(runtime, conversations, bodies, kept, recall),
+        *anthropic_routes.routes(runtime, conversations, bodies),
         *ollama_routes.routes(runtime),
         *ollama_model_routes.routes(runtime),
     ]
@@ -118,7 +120,7 @@ def _error_answer(request: web.Request) -> ErrorAnswer:
     path = request.path
     is_anthropics = _is_under(path, "/v1/models") and models.is_anthropics(request)
     if is_anthropics or _is_under(path, "/v1/messages"):
-        return anthropic_routes.error_answer
+        return lambda error: anthropic_routes.error_answer(error, request.get(request_id_key))
     if path == "/" or (_is_under(path, "/api") and not _is_under(path, "/api/v1")):
         return ollama_routes.error_answer
     has_openais = _is_under(path, "/v1") or path in vllm_routes.PATHS
@@ -133,7 +135,27 @@ def _is_under(path: str, root: str) -> bool:
     return f"{path}/".startswith(f"{root}/")
 
 
-def _health_routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
+class Health(TypedDict):
+    """The process is alive."""
+
+    status: Literal["ok"]
+
+
+class SlotCounts(TypedDict):
+    """Slots of all agents together."""
+
+    total: Count
+    busy: Count
+
+
+class Readiness(TypedDict):
+    """Whether requests can be served at once."""
+
+    ready: bool
+    slots: SlotCounts
+
+
+def _health_routes(runtime: FleetRuntime) -> list[Route]:
     async def health(_request: web.Request) -> web.Response:
         return json_response(Health(status="ok"))
 
@@ -144,4 +166,56 @@ def _health_routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
         body: Readiness = {"ready": is_ready, "slots": slots}
         return json_response(body, status=200 if is_ready else 503)
 
-    return [web.get("/health", health), web.get("/ready", ready)]
+    alive = json_answer("The process is alive.", Health)
+    answers = {
+        200: json_answer("There is an agent with slots, or one that embeds.", Readiness),
+        503: json_answer("There is no such agent, or the balancer is shutting down.", Readiness),
+    }
+    health_doc = Doc("Health", "Whether the process is alive.", {200: alive})
+    ready_doc = Doc("Ready", "Whether requests can be served at once.", answers)
+    return [
+        Route("GET", "/health", Needs.NOTHING, health, health_doc),
+        Route("GET", "/ready", Needs.NOTHING, ready, ready_doc),
+    ]
+
+
+# ---- what is not here
+
+
+_NO_SOUND = "{path}: no sound is spoken or transcribed here; models answer with text"
+
+_MISSING: Mapping[str, str] = {
+    "/v1/realtime": "{path}: there are no voice sessions here; /v1/responses answers with text",
+    "/v1/audio": _NO_SOUND,
+    "/v1/images": "{path}: no images are drawn or edited here; models answer with text",
+}
+"""Of OpenAI's API, by the beginning of the path."""
+
+_UNSUPPORTED: Mapping[str, str] = {
+    "/api/pull": "models are not pulled by clients",
+    "/api/push": "models are not pushed by clients",
+    "/api/create": "models are not created by clients",
+    "/api/copy": "models are not copied by clients",
+    "/api/delete": "models are not deleted by clients",
+    "/api/blobs": "models are not uploaded by clients",
+}
+"""Of Ollama's API, likewise."""
+
+_DESIRED_STATE = (
+    "an operator sets the desired state (`arriero apply`, or PUT /api/v1/desired-state on the "
+    "management port), and agents fetch what it names; /api/tags lists what is served"
+)
+
+
+def absent(path: str) -> RequestError:
+    """The error for a path where nothing is."""
+    shown = path[:200]
+    if (sentence := _reason(_UNSUPPORTED, path)) is not None:
+        return NotSupported(f"{shown}: {sentence}; {_DESIRED_STATE}")
+    sentence = _reason(_MISSING, path) or "there is nothing at {path}"
+    return NotFound(sentence.format(path=shown))
+
+
+def _reason(reasons: Mapping[str, str], path: str) -> str | None:
+    found = (reason for root, reason in reasons.items() if f"{path}/".startswith(f"{root}/"))
+    return next(found, None)

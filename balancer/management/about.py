@@ -9,6 +9,9 @@ from importlib.metadata import version
 from aiohttp import hdrs, web
 
 from ...shared.messages import Issue
+from ..api.access.permissions import Needs
+from ..api.openapi.document import Doc, json_answer
+from ..api.route import Route
 from .answer_types import About
 from .serializers import dumps
 
@@ -25,7 +28,7 @@ def no_issues() -> tuple[Issue, ...]:
     return ()
 
 
-def about_routes(ports: AboutPorts, issues: Issues = no_issues) -> list[web.RouteDef]:
+def about_routes(ports: AboutPorts, issues: Issues = no_issues) -> list[Route]:
     """The one route. Asks `ports` for each request, since ports open after the routes are made."""
 
     async def about(_request: web.Request) -> web.Response:
@@ -37,7 +40,12 @@ def about_routes(ports: AboutPorts, issues: Issues = no_issues) -> list[web.Rout
         headers = {hdrs.CACHE_CONTROL: "no-store"}
         return web.Response(body=body, content_type="application/json", headers=headers)
 
-    return [web.get("/api/v1/about", about)]
+    doc = Doc(
+        "About",
+        "The balancer's version, where clients reach it, and what is wrong with it.",
+        {200: json_answer("What it is.", About)},
+    )
+    return [Route("GET", "/api/v1/about", Needs.ANY, about, doc)]
 
 
 def unknown_ports() -> tuple[None, None]:

@@ -10,10 +10,20 @@ from collections.abc import Mapping, Sequence
 
 from aiohttp import hdrs, web
 
-from ...shared.errors import InvalidRequest, RequestError, Unauthorized
+from ...shared.errors import (
+    AgentLost,
+    InvalidRequest,
+    NotFound,
+    RateLimited,
+    RequestError,
+    Unauthorized,
+)
 from ...shared.inference import AgentId
 from ...shared.reports.log_lines import LogLine
 from ..api.access.admission import Admission
+from ..api.access.permissions import Needs
+from ..api.openapi.document import Answer, Doc, json_answer, parameter
+from ..api.route import Route
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from .answer_types import AgentLog
 from .serializers import dumps
@@ -33,7 +43,7 @@ _HEADERS = {
 }
 
 
-def agent_log_routes(runtime: FleetRuntime, admission: Admission) -> list[web.RouteDef]:
+def agent_log_routes(runtime: FleetRuntime, admission: Admission) -> list[Route]:
     """What was logged, and what is."""
 
     async def log(request: web.Request) -> web.Response:
@@ -46,8 +56,37 @@ def agent_log_routes(runtime: FleetRuntime, admission: Admission) -> list[web.Ro
     async def events(request: web.Request) -> web.StreamResponse:
         return await _follow(runtime, request, admission)
 
+    errors = (InvalidRequest, NotFound, RateLimited, AgentLost)
+    after = parameter("after", "query", {"type": "integer", "minimum": 0})
+    log_doc = Doc(
+        "AgentLog",
+        "The last lines of an agent's log, at level info and above.",
+        {200: json_answer("The lines after `after`.", AgentLog)},
+        parameters=(after,),
+        errors=errors,
+    )
+    events_doc = Doc(
+        "AgentLogEvents",
+        "The same, and the lines that follow as they come; an event `lines` without any says that "
+        "the stream is alive.",
+        {
+            200: Answer(
+                "Server-sent events until the agent's link is gone.",
+                {"text/event-stream": {"x-item-schema": AgentLog}},
+            )
+        },
+        parameters=(
+            after,
+            parameter("Last-Event-ID", "header"),
+            parameter("last_event_id", "query"),
+        ),
+        errors=errors,
+    )
     path = "/api/v1/agents/{id}/log"
-    return [web.get(path, log), web.get(f"{path}/events", events, allow_head=False)]
+    return [
+        Route("GET", path, Needs.VIEW, log, log_doc),
+        Route("GET", f"{path}/events", Needs.VIEW, events, events_doc, is_endless=True),
+    ]
 
 
 async def _follow(

@@ -6,6 +6,9 @@ from importlib.metadata import version
 
 from aiohttp import hdrs, web
 
+from ..api.access.permissions import Needs
+from ..api.openapi.document import Doc, json_answer
+from ..api.route import Route
 from .answer_types import Balancer, Balancers
 from .serializers import dumps
 
@@ -34,7 +37,7 @@ def alone(
     return listed
 
 
-def balancer_routes(list_balancers: ListBalancers) -> list[web.RouteDef]:
+def balancer_routes(list_balancers: ListBalancers) -> list[Route]:
     """The one route."""
 
     async def balancers(_request: web.Request) -> web.Response:
@@ -42,4 +45,9 @@ def balancer_routes(list_balancers: ListBalancers) -> list[web.RouteDef]:
         headers = {hdrs.CACHE_CONTROL: "no-store"}
         return web.Response(body=body, content_type="application/json", headers=headers)
 
-    return [web.get("/api/v1/balancers", balancers)]
+    doc = Doc(
+        "Balancers",
+        "This balancer, and those that share its store.",
+        {200: json_answer("Those that live.", Balancers)},
+    )
+    return [Route("GET", "/api/v1/balancers", Needs.VIEW, balancers, doc)]

@@ -8,16 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 
 from aiohttp import hdrs, web
 
-from ...shared.errors import NotFound
+from ...shared.errors import InvalidRequest, NotFound
 from ...shared.inference import AgentId, RequestId
+from ..api.access.permissions import Needs
+from ..api.openapi.document import Doc, json_answer, parameter
+from ..api.route import Route
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.view import AgentView, RequestView
 from ..history.history_task import History
 from .answer_types import Agent, Agents, Cancelled, ListedRequest, Requests
 from .elsewhere.elsewhere import Elsewhere
 from .elsewhere.everywhere import Everywhere
-from .history.history_routes import ended_requests
-from .request_filter import RequestFilter
+from .history.history_routes import EndedRequests, ended_requests
+from .request_filter import DEFAULT_LIMIT, MAX_LIMIT, STATES, RequestFilter
 from .serializers import agent_json, dumps, listed_json
 from .throughput import AgentRates
 
@@ -27,17 +30,56 @@ def fleet_routes(
     history: History,
     everywhere: Everywhere,
     clock: Callable[[], float] = time.monotonic,
-) -> list[web.RouteDef]:
+) -> list[Route]:
     """The routes under `/api/v1/agents` and `/api/v1/requests`."""
     agents = _AgentHandlers(runtime, everywhere, clock)
     requests = _RequestHandlers(runtime, history, everywhere)
     return [
-        web.get("/api/v1/agents", agents.list),
-        web.get("/api/v1/agents/{id}", agents.show),
-        web.get("/api/v1/requests", requests.list),
-        web.get("/api/v1/requests/{id}", requests.show),
-        web.delete("/api/v1/requests/{id}", requests.cancel),
+        Route("GET", "/api/v1/agents", Needs.VIEW, agents.list, _AGENTS),
+        Route("GET", "/api/v1/agents/{id}", Needs.VIEW, agents.show, _AGENT),
+        Route("GET", "/api/v1/requests", Needs.VIEW, requests.list, _REQUESTS),
+        Route("GET", "/api/v1/requests/{id}", Needs.VIEW, requests.show, _REQUEST),
+        Route("DELETE", "/api/v1/requests/{id}", Needs.OPERATE, requests.cancel, _CANCEL),
     ]
+
+
+_AGENTS = Doc(
+    "Agents", "The connected agents.", {200: json_answer("All connected agents.", Agents)}
+)
+_AGENT = Doc("OneAgent", "One agent.", {200: json_answer("The agent.", Agent)}, errors=(NotFound,))
+_REQUESTS = Doc(
+    "Requests",
+    "Queued and running requests, or those that ended, without their texts.",
+    {
+        200: json_answer(
+            "The oldest requests that match; of those that ended, the latest.",
+            Requests | EndedRequests,
+        )
+    },
+    parameters=(
+        parameter("state", "query", {"type": "string", "enum": [*sorted(STATES), "ended"]}),
+        parameter("model", "query"),
+        *(parameter(name, "query") for name in ("agent", "caller", "code", "before")),
+        parameter(
+            "limit",
+            "query",
+            {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
+        ),
+    ),
+    errors=(InvalidRequest,),
+)
+_REQUEST = Doc(
+    "OneRequest",
+    "A queued or running request, and what it can expect while it waits.",
+    {200: json_answer("The request.", ListedRequest)},
+    errors=(NotFound,),
+)
+_CANCEL = Doc(
+    "CancelRequest",
+    "Cancels a request; its client keeps what was sent.",
+    {202: json_answer("The request ends shortly.", Cancelled)},
+    errors=(NotFound,),
+)
 
 
 class _AgentHandlers:

@@ -10,6 +10,9 @@ from pathlib import PurePath
 from aiohttp import web
 
 from ...shared.errors import NotFound
+from ..api.access.permissions import Needs
+from ..api.openapi.document import Answer, Doc
+from ..api.route import Route
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (
@@ -42,7 +45,7 @@ class PageFile:
     tag: str
 
 
-def routes() -> list[web.RouteDef]:
+def routes() -> list[Route]:
     """`GET /` and the files that the page asks for, by name; nothing else can be reached."""
     served = dict(_load())
 
@@ -55,7 +58,22 @@ def routes() -> list[web.RouteDef]:
             raise NotFound(f"there is no {request.path} here")
         return _answer(request, served[name])
 
-    return [web.get("/", index), web.get("/dashboard/{name:.+}", part)]
+    index_doc = Doc(
+        "Dashboard",
+        "The dashboard.",
+        {200: Answer("The page.", {"text/html": {}}), 304: Answer("Unchanged.")},
+    )
+    kinds = ("text/html", "text/javascript", "text/css", "image/svg+xml")
+    part_doc = Doc(
+        "DashboardFile",
+        "One of the dashboard's files.",
+        {200: Answer("A file.", {kind: {} for kind in kinds}), 304: Answer("Unchanged.")},
+        errors=(NotFound,),
+    )
+    return [
+        Route("GET", "/", Needs.NOTHING, index, index_doc),
+        Route("GET", "/dashboard/{name:.+}", Needs.NOTHING, part, part_doc),
+    ]
 
 
 def _load() -> Iterator[tuple[str, PageFile]]:

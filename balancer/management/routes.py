@@ -1,23 +1,23 @@
 """The management port: what operators see and steer, the agents' socket, the dashboard."""
 
-from collections.abc import Callable
-from functools import partial
-from importlib.metadata import version
+from collections.abc import Callable, Sequence
 
 from aiohttp import hdrs, web
 
+from ...shared.errors import InvalidRequest, RateLimited, ShuttingDown
 from ..access.access import Access
 from ..access.key_keeper import KeyKeeper
 from ..access.sessions import Sessions
 from ..api.access.admission import Admission
 from ..api.access.guard import ACCESS, guard
-from ..api.access.permissions import MANAGEMENT
-from ..api.native import routes
-from ..api.openapi.serve import openapi_routes
+from ..api.access.permissions import Needs
+from ..api.native.routes import generate_route
+from ..api.openapi.document import Answer, Doc, parameter
+from ..api.route import Route, document_route, mount, permissions
 from ..api.transport.bodies import BODIES, MAX_BODY_BYTES, Bodies
 from ..api.transport.connections import watch_frames
 from ..api.transport.hosts import AllowedHosts
-from ..api.transport.http import middlewares
+from ..api.transport.http import Handler, middlewares
 from ..fleet.runtime import agent_socket
 from ..fleet.runtime.agent_socket import Workers
 from ..fleet.runtime.fleet_runtime import FleetRuntime
@@ -28,6 +28,7 @@ from ..store.records import StoreStatus
 from . import page
 from .about import AboutPorts, Issues, about_routes, no_issues, unknown_ports
 from .agent_log import agent_log_routes
+from .answer_types import Event
 from .balancers import ListBalancers, alone, balancer_routes
 from .elsewhere.everywhere import Everywhere
 from .events import EventHub, stream_events
@@ -37,16 +38,12 @@ from .history.usage_routes import usage_routes
 from .jobs.routes import routes as job_routes
 from .keys.routes import routes as key_routes
 from .metrics.metrics import Metrics
-from .operations import management_json
 from .session.browser_sessions import BrowserSessions, TellSession, nobody
 from .session.routes import routes as session_routes
 from .steering.drains import DrainKeeper
 from .steering.keeper import DesiredStateKeeper
 from .steering.routes import RetryElsewhere, by_nobody
 from .steering.routes import routes as steering_routes
-
-PLAYGROUND_PATH = "/api/v1/generate"
-"""The native path that the dashboard uses; its own port serves it, so no other origin."""
 
 
 def management_app(
@@ -83,64 +80,79 @@ def management_app(
     browsers = BrowserSessions(
         access, Sessions() if sessions is None else sessions, tell=tell_session
     )
-    app = _guarded_app(access, browsers, bodies=bodies, hosts=hosts)
-    app.add_routes(
-        [
-            *history_routes(history, store_status, everywhere),
-            *about_routes(ports, issues),
-            *balancer_routes(list_balancers or alone()),
-            *usage_routes(history),
-            *fleet_routes(runtime, history, everywhere),
-            *agent_log_routes(runtime, Admission(access)),
-            *_watching_routes(hub, metrics, Admission(access), everywhere),
-            *steering_routes(
-                runtime,
-                keeper,
-                drains or DrainKeeper(runtime, MemoryStore()),
-                retry_elsewhere,
-            ),
-            *agent_socket.routes(
+    routes = [
+        *history_routes(history, store_status, everywhere),
+        *about_routes(ports, issues),
+        *balancer_routes(list_balancers or alone()),
+        *usage_routes(history),
+        *fleet_routes(runtime, history, everywhere),
+        *agent_log_routes(runtime, Admission(access)),
+        *_watching_routes(hub, metrics, Admission(access), everywhere),
+        *steering_routes(
+            runtime,
+            keeper,
+            drains or DrainKeeper(runtime, MemoryStore()),
+            retry_elsewhere,
+        ),
+        _agent_route(
+            agent_socket.agent_handler(
                 runtime,
                 needs_certificate=agents_show_certificates,
                 workers=workers,
                 admission=Admission(access),
                 watch=watch_frames,
-            ),
-            *key_routes(KeyKeeper(access, MemoryStore()) if keys is None else keys),
-            *session_routes(browsers),
-            *job_routes(jobs),
-            *_playground_routes(runtime),
-            *openapi_routes(partial(management_json, version("arriero"))),
-            *page.routes(),
-        ]
-    )
+            )
+        ),
+        *key_routes(KeyKeeper(access, MemoryStore()) if keys is None else keys),
+        *session_routes(browsers),
+        *job_routes(jobs),
+        generate_route(runtime),  # for the dashboard, which asks no other origin
+        *page.routes(),
+        document_route("Arriero, management"),
+    ]
+    app = _guarded_app(routes, access, browsers, hosts)
+    app[BODIES] = Bodies() if bodies is None else bodies
     return app
 
 
 def _guarded_app(
-    access: Access, browsers: BrowserSessions, *, bodies: Bodies | None, hosts: AllowedHosts | None
+    routes: Sequence[Route], access: Access, browsers: BrowserSessions, hosts: AllowedHosts | None
 ) -> web.Application:
-    """Without routes; what comes is checked as it is on both ports."""
+    """What comes is checked as it is on both ports."""
+    admit = guard(access, permissions(routes), browsers.identify)
     app = web.Application(
-        middlewares=[*middlewares(hosts=hosts), guard(access, MANAGEMENT, browsers.identify)],
-        client_max_size=MAX_BODY_BYTES,
+        middlewares=[*middlewares(hosts=hosts), admit], client_max_size=MAX_BODY_BYTES
     )
+    mount(app, routes)
     app[ACCESS] = access
-    app[BODIES] = Bodies() if bodies is None else bodies
     app.on_response_prepare.append(_forbid_sniffing)
     return app
 
 
 def _watching_routes(
     hub: EventHub, metrics: Metrics, admission: Admission, everywhere: Everywhere
-) -> list[web.RouteDef]:
+) -> list[Route]:
     async def events(request: web.Request) -> web.StreamResponse:
         return await stream_events(hub, request, admission)
 
-    return [web.get("/api/v1/events", events, allow_head=False), metrics_route(metrics, everywhere)]
+    doc = Doc(
+        "Events",
+        "The fleet: a `snapshot`, then a `delta` on each change; and `throughput`, each second.",
+        {
+            200: Answer(
+                "Server-sent events without end.", {"text/event-stream": {"x-item-schema": Event}}
+            )
+        },
+        parameters=(parameter("Last-Event-ID", "header"), parameter("last_event_id", "query")),
+        errors=(RateLimited, ShuttingDown),
+    )
+    return [
+        Route("GET", "/api/v1/events", Needs.VIEW, events, doc, is_endless=True),
+        metrics_route(metrics, everywhere),
+    ]
 
 
-def metrics_route(metrics: Metrics, everywhere: Everywhere | None = None) -> web.RouteDef:
+def metrics_route(metrics: Metrics, everywhere: Everywhere | None = None) -> Route:
     """`/metrics`; the inference port serves it as well where operators want that.
 
     Where several processes share a port, any of them answers for all.
@@ -153,15 +165,27 @@ def metrics_route(metrics: Metrics, everywhere: Everywhere | None = None) -> web
         body = await everywhere.metrics(accept, own)
         return web.Response(body=body, headers={hdrs.CONTENT_TYPE: content_type})
 
-    return web.get("/metrics", scrape)
+    doc = Doc(
+        "Metrics",
+        "Prometheus metrics.",
+        {
+            200: Answer(
+                "All metrics, in the format that `Accept` prefers.",
+                {"text/plain": {}, "application/openmetrics-text": {}},
+            )
+        },
+    )
+    return Route("GET", "/metrics", Needs.VIEW, scrape, doc)
 
 
-def _playground_routes(runtime: FleetRuntime) -> list[web.RouteDef]:
-    return [
-        route
-        for route in routes.routes(runtime)
-        if isinstance(route, web.RouteDef) and route.path == PLAYGROUND_PATH
-    ]
+def _agent_route(handler: Handler) -> Route:
+    doc = Doc(
+        "AgentSocket",
+        "The agents' WebSocket.",
+        {101: Answer("The WebSocket is open.")},
+        errors=(InvalidRequest,),
+    )
+    return Route("GET", agent_socket.PATH, Needs.JOIN, handler, doc)
 
 
 async def _forbid_sniffing(_request: web.Request, response: web.StreamResponse) -> None:

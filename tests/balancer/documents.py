@@ -1,22 +1,49 @@
-"""The OpenAPI documents, made once for all tests that look something up in them."""
+"""The OpenAPI documents as both ports serve them, for all tests that look something up in them."""
 
-import json
+import asyncio
 from functools import cache
 
-from arriero.balancer.api.document import inference_document
-from arriero.balancer.management.operations import management_json
-from tests.balancer.openapi_checks import Json
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 
-VERSION = "1.2"
+from arriero.balancer.api.app import inference_app
+from arriero.balancer.fleet.core.fleet import Fleet
+from arriero.balancer.fleet.limits import Limits
+from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
+from arriero.balancer.management.events import EventHub
+from arriero.balancer.management.metrics.metrics import Metrics
+from arriero.balancer.management.routes import management_app
+from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from tests.balancer.openapi_checks import Json
 
 
 @cache
 def inference() -> Json:
     """Not to be changed, as the other."""
-    return inference_document(VERSION)
+    return asyncio.run(_served_by_inference())
 
 
 @cache
 def management() -> Json:
-    document: Json = json.loads(management_json(VERSION))
+    return asyncio.run(_served_by_management())
+
+
+async def _served_by_inference() -> Json:
+    return await _served(inference_app(_runtime()))
+
+
+async def _served_by_management() -> Json:
+    runtime = _runtime()
+    keeper = DesiredStateKeeper(runtime, lambda _persist: None)
+    return await _served(management_app(runtime, EventHub(runtime), Metrics(), keeper=keeper))
+
+
+def _runtime() -> FleetRuntime:
+    return FleetRuntime(Fleet(Limits(max_buffered_requests=0)), recorder=Metrics())
+
+
+async def _served(app: web.Application) -> Json:
+    async with TestClient(TestServer(app)) as client:
+        response = await client.get("/openapi.json")
+        document: Json = await response.json()
     return document

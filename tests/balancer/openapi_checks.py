@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from importlib.metadata import version
 from typing import Any
 
 import jsonschema
@@ -26,7 +27,21 @@ def routes_in(document: Json) -> set[tuple[str, str]]:
     }
 
 
-def check_references(document: Json) -> None:
+def check_whole(document: Json, title: str) -> None:
+    """It names itself, the keys, and all that it refers to; each operation can be refused."""
+    assert document["info"] == {"title": title, "version": version("arriero")}
+    assert document["security"] == [{"bearer": []}, {"api_key": []}, {}]
+    assert document["components"]["securitySchemes"].keys() == {"bearer", "api_key"}
+    _check_references(document)
+    _check_names(document)
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            assert {"401", "403", "500"} <= operation["responses"].keys()
+            if "requestBody" in operation:
+                assert {"400", "413", "503"} <= operation["responses"].keys()
+
+
+def _check_references(document: Json) -> None:
     """Every reference leads somewhere, and every component is referred to."""
     wanted = {each.removeprefix("#/components/schemas/") for each in _references(document)}
     schemas = document["components"]["schemas"]
@@ -35,14 +50,16 @@ def check_references(document: Json) -> None:
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
-def check_names(document: Json) -> None:
-    """No two operations have one name."""
+def _check_names(document: Json) -> None:
+    """No two operations have one name. Names are short: pydantic writes the module into those of
+    types that two modules call the same."""
     names = [
         operation["operationId"]
         for methods in document["paths"].values()
         for operation in methods.values()
     ]
     assert len(names) == len(set(names))
+    assert not [name for name in document["components"]["schemas"] if "__" in name]
 
 
 def _references(value: Any) -> Iterator[str]:

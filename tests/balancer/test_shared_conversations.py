@@ -9,7 +9,7 @@ import pytest
 from arriero.balancer.api.anthropic.requests import parse_messages
 from arriero.balancer.api.anthropic.threads import Thread, stored_thread
 from arriero.balancer.api.conversation_store import ConversationStore
-from arriero.balancer.api.openai.responses.background_note import answer_to
+from arriero.balancer.api.openai.responses.background import answer_to
 from arriero.balancer.api.openai.responses.requests import parse_response
 from arriero.balancer.api.openai.responses.stored import Stored
 from arriero.balancer.persistence import Persistence

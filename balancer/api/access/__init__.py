@@ -1,4 +1,4 @@
-"""Who may call what: the table of all routes, the keys in a request, and the middleware.
+"""Who may call what: what routes may need, the keys in a request, and the middleware.
 
 May import: `balancer.access`, `transport`. Comes in: both ports' apps.
 """

@@ -69,9 +69,7 @@ def _needs(table: Table, request: web.Request) -> Needs | None:
         return Needs.ANY  # there is nothing; only a holder of a key is told so
     needs = needs_of(table, request.method, door_of(request))
     if needs is None:
-        logger.error(
-            "%s %s has no row in the table of permissions", request.method, door_of(request)
-        )
+        logger.error("%s %s is no declared route", request.method, door_of(request))
     return needs
 
 

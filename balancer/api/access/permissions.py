@@ -1,7 +1,4 @@
-"""What each role may: one table for every route of both ports.
-
-A route without a row is refused to everybody; a test fails for it.
-"""
+"""What a route may need, and what each role may."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -41,93 +38,7 @@ ROLES: Mapping[Needs, frozenset[Role]] = {
 """Operators and admins may call models, to try what they have changed."""
 
 Table = Mapping[tuple[str, str], Needs]
-"""By method and path, the path as it is declared. `HEAD` is as `GET`."""
-
-INFERENCE: Table = {
-    ("GET", "/health"): Needs.NOTHING,
-    ("GET", "/ready"): Needs.NOTHING,
-    ("GET", "/openapi.json"): Needs.ANY,
-    ("GET", "/metrics"): Needs.VIEW,
-    ("POST", "/api/v1/generate"): Needs.CALL,
-    ("POST", "/api/v1/generate_batch"): Needs.CALL,
-    ("POST", "/api/v1/embed"): Needs.CALL,
-    ("POST", "/api/v1/tokenize"): Needs.CALL,
-    ("POST", "/api/v1/detokenize"): Needs.CALL,
-    ("POST", "/api/v1/count_tokens"): Needs.CALL,
-    ("GET", "/api/v1/socket"): Needs.FIRST_FRAME,
-    ("GET", "/v1/models"): Needs.LIST,
-    ("GET", "/v1/models/{name}"): Needs.LIST,
-    ("POST", "/v1/chat/completions"): Needs.CALL,
-    ("POST", "/v1/completions"): Needs.CALL,
-    ("POST", "/v1/embeddings"): Needs.CALL,
-    ("POST", "/v1/rerank"): Needs.CALL,
-    ("POST", "/tokenize"): Needs.CALL,
-    ("POST", "/detokenize"): Needs.CALL,
-    ("GET", "/tokenizer_info"): Needs.CALL,
-    ("POST", "/v1/responses"): Needs.CALL,
-    ("POST", "/v1/responses/input_tokens"): Needs.CALL,
-    ("GET", "/v1/responses/{id}"): Needs.CALL,
-    ("DELETE", "/v1/responses/{id}"): Needs.CALL,
-    ("GET", "/v1/responses/{id}/input_items"): Needs.CALL,
-    ("POST", "/v1/responses/{id}/cancel"): Needs.CALL,
-    ("POST", "/v1/files"): Needs.CALL,
-    ("GET", "/v1/files"): Needs.CALL,
-    ("GET", "/v1/files/{id}"): Needs.CALL,
-    ("DELETE", "/v1/files/{id}"): Needs.CALL,
-    ("GET", "/v1/files/{id}/content"): Needs.CALL,
-    ("POST", "/v1/batches"): Needs.CALL,
-    ("GET", "/v1/batches"): Needs.CALL,
-    ("GET", "/v1/batches/{id}"): Needs.CALL,
-    ("POST", "/v1/batches/{id}/cancel"): Needs.CALL,
-    ("POST", "/v1/messages"): Needs.CALL,
-    ("POST", "/v1/messages/count_tokens"): Needs.CALL,
-    ("GET", "/"): Needs.ANY,
-    ("GET", "/api/version"): Needs.ANY,
-    ("GET", "/api/tags"): Needs.LIST,
-    ("GET", "/api/ps"): Needs.LIST,
-    ("POST", "/api/show"): Needs.LIST,
-    ("POST", "/api/chat"): Needs.CALL,
-    ("POST", "/api/generate"): Needs.CALL,
-    ("POST", "/api/embed"): Needs.CALL,
-    ("POST", "/api/embeddings"): Needs.CALL,
-}
-
-MANAGEMENT: Table = {
-    ("GET", "/health"): Needs.NOTHING,
-    ("GET", "/"): Needs.NOTHING,
-    ("GET", "/dashboard/{name}"): Needs.NOTHING,
-    ("GET", "/api/v1/session"): Needs.NOTHING,
-    ("POST", "/api/v1/session"): Needs.NOTHING,
-    ("DELETE", "/api/v1/session"): Needs.NOTHING,
-    ("GET", "/openapi.json"): Needs.ANY,
-    ("GET", "/metrics"): Needs.VIEW,
-    ("GET", "/api/v1/about"): Needs.ANY,
-    ("GET", "/api/v1/balancers"): Needs.VIEW,
-    ("GET", "/api/v1/agents"): Needs.VIEW,
-    ("GET", "/api/v1/agents/{id}"): Needs.VIEW,
-    ("GET", "/api/v1/agents/{id}/log"): Needs.VIEW,
-    ("GET", "/api/v1/agents/{id}/log/events"): Needs.VIEW,
-    ("GET", "/api/v1/requests"): Needs.VIEW,
-    ("GET", "/api/v1/requests/{id}"): Needs.VIEW,
-    ("GET", "/api/v1/events"): Needs.VIEW,
-    ("GET", "/api/v1/history"): Needs.VIEW,
-    ("GET", "/api/v1/usage"): Needs.VIEW,
-    ("GET", "/api/v1/models"): Needs.VIEW,
-    ("GET", "/api/v1/desired-state"): Needs.VIEW,
-    ("PUT", "/api/v1/desired-state"): Needs.ADMINISTER,
-    ("DELETE", "/api/v1/requests/{id}"): Needs.OPERATE,
-    ("POST", "/api/v1/agents/{id}/drain"): Needs.OPERATE,
-    ("POST", "/api/v1/agents/{id}/resume"): Needs.OPERATE,
-    ("POST", "/api/v1/agents/{id}/reload"): Needs.OPERATE,
-    ("GET", "/api/v1/batches"): Needs.VIEW,
-    ("POST", "/api/v1/batches/{id}/cancel"): Needs.OPERATE,
-    ("GET", "/api/v1/keys"): Needs.ADMINISTER,
-    ("POST", "/api/v1/keys"): Needs.ADMINISTER,
-    ("DELETE", "/api/v1/keys/{name}"): Needs.ADMINISTER,
-    ("POST", "/api/v1/keys/{name}/rotate"): Needs.ADMINISTER,
-    ("GET", "/api/v1/agent-socket"): Needs.JOIN,
-    ("POST", "/api/v1/generate"): Needs.CALL,
-}
+"""By method and path, the path without patterns. `HEAD` is as `GET`. See `api.route`."""
 
 
 def needs_of(table: Table, method: str, path: str) -> Needs | None:

@@ -1,4 +1,4 @@
 """The Anthropic Messages API over the neutral request and the neutral stream of events.
 
-May import: `common`, `transport`, `openapi`, `fleet`. Comes in: `api/app`.
+May import: `route`, `endpoint`, `common`, `transport`, `fields`, `fleet`. Comes in: `api/app`.
 """

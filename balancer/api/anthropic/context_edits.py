@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
-from ....shared.inference import MAX_TOOLS
+from ....shared.inference import MAX_TOOLS, Count
 from ....shared.strict import STRICT, ListOf
-from .answer_types import AppliedEdit
 from .conversation.blocks import (
     AssistantBlock,
     AssistantMessage,
@@ -26,6 +26,26 @@ from .conversation.blocks import (
     UserMessage,
 )
 from .conversation.documents import Text
+
+
+class ThinkingCleared(TypedDict):
+    """Thinking of old turns was left out of the prompt."""
+
+    type: Literal["clear_thinking_20251015"]
+    cleared_thinking_turns: Count
+    cleared_input_tokens: Count
+
+
+class ToolUsesCleared(TypedDict):
+    """Results of old tool uses were left out of the prompt."""
+
+    type: Literal["clear_tool_uses_20250919"]
+    cleared_tool_uses: Count
+    cleared_input_tokens: Count
+
+
+AppliedEdit = ThinkingCleared | ToolUsesCleared
+
 
 CLEARED = "[This tool result was removed to save context.]"
 """What a model reads in place of a cleared result."""

@@ -6,8 +6,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from ....shared.inference import GenerateRequest
-from .answer_types import AppliedEdit
-from .context_edits import Edit
+from .context_edits import AppliedEdit, Edit
 from .conversation.blocks import Message
 
 T = TypeVar("T")

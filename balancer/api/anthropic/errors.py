@@ -1,9 +1,34 @@
 """The error hierarchy in Anthropic's format."""
 
 from http import HTTPStatus
+from typing import Literal, NotRequired
+
+from typing_extensions import TypedDict
 
 from ....shared.errors import RequestError, Source, ThreadNotFound, status_of
-from .answer_types import AnthropicError, ErrorDetail
+
+
+class ErrorCode(TypedDict):
+    """A short word for the error, for programs."""
+
+    error_code: Literal["thread_not_found"]
+
+
+class ErrorDetail(TypedDict):
+    """What went wrong."""
+
+    type: str
+    message: str
+    details: NotRequired[ErrorCode]
+
+
+class AnthropicError(TypedDict):
+    """An error."""
+
+    type: Literal["error"]
+    error: ErrorDetail
+    request_id: str
+
 
 _TYPES = {
     401: "authentication_error",

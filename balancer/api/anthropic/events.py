@@ -9,26 +9,112 @@ Thinking blocks are not signed: their `signature` is a placeholder that says so.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
 
 from ....shared.errors import RequestError
-from ....shared.inference import Begun, Done, Token, TokenKind, ToolCallStarted, Usage
+from ....shared.inference import Begun, Count, Done, Token, TokenKind, ToolCallStarted, Usage
 from ..common.accumulator import arguments_of
 from ..common.event_stream import HOLE, Deltas, EventRenderer
 from ..transport.pushing.text_frame import TextFrame
-from .answer_types import (
-    Block,
-    CompactionBlock,
-    ContextManaged,
-    MessageAnswer,
-    MessageTier,
-    StopReason,
-    TextBlock,
-    ThinkingBlock,
-    TokenCounts,
-    ToolUseBlock,
-)
+from .context_edits import AppliedEdit
 from .conversation.blocks import Json
 from .errors import anthropic_error
+from .options import MessageTier
+
+StopReason = Literal[
+    "end_turn",
+    "stop_sequence",
+    "max_tokens",
+    "tool_use",
+    "model_context_window_exceeded",
+    "compaction",
+]
+
+
+class ThinkingDetails(TypedDict):
+    """How many of an answer's tokens went into thinking."""
+
+    thinking_tokens: Count
+
+
+class TokenCounts(TypedDict):
+    """Token counts. `input_tokens` are those that were not read from a cache."""
+
+    input_tokens: Count
+    cache_read_input_tokens: Count
+    cache_creation_input_tokens: Count
+    output_tokens: Count
+    output_tokens_details: ThinkingDetails
+
+
+class MessageUsage(TokenCounts):
+    """Token counts, and how the request was served."""
+
+    service_tier: MessageTier
+
+
+class TextBlock(TypedDict):
+    """Some text."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ThinkingBlock(TypedDict):
+    """Reasoning. The signature is a placeholder, since nothing is signed."""
+
+    type: Literal["thinking"]
+    thinking: str
+    signature: str
+
+
+class ToolUseBlock(TypedDict):
+    """A call of a tool."""
+
+    type: Literal["tool_use"]
+    id: str
+    name: str
+    input: dict[str, Any]
+
+
+class CompactionBlock(TypedDict):
+    """The summary of a conversation, or null if the model gave none.
+
+    `tool_changes` are those of the conversation.
+    """
+
+    type: Literal["compaction"]
+    content: str | None
+    tool_changes: list[dict[str, Any]]
+
+
+Block = TextBlock | ThinkingBlock | ToolUseBlock | CompactionBlock
+
+
+class ContextManaged(TypedDict):
+    """The context edits that changed the prompt."""
+
+    applied_edits: list[AppliedEdit]
+
+
+class MessageAnswer(TypedDict):
+    """A message; the reason to stop is null as long as it goes on.
+
+    `context_management` is there if the request has it.
+    """
+
+    id: str
+    type: Literal["message"]
+    role: Literal["assistant"]
+    model: str
+    content: list[Block]
+    stop_reason: StopReason | None
+    stop_sequence: str | None
+    usage: MessageUsage
+    context_management: NotRequired[ContextManaged]
+
 
 SIGNATURE = "unsigned"
 """Clients send thinking back only if it has a signature; it is never checked here."""
@@ -84,6 +170,10 @@ class MessageEvents(EventRenderer):
         """The events before the first token."""
         message: Json = {**self.message, "content": []}
         return [{"type": "message_start", "message": message}, _PING]
+
+    def whole(self) -> MessageAnswer:
+        """The message, once it has ended."""
+        return self.message
 
     def _begun(self, begun: Begun) -> None:
         usage = Usage(prompt_tokens=begun.prompt_tokens, cached_tokens=begun.cached_tokens)

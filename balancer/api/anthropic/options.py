@@ -13,7 +13,10 @@ from ....shared.inference import (
     priority_class_of,
 )
 from ....shared.strict import STRICT
-from .answer_types import MessageTier
+
+MessageTier = Literal["standard", "priority", "batch"]
+"""The class that a request had in the queue."""
+
 
 Json = dict[str, Any]
 

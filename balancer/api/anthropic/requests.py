@@ -28,7 +28,6 @@ from ..common.field_names import FieldNames
 from ..common.readable import check_readable
 from ..fields.field_notes import FieldNotes
 from ..fields.field_table import FieldTable
-from ..openapi.bodies import Body
 from .context_edits import ContextManagement
 from .conversation.blocks import Json, Message
 from .conversation.compaction import Summarize, changes_in, from_summary
@@ -170,20 +169,6 @@ def _check_same(field: str, given: object, stored: object) -> None:
             f"`{field}` must be left out, or be the same as in the thread that is continued",
             field=field,
         )
-
-
-def _described(name: str, adapter: TypeAdapter[Any], table: FieldTable) -> Body:
-    return Body(
-        name=name,
-        adapter=adapter,
-        ignored=table.ignored,
-        refused=table.refused,
-        takes_unknown=True,
-    )
-
-
-MESSAGES_BODY = _described("MessagesBody", _messages_body, MESSAGES_FIELDS)
-COUNT_BODY = _described("CountMessagesBody", _count_body, COUNT_FIELDS)
 
 
 def parse_messages(body: bytes, notes: FieldNotes | None = None) -> Wanted:

@@ -8,31 +8,31 @@ request's id.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import partial
+from typing import NotRequired, TypeVar
 
 from aiohttp import web
+from typing_extensions import TypedDict
 
 from ....shared.errors import RequestError
-from ....shared.inference import Done, Event, GenerateRequest, RequestId
+from ....shared.inference import Count, Done, Event, GenerateRequest, RequestId
+from ...fleet.caller import Caller
 from ...fleet.runtime.fleet_runtime import FleetRuntime, new_request_id
-from ..common.answering import json_response
+from ..access.permissions import Needs
 from ..common.counting import count_tokens
-from ..common.event_stream import ServerSentEvents, read_to_end
-from ..common.opening import opener, waits_of
 from ..common.readable import check_copies
 from ..conversation_store import Keeping
 from ..conversations import Conversations
-from ..fields.reading import obeyed
-from ..transport.bodies import BODIES
-from ..transport.callers import caller_of
-from ..transport.http import error_response
-from ..transport.streaming import EVENT_STREAM, REQUEST_ID, send_events
-from .answer_types import ContextManaged, CountedMessage, MessageTier
+from ..endpoint import Endpoint, Generation, Known, Opened, handler
+from ..route import ANTHROPIC, Route
+from ..transport.bodies import Bodies
+from ..transport.http import Handler, error_response, request_id_key
+from ..transport.streaming import REQUEST_ID
 from .conversation.blocks import Json
 from .conversation.compaction import summarized
 from .editing import Edited, apply_edits
 from .errors import anthropic_error, anthropic_status
-from .events import MessageEvents
+from .events import ContextManaged, MessageEvents
 from .options import tier_of
 from .requests import (
     FIELD_NAMES,
@@ -44,16 +44,45 @@ from .requests import (
 )
 from .threads import Thread, stored_thread, unknown_thread
 
+
+class OriginalCount(TypedDict):
+    """How many tokens a message's input would have without context edits."""
+
+    original_input_tokens: Count
+
+
+class CountedMessage(TypedDict):
+    """How many tokens a message's input would have."""
+
+    input_tokens: Count
+    context_management: NotRequired[OriginalCount]
+
+
 T = TypeVar("T")
 
+ID_HEADER = "request-id"
+"""Where Anthropic's clients look for an answer's id."""
 
-def routes(runtime: FleetRuntime, conversations: Conversations) -> list[web.AbstractRouteDef]:
+
+def routes(runtime: FleetRuntime, conversations: Conversations, bodies: Bodies) -> list[Route]:
     """The routes under `/v1/messages`; threads are kept in `conversations`."""
-    handlers = _Handlers(runtime, conversations)
+    messages = _Messages(runtime, conversations, bodies)
+    create = _with_id(handler(runtime, Endpoint(parse_messages, messages.answer)))
+    count = handler(runtime, Endpoint(parse_count, messages.count))
     return [
-        web.post("/v1/messages", handlers.create),
-        web.post("/v1/messages/count_tokens", handlers.count),
+        Route("POST", "/v1/messages", Needs.CALL, create, ANTHROPIC),
+        Route("POST", "/v1/messages/count_tokens", Needs.CALL, count, ANTHROPIC),
     ]
+
+
+def _with_id(handle: Handler) -> Handler:
+    """The message has its id from the beginning, so that every error tells it."""
+
+    async def handle_with_id(request: web.Request) -> web.StreamResponse:
+        request[request_id_key] = new_request_id()
+        return await handle(request)
+
+    return handle_with_id
 
 
 def error_answer(error: RequestError, id: RequestId | None = None) -> web.Response:
@@ -62,7 +91,7 @@ def error_answer(error: RequestError, id: RequestId | None = None) -> web.Respon
     response = error_response(
         error, lambda each: anthropic_error(each, given), status=anthropic_status(error)
     )
-    response.headers.update(_headers(given))
+    response.headers.update({ID_HEADER: given, REQUEST_ID: given})
     return response
 
 
@@ -76,35 +105,39 @@ class _Asked:
     """Those of all bodies that made the conversation."""
 
 
-class _Handlers:
-    """The handlers of the routes."""
+class _Messages:
+    """What answers messages, and counts their tokens."""
 
-    def __init__(self, runtime: FleetRuntime, conversations: Conversations) -> None:
+    def __init__(self, runtime: FleetRuntime, conversations: Conversations, bodies: Bodies) -> None:
         self._runtime = runtime
         self._conversations = conversations
+        self._bodies = bodies
 
-    async def create(self, request: web.Request) -> web.StreamResponse:
-        id = new_request_id()
-        try:
-            wanted = await obeyed(request, parse_messages)
-            asked = await self._asked(wanted, caller_of(request).owner)
-            edited = await self._edited(request, asked)
-            return await self._answer(request, asked, edited, id)
-        except RequestError as error:
-            return error_answer(error, id)
+    async def answer(self, wanted: Wanted, caller: Caller) -> Generation:
+        """The message that continues the conversation."""
+        asked = await self._asked(wanted, caller.owner)
+        edited = await self._edited(asked, caller)
+        return Generation(
+            requests=[edited.request],
+            is_streamed=wanted.stream,
+            rendering=partial(_Answer, self._conversations, asked, edited, caller.owner),
+            names=FIELD_NAMES,
+            id_headers=(ID_HEADER,),
+        )
 
-    async def count(self, request: web.Request) -> web.Response:
-        wanted = await obeyed(request, parse_count)
-        asked = await self._asked(wanted, caller_of(request).owner)
-        edited = await self._edited(request, asked)
+    async def count(self, wanted: Wanted, caller: Caller) -> Known:
+        """How many tokens the conversation has, after its edits."""
+        asked = await self._asked(wanted, caller.owner)
+        edited = await self._edited(asked, caller)
         num_tokens = edited.num_tokens
         if num_tokens is None:
-            num_tokens = await self._count(request, edited.request)
+            num_tokens = await self._count(caller, edited.request)
         body: CountedMessage = {"input_tokens": num_tokens}
         if wanted.context_management is not None:
             original = num_tokens if edited.original_tokens is None else edited.original_tokens
             body["context_management"] = {"original_input_tokens": original}
-        return json_response(body, headers=_headers(new_request_id()))
+        id = new_request_id()
+        return Known(body, {ID_HEADER: id, REQUEST_ID: id})
 
     async def _asked(self, wanted: Wanted, owner: str | None) -> _Asked:
         """The body with the thread that it continues. Raises `RequestError`."""
@@ -119,54 +152,23 @@ class _Handlers:
         check_copies(num_bytes, field="thread.previous_message_id")
         return _Asked(wanted, wanted.conversation(previous.conversation), num_bytes)
 
-    async def _edited(self, request: web.Request, asked: _Asked) -> Edited:
+    async def _edited(self, asked: _Asked, caller: Caller) -> Edited:
         """The request after its context edits. Raises `RequestError`."""
-        bodies = request.app[BODIES]
         conversation = asked.conversation
 
         async def run(work: Callable[[], T]) -> T:
-            return await bodies.off_loop(asked.num_bytes, work)
+            return await self._bodies.off_loop(asked.num_bytes, work)
 
         return await apply_edits(
             conversation.messages,
             asked.wanted.edits,
             run=run,
             build=lambda each: asked.wanted.request(replace(conversation, messages=each)),
-            count=lambda shorter: self._count(request, shorter),
+            count=lambda shorter: self._count(caller, shorter),
         )
 
-    async def _count(self, request: web.Request, wanted: GenerateRequest) -> int:
-        return await count_tokens(self._runtime, wanted, FIELD_NAMES, caller=caller_of(request))
-
-    async def _answer(
-        self, request: web.Request, asked: _Asked, edited: Edited, id: RequestId
-    ) -> web.StreamResponse:
-        runtime = self._runtime
-        wanted = asked.wanted
-        caller = caller_of(request)
-        open_stream = await opener(request, runtime, tell_waiting=waits_of(request, wanted.stream))
-        with open_stream(edited.request, id) as stream:
-            message = _Answer(
-                self._conversations,
-                asked,
-                stream.id,
-                owner=caller.owner,
-                model=wanted.model or stream.model or runtime.model_name_for("generate", caller),
-                tier=tier_of(runtime.priority(edited.request, caller)),
-                context=_context(wanted, edited),
-            )
-            if wanted.stream:
-                events = ServerSentEvents(message, FIELD_NAMES)
-                return await send_events(
-                    request,
-                    stream,
-                    events,
-                    content_type=EVENT_STREAM,
-                    headers=_headers(stream.id),
-                    frame_of=events.frame_of,
-                )
-            await read_to_end(stream, message, FIELD_NAMES)
-            return json_response(message.message, headers=_headers(stream.id))
+    async def _count(self, caller: Caller, wanted: GenerateRequest) -> int:
+        return await count_tokens(self._runtime, wanted, FIELD_NAMES, caller=caller)
 
 
 class _Answer(MessageEvents):
@@ -176,20 +178,17 @@ class _Answer(MessageEvents):
         self,
         store: Keeping,
         asked: _Asked,
-        id: RequestId,
-        *,
+        edited: Edited,
         owner: str | None,
-        model: str,
-        tier: MessageTier,
-        context: ContextManaged | None,
+        opened: Opened,
     ) -> None:
         wanted = asked.wanted
         super().__init__(
-            id,
-            model=model,
+            opened.id,
+            model=opened.model,
             max_tokens=wanted.max_tokens,
-            tier=tier,
-            context=context,
+            tier=tier_of(opened.priority),
+            context=_context(wanted, edited),
             hides_thinking=wanted.hides_thinking,
             summarizes=summarized(asked.conversation.messages) if wanted.is_compaction else None,
         )
@@ -197,7 +196,7 @@ class _Answer(MessageEvents):
         self._asked = asked
         self._owner = owner
 
-    def take(self, event: Event) -> list[Json]:
+    def take(self, event: Event, _number: int = 0, /) -> list[Json]:
         """The API events for `event`."""
         told = super().take(event)
         if isinstance(event, Done) and self._asked.wanted.thread is not None:
@@ -213,7 +212,3 @@ class _Answer(MessageEvents):
 
 def _context(wanted: Wanted, edited: Edited) -> ContextManaged | None:
     return None if wanted.context_management is None else {"applied_edits": edited.applied}
-
-
-def _headers(id: RequestId) -> dict[str, str]:
-    return {"request-id": id, REQUEST_ID: id}

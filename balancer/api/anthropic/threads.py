@@ -10,9 +10,9 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 
 from ....shared.errors import ThreadNotFound
-from .answer_types import Block
 from .conversation.blocks import AssistantMessage, as_blocks
 from .conversation.compaction import from_summary
+from .events import Block
 from .requests import Conversation
 
 _answer = TypeAdapter(AssistantMessage)

@@ -1,4 +1,4 @@
 """Shared by the APIs: collecting and streaming events, splitting inputs, models, token counts.
 
-May import: `transport`, `openapi`, `fleet`. Comes in: every API.
+May import: `route`, `transport`, `fleet`. Comes in: every API.
 """

@@ -1,22 +1,15 @@
-"""Answers to queries, as bytes.
+"""Answers as bytes.
 
 Serializing vectors blocks the event loop. So a list may be given as an iterator: it is written in
 pieces, and other tasks run in between.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from aiohttp import web
 from pydantic_core import to_json
-
-from ....shared.queries import Result
-from ...fleet.queries.query import QueryRequest
-from ...fleet.runtime.fleet_runtime import FleetRuntime
-from ..transport.callers import caller_of
-from ..transport.http import request_id_key
-from ..transport.streaming import REQUEST_ID
 
 PIECE = 32
 """List entries written between two yields to the event loop; some tens of thousands of numbers."""
@@ -29,20 +22,6 @@ def json_response(
     return web.Response(
         body=to_json(body), status=status, content_type="application/json", headers=headers
     )
-
-
-async def answer(
-    request: web.Request,
-    runtime: FleetRuntime,
-    query_request: QueryRequest,
-    shape: Callable[[str, Sequence[Result]], Mapping[str, object]],
-) -> web.Response:
-    """The response to a query; `shape` gives its body from its id and the results."""
-    with runtime.ask(query_request, caller=caller_of(request)) as handle:
-        request[request_id_key] = handle.id
-        results = await handle.results()
-    body = await written(shape(handle.id, results))
-    return web.Response(body=body, content_type="application/json", headers={REQUEST_ID: handle.id})
 
 
 async def written(body: Mapping[str, object]) -> bytes:

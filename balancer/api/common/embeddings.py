@@ -7,39 +7,19 @@ or 32-bit floats in base64 as agents send them.
 import base64
 import struct
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
 from ....shared.errors import RequestError
 from ....shared.queries import MAX_INPUTS, Dimensions, Embed, EmbedInput, Norm, Pooling, Vector
 from ....shared.strict import STRICT, ListOf
 from ...fleet.queries.query import QueryRequest
-from ..openapi.bodies import Body
 from .parts import Faulty, in_parts
 
 Encoding = Literal["float", "base64"]
 
 _FLOAT_BYTES = 4
-
-_one_input: TypeAdapter[EmbedInput] = TypeAdapter(EmbedInput)
-
-
-def embed_body(
-    name: str,
-    adapter: TypeAdapter[Any],
-    *,
-    ignored: frozenset[str] = frozenset(),
-    takes_unknown: bool = False,
-) -> Body:
-    """A body with an `input` that went through `listed` before `adapter` checked it."""
-    return Body(
-        name=name,
-        adapter=adapter,
-        ignored=ignored,
-        also={"input": _one_input.json_schema()},
-        takes_unknown=takes_unknown,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,8 @@
 For APIs whose streamed events add up to the answer that a client gets without streaming.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
 from typing import Any, assert_never
 
 from pydantic_core import to_json
@@ -24,28 +24,40 @@ from ....shared.inference import (
 )
 from ..transport.pushing.text_frame import TextFrame
 from ..transport.waiting import comment
-from .field_names import FieldNames
+from .rendering import Rendering
 
 Json = dict[str, Any]
 
 
-class EventRenderer(ABC):
+class EventRenderer(Rendering):
     """Turns neutral events into an API's; each has a `type`, which is also its name.
 
     Some events are not rendered: notices, the end of a tool call (its arguments were already
-    sent), and tokens without visible text.
+    sent), and tokens without visible text. Nothing but comments is rendered before the first
+    token, because clients retry on an HTTP status but not on an error event.
     """
+
+    _has_begun = False
+
+    def render(self, event: Event, _number: int = 0, /) -> bytes:
+        """The bytes for `event`; the first events precede those of the first that is rendered."""
+        if isinstance(event, Waiting):
+            return comment(event)
+        if self._has_begun or isinstance(event, Begun | Notice):
+            return self.write(event)
+        self._has_begun = True
+        return frames(self.begin()) + self.write(event)
 
     @abstractmethod
     def begin(self) -> list[Json]:
         """The first events, before any text; `Begun` was taken before."""
 
-    def take(self, event: Event) -> list[Json]:
+    def take(self, event: Event, _number: int = 0, /) -> list[Json]:
         """The API events for `event`."""
         return list(self._told(event))
 
     def write(self, event: Event) -> bytes:
-        """Likewise, as server-sent events."""
+        """Likewise, as server-sent events, whatever came before."""
         if isinstance(event, Token) and (written := self._go_on(event)) is not None:
             return written
         return frames(self.take(event))
@@ -78,10 +90,6 @@ class EventRenderer(ABC):
 
         This is the hot path, since nearly all tokens are such: see `Deltas`.
         """
-
-    def frame_of(self, _kind: TokenKind) -> TextFrame | None:
-        """What is around the text of the next tokens of a kind, if they differ in no more."""
-        return None
 
     @abstractmethod
     def _said(self, token: Token) -> Iterator[Json]:
@@ -119,55 +127,6 @@ class Deltas:
     def frame(self, kind: TokenKind, keep: Callable[[str], object]) -> TextFrame:
         """What is around the text of tokens of a kind, each of which `keep` is called with."""
         return TextFrame(kind, self._start, self._end + b"}\n\n", keep)
-
-
-class ServerSentEvents:
-    """Renders a stream as server-sent events.
-
-    Nothing but comments is rendered before the first token, because clients retry on an HTTP status
-    but not on an error event. Errors name fields as in `names`.
-    """
-
-    def __init__(self, renderer: EventRenderer, names: FieldNames) -> None:
-        self._renderer = renderer
-        self._names = names
-        self._has_begun = False
-        self._has_comments = False
-
-    def __call__(self, event: Event) -> bytes:
-        """The bytes for `event`, if any. Raises an error that precedes all bytes."""
-        if isinstance(event, Waiting):
-            self._has_comments = True
-            return comment(event)
-        if self._has_begun:
-            if isinstance(event, Failed):
-                event = Failed(self._names.told(event.error))
-            return self._renderer.write(event)
-        if isinstance(event, Failed):
-            if not self._has_comments:
-                raise self._names.told(event.error)
-            event = Failed(self._names.told(event.error))
-        if isinstance(event, Begun | Notice):
-            return self._renderer.write(event)
-        self._has_begun = True
-        return frames(self._renderer.begin()) + self._renderer.write(event)
-
-    def frame_of(self, kind: TokenKind) -> TextFrame | None:
-        """As `EventRenderer` says."""
-        return self._renderer.frame_of(kind)
-
-
-async def read_to_end(
-    events: AsyncIterator[Event], renderer: EventRenderer, names: FieldNames
-) -> None:
-    """Consumes all events without sending any; `renderer` then holds the result.
-
-    Raises the request's error.
-    """
-    async for event in events:
-        if isinstance(event, Failed):
-            raise names.told(event.error)
-        renderer.take(event)
 
 
 def frames(events: list[Json]) -> bytes:

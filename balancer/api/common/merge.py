@@ -135,16 +135,11 @@ class Merged:
             num_running -= sum(isinstance(event, Done | Failed) for _, event in events)
             yield events
 
-    async def collect(self, *, all_or_nothing: bool = False) -> list[Accumulator]:
-        """The collected answer of each stream, in the streams' order, once all have ended.
-
-        With `all_or_nothing` the first error of a stream is raised, without waiting for the rest.
-        """
+    async def collect(self) -> list[Accumulator]:
+        """The collected answer of each stream, in the streams' order, once all have ended."""
         answers = [Accumulator() for _ in self._streams]
         async for events in self:
             for number, event in events:
-                if all_or_nothing and isinstance(event, Failed):
-                    raise event.error
                 answers[number].add(event)
         return answers
 

@@ -3,18 +3,80 @@
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import Literal
 
 from aiohttp import web
+from typing_extensions import TypedDict
 
 from ....shared.errors import ModelNotFound
+from ....shared.inference import Count
+from ....shared.messages import Issue
+from ....shared.reports.model_info import Task
 from ...fleet.runtime.fleet_runtime import FleetRuntime
-from ...fleet.view import ModelView
+from ...fleet.view import ModelStatus, ModelView
+from ..access.permissions import Needs
+from ..route import OPENAI, Route
 from ..transport.callers import caller_of
-from .answer_types import AnthropicModel, AnthropicModels, OpenAIModel, OpenAIModels
 from .answering import json_response
 
 
-def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
+class ModelMeta(TypedDict):
+    """What llama-server says about a model: tokens of a context, parameters, bytes."""
+
+    n_ctx: int
+    n_params: int
+    size: int
+
+
+class OpenAIModel(TypedDict):
+    """A model that requests may name; `created` is in Unix seconds.
+
+    Requests for a model that is `loading`, or that went a short while ago, wait in the queue.
+    `progress` is the share of loading that is done, from 0 to 1, where that is known; `issues` say
+    why it is not loaded, or not by as many agents as it should be.
+    """
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    tasks: tuple[Task, ...]
+    status: ModelStatus
+    progress: float | None
+    issues: tuple[Issue, ...]
+    context_length: int
+    max_model_len: int
+    meta: ModelMeta
+
+
+class OpenAIModels(TypedDict):
+    """All models that are known."""
+
+    object: Literal["list"]
+    data: list[OpenAIModel]
+
+
+class AnthropicModel(TypedDict):
+    """A model that requests may name; `created_at` is an RFC 3339 time."""
+
+    id: str
+    type: Literal["model"]
+    display_name: str
+    created_at: str
+    lifecycle: Literal["active"]
+    max_input_tokens: Count
+
+
+class AnthropicModels(TypedDict):
+    """All models that are known, on one page."""
+
+    data: list[AnthropicModel]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None
+
+
+def routes(runtime: FleetRuntime) -> list[Route]:
     """The routes under `/v1/models`. A model's creation time is the balancer's start."""
     started = int(time.time())
 
@@ -29,7 +91,10 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
             return json_response(shape(model, started))
         raise ModelNotFound(f"no agent serves the model {name[:200]!r}", field="model")
 
-    return [web.get("/v1/models", models), web.get("/v1/models/{name:.+}", one_model)]
+    return [
+        Route("GET", "/v1/models", Needs.LIST, models, OPENAI),
+        Route("GET", "/v1/models/{name:.+}", Needs.LIST, one_model, OPENAI),
+    ]
 
 
 def is_anthropics(request: web.Request) -> bool:

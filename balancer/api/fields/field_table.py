@@ -72,19 +72,6 @@ class FieldTable:
         if both := self.obeyed & self.rules.keys():
             raise ValueError(f"obeyed and yet ignored or refused: {', '.join(sorted(both))}")
 
-    @property
-    def ignored(self) -> frozenset[str]:
-        """The ignored top-level fields of the body, without nested ones."""
-        return frozenset(name for name, rule in self._own() if isinstance(rule, Ignored))
-
-    @property
-    def refused(self) -> dict[str, frozenset[bytes]]:
-        """The refused top-level fields of the body, each with its values that have no effect."""
-        return {name: rule.nothing for name, rule in self._own() if isinstance(rule, Refused)}
-
-    def _own(self) -> list[tuple[str, Rule]]:
-        return [(name, rule) for name, rule in self.rules.items() if name.isidentifier()]
-
     def given(
         self,
         body: bytes,

@@ -21,13 +21,14 @@ async def obeyed(request: web.Request, parse: Callable[[bytes, FieldNotes], T]) 
 
     Raises as `transport.bodies.parsed` does.
     """
-    reports = request.app[DOOR_REPORTS]
-    notes = FieldNotes(is_strict=reports.is_strict)
+    reports = request.app.get(DOOR_REPORTS)
+    notes = FieldNotes(is_strict=reports is not None and reports.is_strict)
     try:
         return await parsed(request, lambda body: parse(body, notes))
     finally:
         if notes.names:
             request[_ignored] = notes.header
+        if notes.names and reports is not None:
             reports.ignored(request, notes.names, notes.labels)
 
 

@@ -1,6 +1,6 @@
 """Pictures by link: fetched before a body is parsed, from public addresses only.
 
-`places` finds links in a body and puts pictures there, `addresses` says what is public, `fetching`
-fetches one, `filling` does it for a whole body.
+`places` finds links in a body and puts pictures there, `fetching` fetches one if it is public,
+`filling` does it for a whole body.
 May import: `shared`, `transport`. Comes in: the daemon's wiring.
 """

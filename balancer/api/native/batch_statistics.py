@@ -7,11 +7,34 @@ once. So a rate is what all of them read or generated over the time in which any
 
 from collections.abc import Iterable, Sequence
 
-from ....shared.inference import Done, EndEvent, rate_of
-from .answer_types import BatchStatistics
+from typing_extensions import TypedDict
+
+from ....shared.inference import Count, Done, EndEvent, rate_of
 
 Span = tuple[float, float]
 """From and to, in milliseconds since the batch was accepted."""
+
+
+class BatchStatistics(TypedDict):
+    """What a batch amounts to. Of requests that failed there is no more than their number.
+
+    `total_ms` is the time from its beginning to its end, and `tokens_per_second` counts over it.
+    `prefill_tokens_per_second` are the tokens of prompts that were computed over the time in which
+    any request read its prompt, `decode_tokens_per_second` those that were generated over the time
+    in which any request generated. `average_running` is how many had a slot at once, on average
+    over the time in which any had one. Rates are null where there was no such time.
+    """
+
+    requests: Count
+    failed: Count
+    prompt_tokens: Count
+    cached_tokens: Count
+    completion_tokens: Count
+    total_ms: float
+    tokens_per_second: float | None
+    prefill_tokens_per_second: float | None
+    decode_tokens_per_second: float | None
+    average_running: float | None
 
 
 def batch_statistics(ends: Iterable[EndEvent], seconds: float) -> BatchStatistics:

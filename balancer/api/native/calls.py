@@ -10,10 +10,18 @@ from ...fleet.queries.query_handle import QueryHandle
 from ..common.accumulator import Accumulator
 from ..common.answering import written
 from ..common.merge import EventStream, Merged
+from ..openapi.document import ErrorAnswer
 from ..transport.streaming import Events
-from .answer_types import AnswerFields, DoneFields, ErrorAnswer
 from .batch_statistics import batch_statistics
-from .events import RPC_NOTIFICATIONS, EventWriter, answer_fields, done_fields, end_fields
+from .events import (
+    RPC_NOTIFICATIONS,
+    AnswerFields,
+    DoneFields,
+    EventWriter,
+    answer_fields,
+    done_fields,
+    end_fields,
+)
 from .queries import QueryCall
 from .requests import Batch
 from .rpc import RpcId, request_error, result, written_result

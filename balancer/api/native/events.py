@@ -1,34 +1,174 @@
 """Neutral events in the native API's format: as bytes for a stream, and as one object.
 
 A token's line is assembled by hand from bytes that are precomputed for the request; only its text
-is encoded. Events of one request all carry the same identity: `{"id": …}`, and in a batch on
-a WebSocket also `"item"`.
+is encoded, so a test holds those lines against `TokenEvent`. Events of one request all carry the
+same identity: `{"id": …}`, and in a batch on a WebSocket also `"item"`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Literal, NotRequired, assert_never
 
 from pydantic_core import to_json
+from typing_extensions import TypeAliasType, TypedDict
 
 from ....shared.errors import public_body
 from ....shared.inference import (
     Begun,
+    Count,
     Done,
     EndEvent,
     Event,
     Failed,
+    FinishReason,
     Notice,
+    Timings,
     Token,
     TokenKind,
     ToolCall,
     ToolCallStarted,
+    Usage,
     Waiting,
+    WaitsFor,
 )
 from ..common.accumulator import Accumulator
-from ..common.log_probs import entries
+from ..common.log_probs import TokenLogProb, entries
+from ..openapi.document import ErrorAnswer
 from ..transport.pushing.text_frame import TextFrame
-from .answer_types import AnswerFields, BatchStatistics, DoneFields, ErrorAnswer
+from .batch_statistics import BatchStatistics
+
+# ---- how a request ends
+
+
+class DoneFields(TypedDict):
+    """How a request ended. `stop_string` is the one that ended it, if one did."""
+
+    finish_reason: FinishReason
+    stop_string: NotRequired[str]
+    usage: Usage
+    timings: Timings
+    agent: str
+
+
+class AnswerFields(DoneFields):
+    """A whole answer; what there is none of is left out."""
+
+    text: str
+    logprobs: NotRequired[list[TokenLogProb]]
+    prompt_logprobs: NotRequired[list[TokenLogProb]]
+    reasoning: NotRequired[str]
+    tool_calls: NotRequired[list[ToolCall]]
+    warnings: NotRequired[list[Notice]]
+
+
+class Answer(AnswerFields):
+    """A whole answer with its request's id. Absent values are left out."""
+
+    id: str
+
+
+class FailedAnswer(ErrorAnswer):
+    """One request of a batch that failed."""
+
+    id: str
+
+
+class BatchAnswer(TypedDict):
+    """The answers in the order of the requests."""
+
+    results: list[Answer | FailedAnswer]
+    statistics: BatchStatistics
+
+
+# ---- the events of a stream
+
+
+_For = TypedDict("_For", {"for": WaitsFor})
+
+
+class WaitingEvent(_For):
+    """The request waits for a slot, or for an agent that has its model.
+
+    `position` counts from 1. `seconds_left` is an estimate.
+    """
+
+    event: Literal["waiting"]
+    id: str
+    position: Count
+    seconds_left: float | None
+
+
+class TokenEvent(TypedDict):
+    """A piece of text, always whole characters."""
+
+    event: Literal["token"]
+    id: str
+    kind: TokenKind
+    text: str
+    logprobs: NotRequired[list[TokenLogProb]]
+
+
+class ToolCallStartedEvent(TypedDict):
+    """The model calls a tool; the arguments follow as tokens of the kind `tool_call`."""
+
+    event: Literal["tool_call_started"]
+    id: str
+    call: ToolCallStarted
+
+
+class ToolCallEvent(TypedDict):
+    """A call is complete."""
+
+    event: Literal["tool_call"]
+    id: str
+    call: ToolCall
+
+
+class WarningEvent(TypedDict):
+    """A warning; the request goes on."""
+
+    event: Literal["warning"]
+    id: str
+    code: str
+    message: str
+
+
+class DoneEvent(DoneFields):
+    """The last event of a request that ended well."""
+
+    event: Literal["done"]
+    id: str
+
+
+class ErrorEvent(ErrorAnswer):
+    """The last event of a request that failed."""
+
+    event: Literal["error"]
+    id: str
+
+
+class BatchDoneEvent(TypedDict):
+    """The last event of a batch, after those of all of its requests."""
+
+    event: Literal["batch_done"]
+    id: None
+    statistics: BatchStatistics
+
+
+NativeEvent = TypeAliasType(
+    "NativeEvent",
+    WaitingEvent
+    | TokenEvent
+    | ToolCallStartedEvent
+    | ToolCallEvent
+    | WarningEvent
+    | DoneEvent
+    | ErrorEvent
+    | BatchDoneEvent,
+)
+
+
+# ---- writing
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,19 +10,23 @@
 Each takes a `model`. An input that cannot be embedded has an `error` in its place.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NotRequired
 
 from pydantic import TypeAdapter
 from pydantic_core import to_json
+from typing_extensions import TypedDict
 
 from ....shared.errors import from_agent, public_body
+from ....shared.inference import Count
 from ....shared.queries import (
     Counted,
     CountTokens,
     Detokenizable,
     Detokenize,
     Detokenized,
+    EmbedInput,
     PlainText,
     Result,
     Tokenize,
@@ -36,17 +40,88 @@ from ..common import embeddings
 from ..common.body_fields import body_fields, listed
 from ..common.embeddings import Encoding, encoded
 from ..common.parts import only, vectors_of
-from ..openapi.bodies import Body
-from .answer_types import (
-    CountFields,
-    DetokenizeFields,
-    EmbeddedInput,
-    EmbedFields,
-    FailedInput,
-    QueryFields,
-    TokenizeFields,
-)
+from ..openapi.document import ErrorAnswer
+from ..openapi.schemas import Body
 from .requests import GENERATE_BODY, parse_generate
+
+# ---- answers
+
+
+class EmbeddedInput(TypedDict):
+    """An input's vector: numbers, or 32-bit floats in base64."""
+
+    index: Count
+    embedding: list[float] | str
+    num_tokens: Count
+
+
+class FailedInput(ErrorAnswer):
+    """An input that cannot be embedded."""
+
+    index: Count
+
+
+class EmbedUsage(TypedDict):
+    """Token counts of all inputs together."""
+
+    prompt_tokens: Count
+
+
+class EmbedFields(TypedDict):
+    """A vector for each input."""
+
+    embeddings: Iterable[EmbeddedInput | FailedInput]
+    usage: EmbedUsage
+
+
+class EmbedAnswer(EmbedFields):
+    """A vector for each input, in their order."""
+
+    id: str
+
+
+class TokenizeFields(TypedDict):
+    """The tokens of a text."""
+
+    tokens: tuple[Count, ...]
+    num_tokens: Count
+
+
+class TokenizeAnswer(TokenizeFields):
+    """The tokens of a text."""
+
+    id: str
+
+
+class DetokenizeFields(TypedDict):
+    """The text of tokens; with `bytes` in base64 if they are not valid UTF-8."""
+
+    text: str
+    bytes: NotRequired[str]
+
+
+class DetokenizeAnswer(DetokenizeFields):
+    """The text of tokens; with `bytes` in base64 if they are not valid UTF-8."""
+
+    id: str
+
+
+class CountFields(TypedDict):
+    """The number of tokens of a prompt, with those that the template adds."""
+
+    num_tokens: Count
+
+
+class CountAnswer(CountFields):
+    """The number of tokens of a prompt, with those that the template adds."""
+
+    id: str
+
+
+QueryFields = EmbedFields | TokenizeFields | DetokenizeFields | CountFields
+
+
+# ---- calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +156,7 @@ class _DetokenizeBody:
 
 
 _embed = TypeAdapter(_EmbedBody)
+_one_input: TypeAdapter[EmbedInput] = TypeAdapter(EmbedInput)
 _tokenize = TypeAdapter(_TokenizeBody)
 _detokenize = TypeAdapter(_DetokenizeBody)
 
@@ -150,7 +226,7 @@ CALLS: dict[str, Callable[[bytes], QueryCall]] = {
 """By name: the last path segment, and the WebSocket method."""
 
 BODIES: dict[str, Body] = {
-    "embed": embeddings.embed_body("EmbedBody", _embed),
+    "embed": Body(name="EmbedBody", adapter=_embed, also={"input": _one_input.json_schema()}),
     "tokenize": Body(name="TokenizeBody", adapter=_tokenize, takes_nulls=False),
     "detokenize": Body(name="DetokenizeBody", adapter=_detokenize, takes_nulls=False),
     "count_tokens": GENERATE_BODY,

@@ -14,7 +14,7 @@ from ....shared.inference import GenerateRequest
 from ....shared.strict import ListOf
 from ....shared.validation import parse_json
 from ..common.readable import check_readable
-from ..openapi.bodies import Body
+from ..openapi.schemas import Body
 
 MAX_BATCH_REQUESTS = 256
 

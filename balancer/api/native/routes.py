@@ -12,54 +12,104 @@ in the queue, and an entry that the queue refuses ends with its own error.
 """
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
-from aiohttp import hdrs, web
+from aiohttp import web
 
-from ....shared.inference import Done, EndEvent, Event, Failed
+from ....shared.inference import Done, EndEvent, Event, Failed, GenerateRequest, TokenKind
+from ...fleet.caller import Caller
 from ...fleet.runtime.fleet_runtime import FleetRuntime
-from ...fleet.runtime.stream import Stream
+from ..access.permissions import Needs
 from ..common.accumulator import Accumulator
-from ..common.answering import answer, json_response
+from ..common.answering import json_response
 from ..common.merge import Merged, open_all, or_refusal
-from ..common.opening import opener, waits_of
+from ..common.opening import opener
+from ..common.rendering import Rendering
+from ..endpoint import Endpoint, Generation, Opened, Query, handler, preferred
+from ..openapi.document import OF_MODELS, Doc, json_answer, streamed
+from ..openapi.schemas import Body, Form
+from ..route import Route
 from ..transport.bodies import parsed
-from ..transport.http import Handler, request_id_key
-from ..transport.pushing.event_pusher import Render
-from ..transport.streaming import (
-    EVENT_STREAM,
-    NDJSON,
-    REQUEST_ID,
-    prefers_event_stream,
-    send_events,
-    send_stream,
-)
+from ..transport.http import Handler
+from ..transport.pushing.text_frame import TextFrame
+from ..transport.streaming import EVENT_STREAM, NDJSON, send_stream
 from ..transport.waiting import events_after
 from .batch_statistics import batch_statistics
 from .events import (
     NDJSON_LINES,
     SERVER_SENT_EVENTS,
+    Answer,
+    BatchAnswer,
     EventWriter,
     Framing,
+    NativeEvent,
     answer_fields,
     batch_done,
 )
-from .queries import CALLS, QueryCall
-from .requests import Batch, parse_batch, parse_generate
+from .queries import (
+    BODIES,
+    CALLS,
+    CountAnswer,
+    DetokenizeAnswer,
+    EmbedAnswer,
+    QueryCall,
+    TokenizeAnswer,
+)
+from .requests import BATCH_BODY, GENERATE_BODY, Batch, parse_batch, parse_generate
 
 
-def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
+def routes(runtime: FleetRuntime) -> list[Route]:
     """The native API's routes."""
+    return [
+        generate_route(runtime),
+        _batch_route(runtime),
+        _query_route(runtime, "embed", "Turns texts into vectors.", EmbedAnswer),
+        _query_route(runtime, "tokenize", "Turns a text into tokens.", TokenizeAnswer),
+        _query_route(runtime, "detokenize", "Turns tokens into a text.", DetokenizeAnswer),
+        _query_route(runtime, "count_tokens", "Counts the tokens of a prompt.", CountAnswer),
+    ]
 
-    async def generate(request: web.Request) -> web.StreamResponse:
-        wanted = await parsed(request, parse_generate)
-        open_one = await opener(request, runtime, tell_waiting=waits_of(request, wanted.stream))
-        with open_one(wanted) as stream:
-            request[request_id_key] = stream.id
-            if wanted.stream:
-                return await _stream_one(request, stream)
-            return await _answer_one(stream)
 
+def generate_route(runtime: FleetRuntime) -> Route:
+    """`/api/v1/generate`, which both ports serve."""
+
+    endpoint = Endpoint(lambda body, _notes: parse_generate(body), _answer)
+    summary = "Answers one prompt or conversation; exactly one of `prompt` and `messages` is given."
+    doc = _events_doc("Generate", summary, GENERATE_BODY, Answer)
+    return _post("generate", handler(runtime, endpoint), doc)
+
+
+async def _answer(wanted: GenerateRequest, _caller: Caller) -> Generation:
+    return Generation(
+        requests=[wanted],
+        is_streamed=wanted.stream,
+        rendering=_OneAnswer,
+        content_types=(NDJSON, EVENT_STREAM),
+    )
+
+
+class _OneAnswer(Rendering):
+    """Events under the request's id, or one object."""
+
+    def __init__(self, opened: Opened) -> None:
+        self._id = opened.id
+        self._writer = EventWriter({"id": opened.id}, _framing(opened.content_type))
+        self._gathered = Accumulator()
+
+    def render(self, event: Event, _number: int = 0, /) -> bytes:
+        return self._writer.render(event)
+
+    def frame_of(self, kind: TokenKind, /) -> TextFrame | None:
+        return self._writer.frame_of(kind)
+
+    def take(self, event: Event, _number: int = 0, /) -> None:
+        self._gathered.add(event)
+
+    def whole(self) -> object:
+        return {"id": self._id, **answer_fields(self._gathered)}
+
+
+def _batch_route(runtime: FleetRuntime) -> Route:
     async def generate_batch(request: web.Request) -> web.StreamResponse:
         batch = await parsed(request, parse_batch)
         open_one = await opener(request, runtime, tell_waiting=events_after(batch.stream))
@@ -69,33 +119,36 @@ def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
                 return await _stream_batch(request, batch, merged)
             return await _answer_batch(batch, merged)
 
-    return [
-        web.post("/api/v1/generate", generate),
-        web.post("/api/v1/generate_batch", generate_batch),
-        *(web.post(f"/api/v1/{name}", _asking(runtime, parse)) for name, parse in CALLS.items()),
-    ]
+    summary = "Answers many requests, each under its own id."
+    doc = _events_doc("GenerateBatch", summary, BATCH_BODY, BatchAnswer)
+    return _post("generate_batch", generate_batch, doc)
 
 
-def _asking(runtime: FleetRuntime, parse: Callable[[bytes], QueryCall]) -> Handler:
-    async def ask(request: web.Request) -> web.StreamResponse:
-        asking = await parsed(request, parse)
-        return await answer(
-            request,
-            runtime,
-            asking.query_request,
-            lambda id, results: {"id": id, **asking.answer(results)},
-        )
+def _query_route(runtime: FleetRuntime, name: str, summary: str, form: Form) -> Route:
+    async def answer(asking: QueryCall, _caller: Caller) -> Query:
+        return Query(asking.query_request, lambda id, results: {"id": id, **asking.answer(results)})
 
-    return ask
+    endpoint = Endpoint(lambda body, _notes: CALLS[name](body), answer)
+    title = "".join(word.capitalize() for word in name.split("_"))
+    answers = {200: json_answer("The answer.", form)}
+    doc = Doc(title, summary, answers, errors=OF_MODELS, body=BODIES[name])
+    return _post(name, handler(runtime, endpoint), doc)
 
 
-async def _answer_one(stream: Stream) -> web.Response:
-    accumulator = Accumulator()
-    async for event in stream:
-        accumulator.add(event)
-    accumulator.done()  # raises the error, if there was one, so that it becomes the status
-    body = {"id": stream.id, **answer_fields(accumulator)}
-    return json_response(body, headers={REQUEST_ID: stream.id})
+def _post(name: str, handler: Handler, doc: Doc) -> Route:
+    return Route("POST", f"/api/v1/{name}", Needs.CALL, handler, doc)
+
+
+def _events_doc(name: str, summary: str, body: Body, whole: Form) -> Doc:
+    """The three response forms depend on `stream` and `Accept`."""
+    answer = streamed(
+        "With `stream`, events, each a line or a `data:` line; otherwise one object.",
+        whole,
+        NDJSON,
+        EVENT_STREAM,
+        item=NativeEvent,
+    )
+    return Doc(name, summary, {200: answer}, errors=OF_MODELS, body=body)
 
 
 async def _answer_batch(batch: Batch, merged: Merged) -> web.Response:
@@ -107,39 +160,10 @@ async def _answer_batch(batch: Batch, merged: Merged) -> web.Response:
     return json_response({"results": results, "statistics": statistics})
 
 
-async def _stream_one(request: web.Request, stream: Stream) -> web.StreamResponse:
-    content_type, framing = _framing(request)
-    writer = EventWriter({"id": stream.id}, framing)
-    return await send_events(
-        request,
-        stream,
-        _rendering(writer),
-        content_type=content_type,
-        headers={REQUEST_ID: stream.id},
-        frame_of=writer.frame_of,
-    )
-
-
-def _rendering(writer: EventWriter) -> Render:
-    """Raises an error that precedes all output, so that it can still be an HTTP status."""
-    has_begun = False
-
-    def render(event: Event) -> bytes:
-        nonlocal has_begun
-        if not has_begun and isinstance(event, Failed):
-            raise event.error
-        line = writer.render(event)
-        has_begun = has_begun or bool(line)
-        return line
-
-    return render
-
-
 async def _stream_batch(request: web.Request, batch: Batch, merged: Merged) -> web.StreamResponse:
-    content_type, framing = _framing(request)
-    return await send_stream(
-        request, _batch_lines(batch, merged, framing), content_type=content_type
-    )
+    content_type = preferred(request, (NDJSON, EVENT_STREAM))
+    lines = _batch_lines(batch, merged, _framing(content_type))
+    return await send_stream(request, lines, content_type=content_type)
 
 
 async def _batch_lines(batch: Batch, merged: Merged, framing: Framing) -> AsyncIterator[bytes]:
@@ -152,7 +176,5 @@ async def _batch_lines(batch: Batch, merged: Merged, framing: Framing) -> AsyncI
     yield batch_done(batch_statistics(ends, time.monotonic() - began), framing)
 
 
-def _framing(request: web.Request) -> tuple[str, Framing]:
-    if prefers_event_stream(",".join(request.headers.getall(hdrs.ACCEPT, []))):
-        return EVENT_STREAM, SERVER_SENT_EVENTS
-    return NDJSON, NDJSON_LINES
+def _framing(content_type: str) -> Framing:
+    return SERVER_SENT_EVENTS if content_type == EVENT_STREAM else NDJSON_LINES

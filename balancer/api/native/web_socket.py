@@ -33,6 +33,9 @@ from ....shared.errors import InvalidRequest
 from ....shared.framing.handshake import is_handshake
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ..access.admission import Admission
+from ..access.permissions import Needs
+from ..openapi.document import Answer, Doc, ErrorAnswer, json_answer
+from ..route import Route
 from ..transport.bodies import BODIES, MAX_BODY_BYTES
 from ..transport.connections import watch_frames
 from ..transport.door_reports import report_refusal
@@ -54,9 +57,17 @@ class NativeSocket:
         self._admission = admission
         self._sessions: set[SocketSession] = set()
 
-    def routes(self) -> list[web.AbstractRouteDef]:
+    def route(self) -> Route:
         """The WebSocket's route."""
-        return [web.get("/api/v1/socket", self._serve)]
+        doc = Doc(
+            "Socket",
+            "A WebSocket that speaks JSON-RPC 2.0 and carries many requests at once.",
+            {
+                101: Answer("The WebSocket is open."),
+                400: json_answer("This is no upgrade request.", ErrorAnswer),
+            },
+        )
+        return Route("GET", "/api/v1/socket", Needs.FIRST_FRAME, self._serve, doc)
 
     async def close(self) -> None:
         """Ends every open socket once it has sent what is waiting, or after `FLUSH_SECONDS`."""

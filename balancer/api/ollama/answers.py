@@ -6,15 +6,19 @@ that ends with calls have the `done_reason` `"stop"`, since Ollama has no other 
 A token's line is assembled by hand from bytes that are precomputed for the answer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import assert_never
+from functools import partial
+from typing import Any, Literal, NotRequired, assert_never
 
 from pydantic_core import to_json
+from typing_extensions import TypedDict
 
+from ....shared.errors import ModelNotFound, RequestError
 from ....shared.inference import (
     Begun,
+    Count,
     Done,
     Event,
     Failed,
@@ -27,17 +31,86 @@ from ....shared.inference import (
     Waiting,
 )
 from ..common.accumulator import Accumulator, arguments_of
-from ..common.field_names import FieldNames
-from ..common.log_probs import entries
-from .answer_types import (
-    DoneReason,
-    OllamaCall,
-    OllamaChat,
-    OllamaFigures,
-    OllamaMessage,
-    OllamaText,
-)
-from .errors import ollama_error
+from ..common.log_probs import TokenLogProb, entries
+from ..common.rendering import Rendering
+
+
+class OllamaError(TypedDict):
+    """An error."""
+
+    error: str
+
+
+def ollama_error(error: RequestError) -> OllamaError:
+    """The body of an error response, and the last line of a stream that breaks off.
+
+    Clients look for "not found" where a model is missing.
+    """
+    is_missing = isinstance(error, ModelNotFound)
+    return {"error": f"model not found: {error.message}" if is_missing else error.message}
+
+
+DoneReason = Literal["stop", "length", "load"]
+
+
+class OllamaFunction(TypedDict):
+    """What a call calls; its `index` among the calls of the answer."""
+
+    index: Count
+    name: str
+    arguments: dict[str, Any]
+
+
+class OllamaCall(TypedDict):
+    """A call of a tool."""
+
+    id: str
+    function: OllamaFunction
+
+
+class OllamaMessage(TypedDict):
+    """A message, or a part of it."""
+
+    role: Literal["assistant"]
+    content: str
+    thinking: NotRequired[str]
+    tool_calls: NotRequired[list[OllamaCall]]
+
+
+class OllamaFigures(TypedDict, total=False):
+    """How an answer ended. Durations in nanoseconds; `load_duration` is the wait for a slot."""
+
+    done_reason: DoneReason
+    total_duration: Count
+    load_duration: Count
+    prompt_eval_count: Count
+    prompt_eval_duration: Count
+    eval_count: Count
+    eval_duration: Count
+
+
+class OllamaHead(TypedDict):
+    """What each line of an answer has."""
+
+    model: str
+    created_at: str
+    done: bool
+
+
+class OllamaChat(OllamaHead, OllamaFigures):
+    """An answer of `/api/chat`, or a part of it; the figures come with `done`."""
+
+    message: OllamaMessage
+    logprobs: NotRequired[list[TokenLogProb]]
+
+
+class OllamaText(OllamaHead, OllamaFigures):
+    """An answer of `/api/generate`, or a part of it; the figures come with `done`."""
+
+    response: str
+    thinking: NotRequired[str]
+    logprobs: NotRequired[list[TokenLogProb]]
+
 
 NANOSECONDS = 1_000_000
 """In a millisecond."""
@@ -85,27 +158,35 @@ CHAT = Shape(
 GENERATE = Shape((b'"response":', b""), (b'"response":"","thinking":', b""))
 
 
-class LineWriter:
-    """The lines of one stream.
+class OllamaAnswer(Rendering):
+    """One answer: as lines, or as the one object that `whole` makes of it.
 
-    Nothing is written before the first token, so that an error before it is a status.
+    No line is written before the first token, so that an error before it is a status.
     """
 
-    def __init__(self, shape: Shape, head: Head, names: FieldNames) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        head: Head,
+        whole: Callable[[Head, Accumulator], OllamaChat | OllamaText],
+    ) -> None:
         fields = {"model": head.model, "created_at": head.created_at}
         self._head = to_json(fields)[:-1] + b","
         self._shape = shape
-        self._names = names
-        self._has_begun = False
         self._num_calls = 0
+        self._make_whole = partial(whole, head)
+        self._gathered = Accumulator()
 
-    def __call__(self, event: Event) -> bytes:
-        """The bytes for `event`, if any. Raises an error that precedes all bytes."""
-        written = self._written(event)
-        self._has_begun = self._has_begun or bool(written)
-        return written
+    def take(self, event: Event, _number: int = 0, /) -> None:
+        """Gather `event` for the whole answer."""
+        self._gathered.add(event)
 
-    def _written(self, event: Event) -> bytes:
+    def whole(self) -> OllamaChat | OllamaText:
+        """The whole answer."""
+        return self._make_whole(self._gathered)
+
+    def render(self, event: Event, _number: int = 0, /) -> bytes:
+        """The bytes for `event`, if any."""
         match event:
             case Token():
                 return b"" if event.is_silent or event.kind not in _SHOWN else self._said(event)
@@ -119,10 +200,7 @@ class LineWriter:
                 tell_figures(figures, event)
                 return self._line("content", "", b',"done":true,' + to_json(figures)[1:-1])
             case Failed():
-                error = self._names.told(event.error)
-                if not self._has_begun:
-                    raise error
-                return to_json(ollama_error(error)) + b"\n"
+                return to_json(ollama_error(event.error)) + b"\n"
             case Begun() | Notice() | ToolCallStarted() | Waiting():
                 return b""
             case _:

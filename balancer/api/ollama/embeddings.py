@@ -3,27 +3,43 @@
 All inputs or none: an error in one input fails the call and names its index.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 from pydantic_core import to_json
+from typing_extensions import TypedDict
 
+from ....shared.inference import Count
 from ....shared.queries import MAX_INPUTS, Dimensions, EmbedInput, Norm, Result
 from ....shared.strict import STRICT, ListOf
 from ....shared.validation import parse_json
 from ...fleet.queries.query import QueryRequest
 from ..common.body_fields import listed
-from ..common.embeddings import EmbedFields, embed_body, encoded, named
+from ..common.embeddings import EmbedFields, encoded, named
 from ..common.parts import first_fault, vectors_of
 from ..fields.field_notes import FieldNotes
 from ..fields.field_table import FieldTable
-from ..openapi.bodies import Body
 from . import fields
-from .answer_types import OllamaVector, OllamaVectors
 from .options import Options, plain_options
 from .requests import ModelName
+
+
+class OllamaVectors(TypedDict):
+    """A vector for each input; durations in nanoseconds."""
+
+    model: str
+    embeddings: Iterable[list[float]]
+    total_duration: Count
+    load_duration: Count
+    prompt_eval_count: Count
+
+
+class OllamaVector(TypedDict):
+    """One vector."""
+
+    embedding: list[float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +65,6 @@ _embed = TypeAdapter(_EmbedBody)
 _embeddings = TypeAdapter(_EmbeddingsBody)
 EMBED_FIELDS = FieldTable(_embed, fields.EMBED)
 EMBEDDINGS_FIELDS = FieldTable(_embeddings, fields.EMBED)
-
-EMBED_BODY = embed_body("OllamaEmbedBody", _embed, ignored=EMBED_FIELDS.ignored, takes_unknown=True)
-EMBEDDINGS_BODY = Body(
-    name="OllamaEmbeddingsBody",
-    adapter=_embeddings,
-    ignored=EMBEDDINGS_FIELDS.ignored,
-    takes_unknown=True,
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,21 +4,38 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from aiohttp import web
+from typing_extensions import TypedDict
 
 from ....shared.queries import DescribeTokenizer, Result, TokenizerDescription
+from ...fleet.caller import Caller
 from ...fleet.queries.query import QueryRequest
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.view import ModelView
-from ..common.answering import answer, json_response, written
+from ..access.permissions import Needs
+from ..common.answering import json_response
 from ..common.parts import only
-from ..fields.reading import obeyed
+from ..endpoint import Endpoint, Known, Query, handler
+from ..route import OLLAMA, Route
 from ..transport.callers import caller_of
-from ..transport.door_reports import refusals_reported
-from .answer_types import OllamaModels, OllamaRunningModels, OllamaVersion
 from .answers import told_time
 from .embeddings import EmbedCall, parse_embed, parse_embeddings, vector_answer, vectors_answer
-from .models import API_VERSION, described, listed, parse_show, running
+from .models import (
+    API_VERSION,
+    OllamaModels,
+    OllamaRunningModels,
+    described,
+    listed,
+    parse_show,
+    running,
+)
 from .routes import model_of, name_of
+
+
+class OllamaVersion(TypedDict):
+    """The version of Ollama's API that is followed."""
+
+    version: str
+
 
 GREETING = "Ollama is running"
 """What clients look for at the root, where they ask whether somebody is there."""
@@ -27,22 +44,25 @@ Shape = Callable[[Sequence[Result]], Mapping[str, object]]
 """Makes the body of an answer from results."""
 
 
-def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
+def routes(runtime: FleetRuntime) -> list[Route]:
     """The routes. Models were last modified when the balancer started."""
     handlers = _Handlers(runtime, told_time(time.time()))
+    show = handler(runtime, Endpoint(parse_show, handlers.show))
+    embed = handler(runtime, Endpoint(parse_embed, handlers.embed))
+    embeddings = handler(runtime, Endpoint(parse_embeddings, handlers.embeddings))
     return [
-        web.get("/", handlers.greet),
-        web.get("/api/version", handlers.version),
-        web.get("/api/tags", handlers.tags),
-        web.get("/api/ps", handlers.ps),
-        web.post("/api/show", handlers.show),
-        web.post("/api/embed", handlers.embed),
-        web.post("/api/embeddings", handlers.embeddings),
+        Route("GET", "/", Needs.ANY, handlers.greet, OLLAMA),
+        Route("GET", "/api/version", Needs.ANY, handlers.version, OLLAMA),
+        Route("GET", "/api/tags", Needs.LIST, handlers.tags, OLLAMA),
+        Route("GET", "/api/ps", Needs.LIST, handlers.ps, OLLAMA),
+        Route("POST", "/api/show", Needs.LIST, show, OLLAMA),
+        Route("POST", "/api/embed", Needs.CALL, embed, OLLAMA),
+        Route("POST", "/api/embeddings", Needs.CALL, embeddings, OLLAMA),
     ]
 
 
 class _Handlers:
-    """The handlers of the routes."""
+    """What answers the routes."""
 
     def __init__(self, runtime: FleetRuntime, started: str) -> None:
         self._runtime = runtime
@@ -62,39 +82,31 @@ class _Handlers:
         models = self._runtime.models(caller_of(request))
         return json_response(OllamaRunningModels(models=running(models)))
 
-    async def show(self, request: web.Request) -> web.Response:
-        name = await obeyed(request, parse_show)
-        with refusals_reported(request):
-            model = model_of(self._runtime, name, caller_of(request))
+    async def show(self, name: str, caller: Caller) -> Query | Known:
+        model = model_of(self._runtime, name, caller)
         if model.status != "loaded":
-            return json_response(described(model.info, None, self._started))
+            return Known(described(model.info, None, self._started))
         query = QueryRequest(kind="text", parts=(DescribeTokenizer(),), model=model.info.name)
-        return await answer(
-            request, self._runtime, query, lambda _id, results: self._described(model, results)
-        )
+        return Query(query, lambda _id, results: self._described(model, results))
 
     def _described(self, model: ModelView, results: Sequence[Result]) -> Mapping[str, object]:
         return described(model.info, only(results, TokenizerDescription), self._started)
 
-    async def embed(self, request: web.Request) -> web.Response:
+    async def embed(self, call: EmbedCall, caller: Caller) -> Query | Known:
         started = time.monotonic_ns()
-        call = await obeyed(request, parse_embed)
-        return await self._embedded(
-            request,
+        return self._embedded(
             call,
+            caller,
             lambda results: vectors_answer(call, results, time.monotonic_ns() - started),
         )
 
-    async def embeddings(self, request: web.Request) -> web.Response:
-        call = await obeyed(request, parse_embeddings)
-        return await self._embedded(request, call, lambda results: vector_answer(call, results))
+    async def embeddings(self, call: EmbedCall, caller: Caller) -> Query | Known:
+        return self._embedded(call, caller, lambda results: vector_answer(call, results))
 
-    async def _embedded(self, request: web.Request, call: EmbedCall, shape: Shape) -> web.Response:
+    def _embedded(self, call: EmbedCall, caller: Caller, shape: Shape) -> Query | Known:
         """Without an input, whether the model is there is all that is asked."""
-        caller = caller_of(request)
         if not call.inputs:
-            with refusals_reported(request):
-                model_of(self._runtime, call.model, caller)
-            return web.Response(body=await written(shape(())), content_type="application/json")
+            model_of(self._runtime, call.model, caller)
+            return Known(shape(()))
         query = call.query_request(name_of(self._runtime, call.model, caller))
-        return await answer(request, self._runtime, query, lambda _id, results: shape(results))
+        return Query(query, lambda _id, results: shape(results))

@@ -7,8 +7,10 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints, TypeAdapter
 from pydantic_core import to_json
+from typing_extensions import TypedDict
 
 from ....shared.errors import InvalidRequest
+from ....shared.inference import Count
 from ....shared.queries import TokenizerDescription
 from ....shared.reports.model_info import ModelInfo
 from ....shared.strict import STRICT
@@ -16,9 +18,66 @@ from ....shared.validation import parse_json
 from ...fleet.view import ModelView
 from ..fields.field_notes import FieldNotes
 from ..fields.field_table import FieldTable
-from ..openapi.bodies import Body
 from . import fields
-from .answer_types import OllamaDescription, OllamaDetails, OllamaModel, OllamaRunning
+
+
+class OllamaDetails(TypedDict):
+    """What is known about a model. Agents do not tell the quantization."""
+
+    parent_model: str
+    format: str
+    family: str
+    families: list[str]
+    parameter_size: str
+    quantization_level: str
+
+
+class OllamaModel(TypedDict):
+    """A known model. The digest stands for the name and what the agents' models have in common."""
+
+    name: str
+    model: str
+    modified_at: str
+    size: Count
+    digest: str
+    details: OllamaDetails
+
+
+class OllamaModels(TypedDict):
+    """All known models."""
+
+    models: list[OllamaModel]
+
+
+class OllamaRunning(TypedDict):
+    """A model that an agent has loaded. It stays loaded until the desired state says otherwise."""
+
+    name: str
+    model: str
+    size: Count
+    digest: str
+    details: OllamaDetails
+    expires_at: str
+    context_length: Count
+
+
+class OllamaRunningModels(TypedDict):
+    """All loaded models."""
+
+    models: list[OllamaRunning]
+
+
+class OllamaDescription(TypedDict):
+    """One model."""
+
+    modelfile: str
+    parameters: str
+    template: str
+    details: OllamaDetails
+    model_info: dict[str, str | int]
+    capabilities: list[str]
+    modified_at: str
+
 
 API_VERSION = "0.12.11"
 """The version of Ollama whose API this is; clients ask for it to know what they may send."""
@@ -41,9 +100,6 @@ class _ShowBody:
 
 _show = TypeAdapter(_ShowBody)
 SHOW_FIELDS = FieldTable(_show, fields.SHOW)
-SHOW_BODY = Body(
-    name="OllamaShowBody", adapter=_show, ignored=SHOW_FIELDS.ignored, takes_unknown=True
-)
 
 
 def parse_show(body: bytes, notes: FieldNotes | None = None) -> str:

@@ -29,7 +29,6 @@ from ..fields.field_notes import FieldNotes
 from ..fields.field_table import FieldTable
 from ..openai.completions.formats import ANY_OBJECT
 from ..openai.completions.reasoning import reasoning_fields
-from ..openapi.bodies import Body
 from . import fields
 from .conversation import Messages, to_neutral
 from .images import Images, check_few, with_images
@@ -88,21 +87,6 @@ _generate = TypeAdapter(_GenerateBody)
 
 CHAT_FIELDS = FieldTable(_chat, fields.CHAT)
 GENERATE_FIELDS = FieldTable(_generate, fields.GENERATE)
-
-CHAT_BODY = Body(
-    name="OllamaChatBody",
-    adapter=_chat,
-    ignored=CHAT_FIELDS.ignored,
-    refused=CHAT_FIELDS.refused,
-    takes_unknown=True,
-)
-GENERATE_BODY = Body(
-    name="OllamaGenerateBody",
-    adapter=_generate,
-    ignored=GENERATE_FIELDS.ignored,
-    refused=GENERATE_FIELDS.refused,
-    takes_unknown=True,
-)
 
 
 def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Wanted:

@@ -9,36 +9,34 @@ from aiohttp import web
 from ....shared.errors import ModelNotFound, RequestError
 from ...fleet.caller import Caller
 from ...fleet.runtime.fleet_runtime import FleetRuntime
-from ...fleet.runtime.stream import Stream
 from ...fleet.view import ModelView
+from ..access.permissions import Needs
 from ..common.accumulator import Accumulator
-from ..common.answering import json_response
 from ..common.field_names import FieldNames
-from ..common.opening import opener
+from ..endpoint import Endpoint, Generation, Known, handler
 from ..fields.field_notes import FieldNotes
-from ..fields.reading import obeyed
-from ..transport.callers import caller_of
-from ..transport.door_reports import refusals_reported
-from ..transport.http import Handler, error_response, request_id_key
-from ..transport.streaming import NDJSON, REQUEST_ID, send_events
-from .answer_types import OllamaChat, OllamaText
+from ..route import OLLAMA, Route
+from ..transport.http import error_response
+from ..transport.streaming import NDJSON
 from .answers import (
     CHAT,
     GENERATE,
     Head,
-    LineWriter,
+    OllamaAnswer,
+    OllamaChat,
+    OllamaText,
     Shape,
     loaded_chat,
     loaded_text,
+    ollama_error,
     whole_chat,
     whole_text,
 )
-from .errors import ollama_error
 from .models import served_name
 from .options import CHAT_NAMES, GENERATE_NAMES
 from .requests import Wanted, parse_chat, parse_generate
 
-Parse = Callable[[bytes, FieldNotes], Wanted]
+Parse = Callable[[bytes, FieldNotes | None], Wanted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +54,13 @@ _CHAT = _Door(parse_chat, CHAT_NAMES, CHAT, whole_chat, loaded_chat)
 _GENERATE = _Door(parse_generate, GENERATE_NAMES, GENERATE, whole_text, loaded_text)
 
 
-def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
+def routes(runtime: FleetRuntime) -> list[Route]:
     """The routes."""
+    chat = handler(runtime, _endpoint(runtime, _CHAT))
+    generate = handler(runtime, _endpoint(runtime, _GENERATE))
     return [
-        web.post("/api/chat", _answered(runtime, _CHAT)),
-        web.post("/api/generate", _answered(runtime, _GENERATE)),
+        Route("POST", "/api/chat", Needs.CALL, chat, OLLAMA),
+        Route("POST", "/api/generate", Needs.CALL, generate, OLLAMA),
     ]
 
 
@@ -82,40 +82,21 @@ def model_of(runtime: FleetRuntime, asked: str, caller: Caller) -> ModelView:
     return model
 
 
-def _answered(runtime: FleetRuntime, door: _Door) -> Handler:
-    async def handle(request: web.Request) -> web.StreamResponse:
-        wanted = await obeyed(request, door.parse)
-        try:
-            return await _answer(request, runtime, wanted, door)
-        except RequestError as error:
-            raise door.names.told(error) from error
-
-    return handle
-
-
-async def _answer(
-    request: web.Request, runtime: FleetRuntime, wanted: Wanted, door: _Door
-) -> web.StreamResponse:
-    caller = caller_of(request)
-    asked = wanted.request_for(name_of(runtime, wanted.model, caller))
-    if asked is None:
-        with refusals_reported(request):
+def _endpoint(runtime: FleetRuntime, door: _Door) -> Endpoint[Wanted]:
+    async def answer(wanted: Wanted, caller: Caller) -> Generation | Known:
+        asked = wanted.request_for(name_of(runtime, wanted.model, caller))
+        if asked is None:  # whether the model is there is all that is asked
             model_of(runtime, wanted.model, caller)
-        return json_response(door.loaded(Head(wanted.model, time.time())))
-    # Lines have no comments, so a client that waits hears nothing.
-    open_stream = await opener(request, runtime, tell_waiting=None)
-    with open_stream(asked) as stream:
-        request[request_id_key] = stream.id
-        head = Head(wanted.model, stream.created_at)
-        headers = {REQUEST_ID: stream.id}
-        if wanted.stream:
-            writer = LineWriter(door.shape, head, door.names)
-            return await send_events(request, stream, writer, content_type=NDJSON, headers=headers)
-        return json_response(door.whole(head, await _collected(stream)), headers=headers)
+            return Known(door.loaded(Head(wanted.model, time.time())))
+        return Generation(
+            requests=[asked],
+            is_streamed=wanted.stream,
+            rendering=lambda opened: OllamaAnswer(
+                door.shape, Head(wanted.model, opened.created_at), door.whole
+            ),
+            names=door.names,
+            content_types=(NDJSON,),
+            tells_waiting=False,  # lines have no comments
+        )
 
-
-async def _collected(stream: Stream) -> Accumulator:
-    answer = Accumulator()
-    async for event in stream:
-        answer.add(event)
-    return answer
+    return Endpoint(door.parse, answer)

@@ -1,7 +1,24 @@
 """The error hierarchy in OpenAI's format."""
 
+from typing_extensions import TypedDict
+
 from ....shared.errors import RequestError, status_of
-from .answer_types import ErrorFields, OpenAIError
+
+
+class ErrorFields(TypedDict):
+    """An error. `param` names the wrong field."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class OpenAIError(TypedDict):
+    """An error."""
+
+    error: ErrorFields
+
 
 _CODES = {
     # Clients check these two codes to shorten a conversation or to slow down.

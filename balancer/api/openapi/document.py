@@ -1,14 +1,17 @@
-"""An API as an OpenAPI 3.1 document: its operations, their parameters, bodies and answers.
+"""Our own APIs as OpenAPI 3.1 documents: their operations, with parameters, bodies and answers.
 
 An operation lists the error classes that it can end with; their statuses and descriptions follow
 from the error hierarchy.
 """
 
+import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import getdoc
 from typing import Any
+
+from typing_extensions import TypedDict
 
 from ....shared.errors import (
     AgentLost,
@@ -23,6 +26,7 @@ from ....shared.errors import (
     NotSupported,
     Overloaded,
     PromptTooLong,
+    PublicError,
     QueueFull,
     QueueTimeout,
     RequestError,
@@ -33,9 +37,7 @@ from ....shared.errors import (
     Unauthorized,
     status_of,
 )
-from .answers import Described, Form, described
-from .bodies import Body
-from .schemas import STRING, Schema
+from .schemas import STRING, Body, Described, Form, Schema, described
 
 JSON = "application/json"
 
@@ -62,16 +64,10 @@ OF_MODELS: tuple[ErrorClass, ...] = (
 """The errors of a request that an agent has to answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Errors:
-    """How an API tells errors: their form, and what it calls them.
+class ErrorAnswer(TypedDict):
+    """An error. One that ends an accepted request has its `id` in the header `X-Request-Id`."""
 
-    `status` is for an API that has statuses of its own.
-    """
-
-    form: Form
-    word: Callable[[RequestError], object]
-    status: Callable[[RequestError], int] = status_of
+    error: PublicError
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,30 +92,36 @@ def streamed(description: str, whole: Form, *kinds: str, item: Form | None = Non
     return Answer(description, {**dict.fromkeys(kinds, events), JSON: {"schema": whole}})
 
 
-def events_or(whole: Form, ends: str, *, item: Form | None = None) -> Answer:
-    """`whole`, or with `stream` its parts as server-sent events, each an `item`."""
-    return streamed(
-        f"With `stream`, server-sent events, the last of which is {ends}; otherwise one object.",
-        whole,
-        "text/event-stream",
-        item=item,
-    )
+@dataclass(frozen=True, slots=True)
+class Doc:
+    """What a document says of one method of one path. No two have one `name`.
 
+    Parameters in the path follow from the path.
+    """
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """One method of one path. `name` is unique. `is_keyless`: it needs no key, ever."""
-
-    method: str
-    path: str
     name: str
     summary: str
     answers: Mapping[int, Answer]
-    errors: tuple[ErrorClass, ...] = ()
-    told: Errors
-    body: Body | None = None
-    parameters: tuple[Json, ...] = ()
+    errors: tuple[ErrorClass, ...] = field(default=(), kw_only=True)
+    body: Body | None = field(default=None, kw_only=True)
+    parameters: tuple[Json, ...] = field(default=(), kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A described method of a path. `is_keyless`: it needs no key, ever."""
+
+    method: str
+    path: str
+    doc: Doc
     is_keyless: bool = False
+
+    @property
+    def parameters(self) -> list[Json]:
+        """Those of the path, then the others."""
+        names = re.findall(r"\{(\w+)\}", self.path)
+        in_path = [parameter(name, "path", required=True) for name in names]
+        return [*in_path, *self.doc.parameters]
 
 
 def parameter(name: str, place: str, schema: Schema = STRING, *, required: bool = False) -> Json:
@@ -132,16 +134,15 @@ def document(
     title: str,
     version: str,
     operations: Sequence[Operation],
-    components: Mapping[str, Schema] | None = None,
 ) -> Json:
-    """The whole document, as JSON values. `components` are those that written schemas refer to."""
-    forms = described(form for operation in operations for form in _forms(operation))
-    schemas: dict[str, Schema] = {**(components or {}), **forms.components}
+    """The whole document, as JSON values."""
+    forms = described(form for operation in operations for form in _forms(operation.doc))
+    schemas: dict[str, Schema] = dict(forms.components)
     paths: dict[str, Json] = defaultdict(dict)
     for operation in operations:
         paths[operation.path][operation.method.lower()] = _operation(operation, forms)
-        if operation.body is not None:
-            schemas |= operation.body.schemas()
+        if operation.doc.body is not None:
+            schemas |= operation.doc.body.schemas()
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": version},
@@ -151,25 +152,24 @@ def document(
     }
 
 
-def _forms(operation: Operation) -> Iterator[Form]:
-    yield operation.told.form
-    for answer in operation.answers.values():
+def _forms(doc: Doc) -> Iterator[Form]:
+    yield ErrorAnswer
+    for answer in doc.answers.values():
         for content in answer.content.values():
             yield from content.values()
 
 
 def _operation(operation: Operation, forms: Described) -> Json:
-    described: Json = {"operationId": operation.name, "summary": operation.summary}
+    doc = operation.doc
+    described: Json = {"operationId": doc.name, "summary": doc.summary}
     if operation.is_keyless:
         described["security"] = []
-    if operation.parameters:
-        described["parameters"] = list(operation.parameters)
-    if operation.body is not None:
-        described["requestBody"] = operation.body.described()
-    responses = {
-        str(status): _answer(answer, forms) for status, answer in operation.answers.items()
-    }
-    return described | {"responses": responses | _errors(operation, forms)}
+    if parameters := operation.parameters:
+        described["parameters"] = parameters
+    if doc.body is not None:
+        described["requestBody"] = doc.body.described()
+    responses = {str(status): _answer(answer, forms) for status, answer in doc.answers.items()}
+    return described | {"responses": responses | _errors(doc, forms)}
 
 
 def _answer(answer: Answer, forms: Described) -> Json:
@@ -182,24 +182,24 @@ def _answer(answer: Answer, forms: Described) -> Json:
     return described
 
 
-def _errors(operation: Operation, forms: Described) -> Json:
+def _errors(doc: Doc, forms: Described) -> Json:
     """By status. One that is also an answer's, as of a probe, is left to that."""
-    bodies = OF_BODIES if operation.body is not None else ()
+    bodies = OF_BODIES if doc.body is not None else ()
     by_status: dict[int, list[ErrorClass]] = defaultdict(list)
-    for error in dict.fromkeys((*ALWAYS, *bodies, *operation.errors)):
-        by_status[operation.told.status(error(""))].append(error)
+    for error in dict.fromkeys((*ALWAYS, *bodies, *doc.errors)):
+        by_status[status_of(error(""))].append(error)
     return {
-        str(status): _error_answer(operation.told, errors, forms)
+        str(status): _error_answer(errors, forms)
         for status, errors in sorted(by_status.items())
-        if status not in operation.answers
+        if status not in doc.answers
     }
 
 
-def _error_answer(told: Errors, errors: Sequence[ErrorClass], forms: Described) -> Json:
-    meanings = (f"`{told.word(error(''))}`: {getdoc(error)}" for error in errors)
+def _error_answer(errors: Sequence[ErrorClass], forms: Described) -> Json:
+    meanings = (f"`{error.code}`: {getdoc(error)}" for error in errors)
     answer: Json = {
         "description": "\n".join(dict.fromkeys(meanings)),
-        "content": {JSON: {"schema": forms.schema(told.form)}},
+        "content": {JSON: {"schema": forms.schema(ErrorAnswer)}},
     }
     if any(error is QueueFull for error in errors):
         answer["headers"] = {

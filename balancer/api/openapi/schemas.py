@@ -1,66 +1,118 @@
-"""Short helpers to write JSON schemas of answers."""
+"""JSON schemas of bodies and answers, generated from the types that check and make them.
 
-from collections.abc import Mapping
+An answer is a `TypedDict`, so mypy checks the code that builds it, at no cost at run time. Parts of
+it may be dataclasses, which are written as they are.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
 
 Schema = dict[str, Any]
 
-ANY: Schema = {}
+Form = Any
+"""A type, or a `Schema` that was written by hand."""
+
 STRING: Schema = {"type": "string"}
-INTEGER: Schema = {"type": "integer"}
-COUNT: Schema = {"type": "integer", "minimum": 0}
-NUMBER: Schema = {"type": "number"}
-BOOLEAN: Schema = {"type": "boolean"}
 NOTHING: Schema = {"type": "null"}
-OBJECT: Schema = {"type": "object"}
+
+REFERENCE = "#/components/schemas/{model}"
+
+# ---- bodies
 
 
-def record(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> Schema:
-    """An object of these members and no others."""
-    return {
-        "type": "object",
-        "properties": {**required, **(optional or {})},
-        "required": list(required),
-        "additionalProperties": False,
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """A request body: the type that validates it, and what the API does to it before that.
+
+    `name` is the component's in the document. `takes_nulls`: null means an absent field. `also`
+    has, by field, further schemas of a value.
+    """
+
+    name: str
+    adapter: TypeAdapter[Any]
+    takes_nulls: bool = True
+    also: Mapping[str, Schema] = field(default_factory=dict)
+
+    def schemas(self) -> dict[str, Schema]:
+        """The body as the component `name`, and its nested types as `name.…`."""
+        name = self.name
+        whole = self.adapter.json_schema(ref_template=f"#/components/schemas/{name}.{{model}}")
+        parts = whole.pop("$defs", {})
+        components = {name: self._widened(whole)}
+        components |= {f"{name}.{part}": schema for part, schema in parts.items()}
+        return {each: untitled(schema) for each, schema in components.items()}
+
+    def described(self) -> Schema:
+        """The `requestBody` of an operation that takes it."""
+        schema = {"$ref": REFERENCE.format(model=self.name)}
+        return {"required": True, "content": {"application/json": {"schema": schema}}}
+
+    def _widened(self, schema: Schema) -> Schema:
+        required = schema.get("required", [])
+        fields = {
+            field: self._taken(field, value, is_required=field in required)
+            for field, value in schema["properties"].items()
+        }
+        return {**schema, "properties": fields}
+
+    def _taken(self, field: str, schema: Schema, *, is_required: bool) -> Schema:
+        besides = [self.also[field]] if field in self.also else []
+        if self.takes_nulls and not is_required:
+            besides.append(NOTHING)
+        return {"anyOf": [schema, *besides]} if besides else schema
 
 
-def listing(entry: Schema) -> Schema:
-    """A list of any length."""
-    return {"type": "array", "items": entry}
+# ---- answers
 
 
-def mapping(value: Schema) -> Schema:
-    """An object with arbitrary member names."""
-    return {"type": "object", "additionalProperties": value}
+@dataclass(frozen=True, slots=True)
+class Described:
+    """The schemas of some forms, and the components that they refer to."""
+
+    components: Mapping[str, Schema]
+    _schemas: Mapping[Any, Schema]
+
+    def schema(self, form: Form) -> Schema:
+        """The schema of one of the forms."""
+        return form if isinstance(form, dict) else self._schemas[form]
 
 
-def one_of(*values: str) -> Schema:
-    """One of these texts."""
-    return {"type": "string", "enum": list(values)}
+def described(forms: Iterable[Form]) -> Described:
+    """Describe `forms`. A named type becomes a component of its name."""
+    types = list(dict.fromkeys(form for form in forms if not isinstance(form, dict)))
+    schemas, whole = TypeAdapter.json_schemas(
+        [(number, "serialization", TypeAdapter(each)) for number, each in enumerate(types)],
+        ref_template=REFERENCE,
+        schema_generator=_Generator,
+    )
+    return Described(
+        {name: untitled(schema) for name, schema in whole.get("$defs", {}).items()},
+        {types[int(number)]: untitled(schema) for (number, _), schema in schemas.items()},
+    )
 
 
-def either(*schemas: Schema) -> Schema:
-    """What fits any of `schemas`."""
-    return {"anyOf": list(schemas)}
+class _Generator(GenerateJsonSchema):
+    """Objects have the members that their types declare and no others; dataclasses have all."""
 
+    def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
+        return {**super().typed_dict_schema(schema), "additionalProperties": False}
 
-def nullable(schema: Schema) -> Schema:
-    """`schema`, or null."""
-    return either(schema, NOTHING)
+    def dataclass_args_schema(self, schema: core_schema.DataclassArgsSchema) -> JsonSchemaValue:
+        return {**super().dataclass_args_schema(schema), "additionalProperties": False}
 
+    def field_is_required(self, field: Any, *args: Any, **names: Any) -> bool:
+        return field["type"] == "dataclass-field" or super().field_is_required(
+            field, *args, **names
+        )
 
-def ref(name: str) -> Schema:
-    """The component `name` of the same document."""
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def fields_of(cls: type) -> dict[str, Schema]:
-    """The JSON schema of each field of the flat dataclass `cls`."""
-    schema = TypeAdapter(cls).json_schema(mode="serialization")
-    return {name: untitled(field) for name, field in schema["properties"].items()}
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        inner: CoreSchema = schema["schema"]
+        return self.generate_inner(inner)
 
 
 def untitled(schema: Any) -> Any:

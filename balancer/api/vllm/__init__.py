@@ -1,5 +1,5 @@
 """vLLM's calls about tokens, which stand beside its OpenAI API.
 
-May import: `common`, `transport`, `openapi`, `fields`, `openai.operations`, `fleet`.
+May import: `route`, `endpoint`, `transport`, `common`, `fields`, `fleet`.
 Comes in: `api/app`.
 """

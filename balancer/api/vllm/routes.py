@@ -1,6 +1,6 @@
 """vLLM's `/tokenize`, `/detokenize` and `/tokenizer_info` over HTTP."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from aiohttp import web
 
@@ -9,11 +9,10 @@ from ....shared.queries import Result
 from ...fleet.caller import Caller
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.view import ModelView
-from ..common.answering import answer
-from ..fields.field_notes import FieldNotes
-from ..fields.reading import obeyed
+from ..access.permissions import Needs
+from ..endpoint import Endpoint, Query, handler, respond
+from ..route import VLLM, Route
 from ..transport.callers import caller_of
-from ..transport.http import Handler
 from .tokens import (
     TokenCall,
     parse_detokenize,
@@ -28,38 +27,32 @@ from .tokens import (
 PATHS = ("/tokenize", "/detokenize", "/tokenizer_info")
 
 Shape = Callable[[ModelView, Sequence[Result]], Mapping[str, object]]
+Answering = Callable[[TokenCall, Caller], Awaitable[Query]]
 
 
-def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
+def routes(runtime: FleetRuntime) -> list[Route]:
     """The routes, at the root as vLLM has them."""
+    tokenize = Endpoint(parse_tokenize, _answering(runtime, tokens_answer))
+    detokenize = Endpoint(parse_detokenize, _answering(runtime, text_answer))
+    describe = _answering(runtime, tokenizer_answer)
 
-    async def tokenizer_info(request: web.Request) -> web.Response:
+    async def tokenizer_info(request: web.Request) -> web.StreamResponse:
         call = tokenizer_call(request.query.get("model"))
-        return await _answer(request, runtime, call, tokenizer_answer)
+        return await respond(request, runtime, await describe(call, caller_of(request)))
 
     return [
-        web.post("/tokenize", _posted(runtime, parse_tokenize, tokens_answer)),
-        web.post("/detokenize", _posted(runtime, parse_detokenize, text_answer)),
-        web.get("/tokenizer_info", tokenizer_info),
+        Route("POST", "/tokenize", Needs.CALL, handler(runtime, tokenize), VLLM),
+        Route("POST", "/detokenize", Needs.CALL, handler(runtime, detokenize), VLLM),
+        Route("GET", "/tokenizer_info", Needs.CALL, tokenizer_info, VLLM),
     ]
 
 
-def _posted(
-    runtime: FleetRuntime, parse: Callable[[bytes, FieldNotes], TokenCall], shape: Shape
-) -> Handler:
-    async def handle(request: web.Request) -> web.StreamResponse:
-        return await _answer(request, runtime, await obeyed(request, parse), shape)
+def _answering(runtime: FleetRuntime, shape: Shape) -> Answering:
+    async def answer(call: TokenCall, caller: Caller) -> Query:
+        model = _model(runtime, call.model, caller)
+        return Query(call.query_request(model), lambda _id, results: shape(model, results))
 
-    return handle
-
-
-async def _answer(
-    request: web.Request, runtime: FleetRuntime, call: TokenCall, shape: Shape
-) -> web.Response:
-    model = _model(runtime, call.model, caller_of(request))
-    return await answer(
-        request, runtime, call.query_request(model), lambda _id, results: shape(model, results)
-    )
+    return answer
 
 
 def _model(runtime: FleetRuntime, name: str | None, caller: Caller) -> ModelView:

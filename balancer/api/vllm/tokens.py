@@ -37,7 +37,6 @@ from ...fleet.view import ModelView
 from ..common.parts import only
 from ..fields.field_notes import FieldNotes
 from ..fields.field_table import FieldTable, Refused, Rule, nothing
-from ..openapi.bodies import Body
 
 _MOST_NAMED = 5
 """Most models that an error lists."""
@@ -93,14 +92,6 @@ _tokenize = TypeAdapter(_TokenizeBody)
 _detokenize = TypeAdapter(_DetokenizeBody)
 _TOKENIZE_FIELDS = FieldTable(_tokenize, _RULES)
 _DETOKENIZE_FIELDS = FieldTable(_detokenize, {})
-
-TOKENIZE_BODY = Body(
-    name="VllmTokenizeBody",
-    adapter=_tokenize,
-    refused=_TOKENIZE_FIELDS.refused,
-    takes_unknown=True,
-)
-DETOKENIZE_BODY = Body(name="VllmDetokenizeBody", adapter=_detokenize, takes_unknown=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ and has to stay away for a while; nobody else notices.
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -87,21 +87,20 @@ class Anybody:
         return nullcontext()
 
 
-def routes(
+def agent_handler(
     runtime: FleetRuntime,
     *,
     needs_certificate: bool = False,
     admission: Admission | None = None,
     workers: Workers | None = None,
     watch: Watch | None = None,
-) -> list[web.RouteDef]:
-    """The one route, to be mounted on the management port.
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """What serves `PATH` on the management port.
 
     `needs_certificate`: agents show one in the TLS handshake, which has checked it. `workers`: this
     balancer is one of several behind its port. `watch`: what bounds the frames that agents send.
     """
-    socket = _AgentSocket(runtime, needs_certificate, admission or Anybody(), workers, watch)
-    return [web.get(PATH, socket.handle)]
+    return _AgentSocket(runtime, needs_certificate, admission or Anybody(), workers, watch).handle
 
 
 class _AgentSocket:

@@ -2,27 +2,77 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import Literal, NotRequired
 
 from aiohttp import hdrs, web
 from pydantic_core import to_json
+from typing_extensions import TypedDict
 
-from ...history.history_task import History
-from ...store.records import StoreStatus
+from ....shared.errors import InvalidRequest
+from ....shared.inference import Count
+from ...api.access.permissions import Needs
+from ...api.openapi.document import Doc, json_answer, parameter
+from ...api.route import Route
+from ...history.chart import By, Line
+from ...history.history_task import History as HistoryTask
+from ...history.series import Levels
+from ...store.records import EndedRequest, StoreStatus
 from ..elsewhere.everywhere import Everywhere
-from . import answer_types
 from .history_query import HistoryQuery, cursor_after, ended_filter
 
 
+class History(TypedDict):
+    """Columns over `times`, seconds since 1970: the beginnings of steps of `step` seconds.
+
+    Steps of which nothing is known are left out. `levels` are the fleet's; `lines` has one for the
+    fleet, or one for each agent or model. `missing` names balancers that did not answer in time:
+    of theirs, what they did not save yet is left out.
+    """
+
+    since: int
+    step: Count
+    by: By | None
+    times: list[int]
+    levels: list[Levels]
+    lines: list[Line]
+    missing: NotRequired[list[str]]
+
+
+class EndedRequests(TypedDict):
+    """Requests that ended, of all balancers over one store, latest first.
+
+    `total` counts all that are kept. `next` is the `before` of the page that follows; null where
+    there is none. `missing` names balancers that did not answer in time: those are left out that
+    ended there and are not saved yet.
+    """
+
+    requests: list[EndedRequest]
+    total: Count
+    next: str | None
+    missing: NotRequired[list[str]]
+
+
+class ManagementHealth(TypedDict):
+    """The process is alive; `store` is where desired state and history are kept.
+
+    `away`: it cannot be reached or written. `failing`: it does not take all that is written to it.
+    """
+
+    status: Literal["ok"]
+    store: Literal["ok", "away", "failing"]
+    store_problem: NotRequired[str]
+
+
 def history_routes(
-    history: History, status: Callable[[], StoreStatus], everywhere: Everywhere
-) -> list[web.RouteDef]:
+    history: HistoryTask, status: Callable[[], StoreStatus], everywhere: Everywhere
+) -> list[Route]:
     """The routes that show the past, and `/health`."""
 
     async def chart(request: web.Request) -> web.Response:
         query = HistoryQuery.of(request.query, history.clock())
         told = await everywhere.history(query.since)
         found = await history.chart(query.since, query.step, query.by, query.name, told.steps)
-        body = answer_types.History(
+        body = History(
             since=query.since,
             step=found.step,
             by=query.by,
@@ -37,24 +87,44 @@ def history_routes(
     async def health(_request: web.Request) -> web.Response:
         return _answer(to_json(_health(status())))
 
-    return [web.get("/api/v1/history", chart), web.get("/health", health)]
+    chart_doc = Doc(
+        "History",
+        "Throughput, latencies, endings and the queue: an hour in seconds, a day in minutes.",
+        {200: json_answer("Columns over times.", History)},
+        parameters=(
+            parameter("since", "query"),
+            parameter("step", "query"),
+            parameter("by", "query", {"type": "string", "enum": ["agent", "model"]}),
+            parameter("name", "query"),
+        ),
+        errors=(InvalidRequest,),
+    )
+    health_doc = Doc(
+        "Health",
+        "Whether the process is alive, and whether it reaches its store.",
+        {200: json_answer("The process is alive.", ManagementHealth)},
+    )
+    return [
+        Route("GET", "/api/v1/history", Needs.VIEW, chart, chart_doc),
+        Route("GET", "/health", Needs.NOTHING, health, health_doc),
+    ]
 
 
 async def ended_requests(
-    history: History, query: Mapping[str, str], everywhere: Everywhere
+    history: HistoryTask, query: Mapping[str, str], everywhere: Everywhere
 ) -> web.Response:
     """The answer to `GET /api/v1/requests?state=ended`. Raises `InvalidRequest`."""
     wanted = ended_filter(query)
     told = await everywhere.ended(wanted)
     chosen, total = await history.ended(wanted, told.requests, told.total)
     more = cursor_after(chosen[-1]) if len(chosen) == wanted.limit else None
-    body = answer_types.EndedRequests(requests=chosen, total=total, next=more)
+    body = EndedRequests(requests=chosen, total=total, next=more)
     if told.missing:
         body["missing"] = [*told.missing]
     return _answer(to_json(body))
 
 
-def _health(status: StoreStatus) -> answer_types.ManagementHealth:
+def _health(status: StoreStatus) -> ManagementHealth:
     """200 also while the store is away: the fleet goes on serving."""
     if status.problem is not None:
         return {"status": "ok", "store": "away", "store_problem": status.problem}

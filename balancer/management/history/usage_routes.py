@@ -1,19 +1,127 @@
 """`GET /api/v1/usage`: what each caller used of each model, by day."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import NotRequired, get_args
 
 from aiohttp import hdrs, web
 from pydantic_core import to_json
+from typing_extensions import TypedDict
 
 from ....shared.errors import InvalidRequest, StoreUnavailable
+from ....shared.inference import Count
+from ...api.access.permissions import Needs
+from ...api.openapi.document import Doc, json_answer, parameter
+from ...api.route import Route
 from ...history.history_task import History
 from ...store.port import StoreAway
-from ...store.records import UsageQuery, UsageSum
-from .answer_types import Usage, UsageCounts, UsageEntry
-from .usage_query import MAX_SUMS, date_of, usage_query
+from ...store.records import DAY, USAGE_DAYS, UsageColumn, UsageQuery, UsageSum
+
+# ---- which days, by what
 
 
-def usage_routes(history: History) -> list[web.RouteDef]:
+NAMES = ("since", "until", "by")
+COLUMNS: tuple[UsageColumn, ...] = get_args(UsageColumn)
+DEFAULT_DAYS = "30d"
+MAX_SUMS = 10_000
+"""Most rows of an answer."""
+
+_DAYS = re.compile(r"(\d{1,4})d", re.ASCII)
+
+
+def usage_query(query: Mapping[str, str], now: float) -> UsageQuery:
+    """From a URL's parameters. Raises `InvalidRequest`, which names the parameter.
+
+    It asks for one row more than an answer may have.
+    """
+    for name in query:
+        if name not in NAMES:
+            raise InvalidRequest(f"`{name[:100]}` is not one of {', '.join(NAMES)}", field=name)
+    today = int(now) // DAY
+    since = _day("since", query.get("since", DEFAULT_DAYS), today)
+    until = _day("until", query.get("until", "1d"), today)
+    if until < since:
+        raise InvalidRequest("`until` must not be before `since`", field="until")
+    return UsageQuery(since=since, until=until, by=_columns(query.get("by")), limit=MAX_SUMS + 1)
+
+
+def date_of(day: int) -> str:
+    """`2026-01-31`."""
+    return datetime.fromtimestamp(day * DAY, UTC).date().isoformat()
+
+
+def _day(name: str, text: str, today: int) -> int:
+    """A date, or a number of days that end with today; not before the first that is kept."""
+    if days := _DAYS.fullmatch(text):
+        day = today + 1 - max(1, int(days[1]))
+    else:
+        day = _days_since_1970(name, text)
+    return max(day, today - USAGE_DAYS)
+
+
+def _days_since_1970(name: str, text: str) -> int:
+    try:
+        found = datetime.strptime(text, "%Y-%m-%d").date()
+    except ValueError:
+        raise InvalidRequest(
+            f"`{name}` must be a day such as 2026-01-31, or 7d for the last seven days (UTC), "
+            f"not {text[:100]!r}",
+            field=name,
+        ) from None
+    return (found - date(1970, 1, 1)).days
+
+
+def _columns(text: str | None) -> tuple[UsageColumn, ...]:
+    names = ["caller"] if text is None else text.split(",")
+    chosen = tuple(column for column in COLUMNS if column in names)
+    if len(chosen) != len(names):
+        raise InvalidRequest(
+            f"`by` must be {', '.join(COLUMNS)}, or several with a comma between them, "
+            f"not {str(text)[:100]!r}",
+            field="by",
+        )
+    return chosen
+
+
+# ---- what is answered
+
+
+class UsageCounts(TypedDict):
+    """`requests` are all that ended or were refused, `errors` those with an error.
+
+    `cached_tokens` are some of `prompt_tokens`.
+    """
+
+    requests: Count
+    errors: Count
+    prompt_tokens: Count
+    cached_tokens: Count
+    completion_tokens: Count
+
+
+class UsageEntry(UsageCounts):
+    """Usage of one day, caller and model, or of all where a column is missing.
+
+    An empty model: requests that named none that exists, and what was not told apart.
+    """
+
+    day: NotRequired[str]
+    caller: NotRequired[str]
+    model: NotRequired[str]
+
+
+class UsageReport(TypedDict):
+    """Usage of the days from `since` to `until` (UTC, both among them), added up by `by`."""
+
+    since: str
+    until: str
+    by: list[UsageColumn]
+    usage: list[UsageEntry]
+    total: UsageCounts
+
+
+def usage_routes(history: History) -> list[Route]:
     """The route."""
 
     async def usage(request: web.Request) -> web.Response:
@@ -26,17 +134,27 @@ def usage_routes(history: History) -> list[web.RouteDef]:
         body = to_json(usage_body(query, sums))
         return web.Response(body=body, content_type="application/json", headers=headers)
 
-    return [web.get("/api/v1/usage", usage)]
+    doc = Doc(
+        "Usage",
+        "What callers used of models, by day: requests, errors, and tokens.",
+        {200: json_answer("Sums, in the order of their columns.", UsageReport)},
+        parameters=(
+            *(parameter(name, "query") for name in ("since", "until")),
+            parameter("by", "query", {"type": "string", "default": "caller"}),
+        ),
+        errors=(InvalidRequest, StoreUnavailable),
+    )
+    return [Route("GET", "/api/v1/usage", Needs.VIEW, usage, doc)]
 
 
-def usage_body(query: UsageQuery, sums: Sequence[UsageSum]) -> Usage:
+def usage_body(query: UsageQuery, sums: Sequence[UsageSum]) -> UsageReport:
     """The answer. Raises `InvalidRequest` for more rows than one may have."""
     if len(sums) > MAX_SUMS:
         raise InvalidRequest(
             f"that has more than {MAX_SUMS} rows; ask for fewer days, or by fewer columns",
             field="by",
         )
-    return Usage(
+    return UsageReport(
         since=date_of(query.since),
         until=date_of(query.until),
         by=list(query.by),

@@ -1,5 +1,5 @@
 """Everybody's batches, for operators: how far they are, and to cancel them.
 
-May import: `balancer.jobs`, `balancer.store`, `transport`, `openapi`, `native`. Comes in:
+May import: `balancer.jobs`, `balancer.store`, `route`, `transport`, `openapi`. Comes in:
 `management/routes`.
 """

@@ -5,21 +5,53 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aiohttp import web
+from typing_extensions import TypedDict
 
-from ....shared.errors import NotFound, StoreUnavailable
+from ....shared.errors import Conflict, NotFound, StoreUnavailable
+from ...api.access.permissions import Needs
 from ...api.common.answering import json_response
+from ...api.openapi.document import Doc, json_answer
+from ...api.route import Route
 from ...api.transport.door_reports import refusals_reported
-from ...jobs.core.batch import Batch
+from ...jobs.core.batch import Batch, Status
 from ...jobs.jobs import Jobs
 from ...store.port import StoreAway
-from .answer_types import BatchView, BatchViews
 
 MAX_BATCHES = 100
 
 logger = logging.getLogger(__name__)
 
 
-def routes(jobs: Jobs | None) -> list[web.AbstractRouteDef]:
+class BatchView(TypedDict):
+    """A batch and how far it is. Times are seconds since 1970.
+
+    `lines_per_second` and `seconds_left` are null where the balancer does not know them. `failure`
+    is the code of what ended the whole batch, if something did.
+    """
+
+    id: str
+    caller: str
+    endpoint: str
+    status: Status
+    created_at: float
+    expires_at: float
+    total: int
+    completed: int
+    failed: int
+    lines_per_second: float | None
+    seconds_left: float | None
+    output_file_id: str | None
+    error_file_id: str | None
+    failure: str | None
+
+
+class BatchViews(TypedDict):
+    """Those that are open first, then the newest."""
+
+    batches: list[BatchView]
+
+
+def routes(jobs: Jobs | None) -> list[Route]:
     """The routes; without `jobs` there are no batches."""
 
     async def batches(request: web.Request) -> web.Response:
@@ -37,9 +69,22 @@ def routes(jobs: Jobs | None) -> list[web.AbstractRouteDef]:
             batch = await jobs.batches.cancel(request.match_info["id"])
             return json_response(await view(jobs, batch))
 
+    list_doc = Doc(
+        "Batches",
+        "Everybody's batches: at most a hundred, those that are open first.",
+        {200: json_answer("The batches.", BatchViews)},
+        errors=(StoreUnavailable,),
+    )
+    cancel_doc = Doc(
+        "CancelBatch",
+        "Cancels a batch; the results that there are become its files.",
+        {200: json_answer("The batch.", BatchView)},
+        errors=(NotFound, Conflict, StoreUnavailable),
+    )
+    path = "/api/v1/batches"
     return [
-        web.get("/api/v1/batches", batches),
-        web.post("/api/v1/batches/{id}/cancel", cancel),
+        Route("GET", path, Needs.VIEW, batches, list_doc),
+        Route("POST", f"{path}/{{id}}/cancel", Needs.OPERATE, cancel, cancel_doc),
     ]
 
 

@@ -4,16 +4,21 @@ import time
 from collections.abc import Callable, Mapping
 
 from aiohttp import hdrs, web
+from pydantic import TypeAdapter
 from pydantic_core import to_json
 
+from ....shared.errors import Conflict, NotFound, StoreUnavailable
 from ...access.key_keeper import KeyKeeper
-from ...access.key_spec import parse_spec
+from ...access.key_spec import KeySpec, parse_spec
+from ...api.access.permissions import Needs
+from ...api.openapi.document import Doc, ErrorClass, json_answer
+from ...api.openapi.schemas import Body
+from ...api.route import Route
 from ...api.transport.bodies import parsed
-from .answer_types import Keys
-from .serializers import key_json, new_key_json
+from .serializers import Key, Keys, NewKey, key_json, new_key_json
 
 
-def routes(keeper: KeyKeeper, clock: Callable[[], float] = time.time) -> list[web.RouteDef]:
+def routes(keeper: KeyKeeper, clock: Callable[[], float] = time.time) -> list[Route]:
     """All of this room."""
 
     async def listed(_request: web.Request) -> web.Response:
@@ -34,11 +39,37 @@ def routes(keeper: KeyKeeper, clock: Callable[[], float] = time.time) -> list[we
         key, secret = await keeper.rotate(request.match_info["name"])
         return _json(new_key_json(key, secret, clock()))
 
+    of_one: tuple[ErrorClass, ...] = (NotFound, Conflict, StoreUnavailable)
+    list_doc = Doc(
+        "Keys",
+        "All access keys, without their secrets.",
+        {200: json_answer("All keys, by name.", Keys)},
+    )
+    create_doc = Doc(
+        "CreateKey",
+        "Makes an access key; the answer is the only place where it ever stands.",
+        {201: json_answer("The new key.", NewKey)},
+        body=Body(name="KeySpec", adapter=TypeAdapter(KeySpec)),
+        errors=(Conflict, StoreUnavailable),
+    )
+    revoke_doc = Doc(
+        "RevokeKey",
+        "Revokes a key; what its holder has open ends.",
+        {200: json_answer("The key, revoked.", Key)},
+        errors=of_one,
+    )
+    rotate_doc = Doc(
+        "RotateKey",
+        "Gives a key another secret; the old one ends as if it were revoked.",
+        {200: json_answer("The key with its new secret.", NewKey)},
+        errors=of_one,
+    )
+    path, one = "/api/v1/keys", "/api/v1/keys/{name}"
     return [
-        web.get("/api/v1/keys", listed),
-        web.post("/api/v1/keys", create),
-        web.delete("/api/v1/keys/{name}", revoke),
-        web.post("/api/v1/keys/{name}/rotate", rotate),
+        Route("GET", path, Needs.ADMINISTER, listed, list_doc),
+        Route("POST", path, Needs.ADMINISTER, create, create_doc),
+        Route("DELETE", one, Needs.ADMINISTER, revoke, revoke_doc),
+        Route("POST", f"{one}/rotate", Needs.ADMINISTER, rotate, rotate_doc),
     ]
 
 

@@ -2,19 +2,28 @@
 
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, NotRequired
 
 from aiohttp import hdrs, web
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 from pydantic_core import to_json
+from typing_extensions import TypedDict
 
-from ....shared.errors import Conflict, InvalidRequest, NotFound
+from ....shared.errors import Conflict, InvalidRequest, NotFound, StoreUnavailable
 from ....shared.inference import AgentId
 from ....shared.inference.adapters import adapted_name
+from ....shared.messages import Issue
+from ....shared.quantities import Duration
+from ....shared.strict import STRICT
 from ....shared.validation import parse_json
+from ...api.access.permissions import Needs
+from ...api.openapi.document import Doc, json_answer, parameter
+from ...api.openapi.schemas import Body
+from ...api.route import Route
 from ...api.transport.bodies import parsed
-from ...api.transport.http import native_error
+from ...api.transport.http import Handler, native_error
+from ...control.agent_plan import Action
 from ...control.desired_state import DesiredState
 from ...control.state_document import (
     InvalidDesiredState,
@@ -22,8 +31,7 @@ from ...control.state_document import (
     parse_desired_state,
 )
 from ...fleet.runtime.fleet_runtime import FleetRuntime
-from .answer_types import Model
-from .bodies import DRAIN, RELOAD
+from ...fleet.view import AgentState, ModelStatus
 from .drains import DrainKeeper
 from .keeper import DesiredStateKeeper
 
@@ -43,7 +51,7 @@ def routes(
     keeper: DesiredStateKeeper,
     drains: DrainKeeper,
     retry_elsewhere: RetryElsewhere = by_nobody,
-) -> list[web.RouteDef]:
+) -> list[Route]:
     """All of this room."""
     return [
         *_state_routes(runtime, keeper),
@@ -55,7 +63,29 @@ def routes(
 # ---- the desired state
 
 
-def _state_routes(runtime: FleetRuntime, keeper: DesiredStateKeeper) -> list[web.RouteDef]:
+class Wish(TypedDict):
+    """The desired state, in the form of `DesiredState`; durations in seconds, sizes in bytes."""
+
+    models: list[dict[str, Any]]
+
+
+class AgentStep(TypedDict):
+    """What an agent would do, and why. `model` is what it would serve then."""
+
+    agent: AgentId
+    name: str
+    action: Action
+    model: str | None
+    why: str
+
+
+class DryRun(TypedDict):
+    """What would change; nothing has."""
+
+    agents: list[AgentStep]
+
+
+def _state_routes(runtime: FleetRuntime, keeper: DesiredStateKeeper) -> list[Route]:
     async def get(_request: web.Request) -> web.Response:
         return _state(keeper)
 
@@ -70,7 +100,27 @@ def _state_routes(runtime: FleetRuntime, keeper: DesiredStateKeeper) -> list[web
         await keeper.put(state, expected=expected)
         return _state(keeper)
 
-    return [web.get("/api/v1/desired-state", get), web.put("/api/v1/desired-state", put)]
+    get_doc = Doc(
+        "DesiredState",
+        "The models that the fleet should serve.",
+        {200: json_answer("The desired state; `ETag` is its revision.", Wish)},
+    )
+    put_doc = Doc(
+        "Wish",
+        "Replaces the desired state; with `dry_run`, says what would change.",
+        {200: json_answer("The desired state, or what would change.", Wish | DryRun)},
+        parameters=(
+            parameter("If-Match", "header"),
+            parameter("dry_run", "query", {"type": "boolean", "default": False}),
+        ),
+        body=Body(name="DesiredState", adapter=TypeAdapter(DesiredState), takes_nulls=False),
+        errors=(Conflict, StoreUnavailable),
+    )
+    path = "/api/v1/desired-state"
+    return [
+        Route("GET", path, Needs.VIEW, get, get_doc),
+        Route("PUT", path, Needs.ADMINISTER, put, put_doc),
+    ]
 
 
 def _state(keeper: DesiredStateKeeper) -> web.Response:
@@ -116,11 +166,37 @@ def _dry_run(
 # ---- models
 
 
-def _models_route(runtime: FleetRuntime) -> web.RouteDef:
+class Model(TypedDict):
+    """A model that is wished for or served. `agents` have it, or are about to.
+
+    `progress` is the share of loading that is done, from 0 to 1, where that is known.
+    """
+
+    name: str
+    aliases: tuple[str, ...]
+    status: ModelStatus
+    progress: float | None
+    agents: list[AgentId]
+    issues: tuple[Issue, ...]
+    source: NotRequired[str]
+
+
+class Models(TypedDict):
+    """All models, by name."""
+
+    models: list[Model]
+
+
+def _models_route(runtime: FleetRuntime) -> Route:
     async def models(_request: web.Request) -> web.Response:
         return _json({"models": models_json(runtime)})
 
-    return web.get("/api/v1/models", models)
+    doc = Doc(
+        "Models",
+        "What is wished for and what is served, with its status.",
+        {200: json_answer("All models, by name.", Models)},
+    )
+    return Route("GET", "/api/v1/models", Needs.VIEW, models, doc)
 
 
 def models_json(runtime: FleetRuntime) -> list[Model]:
@@ -160,10 +236,40 @@ def models_json(runtime: FleetRuntime) -> list[Model]:
 
 # ---- agents
 
+DEFAULT_DRAIN = 30.0
+"""Seconds for which requests may go on when an operator reloads an agent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentDrain:
+    """What still runs after `deadline` ends with an error; `null`: it may take its time."""
+
+    __pydantic_config__ = STRICT
+    deadline: Annotated[Duration, Field(ge=0)] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentReload:
+    """Running requests may go on for `deadline`."""
+
+    __pydantic_config__ = STRICT
+    deadline: Annotated[Duration, Field(ge=0)] = DEFAULT_DRAIN
+
+
+DRAIN: TypeAdapter[AgentDrain] = TypeAdapter(AgentDrain)
+RELOAD: TypeAdapter[AgentReload] = TypeAdapter(AgentReload)
+
+
+class Steered(TypedDict):
+    """An agent after what an operator did."""
+
+    id: AgentId
+    state: AgentState
+
 
 def _agent_routes(
     runtime: FleetRuntime, drains: DrainKeeper, retry_elsewhere: RetryElsewhere
-) -> list[web.RouteDef]:
+) -> list[Route]:
     async def drain(request: web.Request) -> web.Response:
         wanted = await parsed(request, _reader(DRAIN))
         await drains.drain(_agent(request), wanted.deadline)
@@ -180,10 +286,27 @@ def _agent_routes(
         return _steered(runtime, request)
 
     return [
-        web.post("/api/v1/agents/{id}/drain", drain),
-        web.post("/api/v1/agents/{id}/resume", resume),
-        web.post("/api/v1/agents/{id}/reload", reload),
+        _agent_route("drain", drain, "Gives an agent no new requests.", DRAIN),
+        _agent_route("resume", resume, "Gives an agent requests again."),
+        _agent_route("reload", reload, "Has an agent load its model anew.", RELOAD),
     ]
+
+
+def _agent_route(
+    verb: str, handler: Handler, summary: str, adapter: TypeAdapter[Any] | None = None
+) -> Route:
+    name = verb.capitalize()
+    body = None
+    if adapter is not None:
+        body = Body(name=f"Agent{name}", adapter=adapter, takes_nulls=False)
+    doc = Doc(
+        f"{name}Agent",
+        summary,
+        {200: json_answer("The agent's state now.", Steered)},
+        body=body,
+        errors=(NotFound,),
+    )
+    return Route("POST", f"/api/v1/agents/{{id}}/{verb}", Needs.OPERATE, handler, doc)
 
 
 def _reader(adapter: TypeAdapter[Any]) -> Callable[[bytes], Any]:

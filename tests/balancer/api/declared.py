@@ -5,7 +5,7 @@ from functools import cache
 import jsonschema
 from pydantic_core import from_json, to_json
 
-from arriero.balancer.api.openapi.answers import Form, described
+from arriero.balancer.api.openapi.schemas import Form, described
 
 
 def check(form: Form, answer: object) -> None:

@@ -14,13 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from arriero.balancer.api.app import inference_app
+from arriero.balancer.api.app import absent, inference_app
+from arriero.balancer.api.openapi.document import Doc
+from arriero.balancer.api.route import ROUTES
+from arriero.shared.errors import NotFound, NotSupported
 from arriero.shared.inference import GenerateRequest, RequestId, Token
 from arriero.shared.messages import Ask, decode_from_balancer, encode_from_balancer
 from arriero.shared.queries import Counted, CountTokens
+from tests.balancer import documents
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, echo
 from tests.balancer.api.json_values import JSON_VALUES, objects_like
 from tests.balancer.api.scripted_fleet import scripted_fleet, until
+from tests.balancer.openapi_checks import check_whole, routes_in
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 
@@ -48,6 +53,21 @@ async def test_each_api_has_its_shape_of_errors(client: TestClient, path: str, m
     response = await client.get(path)
     assert response.status == 404
     assert member in (await response.json())["error"]
+
+
+# ---- the document
+
+
+def test_all_of_the_native_api_is_described(runtime: FakeFleetRuntime) -> None:
+    declared = inference_app(runtime)[ROUTES]
+    own = {(each.method, each.path) for each in declared if isinstance(each.doc, Doc)}
+    assert routes_in(documents.inference()) == own
+    native = {each.path for each in declared if each.path.startswith("/api/v1/")}
+    assert native < {path for _, path in own}
+
+
+def test_the_document_is_whole() -> None:
+    check_whole(documents.inference(), "Arriero, inference")
 
 
 # ---- clients that go away
@@ -395,3 +415,35 @@ async def test_ollamas_clients_do_not_change_the_models(client: TestClient) -> N
         async with client.request(method, f"/api/{name}", json={"model": "m"}) as response:
             assert response.status == 501
             assert "desired state" in (await response.json())["error"]
+
+
+# ---- what is not here
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/v1/realtime", "no voice sessions"),
+        ("/v1/realtime/sessions", "no voice sessions"),
+        ("/v1/audio/speech", "no sound"),
+        ("/v1/images/generations", "no images"),
+        ("/v1/imagesque", "there is nothing at /v1/imagesque"),
+        ("/x/{path}", "there is nothing at /x/{path}"),
+    ],
+)
+def test_what_is_not_found(path: str, words: str) -> None:
+    error = absent(path)
+    assert isinstance(error, NotFound)
+    assert words in error.message
+    assert path in error.message
+
+
+@pytest.mark.parametrize("call", ["pull", "push", "create", "copy", "delete", "blobs/sha256:0"])
+def test_models_come_with_the_desired_state(call: str) -> None:
+    error = absent(f"/api/{call}")
+    assert isinstance(error, NotSupported)
+    assert "desired state" in error.message
+
+
+def test_long_paths_are_cut() -> None:
+    assert len(absent("/" + "x" * 5000).message) < 300

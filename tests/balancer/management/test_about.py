@@ -5,6 +5,7 @@ from importlib.metadata import version
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from arriero.balancer.api.route import mount
 from arriero.balancer.management.about import about_routes, unknown_ports
 from arriero.shared.messages import Issue
 
@@ -16,7 +17,7 @@ async def test_ports_are_asked_for_each_time() -> None:
         (8061, "https://llm.example"),
     ]
     app = web.Application()
-    app.add_routes(about_routes(lambda: told.pop(0)))
+    mount(app, about_routes(lambda: told.pop(0)))
     async with TestClient(TestServer(app)) as client:
         answers = [await (await client.get("/api/v1/about")).json() for _ in range(3)]
     assert [(each["inference_port"], each["public_url"]) for each in answers] == [
@@ -31,7 +32,7 @@ async def test_ports_are_asked_for_each_time() -> None:
 async def test_issues_of_the_balancer_itself() -> None:
     app = web.Application()
     issue = Issue(code="certificate_expires", message="soon", hint="renew it")
-    app.add_routes(about_routes(unknown_ports, lambda: (issue,)))
+    mount(app, about_routes(unknown_ports, lambda: (issue,)))
     async with TestClient(TestServer(app)) as client:
         about = await (await client.get("/api/v1/about")).json()
     assert about["issues"] == [

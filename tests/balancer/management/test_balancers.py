@@ -5,13 +5,14 @@ from importlib.metadata import version
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from arriero.balancer.api.route import mount
 from arriero.balancer.management.balancers import alone, balancer_routes
 
 
 async def test_one_without_others_leads_since_its_start() -> None:
     times = iter((5.0, 9.0))
     app = web.Application()
-    app.add_routes(balancer_routes(alone("here", "https://llm.example", lambda: next(times))))
+    mount(app, balancer_routes(alone("here", "https://llm.example", lambda: next(times))))
     async with TestClient(TestServer(app)) as client, client.get("/api/v1/balancers") as response:
         assert response.headers["Cache-Control"] == "no-store"
         told = await response.json()

@@ -1,17 +1,23 @@
 """The management port as programs see it."""
 
+from typing import Any
+
+import jsonschema
 import pytest
 from aiohttp import WSMsgType
 from aiohttp.test_utils import TestClient, TestServer
 
+from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.routes import management_app
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
 from arriero.shared.inference import AgentId, GenerateRequest
+from tests.balancer import documents
 from tests.balancer.management.asking import get
 from tests.balancer.management.peers import EagerPeer, Peer
+from tests.balancer.openapi_checks import check_whole, routes_in, routes_of
 
 REQUEST = GenerateRequest(prompt="Once")
 
@@ -89,3 +95,34 @@ async def test_an_agent_that_another_balancer_may_let_try_again(
         assert (await client.post("/api/v1/agents/id-a/reload", json={})).status == 200
         assert (await client.post("/api/v1/agents/nobody/reload", json={})).status == 404
     assert told == ["id-a"]
+
+
+# ---- the document
+
+DOCUMENT: dict[str, Any] = documents.management()
+
+
+def test_every_route_is_described(
+    runtime: FleetRuntime, hub: EventHub, metrics: Metrics, keeper: DesiredStateKeeper
+) -> None:
+    app = management_app(runtime, hub, metrics, keeper=keeper)
+    assert routes_in(DOCUMENT) == routes_of(app)
+
+
+def test_the_document_is_whole() -> None:
+    check_whole(DOCUMENT, "Arriero, management")
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/v1/agents", "/api/v1/agents/id-a", "/api/v1/requests", "/api/v1/models"]
+)
+async def test_the_fleet_is_as_described(
+    client: TestClient, runtime: FleetRuntime, path: str
+) -> None:
+    Peer(runtime, "a")
+    with runtime.open(REQUEST, caller=ANONYMOUS):
+        response = await client.get(path)
+        described = DOCUMENT["paths"][path.replace("id-a", "{id}")]["get"]["responses"]["200"]
+        schema = described["content"]["application/json"]["schema"]
+        schema = schema | {"components": DOCUMENT["components"]}
+        jsonschema.Draft202012Validator(schema).validate(await response.json())

@@ -4,22 +4,22 @@ from aiohttp import web
 
 from ....jobs.core.batch import Batch
 from ....jobs.jobs import Jobs
+from ...access.permissions import Needs
+from ...route import OPENAI, Route
 from ...transport.bodies import BODIES
 from ...transport.callers import caller_of
-from .answer_types import BatchObject, ListOf
-from .batch_object import batch_object
 from .boundary import answering, check_after
-from .pages import BatchPage, page_of, parse_page
+from .pages import BatchObject, BatchPage, ListOf, batch_object, page_of, parse_page
 from .requests import parse_batch
 
 
-def routes(jobs: Jobs | None) -> list[web.AbstractRouteDef]:
+def routes(jobs: Jobs | None) -> list[Route]:
     """The routes. Without `jobs` they say how to get them."""
     return [
-        web.post("/v1/batches", answering(jobs, _create)),
-        web.get("/v1/batches", answering(jobs, _list)),
-        web.get("/v1/batches/{id}", answering(jobs, _retrieve)),
-        web.post("/v1/batches/{id}/cancel", answering(jobs, _cancel)),
+        Route("POST", "/v1/batches", Needs.CALL, answering(jobs, _create), OPENAI),
+        Route("GET", "/v1/batches", Needs.CALL, answering(jobs, _list), OPENAI),
+        Route("GET", "/v1/batches/{id}", Needs.CALL, answering(jobs, _retrieve), OPENAI),
+        Route("POST", "/v1/batches/{id}/cancel", Needs.CALL, answering(jobs, _cancel), OPENAI),
     ]
 
 

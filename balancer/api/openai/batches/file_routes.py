@@ -10,23 +10,24 @@ from .....shared.errors import Conflict
 from ....jobs.blobs.port import BlobsAway
 from ....jobs.jobs import Jobs
 from ....store.jobs.records import SavedFile
+from ...access.permissions import Needs
+from ...route import OPENAI, Route
 from ...transport.callers import caller_of
-from .answer_types import DeletedFile, FileObject, ListOf
 from .boundary import Handler, answering, check_after, jobs_for
 from .file_upload import receive
-from .pages import FilePage, file_object, page_of, parse_page
+from .pages import DeletedFile, FileObject, FilePage, ListOf, file_object, page_of, parse_page
 
 logger = logging.getLogger(__name__)
 
 
-def routes(jobs: Jobs | None) -> list[web.AbstractRouteDef]:
+def routes(jobs: Jobs | None) -> list[Route]:
     """The routes. Without `jobs` they say how to get them."""
     return [
-        web.post("/v1/files", answering(jobs, _create)),
-        web.get("/v1/files", answering(jobs, _list)),
-        web.get("/v1/files/{id}", answering(jobs, _retrieve)),
-        web.delete("/v1/files/{id}", answering(jobs, _delete)),
-        web.get("/v1/files/{id}/content", _content(jobs)),
+        Route("POST", "/v1/files", Needs.CALL, answering(jobs, _create), OPENAI),
+        Route("GET", "/v1/files", Needs.CALL, answering(jobs, _list), OPENAI),
+        Route("GET", "/v1/files/{id}", Needs.CALL, answering(jobs, _retrieve), OPENAI),
+        Route("DELETE", "/v1/files/{id}", Needs.CALL, answering(jobs, _delete), OPENAI),
+        Route("GET", "/v1/files/{id}/content", Needs.CALL, _content(jobs), OPENAI),
     ]
 
 

@@ -5,19 +5,57 @@ nothing behind.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Annotated, Literal
 
 from aiohttp import BodyPartReader, hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestPayloadError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import to_json
 
 from .....shared.errors import InvalidRequest
+from .....shared.validation import invalid
 from ....jobs.files import Files, Upload
 from ....store.jobs.records import SavedFile
 from ...transport.bodies import BODY_SILENCE
-from .upload_form import FORM, parse_form
+
+# ---- the form
+
+
+FORM = "multipart/form-data"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadForm:
+    """`expires_after` as OpenAI's: seconds from the creation on."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    purpose: Literal["batch"]
+    file: Annotated[str, Field(json_schema_extra={"format": "binary"})] = ""
+    anchor: Annotated[Literal["created_at"], Field(alias="expires_after[anchor]")] = "created_at"
+    expires_after: Annotated[
+        int | None, Field(alias="expires_after[seconds]", ge=3600, le=2_592_000)
+    ] = None
+
+
+_fields = TypeAdapter(UploadForm)
+
+
+def parse_form(given: Mapping[str, str]) -> UploadForm:
+    """The fields without the file. Raises `InvalidRequest`."""
+    try:
+        return _fields.validate_python(dict(given))
+    except ValidationError as error:
+        raise invalid(error, to_json(dict(given))) from error
+
+
+# ---- the file
+
 
 MAX_PARTS = 16
 MAX_FIELD = 1024

@@ -1,17 +1,149 @@
-"""One page of a list: what a query string asks for, and the list around what was found."""
+"""What `/v1/files` and `/v1/batches` answer: files, batches, and pages of them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
+from typing_extensions import TypedDict
 
 from .....shared.validation import invalid
+from ....jobs.core.batch import Batch, Status
 from ....store.jobs.records import SavedFile
-from .answer_types import BatchObject, FileObject, ListOf
+
+# ---- what is answered
+
+
+T = TypeVar("T")
+
+
+class ListOf(TypedDict, Generic[T]):
+    """One page of a list."""
+
+    object: Literal["list"]
+    data: list[T]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class FileObject(TypedDict):
+    """A file. Times in Unix seconds."""
+
+    id: str
+    object: Literal["file"]
+    bytes: int
+    created_at: int
+    expires_at: int | None
+    filename: str
+    purpose: str
+    status: Literal["processed"]
+
+
+class DeletedFile(TypedDict):
+    """What is said of a file that is gone."""
+
+    id: str
+    object: Literal["file"]
+    deleted: bool
+
+
+class BatchFault(TypedDict):
+    """What is wrong with a batch's input."""
+
+    code: str
+    message: str
+    param: str | None
+    line: int | None
+
+
+class BatchFaults(TypedDict):
+    """Everything that is wrong with it; at most a hundred."""
+
+    object: Literal["list"]
+    data: list[BatchFault]
+
+
+class RequestCounts(TypedDict):
+    """The lines of a batch."""
+
+    total: int
+    completed: int
+    failed: int
+
+
+class BatchObject(TypedDict):
+    """A batch. Times in Unix seconds."""
+
+    id: str
+    object: Literal["batch"]
+    endpoint: str
+    errors: BatchFaults | None
+    input_file_id: str
+    completion_window: str
+    status: Status
+    output_file_id: str | None
+    error_file_id: str | None
+    created_at: int
+    in_progress_at: int | None
+    expires_at: int
+    finalizing_at: int | None
+    completed_at: int | None
+    failed_at: int | None
+    expired_at: int | None
+    cancelling_at: int | None
+    cancelled_at: int | None
+    request_counts: RequestCounts
+    metadata: dict[str, str] | None
+
+
+def batch_object(batch: Batch, num_completed: int, num_failed: int) -> BatchObject:
+    """The counts are those of now."""
+    return {
+        "id": batch.id,
+        "object": "batch",
+        "endpoint": batch.endpoint,
+        "errors": {
+            "object": "list",
+            "data": [
+                {"code": fault.code, "message": fault.message, "param": None, "line": fault.line}
+                for fault in batch.faults
+            ],
+        }
+        if batch.faults
+        else None,
+        "input_file_id": batch.input_file,
+        "completion_window": batch.completion_window,
+        "status": batch.status,
+        "output_file_id": batch.output_file,
+        "error_file_id": batch.error_file,
+        "created_at": int(batch.created_at),
+        "in_progress_at": _whole(batch.in_progress_at),
+        "expires_at": int(batch.expires_at),
+        "finalizing_at": _whole(batch.finalizing_at),
+        "completed_at": _whole(batch.completed_at),
+        "failed_at": _whole(batch.failed_at),
+        "expired_at": _whole(batch.expired_at),
+        "cancelling_at": _whole(batch.cancelling_at),
+        "cancelled_at": _whole(batch.cancelled_at),
+        "request_counts": {
+            "total": batch.num_lines,
+            "completed": num_completed,
+            "failed": num_failed,
+        },
+        "metadata": batch.metadata,
+    }
+
+
+def _whole(seconds: float | None) -> int | None:
+    return None if seconds is None else int(seconds)
+
+
+# ---- pages
+
 
 Text = Annotated[str, Field(max_length=256)]
-T = TypeVar("T", FileObject, BatchObject)
+Shown = TypeVar("Shown", FileObject, BatchObject)
 P = TypeVar("P", bound=BaseModel)
 
 
@@ -57,7 +189,7 @@ def file_object(file: SavedFile) -> FileObject:
     }
 
 
-def page_of(objects: Sequence[T], limit: int) -> ListOf[T]:
+def page_of(objects: Sequence[Shown], limit: int) -> ListOf[Shown]:
     """`objects` may have one more than the page."""
     data = list(objects[:limit])
     return {

@@ -10,7 +10,6 @@ from .....shared.quantities import parse_duration
 from .....shared.strict import at_most
 from .....shared.validation import parse_json
 from ....jobs.core.batch import NewBatch
-from ...openapi.bodies import Body
 
 LONGEST_WINDOW = 30 * 86_400.0
 """Seconds."""
@@ -52,8 +51,6 @@ class _Body:
 
 
 _body = TypeAdapter(_Body)
-
-BATCH_BODY = Body(name="CreateBatchBody", adapter=_body, takes_nulls=False)
 
 
 def parse_batch(body: bytes) -> NewBatch:

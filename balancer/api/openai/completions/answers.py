@@ -6,34 +6,396 @@ A prompt counts once in `usage`, however many choices it has. Where chat and com
 A token's chunk is assembled by hand from bytes that are precomputed for each choice.
 """
 
-from collections import Counter
+from codecs import getincrementaldecoder
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import assert_never
+from dataclasses import dataclass, replace
+from typing import Literal, NotRequired, Protocol, assert_never
 
 from pydantic_core import to_json
+from typing_extensions import TypedDict
 
 from .....shared.errors import RequestError
 from .....shared.inference import (
     Begun,
+    Count,
     Done,
     Event,
     Failed,
+    FinishReason,
     Notice,
     Token,
     TokenKind,
+    TokenLogProbs,
     ToolCall,
     ToolCallStarted,
+    Usage,
     UsedTier,
     Waiting,
 )
 from ...common.accumulator import Accumulator
+from ...common.log_probs import TokenLogProb, entries, text_of
+from ...common.rendering import Rendering
 from ...transport.pushing.text_frame import TextFrame
 from ...transport.waiting import comment
-from ..answer_types import OpenAIUsage
 from ..errors import openai_error
-from .running_usage import RunningUsage, total_usage
-from .shapes import Shape
+
+# ---- usage
+
+
+class PromptDetails(TypedDict):
+    """How many of a prompt's tokens were not computed again."""
+
+    cached_tokens: Count
+
+
+class CompletionDetails(TypedDict):
+    """How many of an answer's tokens went into reasoning."""
+
+    reasoning_tokens: Count
+
+
+class OpenAIUsage(TypedDict):
+    """Token counts of all choices; a prompt counts once."""
+
+    prompt_tokens: Count
+    completion_tokens: Count
+    total_tokens: Count
+    prompt_tokens_details: PromptDetails
+    completion_tokens_details: CompletionDetails
+
+
+class RunningUsage:
+    """Counts by choice; `num_choices` in a row share a prompt, which counts once."""
+
+    def __init__(self, num_choices: int) -> None:
+        self._num_choices = num_choices
+        self._usages: dict[int, Usage] = {}
+
+    def take(self, number: int, event: Event) -> None:
+        """Counts `event` of the choice `number`."""
+        usage = self._usages.get(number, Usage())
+        match event:
+            case Begun():
+                usage = replace(
+                    usage, prompt_tokens=event.prompt_tokens, cached_tokens=event.cached_tokens
+                )
+            case Token():
+                thought = len(event.tokens) if event.kind == "reasoning" else 0
+                usage = replace(
+                    usage,
+                    completion_tokens=usage.completion_tokens + len(event.tokens),
+                    reasoning_tokens=usage.reasoning_tokens + thought,
+                )
+            case Done():
+                usage = event.usage
+        self._usages[number] = usage
+
+    @property
+    def total(self) -> OpenAIUsage:
+        """So far."""
+        return total_usage(self._usages, self._num_choices)
+
+
+def total_usage(usages: dict[int, Usage], num_choices: int) -> OpenAIUsage:
+    """The counts of all choices together; each prompt is counted from its first choice."""
+    prompts = [usage for number, usage in usages.items() if number % num_choices == 0]
+    prompt_tokens = sum(usage.prompt_tokens for usage in prompts)
+    completion_tokens = sum(usage.completion_tokens for usage in usages.values())
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": sum(usage.cached_tokens for usage in prompts)},
+        "completion_tokens_details": {
+            "reasoning_tokens": sum(usage.reasoning_tokens for usage in usages.values())
+        },
+    }
+
+
+# ---- log-probabilities
+
+
+class ChatLogProbs(TypedDict):
+    """Log-probabilities of the tokens of a message's content."""
+
+    content: list[TokenLogProb]
+    refusal: None
+
+
+class CompletionLogProbs(TypedDict):
+    """Log-probabilities of a text's tokens, as parallel lists; a prompt's first token has none."""
+
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float | None] | None]
+    text_offset: list[Count]
+
+
+_Utf8Decoder = getincrementaldecoder("utf-8")
+
+
+def chat_log_probs(log_probs: Sequence[TokenLogProbs]) -> ChatLogProbs:
+    """Log-probabilities of a message's content, or of a part of it."""
+    return {"content": entries(log_probs), "refusal": None}
+
+
+class LogProbsWriter:
+    """Log-probabilities of one choice's text, part by part, with the offset of each token."""
+
+    def __init__(self, offset: int = 0) -> None:
+        """The first token stands at `offset`, in characters."""
+        self._offset = offset
+        self._decoder = _Utf8Decoder(errors="replace")
+
+    def render(self, log_probs: Sequence[TokenLogProbs]) -> CompletionLogProbs:
+        """Of the next tokens."""
+        return {
+            "tokens": [text_of(each.chosen) for each in log_probs],
+            "token_logprobs": [each.chosen.log_prob for each in log_probs],
+            "top_logprobs": [_by_text(each) for each in log_probs],
+            "text_offset": [self._place(each.chosen.piece) for each in log_probs],
+        }
+
+    def _place(self, piece: bytes) -> int:
+        place = self._offset
+        self._offset += len(self._decoder.decode(piece))
+        return place
+
+
+def _by_text(log_probs: TokenLogProbs) -> dict[str, float | None] | None:
+    """The most likely tokens and the chosen one; this may be one more than requested.
+
+    `None` for a prompt's first token, which has no log-probability.
+    """
+    if log_probs.chosen.log_prob is None:
+        return None
+    found: dict[str, float | None] = {}
+    for each in (*log_probs.top, log_probs.chosen):
+        found.setdefault(text_of(each), each.log_prob)
+    return found
+
+
+# ---- how chat and completions differ
+
+
+ChatFinish = Literal["stop", "length", "tool_calls"]
+
+
+class FunctionCall(TypedDict):
+    """`arguments` is JSON as the model wrote it."""
+
+    name: str
+    arguments: str
+
+
+class ChatCall(TypedDict):
+    """A call of a function."""
+
+    id: str
+    type: Literal["function"]
+    function: FunctionCall
+
+
+class ChatMessage(TypedDict):
+    """A message of the model. An answer of calls alone has no content."""
+
+    role: Literal["assistant"]
+    content: str | None
+    refusal: None
+    reasoning_content: NotRequired[str]
+    tool_calls: NotRequired[list[ChatCall]]
+
+
+class ChatChoice(TypedDict):
+    """One of `n` answers."""
+
+    index: Count
+    message: ChatMessage
+    logprobs: ChatLogProbs | None
+    finish_reason: ChatFinish
+
+
+class CompletionChoice(TypedDict):
+    """One of `n` answers to one of the prompts."""
+
+    index: Count
+    text: str
+    logprobs: CompletionLogProbs | None
+    finish_reason: Literal["stop", "length"]
+
+
+_FINISH_REASONS: dict[FinishReason, ChatFinish] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "cancelled": "stop",
+}
+
+
+class Shape(Protocol):
+    """How chat and completions differ."""
+
+    id_prefix: str
+    object_name: str
+    chunk_name: str
+    has_log_probs: bool
+
+    def choice(
+        self, number: int, accumulator: Accumulator, done: Done
+    ) -> ChatChoice | CompletionChoice:
+        """A choice of a whole answer."""
+
+    def log_probs(self, number: int, token: Token) -> ChatLogProbs | CompletionLogProbs | None:
+        """Log-probabilities of a choice's next token, if requested."""
+
+    def opening(self, number: int) -> dict[str, object] | None:
+        """The content of a choice's first chunk, if one is sent before its text."""
+
+    def text_frame(self, kind: TokenKind, call_index: int) -> tuple[bytes, bytes]:
+        """The JSON between the choice's index and a token's text, and the JSON after the text."""
+
+    def call_started(self, call: ToolCallStarted, call_index: int) -> dict[str, object]:
+        """The content of the first chunk of a tool call."""
+
+    def closing(self) -> dict[str, object]:
+        """The content of the chunk with a choice's `finish_reason`."""
+
+    def finish_reason(self, done: Done) -> ChatFinish:
+        """Why a choice ended."""
+
+
+class Chat:
+    """`/v1/chat/completions`"""
+
+    id_prefix = "chatcmpl-"
+    object_name = "chat.completion"
+    chunk_name = "chat.completion.chunk"
+
+    def __init__(self, *, has_log_probs: bool = False) -> None:
+        self.has_log_probs = has_log_probs
+
+    def choice(self, number: int, accumulator: Accumulator, done: Done) -> ChatChoice:
+        """A whole message."""
+        text = accumulator.text()
+        content = text if text or not accumulator.calls else None
+        message: ChatMessage = {"role": "assistant", "content": content, "refusal": None}
+        if reasoning := accumulator.text("reasoning"):
+            message["reasoning_content"] = reasoning
+        if accumulator.calls:
+            message["tool_calls"] = [
+                _call(call.id, call.name, call.arguments) for call in accumulator.calls
+            ]
+        log_probs = chat_log_probs(accumulator.log_probs()) if self.has_log_probs else None
+        return {
+            "index": number,
+            "message": message,
+            "logprobs": log_probs,
+            "finish_reason": self.finish_reason(done),
+        }
+
+    def log_probs(self, number: int, token: Token) -> ChatLogProbs | None:
+        """Log-probabilities of the content only, without reasoning and calls."""
+        if not self.has_log_probs or token.kind != "content":
+            return None
+        return chat_log_probs(token.log_probs)
+
+    def opening(self, number: int) -> dict[str, object] | None:
+        """The role comes first."""
+        return {"delta": {"role": "assistant", "content": ""}}
+
+    def text_frame(self, kind: TokenKind, call_index: int) -> tuple[bytes, bytes]:
+        """Content, reasoning, or a part of a call's arguments."""
+        if kind == "tool_call":
+            start = b'"delta":{"tool_calls":[{"index":%d,"function":{"arguments":' % call_index
+            return start, b"}}]}"
+        name = b"reasoning_content" if kind == "reasoning" else b"content"
+        return b'"delta":{"%b":' % name, b"}"
+
+    def call_started(self, call: ToolCallStarted, call_index: int) -> dict[str, object]:
+        """All of the call but its arguments."""
+        return {"delta": {"tool_calls": [{"index": call_index, **_call(call.id, call.name, "")}]}}
+
+    def closing(self) -> dict[str, object]:
+        """Nothing more is added."""
+        return {"delta": {}}
+
+    def finish_reason(self, done: Done) -> ChatFinish:
+        """As the request ended."""
+        return _FINISH_REASONS[done.finish_reason]
+
+
+class Completion:
+    """`/v1/completions`"""
+
+    id_prefix = "cmpl-"
+    object_name = "text_completion"
+    chunk_name = "text_completion"
+
+    def __init__(
+        self,
+        *,
+        has_log_probs: bool = False,
+        echoes: Sequence[str] = (),
+        generates: bool = True,
+    ) -> None:
+        """`echoes` are the texts that the choices begin with, if any."""
+        self.has_log_probs = has_log_probs
+        self._generates = generates
+        self._echoes = echoes
+        self._log_probs: dict[int, LogProbsWriter] = {}
+
+    def choice(self, number: int, accumulator: Accumulator, done: Done) -> CompletionChoice:
+        """The text, after the prompt if it is echoed."""
+        text = self._echo(number) + accumulator.text("prompt") + accumulator.text()
+        log_probs = [*accumulator.log_probs("prompt"), *accumulator.log_probs()]
+        return {
+            "index": number,
+            "text": text,
+            "logprobs": self._told(number, log_probs),
+            "finish_reason": self.finish_reason(done),
+        }
+
+    def log_probs(self, number: int, token: Token) -> CompletionLogProbs | None:
+        """Of the prompt, and then of what follows."""
+        return self._told(number, token.log_probs)
+
+    def _told(self, number: int, log_probs: Sequence[TokenLogProbs]) -> CompletionLogProbs | None:
+        if not self.has_log_probs:
+            return None
+        return self._log_probs.setdefault(number, LogProbsWriter()).render(log_probs)
+
+    def _echo(self, number: int) -> str:
+        return self._echoes[number] if self._echoes else ""
+
+    def opening(self, number: int) -> dict[str, object] | None:
+        """The prompt comes first, if it is echoed."""
+        return {"text": echo} if (echo := self._echo(number)) else None
+
+    def text_frame(self, kind: TokenKind, call_index: int) -> tuple[bytes, bytes]:
+        """Prompt and continuation are one text."""
+        return b'"text":', b""
+
+    def call_started(self, call: ToolCallStarted, call_index: int) -> dict[str, object]:
+        """Raw text has no calls."""
+        raise RuntimeError(f"a raw prompt's answer calls {call.name}")
+
+    def closing(self) -> dict[str, object]:
+        """Nothing more is added."""
+        return {"text": ""}
+
+    def finish_reason(self, done: Done) -> Literal["stop", "length"]:
+        """As the request ended; `length` if no tokens were to be generated."""
+        is_cut_off = done.finish_reason == "length" or not self._generates
+        return "length" if is_cut_off else "stop"
+
+
+def _call(id: str, name: str, arguments: str) -> ChatCall:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+# ---- streams, and whole answers
+
 
 _TEXT_END = b',"finish_reason":null}]'
 
@@ -58,8 +420,8 @@ def _head_fields(head: Head, object_name: str) -> dict[str, object]:
     }
 
 
-class ChunkWriter:
-    """Writes events of all choices as SSE chunks; each choice ends exactly once."""
+class ChoicesAnswer(Rendering):
+    """All choices, each of which ends exactly once: as SSE chunks, or as one object."""
 
     def __init__(
         self,
@@ -71,6 +433,8 @@ class ChunkWriter:
         has_running_usage: bool = False,
     ) -> None:
         """`num_choices` is that of one prompt. A running usage stands in every chunk."""
+        self._gathered: defaultdict[int, Accumulator] = defaultdict(Accumulator)
+        self._head = head
         self._shape = shape
         self._num_choices = num_choices
         self._include_usage = include_usage
@@ -86,15 +450,15 @@ class ChunkWriter:
         self._begun: set[int] = set()
         self._ends: dict[int, Done] = {}
 
-    def render(self, number: int, event: Event) -> bytes:
-        """Bytes for `event` of choice `number`; may be empty. Raises the error of a `Failed`."""
+    def render(self, event: Event, number: int = 0, /) -> bytes:
+        """Bytes for `event` of choice `number`; may be empty."""
         if self._usage is not None:
             self._usage.take(number, event)
         if isinstance(event, Token):
             return self._token(number, event)
         match event:
             case Failed():
-                raise event.error
+                return error_chunk(event.error)
             case Waiting():
                 return comment(event)
             case Begun() | Notice() | ToolCall():  # of a call, all has been said
@@ -117,13 +481,22 @@ class ChunkWriter:
             end += self._log_probs(number, token) + _TEXT_END + self._end_json
         return b"%b%b%b%b" % (opening, start, to_json(text), end)
 
-    def frame_of(self, number: int, kind: TokenKind) -> TextFrame | None:
-        """What is around the text of a choice's tokens of a kind, if they differ in no more."""
-        return self._text_frames.get((number, kind)) if self._is_plain else None
+    def frame_of(self, kind: TokenKind, /) -> TextFrame | None:
+        """What is around the text of the only choice's tokens of a kind, if they are plain."""
+        return self._text_frames.get((0, kind)) if self._is_plain else None
 
     def _log_probs(self, number: int, token: Token) -> bytes:
         log_probs = self._shape.log_probs(number, token)
         return b"null" if log_probs is None else to_json(log_probs)
+
+    def take(self, event: Event, number: int = 0, /) -> None:
+        """Gather `event` of choice `number` for the whole answer."""
+        self._gathered[number].add(event)
+
+    def whole(self) -> dict[str, object]:
+        """All choices in one object."""
+        answers = [self._gathered[number] for number in sorted(self._gathered)]
+        return whole_answer(self._shape, self._head, answers, self._num_choices)
 
     def tail(self) -> bytes:
         """The stream's last bytes, once all choices have ended."""

@@ -43,7 +43,6 @@ from ...common.field_names import SAME_NAMES, FieldNames
 from ...common.readable import check_copies, check_readable
 from ...fields.field_notes import FieldNotes
 from ...fields.field_table import FieldTable
-from ...openapi.bodies import Body
 from .. import fields
 from .extras import ServerExtras, either, names_of, the_only
 from .formats import (
@@ -152,23 +151,6 @@ ONE_STOP = TypeAdapter[str](StopString).json_schema()
 
 CHAT_FIELDS = FieldTable(_chat, fields.CHAT, kinds=fields.CHAT_KINDS)
 COMPLETION_FIELDS = FieldTable(_completion, fields.COMPLETION)
-
-CHAT_BODY = Body(
-    name="ChatBody",
-    adapter=_chat,
-    ignored=CHAT_FIELDS.ignored,
-    refused=CHAT_FIELDS.refused,
-    also={"stop": ONE_STOP},
-    takes_unknown=True,
-)
-COMPLETION_BODY = Body(
-    name="CompletionBody",
-    adapter=_completion,
-    ignored=COMPLETION_FIELDS.ignored,
-    refused=COMPLETION_FIELDS.refused,
-    also={"stop": ONE_STOP, "prompt": _one_prompt.json_schema()},
-    takes_unknown=True,
-)
 
 
 def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Wanted:

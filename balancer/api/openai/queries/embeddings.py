@@ -4,22 +4,48 @@ All inputs or none: an error in one input fails the call and names its index. `p
 `normalize` are extensions, as in the native call.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from pydantic import TypeAdapter
 from pydantic_core import to_json
+from typing_extensions import TypedDict
 
+from .....shared.inference import Count
 from .....shared.queries import Result
 from .....shared.validation import parse_json
 from ....fleet.queries.query import QueryRequest
 from ...common.body_fields import listed
-from ...common.embeddings import EmbedFields, Encoding, embed_body, encoded, named
+from ...common.embeddings import EmbedFields, Encoding, encoded, named
 from ...common.parts import first_fault, vectors_of
 from ...fields.field_notes import FieldNotes
 from ...fields.field_table import FieldTable
 from .. import fields
-from ..answer_types import Embeddings
+
+
+class QueryUsage(TypedDict):
+    """Token counts of a call that generates nothing."""
+
+    prompt_tokens: Count
+    total_tokens: Count
+
+
+class Embedding(TypedDict):
+    """An input's vector: numbers, or 32-bit floats in base64."""
+
+    object: Literal["embedding"]
+    index: Count
+    embedding: list[float] | str
+
+
+class Embeddings(TypedDict):
+    """A vector for each input, in their order."""
+
+    object: Literal["list"]
+    data: Iterable[Embedding]
+    model: str
+    usage: QueryUsage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +55,6 @@ class _Body(EmbedFields):
 
 _body = TypeAdapter(_Body)
 EMBEDDINGS_FIELDS = FieldTable(_body, fields.EMBEDDINGS)
-
-EMBEDDINGS_BODY = embed_body(
-    "EmbeddingsBody", _body, ignored=EMBEDDINGS_FIELDS.ignored, takes_unknown=True
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,13 @@ All documents or none: an error in one document fails the call and names its ind
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field, TypeAdapter
 from pydantic_core import to_json
+from typing_extensions import TypedDict
 
+from .....shared.inference import Count
 from .....shared.queries import MAX_INPUTS, NonEmpty, Rank, Result
 from .....shared.strict import STRICT, ListOf
 from .....shared.validation import parse_json
@@ -19,9 +21,32 @@ from ...common.parts import first_fault, in_parts, scores_of
 from ...common.readable import check_copies
 from ...fields.field_notes import FieldNotes
 from ...fields.field_table import FieldTable
-from ...openapi.bodies import Body
 from .. import fields
-from ..answer_types import Ranked, Ranking
+from .embeddings import QueryUsage
+
+
+class RankedDocument(TypedDict):
+    """A document as it was given."""
+
+    text: str
+
+
+class Ranked(TypedDict):
+    """How well the document at `index` answers the query."""
+
+    index: Count
+    relevance_score: float
+    document: NotRequired[RankedDocument]
+
+
+class Ranking(TypedDict):
+    """Scores, the best first."""
+
+    id: str
+    object: Literal["list"]
+    model: str
+    results: list[Ranked]
+    usage: QueryUsage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +69,6 @@ class _Body:
 
 _body = TypeAdapter(_Body)
 RERANK_FIELDS = FieldTable(_body, fields.RERANK)
-
-RERANK_BODY = Body(
-    name="RerankBody",
-    adapter=_body,
-    ignored=RERANK_FIELDS.ignored,
-    refused=RERANK_FIELDS.refused,
-    takes_unknown=True,
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,38 +1,43 @@
 """Calls that need no slot: OpenAI's `/v1/embeddings`, and `/v1/rerank`."""
 
-from aiohttp import web
-
 from ....fleet.caller import Caller
 from ....fleet.queries.query import QueryRequest
 from ....fleet.runtime.fleet_runtime import FleetRuntime
-from ...common.answering import answer
-from ...fields.reading import obeyed
-from ...transport.callers import caller_of
-from .embeddings import parse_embeddings
-from .rerank import parse_rerank
+from ...access.permissions import Needs
+from ...endpoint import Endpoint, Query, handler
+from ...route import JINA, OPENAI, Route
+from .embeddings import EmbeddingsCall, parse_embeddings
+from .rerank import RerankCall, parse_rerank
 
 
-def routes(runtime: FleetRuntime) -> list[web.AbstractRouteDef]:
-    """The routes."""
+def routes(runtime: FleetRuntime) -> list[Route]:
+    """Both routes."""
+    embeddings = handler(runtime, embeddings_endpoint(runtime))
+    rerank = handler(runtime, rerank_endpoint(runtime))
+    return [
+        Route("POST", "/v1/embeddings", Needs.CALL, embeddings, OPENAI),
+        Route("POST", "/v1/rerank", Needs.CALL, rerank, JINA),
+    ]
 
-    async def embeddings(request: web.Request) -> web.Response:
-        call = await obeyed(request, parse_embeddings)
-        model = _model(runtime, call.query_request, caller_of(request))
-        return await answer(
-            request, runtime, call.query_request, lambda _id, results: call.answer(model, results)
-        )
 
-    async def rerank(request: web.Request) -> web.Response:
-        call = await obeyed(request, parse_rerank)
-        model = _model(runtime, call.query_request, caller_of(request))
-        return await answer(
-            request,
-            runtime,
-            call.query_request,
-            lambda id, results: call.answer(id, model, results),
-        )
+def embeddings_endpoint(runtime: FleetRuntime) -> Endpoint[EmbeddingsCall]:
+    """`/v1/embeddings`."""
 
-    return [web.post("/v1/embeddings", embeddings), web.post("/v1/rerank", rerank)]
+    async def answer(call: EmbeddingsCall, caller: Caller) -> Query:
+        model = _model(runtime, call.query_request, caller)
+        return Query(call.query_request, lambda _id, results: call.answer(model, results))
+
+    return Endpoint(parse_embeddings, answer)
+
+
+def rerank_endpoint(runtime: FleetRuntime) -> Endpoint[RerankCall]:
+    """`/v1/rerank`."""
+
+    async def answer(call: RerankCall, caller: Caller) -> Query:
+        model = _model(runtime, call.query_request, caller)
+        return Query(call.query_request, lambda id, results: call.answer(id, model, results))
+
+    return Endpoint(parse_rerank, answer)
 
 
 def _model(runtime: FleetRuntime, query_request: QueryRequest, caller: Caller) -> str:

@@ -41,7 +41,7 @@ class Answer(ResponseEvents):
             is_background=wanted.background,
         )
 
-    def take(self, event: Event) -> list[Json]:
+    def take(self, event: Event, _number: int = 0, /) -> list[Json]:
         """The API events for `event`."""
         told = super().take(event)
         if isinstance(event, Done) and self._wanted.store:

@@ -1,4 +1,4 @@
-"""What the Responses API answers, as types; the OpenAPI document is made of them."""
+"""What the Responses API answers, as types."""
 
 from typing import Any, Literal, NotRequired
 

@@ -88,7 +88,11 @@ class ResponseEvents(EventRenderer):
         state = self.response["status"]
         return self._numbered(self._about("response.created"), self._about(f"response.{state}"))
 
-    def take(self, event: Event) -> list[Json]:
+    def whole(self) -> Response:
+        """The response, once it has ended."""
+        return self.response
+
+    def take(self, event: Event, _number: int = 0, /) -> list[Json]:
         """The API events for `event`."""
         if self.response["status"] != "queued" or isinstance(event, Waiting | Failed):
             return self._numbered(*super().take(event))

@@ -39,11 +39,9 @@ from ...common.field_names import FieldNames
 from ...common.readable import check_readable
 from ...fields.field_notes import FieldNotes
 from ...fields.field_table import FieldTable
-from ...openapi.bodies import Body
 from ..completions.extras import Guided, names_of, the_only
 from ..completions.formats import AllowedTools, JsonObjectFormat, TextFormat, qualified
 from ..completions.reasoning import Effort, Verbosity, reasoning_fields
-from ..completions.requests import ONE_STOP
 from .answer_types import ResponseEcho, TextEcho
 from .fields import BODY
 from .items import Item, Json, plain_items, to_messages
@@ -196,15 +194,6 @@ class _Body(Guided):
 _body = TypeAdapter(_Body)
 
 RESPONSE_FIELDS = FieldTable(_body, BODY)
-
-RESPONSE_BODY = Body(
-    name="ResponseBody",
-    adapter=_body,
-    ignored=RESPONSE_FIELDS.ignored,
-    refused=RESPONSE_FIELDS.refused,
-    also={"input": {"type": "string"}, "stop": ONE_STOP},
-    takes_unknown=True,
-)
 
 
 class Wanted:

@@ -1,164 +1,194 @@
 """The Responses API over HTTP: `/v1/responses`, and stored responses."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 from aiohttp import web
 
 from .....shared.errors import Conflict, InvalidRequest, NotFound, RequestError
-from .....shared.inference import GenerateRequest, UsedTier, tier_of
+from .....shared.inference import GenerateRequest, tier_of
 from ....fleet.caller import Caller
 from ....fleet.runtime.fleet_runtime import FleetRuntime
-from ....fleet.runtime.kept_request import KeptRequest
 from ....fleet.runtime.kept_requests import KeptRequests
+from ...access.permissions import Needs
 from ...common.answering import json_response
 from ...common.counting import count_tokens
-from ...common.event_stream import ServerSentEvents, read_to_end
-from ...common.opening import Recall, keeper, opener, waits_of
+from ...common.opening import Recall, keeper
 from ...common.readable import check_copies
 from ...conversations import Conversations
+from ...endpoint import Endpoint, Generation, Known, Opened, handler, respond
 from ...fields.reading import obeyed
-from ...transport.bodies import BODIES
+from ...route import OPENAI, Route
+from ...transport.bodies import Bodies
 from ...transport.callers import caller_of
 from ...transport.door_reports import refusals_reported
 from ...transport.http import request_id_key
-from ...transport.streaming import EVENT_STREAM, REQUEST_ID, send_events, send_stream
+from ...transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
 from .answer import Answer
 from .answer_types import CountedInput, DeletedResponse
-from .background import BackgroundResponses, chunks, parse_after
-from .background_note import answer_to, answers_of, note_of
+from .background import BackgroundResponses, answer_to, answers_of, chunks, note_of, parse_after
 from .listing import input_list, parse_page
 from .requests import Wanted, parse_response
 from .stored import Stored
 
 
 def routes(
-    runtime: FleetRuntime, conversations: Conversations, kept: KeptRequests, recall: Recall
-) -> list[web.AbstractRouteDef]:
+    runtime: FleetRuntime,
+    conversations: Conversations,
+    bodies: Bodies,
+    kept: KeptRequests,
+    recall: Recall,
+) -> list[Route]:
     """The routes under `/v1/responses`."""
     restore = partial(answers_of, store=conversations.memory)
-    handlers = _Handlers(runtime, conversations, BackgroundResponses(kept, recall, restore))
+    background = BackgroundResponses(kept, recall, restore)
+    responses = Responses(runtime, conversations, bodies, background)
+    handlers = _Handlers(runtime, conversations, background, responses)
+    one = "/v1/responses/{id}"
+    count = handler(runtime, Endpoint(parse_response, responses.count))
     return [
-        web.post("/v1/responses", handlers.create),
-        web.post("/v1/responses/input_tokens", handlers.count),
-        web.get("/v1/responses/{id}", handlers.retrieve),
-        web.delete("/v1/responses/{id}", handlers.delete),
-        web.get("/v1/responses/{id}/input_items", handlers.input_items),
-        web.post("/v1/responses/{id}/cancel", handlers.cancel),
+        Route("POST", "/v1/responses", Needs.CALL, handlers.create, OPENAI),
+        Route("POST", "/v1/responses/input_tokens", Needs.CALL, count, OPENAI),
+        Route("GET", one, Needs.CALL, handlers.retrieve, OPENAI),
+        Route("DELETE", one, Needs.CALL, handlers.delete, OPENAI),
+        Route("GET", f"{one}/input_items", Needs.CALL, handlers.input_items, OPENAI),
+        Route("POST", f"{one}/cancel", Needs.CALL, handlers.cancel, OPENAI),
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A parsed body with what it continues, and the request that this makes."""
+
+    wanted: Wanted
+    previous: Stored | None
+    neutral: GenerateRequest
+
+
+class Responses:
+    """What answers a new response, and counts its input; `background` has those that may run."""
+
+    def __init__(
+        self,
+        runtime: FleetRuntime,
+        conversations: Conversations,
+        bodies: Bodies,
+        background: BackgroundResponses | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self._conversations = conversations
+        self._bodies = bodies
+        self._background = background
+
+    async def answer(self, wanted: Wanted, caller: Caller) -> Generation:
+        """The response, while its client waits for it."""
+        asked = await self.asked(wanted, caller)
+        return Generation(
+            requests=[asked.neutral],
+            is_streamed=wanted.stream,
+            rendering=partial(self._rendering, asked, caller.owner),
+            names=wanted.field_names,
+        )
+
+    def _rendering(self, asked: _Asked, owner: str | None, opened: Opened) -> Answer:
+        return Answer(
+            opened.id,
+            self._conversations,
+            asked.wanted,
+            asked.previous,
+            served=opened.model,
+            service_tier=tier_of(opened.priority),
+            created_at=int(opened.created_at),
+            owner=owner,
+        )
+
+    async def count(self, wanted: Wanted, caller: Caller) -> Known:
+        """How many tokens the input has."""
+        asked = await self.asked(wanted, caller)
+        num_tokens = await count_tokens(
+            self._runtime, asked.neutral, wanted.field_names, caller=caller
+        )
+        body: CountedInput = {"object": "response.input_tokens", "input_tokens": num_tokens}
+        return Known(body)
+
+    async def asked(self, wanted: Wanted, caller: Caller) -> _Asked:
+        """The request with all of the conversation. Raises as `Wanted.request` does."""
+        previous = await self._previous(wanted.previous_response_id, caller)
+        history = () if previous is None else previous.history
+        num_bytes = wanted.num_bytes + (0 if previous is None else previous.history_bytes)
+        check_copies(num_bytes, field="previous_response_id")
+        neutral = await self._bodies.off_loop(num_bytes, lambda: wanted.request(history))
+        return _Asked(wanted, previous, neutral)
+
+    async def _previous(self, id: str | None, caller: Caller) -> Stored | None:
+        """What a response continues. Raises `NotFound`, and `Conflict` while that one runs."""
+        if id is None:
+            return None
+        running = None if self._background is None else await self._background.find(id, caller)
+        if running is not None and running.response()["status"] in ("queued", "in_progress"):
+            raise Conflict(
+                f"the response {id[:100]!r} has not ended yet", field="previous_response_id"
+            )
+        previous = await self._conversations.find(id, Stored, owner=caller.owner)
+        if previous is None:
+            raise _unknown(id, "previous_response_id")
+        return previous
 
 
 class _Handlers:
     """The handlers of the routes."""
 
     def __init__(
-        self, runtime: FleetRuntime, conversations: Conversations, background: BackgroundResponses
+        self,
+        runtime: FleetRuntime,
+        conversations: Conversations,
+        background: BackgroundResponses,
+        responses: Responses,
     ) -> None:
         self._runtime = runtime
         self._conversations = conversations
         self._background = background
+        self._responses = responses
 
     async def create(self, request: web.Request) -> web.StreamResponse:
         wanted = await obeyed(request, parse_response)
+        if wanted.background:
+            return await self._run(request, wanted)
         with refusals_reported(request):
-            previous = await self._previous(request, wanted.previous_response_id)
-            neutral = await _neutral(request, wanted, previous)
-        run = self._run if wanted.background else self._answer
-        return await run(request, wanted, previous, neutral)
+            generation = await self._responses.answer(wanted, caller_of(request))
+        return await respond(request, self._runtime, generation)
 
-    async def _answer(
-        self,
-        request: web.Request,
-        wanted: Wanted,
-        previous: Stored | None,
-        neutral: GenerateRequest,
-    ) -> web.StreamResponse:
-        open_one = await opener(
-            request, self._runtime, tell_waiting=waits_of(request, wanted.stream)
-        )
-        with _told(wanted):
-            stream = open_one(neutral)
-        with stream:
-            request[request_id_key] = stream.id
-            caller = caller_of(request)
-            answer = answer_to(
-                stream.id,
-                self._conversations,
-                wanted,
-                previous,
-                served=stream.model or self._served(wanted, caller),
-                service_tier=self._tier(neutral, caller),
-                created_at=stream.created_at,
-                owner=caller.owner,
-            )
-            headers = {REQUEST_ID: stream.id}
-            if wanted.stream:
-                render = ServerSentEvents(answer, wanted.field_names)
-                return await send_events(
-                    request, stream, render, content_type=EVENT_STREAM, headers=headers
-                )
-            await read_to_end(stream, answer, wanted.field_names)
-            return json_response(answer.response, headers=headers)
-
-    async def _run(
-        self,
-        request: web.Request,
-        wanted: Wanted,
-        previous: Stored | None,
-        neutral: GenerateRequest,
-    ) -> web.StreamResponse:
+    async def _run(self, request: web.Request, wanted: Wanted) -> web.StreamResponse:
         """In the background."""
         caller = caller_of(request)
-        served, tier = self._served(wanted, caller), self._tier(neutral, caller)
-        keep = await keeper(request, note_of(wanted, previous, served, tier))
-        with _told(wanted):
-            kept = keep(neutral)
+        with refusals_reported(request):
+            asked = await self._responses.asked(wanted, caller)
+        served = wanted.model or self._runtime.model_name_for("generate", caller)
+        tier = tier_of(self._runtime.priority(asked.neutral, caller))
+        keep = await keeper(request, note_of(wanted, asked.previous, served, tier))
+        try:
+            kept = keep(asked.neutral)
+        except RequestError as error:
+            raise wanted.field_names.told(error) from error
         request[request_id_key] = kept.id
-        response = self._background.add(kept, self._rendering(wanted, previous, kept, served, tier))
+        render = partial(
+            answer_to,
+            kept.id,
+            self._conversations.memory,  # with its events it is in the store of kept requests
+            wanted,
+            asked.previous,
+            served=served,
+            service_tier=tier,
+            created_at=kept.record.created_at,
+            owner=kept.record.key.owner,
+        )
+        response = self._background.add(kept, render)
         headers = {REQUEST_ID: kept.id}
         if not wanted.stream:
             return json_response(response.response(), headers=headers)
         return await send_stream(
             request, chunks(response, -1), content_type=EVENT_STREAM, headers=headers
         )
-
-    def _rendering(
-        self,
-        wanted: Wanted,
-        previous: Stored | None,
-        kept: KeptRequest,
-        served: str,
-        service_tier: UsedTier,
-    ) -> Callable[[], Answer]:
-        return partial(
-            answer_to,
-            kept.id,
-            self._conversations.memory,  # with its events it is in the store of kept requests
-            wanted,
-            previous,
-            served=served,
-            service_tier=service_tier,
-            created_at=kept.record.created_at,
-            owner=kept.record.key.owner,
-        )
-
-    def _served(self, wanted: Wanted, caller: Caller) -> str:
-        return wanted.model or self._runtime.model_name_for("generate", caller)
-
-    def _tier(self, request: GenerateRequest, caller: Caller) -> UsedTier:
-        return tier_of(self._runtime.priority(request, caller))
-
-    async def count(self, request: web.Request) -> web.Response:
-        wanted = await obeyed(request, parse_response)
-        with refusals_reported(request):
-            previous = await self._previous(request, wanted.previous_response_id)
-            neutral = await _neutral(request, wanted, previous)
-        num_tokens = await count_tokens(
-            self._runtime, neutral, wanted.field_names, caller=caller_of(request)
-        )
-        body: CountedInput = {"object": "response.input_tokens", "input_tokens": num_tokens}
-        return json_response(body)
 
     async def retrieve(self, request: web.Request) -> web.StreamResponse:
         id = request.match_info["id"]
@@ -208,21 +238,6 @@ class _Handlers:
                 )
         return json_response(response)
 
-    async def _previous(self, request: web.Request, id: str | None) -> Stored | None:
-        """What a response continues. Raises `NotFound`, and `Conflict` while that one runs."""
-        if id is None:
-            return None
-        caller = caller_of(request)
-        running = await self._background.find(id, caller)
-        if running is not None and running.response()["status"] in ("queued", "in_progress"):
-            raise Conflict(
-                f"the response {id[:100]!r} has not ended yet", field="previous_response_id"
-            )
-        previous = await self._conversations.find(id, Stored, owner=caller.owner)
-        if previous is None:
-            raise _unknown(id, "previous_response_id")
-        return previous
-
     async def _kept(self, request: web.Request) -> Stored:
         """The caller's response that `request` names. Raises `NotFound`."""
         id = request.match_info["id"]
@@ -230,25 +245,6 @@ class _Handlers:
         if kept is None:
             raise _unknown(id)
         return kept
-
-
-@contextmanager
-def _told(wanted: Wanted) -> Iterator[None]:
-    """Errors name fields as `wanted` does."""
-    try:
-        yield
-    except RequestError as error:
-        raise wanted.field_names.told(error) from error
-
-
-async def _neutral(
-    request: web.Request, wanted: Wanted, previous: Stored | None
-) -> GenerateRequest:
-    """The request with all of the conversation. Raises as `Wanted.request` does."""
-    history = () if previous is None else previous.history
-    num_bytes = wanted.num_bytes + (0 if previous is None else previous.history_bytes)
-    check_copies(num_bytes, field="previous_response_id")
-    return await request.app[BODIES].off_loop(num_bytes, lambda: wanted.request(history))
 
 
 def _unknown(id: str, field: str | None = None) -> NotFound:

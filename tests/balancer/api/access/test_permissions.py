@@ -9,8 +9,9 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.access.access import Access
 from arriero.balancer.access.identity import Role
-from arriero.balancer.api.access.permissions import INFERENCE, MANAGEMENT, Needs, Table, may
+from arriero.balancer.api.access.permissions import Needs, may
 from arriero.balancer.api.app import inference_app
+from arriero.balancer.api.route import ROUTES, permissions
 from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
@@ -22,7 +23,7 @@ from tests.balancer.access.builders import record, secret
 
 ROLES: tuple[Role, ...] = get_args(Role)
 SECRETS: dict[Role, str] = {role: secret(number) for number, role in enumerate(ROLES)}
-TABLES = {"inference": INFERENCE, "management": MANAGEMENT}
+PORTS = ("inference", "management")
 
 
 def apps() -> dict[str, web.Application]:
@@ -46,9 +47,11 @@ def routes(app: web.Application) -> set[tuple[str, str]]:
     }
 
 
-@pytest.mark.parametrize("port", TABLES)
-async def test_every_route_has_its_row_and_every_row_a_route(port: str) -> None:
-    assert routes(apps()[port]) == TABLES[port].keys()
+@pytest.mark.parametrize("port", PORTS)
+async def test_what_is_served_was_declared_with_what_it_needs(port: str) -> None:
+    """A route that an app was given in another way is refused to everybody."""
+    app = apps()[port]
+    assert routes(app) == permissions(app[ROUTES]).keys()
 
 
 def test_roles_are_as_the_documents_say() -> None:
@@ -65,11 +68,12 @@ def test_roles_are_as_the_documents_say() -> None:
     }
 
 
-@pytest.mark.parametrize("port", TABLES)
+@pytest.mark.parametrize("port", PORTS)
 async def test_every_role_at_every_route(port: str) -> None:
     """401 without a key, 403 with one of the wrong role; neither with the right one."""
-    async with TestClient(TestServer(apps()[port])) as client:
-        for (method, path), needs in TABLES[port].items():
+    app = apps()[port]
+    async with TestClient(TestServer(app)) as client:
+        for (method, path), needs in permissions(app[ROUTES]).items():
             if (method, path) == ("DELETE", "/api/v1/keys/{name}"):
                 path = "/api/v1/keys/nobody"  # so that every key stays
             for role in (None, *ROLES):
@@ -92,9 +96,36 @@ async def ask(client: TestClient, method: str, path: str, role: Role | None) -> 
         return answer.status
 
 
-def test_what_needs_no_key_is_only_this() -> None:
-    def free(table: Table) -> set[str]:
-        return {path for (_, path), needs in table.items() if needs is Needs.NOTHING}
+async def test_what_needs_no_key_is_only_this() -> None:
+    made = apps()
+    assert paths_that_need(Needs.NOTHING, made["inference"]) == {"/health", "/ready"}
+    free = {"/health", "/", "/dashboard/{name}", "/api/v1/session"}
+    assert paths_that_need(Needs.NOTHING, made["management"]) == free
 
-    assert free(INFERENCE) == {"/health", "/ready"}
-    assert free(MANAGEMENT) == {"/health", "/", "/dashboard/{name}", "/api/v1/session"}
+
+def paths_that_need(needs: Needs, app: web.Application) -> set[str]:
+    return {route.template for route in app[ROUTES] if route.needs is needs}
+
+
+async def test_what_changes_something_needs_more_than_to_see_it() -> None:
+    changing = {
+        route.needs
+        for route in apps()["management"][ROUTES]
+        if route.method != "GET" and not route.template.endswith(("/session", "/generate"))
+    }
+    assert changing == {Needs.OPERATE, Needs.ADMINISTER}
+
+
+async def test_what_makes_models_work_needs_a_caller() -> None:
+    working = {
+        route.template: route.needs
+        for route in apps()["inference"][ROUTES]
+        if route.method == "POST" and route.needs is not Needs.CALL
+    }
+    assert working == {"/api/show": Needs.LIST}
+
+
+async def test_keys_are_for_administrators() -> None:
+    app = apps()["management"]
+    keys = {"/api/v1/keys", "/api/v1/keys/{name}", "/api/v1/keys/{name}/rotate"}
+    assert keys < paths_that_need(Needs.ADMINISTER, app)

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.balancer.api.anthropic.events import SIGNATURE, MessageEvents
+from arriero.balancer.api.anthropic.errors import AnthropicError, anthropic_error
+from arriero.balancer.api.anthropic.events import SIGNATURE, MessageAnswer, MessageEvents
 from arriero.balancer.api.common.event_stream import frames
-from arriero.shared.errors import EngineFailed
+from arriero.shared.errors import EngineFailed, QueueFull
 from arriero.shared.inference import (
     Begun,
     Done,
@@ -29,6 +30,7 @@ from tests.balancer.api.anthropic.strict import (
     checked_event,
     checked_message,
 )
+from tests.balancer.api.declared import check
 from tests.balancer.api.pushed import pushed
 
 USAGE = Usage(prompt_tokens=9, cached_tokens=4, completion_tokens=5, reasoning_tokens=2)
@@ -318,3 +320,35 @@ def replayed(told: list[Json]) -> Json:
             case other:
                 assert other == "ping" or (other in ("message_stop", "error") and not is_open)
     return dict(message)
+
+
+# ---- as declared
+
+
+EVENTS: list[Event] = [
+    Token("hm", "reasoning"),
+    Token("a"),
+    ToolCallStarted("c", "f"),
+    Token('{"a": 1}', "tool_call"),
+    ToolCall("c", "f", '{"a": 1}'),
+]
+
+
+@pytest.mark.parametrize("reason", ["stop", "length", "tool_calls", "cancelled"])
+@pytest.mark.parametrize("stop_string", [None, "END"])
+def test_messages(reason: str, stop_string: str | None) -> None:
+    message = MessageEvents("1", model="m", max_tokens=5)
+    for event in [*EVENTS, Done(reason, Usage(), TIMINGS, "a", stop_string)]:
+        message.take(event)
+    assert [block["type"] for block in message.message["content"]] == [
+        *("thinking", "text", "tool_use"),
+    ]
+    check(MessageAnswer, message.message)
+
+
+def test_a_message_that_has_begun() -> None:
+    check(MessageAnswer, MessageEvents("1", model="m", max_tokens=5).begin()[0]["message"])
+
+
+def test_errors() -> None:
+    check(AnthropicError, anthropic_error(QueueFull("later"), "r"))

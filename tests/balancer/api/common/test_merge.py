@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from arriero.balancer.api.common.merge import Merged, open_all, or_refusal
-from arriero.shared.errors import AgentLost, QueueFull
+from arriero.shared.errors import QueueFull
 from arriero.shared.inference import Event, Failed, GenerateRequest, Token
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, done, echo
 
@@ -103,12 +103,3 @@ async def test_collect_takes_errors_as_they_are() -> None:
         refused, answered = await merged.collect()
     assert refused.end == Failed(QueueFull("full"))
     assert answered.text() == "you said: b"
-
-
-async def test_collect_all_or_nothing_does_not_wait_for_the_rest() -> None:
-    runtime = FakeFleetRuntime()
-    with pytest.raises(AgentLost):
-        async with Merged(open_all(runtime.open, REQUESTS)) as merged:
-            runtime.streams[2].say(Failed(AgentLost("gone")))
-            await merged.collect(all_or_nothing=True)
-    assert runtime.num_open == 0

@@ -1,6 +1,7 @@
 """The models that are served, in the words of two APIs."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +11,22 @@ import pytest
 from aiohttp.test_utils import TestClient
 from pydantic import TypeAdapter
 
-from arriero.balancer.api.common.models import openai_model
+from arriero.balancer.api.common.models import (
+    AnthropicModel,
+    AnthropicModels,
+    OpenAIModel,
+    OpenAIModels,
+    anthropic_list,
+    anthropic_model,
+    openai_list,
+    openai_model,
+)
+from arriero.balancer.fleet.view import ModelView
 from arriero.shared.messages import Issue
 from tests.balancer.api.anthropic.strict import checked_error
+from tests.balancer.api.declared import check
 from tests.balancer.api.fake_runtime import FakeFleetRuntime
+from tests.balancer.fleet.builders import model_info
 
 ANTHROPIC = {"anthropic-version": "2023-06-01"}
 
@@ -66,3 +79,28 @@ def test_a_model_that_is_not_loaded_says_how_far_it_is_and_why() -> None:
     view = FakeFleetRuntime().models()[0]
     told = openai_model(replace(view, status="failed", progress=0.25, issues=(issue,)), 1)
     assert (told["status"], told["progress"], told["issues"]) == ("failed", 0.25, (issue,))
+
+
+# ---- as declared
+
+
+MODEL = ModelView(info=model_info(), status="loading")
+
+
+@pytest.mark.parametrize(
+    ("make", "form"),
+    [(openai_model, OpenAIModel), (anthropic_model, AnthropicModel)],
+)
+def test_one(make: Callable[[ModelView, int], object], form: type) -> None:
+    check(form, make(MODEL, 5))
+
+
+@pytest.mark.parametrize(
+    ("make", "form"),
+    [(openai_list, OpenAIModels), (anthropic_list, AnthropicModels)],
+)
+@pytest.mark.parametrize("models", [[], [MODEL, MODEL]])
+def test_all(
+    make: Callable[[list[ModelView], int], object], form: type, models: list[ModelView]
+) -> None:
+    check(form, make(models, 5))

@@ -190,11 +190,6 @@ def test_a_rule_about_an_obeyed_field_is_a_mistake() -> None:
             FieldTable(TypeAdapter(Body), {path: Ignored("?")})
 
 
-def test_what_the_document_has_to_know() -> None:
-    assert TABLE.ignored == {"user", "store"}
-    assert TABLE.refused == {"audio": frozenset(), "modalities": nothing('["text"]')}
-
-
 class TextParam(TypedDict, total=False):
     type: Required[Literal["text"]]
     text: str

@@ -1,6 +1,9 @@
 import json
 from dataclasses import replace
+from typing import Any
 
+import jsonschema
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
@@ -10,21 +13,29 @@ from arriero.balancer.api.native.events import (
     NDJSON_LINES,
     RPC_NOTIFICATIONS,
     SERVER_SENT_EVENTS,
+    AnswerFields,
     EventWriter,
+    NativeEvent,
     answer_fields,
     end_fields,
 )
-from arriero.shared.errors import PromptTooLong
+from arriero.balancer.api.openapi.document import ErrorAnswer
+from arriero.shared.errors import InvalidRequest, PromptTooLong
 from arriero.shared.inference import (
     Begun,
+    Done,
+    Event,
     Failed,
     LogProb,
     Notice,
+    Timings,
     Token,
     TokenLogProbs,
     ToolCall,
     ToolCallStarted,
+    Usage,
 )
+from tests.balancer.api.declared import check
 from tests.balancer.api.fake_runtime import done
 from tests.balancer.api.pushed import pushed
 
@@ -135,3 +146,55 @@ def test_warnings_and_errors() -> None:
     }
     assert json.loads(writer.render(failed)) == {"event": "error", "id": "r"} | expected
     assert end_fields(failed) == expected
+
+
+# ---- as declared
+
+DONE = Done(
+    finish_reason="stop",
+    usage=Usage(prompt_tokens=3),
+    timings=Timings(queue_ms=1, first_token_ms=None, total_ms=2),
+    agent="a",
+    stop_string="x",
+)
+LIKELY = LogProb(5, b"a", -0.5)
+EVENTS: list[Event] = [
+    Token("a", log_probs=(TokenLogProbs(LIKELY, (LIKELY,)),)),
+    Token("a", "reasoning"),
+    ToolCallStarted("c", "f"),
+    ToolCall("c", "f", "{}"),
+    Notice("code", "message"),
+    DONE,
+    Failed(InvalidRequest("wrong", field="prompt")),
+]
+
+
+def line(event: Event) -> Any:
+    return from_json(EventWriter({"id": "1"}, NDJSON_LINES).render(event))
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_every_event_is_as_declared(event: Event) -> None:
+    check(NativeEvent, line(event))
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+@pytest.mark.parametrize("change", [{"more": 1}, {"id": None}, {"event": "other"}])
+def test_another_event_is_not(event: Event, change: dict[str, object]) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        check(NativeEvent, line(event) | change)
+
+
+def test_a_whole_answer_is_as_declared() -> None:
+    accumulator = Accumulator()
+    for event in EVENTS[:-1]:
+        accumulator.add(event)
+    answer = answer_fields(accumulator)
+    assert answer.keys() == AnswerFields.__annotations__.keys() - {"prompt_logprobs"}
+    check(AnswerFields, answer)
+
+
+def test_a_failed_answer_is_as_declared() -> None:
+    accumulator = Accumulator()
+    accumulator.add(EVENTS[-1])
+    check(ErrorAnswer, answer_fields(accumulator))

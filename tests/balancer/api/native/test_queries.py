@@ -3,7 +3,14 @@ from typing import Any
 
 import pytest
 
-from arriero.balancer.api.native.queries import CALLS, QueryCall
+from arriero.balancer.api.native.queries import (
+    CALLS,
+    CountFields,
+    DetokenizeFields,
+    EmbedFields,
+    QueryCall,
+    TokenizeFields,
+)
 from arriero.shared.errors import InvalidRequest, PromptTooLong, to_wire
 from arriero.shared.inference import GenerateRequest
 from arriero.shared.queries import (
@@ -13,10 +20,12 @@ from arriero.shared.queries import (
     Detokenized,
     Embed,
     Embedded,
+    Result,
     Tokenize,
     Tokenized,
     Vector,
 )
+from tests.balancer.api.declared import check
 
 ONE = Vector(vector="AACAPw==", num_tokens=2)  # 1.0
 
@@ -119,3 +128,39 @@ def test_what_is_wrong_is_named(name: str, body: dict[str, Any], field: str) -> 
     with pytest.raises(InvalidRequest) as caught:
         call(name, **body)
     assert caught.value.field == field
+
+
+# ---- as declared
+
+VECTORS = (
+    Vector(vector="AACAPw==", num_tokens=2),
+    Vector(error=to_wire(InvalidRequest("wrong"))),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "result", "form"),
+    [
+        ("embed", b'{"input": ["a", "b"]}', Embedded(vectors=VECTORS), EmbedFields),
+        ("tokenize", b'{"text": "a"}', Tokenized(tokens=(1, 2)), TokenizeFields),
+        ("detokenize", b'{"tokens": [1]}', Detokenized(text="a"), DetokenizeFields),
+        (
+            "detokenize",
+            b'{"tokens": [1]}',
+            Detokenized(text="", bytes_base64="4g=="),
+            DetokenizeFields,
+        ),
+        ("count_tokens", b'{"prompt": "a"}', Counted(num_tokens=3), CountFields),
+    ],
+)
+def test_answers_to_queries_are_as_declared(
+    name: str, body: bytes, result: Result, form: type
+) -> None:
+    answer = CALLS[name](body).answer([result])
+    check(
+        form,
+        {
+            key: each if isinstance(each, dict | str | int) else list(each)
+            for key, each in answer.items()
+        },
+    )

@@ -2,13 +2,16 @@ import asyncio
 import json
 from typing import Any
 
+import jsonschema
 import pytest
 from aiohttp.test_utils import TestClient
 
+from arriero.balancer.api.transport.http import native_error
 from arriero.balancer.api.transport.waiting import EARLY_HEADERS, EVENTS_AFTER
 from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.shared.errors import (
     AgentLost,
+    InvalidRequest,
     ModelNotFound,
     PromptTooLong,
     QueueFull,
@@ -17,6 +20,7 @@ from arriero.shared.errors import (
 )
 from arriero.shared.inference import Begun, Failed, Notice, Token, Waiting
 from arriero.shared.queries import Tokenize, Tokenized
+from tests.balancer import documents
 from tests.balancer.api.fake_runtime import TIMINGS, FakeFleetRuntime, done, echo
 
 DONE = {
@@ -325,3 +329,24 @@ async def test_batch_is_validated_before_anything_runs(
     assert response.status == 400
     assert json.loads(answer)["error"]["field"] == "requests[1].top_p"
     assert runtime.streams == []
+
+
+# ---- as described
+
+DOCUMENT = documents.inference()
+
+
+def test_errors_are_described() -> None:
+    schema = {"$ref": "#/components/schemas/ErrorAnswer", "components": DOCUMENT["components"]}
+    validator = jsonschema.Draft202012Validator(schema)
+    validator.validate(native_error(QueueFull("later")))
+    validator.validate(native_error(InvalidRequest("wrong", field="prompt")))
+    responses = DOCUMENT["paths"]["/api/v1/generate"]["post"]["responses"]
+    assert "`queue_full`" in responses["503"]["description"]
+
+
+def test_a_stream_says_what_its_lines_are() -> None:
+    answer = DOCUMENT["paths"]["/api/v1/generate"]["post"]["responses"]["200"]["content"]
+    item = {"$ref": "#/components/schemas/NativeEvent"}
+    assert answer["application/x-ndjson"] == answer["text/event-stream"] == {"x-item-schema": item}
+    assert answer["application/json"]["schema"] == {"$ref": "#/components/schemas/Answer"}

@@ -4,22 +4,26 @@ import json
 from typing import Any
 
 import pytest
-from ollama import ChatResponse, GenerateResponse
+from ollama import ChatResponse, GenerateResponse, ResponseError
+from pydantic_core import to_json
 
 from arriero.balancer.api.common.accumulator import Accumulator
 from arriero.balancer.api.ollama.answers import (
     CHAT,
     GENERATE,
     Head,
-    LineWriter,
+    OllamaAnswer,
+    OllamaChat,
+    OllamaError,
+    OllamaText,
     loaded_chat,
     loaded_text,
+    ollama_error,
     told_time,
     whole_chat,
     whole_text,
 )
-from arriero.balancer.api.ollama.options import CHAT_NAMES
-from arriero.shared.errors import EngineFailed, InvalidRequest
+from arriero.shared.errors import EngineFailed, ModelNotFound, QueueFull, RequestError
 from arriero.shared.inference import (
     Begun,
     Done,
@@ -36,6 +40,7 @@ from arriero.shared.inference import (
     Usage,
     Waiting,
 )
+from tests.balancer.api.declared import check
 
 HEAD = Head("m", 1_700_000_000.5)
 CREATED = "2023-11-14T22:13:20.500000Z"
@@ -64,8 +69,8 @@ LOG_PROBS = (TokenLogProbs(LogProb(5, b"a", -0.5), (LogProb(6, b"b", -1.0),)),)
 
 
 def lines(events: list[Event], shape: Any = CHAT) -> list[dict[str, Any]]:
-    writer = LineWriter(shape, HEAD, CHAT_NAMES)
-    written = b"".join(map(writer, events))
+    writer = OllamaAnswer(shape, HEAD, whole_chat)
+    written = b"".join(map(writer.render, events))
     return [json.loads(line) for line in written.splitlines()]
 
 
@@ -159,11 +164,11 @@ def test_arguments_that_are_no_object_are_empty() -> None:
         assert line["message"]["tool_calls"][0]["function"]["arguments"] == {}
 
 
-def test_an_error_before_the_first_line_is_raised() -> None:
-    writer = LineWriter(CHAT, HEAD, CHAT_NAMES)
-    assert writer(Waiting(1, "slot")) == writer(Notice("x", "y")) == writer(Begun(1, 0)) == b""
-    with pytest.raises(InvalidRequest, match=r"`options\.top_k` is odd"):
-        writer(Failed(InvalidRequest("`top_k` is odd", field="top_k")))
+def test_nothing_is_written_before_the_first_line() -> None:
+    """So an error that comes before it can be a status."""
+    writer = OllamaAnswer(CHAT, HEAD, whole_chat)
+    for event in (Waiting(1, "slot"), Notice("x", "y"), Begun(1, 0)):
+        assert writer.render(event) == b""
 
 
 def test_an_error_after_it_is_the_last_line() -> None:
@@ -185,3 +190,33 @@ def test_a_model_that_is_there() -> None:
 
 def test_times_are_in_utc() -> None:
     assert told_time(0) == "1970-01-01T00:00:00Z"
+
+
+# ---- errors
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (QueueFull("later"), "later"),
+        (ModelNotFound("no agent serves it", field="model"), "model not found: no agent serves it"),
+    ],
+)
+def test_an_error_is_one_sentence(error: RequestError, told: str) -> None:
+    body = ollama_error(error)
+    check(OllamaError, body)
+    assert ResponseError(to_json(body).decode(), 404).error == told
+
+
+# ---- as declared
+
+
+@pytest.mark.parametrize("events", [CALLS, [Token("a", log_probs=LOG_PROBS), DONE]])
+def test_chats(events: list[object]) -> None:
+    for line in (*lines(events), whole_chat(HEAD, gathered(events))):
+        check(OllamaChat, line)
+
+
+def test_texts() -> None:
+    events = [Token("hm", "reasoning"), Token("a", log_probs=LOG_PROBS), DONE]
+    check(OllamaText, whole_text(HEAD, gathered(events)))

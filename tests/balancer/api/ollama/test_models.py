@@ -6,6 +6,7 @@ import pytest
 from ollama import ListResponse, ProcessResponse, ShowResponse
 
 from arriero.balancer.api.ollama.models import (
+    OllamaModel,
     capabilities,
     described,
     details_of,
@@ -19,6 +20,8 @@ from arriero.balancer.fleet.view import ModelView
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.queries import TokenizerDescription
 from arriero.shared.reports.model_info import ModelInfo
+from tests.balancer.api.declared import check
+from tests.balancer.api.fake_runtime import FakeFleetRuntime
 
 INFO = ModelInfo(
     name="m",
@@ -106,3 +109,8 @@ def test_who_is_to_be_shown() -> None:
     assert parse_show(b'{"name": "m"}') == "m"
     with pytest.raises(InvalidRequest, match="`model` is missing"):
         parse_show(b"{}")
+
+
+def test_models_are_as_declared() -> None:
+    (model,) = listed(FakeFleetRuntime().models(), "2026-01-01T00:00:00Z")
+    check(OllamaModel, model)

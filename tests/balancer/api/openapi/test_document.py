@@ -1,11 +1,9 @@
-"""Operations to a document: what it says of bodies, answers and errors."""
-
-from typing_extensions import TypedDict
+"""Operations to a document: what it says of parameters, answers and errors."""
 
 from arriero.balancer.api.openapi.document import (
     OF_MODELS,
     Answer,
-    Errors,
+    Doc,
     Operation,
     document,
     json_answer,
@@ -15,52 +13,33 @@ from arriero.balancer.api.openapi.schemas import STRING
 from arriero.shared.errors import NotFound, QueueFull, ShuttingDown
 
 
-class Trouble(TypedDict):
-    """It went wrong."""
-
-    why: str
-
-
-TOLD = Errors(Trouble, lambda error: error.code)
-TROUBLE = {
-    "description": "It went wrong.",
-    "type": "object",
-    "properties": {"why": STRING},
-    "required": ["why"],
-    "additionalProperties": False,
-}
-
-
-def only(operation: Operation) -> dict[str, object]:
-    made = document(
-        title="A", version="1", operations=[operation], components={"Thing": {"type": "object"}}
-    )
+def only(path: str, doc: Doc, *, is_keyless: bool = False) -> dict[str, object]:
+    operation = Operation("GET", path, doc, is_keyless)
+    made = document(title="A", version="1", operations=[operation])
     assert made["openapi"] == "3.1.0"
     assert made["info"] == {"title": "A", "version": "1"}
-    assert made["components"]["schemas"] == {
-        "Thing": {"type": "object"},
-        "Trouble": TROUBLE,
-    }
-    found: dict[str, object] = made["paths"][operation.path][operation.method.lower()]
+    schemas = {"ErrorAnswer", "PublicError", "FieldProblem"}
+    assert made["components"]["schemas"].keys() == schemas
+    found: dict[str, object] = made["paths"][path]["get"]
     return found
 
 
 def test_an_operation() -> None:
-    operation = Operation(
-        method="GET",
-        path="/things/{id}",
-        name="OneThing",
-        summary="A thing.",
-        parameters=(parameter("id", "path", required=True),),
-        answers={200: json_answer("It.", STRING), 204: Answer("Nothing.")},
+    doc = Doc(
+        "OneThing",
+        "A thing.",
+        {200: json_answer("It.", STRING), 204: Answer("Nothing.")},
+        parameters=(parameter("after", "query"),),
         errors=(NotFound,),
-        told=TOLD,
     )
-    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Trouble"}}}
-    assert only(operation) == {
+    error = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorAnswer"}}}
+    assert only("/things/{id}", doc) == {
         "operationId": "OneThing",
         "summary": "A thing.",
-        "parameters": [{"name": "id", "in": "path", "required": True, "schema": STRING}],
+        "parameters": [
+            {"name": "id", "in": "path", "required": True, "schema": STRING},
+            {"name": "after", "in": "query", "required": False, "schema": STRING},
+        ],
         "responses": {
             "200": {"description": "It.", "content": {"application/json": {"schema": STRING}}},
             "204": {"description": "Nothing."},
@@ -87,17 +66,14 @@ def test_an_operation() -> None:
     }
 
 
+def test_what_needs_no_key_says_so() -> None:
+    assert only("/", Doc("A", "", {}), is_keyless=True)["security"] == []
+    assert "security" not in only("/", Doc("A", "", {}))
+
+
 def test_errors_of_one_status_are_one_answer() -> None:
-    operation = Operation(
-        method="GET",
-        path="/",
-        name="A",
-        summary="",
-        answers={},
-        errors=(QueueFull, ShuttingDown, QueueFull),
-        told=TOLD,
-    )
-    responses = only(operation)["responses"]
+    doc = Doc("A", "", {}, errors=(QueueFull, ShuttingDown, QueueFull))
+    responses = only("/", doc)["responses"]
     assert isinstance(responses, dict)
     assert responses["503"]["description"].splitlines() == [
         "`queue_full`: The queue is full.",
@@ -108,10 +84,7 @@ def test_errors_of_one_status_are_one_answer() -> None:
 
 
 def test_an_answer_hides_the_error_of_its_status() -> None:
-    answers = {503: json_answer("Not ready.", STRING)}
-    operation = Operation(
-        method="GET", path="/", name="A", summary="", answers=answers, errors=OF_MODELS, told=TOLD
-    )
-    responses = only(operation)["responses"]
+    doc = Doc("A", "", {503: json_answer("Not ready.", STRING)}, errors=OF_MODELS)
+    responses = only("/", doc)["responses"]
     assert isinstance(responses, dict)
     assert responses["503"]["description"] == "Not ready."

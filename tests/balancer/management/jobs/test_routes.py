@@ -5,6 +5,7 @@ from pathlib import Path
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from arriero.balancer.api.route import mount
 from arriero.balancer.api.transport.door_reports import DOOR_REPORTS, DoorReports
 from arriero.balancer.api.transport.http import middlewares
 from arriero.balancer.fleet.caller import Caller
@@ -16,7 +17,7 @@ from tests.balancer.jobs.builders import House, created, ended, request_line
 def app(jobs: Jobs | None) -> web.Application:
     made = web.Application(middlewares=middlewares())
     made[DOOR_REPORTS] = DoorReports()
-    made.add_routes(routes(jobs))
+    mount(made, routes(jobs))
     return made
 
 

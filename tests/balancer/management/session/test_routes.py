@@ -17,8 +17,6 @@ from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.routes import management_app
 from arriero.balancer.management.session.browser_sessions import COOKIE, CSRF_HEADER
-from arriero.balancer.management.session.operations import OPERATIONS
-from arriero.balancer.management.session.routes import routes
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
 from tests.balancer import documents
 from tests.balancer.access.builders import record, secret
@@ -197,12 +195,6 @@ async def test_without_keys_nobody_logs_in(
         async with open_.post("/api/v1/session", json={"key": secret(1)}) as answer:
             assert answer.status == 409
         assert await status(open_, "GET", "/api/v1/agents", Cookie=f"{COOKIE}=old") == 200
-
-
-def test_every_route_is_described() -> None:
-    sessions: Any = None
-    described = {(each.method, each.path) for each in OPERATIONS}
-    assert described == {(each.method, each.path) for each in routes(sessions)}
 
 
 async def test_who_logs_in_at_one_balancer_is_logged_in_at_the_others(

@@ -1,13 +1,16 @@
 from typing import Any
 
+import jsonschema
 import pytest
 from aiohttp.test_utils import TestClient
 
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.shared.models.assignments import Reload
+from tests.balancer import documents
 from tests.balancer.fleet.builders import model_info
 from tests.balancer.management.peers import Peer
 
+DOCUMENT: dict[str, Any] = documents.management()
 PATH = "/api/v1/desired-state"
 MODEL = {"name": "m", "source": "file:///m.gguf", "idle_timeout": "15m"}
 
@@ -114,3 +117,23 @@ async def test_a_wrong_drain(client: TestClient, runtime: FleetRuntime, body: ob
     Peer(runtime, "a")
     response = await client.post("/api/v1/agents/id-a/drain", json=body)
     assert response.status == 400
+
+
+# ---- as described
+
+
+def schema(path: str, method: str, what: str) -> dict[str, Any]:
+    operation = DOCUMENT["paths"][path][method]
+    place = operation["requestBody"] if what == "body" else operation["responses"][what]
+    found = place["content"]["application/json"]["schema"]
+    return {**found, "components": DOCUMENT["components"]}
+
+
+async def test_what_is_got_is_as_described_and_may_be_put(client: TestClient) -> None:
+    wish = {"models": [{"name": "m", "source": "file:///m.gguf", "sampling": {"top_k": 3}}]}
+    path = "/api/v1/desired-state"
+    jsonschema.validate(wish, schema(path, "put", "body"))
+    await client.put(path, json=wish)
+    got = await (await client.get(path)).json()
+    jsonschema.validate(got, schema(path, "get", "200"))
+    jsonschema.validate(got, schema(path, "put", "body"))

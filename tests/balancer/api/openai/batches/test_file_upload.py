@@ -8,8 +8,9 @@ import pytest
 from aiohttp import FormData
 
 from arriero.balancer.api.openai.batches import file_upload
-from arriero.balancer.api.openai.batches.file_upload import MAX_FIELD, MAX_PARTS
+from arriero.balancer.api.openai.batches.file_upload import MAX_FIELD, MAX_PARTS, parse_form
 from arriero.balancer.jobs.file_limits import FileLimits
+from arriero.shared.errors import InvalidRequest
 from tests.balancer.api.openai.batches.conftest import Served
 
 
@@ -136,3 +137,28 @@ async def test_what_comes_too_slowly(served: Served, monkeypatch: pytest.MonkeyP
 )
 def test_names_are_made_harmless(given: str | None, name: str) -> None:
     assert file_upload._file_name(given) == name
+
+
+# ---- the form
+
+
+def test_fields() -> None:
+    form = parse_form({"purpose": "batch", "expires_after[seconds]": "3600"})
+    assert form.expires_after == 3600
+    assert parse_form({"purpose": "batch"}).expires_after is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"purpose": "x"},
+        {"purpose": "batch", "expires_after[seconds]": "1"},
+        {"purpose": "batch", "expires_after[anchor]": "x"},
+        {"purpose": "batch", "more": "x"},
+    ],
+)
+def test_what_is_wrong(given: dict[str, str]) -> None:
+    with pytest.raises(InvalidRequest) as error:
+        parse_form(given)
+    assert error.value.field

@@ -6,7 +6,7 @@ import pytest
 
 from arriero.balancer.api.conversations import Conversations
 from arriero.balancer.api.openai.batches.line_doors import BATCH_PRIORITY, ENDPOINTS, LineDoors
-from arriero.balancer.api.openai.batches.requests import BATCH_BODY
+from arriero.balancer.api.openai.batches.requests import parse_batch
 from arriero.balancer.api.transport.bodies import Bodies
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.jobs.core.lines import Answered, Line
@@ -71,6 +71,7 @@ async def test_errors_are_answers() -> None:
 
 def test_every_endpoint_that_may_be_asked_has_a_door() -> None:
     doors = LineDoors(FakeFleetRuntime(), Conversations(), Bodies())  # type: ignore[arg-type]
-    assert set(doors._doors) == set(ENDPOINTS)
-    schema = BATCH_BODY.adapter.json_schema()
-    assert set(schema["properties"]["endpoint"]["enum"]) == set(ENDPOINTS)
+    assert set(doors._endpoints) == set(ENDPOINTS)
+    for endpoint in ENDPOINTS:
+        body = {"input_file_id": "f", "endpoint": endpoint, "completion_window": "24h"}
+        assert parse_batch(json.dumps(body).encode()).endpoint == endpoint

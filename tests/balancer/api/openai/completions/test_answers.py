@@ -1,5 +1,4 @@
 import json
-from functools import partial
 from typing import Any
 
 import pytest
@@ -7,17 +6,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types import Completion as TextCompletion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.chat.chat_completion import ChoiceLogprobs
+from openai.types.completion_choice import Logprobs
 from pydantic import TypeAdapter
 
 from arriero.balancer.api.common.accumulator import Accumulator
 from arriero.balancer.api.openai.completions.answers import (
-    ChunkWriter,
+    Chat,
+    ChoicesAnswer,
+    Completion,
     Head,
+    LogProbsWriter,
+    RunningUsage,
+    Shape,
+    chat_log_probs,
     error_chunk,
     usage_of,
     whole_answer,
 )
-from arriero.balancer.api.openai.completions.shapes import Chat, Completion, Shape
 from arriero.shared.errors import AgentLost
 from arriero.shared.inference import (
     Begun,
@@ -27,6 +33,7 @@ from arriero.shared.inference import (
     LogProb,
     Notice,
     Token,
+    TokenKind,
     TokenLogProbs,
     ToolCall,
     ToolCallStarted,
@@ -39,8 +46,8 @@ from tests.balancer.api.strict_models import checked
 HEAD = Head(id="x-1", created=5, model="m", service_tier="flex")
 
 
-def written(writer: ChunkWriter, *events: tuple[int, Event], tail: bool = True) -> list[Any]:
-    data = b"".join(writer.render(number, event) for number, event in events)
+def written(writer: ChoicesAnswer, *events: tuple[int, Event], tail: bool = True) -> list[Any]:
+    data = b"".join(writer.render(event, number) for number, event in events)
     if tail:
         data += writer.tail()
     assert data.endswith(b"\n\n")
@@ -51,8 +58,8 @@ def written(writer: ChunkWriter, *events: tuple[int, Event], tail: bool = True) 
     return [json.loads(chunk[6:]) for chunk in chunks]
 
 
-def writer(shape: Shape, *, num_choices: int = 1, include_usage: bool = False) -> ChunkWriter:
-    return ChunkWriter(shape, HEAD, num_choices=num_choices, include_usage=include_usage)
+def writer(shape: Shape, *, num_choices: int = 1, include_usage: bool = False) -> ChoicesAnswer:
+    return ChoicesAnswer(shape, HEAD, num_choices=num_choices, include_usage=include_usage)
 
 
 def choice(index: int, finish_reason: str | None = None, **values: Any) -> list[dict[str, Any]]:
@@ -161,16 +168,16 @@ def test_usage_comes_last_and_is_null_before() -> None:
     assert chunks[-1]["id"] == "x-1"
 
 
-def test_a_failure_is_raised() -> None:
-    with pytest.raises(AgentLost):
-        writer(Chat()).render(0, Failed(AgentLost("gone")))
-    assert error_chunk(AgentLost("gone")).startswith(b'data: {"error":{"message":"gone"')
+def test_a_failure_is_the_last_chunk() -> None:
+    chunk = writer(Chat()).render(Failed(AgentLost("gone")))
+    assert chunk == error_chunk(AgentLost("gone"))
+    assert chunk.startswith(b'data: {"error":{"message":"gone"')
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.sampled_from([Chat(), Completion()]))
 def test_any_text_makes_one_data_line(text: str, shape: Shape) -> None:
     head = Head(id="x", created=1, model=text)
-    one = ChunkWriter(shape, head, num_choices=1, include_usage=True)
+    one = ChoicesAnswer(shape, head, num_choices=1, include_usage=True)
     for chunk in written(one, (0, Token(text)), (0, Token(text)), (0, done())):
         assert chunk["model"] == text
         for said in chunk["choices"]:
@@ -214,7 +221,7 @@ def test_what_is_pushed_is_what_is_rendered(
 ) -> None:
     events = [*(event for piece in pieces for event in piece), end]
     pushes, renders = (
-        ChunkWriter(
+        ChoicesAnswer(
             Chat(has_log_probs=logs),
             HEAD,
             num_choices=1,
@@ -223,8 +230,8 @@ def test_what_is_pushed_is_what_is_rendered(
         )
         for _ in range(2)
     )
-    rendered = b"".join(renders.render(0, event) for event in events)
-    assert pushed(partial(pushes.render, 0), partial(pushes.frame_of, 0), events) == rendered
+    rendered = b"".join(renders.render(event) for event in events)
+    assert pushed(pushes.render, pushes.frame_of, events) == rendered
 
 
 @given(st.lists(TEXTS.map(Token), max_size=4), st.sampled_from(["stop", "length"]).map(done))
@@ -405,7 +412,7 @@ def test_nothing_that_was_to_follow_ends_for_want_of_tokens() -> None:
 
 @pytest.mark.parametrize("include_usage", [False, True])
 def test_a_running_usage_stands_in_every_chunk(include_usage: bool) -> None:
-    running = ChunkWriter(
+    running = ChoicesAnswer(
         Chat(), HEAD, num_choices=1, include_usage=include_usage, has_running_usage=True
     )
     chunks = written(
@@ -421,3 +428,116 @@ def test_a_running_usage_stands_in_every_chunk(include_usage: bool) -> None:
     assert (not chunks[-1]["choices"]) == include_usage
     for chunk in chunks:
         TypeAdapter(ChatCompletionChunk).validate_python(chunk)
+
+
+# ---- shapes
+
+
+@pytest.mark.parametrize(
+    ("reason", "finish_reason"),
+    [("stop", "stop"), ("length", "length"), ("tool_calls", "tool_calls"), ("cancelled", "stop")],
+)
+def test_why_a_chat_ended(reason: str, finish_reason: str) -> None:
+    assert Chat().finish_reason(done(reason)) == finish_reason
+
+
+def test_why_a_completion_ended() -> None:
+    assert Completion().finish_reason(done("length")) == "length"
+    assert Completion().finish_reason(done("cancelled")) == "stop"
+    assert Completion(generates=False).finish_reason(done("stop")) == "length"
+
+
+def test_completions_have_no_calls() -> None:
+    with pytest.raises(RuntimeError, match="calls f"):
+        Completion().call_started(ToolCallStarted("c", "f"), 0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "around"),
+    [
+        (Chat(), "content", (b'"delta":{"content":', b"}")),
+        (Chat(), "reasoning", (b'"delta":{"reasoning_content":', b"}")),
+        (
+            Chat(),
+            "tool_call",
+            (b'"delta":{"tool_calls":[{"index":2,"function":{"arguments":', b"}}]}"),
+        ),
+        (Completion(), "prompt", (b'"text":', b"")),
+    ],
+)
+def test_where_a_text_stands(shape: Shape, kind: TokenKind, around: tuple[bytes, bytes]) -> None:
+    assert shape.text_frame(kind, 2) == around
+
+
+def test_what_comes_before_the_text() -> None:
+    assert Chat().opening(0) == {"delta": {"role": "assistant", "content": ""}}
+    assert Completion().opening(0) is None
+    assert Completion(echoes=["a", "b"]).opening(1) == {"text": "b"}
+
+
+# ---- log-probabilities
+
+
+SNOWMAN = "☃".encode()
+
+
+def one(piece: bytes, log_prob: float = -1.0, *top: LogProb) -> TokenLogProbs:
+    return TokenLogProbs(LogProb(1, piece, log_prob), top)
+
+
+def test_chat() -> None:
+    told = chat_log_probs([one(b"a", -0.5, LogProb(2, b"b", -0.1))])
+    parsed = ChoiceLogprobs.model_validate(told, strict=True)
+    assert parsed.content is not None
+    assert parsed.content[0].token == "a"
+    assert parsed.content[0].top_logprobs[0].token == "b"
+    assert parsed.refusal is None
+    assert told.keys() == {"content", "refusal"}
+
+
+def test_a_completions_tokens_know_where_they_stand() -> None:
+    subject = LogProbsWriter(offset=10)
+    first = subject.render([one(b"ab"), one(SNOWMAN[:1]), one(SNOWMAN[1:])])
+    assert first == {
+        "tokens": ["ab", r"\xe2", r"\x98\x83"],
+        "token_logprobs": [-1.0, -1.0, -1.0],
+        "top_logprobs": [{"ab": -1.0}, {r"\xe2": -1.0}, {r"\x98\x83": -1.0}],
+        "text_offset": [10, 12, 12],
+    }
+    Logprobs.model_validate(first, strict=True)
+    assert subject.render([one(b"c")])["text_offset"] == [13]
+    assert subject.render([])["tokens"] == []
+
+
+def test_the_chosen_token_is_among_the_likeliest_of_a_completion() -> None:
+    likely = LogProb(2, b"b", -0.1)
+    told = LogProbsWriter().render([one(b"a", -5.0, likely), one(b"b", -0.1, likely)])
+    assert told["top_logprobs"] == [{"b": -0.1, "a": -5.0}, {"b": -0.1}]
+
+
+# ---- usage
+
+
+def test_it_grows_with_each_choice_and_ends_with_the_counts_of_the_end() -> None:
+    usage = RunningUsage(num_choices=2)
+    usage.take(0, Begun(7, 3))
+    usage.take(1, Begun(7, 7))
+    usage.take(0, Token("hm", "reasoning", (1, 2)))
+    usage.take(1, Token("", tokens=(3,)))
+    assert usage.total == {
+        "prompt_tokens": 7,
+        "completion_tokens": 3,
+        "total_tokens": 10,
+        "prompt_tokens_details": {"cached_tokens": 3},
+        "completion_tokens_details": {"reasoning_tokens": 2},
+    }
+    end = done("stop")
+    usage.take(0, end)
+    assert usage.total["completion_tokens"] == end.usage.completion_tokens + 1
+
+
+def test_each_prompt_counts_once() -> None:
+    usage = RunningUsage(num_choices=2)
+    for number in range(4):
+        usage.take(number, Begun(5, 0))
+    assert usage.total["prompt_tokens"] == 10

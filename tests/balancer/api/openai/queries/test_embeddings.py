@@ -4,9 +4,14 @@ from typing import Any
 import pytest
 from openai.types import CreateEmbeddingResponse
 
-from arriero.balancer.api.openai.queries.embeddings import EmbeddingsCall, parse_embeddings
+from arriero.balancer.api.openai.queries.embeddings import (
+    Embeddings,
+    EmbeddingsCall,
+    parse_embeddings,
+)
 from arriero.shared.errors import InvalidRequest, PromptTooLong, to_wire
 from arriero.shared.queries import Embed, Embedded, Vector
+from tests.balancer.api.declared import check
 
 ONE = Vector(vector="AACAPw==", num_tokens=2)  # 1.0
 LONG = Vector(error=to_wire(PromptTooLong("it is long")))
@@ -68,3 +73,9 @@ def test_what_is_wrong_is_named(body: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         parsed(**body)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize("encoding", ["float", "base64"])
+def test_answers_are_as_declared(encoding: str) -> None:
+    answer = parsed(input=["a"], encoding_format=encoding).answer("m", [Embedded(vectors=(ONE,))])
+    check(Embeddings, {**answer, "data": list(answer["data"])})

@@ -3,9 +3,10 @@ from typing import Any
 
 import pytest
 
-from arriero.balancer.api.openai.queries.rerank import RerankCall, parse_rerank
+from arriero.balancer.api.openai.queries.rerank import Ranking, RerankCall, parse_rerank
 from arriero.shared.errors import InvalidRequest, PromptTooLong, RequestTooLarge, to_wire
 from arriero.shared.queries import Rank, Ranked, Score
+from tests.balancer.api.declared import check
 
 SCORES = Ranked(scores=tuple(Score(score=score, num_tokens=2) for score in (0.1, 0.9, -2.0)))
 BODY = {"query": "q", "documents": ["a", {"text": "b"}, "c"]}
@@ -72,3 +73,8 @@ def test_a_query_counts_for_each_part_that_repeats_it() -> None:
     body["query"] = "q" * 170_000
     with pytest.raises(RequestTooLarge, match="`query`"):
         parse_rerank(json.dumps(body).encode())
+
+
+@pytest.mark.parametrize("returns_documents", [True, False])
+def test_answers_are_as_declared(returns_documents: bool) -> None:
+    check(Ranking, parsed(return_documents=returns_documents).answer("id", "m", [SCORES]))

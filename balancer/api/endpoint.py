@@ -1,0 +1,296 @@
+"""The frame around every call of every API: read, refuse, ask the fleet, stream or collect, fail.
+
+An API says of each of its endpoints how a body is read (`parse`) and what answers it (`answer`).
+The frame does the rest, for requests over HTTP (`handler`) and for lines of batches (`collected`).
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Generic, TypeVar
+
+from aiohttp import hdrs, web
+from pydantic_core import to_json
+
+from ...shared.errors import RequestError
+from ...shared.inference import Done, Event, Failed, GenerateRequest, RequestId, Waiting
+from ...shared.queries import Result
+from ..fleet.caller import Caller
+from ..fleet.queries.query import QueryRequest
+from ..fleet.runtime.fleet_runtime import FleetRuntime
+from ..fleet.runtime.stream import Stream
+from .common.answering import json_response, written
+from .common.field_names import SAME_NAMES, FieldNames
+from .common.merge import Merged, open_together
+from .common.opening import opener, waits_of
+from .common.rendering import Rendering
+from .fields.field_notes import FieldNotes
+from .fields.reading import obeyed
+from .transport.callers import caller_of
+from .transport.door_reports import refusals_reported
+from .transport.http import Handler, request_id_key
+from .transport.streaming import (
+    EVENT_STREAM,
+    REQUEST_ID,
+    prefers_event_stream,
+    send_events,
+    send_stream,
+)
+
+W = TypeVar("W")
+
+# ---- what answers a call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """What is known of an answer once its requests are accepted.
+
+    `id` and `created_at` (in seconds since 1970) are the first request's; `model` is the name by
+    which it is served, `priority` its class, and `content_type` the type of the answer's stream.
+    """
+
+    id: RequestId
+    created_at: float
+    model: str
+    priority: int | None
+    content_type: str = EVENT_STREAM
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """Requests whose events become one answer: the first error of one ends it.
+
+    Errors name fields by `names`. A streamed answer is of the one of `content_types` that the
+    client prefers; with `tells_waiting` a client that waits for it is told so. The answer's id is
+    in the header `X-Request-Id`, and in `id_headers`.
+    """
+
+    requests: Sequence[GenerateRequest]
+    is_streamed: bool
+    rendering: Callable[[Opened], Rendering]
+    names: FieldNames = SAME_NAMES
+    content_types: tuple[str, ...] = (EVENT_STREAM,)
+    tells_waiting: bool = True
+    id_headers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A call that takes no slot; `shape` makes the answer's body of its id and the results."""
+
+    request: QueryRequest
+    shape: Callable[[str, Sequence[Result]], Mapping[str, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """An answer for which nobody has to be asked any more."""
+
+    body: Mapping[str, object]
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Answer = Generation | Query | Known
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint(Generic[W]):
+    """One call of an API. `parse` notes ignored fields; both raise `RequestError`."""
+
+    parse: Callable[[bytes, FieldNotes | None], W]
+    answer: Callable[[W, Caller], Awaitable[Answer]]
+
+
+# ---- over HTTP
+
+
+def handler(runtime: FleetRuntime, endpoint: Endpoint[W]) -> Handler:
+    """Answers requests to `endpoint`."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        wanted = await obeyed(request, endpoint.parse)
+        with refusals_reported(request):
+            answer = await endpoint.answer(wanted, caller_of(request))
+        return await respond(request, runtime, answer)
+
+    return handle
+
+
+async def respond(
+    request: web.Request, runtime: FleetRuntime, answer: Answer
+) -> web.StreamResponse:
+    """The response to `request`. Raises an error that precedes all bytes."""
+    match answer:
+        case Generation():
+            with _named(answer.names):
+                return await _generated(request, runtime, answer)
+        case Query():
+            return await _queried(request, runtime, answer)
+        case Known():
+            body, headers = await written(answer.body), answer.headers
+            return web.Response(body=body, content_type="application/json", headers=headers)
+
+
+async def _generated(
+    request: web.Request, runtime: FleetRuntime, generation: Generation
+) -> web.StreamResponse:
+    tell_waiting = waits_of(request, generation.is_streamed and generation.tells_waiting)
+    open_one = await opener(request, runtime, tell_waiting=tell_waiting)
+    if (drawn := request.get(request_id_key)) is None:
+        streams = open_together(open_one, generation.requests)
+    else:  # for the one request that there is
+        streams = [open_one(each, RequestId(drawn)) for each in generation.requests]
+    with _closing(streams):
+        id = request[request_id_key] = streams[0].id
+        content_type = preferred(request, generation.content_types)
+        opened = _opened(runtime, caller_of(request), generation, streams[0], content_type)
+        rendering = generation.rendering(opened)
+        headers = dict.fromkeys((REQUEST_ID, *generation.id_headers), id)
+        if not generation.is_streamed:
+            return json_response(await _whole(streams, rendering), headers=headers)
+        write = _Writing(rendering, generation.names, len(streams))
+        if len(streams) == 1:
+            return await send_events(
+                request,
+                streams[0],
+                write,
+                content_type=content_type,
+                headers=headers,
+                frame_of=rendering.frame_of,
+            )
+        async with Merged(streams) as merged:
+            chunks = _chunks(merged, write)
+            return await send_stream(request, chunks, content_type=content_type, headers=headers)
+
+
+async def _queried(request: web.Request, runtime: FleetRuntime, query: Query) -> web.Response:
+    def accepted(id: RequestId) -> None:
+        request[request_id_key] = id
+
+    id, body = await _asked(runtime, caller_of(request), query, accepted)
+    return web.Response(body=body, content_type="application/json", headers={REQUEST_ID: id})
+
+
+def preferred(request: web.Request, content_types: tuple[str, ...]) -> str:
+    """The one that the client prefers; without a preference the first."""
+    accept = request.headers.getall(hdrs.ACCEPT, ()) if len(content_types) > 1 else ()
+    prefers_events = bool(accept) and prefers_event_stream(",".join(accept))
+    return EVENT_STREAM if prefers_events else content_types[0]
+
+
+# ---- within the process
+
+
+async def collected(
+    runtime: FleetRuntime, caller: Caller, answer: Answer
+) -> tuple[RequestId | None, bytes]:
+    """The id, if it has one, and the whole answer as JSON. Raises the `RequestError` of its end."""
+    if isinstance(answer, Known):
+        return None, await written(answer.body)
+    if isinstance(answer, Query):
+        return await _asked(runtime, caller, answer, lambda _id: None)
+    with _named(answer.names):
+        streams = open_together(partial(runtime.open, caller=caller), answer.requests)
+        with _closing(streams):
+            rendering = answer.rendering(_opened(runtime, caller, answer, streams[0]))
+            return streams[0].id, to_json(await _whole(streams, rendering))
+
+
+# ---- both
+
+
+@contextmanager
+def _named(names: FieldNames) -> Iterator[None]:
+    """Errors name fields as the client does."""
+    try:
+        yield
+    except RequestError as error:
+        if (told := names.told(error)) is error:
+            raise
+        raise told from error
+
+
+@contextmanager
+def _closing(streams: Sequence[Stream]) -> Iterator[None]:
+    with ExitStack() as open_ones:
+        for stream in streams:
+            open_ones.callback(stream.close)
+        yield
+
+
+def _opened(
+    runtime: FleetRuntime,
+    caller: Caller,
+    generation: Generation,
+    first: Stream,
+    content_type: str = EVENT_STREAM,
+) -> Opened:
+    request = generation.requests[0]
+    return Opened(
+        id=first.id,
+        created_at=first.created_at,
+        model=request.model or first.model or runtime.model_name_for("generate", caller),
+        priority=runtime.priority(request, caller),
+        content_type=content_type,
+    )
+
+
+async def _whole(streams: Sequence[Stream], rendering: Rendering) -> object:
+    async with Merged(streams) as merged:
+        async for events in merged:
+            for number, event in events:
+                if isinstance(event, Failed):
+                    raise event.error
+                rendering.take(event, number)
+    return rendering.whole()
+
+
+async def _asked(
+    runtime: FleetRuntime, caller: Caller, query: Query, accepted: Callable[[RequestId], None]
+) -> tuple[RequestId, bytes]:
+    with runtime.ask(query.request, caller=caller) as handle:
+        accepted(handle.id)
+        results = await handle.results()
+    return handle.id, await written(query.shape(handle.id, results))
+
+
+class _Writing:
+    """The bytes of a stream. An error that precedes all of them is raised, to be a status."""
+
+    def __init__(self, rendering: Rendering, names: FieldNames, num_requests: int) -> None:
+        self._rendering = rendering
+        self._names = names
+        self._num_running = num_requests
+        self._has_begun = False
+
+    def __call__(self, event: Event, number: int = 0) -> bytes:
+        if isinstance(event, Failed):
+            if not self._has_begun:
+                raise event.error
+            event = Failed(self._names.told(event.error))
+        data = self._rendering.render(event, number)
+        if isinstance(event, Done):
+            self._num_running -= 1
+            if not self._num_running:
+                data += self._rendering.tail()
+        self._has_begun = self._has_begun or bool(data)
+        return data
+
+
+async def _chunks(merged: Merged, write: _Writing) -> AsyncIterator[bytes]:
+    """The first error ends all. Raises one that precedes all bytes."""
+    async for events in merged:
+        for number, event in events:
+            if isinstance(event, Failed):
+                yield write(event, number)
+                return
+        if chunk := b"".join(write(event, number) for number, event in _with_one_wait(events)):
+            yield chunk
+
+
+def _with_one_wait(events: list[tuple[int, Event]]) -> list[tuple[int, Event]]:
+    """Requests of one answer wait together: of what several are told, the first is enough."""
+    waits = [each for each in events if isinstance(each[1], Waiting)]
+    return [each for each in events if each not in waits[1:]] if waits else events

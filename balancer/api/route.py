@@ -1,0 +1,119 @@
+"""A route, declared once: what it takes to come in, who answers, and where it is described.
+
+`/openapi.json` describes our own APIs, from what their routes say. APIs of others are documented by
+their owners.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import version
+
+from aiohttp import hdrs, web
+from pydantic_core import to_json
+
+from .access.permissions import Needs, Table
+from .openapi.document import Doc, Operation, document, json_answer
+from .transport.http import Handler
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose API a route follows, and where they describe it."""
+
+    name: str
+    url: str
+
+
+OPENAI = Owner("OpenAI", "https://platform.openai.com/docs/api-reference")
+ANTHROPIC = Owner("Anthropic", "https://docs.anthropic.com/en/api")
+OLLAMA = Owner("Ollama", "https://github.com/ollama/ollama/blob/main/docs/api.md")
+VLLM = Owner("vLLM", "https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html")
+JINA = Owner("Jina", "https://api.jina.ai/redoc#tag/rerank")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One method of one path, which may have patterns, as in `/things/{id:.+}`.
+
+    A `GET` answers `HEAD`, too, but for one that `is_endless`.
+    """
+
+    method: str
+    path: str
+    needs: Needs
+    handler: Handler
+    doc: Doc | Owner
+    is_endless: bool = field(default=False, kw_only=True)
+
+    @property
+    def template(self) -> str:
+        """The path without its patterns, as tables and documents have it."""
+        return re.sub(r"\{(\w+):[^}]*\}", r"{\1}", self.path)
+
+    def definition(self) -> web.RouteDef:
+        """What an app is given."""
+        if self.method == hdrs.METH_GET:
+            return web.get(self.path, self.handler, allow_head=not self.is_endless)
+        return web.route(self.method, self.path, self.handler)
+
+
+def permissions(routes: Iterable[Route]) -> Table:
+    """What each route needs. Raises `ValueError` where one was declared twice."""
+    table: dict[tuple[str, str], Needs] = {}
+    for route in routes:
+        place = route.method, route.template
+        if place in table:
+            raise ValueError(f"{route.method} {route.template} is declared twice")
+        table[place] = route.needs
+    return table
+
+
+ROUTES = web.AppKey("ROUTES", Sequence[Route])
+"""App key of what an app serves."""
+
+
+def mount(app: web.Application, routes: Sequence[Route]) -> None:
+    """Has `app` serve `routes`; its middleware admits by their `permissions`."""
+    app[ROUTES] = routes
+    app.add_routes([route.definition() for route in routes])
+
+
+def document_route(title: str) -> Route:
+    """`GET /openapi.json`, which describes those of an app's routes that are of our own APIs."""
+    doc = Doc(
+        "Document",
+        "This document.",
+        {200: json_answer("An OpenAPI 3.1 document.", {"type": "object"})},
+    )
+    return Route("GET", "/openapi.json", Needs.ANY, _ServedDocument(title).serve, doc)
+
+
+class _ServedDocument:
+    """Builds the document when it is first asked for.
+
+    Building takes longer than the rest of a balancer's start, and most balancers are never asked.
+    """
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._built: asyncio.Future[bytes] | None = None
+
+    async def serve(self, request: web.Request) -> web.Response:
+        if self._built is None:
+            build = partial(_built, self._title, request.app[ROUTES])
+            self._built = asyncio.get_running_loop().run_in_executor(None, build)
+        # Shielded: others may wait for it when this client disconnects.
+        body = await asyncio.shield(self._built)
+        return web.Response(body=body, content_type="application/json")
+
+
+def _built(title: str, routes: Sequence[Route]) -> bytes:
+    operations = [
+        Operation(each.method, each.template, each.doc, each.needs is Needs.NOTHING)
+        for each in routes
+        if isinstance(each.doc, Doc)
+    ]
+    return to_json(document(title=title, version=version("arriero"), operations=operations))
