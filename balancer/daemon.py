@@ -61,7 +61,7 @@ async def main(settings: BalancerSettings, shutdown: Shutdown, pipes: Pipes | No
                 await parts.kept_keeper.flush(LAST_WRITES)
             if parts.conversation_keeper is not None:
                 await parts.conversation_keeper.flush(LAST_WRITES)
-            await parts.persistence.flush(parts.runtime.totals())
+            await parts.persistence.flush(parts.runtime.views.totals())
             if parts.peers is not None:
                 await parts.peers.leave()
             for task in running:
@@ -102,7 +102,7 @@ def _announce(
 
 
 async def _drain(runtime: FleetRuntime, hub: EventHub, within: float) -> None:
-    num = runtime.totals().num_requests
+    num = runtime.views.totals().num_requests
     logger.info("draining: %d requests may finish within %g s", num, within)
     await runtime.drain(within)
     hub.close()

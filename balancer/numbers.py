@@ -13,7 +13,9 @@ def collect_numbers(parts: Parts) -> None:
     """Let the metrics ask the parts when they are read."""
     metrics, runtime, conversations = parts.metrics, parts.runtime, parts.conversations
     metrics.collect_fleet(
-        partial(runtime.view, max_requests=0), backlog=runtime.backlog, events=parts.hub.numbers
+        partial(runtime.views.view, max_requests=0),
+        backlog=runtime.backlog,
+        events=parts.hub.numbers,
     )
     conversation_keeper = parts.conversation_keeper
     metrics.collect_responses(
@@ -32,7 +34,7 @@ def collect_numbers(parts: Parts) -> None:
     metrics.collect_log_reads(lambda: runtime.num_log_reads)
     metrics.collect_bodies(lambda: parts.bodies.num_bytes)
     metrics.collect_usage(lambda: len(parts.persistence.history.usage))
-    metrics.collect_limits(lambda: runtime.num_limited_callers)
+    metrics.collect_limits(lambda: runtime.views.num_limited_callers)
     metrics.collect_notices(lambda: parts.reports.num_clients)
     access = parts.access
     metrics.collect_keys(lambda: access.ring.num_valid, lambda: access.num_leases)

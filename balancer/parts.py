@@ -100,7 +100,7 @@ class Parts:
         work = [
             self.runtime.run(),
             self.hub.run(),
-            self.persistence.run(self.runtime.totals, self.keeper.told),
+            self.persistence.run(self.runtime.views.totals, self.keeper.told),
         ]
         if self.jobs is not None:
             work.append(self.jobs.run())
@@ -249,7 +249,9 @@ def kept_keeper_of(
     bounds = KeptBounds(
         num=MAX_KEPT, num_bytes=settings.responses_limit, age=settings.responses_max_age
     )
-    return KeptKeeper(persistence.kept, bounds, partial(caller_now, access), runtime.engine_of)
+    return KeptKeeper(
+        persistence.kept, bounds, partial(caller_now, access), runtime.views.engine_of
+    )
 
 
 def limits_of(settings: BalancerSettings) -> Limits:

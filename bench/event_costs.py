@@ -24,7 +24,7 @@ from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
-from arriero.balancer.fleet.runtime.peer import Backlog
+from arriero.balancer.fleet.runtime.outbox import Backlog
 from arriero.balancer.fleet.runtime.stream import Stream
 from arriero.balancer.management.events import pause_after
 from arriero.balancer.management.fleet_feed import MAX_REQUESTS_SENT, FleetFeed
@@ -175,32 +175,34 @@ class Publisher:
     def __init__(self, simulation: Simulation) -> None:
         self._runtime = simulation.runtime
         self._clock = simulation.clock
-        view = self._runtime.view(MAX_REQUESTS_SENT)
+        view = self._runtime.views.view(MAX_REQUESTS_SENT)
         self._meter = Meter(view.agents, view.tokens_total, self._clock())
         self._throughput = Throughput()
         self._feed = FleetFeed()
-        snapshot = snapshot_json(view, self._throughput, self._clock(), self._runtime.position)
+        snapshot = snapshot_json(
+            view, self._throughput, self._clock(), self._runtime.views.position
+        )
         self._feed.restart(snapshot["agents"], snapshot["requests"])
-        self._seen = self._metered = self._runtime.revision
+        self._seen = self._metered = self._runtime.views.revision
 
     def delta(self) -> bytes:
-        change = self._runtime.changes_since(self._seen)
+        change = self._runtime.views.changes_since(self._seen)
         if change is None:
             raise RuntimeError("too much changed for a delta")
-        self._seen = self._runtime.revision
-        oldest = islice(self._runtime.requests(), MAX_REQUESTS_SENT)
+        self._seen = self._runtime.views.revision
+        oldest = islice(self._runtime.views.requests(), MAX_REQUESTS_SENT)
         delta = self._feed.advance(
-            change, oldest, self._throughput, self._clock(), self._runtime.position
+            change, oldest, self._throughput, self._clock(), self._runtime.views.position
         )
         return dumps(delta)
 
     def point(self) -> bytes:
-        change = self._runtime.changes_since(self._metered)
+        change = self._runtime.views.changes_since(self._metered)
         if change is None:
             raise RuntimeError("too much changed for a point")
-        counts = self._runtime.tokens_since(self._metered)
-        self._metered = self._runtime.revision
-        totals = self._runtime.totals()
+        counts = self._runtime.views.tokens_since(self._metered)
+        self._metered = self._runtime.views.revision
+        totals = self._runtime.views.totals()
         self._throughput = self._meter.look(
             counts, change.agents_left, totals.tokens_total, self._clock()
         )

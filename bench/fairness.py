@@ -18,8 +18,7 @@ from rich.table import Table
 
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.fleet.decisions import LinkId, Refuse
-from arriero.balancer.fleet.requests.dispatch.assignments import Assign
-from arriero.balancer.fleet.requests.dispatch.dispatch import Dispatch
+from arriero.balancer.fleet.requests.dispatch.dispatch import Assign, Dispatch
 from arriero.balancer.fleet.requests.routing import Offer, RoutingRequest
 from arriero.shared.inference import PriorityClass, RequestId
 from bench.arguments import at_least

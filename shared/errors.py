@@ -232,21 +232,6 @@ class QueueFull(RequestError):
         super().__init__(message, field=field, retry_after=retry_after)
         self.position = position
 
-    @classmethod
-    def of(
-        cls,
-        num_waiting: int,
-        one: str,
-        many: str,
-        *,
-        retry_after: float,
-        position: int | None = None,
-    ) -> "QueueFull":
-        """The error where `num_waiting` wait already, each of which is called `one`."""
-        waiting = f"{num_waiting} {many} are" if num_waiting != 1 else f"1 {one} is"
-        message = f"{waiting} waiting, which is the limit"
-        return cls(message, retry_after=retry_after, position=position)
-
 
 class Overloaded(RequestError):
     """Too many connections are open, or too many bytes of bodies are being read."""

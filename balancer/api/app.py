@@ -160,7 +160,7 @@ def _health_routes(runtime: FleetRuntime) -> list[Route]:
         return json_response(Health(status="ok"))
 
     async def ready(_request: web.Request) -> web.Response:
-        totals = runtime.totals()
+        totals = runtime.views.totals()
         is_ready = totals.is_ready and not totals.is_draining
         slots: SlotCounts = {"total": totals.slots_total, "busy": totals.slots_busy}
         body: Readiness = {"ready": is_ready, "slots": slots}

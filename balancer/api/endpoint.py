@@ -231,8 +231,8 @@ def _opened(
     return Opened(
         id=first.id,
         created_at=first.created_at,
-        model=request.model or first.model or runtime.model_name_for("generate", caller),
-        priority=runtime.priority(request, caller),
+        model=request.model or first.model or runtime.views.model_name_for("generate", caller),
+        priority=runtime.views.priority(request, caller),
         content_type=content_type,
     )
 

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 
 from aiohttp import web
 
-from ..access.limits.account import Level, Standing
 from ..fleet.runtime.fleet_runtime import FleetRuntime
+from ..fleet.view import Level, Standing
 from .transport.callers import caller_of
 
 ANTHROPIC = "/v1/messages"
@@ -22,7 +22,7 @@ def limit_headers(runtime: FleetRuntime) -> Signal:
     """What an application has to call before each answer (`on_response_prepare`)."""
 
     async def tell(request: web.Request, response: web.StreamResponse) -> None:
-        standing = runtime.standing(caller_of(request))
+        standing = runtime.views.standing(caller_of(request))
         if request.path.startswith(ANTHROPIC):
             response.headers.update(anthropic_headers(standing, datetime.now(UTC)))
         else:

@@ -128,6 +128,26 @@ class ForegroundView:
     seconds_since: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Level:
+    """How much of a minute's limit is left; all of it after `reset_after` seconds."""
+
+    limit: int
+    remaining: int
+    reset_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a caller stands with its limits; `None` where it has no limit."""
+
+    requests: Level | None = None
+    tokens: Level | None = None
+
+
+NO_STANDING = Standing()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetTotals:
     """The fleet in a few numbers, at a constant cost.

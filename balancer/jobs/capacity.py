@@ -34,8 +34,8 @@ LEAST_LOADED = 64
 """Lines that are loaded ahead, beside twice those that may run."""
 
 
-class Fleet(Protocol):
-    """What is asked of the fleet's runtime."""
+class Slots(Protocol):
+    """What is asked of the fleet's views."""
 
     def num_slots_for(self, model: str | None) -> int: ...
 
@@ -50,7 +50,7 @@ class Capacity:
     """Asks the fleet each time; nothing here costs its size."""
 
     def __init__(
-        self, fleet: Fleet, *, patience: float, now: float, clock: Callable[[], float]
+        self, fleet: Slots, *, patience: float, now: float, clock: Callable[[], float]
     ) -> None:
         self._fleet = fleet
         self._clock = clock

@@ -17,8 +17,7 @@ from ..store.port import StoreAway
 from .batch_run import BatchRun
 from .batches import MAX_ENDED, Batches
 from .blobs.port import Blobs, BlobsAway
-from .capacity import Capacity
-from .capacity import Fleet as Slots
+from .capacity import Capacity, Slots
 from .core.batch import BatchCaller, Fault, from_document
 from .core.schedule import Schedule
 from .files import Files
@@ -42,8 +41,11 @@ SWEEP_EVERY = 6 * 3600.0
 INTERNAL = Fault(code="internal_error", message="internal error; the balancer's log has it")
 
 
-class Fleet(Slots, Protocol):
+class Fleet(Protocol):
     """What is asked of the fleet's runtime."""
+
+    @property
+    def views(self) -> Slots: ...
 
     def changes(self) -> AsyncIterator[None]: ...
 
@@ -74,7 +76,7 @@ class Runner:
         self._clock = clock
         self._batches = batches
         self._schedule = Schedule()
-        self._capacity = Capacity(fleet, patience=patience, now=clock(), clock=clock)
+        self._capacity = Capacity(fleet.views, patience=patience, now=clock(), clock=clock)
         self._news = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._is_pumping = False

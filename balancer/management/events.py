@@ -211,15 +211,15 @@ class EventHub:
             await asyncio.sleep(self._interval)
 
     async def _publish_throughput(self) -> None:
-        view = self._runtime.view(max_requests=0)
-        revision = self._runtime.revision
+        view = self._runtime.views.view(max_requests=0)
+        revision = self._runtime.views.revision
         meter = Meter(view.agents, view.tokens_total, self._clock())
         while True:
             await asyncio.sleep(self._interval)
-            change = self._runtime.changes_since(revision)
-            counts = self._runtime.tokens_since(revision)
-            totals = self._runtime.totals()
-            revision = self._runtime.revision
+            change = self._runtime.views.changes_since(revision)
+            counts = self._runtime.views.tokens_since(revision)
+            totals = self._runtime.views.totals()
+            revision = self._runtime.views.revision
             left = () if change is None else change.agents_left
             own = meter.look(counts, left, totals.tokens_total, self._clock())
             self._throughput = self._elsewhere.throughput(own)
@@ -232,8 +232,8 @@ class EventHub:
 
     def _advance(self, *, counts: bool = False) -> None:
         """Publish what changed since this was last called; with `counts`, those at once, too."""
-        change = self._runtime.changes_since(self._revision) if self._revision >= 0 else None
-        self._revision = self._runtime.revision
+        change = self._runtime.views.changes_since(self._revision) if self._revision >= 0 else None
+        self._revision = self._runtime.views.revision
         if change is None:
             snapshot = self._view()
             self._feed.restart(snapshot["agents"], snapshot["requests"])
@@ -242,10 +242,10 @@ class EventHub:
         else:
             delta = self._feed.advance(
                 self._with_taken_elsewhere(change),
-                islice(self._runtime.requests(), MAX_REQUESTS_SENT),
+                islice(self._runtime.views.requests(), MAX_REQUESTS_SENT),
                 self._throughput,
                 self._now(),
-                self._runtime.position,
+                self._runtime.views.position,
                 self._elsewhere,
                 counts=counts,
             )
@@ -258,12 +258,12 @@ class EventHub:
         """With the agents of which other balancers took more slots, or fewer, since the last."""
         changed = self._elsewhere.changed_since(self._told_elsewhere)
         self._told_elsewhere = self._elsewhere
-        views = [view for id in changed if (view := self._runtime.agent(id)) is not None]
+        views = [view for id in changed if (view := self._runtime.views.agent(id)) is not None]
         return replace(change, agents=(*change.agents, *views)) if views else change
 
     def _view(self) -> Snapshot:
-        view = self._runtime.view(MAX_REQUESTS_SENT)
-        own = snapshot_json(view, self._throughput, self._now(), self._runtime.position)
+        view = self._runtime.views.view(MAX_REQUESTS_SENT)
+        own = snapshot_json(view, self._throughput, self._now(), self._runtime.views.position)
         return self._elsewhere.snapshot(own, MAX_REQUESTS_SENT)
 
     def _snapshot(self) -> bytes:

@@ -93,7 +93,7 @@ class _AgentHandlers:
 
     async def list(self, _request: web.Request) -> web.Response:
         elsewhere = await self._everywhere.fleet()
-        views = self._runtime.view(max_requests=0).agents
+        views = self._runtime.views.view(max_requests=0).agents
         answer = Agents(agents=[self._shown(each, elsewhere) for each in views])
         if elsewhere.missing:
             answer["missing"] = [*elsewhere.missing]
@@ -101,7 +101,7 @@ class _AgentHandlers:
 
     async def show(self, request: web.Request) -> web.Response:
         agent_id = AgentId(request.match_info["id"])
-        if (found := self._runtime.agent(agent_id)) is None:
+        if (found := self._runtime.views.agent(agent_id)) is None:
             raise NotFound(f"no agent `{agent_id[:100]}` is connected")
         return _json(self._shown(found, await self._everywhere.fleet()))
 
@@ -122,8 +122,8 @@ class _RequestHandlers:
         chosen = RequestFilter.of(request.query)
         found = await self._everywhere.requests(
             chosen,
-            lambda: map(self._listed, chosen.choose(self._runtime.requests())),
-            lambda: self._runtime.totals().num_requests,
+            lambda: map(self._listed, chosen.choose(self._runtime.views.requests())),
+            lambda: self._runtime.views.totals().num_requests,
         )
         answer = Requests(requests=found.requests, total=found.total)
         if found.missing:
@@ -132,7 +132,7 @@ class _RequestHandlers:
 
     async def show(self, request: web.Request) -> web.Response:
         request_id = RequestId(request.match_info["id"])
-        if (here := self._runtime.request(request_id)) is not None:
+        if (here := self._runtime.views.request(request_id)) is not None:
             return _json(self._listed(here))
         elsewhere = await self._everywhere.request(request_id)
         if not elsewhere.requests:
@@ -147,7 +147,7 @@ class _RequestHandlers:
         return _json(Cancelled(id=request_id), status=202)
 
     def _listed(self, request: RequestView) -> ListedRequest:
-        waiting = self._runtime.waiting(request.id) if request.state == "queued" else None
+        waiting = self._runtime.views.waiting(request.id) if request.state == "queued" else None
         return listed_json(request, waiting, time.time(), self._everywhere.here)
 
 

@@ -45,17 +45,24 @@ LAST_WORDS = 2.0
 """Seconds that the store has, at the end, to hear that this balancer goes."""
 
 
-class Led(Protocol):
-    """What a balancer leads: `fleet.runtime.FleetRuntime`."""
+class LedViews(Protocol):
+    """What is asked of the views of a `Led`."""
 
     @property
     def outbid(self) -> int | None: ...
 
+    def waiting_by_model(self) -> Waiting: ...
+
+
+class Led(Protocol):
+    """What a balancer leads: `fleet.runtime.FleetRuntime`."""
+
+    @property
+    def views(self) -> LedViews: ...
+
     def lead(self, epoch: int) -> None: ...
 
     def follow(self) -> None: ...
-
-    def waiting_by_model(self) -> Waiting: ...
 
     def others(self, num_live: int, waiting: Waiting) -> None: ...
 
@@ -228,14 +235,14 @@ class Peers:
 
     async def _beat(self, session: PeerSession) -> None:
         standing = self._standing
-        if self._may_lead and standing.must_ask(outbid := self._led.outbid):
+        if self._may_lead and standing.must_ask(outbid := self._led.views.outbid):
             self._carry_out(standing.granted(await session.lead(outbid or 0)))
         beat = Beat(
             run=self._run,
             name=self._name,
             version=self._version,
             is_leading=standing.epoch is not None,
-            waiting=encoded(self._led.waiting_by_model()),
+            waiting=encoded(self._led.views.waiting_by_model()),
             url=self._url,
         )
         self._carry_out(standing.beaten(await session.beat(beat)))

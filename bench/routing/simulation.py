@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from arriero.balancer.fleet.core.fleet import Fleet
+from arriero.balancer.fleet.core.fleet_views import FleetViews
 from arriero.balancer.fleet.decisions import Decision, Deliver, Finish, LinkId, Send
 from arriero.balancer.fleet.limits import Limits, Routing
 from arriero.shared.inference import AgentId, ChatMessage, Done, GenerateRequest, RequestId
@@ -69,6 +70,7 @@ class Simulation:
         self, hosts: list[HostKind], conversations: list[Conversation], routing: Routing
     ) -> None:
         self.fleet = Fleet(replace(LIMITS, routing=routing))
+        self._views = FleetViews(self.fleet, lambda: self._now)
         self.outcome = Outcome()
         self._now = 0.0
         self._order = count()
@@ -103,7 +105,7 @@ class Simulation:
     def _watch(self) -> None:
         """How long an agent idles while somebody waits."""
         idle = any(not host.running for host in self._hosts.values())
-        if idle and self.fleet.totals().queue_depth:
+        if idle and self._views.totals().queue_depth:
             self._idle_since = self._now if self._idle_since is None else self._idle_since
             seconds = self._now - self._idle_since
             self.outcome.idle_beside_waiting = max(self.outcome.idle_beside_waiting, seconds)

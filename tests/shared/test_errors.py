@@ -105,13 +105,6 @@ class TestPromptTooLong:
         )
 
 
-@pytest.mark.parametrize(("num", "told"), [(1, "1 query is"), (2, "2 queries are")])
-def test_one_waits_and_two_wait(num: int, told: str) -> None:
-    error = QueueFull.of(num, "query", "queries", retry_after=1)
-    assert error.message == f"{told} waiting, which is the limit"
-    assert error.retry_after == 1
-
-
 @pytest.mark.parametrize("cls", leaves(RequestError))
 def test_an_agent_ends_requests_with_its_own_errors_alone(cls: type[RequestError]) -> None:
     """It knows nothing of keys, limits and queues."""

@@ -82,12 +82,12 @@ def routes(runtime: FleetRuntime) -> list[Route]:
 
     async def models(request: web.Request) -> web.Response:
         listed = anthropic_list if is_anthropics(request) else openai_list
-        return json_response(listed(runtime.models(caller_of(request)), started))
+        return json_response(listed(runtime.views.models(caller_of(request)), started))
 
     async def one_model(request: web.Request) -> web.Response:
         name = request.match_info["name"]
         shape = anthropic_model if is_anthropics(request) else openai_model
-        if (model := runtime.model(name, caller_of(request))) is not None:
+        if (model := runtime.views.model(name, caller_of(request))) is not None:
             return json_response(shape(model, started))
         raise ModelNotFound(f"no agent serves the model {name[:200]!r}", field="model")
 

@@ -75,11 +75,11 @@ class _Handlers:
         return json_response(OllamaVersion(version=API_VERSION))
 
     async def tags(self, request: web.Request) -> web.Response:
-        models = self._runtime.models(caller_of(request))
+        models = self._runtime.views.models(caller_of(request))
         return json_response(OllamaModels(models=listed(models, self._started)))
 
     async def ps(self, request: web.Request) -> web.Response:
-        models = self._runtime.models(caller_of(request))
+        models = self._runtime.views.models(caller_of(request))
         return json_response(OllamaRunningModels(models=running(models)))
 
     async def show(self, name: str, caller: Caller) -> Query | Known:

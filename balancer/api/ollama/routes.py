@@ -71,12 +71,12 @@ def error_answer(error: RequestError) -> web.Response:
 
 def name_of(runtime: FleetRuntime, asked: str, caller: Caller) -> str:
     """The fleet's name of the model that a client asks for."""
-    return served_name(asked, lambda name: runtime.model(name, caller) is not None)
+    return served_name(asked, lambda name: runtime.views.model(name, caller) is not None)
 
 
 def model_of(runtime: FleetRuntime, asked: str, caller: Caller) -> ModelView:
     """The model that a client asks for. Raises `ModelNotFound`."""
-    model = runtime.model(name_of(runtime, asked, caller), caller)
+    model = runtime.views.model(name_of(runtime, asked, caller), caller)
     if model is None:
         raise ModelNotFound(f"no agent serves the model {asked[:200]!r}", field="model")
     return model

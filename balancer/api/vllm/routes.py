@@ -57,7 +57,7 @@ def _answering(runtime: FleetRuntime, shape: Shape) -> Answering:
 
 def _model(runtime: FleetRuntime, name: str | None, caller: Caller) -> ModelView:
     if name is None:
-        return sole_model(runtime.models(caller))
-    if (model := runtime.model(name, caller)) is None:
+        return sole_model(runtime.views.models(caller))
+    if (model := runtime.views.model(name, caller)) is None:
         raise ModelNotFound(f"no agent serves the model {name[:200]!r}", field="model")
     return model

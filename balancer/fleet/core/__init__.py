@@ -1,9 +1,7 @@
 """The composed core: one method for each event of clients, agents and time.
 
-`fleet` takes events and says which part each concerns; `operations` takes those of operators, and
-`fleet_clock` that of time. `state` is what the parts share,
-`membership` lets agents in and out, `agent_output` takes what they generate, and `fleet_views` is
-what others see. A further part, such as one that decides which models run where, is another file
-over the same `state`.
+`fleet` takes every event and says which part it concerns. `state` is what the parts share,
+`admission` says who is let in, within the limits that `limiter` counts, `membership` lets agents in
+and out, and `steering` decides which models run where. `fleet_views` reads what others see.
 May import: `fleet`, `fleet/requests`, `fleet/queries`. Comes in: `runtime`, the daemon.
 """

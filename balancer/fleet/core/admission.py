@@ -5,26 +5,43 @@ caller's limits, in this order; a full queue refuses it afterwards. Only what wa
 against limits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from ....shared.errors import InvalidRequest, NotSupported, RateLimited, RequestError, ShuttingDown
-from ....shared.inference import GenerateRequest, RequestId, Usage
+from ....shared.errors import (
+    InvalidRequest,
+    ModelNotFound,
+    NotSupported,
+    RateLimited,
+    RequestError,
+    ShuttingDown,
+)
+from ....shared.inference import (
+    PRIORITY_NUMBERS,
+    GenerateRequest,
+    PriorityClass,
+    RequestId,
+    Usage,
+)
 from ....shared.inference.abilities import Ability, field_of
 from ....shared.inference.adapters import AdapterChoice, adapted_name
 from ...access.identity import CallerLimits
-from ...access.limits.account import SOON, Demand, Standing
-from ...access.limits.limiter import Limiter
-from ...access.limits.rules import bounded, hidden, model_for, priority_within
-from ...access.limits.token_estimate import demand_of, demand_of_queries
 from ..caller import Caller
 from ..queries.query import QueryRequest
+from ..token_estimate import Demand, demand_of, demand_of_queries
+from ..view import Standing
+from .limiter import SOON, Limiter
 from .state import FleetState
 
 AnyRequest = TypeVar("AnyRequest", GenerateRequest, QueryRequest)
 
 UNCOUNTED = Demand()
+
+_MOST_PRIORITY: dict[PriorityClass, int] = {"batch": -1, "default": 0, "interactive": 100}
+"""The highest `priority` of a request: numbers above 0 are interactive, those below 0 batch."""
+
+_MAX_NAMES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,3 +254,65 @@ class Admission:
 
 def _going_down() -> ShuttingDown:
     return ShuttingDown("the balancer is shutting down")
+
+
+# ---- what one request of a caller may ask for: its model, its longest answer, its priority
+
+
+def model_for(
+    model: str | None, limits: CallerLimits, resolve: Callable[[str | None], str | None]
+) -> str | RequestError | None:
+    """The model that a request for `model` is for, as `resolve` names it; or why it may not.
+
+    A caller with one model need not name it. One with several has to, since any would be too many.
+    """
+    if limits.models is None:
+        return resolve(model)
+    if model is None:
+        if len(limits.models) == 1:
+            return resolve(limits.models[0])
+        return InvalidRequest(f"name a model, one of {_listed(limits.models)}", field="model")
+    if model in limits.models or resolve(model) in map(resolve, limits.models):
+        return resolve(model)
+    return ModelNotFound(
+        f"there is no model `{model[:200]}`; there are {_listed(limits.models)}", field="model"
+    )
+
+
+def hidden(
+    error: RequestError | None, model: str | None, limits: CallerLimits
+) -> RequestError | None:
+    """`error` without the names of models that the caller may not use."""
+    if limits.models is None or model is None or not isinstance(error, ModelNotFound):
+        return error
+    return ModelNotFound(f"no agent serves the model `{model[:200]}`", field="model")
+
+
+def bounded(request: GenerateRequest, limits: CallerLimits) -> GenerateRequest | InvalidRequest:
+    """`request` within `limits`: without `max_tokens` it gets the most, a higher one is an error.
+
+    One that says no priority has its caller's default; a higher one is lowered.
+    """
+    most = limits.max_tokens
+    if most is not None and request.max_tokens is None:
+        request = replace(request, max_tokens=most)
+    if most is not None and request.max_tokens is not None and request.max_tokens > most:
+        return InvalidRequest(
+            f"`max_tokens`: at most {most} for this caller, not {request.max_tokens}",
+            field="max_tokens",
+        )
+    priority = priority_within(request.priority, limits)
+    return request if priority == request.priority else replace(request, priority=priority)
+
+
+def priority_within(priority: int | None, limits: CallerLimits) -> int | None:
+    """The priority that a request for `priority` gets; `None` is that nobody said one."""
+    if priority is None and limits.default_priority is not None:
+        priority = PRIORITY_NUMBERS[limits.default_priority]
+    most = _MOST_PRIORITY[limits.priority]
+    return most if (priority or 0) > most else priority
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    shown = ", ".join(f"`{name[:200]}`" for name in names[:_MAX_NAMES])
+    return shown + ", …" * (len(names) > _MAX_NAMES)

@@ -13,7 +13,7 @@ How races end:
   `cancelled` and no other agent starts it.
 - When an agent is lost, its requests go to the head of the queue. Those whose answer has begun go
   on where it stopped, on agents of the same fingerprint. A request that agents were lost with too
-  often (`requests/moves.py`) ends, since it may be the cause.
+  often (`Moves`) ends, since it may be the cause.
 - A request that moves away from a living agent waits until that has answered the `Cancel`. What the
   agent sent of the answer meanwhile is not delivered: the next one generates it again.
 - An agent that dials again while its old link still seems alive takes the old one's place. Another
@@ -30,26 +30,59 @@ Invariants: every accepted request ends exactly once; a link's requests are thos
 on it; with draining, nobody waits whom no agent can serve.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import assert_never
 
-from ....shared.errors import InternalError, RequestError
-from ....shared.inference import Event, Failed, GenerateRequest, RequestId, Timings, Usage
+from ....shared.errors import (
+    AgentLost,
+    Cancelled,
+    EngineFailed,
+    InternalError,
+    NotFound,
+    RequestError,
+    ShuttingDown,
+    WireError,
+    from_agent,
+)
+from ....shared.inference import (
+    AgentId,
+    Event,
+    Failed,
+    GenerateRequest,
+    RequestId,
+    Timings,
+    Token,
+    Usage,
+)
 from ....shared.messages import (
+    Busy,
+    Called,
+    CallStarted,
+    Ended,
     Evicted,
     FromAgent,
     Heartbeat,
     Hello,
+    Item,
     LogRead,
+    Noticed,
     Output,
+    Piece,
+    PromptRead,
+    ReadLog,
+    Refused,
     Reject,
     Reply,
     Status,
+    Withdraw,
 )
 from ....shared.reports.statistics import Statistics
 from ...access.identity import Identity
+from ...control.demand import Demand
+from ...control.desired_state import DesiredState
 from ..bad_messages import BadMessage
 from ..caller import ANONYMOUS, Caller
+from ..deadlines import earliest
 from ..decisions import Decision, Deliver, Disconnect, Finish, LinkId, LogBad, Send, Settle, ShowLog
 from ..limits import Limits
 from ..queries.query import QueryLifecycle, QueryRequest
@@ -57,18 +90,24 @@ from ..recorder import Ending
 from ..registry import Agent
 from ..requests.delivered import Delivered
 from ..requests.request_lifecycle import RequestLifecycle
+from ..requests.requests import Gain, refuse
 from ..requests.routing import Engine
-from ..requests.transitions import refuse
-from .admission import UNCOUNTED
-from .agent_output import AgentOutput
-from .operations import Operations
+from ..view import Cordon, ToldCordon
+from .admission import UNCOUNTED, Admission
+from .membership import Membership
+from .state import empty_state
+from .steering import Steering
+
+_AGENTS_OWN = (ShuttingDown.code, Cancelled.code, AgentLost.code)
+"""Codes of errors that say nothing of the request."""
+
+NoPiece = CallStarted | Called | Noticed | PromptRead | Ended | Refused | Busy
 
 
-class Fleet(Operations):
-    """What clients and agents do: one method per event.
+class Fleet:
+    """One method per event; every one returns decisions, to be carried out in their order.
 
-    The module's docstring has the invariants. What operators do is in `operations`, and what time
-    does in `fleet_clock`.
+    The module's docstring has the invariants. `fleet_views` is what others see.
     """
 
     def __init__(
@@ -83,10 +122,35 @@ class Fleet(Operations):
 
         Of the other secret, the secrets are made by which agents prove who they are.
         """
-        super().__init__(
-            limits, version=version, ticket_secret=ticket_secret, identity_secret=identity_secret
-        )
-        self._output = AgentOutput(self._state)
+        self.state = empty_state(limits, version, ticket_secret, identity_secret)
+        self.steering = Steering(self.state)
+        self.admission = Admission(self.state)
+        self._membership = Membership(self.state, self.steering)
+
+    def __contains__(self, id: object) -> bool:
+        """Whether a request was accepted and has not ended."""
+        return id in self.state.requests or id in self.state.dispatcher
+
+    @property
+    def limits(self) -> Limits:
+        """How much may wait and how long anything may take."""
+        return self.state.limits
+
+    @property
+    def revision(self) -> int:
+        """Grows with everything that others can see, except with the mere passing of time."""
+        return self.state.changes.revision
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every accepted request has ended."""
+        return self.state.is_idle
+
+    def next_deadline(self) -> float | None:
+        """When to call `tick`. Nothing may be due then: deadlines move later."""
+        if self.state.is_closed:
+            return None
+        return earliest(self.state.next_deadline(), self.steering.next_deadline())
 
     # ---- clients
 
@@ -106,17 +170,17 @@ class Fleet(Operations):
         its caller's limits have no room for `together` requests like it, of which it is the first.
         """
         decisions = self._due(now)
-        self._state.changes.advance()
-        newcomer = self._admission.request(request, caller, now, together=together)
+        self.state.changes.advance()
+        newcomer = self.admission.request(request, caller, now, together=together)
         if newcomer.error is not None:
             lifecycle = RequestLifecycle(id, newcomer.request, self.limits, now, caller=caller)
             return [*decisions, *refuse(lifecycle, newcomer.error, now)]
-        decisions += self._state.requests.admit(
+        decisions += self.state.requests.admit(
             id, newcomer.request, caller, now, tell_waiting=tell_waiting
         )
         if id in self:
-            self._admission.admitted(id, caller, newcomer.demand, now)
-        self._steering.waits(newcomer.request.model, now)
+            self.admission.admitted(id, caller, newcomer.demand, now)
+        self.steering.waits(newcomer.request.model, now)
         return decisions
 
     def request_resumed(
@@ -136,14 +200,14 @@ class Fleet(Operations):
         it was let in before; it counts among its caller's.
         """
         decisions = self._due(now)
-        self._state.changes.advance()
-        request = self._admission.named(request, caller)
+        self.state.changes.advance()
+        request = self.admission.named(request, caller)
         lifecycle = RequestLifecycle(id, request, self.limits, now, caller=caller)
         lifecycle.resume(Delivered.after(told), engine, age)
-        decisions += self._state.requests.resume(lifecycle, now)
+        decisions += self.state.requests.resume(lifecycle, now)
         if id in self:
-            self._admission.admitted(id, caller, UNCOUNTED, now)
-        self._steering.waits(request.model, now)
+            self.admission.admitted(id, caller, UNCOUNTED, now)
+        self.steering.waits(request.model, now)
         return decisions
 
     def query_arrived(
@@ -151,51 +215,51 @@ class Fleet(Operations):
     ) -> list[Decision]:
         """A client sent a query, which takes no slot. Accepted as in `request_arrived`."""
         decisions = self._due(now)
-        self._state.changes.advance()
-        dispatcher = self._state.dispatcher
-        newcomer = self._admission.query(query_request, caller, now)
+        self.state.changes.advance()
+        dispatcher = self.state.dispatcher
+        newcomer = self.admission.query(query_request, caller, now)
         if newcomer.error is not None:
             lifecycle = QueryLifecycle(id, newcomer.request, self.limits, now, caller=caller)
             return [*decisions, *dispatcher.refuse(lifecycle, newcomer.error, now)]
         decisions += dispatcher.admit(id, newcomer.request, caller, now)
         if id in self:
-            self._admission.admitted(id, caller, newcomer.demand, now)
-        self._steering.waits(newcomer.request.model, now)
+            self.admission.admitted(id, caller, newcomer.demand, now)
+        self.steering.waits(newcomer.request.model, now)
         return decisions
 
     def settle(self, ending: Ending, now: float) -> None:
         """A request has ended as `Finish` said: its caller gets back what it did not use."""
-        self._admission.ended(ending.request_id, ending.usage, now)
+        self.admission.ended(ending.request_id, ending.usage, now)
 
     def close(self, id: RequestId, now: float) -> list[Decision]:
         """A client disconnected; nothing more is delivered to it."""
         decisions = self._due(now)
         if id not in self:
             return decisions
-        self._state.changes.advance()
-        if (lifecycle := self._state.requests.get(id)) is not None:
-            return [*decisions, *self._state.requests.close(lifecycle, now)]
-        return [*decisions, *self._state.dispatcher.close(id, now)]
+        self.state.changes.advance()
+        if (lifecycle := self.state.requests.get(id)) is not None:
+            return [*decisions, *self.state.requests.close(lifecycle, now)]
+        return [*decisions, *self.state.dispatcher.close(id, now)]
 
     def cancel(self, ids: Iterable[RequestId], now: float) -> list[Decision]:
         """Cancel all of these at once: none of them starts any more."""
         decisions = self._due(now)
-        requests, dispatcher = self._state.requests, self._state.dispatcher
+        requests, dispatcher = self.state.requests, self.state.dispatcher
         live = [id for id in dict.fromkeys(ids) if id in self]
         lifecycles = [e for id in live if (e := requests.get(id)) is not None]
         queries = [id for id in live if id in dispatcher]
         if live:
-            self._state.changes.advance()
+            self.state.changes.advance()
         cancelled = requests.cancel(lifecycles, now)
         return [*decisions, *cancelled, *dispatcher.cancel(queries, now)]
 
     def revoked(self, owner: str, error: RequestError, now: float) -> list[Decision]:
         """A caller may no longer be here: what it made ends with `error`. Costs all requests."""
         decisions = self._due(now)
-        ended = self._state.requests.end_of(owner, error, now)
-        ended += self._state.dispatcher.end_of(owner, error, now)
+        ended = self.state.requests.end_of(owner, error, now)
+        ended += self.state.dispatcher.end_of(owner, error, now)
         if ended:
-            self._state.changes.advance()
+            self.state.changes.advance()
         return [*decisions, *ended]
 
     # ---- agents
@@ -217,7 +281,7 @@ class Fleet(Operations):
     def _refused(self, link: LinkId, hello: Hello, error: Exception, now: float) -> list[Decision]:
         """A fault of ours was met while an agent joined."""
         reason = "its hello could not be handled"
-        if (agent := self._state.registry.get(link)) is not None:
+        if (agent := self.state.registry.get(link)) is not None:
             return self._membership.broke(agent, reason, now, error=error, is_ours=True)
         reject = Send(link, Reject(reason=reason, retry=True))
         return [LogBad(hello.name, reason, error, True), reject, Disconnect(link, reason)]
@@ -225,11 +289,11 @@ class Fleet(Operations):
     def agent_said(self, link: LinkId, message: FromAgent, now: float) -> list[Decision]:
         """A frame came over a link."""
         decisions = self._due(now)
-        agent = self._state.registry.get(link)
+        agent = self.state.registry.get(link)
         if agent is None:
             return decisions
         agent.heartbeat.heard(now)
-        self._state.identities.heard(agent.hello.agent_id)
+        self.state.identities.heard(agent.hello.agent_id)
         if isinstance(message, Heartbeat):
             return decisions
         if isinstance(message, Status) and self._membership.puts_off(agent, message, now):
@@ -243,13 +307,13 @@ class Fleet(Operations):
         except Exception as error:  # whatever it is, it is no business of other agents
             reason = f"a `{message.type}` could not be handled"
             decisions += self._membership.broke(agent, reason, now, error=error, is_ours=True)
-        self._state.changes.advance()
+        self.state.changes.advance()
         return [*decisions, *self._end_stranded(now)]
 
     def agent_broke(self, link: LinkId, reason: str, now: float) -> list[Decision]:
         """What came over a link is no message, or one with a value that cannot be."""
         decisions = self._due(now)
-        if (agent := self._state.registry.get(link)) is not None:
+        if (agent := self.state.registry.get(link)) is not None:
             decisions += self._membership.broke(agent, reason, now, error=None, is_ours=False)
         return [*decisions, *self._end_stranded(now)]
 
@@ -275,19 +339,19 @@ class Fleet(Operations):
     ) -> Iterable[Decision]:
         match message:
             case LogRead():
-                self._state.log_readers.ended(message.id)
+                self.state.log_readers.pop(message.id, None)
                 return [ShowLog(message)]
             case Output():
-                return self._output.items(agent, message.items, now)
+                return self._items(agent, message.items, now)
             case Status():
                 return self._membership.changed(agent, message, now)
             case Reply():
-                return self._output.reply(agent, message, now)
+                return self._replied(agent, message, now)
             case Statistics():
                 self._membership.measured(agent, message, now)
                 return []
             case Evicted():
-                self._state.requests.evicted(agent, message)
+                self.state.requests.evicted(agent, message)
                 return []
             case Hello():
                 return self._membership.dismiss(agent, "a second hello on one link", now)
@@ -297,18 +361,298 @@ class Fleet(Operations):
     def agent_heard(self, link: LinkId, now: float) -> list[Decision]:
         """A part of a message came over a link: a sign of life."""
         decisions = self._due(now)
-        if (agent := self._state.registry.get(link)) is not None:
+        if (agent := self.state.registry.get(link)) is not None:
             agent.heartbeat.heard(now)
         return decisions
 
     def agent_left(self, link: LinkId, now: float, *, hung_up: bool = False) -> list[Decision]:
         """A link's socket is closed; `hung_up` if the agent did that in good order, and lives."""
         decisions = self._due(now)
-        agent = self._state.registry.get(link)
+        agent = self.state.registry.get(link)
         if agent is None:
             return decisions
         left = self._membership.lost(agent, now, hung_up=hung_up)
         return [*decisions, *left, *self._end_stranded(now)]
+
+    # ---- what agents generate: each item of a step to its request, each reply to its query
+
+    def _items(self, agent: Agent, items: Sequence[Item], now: float) -> Iterator[Decision]:
+        """A step's items in their order. Raises `BadMessage` before the first decision.
+
+        Those in a row that are pieces, and of the same model and adapter, count as one change.
+        """
+        get, link = self.state.requests.get, agent.link
+        for item in items:
+            lifecycle = get(item.id)
+            if lifecycle is not None and lifecycle.link == link:
+                lifecycle.claim.check(item)
+        gains: list[Gain] = []
+        for item in items:
+            lifecycle = get(item.id)
+            if lifecycle is None or lifecycle.link != link:
+                self.state.items_ignored += 1
+                if lifecycle is not None and isinstance(item, Ended | Refused | Busy):
+                    lifecycle.deserted.discard(link)  # it has the request no more
+            elif lifecycle.drops_rest:
+                yield from self._left(lifecycle, item, now)
+            elif isinstance(item, Piece):
+                if gains and gains[-1][0].served_as != lifecycle.served_as:
+                    yield from self._gained(agent, gains, now)
+                    gains = []
+                token = Token(item.text, item.kind, item.tokens, item.log_probs or ())
+                gains.append((lifecycle, token))
+            else:
+                if gains:
+                    yield from self._gained(agent, gains, now)
+                    gains = []
+                yield from self._item(agent, lifecycle, item, now)
+        if gains:
+            yield from self._gained(agent, gains, now)
+
+    def _replied(self, agent: Agent, reply: Reply, now: float) -> list[Decision]:
+        """A query's answer."""
+        decisions = self.state.dispatcher.replied(agent, reply, now)
+        if decisions is None:
+            self.state.items_ignored += 1
+            return []
+        return decisions
+
+    def _gained(self, agent: Agent, gains: list[Gain], now: float) -> list[Decision]:
+        decision, firsts, num_begun = self.state.requests.gained(gains, now)
+        self.state.registry.generated(agent, decision.num_tokens)
+        self.state.tokens_total += decision.num_tokens
+        agent.spoke_at = now
+        if not num_begun:
+            return [decision, *firsts]
+        return [decision, *firsts, *self.state.requests.answered(agent, now, num_begun)]
+
+    def _item(
+        self, agent: Agent, lifecycle: RequestLifecycle, item: NoPiece, now: float
+    ) -> Iterable[Decision]:
+        requests = self.state.requests
+        agent.spoke_at = now
+        was_streaming = lifecycle.is_streaming
+        match item:
+            case CallStarted() | Called() | Noticed() | PromptRead():
+                received = requests.received(lifecycle, item, now)
+                if was_streaming or not lifecycle.is_streaming:
+                    return received
+                return [*received, *requests.answered(agent, now)]
+            case _ if lifecycle.is_leaving:
+                return self._left(lifecycle, item, now)
+            case Ended():
+                done = requests.done(lifecycle, item, now)
+                if was_streaming or item.finish_reason == "cancelled":
+                    return done
+                return [*done, *requests.answered(agent, now)]
+            case Refused() if item.error.code == AgentLost.code:
+                self.state.registry.rests(agent, now)
+                return requests.lost_server(lifecycle, from_agent(item.error), now)
+            case Refused() if item.error.code != ShuttingDown.code:
+                error = _error(lifecycle, item.error)
+                is_broken = isinstance(error, EngineFailed)
+                disappointed = requests.disappointed(agent, now) if is_broken else []
+                return [*disappointed, *requests.fail(lifecycle, error, now)]
+            case Refused():
+                self.state.registry.rests(agent, now)
+                return requests.give_back(lifecycle, from_agent(item.error), now)
+            case Busy():
+                self.state.registry.rests(agent, now)
+                return requests.hand_back(lifecycle, now)
+            case _:
+                assert_never(item)
+
+    def _left(self, lifecycle: RequestLifecycle, item: Item, now: float) -> Iterable[Decision]:
+        """It was told to stop. Its end counts only where all before it was delivered.
+
+        An error of the request's own stays one.
+        """
+        requests = self.state.requests
+        match item:
+            case Ended(finish_reason="cancelled") if lifecycle.is_cancelling:
+                return requests.done(lifecycle, item, now)
+            case Ended(finish_reason=reason) if reason != "cancelled" and not lifecycle.drops_rest:
+                return requests.done(lifecycle, item, now)
+            case Refused(error=error) if error.code not in _AGENTS_OWN:
+                return requests.fail(lifecycle, _error(lifecycle, error), now)
+            case Ended() | Refused() | Busy():
+                return requests.let_go(lifecycle, now)
+            case _:
+                return ()
+
+    # ---- operators
+
+    def wished(self, wish: DesiredState, now: float) -> list[Decision]:
+        """The fleet should serve this from now on."""
+        decisions = self._due(now)
+        self.steering.wished(wish, now)
+        return [*decisions, *self._renamed(now)]
+
+    def restored(self, wish: DesiredState, now: float) -> list[Decision]:
+        """The fleet should serve this, and did so before the balancer started."""
+        decisions = self._due(now)
+        self.steering.restored(wish, now)
+        return [*decisions, *self._renamed(now)]
+
+    def _renamed(self, now: float) -> list[Decision]:
+        """What came before its alias follows it."""
+        aliases = self.state.models.aliases
+        requests = self.state.requests.renamed(aliases, now)
+        return [*requests, *self.state.dispatcher.renamed(aliases, now)]
+
+    def recall_models(self, names: Iterable[str], now: float) -> None:
+        """These were served before the balancer started; no agent is here yet."""
+        self.state.models.recalled(names, now)
+
+    def restore_cordons(self, cordons: Iterable[Cordon]) -> None:
+        """These were there before the balancer started, oldest first; no agent is here yet."""
+        self.steering.cordons.restored(cordons)
+
+    def cordon(self, id: AgentId, within: float | None, now: float) -> list[Decision]:
+        """Give an agent no new work; what it still runs moves after `within` seconds, if given.
+
+        Raises `NotFound`, as the others do.
+        """
+        agent = self._connected(id)
+        deadline = None if within is None else now + within
+        return [*self._due(now), *self.steering.cordon(agent, deadline, now)]
+
+    def resume(self, id: AgentId, now: float) -> list[Decision]:
+        """Give an agent work again."""
+        agent = self._connected(id)
+        return [*self._due(now), *self.steering.resume(agent, now)]
+
+    def reload(self, id: AgentId, drain_timeout: float, now: float) -> list[Decision]:
+        """Have an agent load its model anew; its requests may go on for `drain_timeout`."""
+        agent = self._connected(id)
+        return [*self._due(now), *self.steering.reload(agent, drain_timeout, now)]
+
+    def read_log(
+        self, id: RequestId, agent_id: AgentId, after: int, now: float, *, wait: bool = False
+    ) -> list[Decision]:
+        """Ask an agent for the lines of its log with numbers above `after`: a `ShowLog` follows.
+
+        With `wait` it follows as soon as there are some. If the agent goes, a `LogLost` follows.
+        Raises `NotFound`.
+        """
+        decisions = self._due(now)
+        agent = self._connected(agent_id)
+        self.state.log_readers[id] = agent.link
+        read = ReadLog(id=id, after=after, wait=wait)
+        return [*decisions, self.state.registry.send(agent.link, read, now)]
+
+    def stop_reading_log(self, id: RequestId, now: float) -> list[Decision]:
+        """Nobody waits for these lines any more, if somebody did."""
+        if (link := self.state.log_readers.pop(id, None)) is None:
+            return []
+        withdrawn = self.state.registry.send(link, Withdraw(id=id), now)
+        return [*self._due(now), withdrawn]
+
+    # ---- other balancers over the same store
+
+    def lead(self, epoch: int, now: float) -> list[Decision]:
+        """Give agents their orders from now on; see `control.order_numbers`."""
+        self.steering.lead(epoch, now)
+        return self._due(now)
+
+    def follow(self) -> None:
+        """Another balancer gives agents their orders, or none does."""
+        self.steering.follow()
+
+    def others(self, num_live: int, demands: Mapping[str, Demand], now: float) -> list[Decision]:
+        """So many balancers live, this one among them, and others' requests wait for this."""
+        self.admission.shared_by(num_live)
+        self.steering.others_wait(demands, now)
+        return self._due(now)
+
+    def retry_agent(self, id: AgentId, now: float) -> list[Decision]:
+        """An operator at another balancer wants an agent to try again; well if it is not here."""
+        if (link := self.state.registry.link_of(id)) is not None:
+            self.steering.retry(self.state.registry[link], now)
+        return self._due(now)
+
+    def take_up_cordons(self, told: Collection[ToldCordon], now: float) -> list[Decision]:
+        """These are all that there are, as operators of other balancers want it."""
+        return [*self._due(now), *self.steering.take_up_cordons(told, now)]
+
+    def _connected(self, id: AgentId) -> Agent:
+        link = self.state.registry.link_of(id)
+        if link is None:
+            raise NotFound(f"no agent `{id[:100]}` is connected")
+        return self.state.registry[link]
+
+    # ---- time, and the end of it
+
+    def tick(self, now: float) -> list[Decision]:
+        """Whatever is due at `now`.
+
+        Agents are given up here only: when the timer fires, what they sent has been read, however
+        long that took.
+        """
+        return self._due(now, is_timer=True)
+
+    def drain(self, now: float, deadline: float) -> list[Decision]:
+        """Accept nothing more; what has not ended by `deadline` ends then."""
+        self.state.changes.advance()
+        self.state.drained_at = deadline
+        return [*self._due(now), *self._end_stranded(now)]
+
+    def goodbye(self, now: float) -> list[Decision]:
+        """End what has not ended, let every agent go and none in."""
+        decisions = self.drain(now, now)
+        self.state.is_closed = True
+        return [*decisions, *self._membership.say_goodbye(now)]
+
+    def _due(self, now: float, *, is_timer: bool = False) -> list[Decision]:
+        """What has come due, in the order that starts nothing in vain. Every event begins so."""
+        self.state.requests.dispatch.now = now
+        deadline = self.next_deadline()
+        if deadline is None or now < deadline:
+            return []
+        state = self.state
+        if state.models.due(now):
+            state.changes.advance()
+        decisions = self._end_drained(now)
+        agents = state.registry.due(now)
+        silent = [agent for agent in agents if is_timer and agent.heartbeat.is_lost(now)]
+        heard = [agent for agent in agents if not (is_timer and agent.heartbeat.is_lost(now))]
+        self._membership.suspend(silent, now)
+        decisions += state.requests.due(now)
+        decisions += state.dispatcher.due(now)
+        decisions += self._membership.dismiss_silent(silent, now)
+        if decisions:
+            state.changes.advance()
+        for agent in heard:
+            decisions += self._membership.attend(agent, now)
+        decisions += self.steering.due(now)
+        decisions += self._end_stranded(now)
+
+        def seconds_to_load(model: str | None) -> float | None:
+            return self.steering.seconds_to_load(model, now)
+
+        return [*decisions, *state.requests.waiting_room.tell(now, seconds_to_load)]
+
+    def _end_drained(self, now: float) -> list[Decision]:
+        """When the time for draining is over, everything ends."""
+        if self.state.drained_at is None or now < self.state.drained_at:
+            return []
+        error = ShuttingDown("the balancer shut down before the request had ended")
+        ended = self.state.requests.end_all(error, now)
+        return [*ended, *self.state.dispatcher.end_all(error, now)]
+
+    def _end_stranded(self, now: float) -> list[Decision]:
+        """With draining, nobody waits whom no agent can serve."""
+        if not self.state.is_draining:
+            return []
+        error = ShuttingDown("the balancer is shutting down and no agent can serve this")
+        stranded = self.state.requests.end_stranded(error, now)
+        return [*stranded, *self.state.dispatcher.end_stranded(error, now)]
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        self.state.check_integrity()
+        self.admission.check_integrity()
+        self.steering.cordons.check_integrity()
 
 
 def _finish(id: RequestId, error: RequestError) -> Finish:
@@ -324,3 +668,10 @@ def _finish(id: RequestId, error: RequestError) -> Finish:
             error=error,
         )
     )
+
+
+def _error(lifecycle: RequestLifecycle, wire: WireError) -> RequestError:
+    """What its client hears. Only who cancels hears that it was cancelled."""
+    if wire.code == Cancelled.code and not lifecycle.is_cancelling:
+        return EngineFailed(wire.message)
+    return from_agent(wire)

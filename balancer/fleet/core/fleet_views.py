@@ -1,6 +1,6 @@
-"""What others see of the fleet. Reading changes nothing."""
+"""What others see of the fleet as of now. Reading changes nothing."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from itertools import chain, islice
 
@@ -12,16 +12,13 @@ from ....shared.inference import (
     Waiting,
 )
 from ....shared.reports.model_info import Task
-from ...access.limits.account import Standing
 from ...control.agent_plan import AgentPlan
-from ...control.demand import Demand
 from ...control.desired_state import DesiredState
 from ...control.model_status import ModelStatus
 from ..caller import ANONYMOUS, Caller
 from ..limits import Limits
 from ..registry import Agent
 from ..requests.routing import Engine
-from ..requests.waiting_room import SecondsToLoad
 from ..view import (
     AgentView,
     Cordon,
@@ -31,23 +28,21 @@ from ..view import (
     ForegroundView,
     ModelView,
     RequestView,
+    Standing,
 )
-from .admission import Admission
-from .state import FleetState
-from .steering import Steering
+from .fleet import Fleet
 
 
 class FleetViews:
-    """Views are made when asked for; each says what it costs."""
+    """A reader beside the core. Views are made when asked for; each says what it costs."""
 
-    def __init__(self, state: FleetState) -> None:
-        self._state = state
-        self._steering = Steering(state)
-        self._admission = Admission(state)
-
-    def __contains__(self, id: object) -> bool:
-        """Whether a request was accepted and has not ended."""
-        return id in self._state.requests or id in self._state.dispatcher
+    def __init__(self, fleet: Fleet, clock: Callable[[], float]) -> None:
+        """`clock` gives the seconds of the core."""
+        self._fleet = fleet
+        self._state = fleet.state
+        self._steering = fleet.steering
+        self._admission = fleet.admission
+        self._clock = clock
 
     @property
     def limits(self) -> Limits:
@@ -55,27 +50,26 @@ class FleetViews:
         return self._state.limits
 
     @property
+    def revision(self) -> int:
+        """Grows with everything that others can see, except with the mere passing of time."""
+        return self._fleet.revision
+
+    # ---- callers
+
+    @property
     def num_limited_callers(self) -> int:
         """Callers whose limits are counted."""
         return self._admission.num_accounts
 
-    def standing(self, caller: Caller, now: float) -> Standing:
+    def standing(self, caller: Caller) -> Standing:
         """How much of its limits a caller has left."""
-        return self._admission.standing(caller, now)
+        return self._admission.standing(caller, self._clock())
 
     def priority(self, request: GenerateRequest, caller: Caller) -> int | None:
         """The priority that a request of `caller` gets; `None` is that nobody said one."""
         return self._admission.priority(request, caller)
 
-    @property
-    def revision(self) -> int:
-        """Grows with everything that others can see, except with the mere passing of time."""
-        return self._state.changes.revision
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether every accepted request has ended."""
-        return self._state.is_idle
+    # ---- the fleet
 
     def totals(self) -> FleetTotals:
         """The fleet in a few numbers, at a constant cost."""
@@ -100,9 +94,39 @@ class FleetViews:
             num_requests=len(state.requests) + len(state.dispatcher),
             num_models=len(state.models),
             num_models_unloaded=state.models.num_remembered,
-            routing=state.requests.routing_view,
+            routing=dispatch.router.view,
             moves_total=state.requests.num_moves,
         )
+
+    def view(self, max_requests: int | None = None) -> FleetView:
+        """The totals, all agents, and the oldest requests, at a cost of their number."""
+        now, totals = self._clock(), self.totals()
+        return FleetView(
+            agents=tuple(self._agent_view(agent, now) for agent in self._state.registry.current()),
+            requests=tuple(islice(self.requests(), max_requests)),
+            **{field.name: getattr(totals, field.name) for field in fields(totals)},
+        )
+
+    def changes_since(self, revision: int) -> FleetDelta | None:
+        """What changed after `revision`; `None` if that is too long ago, so take a `view`."""
+        changes = self._state.changes.since(revision)
+        if changes is None:
+            return None
+        registry, now = self._state.registry, self._clock()
+        return FleetDelta(
+            revision=self.revision,
+            totals=self.totals(),
+            agents=tuple(self._agent_view(registry.of(id), now) for id in changes.changed),
+            agents_left=changes.gone,
+        )
+
+    def tokens_since(self, revision: int) -> list[tuple[AgentId, int]]:
+        """The agents that gave tokens after `revision`, and how many they gave so far."""
+        registry = self._state.registry
+        generated = self._state.changes.generated_since(revision)
+        return [(id, registry.of(id).num_tokens) for id in generated]
+
+    # ---- models
 
     def models(self, caller: Caller = ANONYMOUS) -> tuple[ModelView, ...]:
         """Every known model that the caller may use, by name."""
@@ -135,10 +159,10 @@ class FleetViews:
         name = None if model is None else self._state.models.resolve(model) or model
         return self._state.requests.dispatch.num_slots_for(name)
 
-    def foreground(self, model: str | None, now: float) -> ForegroundView:
+    def foreground(self, model: str | None) -> ForegroundView:
         """The requests above the class `batch` that may go where those of a model go."""
         name = None if model is None else self._state.models.resolve(model) or model
-        return self._state.requests.foreground.view(name, now)
+        return self._state.requests.foreground.view(name, self._clock())
 
     def model_name_for(self, task: Task | None, caller: Caller = ANONYMOUS) -> str:
         """The name in answers to requests that named no model; empty where none can do `task`."""
@@ -146,38 +170,39 @@ class FleetViews:
         return min(names) if names else self._state.models.name_for(task)
 
     @property
-    def wish(self) -> DesiredState | None:
-        """What is wished for, if anybody said so."""
-        return self._steering.wish
-
-    @property
     def outbid(self) -> int | None:
         """A later epoch that agents know than the one under which this balancer leads."""
         return self._steering.outbid
 
-    def waiting_by_model(self) -> Mapping[str, Demand]:
-        """What requests and queries here wait for, with the model for those that name none."""
-        return self._steering.own_demands()
+    def waiting_by_model(self) -> Mapping[str, tuple[int, float]]:
+        """How many requests and queries wait for each model, and the oldest one's seconds so far.
+
+        Those that name no model wait for the first that is wished for.
+        """
+        now, demands = self._clock(), self._steering.own_demands()
+        return {name: (each.num_waiting, now - each.since) for name, each in demands.items()}
 
     def statuses(self) -> Mapping[str, ModelStatus]:
         """How each wished model is."""
         return self._steering.statuses
 
-    def cordon_of(self, id: AgentId) -> Cordon | None:
-        """The cordon of an agent that gets no new work."""
-        return self._steering.cordons.get(id)
-
-    def dry_run(self, wish: DesiredState, now: float) -> list[AgentPlan]:
+    def dry_run(self, wish: DesiredState) -> list[AgentPlan]:
         """What each agent would do if this were wished for. Costs the size of the fleet."""
-        return self._steering.dry_run(wish, now)
+        return self._steering.dry_run(wish, self._clock())
 
-    def requests(self, now: float) -> Iterator[RequestView]:
+    # ---- requests
+
+    def requests(self) -> Iterator[RequestView]:
         """Requests and then queries that have not ended, oldest first; each costs when it comes."""
+        now = self._clock()
         return chain(self._state.requests.views(now), self._state.dispatcher.views(now))
 
-    def request(self, id: RequestId, now: float) -> RequestView | None:
+    def request(self, id: RequestId) -> RequestView | None:
         """One request or query, if it has not ended."""
-        return self._request_view(id, now) if id in self else None
+        now = self._clock()
+        if (lifecycle := self._state.requests.get(id)) is not None:
+            return self._state.requests.view(lifecycle, now)
+        return self._state.dispatcher[id].view(now) if id in self._fleet else None
 
     def position(self, id: RequestId) -> int | None:
         """The place of a request that waits for an agent, from 1; `None` of any other."""
@@ -192,30 +217,27 @@ class FleetViews:
         lifecycle = self._state.requests.get(id)
         return None if lifecycle is None else lifecycle.engine
 
-    def waiting(self, id: RequestId, now: float) -> Waiting | None:
+    def waiting(self, id: RequestId) -> Waiting | None:
         """What a request can expect that waits for an agent; `None` of any other."""
         requests = self._state.requests
         lifecycle = requests.get(id)
         if lifecycle is None or lifecycle.link is not None:
             return None
-        return requests.waiting_room.of(id, self._seconds_to_load(now))
+        now = self._clock()
+        return requests.waiting_room.of(
+            id, lambda model: self._steering.seconds_to_load(model, now)
+        )
 
-    def _seconds_to_load(self, now: float) -> SecondsToLoad:
-        return lambda model: self._steering.seconds_to_load(model, now)
+    # ---- agents
 
-    def agent(self, id: AgentId, now: float) -> AgentView | None:
+    def agent(self, id: AgentId) -> AgentView | None:
         """One agent, if it is connected."""
         link = self._state.registry.link_of(id)
-        return None if link is None else self._agent_view(self._state.registry[link], now)
+        return None if link is None else self._agent_view(self._state.registry[link], self._clock())
 
-    def view(self, now: float, max_requests: int | None = None) -> FleetView:
-        """The totals, all agents, and the oldest requests, at a cost of their number."""
-        totals = self.totals()
-        return FleetView(
-            agents=tuple(self._agent_view(agent, now) for agent in self._state.registry.current()),
-            requests=tuple(islice(self.requests(now), max_requests)),
-            **{field.name: getattr(totals, field.name) for field in fields(totals)},
-        )
+    def cordon_of(self, id: AgentId) -> Cordon | None:
+        """The cordon of an agent that gets no new work."""
+        return self._steering.cordons.get(id)
 
     def slots_taken(self) -> dict[AgentId, int]:
         """How many slots of each agent this balancer has taken, where it has any."""
@@ -223,29 +245,5 @@ class FleetViews:
         counted = ((agent.hello.agent_id, self._state.num_busy_on(agent)) for agent in current)
         return {id: num for id, num in counted if num}
 
-    def changes_since(self, revision: int, now: float) -> FleetDelta | None:
-        """What changed after `revision`; `None` if that is too long ago, so take a `view`."""
-        changes = self._state.changes.since(revision)
-        if changes is None:
-            return None
-        registry = self._state.registry
-        return FleetDelta(
-            revision=self.revision,
-            totals=self.totals(),
-            agents=tuple(self._agent_view(registry.of(id), now) for id in changes.changed),
-            agents_left=changes.gone,
-        )
-
-    def tokens_since(self, revision: int) -> list[tuple[AgentId, int]]:
-        """The agents that gave tokens after `revision`, and how many they gave so far."""
-        registry = self._state.registry
-        generated = self._state.changes.generated_since(revision)
-        return [(id, registry.of(id).num_tokens) for id in generated]
-
     def _agent_view(self, agent: Agent, now: float) -> AgentView:
         return agent.view(self._state.num_busy_on(agent), now)
-
-    def _request_view(self, id: RequestId, now: float) -> RequestView:
-        if (lifecycle := self._state.requests.get(id)) is not None:
-            return self._state.requests.view(lifecycle, now)
-        return self._state.dispatcher[id].view(now)

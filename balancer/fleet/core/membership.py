@@ -199,7 +199,10 @@ class Membership:
 
     def _log_lost(self, agent: Agent) -> list[Decision]:
         """Who reads its log over this link has to ask again: another process may have it."""
-        ids = self._state.log_readers.left(agent.link)
+        readers = self._state.log_readers
+        ids = tuple(id for id, link in readers.items() if link == agent.link)
+        for id in ids:
+            del readers[id]
         return [LogLost(ids)] if ids else []
 
     def _rejection(self, hello: Hello, holder: Identity | None, now: float) -> Reject | None:

@@ -2,21 +2,26 @@
 
 from dataclasses import dataclass, field
 
+from ....shared.inference import RequestId
 from ..bad_messages import BadMessages
 from ..change_log import ChangeLog
 from ..deadlines import earliest
+from ..decisions import LinkId
 from ..identities import Identities
 from ..limits import Limits
-from ..models.model_registry import ModelRegistry
+from ..model_registry import ModelRegistry
 from ..queries.query_dispatcher import QueryDispatcher
 from ..registry import Agent, Registry
 from ..requests.requests import Requests
-from .log_readers import LogReaders
 
 
 @dataclass(slots=True)
 class FleetState:
-    """`drained_at` is set from the begin of draining on; once `is_closed`, no agent may join."""
+    """`drained_at` is set from the begin of draining on; once `is_closed`, no agent may join.
+
+    `log_readers` are the reads of agents' logs under way, with the link that each was sent over.
+    None is there whose link is gone; how many there are is bounded by who asks.
+    """
 
     limits: Limits
     version: str
@@ -28,7 +33,7 @@ class FleetState:
     identities: Identities
     drained_at: float | None = field(default=None, init=False)
     is_closed: bool = field(default=False, init=False)
-    log_readers: LogReaders = field(default_factory=LogReaders, init=False)
+    log_readers: dict[RequestId, LinkId] = field(default_factory=dict, init=False)
     bad_messages: BadMessages = field(default_factory=BadMessages, init=False)
     tokens_total: int = field(default=0, init=False)
     items_ignored: int = field(default=0, init=False)

@@ -5,14 +5,15 @@ for many changes. Operators' cordons are carried out here, too.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from ....shared.errors import ShuttingDown
 from ....shared.inference import AgentId
 from ....shared.inference.adapters import adapted_name
+from ....shared.inference.values import MOST_SECONDS, within
 from ....shared.messages import Issue, Status
-from ....shared.models.assignments import Reload, Work
+from ....shared.models.assignments import Phase, Reload, WishedAdapter, Work
 from ...control.agent_plan import AgentPlan
 from ...control.controller import Controller
 from ...control.demand import Demand
@@ -20,13 +21,67 @@ from ...control.desired_state import DesiredState
 from ...control.members import AgentReport
 from ...control.model_status import ModelStatus, share_done
 from ..deadlines import earliest
-from ..decisions import Decision
+from ..decisions import Decision, LinkId
 from ..registry import Agent
 from ..view import ToldCordon
 from .cordons import Cordons
-from .left_out import left_out
-from .load_times import LoadTimes
 from .state import FleetState
+
+LEAST_SHARE = 0.02
+"""Share of a phase that has to be done before the rest of it is estimated."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """Where an agent was when its phase was first seen."""
+
+    revision: int
+    phase: Phase
+    at: float
+    progress: float
+
+
+class LoadTimes:
+    """How long agents will still take to load: from how fast they got on in their present phase.
+
+    It is told of every report of an agent. Invariant: a mark is of a connected agent that fetches
+    or loads.
+    """
+
+    def __init__(self) -> None:
+        self._marks: dict[LinkId, _Mark] = {}
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def reported(self, link: LinkId, work: Work | None, now: float) -> None:
+        """An agent says how far it is."""
+        if work is None or work.phase not in ("fetching", "loading"):
+            self.left(link)
+            return
+        mark = self._marks.get(link)
+        if mark is None or (mark.revision, mark.phase) != (work.revision, work.phase):
+            self._marks[link] = _Mark(work.revision, work.phase, now, work.progress or 0.0)
+
+    def left(self, link: LinkId) -> None:
+        """An agent is gone."""
+        self._marks.pop(link, None)
+
+    def seconds_left(self, link: LinkId, work: Work | None, now: float) -> float | None:
+        """Seconds until the phase is over; `None` where nobody knows.
+
+        Of an agent that fetches, the time to load what it fetches is not known, so not included.
+        """
+        mark = self._marks.get(link)
+        if mark is None or work is None:
+            return None
+        if work.download is not None and work.download.seconds_left is not None:
+            return within(work.download.seconds_left, 0.0, MOST_SECONDS)
+        done, elapsed = (work.progress or 0.0) - mark.progress, now - mark.at
+        if not (done >= LEAST_SHARE and elapsed > 0):
+            return None
+        return within(elapsed * (1 - (work.progress or 0.0)) / done, 0.0, MOST_SECONDS)
+
 
 LOOK_PAUSE = 0.05
 """Seconds from a change to the look at it, at least."""
@@ -364,3 +419,36 @@ def _essence(work: Work | None) -> tuple[object, ...]:
     if work is None:
         return ()
     return (work.revision, work.assignment, work.phase, work.needed)
+
+
+def left_out(status: ModelStatus, agents: Iterable[Agent]) -> Mapping[str, Issue]:
+    """Why each adapter of a model is not served and will not be soon, by its own name.
+
+    `agents` are those of the model. Nobody is waited for who has it, may yet bring it, or was not
+    told of it.
+    """
+    if status.status != "loaded" or not status.issues:
+        return {}
+    here = [agent for agent in agents if agent.served == status.model.name]
+    found = ((each.name, _reason(each, here)) for each in status.model.adapters)
+    return {name: issue for name, issue in found if issue is not None}
+
+
+def _reason(adapter: WishedAdapter, agents: Iterable[Agent]) -> Issue | None:
+    reason: Issue | None = None
+    for agent in agents:
+        if agent.model is not None and adapter.name in agent.model.adapters:
+            return None
+        work = agent.work
+        if work is None or work.assignment is None:
+            continue  # a model of its own, with the adapters that it has
+        if work.phase != "failed" or adapter not in (work.assignment.adapters or ()):
+            return None
+        reason = reason or _issue(agent.issues, adapter.name)
+    return reason
+
+
+def _issue(issues: Iterable[Issue], adapter: str) -> Issue | None:
+    """The issue that is about the adapter, or the first one."""
+    some = list(issues)
+    return next((each for each in some if each.adapter == adapter), next(iter(some), None))

@@ -28,8 +28,8 @@ from ..change_log import ChangeLog
 from ..deadlines import Deadlines
 from ..decisions import Decision, Refuse, Settle
 from ..limits import Limits
+from ..load_shedding import Wait, refusal_of
 from ..registry import Agent, Registry
-from ..requests.dispatch.dispatch import RETRY_AFTER
 from ..view import RequestView
 from .query import Lane, QueryLifecycle, QueryRequest, fits
 from .query_queue import Hand, Part, QueryQueue
@@ -216,10 +216,11 @@ class QueryDispatcher:
     # ---- inside
 
     def _refusal(self, query_request: QueryRequest) -> QueueFull | None:
-        queue = self._queues[query_request.lane]
-        if self.has_room(query_request) or queue.num_waiting < self._limits.max_buffered_requests:
+        if self.has_room(query_request):
             return None
-        return QueueFull.of(queue.num_waiting, "query", "queries", retry_after=RETRY_AFTER)
+        num_before = self._queues[query_request.lane].num_waiting
+        most = self._limits.max_buffered_requests
+        return refusal_of(Wait(num_before=num_before, most=most, one="query"))
 
     def _lost_agent(self, lifecycle: QueryLifecycle, now: float) -> list[Decision]:
         lifecycle.num_agents_lost += 1

@@ -1,4 +1,4 @@
-"""Which `batch` requests give up their slots when others wait: one for each that waits.
+"""Which `batch` requests give up their slots when others wait, and whom batches leave room for.
 
 A batch request runs for a while before it may be asked: `FIRST_RUN` seconds, and twice as long each
 time it has given way. So it moves a few times at most, and comes to its end. Of those that may be
@@ -7,11 +7,13 @@ asked, the one that might have been for longest is.
 Invariants: nobody is asked twice in one run; no more are asked for a model than wait for it.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 from ....shared.inference import RequestId
 from ..priority_queue import Groups
 from ..tally import Tally
+from ..view import ForegroundView
 from .routing import Wanted
 
 FIRST_RUN = 1.0
@@ -122,3 +124,51 @@ class GivingWay:
         for counted, of in ((self._num_waiting, self._waiting), (self._num_asked, self._asked)):
             if any(counted[wanted] != list(of.values()).count(wanted) for wanted in counted):
                 raise RuntimeError("those who wait or were asked are miscounted")
+
+
+MAX_MODELS = 1024
+"""Models that are remembered at most: clients choose the names."""
+
+
+class Foreground:
+    """Requests above the class `batch`: how many are here, and when the last of each model came.
+
+    Say who `came` and who `left`. `None` stands for those that name no model: any agent takes them.
+    """
+
+    __slots__ = ("_last", "_models", "_num")
+
+    def __init__(self) -> None:
+        self._models: dict[RequestId, str | None] = {}
+        self._num: Tally[str | None] = Tally()
+        self._last: OrderedDict[str | None, float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._models)
+
+    def came(self, id: RequestId, model: str | None, now: float) -> None:
+        """A request is here."""
+        self._models[id] = model
+        self._num.add(model, 1)
+        self._last[model] = now
+        self._last.move_to_end(model)
+        if len(self._last) > MAX_MODELS:
+            self._last.popitem(last=False)
+
+    def left(self, id: RequestId) -> None:
+        """A request has ended, if it was one of these."""
+        if id in self._models:
+            self._num.add(self._models.pop(id), -1)
+
+    def view(self, model: str | None, now: float) -> ForegroundView:
+        """Of those that may go where a request of `model` goes; of all for `None`."""
+        if model is None:
+            last = max(self._last.values(), default=None)
+            return ForegroundView(len(self._models), _since(last, now))
+        times = [self._last[key] for key in (model, None) if key in self._last]
+        num_here = self._num[model] + self._num[None]
+        return ForegroundView(num_here, _since(max(times, default=None), now))
+
+
+def _since(last: float | None, now: float) -> float | None:
+    return None if last is None else now - last

@@ -2,24 +2,29 @@
 
 A request goes back from its agent to the queue when the agent would not start it, was lost, or has
 to let it go. Its life keeps what was delivered: the next agent goes on after that, and the client
-gets nothing twice. The time it spends with an agent does not count as waiting: when it comes back,
-it has what was left of its time in the queue. One that gave up its slot to others waits as long as
-the whole request may take. Each agent has the time for its first token anew.
+gets nothing twice. One whose answer has begun moves only between agents of one fingerprint, and one
+that may be what ends its agents moves no more.
+
+The time that a request spends with an agent does not count as waiting: when it comes back, it has
+what was left of its time in the queue. One that gave up its slot to others waits as long as the
+whole request may take. Each agent has the time for its first token anew.
 
 Invariants: exactly one end, with one `Finish`; nothing is delivered after it; the deadline of the
 whole request never moves.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 
 from ....shared.continuation import BY_TEXT, Continuation
 from ....shared.errors import (
+    AgentLost,
     DeadlineExceeded,
     FirstTokenTimeout,
     QueueTimeout,
     RequestError,
     RequestTimeout,
+    ShuttingDown,
     TokenTimeout,
 )
 from ....shared.inference import (
@@ -45,12 +50,70 @@ from ..decisions import Decision, Deliver, Finish, FirstToken, LinkId, Moved
 from ..lifecycle import Lifecycle
 from ..limits import Limits
 from ..recorder import Ending, MoveReason, Origin
+from ..token_estimate import charge_of_usage
 from ..view import RequestState, RequestView
-from .claims import Claim, consistent
-from .delivered import Delivered, Told
-from .fair_queue.charge import charge_of_usage
-from .moves import Moves
+from .delivered import Claim, Delivered, Told, consistent
 from .routing import ByText, Engine, by_text_of
+
+MAX_AGENTS_LOST = 3
+"""Agents that may be lost with a request before it is taken for the cause, and ends."""
+
+MAX_LOST_ALONE = 2
+"""The same for agents in a row that had no other request."""
+
+
+@dataclass(slots=True)
+class Moves:
+    """Of one request: how often it left an agent for another, and why it did the last time.
+
+    `num_given_way` of them were for the sake of others. `num_lost_alone` agents in a row were lost
+    with this request alone.
+    """
+
+    num: int = 0
+    reason: MoveReason | None = None
+    num_given_way: int = 0
+    num_lost: int = 0
+    num_lost_alone: int = 0
+
+    def agent_lost(self, *, is_alone: bool) -> None:
+        """Its agent is gone; `is_alone` if that agent had no other request."""
+        self.num_lost += 1
+        self.num_lost_alone = self.num_lost_alone + 1 if is_alone else 0
+
+    def moved(self, reason: MoveReason) -> None:
+        """It leaves an agent for another."""
+        self.num += 1
+        self.num_given_way += reason == "gave_way"
+        self.reason = reason
+
+    @property
+    def suspicion(self) -> AgentLost | None:
+        """The error of a request that may be what ends its agents."""
+        if self.num_lost_alone >= MAX_LOST_ALONE:
+            return AgentLost(
+                f"{MAX_LOST_ALONE} agents in a row were lost while they ran nothing but this "
+                "request, the likely cause"
+            )
+        if self.num_lost >= MAX_AGENTS_LOST:
+            return AgentLost(
+                f"{MAX_AGENTS_LOST} agents were lost while they ran this request, the likely cause"
+            )
+        return None
+
+    def stuck(self, agent: str, seconds: float) -> RequestError:
+        """The error of a begun answer with which no agent could go on within `seconds`."""
+        nobody = f"no agent with the same model could go on within {seconds:g} s"
+        if self.reason in ("drained", "given_back"):
+            return ShuttingDown(
+                f"the agent {agent} was drained in the middle of the answer, and {nobody}"
+            )
+        if self.reason == "restarted":
+            return AgentLost(
+                f"the balancer was restarted in the middle of the answer, and {nobody}"
+            )
+        return AgentLost(f"the agent {agent} was lost in the middle of the answer, and {nobody}")
+
 
 _NO_RATES = Rates()
 

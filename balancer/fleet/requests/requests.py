@@ -1,6 +1,10 @@
-"""What happens to requests: where each goes, and who gets the slot of one that ends."""
+"""What happens to requests: where each goes, and who gets the slot of one that ends.
 
-from collections.abc import Iterable, Mapping, Sequence
+Invariants: a request is here exactly when dispatch has it; its lifecycle is with the link that
+dispatch has it on; its deadline is armed.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -13,20 +17,30 @@ from ....shared.errors import (
     RequestError,
     TokenTimeout,
 )
-from ....shared.inference import GenerateRequest, RequestId, Token
-from ....shared.messages import Cancel, Ended, Evicted, PromptRead
+from ....shared.inference import AgentId, GenerateRequest, RequestId, Token
+from ....shared.inference.prefix_peers import PrefixSource
+from ....shared.messages import Cancel, Ended, Evicted, PromptRead, Start
 from ..caller import Caller
-from ..decisions import Decision, DeliverTokens, FirstToken, Moved, Refuse
+from ..change_log import ChangeLog
+from ..deadlines import Deadlines, earliest
+from ..decisions import Decision, DeliverTokens, FirstToken, LinkId, Moved, Refuse
+from ..limits import Limits
+from ..load_shedding import Wait, least_ended, refusal_of
+from ..priority_queue import PriorityQueue
 from ..recorder import MoveReason
-from ..registry import Agent
+from ..registry import Agent, Registry
+from ..routing.fetches import Tickets
 from ..routing.rates import Measurement
-from .claims import consistent
-from .delivered import Told
-from .dispatch.assignments import Assign
-from .hopeless import least_ended, refusal_of
+from ..routing.router import LONGEST_WAIT, Router
+from ..trust import Needed
+from ..view import RequestView
+from .delivered import Claim, Told, consistent
+from .dispatch.dispatch import Assign, Dispatch
+from .dispatch.needs import Needs
+from .giving_way import Foreground, GivingWay, least_run
 from .request_lifecycle import RequestLifecycle
-from .routing import RoutingRequest
-from .transitions import Transitions, loss_of, offer_of, refuse
+from .routing import ByText, Offer, RoutingRequest, Wanted, routing_of
+from .waiting_room import WaitingRoom
 
 _AGENTS_FAULT = (FirstTokenTimeout.code, TokenTimeout.code)
 """Codes of deadlines that agents have not met."""
@@ -39,12 +53,80 @@ _CANNOT_RESUME = AgentLost(
 PATIENCE = 8.0
 """An agent may be silent for so many times as long as it is expected to take to a first token."""
 
+LEAST_PATIENCE = 5.0
+"""Seconds without a sign of an answer before it is asked whether the agent does anything at all."""
+
+MOST_DESERTED = 8
+"""Agents that a request leaves at most because they do not answer it."""
+
 Gain = tuple[RequestLifecycle, Token]
 """What a request gained in a step."""
 
 
-class Requests(Transitions):
-    """Every method returns decisions, to be carried out in their order."""
+class Requests:
+    """Every method that is an event returns decisions, to be carried out in their order.
+
+    `tokens_kept` were delivered to requests that have not ended; `num_moves` are of all.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        registry: Registry,
+        changes: ChangeLog,
+        ticket_secret: bytes = b"",
+    ) -> None:
+        self.tickets = Tickets(ticket_secret)
+        self.dispatch = Dispatch(limits.max_buffered_requests, _router(limits))
+        self.waiting_room = WaitingRoom(self.dispatch)
+        self.foreground = Foreground()
+        self.needs = Needs()
+        self._giving_way = GivingWay()
+        self._limits = limits
+        self._registry = registry
+        self._changes = changes
+        self._lifecycles: dict[RequestId, RequestLifecycle] = {}
+        self.get: Callable[[RequestId], RequestLifecycle | None] = self._lifecycles.get
+        """The lifecycle of a request that has not ended; asked for each token."""
+        self.tokens_kept = 0
+        self.num_moves = 0
+        self._deadlines: Deadlines[RequestId] = Deadlines(lambda id: self._lifecycles[id].deadline)
+        self._held: PriorityQueue[RequestId, float] = PriorityQueue()
+        """Those that wait for one agent, and until when."""
+        self._least_patience = min(LEAST_PATIENCE, limits.first_token_timeout / 2)
+        self._bound: dict[RequestId, None] = {}
+        """Those that wait for agents like the one that began their answer: one was here."""
+        self._needed = Needed()
+
+    def __len__(self) -> int:
+        return len(self._lifecycles)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._lifecycles
+
+    def next_deadline(self) -> float | None:
+        """Not later than the first request's deadline, or the next news for those who wait."""
+        first_held = self._held.first()
+        until = None if first_held is None else first_held[0]
+        return earliest(
+            self._deadlines.next(),
+            self.waiting_room.next_deadline(),
+            until,
+            self._giving_way.next_deadline(self.dispatch.has_free_slot),
+        )
+
+    def views(self, now: float) -> Iterator[RequestView]:
+        """All of them, oldest first."""
+        return (self.view(lifecycle, now) for lifecycle in self._lifecycles.values())
+
+    def view(self, lifecycle: RequestLifecycle, now: float) -> RequestView:
+        """One of them."""
+        return lifecycle.view(self._agent_id(lifecycle), now)
+
+    def demands(self) -> Iterator[tuple[str | None, int, float]]:
+        """Models that requests wait for: how many wait, and since when the first does."""
+        for model, num_waiting, first in self.dispatch.waiting():
+            yield model, num_waiting, self._lifecycles[first].accepted_at
 
     # ---- what clients do
 
@@ -105,6 +187,20 @@ class Requests(Transitions):
             self._offer_anew()
         return replace(routing, able=by_text)
 
+    def _make_room(self, routing: RoutingRequest, now: float) -> list[Decision]:
+        """End the one that has to go from a full queue for such a newcomer, if one has to."""
+        id = self.dispatch.makes_room_for(routing)
+        if id is None:
+            return []
+        lifecycle = self._lifecycles[id]
+        wait = Wait(
+            has_to_go=True,
+            position=self.dispatch.place_of(id),
+            retry_after=self.waiting_room.retry_after(lifecycle.request.model),
+        )
+        error = refusal_of(wait)
+        return [] if error is None else self.fail(lifecycle, error, now)
+
     def _hopeless(self, lifecycle: RequestLifecycle) -> QueueFull | None:
         """Why a newcomer that has to wait would wait in vain, if it would for all that is known."""
         deadline_ms = lifecycle.request.deadline_ms
@@ -114,11 +210,13 @@ class Requests(Transitions):
         if seconds is None or (not is_batch and self._giving_way.may_help(wanted)):
             return None
         return refusal_of(
-            seconds,
-            deadline_ms=deadline_ms,
-            longest_wait=self._limits.buffered_request_timeout,
-            position=self.dispatch.place_of(lifecycle.id),
-            retry_after=self.waiting_room.retry_after(lifecycle.request.model),
+            Wait(
+                seconds=seconds,
+                longest=self._limits.buffered_request_timeout,
+                deadline_ms=deadline_ms,
+                position=self.dispatch.place_of(lifecycle.id),
+                retry_after=self.waiting_room.retry_after(lifecycle.request.model),
+            )
         )
 
     def renamed(self, names: Mapping[str, str], now: float) -> list[Decision]:
@@ -449,17 +547,352 @@ class Requests(Transitions):
         is_going = lifecycle.is_cancelling or lifecycle.is_leaving
         return lifecycle.can_move and not is_going
 
-    # ---- inside
+    # ---- many at once
 
-    def _make_room(self, routing: RoutingRequest, now: float) -> list[Decision]:
-        """End the one that has to go from a full queue for such a newcomer, if one has to."""
-        id = self.dispatch.makes_room_for(routing)
-        if id is None:
+    def end_all(self, error: RequestError, now: float) -> list[Decision]:
+        """End all; first those that wait, so that none of them starts in a slot that frees."""
+        decisions: list[Decision] = []
+        for lifecycle in sorted(self._lifecycles.values(), key=lambda e: e.link is not None):
+            decisions += self._give_up(lifecycle, error, now)
+        return decisions
+
+    def end_of(self, owner: str, error: RequestError, now: float) -> list[Decision]:
+        """End those that a caller made; first those that wait, as above."""
+        made = [each for each in self._lifecycles.values() if each.caller.owner == owner]
+        decisions: list[Decision] = []
+        for lifecycle in sorted(made, key=lambda e: e.link is not None):
+            decisions += self._give_up(lifecycle, error, now)
+        return decisions
+
+    def move_from(self, link: LinkId, error: RequestError, now: float) -> list[Decision]:
+        """Have an agent stop what it has, so that others go on; what cannot move ends.
+
+        They move when the agent has answered, so that none is on two agents.
+        """
+        decisions: list[Decision] = []
+        for id in self.dispatch.running_on(link):
+            lifecycle = self._lifecycles[id]
+            if lifecycle.is_cancelling:
+                continue
+            if lifecycle.can_move:
+                decisions += self._stop(lifecycle, now)
+                lifecycle.leaving_for = lifecycle.leaving_for or "drained"
+            else:
+                decisions += self._give_up(lifecycle, error, now)
+        return decisions
+
+    def end_stranded(self, error: RequestError, now: float) -> list[Decision]:
+        """End those that wait and that no connected agent can serve."""
+        decisions: list[Decision] = []
+        for id in self.dispatch.stranded():
+            decisions += self.fail(self._lifecycles[id], error, now)
+        return decisions
+
+    # ---- the steps of a request: it starts, leaves its agent, is stopped, ends
+
+    def fail(self, lifecycle: RequestLifecycle, error: RequestError, now: float) -> list[Decision]:
+        """It ends with an error; the agent knows, or never had it."""
+        return self._end(lifecycle, lifecycle.failed(error, now), now)
+
+    def _start(self, assigned: Iterable[Assign], now: float) -> list[Decision]:
+        decisions: list[Decision] = []
+        for assign in assigned:
+            lifecycle = self._lifecycles[assign.request]
+            agent = self._registry[assign.link]
+            if assign.link in lifecycle.deserted:
+                # It has not answered the cancel of this very request: as if it were full.
+                self._registry.rests(agent, now)
+                decisions += self._start(self.dispatch.came_back(lifecycle.id), now)
+                continue
+            continuation = lifecycle.continuation_for(agent.fingerprint)
+            lifecycle.assigned(
+                assign.link,
+                agent.name,
+                now,
+                model=agent.generates,
+                fingerprint=agent.fingerprint,
+                forwards=agent.forwards,
+            )
+            lifecycle.claim = Claim.of(lifecycle.request, agent.model, lifecycle.delivered)
+            self._bound.pop(lifecycle.id, None)
+            self._not_held(lifecycle.id)
+            self.waiting_room.started(lifecycle.id)
+            self._runs(lifecycle, offer_of(agent, self.needs).keys)
+            if not (lifecycle.has_streamed or len(lifecycle.deserted) == MOST_DESERTED):
+                lifecycle.look_at = now + self._least_patience
+            self._deadlines.arm(lifecycle.id)
+            self._changes.advance()
+            self._registry.touch(assign.link)
+            self._registry[assign.link].used_at = now
+            lends, fetch = self._lend(lifecycle, assign, now)
+            decisions += lends
+            start = Start(
+                id=lifecycle.id,
+                request=_for_agent(lifecycle.request),
+                continuation=continuation,
+                traceparent=lifecycle.caller.traceparent,
+                fetch=fetch,
+            )
+            decisions.append(self._registry.send(assign.link, start, now))
+        self._hold(now)
+        return decisions
+
+    def _lend(
+        self, lifecycle: RequestLifecycle, assign: Assign, now: float
+    ) -> tuple[list[Decision], PrefixSource | None]:
+        """What the lender of a prefix is told, and where it is to be had; if there is one."""
+        fetching = assign.fetching
+        if fetching is None or lifecycle.has_streamed or not self.tickets.are_there:
+            return [], None  # who goes on with another agent's answer computes all of it
+        ticket = self.tickets.draw(lifecycle.id)
+        lend, source = self.dispatch.router.fetches.agree(fetching.source, ticket, fetching)
+        return [self._registry.send(fetching.source, lend, now)], source
+
+    def _hold(self, now: float) -> None:
+        """Some wait for one agent from now on."""
+        for hold in self.dispatch.take_holds():
+            if hold.request in self._lifecycles and self.dispatch.is_held(hold.request):
+                self._held.set(hold.request, now + hold.seconds)
+
+    def _unassign(self, lifecycle: RequestLifecycle, now: float) -> None:
+        if lifecycle.has_streamed:
+            self._bind(lifecycle, leaves=None)
+        self._touch_agent(lifecycle)
+        lifecycle.came_back(now)
+        self._waits(lifecycle)
+        self.waiting_room.came_back(lifecycle.id, now)
+        self._deadlines.arm(lifecycle.id)
+        self._changes.advance()
+
+    def _move(self, lifecycle: RequestLifecycle, reason: MoveReason, now: float) -> list[Decision]:
+        """Its agent has stopped: it returns to the head of the queue."""
+        left = self._leave(lifecycle, reason, now)
+        return [left, *self._start(self.dispatch.came_back(lifecycle.id), now)]
+
+    def _leave(self, lifecycle: RequestLifecycle, reason: MoveReason, now: float) -> Moved:
+        if lifecycle.has_streamed:
+            stays = reason == "gave_way"
+            self._bind(lifecycle, leaves=None if stays else lifecycle.link)
+        self._touch_agent(lifecycle)
+        self.num_moves += 1
+        moved = lifecycle.desert(now) if reason == "unanswered" else lifecycle.moved(reason, now)
+        self._waits(lifecycle)
+        self.waiting_room.came_back(lifecycle.id, now)
+        self._deadlines.arm(lifecycle.id)
+        self._changes.advance()
+        return moved
+
+    def _bind(self, lifecycle: RequestLifecycle, leaves: LinkId | None) -> None:
+        """Who goes on with its answer: agents like the one it `leaves`, or others by text."""
+        engine = lifecycle.engine
+        if engine is not None and self.dispatch.serves(engine, besides=leaves):
+            self.dispatch.bind(lifecycle.id, engine)
+            self._bound[lifecycle.id] = None
+        elif lifecycle.by_text is not None:
+            self._by_text(lifecycle.id, lifecycle.by_text)
+        elif engine is not None:
+            self.dispatch.bind(lifecycle.id, engine)
+
+    def _by_text(self, id: RequestId, by_text: ByText) -> None:
+        self._bound.pop(id, None)
+        if self.needs.came(id, by_text):
+            self._offer_anew()
+        self.dispatch.goes_on_by_text(id, by_text)
+
+    def _unbind(self, now: float) -> list[Decision]:
+        """Agents changed or left: those whose answers no like agent goes on with take others."""
+        freed = []
+        for id in list(self._bound):
+            lifecycle = self._lifecycles[id]
+            if lifecycle.engine is not None and self.dispatch.serves(lifecycle.engine):
+                continue
+            if (by_text := lifecycle.by_text) is not None:
+                self._by_text(id, by_text)
+                self._waits(lifecycle)
+                freed.append(id)
+        return self._start(self.dispatch.retry(freed), now) if freed else []
+
+    def _cancel(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
+        """Its client does not want it any more."""
+        decisions = self._stop(lifecycle, now)
+        lifecycle.is_cancelling = lifecycle.link is not None
+        return decisions
+
+    def _stop(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
+        """Tell the agent, if there is one, and only once."""
+        is_told = lifecycle.is_cancelling or lifecycle.is_leaving
+        if lifecycle.link is None or is_told:
             return []
-        lifecycle = self._lifecycles[id]
-        error = QueueFull(
-            "the queue is full, and its caller has most in it: others were let in",
-            retry_after=self.waiting_room.retry_after(lifecycle.request.model),
-            position=self.dispatch.place_of(id),
-        )
-        return self.fail(lifecycle, error, now)
+        return [self._registry.send(lifecycle.link, Cancel(id=lifecycle.id), now)]
+
+    def _give_up(
+        self, lifecycle: RequestLifecycle, error: RequestError, now: float
+    ) -> list[Decision]:
+        return [*self._stop(lifecycle, now), *self.fail(lifecycle, error, now)]
+
+    def _end(
+        self,
+        lifecycle: RequestLifecycle,
+        last: list[Decision],
+        now: float,
+        measured: Measurement | None = None,
+    ) -> list[Decision]:
+        """It has ended with `last`; its slot serves the next."""
+        self._forget(lifecycle)
+        if lifecycle.link is not None:
+            self._registry[lifecycle.link].used_at = now
+            self.waiting_room.freed_slot(lifecycle.model, lifecycle.slot_seconds(now))
+        ended = self.dispatch.ended(lifecycle.id, measured, charge=lifecycle.charge)
+        return [*last, *self._start(ended, now)]
+
+    # ---- where a request is counted
+
+    def _forget(self, lifecycle: RequestLifecycle) -> None:
+        del self._lifecycles[lifecycle.id]
+        self.tokens_kept -= lifecycle.num_tokens
+        self._deadlines.disarm(lifecycle.id)
+        self._not_held(lifecycle.id)
+        self.waiting_room.forget(lifecycle.id)
+        self._giving_way.stops(lifecycle.id)
+        self.foreground.left(lifecycle.id)
+        self.needs.left(lifecycle.id)
+        self._bound.pop(lifecycle.id, None)
+        self._changes.advance()
+        self._touch_agent(lifecycle)
+
+    def _not_held(self, id: RequestId) -> None:
+        """It does not wait for one agent alone, if it did."""
+        if id in self._held:
+            self._held.remove(id)
+
+    def _waits(self, lifecycle: RequestLifecycle) -> None:
+        """It has no agent: `batch` requests give way to it, unless it is one."""
+        self._giving_way.stops(lifecycle.id)
+        if lifecycle.kind != "batch":
+            self._giving_way.waits(lifecycle.id, self.dispatch.wanted_by(lifecycle.id))
+
+    def _runs(self, lifecycle: RequestLifecycle, keys: tuple[Wanted, ...]) -> None:
+        """It has an agent that serves those who want what is in `keys`."""
+        if lifecycle.kind != "batch":
+            self._giving_way.stops(lifecycle.id)
+        else:
+            at = lifecycle.assigned_at + least_run(lifecycle.moves.num_given_way)
+            self._giving_way.runs(lifecycle.id, keys, at)
+
+    def _came(self, lifecycle: RequestLifecycle, now: float) -> None:
+        """It is here from now on."""
+        self._lifecycles[lifecycle.id] = lifecycle
+        if lifecycle.kind != "batch":
+            self.foreground.came(lifecycle.id, lifecycle.request.model, now)
+        self._deadlines.arm(lifecycle.id)
+        self._changes.advance()
+
+    def _touch_agent(self, lifecycle: RequestLifecycle) -> None:
+        if lifecycle.link is not None:
+            self._registry.touch(lifecycle.link)
+
+    def _agent_id(self, lifecycle: RequestLifecycle) -> AgentId | None:
+        return None if lifecycle.link is None else self._registry[lifecycle.link].hello.agent_id
+
+    # ---- what not every agent can do
+
+    def _routing_of(self, lifecycle: RequestLifecycle) -> RoutingRequest:
+        """How a newcomer finds its agent; those that can serve it offer to, from now on."""
+        routing = routing_of(lifecycle.request, lifecycle.caller)
+        able = self.needs.key_of(lifecycle.request)
+        if able is None:
+            return routing
+        if self.needs.came(lifecycle.id, able):
+            self._offer_anew()
+        return replace(routing, able=able)
+
+    def _offer_anew(self) -> None:
+        """There are other needs than before."""
+        for agent in self._registry:
+            if self.dispatch.has_agent(agent.link):
+                self.dispatch.agent_offers(agent.link, offer_of(agent, self.needs))
+
+    def _look_at_needs(self, agent: Agent, now: float) -> list[Decision]:
+        """An agent that lacks something gets none of those that need it, also of those who wait."""
+        if agent.generates is None or not self.needs.seen(agent.abilities):
+            return []
+        narrowed = []
+        for id, lifecycle in self._lifecycles.items():
+            is_bound = lifecycle.has_streamed  # to who goes on with its answer
+            if not is_bound and (able := self.needs.key_of(lifecycle.request)) is not None:
+                self.needs.came(id, able)
+                self.dispatch.narrow(id, able)
+                narrowed.append(id)
+        self._offer_anew()
+        return self._start(self.dispatch.retry(narrowed), now)
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        self.dispatch.check_integrity()
+        self.needs.check_integrity()
+        if len(self.foreground) != sum(e.kind != "batch" for e in self._lifecycles.values()):
+            raise RuntimeError("requests above the class batch are miscounted")
+        self.waiting_room.check_integrity()
+        self._giving_way.check_integrity()
+        self._deadlines.check_integrity()
+        self._held.check_integrity()
+        if any(self.dispatch.link_of(id) is not None for id in (*self._held, *self._bound)):
+            raise RuntimeError("a request that runs waits for an agent")
+        if self.tokens_kept != sum(each.num_tokens for each in self._lifecycles.values()):
+            raise RuntimeError("the kept tokens are miscounted")
+        for id, lifecycle in self._lifecycles.items():
+            lifecycle.check_integrity()
+            if id not in self._deadlines or lifecycle.is_ended:
+                raise RuntimeError(f"{id} has no deadline, or has ended")
+            if lifecycle.link != self.dispatch.link_of(id):
+                raise RuntimeError(f"{id} is not where dispatch has it")
+        if len(self._lifecycles) != self.dispatch.num_waiting + self.dispatch.num_running:
+            raise RuntimeError("dispatch has a request that has ended")
+
+
+def _for_agent(request: GenerateRequest) -> GenerateRequest:
+    """Without what only queue and routing need."""
+    if request.deadline_ms is None and request.prompt_cache_key is None:
+        return request
+    return replace(request, deadline_ms=None, prompt_cache_key=None)
+
+
+def offer_of(agent: Agent, needs: Needs) -> Offer:
+    """What dispatch may give the agent."""
+    return Offer(
+        model=agent.generates,
+        slots=agent.slots,
+        is_accepting=agent.takes_work,
+        fingerprint=agent.fingerprint,
+        cache_tokens=agent.slots * agent.model.context_size if agent.model else 0,
+        able=tuple(
+            able
+            for name in (agent.generates, *agent.adapted)
+            for able in needs.keys_for(name, agent.abilities, agent.goes_on_from)
+        ),
+        adapted=agent.adapted,
+        peer=agent.peer,
+        allowed=agent.trust.allowed,
+    )
+
+
+def refuse(lifecycle: RequestLifecycle, error: RequestError, now: float) -> list[Decision]:
+    """Refuse a newcomer."""
+    return [Refuse(lifecycle.id, error), lifecycle.refused(error, now)]
+
+
+def loss_of(lifecycle: RequestLifecycle) -> RequestError | None:
+    """The error with which a lost agent's request ends; `None` if it can go elsewhere."""
+    if lifecycle.is_cancelling:
+        return Cancelled("cancelled; the agent was lost before it answered")
+    if (suspicion := lifecycle.moves.suspicion) is not None:
+        return suspicion
+    if not lifecycle.can_move:
+        return AgentLost(f"the agent {lifecycle.agent} was lost in the middle of the answer")
+    return None
+
+
+def _router(limits: Limits) -> Router:
+    """Who waits for one agent has time left for any other."""
+    longest = min(LONGEST_WAIT, limits.buffered_request_timeout / 2)
+    return Router(longest_wait=longest, is_on=limits.routing == "cost")

@@ -12,7 +12,7 @@ from ....shared.inference.prefix_peers import Peer
 from ..caller import ANONYMOUS, Caller
 from ..decisions import LinkId
 from ..routing.cache_keys import digest_of
-from .fair_queue.charge import LEAST, charge_of
+from ..token_estimate import LEAST, charge_of
 
 
 class Engine(NamedTuple):
@@ -115,7 +115,7 @@ class RoutingRequest:
     By `chain` and `most_answer`, the most tokens of the answer, an agent is chosen.
 
     `priority_class`, `caller` and `charge` say when it has its turn: `charge` is about how many
-    tokens it takes (`fair_queue/charge.py`). Of one caller's requests, those with the same
+    tokens it takes (`token_estimate.py`). Of one caller's requests, those with the same
     `cache_key` belong together. `num_tokens` of the prompt are known only where it was given as
     token ids. `able`: what it needs is not for every agent, or its answer goes on by text.
     """

@@ -3,17 +3,156 @@
 The estimate for a slot: the agents of a model end `slots / slot time` requests a second, and each
 end starts one that waits. The estimate for a model that no agent serves: the time until it is
 loaded, where that is known.
+
+Every request in the queue moves when one leaves it. So no client is told at the change: each one
+that listens is looked at once a second, and a pass looks at `MAX_PER_PASS` of them at most. With so
+many waiting that a second does not suffice, each is told less often. While nobody listens there is
+nothing to do.
+
+Invariants: whoever is due waits and listens; a client is told the same again only after
+`REPEAT_AFTER`.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
-from math import ceil
+from dataclasses import dataclass
+from math import ceil, inf
 
 from ....shared.inference import RequestId, Waiting, WaitsFor
 from ..decisions import Deliver
-from .dispatch.dispatch import RETRY_AFTER, Dispatch
+from ..load_shedding import RETRY_AFTER
+from ..priority_queue import PriorityQueue
+from .dispatch.dispatch import Dispatch
 from .routing import Wanted, model_of
-from .slot_times import SlotTimes
-from .waiting_news import WaitingNews
+
+MAX_MODELS = 1024
+"""Models that are remembered at most: agents choose the names."""
+
+WEIGHT = 0.1
+"""Share of the latest request in the average, once there were enough."""
+
+
+class SlotTimes:
+    """How long requests of each model keep their slots: a moving average.
+
+    So the time until a full model's next slot is free is known, however few requests come. The key
+    `None` stands for all models together.
+    """
+
+    __slots__ = ("_means",)
+
+    def __init__(self) -> None:
+        self._means: OrderedDict[str | None, tuple[float, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._means)
+
+    def ended(self, model: str | None, seconds: float) -> None:
+        """A request of `model` had its slot for so long."""
+        for key in {None, model}:
+            self._learn(key, seconds)
+        while len(self._means) > MAX_MODELS:
+            self._means.popitem(last=False)
+
+    def mean(self, model: str | None) -> float | None:
+        """Seconds that a request of `model` has its slot; `None` before one has ended."""
+        known = self._means.get(model)
+        return None if known is None else known[0]
+
+    def num_ended(self, model: str | None) -> int:
+        """How many requests of `model` the average is made of."""
+        return self._means.get(model, (0.0, 0))[1]
+
+    def _learn(self, key: str | None, seconds: float) -> None:
+        mean, num = self._means.get(key, (0.0, 0))
+        weight = max(WEIGHT, 1 / (num + 1))
+        self._means[key] = (mean + (seconds - mean) * weight, num + 1)
+        self._means.move_to_end(key)
+
+
+LOOK_PAUSE = 1.0
+"""Seconds between two looks at one request."""
+
+REPEAT_AFTER = 15.0
+"""Seconds after which a client is told the same again, so that proxies see the stream alive."""
+
+PASS_PAUSE = 0.1
+MAX_PER_PASS = 100
+"""A pass takes about a millisecond, so telling all costs one part in a hundred of the loop."""
+
+
+@dataclass(slots=True)
+class _Listener:
+    after: float
+    told: Waiting | None = None
+    told_at: float = -inf
+
+
+class WaitingNews:
+    """When clients that wait are told about it: at most once a second each, of what changed.
+
+    A request listens from `listens` to `forget`, and waits in between once or several times.
+    """
+
+    __slots__ = ("_due", "_listeners", "_rests_until")
+
+    def __init__(self) -> None:
+        self._listeners: dict[RequestId, _Listener] = {}
+        self._due: PriorityQueue[RequestId, float] = PriorityQueue()
+        self._rests_until = -inf
+
+    def listens(self, id: RequestId, after: float) -> None:
+        """The client of `id` is told about waits that take longer than `after` seconds."""
+        self._listeners[id] = _Listener(after)
+
+    def forget(self, id: RequestId) -> None:
+        """It has ended."""
+        self.starts(id)
+        self._listeners.pop(id, None)
+
+    def waits(self, id: RequestId, now: float) -> None:
+        """It waits, if it listens, for the first time or again."""
+        if (listener := self._listeners.get(id)) is not None:
+            listener.told = None
+            self._due.set(id, max(now + listener.after, listener.told_at + LOOK_PAUSE))
+
+    def starts(self, id: RequestId) -> None:
+        """It waits no more, if it did."""
+        if id in self._due:
+            self._due.remove(id)
+
+    def next_deadline(self) -> float | None:
+        """When to call `due`."""
+        first = self._due.first()
+        return None if first is None else max(first[0], self._rests_until)
+
+    def due(self, now: float) -> list[RequestId]:
+        """Requests to look at: call `is_news` for each of them."""
+        if now < self._rests_until:
+            return []
+        ids: list[RequestId] = []
+        while len(ids) < MAX_PER_PASS and (first := self._due.first()) and first[0] <= now:
+            ids.append(first[1])
+            self._due.remove(first[1])
+        if ids:
+            self._rests_until = now + PASS_PAUSE
+        return ids
+
+    def is_news(self, id: RequestId, waiting: Waiting, now: float) -> bool:
+        """Whether to tell the client this; the next look comes in a second."""
+        listener = self._listeners[id]
+        self._due.set(id, now + LOOK_PAUSE)
+        if waiting == listener.told and now < listener.told_at + REPEAT_AFTER:
+            return False
+        listener.told, listener.told_at = waiting, now
+        return True
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        self._due.check_integrity()
+        if any(id not in self._listeners for id in self._due):
+            raise RuntimeError("somebody is due who does not listen")
+
 
 SecondsToLoad = Callable[[str | None], float | None]
 """Seconds until an agent serves a model, where that is known; `None` is any model."""

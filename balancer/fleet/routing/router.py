@@ -15,10 +15,10 @@ from ....shared.inference import RequestId
 from ....shared.inference.prefix_chain import TOKEN_BYTES, PrefixChain
 from ....shared.inference.prefix_peers import Peer
 from ..decisions import LinkId
+from ..view import RoutingView
 from .beliefs import Beliefs
 from .cache_keys import CacheKeys
-from .choice import Best, Choice
-from .cost import Load, seconds, waiting_seconds
+from .choice import Best, Choice, Load, seconds, waiting_seconds
 from .fetches import Fetches, Fetching
 from .rates import Measurement, Speed, Speeds
 
@@ -100,6 +100,21 @@ class Router:
         self._backlog: dict[LinkId, float] = {}
         self.fetches = Fetches()
         self.counts = Counts()
+
+    @property
+    def view(self) -> RoutingView:
+        """How agents were chosen so far."""
+        counts = self.counts
+        return RoutingView(
+            num_warm=counts.warm,
+            num_cold=counts.cold,
+            num_waited=counts.waited,
+            num_gave_up=counts.gave_up,
+            num_evicted=counts.evicted,
+            num_fetching=counts.fetching,
+            num_beliefs=self.num_beliefs,
+            num_cache_keys=self.num_cache_keys,
+        )
 
     @property
     def num_beliefs(self) -> int:

@@ -5,15 +5,18 @@ every event is carried out whole before the next.
 """
 
 import asyncio
+import logging
 import secrets
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import count
+from typing import assert_never
 
 from ....shared.errors import AgentLost, RequestError
-from ....shared.inference import AgentId, Event, GenerateRequest, RequestId
+from ....shared.inference import AgentId, Done, Event, Failed, GenerateRequest, RequestId
+from ....shared.log import context
 from ....shared.messages import FromAgent, Hello
 from ....shared.reports.log_lines import LogLine
 from ....shared.tracing.tracer import NO_TRACER, Tracer
@@ -22,18 +25,188 @@ from ...control.demand import Demand
 from ...control.desired_state import DesiredState
 from ..caller import Caller
 from ..core.fleet import Fleet
-from ..decisions import Decision, LinkId, LogBad, Refuse
+from ..core.fleet_views import FleetViews
+from ..decisions import (
+    Decision,
+    Deliver,
+    DeliverTokens,
+    Disconnect,
+    Finish,
+    FirstToken,
+    LinkId,
+    LogBad,
+    LogLost,
+    Moved,
+    Refuse,
+    Send,
+    Settle,
+    ShowLog,
+)
 from ..queries.query import QueryRequest
 from ..queries.query_handle import QueryHandle
-from ..recorder import Recorder
+from ..recorder import Ending, Recorder
 from ..requests.routing import Engine
 from ..view import Cordon, ToldCordon
 from .deadline_timer import DeadlineTimer
-from .decision_executor import DecisionExecutor
 from .log_reads import PATIENCE, LogReads
-from .peer import Backlog, Peer
-from .runtime_views import WATCH_INTERVAL, RuntimeViews
+from .outbox import Backlog, Peer
 from .stream import Sink, Stream
+
+
+class DecisionExecutor:
+    """Carries out what the core decides: it knows where events go, and each link's socket.
+
+    Invariant: a sink or a query handle is here exactly as long as its request has not ended; a peer
+    exactly as long as the core knows its link. Nothing waits, so decisions are carried out in
+    order.
+    """
+
+    def __init__(
+        self, fleet: Fleet, recorder: Recorder, log_reads: LogReads, clock: Callable[[], float]
+    ) -> None:
+        self._fleet = fleet
+        self._recorder = recorder
+        self._log_reads = log_reads
+        self._clock = clock
+        self._sinks: dict[RequestId, Sink] = {}
+        self._query_handles: dict[RequestId, QueryHandle] = {}
+        self._peers: dict[LinkId, Peer] = {}
+
+    def add_sink(self, sink: Sink) -> None:
+        """The events of the request of its id go to `sink`."""
+        self._sinks[sink.id] = sink
+
+    def add_query(self, handle: QueryHandle) -> None:
+        """The outcome of the query of its id goes to `handle`."""
+        self._query_handles[handle.id] = handle
+
+    def add_peer(self, link: LinkId, peer: Peer) -> None:
+        """What is sent over `link` goes to `peer`."""
+        self._peers[link] = peer
+
+    def forget(self, id: RequestId) -> None:
+        """A request or query that was refused, or whose reader has gone."""
+        self._sinks.pop(id, None)
+        self._query_handles.pop(id, None)
+
+    def forget_peer(self, link: LinkId) -> None:
+        """An agent whose socket is closed."""
+        self._peers.pop(link, None)
+
+    @property
+    def waited_for(self) -> tuple[list[RequestId], list[RequestId]]:
+        """The requests, and the queries, whose clients wait. Costs their number."""
+        return list(self._sinks), list(self._query_handles)
+
+    def backlog(self) -> Backlog:
+        """What waits for all agents. Costs in proportion to their number."""
+        waiting = [peer.backlog() for peer in self._peers.values()]
+        return Backlog(
+            sum(each.num_messages for each in waiting), sum(each.num_bytes for each in waiting)
+        )
+
+    def carry_out(self, decisions: Iterable[Decision]) -> None:
+        """All of them, in order, except that `Refuse` is for who asked."""
+        for decision in decisions:
+            match decision:
+                case Deliver(request=id, event=event):
+                    self._deliver(id, event)
+                case DeliverTokens():
+                    self._deliver_tokens(decision)
+                case FirstToken(seconds=seconds, origin=origin):
+                    self._recorder.first_token(seconds, origin)
+                case Moved():
+                    self._recorder.moved(decision.reason, decision.origin)
+                    log_move(decision)
+                case Send(link=link, message=message):
+                    self._peers[link].send(message)
+                case Disconnect(link=link, reason=reason):
+                    self._peers.pop(link).disconnect(reason)
+                case Finish(ending=ending):
+                    self._finish(ending)
+                case Settle(query=id, outcome=outcome):
+                    self._query_handles.pop(id).settle(outcome)
+                case ShowLog(message=message):
+                    self._log_reads.read(message)
+                case LogBad():
+                    log_bad(decision)
+                case LogLost(ids=ids):
+                    self._log_reads.lost(ids)
+                case Refuse():
+                    pass
+                case _:
+                    assert_never(decision)
+
+    def _deliver(self, id: RequestId, event: Event) -> None:
+        sink = self._sinks[id]
+        sink.put(event)
+        if isinstance(event, Done | Failed):
+            del self._sinks[id]
+
+    def _deliver_tokens(self, delivery: DeliverTokens) -> None:
+        sinks = self._sinks
+        for id, token in delivery.tokens:
+            sinks[id].put(token)
+        self._recorder.tokens(delivery.num_tokens, delivery.origin)
+        self._recorder.between_tokens(delivery.gaps, delivery.origin)
+
+    def _finish(self, ending: Ending) -> None:
+        self._fleet.settle(ending, self._clock())
+        self._recorder.ended(ending)
+        log_end(ending)
+
+
+logger = logging.getLogger(__name__)
+
+
+def log_end(ending: Ending) -> None:
+    """A request has ended, with its figures."""
+    timings = ending.timings
+    values = context(
+        id=ending.request_id,
+        model=ending.model,
+        agent=ending.agent,
+        caller=ending.caller.name,
+        address=ending.caller.address,
+        user_agent=ending.caller.user_agent,
+        code=ending.code,
+        prompt_tokens=ending.usage.prompt_tokens,
+        cached_tokens=ending.usage.cached_tokens,
+        completion_tokens=ending.usage.completion_tokens,
+        queue_ms=timings.queue_ms,
+        first_token_ms=timings.first_token_ms,
+        total_ms=timings.total_ms,
+        prefill_tokens_per_second=timings.prefill_tokens_per_second,
+        decode_tokens_per_second=timings.decode_tokens_per_second,
+        error=ending.error.message if ending.error is not None else None,
+    )
+    if ending.is_suspect:
+        logger.warning("request ended: it may be what ends its agents", extra=values)
+    else:
+        logger.info("request ended", extra=values)
+
+
+def log_move(moved: Moved) -> None:
+    """A request leaves its agent and goes to another."""
+    values = context(id=moved.request, agent=moved.origin.agent, reason=moved.reason)
+    logger.info("request moves to another agent", extra=values)
+
+
+def log_bad(bad: LogBad) -> None:
+    """An agent's connection ends for what came over it."""
+    values = context(agent=bad.agent, reason=bad.reason)
+    if bad.error is None:
+        logger.warning("bad message from an agent: its connection ends", extra=values)
+    else:
+        logger.error(
+            "a message of an agent could not be handled: its connection ends",
+            extra=values,
+            exc_info=bad.error,
+        )
+
+
+WATCH_INTERVAL = 0.2
+"""Shortest time between two looks at the fleet of one watcher, in seconds."""
 
 
 def new_request_id() -> RequestId:
@@ -46,8 +219,11 @@ def new_seed() -> int:
     return secrets.randbits(32)
 
 
-class FleetRuntime(RuntimeViews):
-    """One for each balancer; APIs, management and agent sockets all use it."""
+class FleetRuntime:
+    """One for each balancer; APIs, management and agent sockets all use it.
+
+    `views` are of the fleet as of now; `changes` wakes whoever watches it.
+    """
 
     def __init__(
         self,
@@ -59,7 +235,12 @@ class FleetRuntime(RuntimeViews):
         draw_seed: Callable[[], int] = new_seed,
         watch_interval: float = WATCH_INTERVAL,
     ) -> None:
-        super().__init__(fleet, clock, watch_interval)
+        self.views = FleetViews(fleet, clock)
+        self._fleet = fleet
+        self._clock = clock
+        self._watch_interval = watch_interval
+        self._seen = fleet.revision
+        self._changed = asyncio.Event()
         self._tracer = tracer
         self._draw_seed = draw_seed
         self._log_reads = LogReads()
@@ -135,10 +316,6 @@ class FleetRuntime(RuntimeViews):
             age=age,
         )
         self._carry_out(decisions)
-
-    def engine_of(self, id: RequestId) -> Engine | None:
-        """The agents that can go on with an answer that has not ended, where that is known."""
-        return self._fleet.engine_of(id)
 
     def seeded(self, request: GenerateRequest) -> GenerateRequest:
         """With a seed, so that another agent goes on with the same one; greedy ones need none."""
@@ -325,11 +502,28 @@ class FleetRuntime(RuntimeViews):
         now = self._clock()
         self._carry_out(self._fleet.drain(now, now + within))
         while not self._fleet.is_idle:
-            await self._change()
+            await self._changed.wait()
 
     def goodbye(self) -> None:
         """Say `Goodbye` to every agent, close their sockets and let no more in."""
         self._carry_out(self._fleet.goodbye(self._clock()))
+
+    # ---- watching
+
+    async def changes(self) -> AsyncIterator[None]:
+        """Yields at once, then after changes, at most once in a `watch_interval`."""
+        while True:
+            changed = self._changed
+            yield
+            await asyncio.sleep(self._watch_interval)
+            await changed.wait()
+
+    def _notify(self) -> None:
+        """Wake whoever waits, if something changed since this was last called."""
+        if self._seen != self._fleet.revision:
+            self._seen = self._fleet.revision
+            self._changed.set()
+            self._changed = asyncio.Event()
 
     # ---- inside
 

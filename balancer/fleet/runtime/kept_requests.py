@@ -109,7 +109,7 @@ class KeptRequests:
     @property
     def is_draining(self) -> bool:
         """Whether the balancer shuts down."""
-        return self._runtime.totals().is_draining
+        return self._runtime.views.totals().is_draining
 
     def knows(self, caller: Caller, name: str) -> bool:
         """Whether the caller has a request of that name here."""
@@ -143,10 +143,10 @@ class KeptRequests:
             digest=digest,
             created_at=self._wall_clock(),
             keeps_failure=keeps_failure,
-            model="" if request.model else self._runtime.model_name_for("generate", caller),
+            model="" if request.model else self._runtime.views.model_name_for("generate", caller),
         )
         # Another run of the balancer does not know the limits of the caller's key.
-        request = replace(request, priority=self._runtime.priority(request, caller))
+        request = replace(request, priority=self._runtime.views.priority(request, caller))
         asked = Asked(self._runtime.seeded(request), caller, note)
         return self._open(record, asked, tell_waiting=tell_waiting, together=together)
 

@@ -5,14 +5,65 @@ long to leave, its connection is cut.
 """
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType, web
 
-from ....shared.framing.frames import PIECE_BYTES, Assembler, FrameQueue
+from ....shared.framing.frames import PIECE_BYTES, Assembler, FrameQueue, Topic
 from ....shared.framing.unsent import limit_unsent
-from ....shared.messages import FromBalancer
-from .outgoing import BalancerCodec
-from .peer import Backlog
+from ....shared.messages import Ask, Cancel, FromBalancer, Start, Withdraw, encode_from_balancer
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What has not left to agents: messages, and the bytes of large ones on their way."""
+
+    num_messages: int = 0
+    num_bytes: int = 0
+
+
+class Peer(Protocol):
+    """An agent's socket. No method waits or raises."""
+
+    def backlog(self) -> Backlog:
+        """What waits here; bytes of large messages that came in part count as well."""
+
+    def send(self, message: FromBalancer) -> None:
+        """Put a message on the socket, after those before."""
+
+    def disconnect(self, reason: str) -> None:
+        """Close the socket when everything sent has left."""
+
+
+class BalancerCodec:
+    """The `Codec` of messages to an agent, each of which is about one request at most."""
+
+    def encode(self, message: FromBalancer) -> bytes:
+        return encode_from_balancer(message)
+
+    def topics(self, message: FromBalancer) -> Sequence[Topic]:
+        return (message.id,) if isinstance(message, Start | Cancel | Ask | Withdraw) else ()
+
+    def halves(self, message: FromBalancer) -> tuple[FromBalancer, FromBalancer]:
+        raise TypeError(f"`{message.type}` is about one request at most")
+
+    def merged(self, message: FromBalancer, follower: FromBalancer) -> None:
+        return None
+
+    def cuts_short(self, message: FromBalancer) -> bool:
+        """A request or query that is cancelled before it was sent need not be sent."""
+        return isinstance(message, Cancel | Withdraw)
+
+    def in_place_of(self, message: FromBalancer) -> FromBalancer | None:
+        """A cancelled request needs an answer, though the agent never saw it; a query does not."""
+        return Cancel(id=message.id, is_unsent=True) if isinstance(message, Cancel) else None
+
+    def unsendable(self, message: FromBalancer, reason: str) -> FromBalancer | None:
+        """Raises `ValueError`: requests that agents could not read are not accepted."""
+        raise ValueError(f"`{message.type}` cannot be sent: {reason}")
+
 
 MAX_MESSAGES = 16384
 """Several times what the most slots an agent may have can need at once."""

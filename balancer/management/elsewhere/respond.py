@@ -34,21 +34,21 @@ class Rates:
         """Those of the last second or so; none at first."""
         now = self._clock()
         if self._meter is None or now - self._looked_at > FORGOTTEN:
-            view = self._runtime.view(max_requests=0)
+            view = self._runtime.views.view(max_requests=0)
             self._meter = Meter(view.agents, view.tokens_total, now)
             self._last = Throughput()
         elif now - self._looked_at < MIN_SECONDS:
             return self._last
         else:
             self._last = self._measured(self._meter, now)
-        self._looked_at, self._revision = now, self._runtime.revision
+        self._looked_at, self._revision = now, self._runtime.views.revision
         return self._last
 
     def _measured(self, meter: Meter, now: float) -> Throughput:
-        change = self._runtime.changes_since(self._revision)
-        counts = self._runtime.tokens_since(self._revision)
+        change = self._runtime.views.changes_since(self._revision)
+        counts = self._runtime.views.tokens_since(self._revision)
         left = () if change is None else change.agents_left
-        return meter.look(counts, left, self._runtime.totals().tokens_total, now)
+        return meter.look(counts, left, self._runtime.views.totals().tokens_total, now)
 
 
 Render = Callable[[str], tuple[bytes, str]]
@@ -97,16 +97,16 @@ class Responder:
         if (asked := told.read(told.ABOUT_FLEET, about)) is None:
             return None
         runtime, rates = self._runtime, self._rates.look()
-        totals = runtime.totals()
-        oldest = islice(runtime.requests(), asked["limit"])
+        totals = runtime.views.totals()
+        oldest = islice(runtime.views.requests(), asked["limit"])
         answer = ToldFleet(
             queue_depth=totals.queue_depth,
             slots_busy=totals.slots_busy,
             num_requests=totals.num_requests,
-            busy=dict(runtime.slots_taken()),
+            busy=dict(runtime.views.slots_taken()),
             tokens_per_second=rates.total,
             rates=dict(rates.agents),
-            requests=[request_json(each, runtime.position(each.id)) for each in oldest],
+            requests=[request_json(each, runtime.views.position(each.id)) for each in oldest],
             by_class=dict(totals.waiting_by_class),
             tokens_total=totals.tokens_total,
             moves_total=totals.moves_total,
@@ -116,22 +116,22 @@ class Responder:
     def _requests(self, about: str) -> str | None:
         if (chosen := told.read(told.FILTER, about)) is None:
             return None
-        found = [self._listed(each) for each in chosen.choose(self._runtime.requests())]
+        found = [self._listed(each) for each in chosen.choose(self._runtime.views.requests())]
         return self._found(found)
 
     def _request(self, about: str) -> str | None:
         if (asked := told.read(told.ABOUT_REQUEST, about)) is None:
             return None
-        found = self._runtime.request(asked["id"])
+        found = self._runtime.views.request(asked["id"])
         return self._found([] if found is None else [self._listed(found)])
 
     def _found(self, requests: list[ListedRequest]) -> str:
-        total = self._runtime.totals().num_requests
+        total = self._runtime.views.totals().num_requests
         return told.written(told.REQUESTS, ToldRequests(requests=requests, total=total))
 
     def _listed(self, request: RequestView) -> ListedRequest:
         waits = request.state == "queued"
-        waiting = self._runtime.waiting(request.id) if waits else None
+        waiting = self._runtime.views.waiting(request.id) if waits else None
         return listed_json(request, waiting, self._wall_clock())
 
     def _metrics(self, about: str) -> str | None:

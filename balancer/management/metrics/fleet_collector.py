@@ -12,7 +12,7 @@ from typing import get_args
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ...fleet.runtime.peer import Backlog
+from ...fleet.runtime.outbox import Backlog
 from ...fleet.view import AgentState, FleetView
 from .engine_metrics import engine_metrics
 from .routing_metrics import routing_metrics

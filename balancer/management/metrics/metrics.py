@@ -25,7 +25,7 @@ from ....shared.errors import BY_CODE
 from ....shared.inference import PRIORITY_CLASSES
 from ....shared.tracing.span_queue import QueueNumbers
 from ...fleet.recorder import Ending, MoveReason, Origin
-from ...fleet.runtime.peer import Backlog
+from ...fleet.runtime.outbox import Backlog
 from ...fleet.view import FleetView
 from ...jobs.jobs import JobNumbers
 from ...store.health import combined

@@ -52,7 +52,7 @@ class DrainKeeper:
     async def drain(self, agent: AgentId, within: float | None) -> None:
         """Give it no new work; what it runs ends after `within` seconds, if given."""
         self._runtime.cordon(agent, within)
-        if (cordon := self._runtime.cordon_of(agent)) is not None:
+        if (cordon := self._runtime.views.cordon_of(agent)) is not None:
             now = self._clock()
             deadline = None if within is None else now + within
             saved = SavedCordon(cordon.first, cordon.name, now, deadline)
@@ -60,7 +60,7 @@ class DrainKeeper:
 
     async def resume(self, agent: AgentId) -> None:
         """Give it work again."""
-        cordon = self._runtime.cordon_of(agent)
+        cordon = self._runtime.views.cordon_of(agent)
         self._runtime.resume(agent)
         await self._save(self._store.forget_cordon(agent if cordon is None else cordon.first))
 

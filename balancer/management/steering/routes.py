@@ -160,7 +160,7 @@ def _dry_run(
 ) -> web.Response:
     if expected is not None and expected != keeper.revision:
         raise Conflict(f"the desired state is revision {keeper.revision} by now; read it again")
-    return _json({"agents": [asdict(plan) for plan in runtime.dry_run(state)]})
+    return _json({"agents": [asdict(plan) for plan in runtime.views.dry_run(state)]})
 
 
 # ---- models
@@ -201,9 +201,9 @@ def _models_route(runtime: FleetRuntime) -> Route:
 
 def models_json(runtime: FleetRuntime) -> list[Model]:
     """Every model that is wished for or known otherwise."""
-    statuses = runtime.statuses()
+    statuses = runtime.views.statuses()
     serving: dict[str, list[AgentId]] = {}
-    for agent in runtime.view(max_requests=0).agents:
+    for agent in runtime.views.view(max_requests=0).agents:
         if agent.model is not None:
             info = agent.model
             for name in (info.name, *(adapted_name(info.name, each) for each in info.adapters)):
@@ -214,7 +214,7 @@ def models_json(runtime: FleetRuntime) -> list[Model]:
         for adapter in status.model.adapters or ()
     }
     found: list[Model] = []
-    for view in runtime.models():
+    for view in runtime.views.models():
         name = view.info.name
         model: Model = {
             "name": name,
@@ -319,7 +319,7 @@ def _agent(request: web.Request) -> AgentId:
 
 
 def _steered(runtime: FleetRuntime, request: web.Request) -> web.Response:
-    agent = runtime.agent(_agent(request))
+    agent = runtime.views.agent(_agent(request))
     if agent is None:
         raise NotFound("the agent has gone meanwhile")
     return _json({"id": agent.id, "state": agent.state})

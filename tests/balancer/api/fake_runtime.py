@@ -8,14 +8,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Self
 
-from arriero.balancer.access.limits.account import NO_STANDING, Standing
-from arriero.balancer.access.limits.rules import priority_within
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
+from arriero.balancer.fleet.core.admission import priority_within
 from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.balancer.fleet.queries.query_handle import Outcome, QueryHandle
 from arriero.balancer.fleet.requests.routing import Engine
 from arriero.balancer.fleet.runtime.stream import Sink
-from arriero.balancer.fleet.view import FleetTotals, ModelView
+from arriero.balancer.fleet.view import NO_STANDING, FleetTotals, ModelView, Standing
 from arriero.shared.errors import Cancelled, RequestError
 from arriero.shared.inference import (
     Done,
@@ -119,6 +118,10 @@ class FakeFleetRuntime:
         self.slots_total = 4
         self.is_draining = False
         self.changed = asyncio.Event()
+
+    @property
+    def views(self) -> "FakeFleetRuntime":
+        return self
 
     def standing(self, _caller: Caller) -> Standing:
         return NO_STANDING

@@ -115,6 +115,6 @@ async def scripted_fleet(
 async def until(runtime: FleetRuntime, condition: Callable[[FleetView], bool]) -> FleetView:
     """The first view of which `condition` holds."""
     async for _ in runtime.changes():
-        if condition(view := runtime.view()):
+        if condition(view := runtime.views.view()):
             return view
     raise AssertionError("the fleet runtime stopped showing views")

@@ -6,8 +6,8 @@ import pytest
 from aiohttp.test_utils import TestClient
 
 from arriero.balancer.access.identity import CallerLimits
-from arriero.balancer.access.limits.account import NO_STANDING, Level, Standing
 from arriero.balancer.api.limit_headers import anthropic_headers, duration, openai_headers
+from arriero.balancer.fleet.view import NO_STANDING, Level, Standing
 from tests.balancer.api.scripted_fleet import scripted_fleet
 
 MESSAGES = [{"role": "user", "content": "Hi"}]

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from arriero.balancer.fleet.core.fleet import Fleet
+from arriero.balancer.fleet.core.fleet_views import FleetViews
 from arriero.balancer.fleet.decisions import Decision, Deliver, DeliverTokens, Finish, Send
 from arriero.shared.errors import RequestError, to_wire
 from arriero.shared.inference import (
@@ -31,6 +33,12 @@ from arriero.shared.messages import (
 )
 from arriero.shared.models.assignments import Assignment, HostFacts, Phase, Work
 from arriero.shared.reports.model_info import ModelInfo, Upstream
+
+
+def seen(fleet: Fleet, now: float = 0.0) -> FleetViews:
+    """What others see of the core at `now`."""
+    return FleetViews(fleet, lambda: now)
+
 
 USAGE = Usage(prompt_tokens=3, completion_tokens=2)
 

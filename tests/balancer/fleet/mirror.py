@@ -7,6 +7,7 @@ from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.view import AgentView, FleetTotals, FleetView, RequestView
 from arriero.balancer.management.answer_types import Agent, Clock, marked
 from arriero.shared.inference import AgentId, RequestId
+from tests.balancer.fleet.builders import seen
 
 TIMES: dict[str, Any] = dict.fromkeys(marked(Agent, Clock), 0.0)
 
@@ -22,16 +23,16 @@ class Mirror:
     def follow(self, fleet: Fleet, now: float) -> None:
         """Apply what is new, and compare. Times go by without a change, so they are left out."""
         before = self.revision
-        delta = fleet.changes_since(before, now)
+        delta = seen(fleet, now).changes_since(before)
         assert delta is not None
         self.revision = delta.revision
         for agent in delta.agents:
             self.agents[agent.id] = replace(agent, **TIMES)
-        for id, num_tokens in fleet.tokens_since(before):
+        for id, num_tokens in seen(fleet).tokens_since(before):
             self.agents[id] = replace(self.agents[id], num_tokens=num_tokens)
         for agent_id in delta.agents_left:
             self.agents.pop(agent_id, None)
-        self._compare(fleet.view(now), delta.totals, is_news=delta.revision != before)
+        self._compare(seen(fleet, now).view(), delta.totals, is_news=delta.revision != before)
 
     def _compare(self, view: FleetView, totals: FleetTotals, *, is_news: bool) -> None:
         agents = {each.id: replace(each, **TIMES) for each in view.agents}

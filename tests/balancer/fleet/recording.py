@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from arriero.balancer.fleet.recorder import Ending, MoveReason, Origin
-from arriero.balancer.fleet.runtime.peer import Backlog
+from arriero.balancer.fleet.runtime.outbox import Backlog
 from arriero.shared.messages import FromBalancer
 
 

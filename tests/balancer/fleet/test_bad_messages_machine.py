@@ -21,7 +21,7 @@ from arriero.balancer.fleet.decisions import (
     Settle,
 )
 from arriero.balancer.fleet.registry import STATUSES_A_SECOND, STATUSES_AT_ONCE
-from arriero.balancer.fleet.routing.cost import Load
+from arriero.balancer.fleet.routing.choice import Load
 from arriero.balancer.fleet.routing.fetches import Fetches as RoutedFetches
 from arriero.shared.errors import BY_CODE, EngineFailed, Unauthorized, WireError
 from arriero.shared.inference import Rates, RequestId, Usage
@@ -50,6 +50,7 @@ from tests.balancer.fleet.builders import (
     model_info,
     piece,
     refused,
+    seen,
     sent,
     status,
 )
@@ -70,7 +71,7 @@ def test_a_message_that_cannot_be_true_ends_the_link_and_moves_its_requests() ->
     assert said[:2] == [LogBad("host-a1", reason), Disconnect(A, f"{CODE}: {reason}")]
     assert [each.id for each in sent(said) if isinstance(each, Start)] == ["r", "s"]
     assert codes(said) == {}, "nothing of the message counts"
-    assert scene.fleet.totals().num_agents == 1
+    assert seen(scene.fleet).totals().num_agents == 1
 
 
 def test_it_may_dial_again_after_a_pause_and_operators_see_why() -> None:
@@ -80,7 +81,7 @@ def test_it_may_dial_again_after_a_pause_and_operators_see_why() -> None:
     assert [type(each) for each in sent(scene.join(B, hello("other")))] == [Welcome]
     scene.now += FIRST_PAUSE
     assert [type(each) for each in sent(scene.join(C, hello("a1")))] == [Welcome]
-    views = {each.id: each.issues for each in scene.fleet.view(scene.now).agents}
+    views = {each.id: each.issues for each in seen(scene.fleet, scene.now).view().agents}
     assert [issue.code for issue in views["a1"]] == [CODE]
     assert views["other"] == ()
 
@@ -94,7 +95,7 @@ def test_a_fault_of_ours_is_the_end_of_one_link_only() -> None:
         def measured(self, link: LinkId, done: Fetches) -> None:
             raise ZeroDivisionError
 
-    scene.fleet._state.requests.dispatch.router.fetches = Broken()
+    scene.fleet.state.requests.dispatch.router.fetches = Broken()
     said = scene.fleet.agent_said(A, Statistics(fetches=Fetches(bytes=1)), scene.now)
     [bad] = [each for each in said if isinstance(each, LogBad)]
     assert bad.is_ours and isinstance(bad.error, ZeroDivisionError)
@@ -124,10 +125,10 @@ def test_a_flood_of_statuses_counts_a_few_times_and_last() -> None:
         scene.fleet.agent_said(A, status(slots), scene.now)
         revisions.add(scene.fleet.revision)
     assert len(revisions) == STATUSES_AT_ONCE
-    assert scene.fleet.totals().slots_total == STATUSES_AT_ONCE
+    assert seen(scene.fleet).totals().slots_total == STATUSES_AT_ONCE
     assert scene.fleet.next_deadline() == scene.now + 1 / STATUSES_A_SECOND
     scene.after(1 / STATUSES_A_SECOND)
-    assert scene.fleet.totals().slots_total == 100
+    assert seen(scene.fleet).totals().slots_total == 100
     assert (scene.fleet.next_deadline() or inf) > scene.now + 1
 
 
@@ -136,7 +137,7 @@ def test_an_agent_that_changes_now_and_then_is_never_delayed() -> None:
     for slots in range(1, 20):
         scene.after(1 / STATUSES_A_SECOND)
         scene.fleet.agent_said(A, status(slots), scene.now)
-        assert scene.fleet.totals().slots_total == slots
+        assert seen(scene.fleet).totals().slots_total == slots
 
 
 # ---- any history
@@ -220,7 +221,7 @@ def test_whatever_one_agent_says_the_others_serve(
     for message, seconds in history:
         scene.now += seconds
         decisions += scene.after(0.0)
-        if scene.fleet._state.registry.get(rogue) is None:
+        if scene.fleet.state.registry.get(rogue) is None:
             rogue = LinkId(next(links))
             decisions += scene.join(rogue, replace(hello("rogue"), model=model_info("llama", "f")))
         decisions += scene.open(f"r{next(names)}", f"r{next(names)}")
@@ -246,8 +247,8 @@ def test_whatever_one_agent_says_the_others_serve(
 
 def _held(scene: Scene, link: LinkId) -> list[RequestId]:
     """The requests that an agent has, if it is here."""
-    is_here = scene.fleet._state.registry.get(link) is not None
-    return list(scene.fleet._state.requests.dispatch.running_on(link)) if is_here else []
+    is_here = scene.fleet.state.registry.get(link) is not None
+    return list(scene.fleet.state.requests.dispatch.running_on(link)) if is_here else []
 
 
 def _good_answers(scene: Scene) -> list[Decision]:
@@ -256,7 +257,7 @@ def _good_answers(scene: Scene) -> list[Decision]:
 
 
 def _all_is_finite(scene: Scene) -> None:
-    router = scene.fleet._state.requests.dispatch.router
+    router = scene.fleet.state.requests.dispatch.router
     for link in router._agents:
         assert all(map(isfinite, astuple(router._speeds.of(link, "llama"))))
         load = Load(running=1, slots=2, has_free_slot=True)
@@ -265,6 +266,6 @@ def _all_is_finite(scene: Scene) -> None:
             assert isfinite(router.fetches.seconds(link, 1e6))
     for number in ("answer_tokens", "computed_tokens", "tokens_per_byte"):
         assert isfinite(getattr(router._speeds, number)("llama"))
-    for agent in scene.fleet._state.registry:
-        left = scene.fleet._steering._load_times.seconds_left(agent.link, agent.work, scene.now)
+    for agent in scene.fleet.state.registry:
+        left = scene.fleet.steering._load_times.seconds_left(agent.link, agent.work, scene.now)
         assert left is None or isfinite(left)

@@ -54,6 +54,10 @@ class FakeFleet:
         self.others = ForegroundView()
         self._changed = asyncio.Event()
 
+    @property
+    def views(self) -> "FakeFleet":
+        return self
+
     def num_slots_for(self, model: str | None) -> int:
         return self.slots.get(model, 0)
 

@@ -4,7 +4,7 @@ import asyncio
 
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
-from arriero.balancer.fleet.runtime.peer import Backlog
+from arriero.balancer.fleet.runtime.outbox import Backlog
 from arriero.shared.inference import AgentId, RequestId
 from arriero.shared.messages import PROTOCOL_VERSION, FromBalancer, Hello, Output, Piece, Start
 from arriero.shared.reports.model_info import ModelInfo

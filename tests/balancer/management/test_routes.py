@@ -29,7 +29,7 @@ async def test_health(client: TestClient) -> None:
 async def test_metrics_show_the_fleet(
     client: TestClient, runtime: FleetRuntime, hub: EventHub, metrics: Metrics
 ) -> None:
-    metrics.collect_fleet(runtime.view, backlog=runtime.backlog, events=hub.numbers)
+    metrics.collect_fleet(runtime.views.view, backlog=runtime.backlog, events=hub.numbers)
     Peer(runtime, "a")
     async with client.get("/metrics") as response:
         assert response.status == 200

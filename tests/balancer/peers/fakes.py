@@ -116,6 +116,10 @@ class FakeLed:
         self.cancelled: list[RequestId] = []
 
     @property
+    def views(self) -> "FakeLed":
+        return self
+
+    @property
     def leads(self) -> bool:
         return bool(self.epochs) and self.epochs[-1] is not None
 

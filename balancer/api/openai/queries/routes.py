@@ -44,4 +44,4 @@ def _model(runtime: FleetRuntime, query_request: QueryRequest, caller: Caller) -
     """The model name in the answer."""
     if query_request.model is not None:
         return query_request.model
-    return runtime.model_name_for(query_request.task, caller)
+    return runtime.views.model_name_for(query_request.task, caller)

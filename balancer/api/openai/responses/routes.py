@@ -163,8 +163,8 @@ class _Handlers:
         caller = caller_of(request)
         with refusals_reported(request):
             asked = await self._responses.asked(wanted, caller)
-        served = wanted.model or self._runtime.model_name_for("generate", caller)
-        tier = tier_of(self._runtime.priority(asked.neutral, caller))
+        served = wanted.model or self._runtime.views.model_name_for("generate", caller)
+        tier = tier_of(self._runtime.views.priority(asked.neutral, caller))
         keep = await keeper(request, note_of(wanted, asked.previous, served, tier))
         try:
             kept = keep(asked.neutral)

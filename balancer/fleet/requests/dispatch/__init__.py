@@ -1,6 +1,8 @@
 """Which request goes to which agent.
 
-`dispatch` takes events; `assignments` is how a slot finds its request. Three parts keep what these
-need: `slots` of the agents, `ranks` of those with free slots, `holds` of requests for one agent.
-May import: the fleet's vocabulary, `routing`, `fair_queue`. Comes in: the rest of `requests`.
+`dispatch` takes events: how a slot finds its request, and a request its agent. `fair_queue` says
+which request is next, by classes and shares for callers; `fair_order` is the start-time fair
+queueing of which it has two levels. `slots` ranks the agents with free ones, `holds` are requests
+that wait for one agent, `needs` those that not every agent can serve.
+May import: the fleet's vocabulary, `routing`. Comes in: the rest of `requests`.
 """

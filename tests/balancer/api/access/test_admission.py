@@ -93,9 +93,9 @@ async def test_a_revoked_agents_link_ends(
 ) -> None:
     socket = await join(client, hello())
     assert isinstance(await next_of(socket), Welcome)
-    assert len(runtime.view(0).agents) == 1
+    assert len(runtime.views.view(0).agents) == 1
     access.put(record("rack", 2, "agent", revoked_at=2.0))
-    assert len(runtime.view(0).agents) == 0
+    assert len(runtime.views.view(0).agents) == 0
     assert await close_reason(socket) == "the key 'rack' was revoked"
 
 

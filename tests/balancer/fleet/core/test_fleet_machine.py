@@ -33,6 +33,7 @@ from tests.balancer.fleet.builders import (
     output,
     piece,
     request,
+    seen,
     status,
 )
 from tests.balancer.fleet.core.watched_fleet import Agent, Client, WatchedFleet, model_of
@@ -88,7 +89,7 @@ class FleetMachine(WatchedFleet):
     ) -> None:
         id = RequestId(f"r{len(self.clients)}")
         self.clients[id] = Client(model, self.now, tell_waiting=tell_waiting)
-        depth = self.fleet.totals().queue_depth
+        depth = seen(self.fleet).totals().queue_depth
         arrived = self.fleet.request_arrived(
             id,
             replace(request(model, priority=priority, deadline_ms=deadline_ms), prompt=prompt),
@@ -98,7 +99,7 @@ class FleetMachine(WatchedFleet):
         )
         self.follow(arrived)
         self.judge_refusal(id)
-        now_depth = self.fleet.totals().queue_depth
+        now_depth = seen(self.fleet).totals().queue_depth
         assert now_depth <= max(depth, self.limits.max_buffered_requests)
 
     @rule(model=WANTED, num_parts=NUM_PARTS)
@@ -140,7 +141,7 @@ class FleetMachine(WatchedFleet):
         ids = data.draw(st.lists(st.sampled_from(self.live()), min_size=1))
         self.follow(self.fleet.tick(self.now))
         ids = [id for id in ids if id in self.live()]
-        views = {each.id: each for each in self.fleet.view(self.now).requests}
+        views = {each.id: each for each in seen(self.fleet, self.now).view().requests}
         waiting = {id for id in ids if self.clients[id].todo or views[id].agent is None}
         for id in ids:
             self.clients[id].is_cancelled = True
@@ -209,7 +210,7 @@ class FleetMachine(WatchedFleet):
         if link in self.agents:
             said = Statistics(num_running=num_running)
             assert self.fleet.agent_said(link, said, self.now) == []
-            views = {each.id: each for each in self.fleet.view(self.now).agents}
+            views = {each.id: each for each in seen(self.fleet, self.now).view().agents}
             if not self.agents[link].is_retired:
                 assert views[AgentId(self.agents[link].id)].statistics == said
 
@@ -273,13 +274,13 @@ class FleetMachine(WatchedFleet):
         strangers = sorted(set(self.clients) - set(self.running_on(link)))
         if link in self.agents and strangers:
             id = data.draw(st.sampled_from([*strangers, "unknown"]))
-            before = self.fleet.totals().items_ignored
+            before = seen(self.fleet).totals().items_ignored
             assert callable(answer)
             decisions = self.fleet.agent_said(link, output(answer(id)), self.now)
             if answer is not piece:
                 self.agents[link].deserted.discard(RequestId(id))
             assert decisions == []
-            assert self.fleet.totals().items_ignored == before + 1
+            assert seen(self.fleet).totals().items_ignored == before + 1
 
     @rule(data=st.data())
     def old_link_speaks(self, data: st.DataObject) -> None:

@@ -8,7 +8,7 @@ from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.view import FleetView
 from arriero.shared.inference import AgentId
 from arriero.shared.messages import Heartbeat
-from tests.balancer.fleet.builders import hello, model_info, piece
+from tests.balancer.fleet.builders import hello, model_info, piece, seen
 from tests.balancer.fleet.core.scene import LIMITS, A, B, with_agent
 from tests.balancer.fleet.mirror import Mirror
 
@@ -28,7 +28,7 @@ def test_the_view_adds_up() -> None:
     scene.open("1", "2")
     scene.say(A, piece("1", num_tokens=3))
     scene.now += 2.0
-    view = scene.fleet.view(scene.now)
+    view = seen(scene.fleet, scene.now).view()
     [agent] = view.agents
     assert (agent.slots.busy, agent.slots.total, agent.num_tokens) == (1, 1, 3)
     assert agent.connected_seconds == 2.0
@@ -44,21 +44,21 @@ def test_models_are_named_once_in_order_with_their_status() -> None:
     fleet.agent_left(LinkId(0), 1.0)
     loading = replace(hello("b", model=None), loading=model_info("mistral"))
     fleet.agent_joined(LinkId(9), loading, 2.0)
-    assert [(view.info.name, view.status) for view in fleet.models()] == [
+    assert [(view.info.name, view.status) for view in seen(fleet).models()] == [
         ("llama", "loaded"),
         ("mistral", "loading"),
         ("qwen", "unloaded"),
     ]
-    assert (fleet.totals().num_models, fleet.totals().num_models_unloaded) == (3, 1)
+    assert (seen(fleet).totals().num_models, seen(fleet).totals().num_models_unloaded) == (3, 1)
 
 
 def test_a_view_is_the_totals_and_all_there_is() -> None:
     fleet = Fleet(Limits())
     fleet.agent_joined(A, hello("a"), 0.0)
-    view = fleet.view(1.0)
+    view = seen(fleet, 1.0).view()
     assert isinstance(view, FleetView)
     assert [agent.id for agent in view.agents] == ["a"]
-    assert view.num_agents == fleet.totals().num_agents == 1
+    assert view.num_agents == seen(fleet).totals().num_agents == 1
 
 
 def test_a_delta_is_what_changed_and_nothing_else() -> None:
@@ -66,12 +66,14 @@ def test_a_delta_is_what_changed_and_nothing_else() -> None:
     fleet.agent_joined(A, hello("a"), 0.0)
     revision = fleet.revision
     fleet.agent_joined(B, hello("b"), 0.0)
-    delta = fleet.changes_since(revision, 1.0)
+    delta = seen(fleet, 1.0).changes_since(revision)
     assert delta is not None
-    assert ([agent.id for agent in delta.agents], delta.totals) == (["b"], fleet.totals())
-    assert fleet.changes_since(delta.revision, 1.0) == replace(delta, agents=(), agents_left=())
+    assert ([agent.id for agent in delta.agents], delta.totals) == (["b"], seen(fleet).totals())
+    assert seen(fleet, 1.0).changes_since(delta.revision) == replace(
+        delta, agents=(), agents_left=()
+    )
     fleet.agent_left(A, 2.0)
-    left = fleet.changes_since(delta.revision, 2.0)
+    left = seen(fleet, 2.0).changes_since(delta.revision)
     assert left is not None
     assert (left.agents, left.agents_left) == ((), ("a",))
 

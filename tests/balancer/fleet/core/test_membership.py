@@ -5,7 +5,7 @@ import pytest
 from arriero.balancer.fleet.decisions import Disconnect, Finish, LinkId, Moved, Send
 from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.registry import BUSY_PAUSE
-from arriero.balancer.fleet.requests.moves import MAX_AGENTS_LOST
+from arriero.balancer.fleet.requests.request_lifecycle import MAX_AGENTS_LOST
 from arriero.shared.framing.heartbeat import SECOND_LOOK
 from arriero.shared.inference import RequestId
 from arriero.shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Heartbeat, Reject, Welcome
@@ -18,6 +18,7 @@ from tests.balancer.fleet.builders import (
     hello,
     output,
     piece,
+    seen,
     sent,
     status,
 )
@@ -54,9 +55,9 @@ def test_a_draining_agent_finishes_what_runs_and_gets_nothing() -> None:
     scene.open("1")
     scene.fleet.agent_said(A, status(accepting=False), scene.now)
     assert sent(scene.open("2")) == []
-    assert scene.fleet.view(scene.now).agents[0].state == "draining"
+    assert seen(scene.fleet, scene.now).view().agents[0].state == "draining"
     assert codes(scene.say(A, ended("1"))) == {"1": "stop"}
-    assert scene.fleet.totals().queue_depth == 1
+    assert seen(scene.fleet).totals().queue_depth == 1
 
 
 def test_a_lost_agents_requests_go_on_in_their_order_unless_they_streamed() -> None:
@@ -111,7 +112,7 @@ def test_an_agent_that_dials_again_takes_its_own_place() -> None:
     assert scene.leave(A) == [], "the old socket's end is no second loss"
     assert scene.say(A, ended("1")) == [], "nor does its last word count"
     assert codes(scene.say(B, ended("1"))) == {"1": "stop"}
-    assert scene.fleet.totals().num_agents == 1
+    assert seen(scene.fleet).totals().num_agents == 1
 
 
 def test_a_second_hello_costs_the_agent_its_link() -> None:
@@ -134,7 +135,7 @@ def test_another_protocol_is_rejected_with_a_reason() -> None:
     assert not reject.message.retry
     assert f"protocols {OLDEST_PROTOCOL} to {PROTOCOL_VERSION}" in reject.message.reason
     assert disconnect == Disconnect(A, reject.message.reason)
-    assert scene.fleet.totals().num_agents == 0
+    assert seen(scene.fleet).totals().num_agents == 0
 
 
 def test_an_older_agent_is_spoken_to_in_its_version() -> None:
@@ -177,7 +178,7 @@ def test_reading_what_waited_may_take_long_and_costs_no_agent() -> None:
     assert scene.fleet.agent_said(A, Heartbeat(), scene.now) == [], "B's words come next"
     assert scene.fleet.agent_heard(B, scene.now) == []
     scene.after(0.0)
-    assert scene.fleet.totals().num_agents == 2
+    assert seen(scene.fleet).totals().num_agents == 2
 
 
 def test_who_says_nothing_is_lost_though_others_speak() -> None:
@@ -193,7 +194,7 @@ def test_a_part_of_a_message_is_a_sign_of_life() -> None:
     for _ in range(10):
         scene.after(4.0)
         scene.fleet.agent_heard(A, scene.now)
-    assert scene.fleet.totals().num_agents == 1
+    assert seen(scene.fleet).totals().num_agents == 1
     assert scene.fleet.agent_heard(B, scene.now) == [], "a link that is not here"
 
 
@@ -203,16 +204,16 @@ def test_any_word_is_a_sign_of_life(word: Heartbeat) -> None:
     for _ in range(10):
         scene.after(4.0)
         scene.fleet.agent_said(A, word, scene.now)
-    assert scene.fleet.totals().num_agents == 1
+    assert seen(scene.fleet).totals().num_agents == 1
 
 
 def test_what_an_engine_did_is_seen_and_changes_nothing_else() -> None:
     scene = with_agent()
-    assert scene.fleet.view(scene.now).agents[0].statistics is None
+    assert seen(scene.fleet, scene.now).view().agents[0].statistics is None
     for said in (Statistics(num_running=1), Statistics(num_running=2)):
         revision = scene.fleet.revision
         assert scene.fleet.agent_said(A, said, scene.now) == []
-        assert scene.fleet.view(scene.now).agents[0].statistics == said
+        assert seen(scene.fleet, scene.now).view().agents[0].statistics == said
         assert scene.fleet.revision > revision, "those who watch hear of it"
 
 
@@ -225,7 +226,7 @@ def test_agents_lost_together_pass_nothing_on_to_each_other() -> None:
     decisions = scene.after(SECOND_LOOK)
     assert len([each for each in decisions if isinstance(each, Disconnect)]) == 10
     assert sent(decisions) == []
-    assert scene.fleet.totals().queue_depth == 2
+    assert seen(scene.fleet).totals().queue_depth == 2
 
 
 def test_we_say_something_when_there_was_nothing_to_say() -> None:

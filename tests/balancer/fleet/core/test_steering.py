@@ -1,5 +1,6 @@
 """The controller in the core: when it looks, what it sees, what agents are sent."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,14 @@ import pytest
 from arriero.balancer.access.identity import CallerLimits, Identity
 from arriero.balancer.control.controller import SETTLE
 from arriero.balancer.control.desired_state import AgentChoice, DesiredState, WishedModel
-from arriero.balancer.fleet.core.steering import LOOK_PAUSE, LOOK_PAUSE_PER_AGENT, is_news
+from arriero.balancer.control.model_status import ModelStatus
+from arriero.balancer.fleet.core.steering import (
+    LOOK_PAUSE,
+    LOOK_PAUSE_PER_AGENT,
+    LoadTimes,
+    is_news,
+    left_out,
+)
 from arriero.balancer.fleet.decisions import (
     Decision,
     Deliver,
@@ -18,8 +26,10 @@ from arriero.balancer.fleet.decisions import (
     Send,
 )
 from arriero.balancer.fleet.queries.query import QueryRequest
+from arriero.balancer.fleet.registry import Agent
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import EngineFailed, ModelNotFound, NotFound, RequestError, ShuttingDown
+from arriero.shared.framing.heartbeat import HeartbeatMonitor
 from arriero.shared.inference import AgentId, Done, Failed, RequestId, Waiting
 from arriero.shared.inference.adapters import AdapterChoice
 from arriero.shared.messages import Cancel, Issue, Start, Status
@@ -28,8 +38,10 @@ from arriero.shared.models.assignments import (
     Assignment,
     Download,
     HostFacts,
+    Phase,
     Reload,
     WishedAdapter,
+    Work,
 )
 from arriero.shared.queries import Tokenize
 from tests.balancer.fleet.builders import (
@@ -40,6 +52,7 @@ from tests.balancer.fleet.builders import (
     piece,
     refused,
     request,
+    seen,
     sent,
     status,
     work,
@@ -81,7 +94,7 @@ class Steered(Scene):
         return self.tell(link, said)
 
     def state_of(self, id: str) -> str:
-        view = self.fleet.agent(AgentId(id), self.now)
+        view = seen(self.fleet, self.now).agent(AgentId(id))
         assert view is not None
         return view.state
 
@@ -119,7 +132,7 @@ def test_an_agent_is_told_only_what_its_key_allows() -> None:
     scene.fleet.agent_joined(A, hello("a", model=None, slots=0), scene.now, holder)
     scene.wish(wished())
     assert scene.look() == {}
-    [issue] = scene.fleet.statuses()["llama"].issues
+    [issue] = seen(scene.fleet).statuses()["llama"].issues
     assert issue.code == "key_forbids"
     scene.wish(wished(), wished("other", "file:///o.gguf"))
     assert scene.look() == {A: "file:///o.gguf"}
@@ -142,18 +155,18 @@ def test_a_request_for_a_wished_adapter_waits_until_an_agent_has_it() -> None:
     adapter = WishedAdapter(name="support", source="file:///s.gguf")
     model = wished(preload=False, aliases=("gpt",), adapters=(adapter,))
     scene.wish(model)
-    assert [each.info.name for each in scene.fleet.models()] == ["llama", "llama:support"]
+    assert [each.info.name for each in seen(scene.fleet).models()] == ["llama", "llama:support"]
     assert isinstance(refusal(scene.open("n", model="llama:other")), ModelNotFound)
     assert scene.look() == {}
     assert scene.open("r", model="gpt:support") == []
     assert scene.look() == {A: FILE}
-    assert [each.status for each in scene.fleet.models()] == ["loading", "loading"]
+    assert [each.status for each in seen(scene.fleet).models()] == ["loading", "loading"]
     done = work("serving", model.assignment, revision=1)
     said = status(model="llama", work=done)
     assert said.model is not None
     told = replace(said, model=replace(said.model, adapters=("support",)))
     assert started(scene.tell(A, told)) == [(A, "r")]
-    assert [each.status for each in scene.fleet.models()] == ["loaded", "loaded"]
+    assert [each.status for each in seen(scene.fleet).models()] == ["loaded", "loaded"]
 
 
 BAD, GOOD = (WishedAdapter(name=one, source=f"file:///{one}.gguf") for one in ("bad", "good"))
@@ -191,7 +204,7 @@ def test_a_request_for_an_adapter_that_cannot_be_had_ends_with_the_reason() -> N
             "the adapter `bad` of the model `llama` cannot be served: "
             "adapter `bad`: file:///bad.gguf is broken"
         )
-    views = {each.info.name: each for each in scene.fleet.models()}
+    views = {each.info.name: each for each in seen(scene.fleet).models()}
     assert {name: view.status for name, view in views.items()} == {
         "llama": "loaded",
         "llama:bad": "failed",
@@ -265,7 +278,7 @@ def test_a_query_that_waits_for_an_alias_follows_it() -> None:
     scene.tell(A, status(model="llama"))
     told = scene.wish(wished(aliases=("gpt-4o-mini",)))
     assert [each.message.query for each in told if isinstance(each, Send)] == [Tokenize(text="x")]  # type: ignore[union-attr]
-    [view] = scene.fleet.requests(scene.now)
+    [view] = seen(scene.fleet, scene.now).requests()
     assert (view.state, view.model) == ("assigned", "llama")
 
 
@@ -277,7 +290,7 @@ def test_an_agent_gets_the_models_name_and_never_an_alias() -> None:
     assert isinstance(sent, Send)
     assert isinstance(sent.message, Start)
     assert sent.message.request.model == "llama"
-    view = scene.fleet.model("gpt-4o-mini")
+    view = seen(scene.fleet).model("gpt-4o-mini")
     assert view is not None
     assert view.info.name == "llama"
 
@@ -302,12 +315,12 @@ def test_models_are_listed_with_their_status() -> None:
     scene.join_idle(A, "a")
     scene.wish(wished(), wished("other", "file:///o.gguf", preload=False))
     scene.look()
-    assert [(each.info.name, each.status) for each in scene.fleet.models()] == [
+    assert [(each.info.name, each.status) for each in seen(scene.fleet).models()] == [
         ("llama", "loading"),
         ("other", "unloaded"),
     ]
     scene.serve(A, wished().assignment, 1)
-    assert [each.status for each in scene.fleet.models()] == ["loaded", "unloaded"]
+    assert [each.status for each in seen(scene.fleet).models()] == ["loaded", "unloaded"]
 
 
 def test_agents_have_time_to_dial_again_after_a_start() -> None:
@@ -328,8 +341,8 @@ def test_a_process_that_takes_over_gets_what_is_new_and_the_old_one_finishes() -
     scene.open("r1")
     decisions = scene.join(B, hello("a", takes_over=True))
     assert not [each for each in decisions if isinstance(each, Disconnect)]
-    assert scene.fleet.totals().num_agents == 1
-    assert scene.fleet.totals().slots_total == 2
+    assert seen(scene.fleet).totals().num_agents == 1
+    assert seen(scene.fleet).totals().slots_total == 2
     assert started(scene.open("r2")) == [(B, "r2")]
     scene.say(A, piece("r1"))
     assert not [
@@ -338,8 +351,8 @@ def test_a_process_that_takes_over_gets_what_is_new_and_the_old_one_finishes() -
         if isinstance(each, Deliver) and isinstance(each.event, Failed)
     ]
     scene.leave(A)
-    assert scene.fleet.agent(AgentId("a"), scene.now) is not None
-    assert [each.id for each in scene.fleet.view(scene.now).agents] == ["a"]
+    assert seen(scene.fleet, scene.now).agent(AgentId("a")) is not None
+    assert [each.id for each in seen(scene.fleet, scene.now).view().agents] == ["a"]
 
 
 def test_a_process_that_was_taken_over_does_not_come_back_with_its_slots() -> None:
@@ -347,9 +360,9 @@ def test_a_process_that_was_taken_over_does_not_come_back_with_its_slots() -> No
     scene.join(A, hello("a"))
     scene.join(B, hello("a", takes_over=True))
     scene.tell(A, status(slots=4))
-    assert scene.fleet.totals().slots_total == 2
+    assert seen(scene.fleet).totals().slots_total == 2
     scene.leave(B)
-    assert scene.fleet.agent(AgentId("a"), scene.now) is None
+    assert seen(scene.fleet, scene.now).agent(AgentId("a")) is None
     scene.tell(A, status(slots=4))
     assert scene.open("r", model="llama") == []
 
@@ -547,7 +560,7 @@ def test_a_change_rolls_over_the_agents() -> None:
 def test_progress_of_a_download_is_no_reason_to_look() -> None:
     scene = Steered()
     scene.join_idle(A, "a")
-    agent = scene.fleet._state.registry[A]
+    agent = scene.fleet.state.registry[A]
     fetching = status(model=None, work=work("fetching"))
     assert is_news(agent, fetching)
     scene.tell(A, fetching)
@@ -555,7 +568,7 @@ def test_progress_of_a_download_is_no_reason_to_look() -> None:
     further = replace(fetching.work, download=Download(file="m", bytes=1), progress=0.1)
     assert not is_news(agent, replace(fetching, work=further))
     assert is_news(agent, status(model=None, work=work("loading")))
-    view = scene.fleet.agent(AgentId("a"), scene.now)
+    view = seen(scene.fleet, scene.now).agent(AgentId("a"))
     assert view is not None
     assert view.work == fetching.work
 
@@ -563,9 +576,9 @@ def test_progress_of_a_download_is_no_reason_to_look() -> None:
 def test_a_dry_run_changes_nothing() -> None:
     scene = Steered()
     scene.join_idle(A, "a")
-    [plan] = scene.fleet.dry_run(DesiredState(models=(wished(),)), scene.now)
+    [plan] = seen(scene.fleet, scene.now).dry_run(DesiredState(models=(wished(),)))
     assert (plan.action, plan.model) == ("load", "llama")
-    assert scene.fleet.wish is None
+    assert scene.fleet.steering.wish is None
     assert scene.look() == {}
 
 
@@ -589,9 +602,9 @@ def test_the_progress_of_a_load_is_always_as_of_now() -> None:
     scene.open("r", model="llama")
     scene.now += 4.0
     scene.tell(A, status(slots=0, model=None, work=replace(loading, progress=0.4)))
-    [model] = scene.fleet.models()
+    [model] = seen(scene.fleet).models()
     assert (model.status, model.progress) == ("loading", pytest.approx(0.7))
-    assert scene.fleet.waiting(RequestId("r"), scene.now) == Waiting(1, "model", 7.0)
+    assert seen(scene.fleet, scene.now).waiting(RequestId("r")) == Waiting(1, "model", 7.0)
 
 
 def test_a_request_for_any_model_waits_for_the_first_one() -> None:
@@ -603,9 +616,9 @@ def test_a_request_for_any_model_waits_for_the_first_one() -> None:
     download = Download(file="m", bytes=1, seconds_left=90.0)
     fetching = replace(work("fetching", wished().assignment, revision=1), download=download)
     scene.tell(A, status(slots=0, model=None, work=fetching))
-    assert scene.fleet.waiting(RequestId("r"), scene.now) == Waiting(1, "model", 90.0)
+    assert seen(scene.fleet, scene.now).waiting(RequestId("r")) == Waiting(1, "model", 90.0)
     scene.leave(A)
-    assert scene.fleet.waiting(RequestId("r"), scene.now) == Waiting(1, "model")
+    assert seen(scene.fleet, scene.now).waiting(RequestId("r")) == Waiting(1, "model")
 
 
 def test_what_an_old_process_runs_keeps_its_agent_busy() -> None:
@@ -616,7 +629,7 @@ def test_what_an_old_process_runs_keeps_its_agent_busy() -> None:
     scene.open("r2")
 
     def num_busy() -> int:
-        view = scene.fleet.agent(AgentId("a"), scene.now)
+        view = seen(scene.fleet, scene.now).agent(AgentId("a"))
         assert view is not None
         return view.slots.busy
 
@@ -628,3 +641,113 @@ def test_what_an_old_process_runs_keeps_its_agent_busy() -> None:
     assert (num_busy(), scene.state_of("a")) == (1, "draining")
     scene.say(A, ended("r1", "cancelled"))
     assert (num_busy(), scene.state_of("a")) == (0, "drained")
+
+
+BAD, GOOD = (WishedAdapter(name=one, source=f"file:///{one}.gguf") for one in ("bad", "good"))
+MODEL = WishedModel(name="llama", source="file:///llama.gguf", adapters=(BAD, GOOD))
+OTHER = Issue(code="adapter", message="it is gone", adapter="good")
+UNREADABLE = Issue(code="adapter", message="it is broken", adapter="bad")
+STATUS = ModelStatus(model=MODEL, status="loaded", issues=(UNREADABLE,))
+
+
+def agent(
+    *adapters: str,
+    phase: Phase | None = "failed",
+    told: Assignment = MODEL.assignment,
+    issues: Sequence[Issue] = (OTHER, UNREADABLE),
+) -> Agent:
+    """Has the model with these adapters; without a `phase` it is a model of its own."""
+    one = Agent(
+        LinkId(1), hello("a"), 1, None, 0.0, HeartbeatMonitor(0.0, interval=1.0, timeout=5.0)
+    )
+    said = status(
+        model="llama",
+        work=None if phase is None else work(phase, told, revision=1),
+        issues=tuple(issues),
+    )
+    assert said.model is not None
+    one.changed(replace(said, model=replace(said.model, adapters=adapters)))
+    return one
+
+
+def test_one_that_all_agents_failed_to_get_is_left_out_with_its_reason() -> None:
+    assert left_out(STATUS, [agent("good"), agent("good")]) == {"bad": UNREADABLE}
+    assert left_out(STATUS, [agent("good", issues=(OTHER,))]) == {"bad": OTHER}, "the best there is"
+    assert left_out(STATUS, [agent()]) == {"bad": UNREADABLE, "good": OTHER}
+
+
+def test_one_that_an_agent_has_is_not() -> None:
+    assert left_out(STATUS, [agent("good"), agent("bad", "good")]) == {}
+
+
+def test_one_that_an_agent_may_still_bring_is_not() -> None:
+    for phase in ("fetching", "loading", "serving"):
+        assert left_out(STATUS, [agent("good"), agent("good", phase=phase)]) == {}
+
+
+def test_one_of_which_an_agent_was_not_told_yet_is_not() -> None:
+    before = replace(MODEL.assignment, adapters=(GOOD, replace(BAD, scale=0.5)))
+    assert left_out(STATUS, [agent("good", told=before)]) == {}
+
+
+def test_an_agent_with_a_model_of_its_own_brings_nothing() -> None:
+    assert left_out(STATUS, [agent("good"), agent(phase=None)]) == {"bad": UNREADABLE}
+    assert left_out(STATUS, [agent(phase=None)]) == {}, "nobody failed"
+
+
+def test_while_the_model_is_not_loaded_its_adapters_wait_with_it() -> None:
+    assert left_out(replace(STATUS, status="failed"), [agent("good")]) == {}
+    assert left_out(replace(STATUS, issues=()), [agent("good")]) == {}
+
+
+def said(phase: Phase, progress: float | None = None, **fields: object) -> Work:
+    return Work(revision=1, phase=phase, progress=progress, **fields)  # type: ignore[arg-type]
+
+
+def after(*reports: tuple[float, Work | None]) -> LoadTimes:
+    times = LoadTimes()
+    for at, said_then in reports:
+        times.reported(A, said_then, at)
+    return times
+
+
+def test_the_rest_takes_as_long_as_what_is_done_did() -> None:
+    now = said("loading", 0.25)
+    assert after((10.0, said("loading", 0.0)), (12.0, now)).seconds_left(A, now, 12.0) == 6.0
+
+
+def test_one_that_dials_in_the_middle() -> None:
+    now = said("loading", 0.6)
+    times = after((10.0, said("loading", 0.5)), (12.0, now))
+    assert times.seconds_left(A, now, 12.0) == pytest.approx(8.0)
+
+
+def test_a_download_says_itself_how_long_it_takes() -> None:
+    now = said("fetching", 0.5, download=Download(file="f", bytes=1, seconds_left=42.0))
+    assert after((10.0, now)).seconds_left(A, now, 11.0) == 42.0
+
+
+def test_what_has_hardly_begun_is_not_estimated() -> None:
+    now = said("loading", 0.01)
+    times = after((10.0, said("loading")), (11.0, now))
+    assert times.seconds_left(A, now, 11.0) is None
+    assert times.seconds_left(LinkId(2), now, 11.0) is None
+
+
+def test_each_phase_is_measured_by_itself() -> None:
+    now = said("loading", 0.5)
+    times = after((10.0, said("fetching", 0.0)), (20.0, said("loading", 0.0)), (21.0, now))
+    assert times.seconds_left(A, now, 21.0) == 1.0
+
+
+@pytest.mark.parametrize("end", [said("serving"), said("failed"), None])
+def test_an_agent_that_does_not_load_is_forgotten(end: Work | None) -> None:
+    times = after((10.0, said("loading", 0.5)), (12.0, end))
+    assert len(times) == 0
+    assert times.seconds_left(A, end, 13.0) is None
+
+
+def test_an_agent_that_leaves_is_forgotten() -> None:
+    times = after((10.0, said("loading", 0.5)))
+    times.left(A)
+    assert len(times) == 0

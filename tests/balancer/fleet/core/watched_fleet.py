@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from arriero.balancer.access.identity import CallerLimits
-from arriero.balancer.access.limits.account import Level
-from arriero.balancer.access.limits.sliding_window import SPAN
 from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.core.fleet import Fleet
+from arriero.balancer.fleet.core.limiter import SPAN
 from arriero.balancer.fleet.decisions import (
     Decision,
     Deliver,
@@ -30,8 +29,9 @@ from arriero.balancer.fleet.decisions import (
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.queries.query_dispatcher import PARTS_PER_AGENT
 from arriero.balancer.fleet.registry import STATUSES_AT_ONCE
-from arriero.balancer.fleet.requests.moves import MAX_AGENTS_LOST, MAX_LOST_ALONE
+from arriero.balancer.fleet.requests.request_lifecycle import MAX_AGENTS_LOST, MAX_LOST_ALONE
 from arriero.balancer.fleet.trust import UNRESPONSIVE
+from arriero.balancer.fleet.view import Level
 from arriero.shared.continuation import BY_TEXT, Continuation
 from arriero.shared.errors import EngineFailed, QueueFull, RequestError, ShuttingDown, to_wire
 from arriero.shared.inference import (
@@ -74,6 +74,7 @@ from tests.balancer.fleet.builders import (
     output,
     piece,
     refused,
+    seen,
 )
 from tests.balancer.fleet.mirror import Mirror
 
@@ -380,7 +381,7 @@ class WatchedFleet(RuleBasedStateMachine):
             return False
         if not other.takes_work:
             return False
-        view = self.fleet.agent(AgentId(other.id), self.now)
+        view = seen(self.fleet, self.now).agent(AgentId(other.id))
         is_open = view is not None and any(each.code == UNRESPONSIVE for each in view.issues)
         return other.id not in self.cordoned and view is not None and not is_open
 
@@ -607,7 +608,7 @@ class WatchedFleet(RuleBasedStateMachine):
 
     @invariant()
     def the_views_tell_the_truth(self) -> None:
-        view = self.fleet.view(self.now)
+        view = seen(self.fleet, self.now).view()
         assert {each.id for each in view.requests} == set(self.live())
         assert sorted(each.id for each in view.agents) == sorted(each.id for each in self.current())
         requests = [each for each in view.requests if self.clients[each.id].todo is None]
@@ -627,16 +628,16 @@ class WatchedFleet(RuleBasedStateMachine):
     @invariant()
     def agents_run_what_the_balancer_thinks(self) -> None:
         running = {(a.id, id) for a in self.agents.values() for id in a.running}
-        for each in self.fleet.view(self.now).requests:
+        for each in seen(self.fleet, self.now).view().requests:
             assert each.agent is None or (each.agent, each.id) in running
-        assert len(running) == self.fleet.totals().slots_busy
+        assert len(running) == seen(self.fleet).totals().slots_busy
 
     @invariant()
     def places_are_those_of_rivals(self) -> None:
-        num_queued = self.fleet.totals().queue_depth
-        for each in self.fleet.view(self.now).requests:
-            waiting = self.fleet.waiting(each.id, self.now)
-            assert self.fleet.position(each.id) == (waiting and waiting.position)
+        num_queued = seen(self.fleet).totals().queue_depth
+        for each in seen(self.fleet, self.now).view().requests:
+            waiting = seen(self.fleet, self.now).waiting(each.id)
+            assert seen(self.fleet).position(each.id) == (waiting and waiting.position)
             if each.state == "queued" and self.clients[each.id].todo is None:
                 assert waiting is not None
                 assert 1 <= waiting.position <= num_queued
@@ -646,10 +647,10 @@ class WatchedFleet(RuleBasedStateMachine):
 
     @invariant()
     def views_count_moves(self) -> None:
-        for each in self.fleet.view(self.now).requests:
+        for each in seen(self.fleet, self.now).view().requests:
             assert each.moves == self.clients[each.id].num_moves
         num_moves = sum(client.num_moves for client in self.clients.values())
-        assert self.fleet.totals().moves_total == num_moves
+        assert seen(self.fleet).totals().moves_total == num_moves
 
     @invariant()
     def no_request_takes_all_agents_down(self) -> None:
@@ -660,7 +661,7 @@ class WatchedFleet(RuleBasedStateMachine):
     @invariant()
     def deadlines_are_kept(self) -> None:
         self.follow(self.fleet.tick(self.now))
-        for each in self.fleet.view(self.now).requests:
+        for each in seen(self.fleet, self.now).view().requests:
             assert each.age_seconds < self.limits.request_timeout
             if each.state == "queued":
                 is_late = each.waited_seconds >= self.limits.buffered_request_timeout
@@ -684,10 +685,10 @@ class WatchedFleet(RuleBasedStateMachine):
         self.follow(self.fleet.goodbye(self.now))
         assert set(self.codes) == set(self.clients)
         assert not self.agents
-        totals = self.fleet.totals()
+        totals = seen(self.fleet).totals()
         assert (totals.slots_busy, totals.slots_total, totals.queue_depth) == (0, 0, 0)
         assert not totals.is_ready
         assert self.fleet.next_deadline() is None
         self.fleet.check_integrity()
-        tokens = self.fleet.standing(ANONYMOUS, self.now + SPAN).tokens
+        tokens = seen(self.fleet, self.now + SPAN).standing(ANONYMOUS).tokens
         assert tokens == Level(10**9, 10**9, 0.0), "all that was held is given back"

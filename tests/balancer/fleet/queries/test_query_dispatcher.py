@@ -38,7 +38,7 @@ from arriero.shared.queries import (
     Tokenized,
     Vector,
 )
-from tests.balancer.fleet.builders import codes, hello, model_info, request, sent, status
+from tests.balancer.fleet.builders import codes, hello, model_info, request, seen, sent, status
 
 A, B = LinkId(1), LinkId(2)
 Q, R = RequestId("q"), RequestId("r")
@@ -145,7 +145,7 @@ def test_no_slot_is_taken_or_waited_for(scene: Scene) -> None:
     scene.join(A, slots=1)
     scene.fleet.request_arrived(R, request(), 0.0)
     assert asks(scene.ask(Q, embed("a"))) == [(A, "q.0")]
-    totals = scene.fleet.totals()
+    totals = seen(scene.fleet).totals()
     assert (totals.slots_busy, totals.queue_depth, totals.parts_asked) == (1, 0, 1)
 
 
@@ -192,7 +192,7 @@ def test_any_other_error_is_the_querys(scene: Scene) -> None:
     assert settled(decisions) == {Q: error}
     assert sent(decisions) == [Withdraw(id=RequestId("q.1"))]
     assert settled(scene.reply(A, "q.1", vector("b"))) == {}
-    assert scene.fleet.totals().items_ignored == 1
+    assert seen(scene.fleet).totals().items_ignored == 1
 
 
 def test_an_answer_that_does_not_fit_is_an_error(scene: Scene) -> None:
@@ -206,7 +206,7 @@ def test_replies_that_nobody_waits_for_are_counted(scene: Scene, name: str) -> N
     scene.join(A)
     scene.ask(Q, embed("a"))
     assert settled(scene.reply(A, name, vector("a"))) == {}
-    assert scene.fleet.totals().items_ignored == 1
+    assert seen(scene.fleet).totals().items_ignored == 1
 
 
 def test_a_client_that_goes_withdraws_what_agents_have(scene: Scene) -> None:
@@ -272,7 +272,7 @@ def test_room_that_frees_at_a_querys_own_deadline_comes_too_late_for_it() -> Non
 def test_what_a_model_cannot_do_is_refused(scene: Scene) -> None:
     scene.join(A)
     scene.join(B, BERT, slots=0)
-    assert scene.fleet.totals().slots_total == 2
+    assert seen(scene.fleet).totals().slots_total == 2
     decisions = scene.fleet.request_arrived(R, request("bert"), 0.0)
     assert refusal(decisions).message == "the model `bert` cannot generate text"
     rank = QueryRequest(kind="rank", parts=(Tokenize(text="a"),), model="llama")
@@ -281,11 +281,11 @@ def test_what_a_model_cannot_do_is_refused(scene: Scene) -> None:
 
 
 def test_an_agent_that_only_embeds_makes_the_fleet_ready(scene: Scene) -> None:
-    assert not scene.fleet.totals().is_ready
+    assert not seen(scene.fleet).totals().is_ready
     scene.join(B, BERT, slots=0)
-    assert scene.fleet.totals().is_ready
-    assert scene.fleet.model_name_for("generate") == ""
-    assert scene.fleet.model_name_for("embed") == "bert"
+    assert seen(scene.fleet).totals().is_ready
+    assert seen(scene.fleet).model_name_for("generate") == ""
+    assert seen(scene.fleet).model_name_for("embed") == "bert"
 
 
 def test_draining_refuses_and_ends_at_the_deadline(scene: Scene) -> None:
@@ -300,7 +300,7 @@ def test_draining_refuses_and_ends_at_the_deadline(scene: Scene) -> None:
 
 def test_queries_are_seen_among_the_requests(scene: Scene) -> None:
     scene.ask(Q, embed("a", model="llama"))
-    [view] = scene.fleet.view(3.0).requests
+    [view] = seen(scene.fleet, 3.0).view().requests
     assert (view.id, view.state, view.model, view.waited_seconds) == ("q", "queued", "llama", 3.0)
 
 
@@ -394,7 +394,7 @@ def test_a_query_that_lost_its_agent_has_what_was_left_of_its_wait(scene: Scene)
     scene.join(A)
     scene.tick(9.0)
     scene.leave(A)
-    assert scene.fleet.view(9.0).requests[0].state == "queued"
+    assert seen(scene.fleet, 9.0).view().requests[0].state == "queued"
     assert settled(scene.tick(15.9)) == {}
     assert codes(scene.tick(16.0)) == {Q: "queue_timeout"}
 

@@ -25,7 +25,7 @@ from arriero.shared.errors import EngineFailed, QueueFull, ShuttingDown, to_wire
 from arriero.shared.inference import RequestId
 from arriero.shared.messages import Ask, FromBalancer, Reply, Status, Withdraw
 from arriero.shared.queries import Declined, Embed, Embedded, Result, Vector
-from tests.balancer.fleet.builders import hello, model_info
+from tests.balancer.fleet.builders import hello, model_info, seen
 from tests.balancer.fleet.mirror import Mirror
 
 LIMITS = Limits(
@@ -184,11 +184,11 @@ class QueryDispatcherMachine(RuleBasedStateMachine):
     @invariant()
     def the_core_holds_together(self) -> None:
         self.fleet.check_integrity()
-        assert {each.id for each in self.fleet.view(self.now).requests} == set(self.live())
+        assert {each.id for each in seen(self.fleet, self.now).view().requests} == set(self.live())
         parts = [name for agent in self.agents.values() for name in agent.parts]
-        assert self.fleet.totals().parts_asked == len(parts)
+        assert seen(self.fleet).totals().parts_asked == len(parts)
         todo = sum(len(self.clients[id].todo) for id in self.live())
-        assert self.fleet.totals().parts_waiting == todo - len(parts)
+        assert seen(self.fleet).totals().parts_waiting == todo - len(parts)
         for agent in self.agents.values():
             assert len(agent.parts) <= PARTS_PER_AGENT["embed"]
 
@@ -218,7 +218,7 @@ class QueryDispatcherMachine(RuleBasedStateMachine):
         self.follow(self.fleet.goodbye(self.now))
         assert not self.live()
         assert not self.agents
-        totals = self.fleet.totals()
+        totals = seen(self.fleet).totals()
         assert (totals.parts_asked, totals.parts_waiting) == (0, 0)
         assert self.fleet.next_deadline() is None
 

@@ -1,15 +1,19 @@
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arriero.balancer.fleet.requests import giving_way
 from arriero.balancer.fleet.requests.giving_way import (
     FIRST_RUN,
     LONGEST_RUN,
+    Foreground,
     GivingWay,
     least_run,
 )
 from arriero.balancer.fleet.requests.routing import Wanted
+from arriero.balancer.fleet.view import ForegroundView
 from arriero.shared.inference import RequestId
 
 A, B, C, W, X = (RequestId(name) for name in "abcwx")
@@ -123,3 +127,35 @@ def test_no_more_are_asked_than_wait(waiting: list[Wanted], running: list[Wanted
     left = set(range(len(running))) - {int(id[1:]) for id in asked}
     if None in waiting and len(asked) < len(waiting):
         assert not left or waiting.count(None) <= len(asked)
+
+
+ONE, TWO = RequestId("1"), RequestId("2")
+
+
+def test_who_names_no_model_counts_everywhere() -> None:
+    seen = Foreground()
+    assert seen.view("m", 5.0) == seen.view(None, 5.0) == ForegroundView()
+    seen.came(ONE, "m", 1.0)
+    seen.came(TWO, None, 2.0)
+    assert seen.view("m", 5.0) == ForegroundView(2, 3.0)
+    assert seen.view("other", 5.0) == ForegroundView(1, 3.0)
+    assert seen.view(None, 5.0) == ForegroundView(2, 3.0)
+
+
+def test_who_left_is_remembered() -> None:
+    seen = Foreground()
+    seen.came(ONE, "m", 1.0)
+    seen.left(ONE)
+    seen.left(ONE)
+    seen.left(TWO)
+    assert seen.view("m", 9.0) == ForegroundView(0, 8.0)
+    assert len(seen) == 0
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(giving_way, "MAX_MODELS", 2)
+    seen = Foreground()
+    for number in range(5):
+        seen.came(RequestId(f"{number}"), f"m{number}", float(number))
+    assert seen.view("m0", 9.0).seconds_since is None
+    assert seen.view("m4", 9.0).seconds_since == 5.0

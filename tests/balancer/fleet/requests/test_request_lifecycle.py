@@ -15,9 +15,13 @@ from arriero.balancer.fleet.decisions import (
 )
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.recorder import Ending, Origin
-from arriero.balancer.fleet.requests.delivered import Delivered
-from arriero.balancer.fleet.requests.notices import MAX_NOTICES
-from arriero.balancer.fleet.requests.request_lifecycle import RequestLifecycle
+from arriero.balancer.fleet.requests.delivered import MAX_NOTICES, Delivered
+from arriero.balancer.fleet.requests.request_lifecycle import (
+    MAX_AGENTS_LOST,
+    MAX_LOST_ALONE,
+    Moves,
+    RequestLifecycle,
+)
 from arriero.balancer.fleet.requests.routing import ByText, Engine
 from arriero.balancer.fleet.view import RequestView
 from arriero.shared.continuation import Continuation
@@ -28,6 +32,7 @@ from arriero.shared.errors import (
     FirstTokenTimeout,
     QueueTimeout,
     RequestTimeout,
+    ShuttingDown,
     TokenTimeout,
 )
 from arriero.shared.inference import (
@@ -387,3 +392,36 @@ def test_what_an_earlier_run_delivered_goes_on_as_its_agents_do(
     lifecycle = lifecycle_at(0.0)
     lifecycle.resume(Delivered.after([token(2)]), engine, 1.0)
     assert (lifecycle.engine, lifecycle.continuation) == (engine, rest)
+
+
+def test_agents_lost_in_a_row_with_nothing_but_this_request_make_it_a_suspect() -> None:
+    moves = Moves()
+    moves.agent_lost(is_alone=True)
+    moves.agent_lost(is_alone=False)
+    assert moves.suspicion is None, "others were lost with it"
+    moves = Moves()
+    for _ in range(MAX_LOST_ALONE):
+        assert moves.suspicion is None
+        moves.agent_lost(is_alone=True)
+    assert moves.suspicion is not None
+
+
+def test_agents_lost_with_others_make_it_a_suspect_later() -> None:
+    moves = Moves()
+    for _ in range(MAX_AGENTS_LOST):
+        assert moves.suspicion is None
+        moves.agent_lost(is_alone=False)
+    assert isinstance(moves.suspicion, AgentLost)
+
+
+def test_the_error_of_an_answer_that_stays_says_why_it_left() -> None:
+    moves = Moves()
+    moves.moved("drained")
+    assert isinstance(moves.stuck("a1", 30.0), ShuttingDown)
+    moves.moved("silent")
+    error = moves.stuck("a1", 30.0)
+    assert isinstance(error, AgentLost)
+    assert "a1" in error.message and "30 s" in error.message
+    moves.moved("restarted")
+    assert "the balancer was restarted" in moves.stuck("", 30.0).message
+    assert moves.num == 3

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.change_log import ChangeLog
 from arriero.balancer.fleet.decisions import (
@@ -15,11 +17,18 @@ from arriero.balancer.fleet.decisions import (
 )
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.registry import Registry
+from arriero.balancer.fleet.requests.dispatch.needs import Needs
 from arriero.balancer.fleet.requests.giving_way import FIRST_RUN
-from arriero.balancer.fleet.requests.live_requests import LEAST_PATIENCE
-from arriero.balancer.fleet.requests.requests import Requests
+from arriero.balancer.fleet.requests.request_lifecycle import RequestLifecycle
+from arriero.balancer.fleet.requests.requests import (
+    LEAST_PATIENCE,
+    Requests,
+    loss_of,
+    offer_of,
+    refuse,
+)
 from arriero.shared.continuation import Continuation
-from arriero.shared.errors import EngineFailed, RequestError
+from arriero.shared.errors import EngineFailed, QueueFull, RequestError, ShuttingDown
 from arriero.shared.inference import (
     ChatMessage,
     GenerateRequest,
@@ -31,7 +40,7 @@ from arriero.shared.inference import (
 from arriero.shared.messages import Cancel, Hello, Start
 from arriero.shared.reports.model_info import Upstream
 from arriero.shared.reports.statistics import Cells, Statistics
-from tests.balancer.fleet.builders import codes, ended, hello, piece, request, sent
+from tests.balancer.fleet.builders import codes, ended, hello, piece, request, seen, sent
 from tests.balancer.fleet.core.scene import NO_HEARTBEATS, A, Scene, cancel, with_agent
 
 LINK = LinkId(1)
@@ -262,7 +271,7 @@ def test_who_gave_way_waits_as_long_as_it_takes() -> None:
     for _ in range(8):
         scene.say(A, piece("chat"))
         scene.after(5.0)
-    assert scene.fleet.waiting(RequestId("batch"), scene.now) is not None
+    assert seen(scene.fleet, scene.now).waiting(RequestId("batch")) is not None
     assert started(scene.say(A, ended("chat"))) == ["batch"]
 
 
@@ -297,7 +306,7 @@ def test_of_a_full_queue_the_newest_of_who_has_most_goes() -> None:
         assert refusal(opens(scene, id)) is None
     assert codes(opens(scene, "b", caller=BOB)) == {"3": "queue_full"}
     assert refusal(opens(scene, "4")) is not None
-    assert scene.fleet.request(RequestId("b"), scene.now) is not None
+    assert seen(scene.fleet, scene.now).request(RequestId("b")) is not None
 
 
 def test_a_deadline_ends_a_request_wherever_it_is() -> None:
@@ -359,7 +368,7 @@ def test_totals_tell_classes_and_callers() -> None:
     scene = with_agent(slots=1)
     for number, priority in enumerate((0, 0, 1, -1)):
         opens(scene, str(number), priority=priority)
-    totals = scene.fleet.totals()
+    totals = seen(scene.fleet).totals()
     assert totals.waiting_by_class == {"batch": 1, "default": 1, "interactive": 1}
     assert totals.callers_waiting == 1
     assert not any(isinstance(each, Finish) for each in scene.after(0))
@@ -442,3 +451,143 @@ def test_the_queue_is_as_long_for_those_that_few_agents_can_serve() -> None:
 def links_of(decisions: list[Decision]) -> list[LinkId]:
     """Which agents were sent something."""
     return [each.link for each in decisions if isinstance(each, Send)]
+
+
+R = RequestId("r")
+
+
+def streaming() -> Requests:
+    requests, _ = requests_with_agent()
+    requests.admit(R, request(), ANONYMOUS, 0.0)
+    lifecycle = requests.get(R)
+    assert lifecycle is not None
+    requests.gained([(lifecycle, Token("ab", "content", (1, 2)))], 1.0)
+    return requests
+
+
+def test_kept_tokens_are_those_of_requests_that_have_not_ended() -> None:
+    requests = streaming()
+    assert (len(requests), R in requests, requests.tokens_kept) == (1, True, 2)
+    lifecycle = requests.get(R)
+    assert lifecycle is not None
+    requests.fail(lifecycle, EngineFailed("broken"), 2.0)
+    assert (len(requests), R in requests, requests.tokens_kept) == (0, False, 0)
+    requests.check_integrity()
+
+
+def test_a_view_is_of_now() -> None:
+    requests = streaming()
+    [early], [late] = requests.views(1.0), requests.views(3.0)
+    assert late == replace(early, age_seconds=3.0)
+
+
+def test_those_that_wait_are_demands() -> None:
+    requests = streaming()
+    requests.admit(RequestId("s"), request("llama"), ANONYMOUS, 5.0)
+    assert list(requests.demands()) == [("llama", 1, 5.0)]
+
+
+def test_a_miscount_is_found() -> None:
+    requests = streaming()
+    requests.tokens_kept += 1
+    with pytest.raises(RuntimeError, match="miscounted"):
+        requests.check_integrity()
+
+
+def test_how_agents_were_chosen_is_counted() -> None:
+    requests, _ = requests_with_agent(slots=2)
+    prompt = GenerateRequest(prompt="A conversation that was long. " * 40)
+    for id in ("1", "2"):
+        requests.admit(RequestId(id), prompt, ANONYMOUS, 0.0)
+    view = requests.dispatch.router.view
+    assert (view.num_cold, view.num_warm, view.num_waited) == (1, 1, 0)
+    assert view.num_beliefs > 0
+
+
+ALICE, BOB = Caller(name="alice", owner="alice"), Caller(name="bob", owner="bob")
+
+
+class Opened:
+    """One agent of one slot, which `1` of Alice has; `2` of Bob and `3` of Alice wait."""
+
+    def __init__(self) -> None:
+        changes = ChangeLog()
+        registry = Registry(Limits(), changes)
+        self.requests = Requests(Limits(), registry, changes)
+        self.agent = registry.joined(LINK, hello(slots=1, fingerprint="f"), 0.0)
+        self.requests.agent_joined(self.agent, 0.0)
+        for id, caller in (("1", ALICE), ("2", BOB), ("3", ALICE)):
+            wanted = request(deadline_ms=5000, prompt_cache_key="batch 7")
+            started = self.requests.admit(RequestId(id), wanted, caller, 0.0)
+            assert sent(started) == ([] if id != "1" else [start_of("1")])
+
+    def lifecycle(self, id: str) -> RequestLifecycle:
+        found = self.requests.get(RequestId(id))
+        assert found is not None
+        return found
+
+
+def start_of(id: str) -> Start:
+    """Agents are not told of deadlines and cache keys that are for routing alone."""
+    return Start(id=RequestId(id), request=request())
+
+
+def test_the_next_starts_when_one_fails() -> None:
+    opened = Opened()
+    decisions = opened.requests.fail(opened.lifecycle("1"), RequestError("broken"), 1.0)
+    assert sent(decisions) == [start_of("2")]
+    opened.requests.check_integrity()
+
+
+def test_ending_all_starts_nobody() -> None:
+    opened = Opened()
+    decisions = opened.requests.end_all(ShuttingDown("closing time"), 1.0)
+    assert sent(decisions) == [Cancel(id=RequestId("1"))]
+    assert codes(decisions) == dict.fromkeys(("1", "2", "3"), "shutting_down")
+    assert len(opened.requests) == 0
+    opened.requests.check_integrity()
+
+
+def test_ending_a_callers_requests_leaves_the_others() -> None:
+    opened = Opened()
+    decisions = opened.requests.end_of("alice", ShuttingDown("no key"), 1.0)
+    assert codes(decisions) == dict.fromkeys(("1", "3"), "shutting_down")
+    assert sent(decisions) == [Cancel(id=RequestId("1")), start_of("2")]
+    opened.requests.check_integrity()
+
+
+def test_what_leaves_an_agent_moves_once_that_has_answered() -> None:
+    opened = Opened()
+    error = ShuttingDown("too late")
+    opened.agent.is_cordoned = True
+    assert opened.requests.agent_changed(opened.agent, 1.0) == []
+    assert sent(opened.requests.move_from(LINK, error, 1.0)) == [Cancel(id=RequestId("1"))]
+    assert opened.requests.move_from(LINK, error, 1.0) == [], "it is told once"
+    left = opened.requests.let_go(opened.lifecycle("1"), 2.0)
+    assert [each.reason for each in left if isinstance(each, Moved)] == ["drained"]
+    assert opened.lifecycle("1").link is None
+    opened.requests.check_integrity()
+
+
+def test_a_lost_agents_request_ends_only_if_it_cannot_go_on() -> None:
+    opened = Opened()
+    lifecycle = opened.lifecycle("1")
+    assert loss_of(lifecycle) is None
+    opened.requests.cancel([lifecycle], 1.0)
+    error = loss_of(lifecycle)
+    assert error is not None
+    assert error.code == "cancelled"
+
+
+def test_a_refusal_is_told_and_recorded() -> None:
+    opened = Opened()
+    error = QueueFull("full")
+    refused, finished = refuse(opened.lifecycle("2"), error, 1.0)
+    assert refused == Refuse(RequestId("2"), error)
+    assert isinstance(finished, Finish)
+
+
+def test_an_offer_is_what_the_agent_says_of_itself() -> None:
+    offer = offer_of(Opened().agent, Needs())
+    assert (offer.model, offer.slots, offer.fingerprint) == ("llama", 1, "f")
+    assert offer.cache_tokens == 2048

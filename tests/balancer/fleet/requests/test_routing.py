@@ -1,7 +1,6 @@
 from dataclasses import replace
 
 from arriero.balancer.fleet.caller import Caller
-from arriero.balancer.fleet.requests.fair_queue.charge import charge_of
 from arriero.balancer.fleet.requests.routing import (
     ByText,
     Engine,
@@ -11,6 +10,7 @@ from arriero.balancer.fleet.requests.routing import (
     model_of,
     routing_of,
 )
+from arriero.balancer.fleet.token_estimate import charge_of
 from arriero.shared.inference import ChatMessage, GenerateRequest
 from arriero.shared.inference.prefix_chain import chain_of
 from tests.balancer.fleet.builders import request

@@ -1,7 +1,20 @@
+import pytest
+
 from arriero.balancer.fleet.decisions import Deliver, LinkId
-from arriero.balancer.fleet.requests.dispatch.dispatch import RETRY_AFTER, Dispatch
+from arriero.balancer.fleet.load_shedding import RETRY_AFTER
+from arriero.balancer.fleet.requests.dispatch.dispatch import Dispatch
 from arriero.balancer.fleet.requests.routing import Engine, Offer, RoutingRequest
-from arriero.balancer.fleet.requests.waiting_room import MAX_RETRY_AFTER, WaitingRoom
+from arriero.balancer.fleet.requests.waiting_room import (
+    LOOK_PAUSE,
+    MAX_MODELS,
+    MAX_PER_PASS,
+    MAX_RETRY_AFTER,
+    PASS_PAUSE,
+    REPEAT_AFTER,
+    SlotTimes,
+    WaitingNews,
+    WaitingRoom,
+)
 from arriero.shared.inference import RequestId, Waiting
 
 P, Q, R = RequestId("p"), RequestId("q"), RequestId("r")
@@ -85,3 +98,134 @@ def test_when_to_try_again() -> None:
     for _ in range(100):
         waiting.freed_slot("m", 1e6)
     assert waiting.retry_after("m") == MAX_RETRY_AFTER
+
+
+def test_nothing_is_known_before_a_request_has_ended() -> None:
+    times = SlotTimes()
+    assert times.mean("m") is None
+    assert times.mean(None) is None
+
+
+def test_the_mean_of_each_model_and_of_all() -> None:
+    times = SlotTimes()
+    for seconds in (2.0, 4.0):
+        times.ended("m", seconds)
+    times.ended("n", 9.0)
+    assert times.mean("m") == pytest.approx(3.0)
+    assert times.mean("n") == pytest.approx(9.0)
+    assert times.mean(None) == pytest.approx(5.0)
+
+
+def test_what_is_long_ago_counts_less() -> None:
+    times = SlotTimes()
+    for _ in range(100):
+        times.ended("m", 1.0)
+    for _ in range(50):
+        times.ended("m", 10.0)
+    mean = times.mean("m")
+    assert mean is not None
+    assert mean > 9
+
+
+def test_the_models_are_bounded_and_those_in_use_stay() -> None:
+    times = SlotTimes()
+    for number in range(2 * MAX_MODELS):
+        times.ended(f"m{number}", 1.0)
+        times.ended("used", 2.0)
+    assert len(times) == MAX_MODELS
+    assert times.mean("used") == 2.0
+    assert times.mean("m0") is None
+
+
+R = RequestId("r")
+FIRST, SECOND = Waiting(2, "slot"), Waiting(1, "slot")
+
+
+def listening(after: float = 0.5) -> WaitingNews:
+    news = WaitingNews()
+    news.listens(R, after)
+    news.waits(R, 10.0)
+    return news
+
+
+def test_there_is_nothing_to_do_while_nobody_listens() -> None:
+    news = WaitingNews()
+    news.waits(R, 10.0)
+    assert news.next_deadline() is None
+    assert news.due(99.0) == []
+
+
+def test_the_first_word_comes_after_the_time_that_was_asked_for() -> None:
+    news = listening(after=5.0)
+    assert news.next_deadline() == 15.0
+    assert news.due(14.9) == []
+    assert news.due(15.0) == [R]
+
+
+def test_one_that_starts_in_time_hears_nothing() -> None:
+    news = listening()
+    news.starts(R)
+    assert news.next_deadline() is None
+
+
+def test_a_change_is_told_once_a_second_at_most() -> None:
+    news = listening()
+    assert news.due(10.5) == [R]
+    assert news.is_news(R, FIRST, 10.5)
+    assert news.due(10.5 + LOOK_PAUSE - 0.1) == []
+    assert news.due(10.5 + LOOK_PAUSE) == [R]
+    assert news.is_news(R, SECOND, 10.5 + LOOK_PAUSE)
+
+
+def test_the_same_is_told_again_after_a_while() -> None:
+    news = listening()
+    now = 10.5
+    told = []
+    while now < 10.5 + 2 * REPEAT_AFTER:
+        for id in news.due(now):
+            if news.is_news(id, FIRST, now):
+                told.append(now)
+        now += LOOK_PAUSE
+    assert told == [10.5, 10.5 + REPEAT_AFTER]
+
+
+def test_one_that_comes_back_hears_anew() -> None:
+    news = listening()
+    news.due(10.5)
+    news.is_news(R, FIRST, 10.5)
+    news.starts(R)
+    news.waits(R, 10.6)
+    assert news.next_deadline() == 10.5 + LOOK_PAUSE
+    assert news.due(11.5) == [R]
+    assert news.is_news(R, FIRST, 11.5)
+
+
+def test_a_pass_is_bounded_and_the_rest_has_its_turn_soon() -> None:
+    news = WaitingNews()
+    ids = [RequestId(f"{number:04}") for number in range(2 * MAX_PER_PASS + 1)]
+    for id in ids:
+        news.listens(id, 0.0)
+        news.waits(id, 10.0)
+    seen, now = [], 10.0
+    while len(seen) < len(ids):
+        due = news.due(now)
+        assert 0 < len(due) <= MAX_PER_PASS
+        for id in due:
+            news.is_news(id, FIRST, now)
+        assert news.due(now) == []
+        seen += due
+        deadline = news.next_deadline()
+        assert deadline is not None
+        assert deadline >= now + PASS_PAUSE
+        now += PASS_PAUSE
+        news.check_integrity()
+    assert seen == ids
+
+
+def test_one_that_has_ended_is_forgotten() -> None:
+    news = listening()
+    news.forget(R)
+    news.waits(R, 11.0)
+    assert news.next_deadline() is None
+    news.forget(R)
+    news.check_integrity()

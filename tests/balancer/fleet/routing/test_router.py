@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from arriero.balancer.fleet.decisions import LinkId
-from arriero.balancer.fleet.routing.choice import Choice
-from arriero.balancer.fleet.routing.cost import Load
+from arriero.balancer.fleet.routing.choice import Choice, Load
 from arriero.balancer.fleet.routing.rates import Measurement
 from arriero.balancer.fleet.routing.router import LoadOf, Router
 from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage

@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from arriero.balancer.fleet.decisions import LinkId, Refuse
-from arriero.balancer.fleet.requests.dispatch.assignments import Assign
-from arriero.balancer.fleet.requests.dispatch.dispatch import Dispatch
+from arriero.balancer.fleet.requests.dispatch.dispatch import Assign, Dispatch
 from arriero.balancer.fleet.requests.routing import Offer, RoutingRequest
 from arriero.balancer.fleet.routing.rates import Measurement
 from arriero.balancer.fleet.routing.router import Router

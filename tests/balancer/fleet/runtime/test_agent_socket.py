@@ -1,37 +1,61 @@
 """The agents' socket over a loopback connection, with a hand-made agent at the other end."""
 
 import asyncio
+import base64
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from socket import SHUT_RDWR
+from typing import Any
 
 import pytest
 from aiohttp import ClientWebSocketResponse, WSCloseCode, WSMsgType, web
 from aiohttp.test_utils import TestClient, TestServer
+from pydantic import ValidationError
 
+from arriero.agent.link.outgoing import AgentCodec, outputs
 from arriero.balancer.api.transport.http import middlewares
 from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.limits import Limits
-from arriero.balancer.fleet.requests.moves import MAX_AGENTS_LOST, MAX_LOST_ALONE
-from arriero.balancer.fleet.runtime.agent_socket import PATH, routes
+from arriero.balancer.fleet.requests.request_lifecycle import MAX_AGENTS_LOST, MAX_LOST_ALONE
+from arriero.balancer.fleet.runtime.agent_socket import (
+    MAX_MESSAGE_BYTES,
+    PATH,
+    CostlyMessage,
+    decoded,
+    routes,
+)
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.fleet.view import FleetView
-from arriero.shared.inference import Done, Failed, Token
+from arriero.shared.framing.frames import MAX_MESSAGE_BYTES as MAX_REPLY_BYTES
+from arriero.shared.framing.frames import PIECE_BYTES
+from arriero.shared.inference import MAX_TOKEN_IDS, Done, Failed, RequestId, Token
+from arriero.shared.inference.events import MAX_TOP_LOGPROBS, LogProb, TokenLogProbs
 from arriero.shared.messages import (
     BALANCER_HEADER,
+    MAX_ITEMS,
     PROTOCOL_VERSION,
+    Busy,
+    Called,
+    Evicted,
     FromAgent,
     FromBalancer,
     Goodbye,
     Heartbeat,
+    LogRead,
+    Output,
+    Piece,
     Reject,
+    Reply,
     Start,
     Welcome,
     decode_from_balancer,
     encode_from_agent,
 )
+from arriero.shared.queries import MAX_INPUTS, Embedded, Ranked, Score, Tokenized, Vector
+from arriero.shared.reports.log_lines import MAX_LINE, MAX_LINES, LogLine
 from tests.balancer.fleet.builders import ended, hello, output, piece, request
 from tests.balancer.fleet.recording import RecordingRecorder
 from tests.waiting import HANGS, given_time, until
@@ -75,7 +99,7 @@ async def join(client: Client, id: str = "a1") -> ClientWebSocketResponse:
 
 async def fleet_with(runtime: FleetRuntime, num_agents: int) -> FleetView:
     async for _ in runtime.changes():
-        if (view := runtime.view()).num_agents == num_agents:
+        if (view := runtime.views.view()).num_agents == num_agents:
             return view
     raise AssertionError("the watch ended")
 
@@ -223,8 +247,8 @@ async def test_pieces_are_signs_of_life() -> None:
                 await socket.send_bytes(b"\0\0\0\1\0 ")
                 await until(lambda number=number: runtime.num_parts == number)
                 await time.passes(8.0)
-            assert runtime.totals().num_agents == 1
-            await time.passes_until(lambda: runtime.totals().num_agents == 0, step=1.0)
+            assert runtime.views.totals().num_agents == 1
+            await time.passes_until(lambda: runtime.views.totals().num_agents == 0, step=1.0)
             timer.cancel()
         await socket.close()
 
@@ -250,7 +274,7 @@ async def test_leaving_before_hello_disturbs_nobody(client: Client, runtime: Fle
     socket = await client.ws_connect(PATH)
     await socket.close()
     other = await join(client)
-    assert runtime.totals().num_agents == 1
+    assert runtime.views.totals().num_agents == 1
     await other.close()
 
 
@@ -316,3 +340,105 @@ async def test_an_agent_hears_which_balancer_answers(client: Client) -> None:
         names.append(socket._response.headers[BALANCER_HEADER])
         await socket.close()
     assert names[0] and names[0] == names[1]
+
+
+ID = RequestId("a" * 32)
+PROB = LogProb(token=151_643, piece=b"<|endoftext|>", log_prob=-12.345678901234)
+PROBS = TokenLogProbs(PROB, (PROB,) * MAX_TOP_LOGPROBS)
+VECTOR = base64.b64encode(bytes(4 * 2560)).decode()
+
+HONEST: dict[str, FromAgent] = {
+    "embeddings": Reply(id=ID, result=Embedded(vectors=(Vector(vector=VECTOR),) * MAX_INPUTS)),
+    "scores": Reply(id=ID, result=Ranked(scores=(Score(score=-0.1234567891234),) * MAX_INPUTS)),
+    "log": LogRead(
+        id=ID,
+        lines=(LogLine(number=2**52, at=1e9, level="info", text='"\n' * MAX_LINE),) * MAX_LINES,
+    ),
+    "evicted": Evicted(keys=(2**62,) * 4096),
+    "a call": Output(
+        items=(Called(id=ID, call_id="c", name="f", arguments='{"text": "x"}\n' * 60_000),)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HONEST)
+async def test_the_largest_honest_messages_come_whole(kind: str) -> None:
+    text = encode_from_agent(HONEST[kind])
+    assert PIECE_BYTES < len(text) <= MAX_REPLY_BYTES
+    assert await decoded(text) == HONEST[kind]
+
+
+async def test_a_prompt_with_all_its_log_probabilities_comes_in_parts() -> None:
+    piece = Piece(id=ID, text="the prompt", kind="prompt", log_probs=(PROBS,) * 2048)
+    parts = [*outputs((piece,))]
+    assert len(parts) == 8
+    items = [
+        item
+        for part in parts
+        if isinstance(message := await decoded(encode_from_agent(part)), Output)
+        for item in message.items
+        if isinstance(item, Piece)
+    ]
+    assert "".join(item.text for item in items) == "the prompt"
+    assert {item.kind for item in items} == {"prompt"}
+    assert sum((item.log_probs or () for item in items), ()) == piece.log_probs
+
+
+@pytest.mark.parametrize("num_tokens", [0, 1, 5_000, 100_000, MAX_TOKEN_IDS])
+async def test_tokens_of_a_text_are_decoded_in_parts(num_tokens: int) -> None:
+    reply = Reply(id=ID, result=Tokenized(tokens=tuple(range(num_tokens))))
+    assert await decoded(encode_from_agent(reply)) == reply
+
+
+async def test_others_run_while_tokens_are_decoded() -> None:
+    text = encode_from_agent(Reply(id=ID, result=Tokenized(tokens=(151_643,) * 500_000)))
+    num_turns = 0
+    decoding = asyncio.ensure_future(decoded(text))
+    while not decoding.done():
+        await asyncio.sleep(0)
+        num_turns += 1
+    assert num_turns > len(text) // (128 * 1024)
+
+
+def tokenized(tokens: str) -> bytes:
+    return (
+        f'{{"type":"reply","id":"a","result":{{"type":"tokenized","tokens":[{tokens}]}}}}'.encode()
+    )
+
+
+@pytest.mark.parametrize("bad", ["-1", "[]", "1.5", "]", "],[", '"x"', "1]}},{", ",", "null"])
+async def test_what_is_no_list_of_tokens_is_none(bad: str) -> None:
+    some = ",".join(["7"] * 50_000)
+    with pytest.raises(ValidationError):
+        await decoded(tokenized(f"{some},{bad},{some}"))
+
+
+COSTLY: dict[str, bytes] = {
+    "items": b'{"type":"output","items":[' + b'{"type":"busy","id":""},' * 100_000 + b"0]}",
+    "unknown fields": json.dumps(
+        {"type": "heartbeat"} | {f"k{number}": 0 for number in range(100_000)}
+    ).encode(),
+    "numbers": b'{"type":"evicted","keys":[' + b"7," * 1_000_000 + b"7]}",
+    "lists": b'{"type":"evicted","keys":[' + b"[]," * 100_000 + b"7]}",
+    "escapes": b'{"type":"reply","x":"' + b"\\n" * 2_000_000 + b'"}',
+    "bytes": b'{"type":"output","x":"' + b"x" * MAX_MESSAGE_BYTES + b'"}',
+    "tokens": tokenized("7," * MAX_TOKEN_IDS + "7"),
+}
+
+
+@pytest.mark.parametrize("kind", COSTLY)
+async def test_what_would_take_long_is_refused(kind: str) -> None:
+    with pytest.raises(CostlyMessage):
+        await decoded(COSTLY[kind])
+
+
+async def test_so_many_items_are_too_many() -> None:
+    items: Any = (Busy(id=ID),) * (MAX_ITEMS + 1)
+    with pytest.raises(ValidationError, match="at most 1024 items"):
+        await decoded(encode_from_agent(Output(items=items)))
+
+
+def test_an_agent_does_not_send_more_tokens_than_a_balancer_takes() -> None:
+    codec = AgentCodec(lambda _id: None)
+    with pytest.raises(ValueError, match="more than"):
+        codec.encode(Reply(id=ID, result=Tokenized(tokens=(7,) * (MAX_TOKEN_IDS + 1))))

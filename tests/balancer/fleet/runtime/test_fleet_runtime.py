@@ -1,25 +1,30 @@
 """The shell: clients, agents and time reach the core; refusals are raised, draining waits."""
 
 import asyncio
-from contextlib import suppress
+import logging
+from contextlib import aclosing, suppress
 from dataclasses import replace
 
 import pytest
 
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.core.fleet import Fleet
-from arriero.balancer.fleet.decisions import LinkId
+from arriero.balancer.fleet.decisions import LinkId, LogBad
 from arriero.balancer.fleet.limits import Limits
-from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
-from arriero.shared.errors import QueueFull, ShuttingDown
-from arriero.shared.inference import Event, Failed
+from arriero.balancer.fleet.recorder import Origin
+from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime, log_bad
+from arriero.balancer.fleet.runtime.outbox import Backlog
+from arriero.shared.errors import AgentLost, QueueFull, ShuttingDown
+from arriero.shared.framing.heartbeat import SECOND_LOOK
+from arriero.shared.inference import AgentId, Done, Event, Failed, Rates, Token, Usage
 from arriero.shared.messages import Cancel, Goodbye, Heartbeat, Start, Welcome
 from arriero.shared.tracing.trace_context import TraceContext
 from arriero.shared.tracing.tracer import QueueTracer
-from tests.balancer.fleet.builders import ended, hello, output, request
+from tests.balancer.fleet.builders import ended, hello, output, piece, request
 from tests.balancer.fleet.recording import RecordingPeer, RecordingRecorder
 from tests.balancer.fleet.runtime.query_dispatcher import SEEDED, QueryDispatcher
 from tests.shared.tracing.fakes import Kept
+from tests.waiting import HANGS
 
 
 async def test_the_agent_s_part_of_a_request_belongs_to_its_trace() -> None:
@@ -51,7 +56,7 @@ async def test_a_refusal_is_raised_and_recorded() -> None:
     with pytest.raises(QueueFull):
         dispatcher.runtime.open(request(), caller=ANONYMOUS)
     assert [ending.code for ending in dispatcher.recorder.endings] == ["queue_full"]
-    assert dispatcher.runtime.view().requests == ()
+    assert dispatcher.runtime.views.view().requests == ()
 
 
 async def test_a_reader_that_goes_frees_the_slot() -> None:
@@ -60,7 +65,7 @@ async def test_a_reader_that_goes_frees_the_slot() -> None:
     with dispatcher.runtime.open(request(), caller=ANONYMOUS) as first:
         second = dispatcher.runtime.open(request(), caller=ANONYMOUS)
     assert peer.sent[2:] == [Cancel(id=first.id), Start(id=second.id, request=SEEDED)]
-    assert dispatcher.runtime.totals().slots_busy == 1
+    assert dispatcher.runtime.views.totals().slots_busy == 1
 
 
 async def test_a_reader_that_goes_at_its_deadline_is_not_delivered_to() -> None:
@@ -171,3 +176,171 @@ async def test_a_request_has_a_seed_unless_it_needs_none() -> None:
         dispatcher.runtime.open(each, caller=ANONYMOUS)
     sent = [each.request for each in peer.sent if isinstance(each, Start)]
     assert sent == [SEEDED, greedy, own]
+
+
+async def test_watchers_look_at_once_and_then_after_each_change() -> None:
+    dispatcher = QueryDispatcher()
+    async with aclosing(dispatcher.runtime.changes()) as changes:
+        await anext(changes)
+        changed = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not changed.done(), "nothing has changed"
+        dispatcher.join()
+        await asyncio.wait_for(changed, HANGS)
+        assert dispatcher.runtime.views.totals().num_agents == 1
+
+
+async def test_a_change_while_the_watcher_is_away_is_not_missed() -> None:
+    dispatcher = QueryDispatcher()
+    async with aclosing(dispatcher.runtime.changes()) as changes:
+        await anext(changes)
+        dispatcher.join("a1")
+        await asyncio.wait_for(anext(changes), HANGS)
+
+
+async def test_what_changed_since_a_revision() -> None:
+    dispatcher = QueryDispatcher()
+    revision = dispatcher.runtime.views.revision
+    dispatcher.join("a1")
+    delta = dispatcher.runtime.views.changes_since(revision)
+    assert delta is not None
+    assert [agent.id for agent in delta.agents] == ["a1"]
+    assert delta.revision == dispatcher.runtime.views.revision > revision
+
+
+async def test_one_agent_and_the_oldest_requests() -> None:
+    dispatcher = QueryDispatcher()
+    assert dispatcher.runtime.views.agent(AgentId("a1")) is None
+    dispatcher.join("a1")
+    agent = dispatcher.runtime.views.agent(AgentId("a1"))
+    assert agent is not None and agent.id == "a1"
+    streams = [dispatcher.runtime.open(request(), caller=ANONYMOUS) for _ in range(3)]
+    assert [each.id for each in dispatcher.runtime.views.requests()] == [
+        each.id for each in streams
+    ]
+    view = dispatcher.runtime.views.view(max_requests=2)
+    assert [each.id for each in view.requests] == [each.id for each in streams[:2]]
+    assert view.num_requests == 3
+
+
+async def test_an_answer_goes_from_the_agent_to_the_stream_and_the_recorder() -> None:
+    dispatcher = QueryDispatcher()
+    link, peer = dispatcher.join()
+    with dispatcher.runtime.open(request(), caller=ANONYMOUS) as stream:
+        assert peer.sent[1:] == [Start(id=stream.id, request=SEEDED)]
+        dispatcher.clock.now += 2.0
+        dispatcher.runtime.agent_said(link, output(piece(stream.id, "Once", num_tokens=2)))
+        dispatcher.clock.now += 0.5
+        dispatcher.runtime.agent_said(link, output(piece(stream.id, " upon"), ended(stream.id)))
+        events = [event async for event in stream]
+    assert events[0] == Token("Once upon", "content", (0, 1, 0))
+    assert isinstance(events[-1], Done)
+    assert (dispatcher.recorder.first_tokens, dispatcher.recorder.gaps) == ([2.0], [0.5])
+    assert dispatcher.recorder.counts == [2, 1]
+    assert set(dispatcher.recorder.origins) == {Origin("host-a1", "llama")}
+    [ending] = dispatcher.recorder.endings
+    assert (ending.code, ending.agent, ending.model) == ("stop", "host-a1", "llama")
+
+
+async def test_an_agent_that_is_dismissed_is_disconnected_and_forgotten() -> None:
+    dispatcher = QueryDispatcher(Limits(heartbeat_timeout=5.0))
+    link, peer = dispatcher.join()
+    for seconds in (5.0, SECOND_LOOK):
+        dispatcher.clock.now += seconds
+        dispatcher.runtime.tick()
+    assert peer.reason == "silent for 5 s"
+    dispatcher.runtime.agent_said(link, Heartbeat())
+    dispatcher.runtime.agent_left(link)
+    assert dispatcher.runtime.views.totals().num_agents == 0
+
+
+async def test_an_agent_whose_socket_closes_is_not_disconnected_again() -> None:
+    dispatcher = QueryDispatcher()
+    link, peer = dispatcher.join()
+    dispatcher.runtime.agent_left(link)
+    assert peer.reason is None
+    assert dispatcher.runtime.views.view().agents == ()
+
+
+async def test_what_waits_for_agents_is_added_up() -> None:
+    dispatcher = QueryDispatcher()
+    assert dispatcher.runtime.backlog() == Backlog()
+    dispatcher.join("a1")
+    link, _ = dispatcher.join("a2")
+    assert dispatcher.runtime.backlog() == Backlog(num_messages=2, num_bytes=20)
+    dispatcher.runtime.agent_left(link)
+    assert dispatcher.runtime.backlog() == Backlog(num_messages=1, num_bytes=10)
+
+
+async def test_each_ended_request_is_one_line_with_its_figures(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="arriero.balancer.fleet")
+    dispatcher = QueryDispatcher()
+    link, _ = dispatcher.join()
+    caller = Caller(address="192.0.2.7", user_agent="curl/8.0")
+    stream = dispatcher.runtime.open(request(), caller=caller)
+    dispatcher.clock.now += 1.5
+    rates = Rates(prefill_tokens_per_second=100.0, decode_tokens_per_second=20.0)
+    usage = Usage(prompt_tokens=3, cached_tokens=1, completion_tokens=2)
+    end = replace(ended(stream.id), usage=usage, rates=rates)
+    dispatcher.runtime.agent_said(link, output(piece(stream.id), end))
+    [record] = caplog.records
+    assert record.getMessage() == "request ended"
+    assert record.__dict__["context"] == {
+        "id": stream.id,
+        "model": "llama",
+        "agent": "host-a1",
+        "caller": "anonymous",
+        "address": "192.0.2.7",
+        "user_agent": "curl/8.0",
+        "code": "stop",
+        "prompt_tokens": 3,
+        "cached_tokens": 1,
+        "completion_tokens": 2,
+        "queue_ms": 0.0,
+        "first_token_ms": 1500.0,
+        "total_ms": 1500.0,
+        "prefill_tokens_per_second": 100.0,
+        "decode_tokens_per_second": 20.0,
+    }
+
+
+async def test_a_move_is_recorded_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    dispatcher = QueryDispatcher()
+    caplog.set_level(logging.INFO)
+    link, _ = dispatcher.join()
+    stream = dispatcher.runtime.open(request(), caller=ANONYMOUS)
+    dispatcher.runtime.agent_left(link)
+    assert dispatcher.recorder.moves == [("lost", Origin("host-a1", "llama"))]
+    link, _ = dispatcher.join("a2")
+    dispatcher.runtime.agent_left(link)
+    assert [event async for event in stream][-1] == Failed(
+        AgentLost(
+            "2 agents in a row were lost while they ran nothing but this request, the likely cause"
+        )
+    )
+    move, end = [record for record in caplog.records if "request" in record.message]
+    assert (move.levelname, end.levelname) == ("INFO", "WARNING")
+    assert stream.id in str(vars(move)) and stream.id in str(vars(end))
+
+
+async def test_an_agent_that_says_what_cannot_be_is_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    dispatcher = QueryDispatcher()
+    link, _ = dispatcher.join()
+    caplog.set_level(logging.WARNING, logger="arriero.balancer.fleet")
+    dispatcher.runtime.agent_broke(link, "why")
+    [record] = caplog.records
+    assert record.getMessage() == "bad message from an agent: its connection ends"
+    assert record.__dict__["context"] == {"agent": "host-a1", "reason": "why"}
+    assert record.exc_info is None
+
+
+def test_a_fault_of_ours_has_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    log_bad(LogBad("a", "why", ZeroDivisionError("x"), is_ours=True))
+    [record] = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.exc_info is not None and record.exc_info[0] is ZeroDivisionError

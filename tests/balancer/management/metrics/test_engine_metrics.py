@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from arriero.balancer.fleet.runtime.peer import Backlog
+from arriero.balancer.fleet.runtime.outbox import Backlog
 from arriero.balancer.fleet.view import FleetView
 from arriero.balancer.management.metrics.engine_metrics import engine_metrics
 from arriero.balancer.management.metrics.fleet_collector import EventNumbers

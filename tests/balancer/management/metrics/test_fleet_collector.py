@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry
 
-from arriero.balancer.fleet.runtime.peer import Backlog
+from arriero.balancer.fleet.runtime.outbox import Backlog
 from arriero.balancer.fleet.view import FleetView
 from arriero.balancer.management.metrics.fleet_collector import (
     MAX_CODES,

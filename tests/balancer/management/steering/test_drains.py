@@ -42,7 +42,7 @@ def drains(runtime: FleetRuntime, store: Store) -> DrainKeeper:
 
 
 def state_of_a(runtime: FleetRuntime) -> str:
-    view = runtime.agent(A)
+    view = runtime.views.agent(A)
     assert view is not None
     return view.state
 
@@ -66,7 +66,7 @@ async def test_a_host_that_was_drained_before_the_balancer_started(
     await drains.restore()
     Peer(runtime, "a")
     assert state_of_a(runtime) == "drained"
-    assert runtime.cordon_of(A) == Cordon(AgentId("old-id"), "a")
+    assert runtime.views.cordon_of(A) == Cordon(AgentId("old-id"), "a")
     await drains.drain(A, None)
     assert await store.load_cordons() == [SavedCordon("old-id", "a", 7.0)]
     await drains.resume(A)

@@ -38,7 +38,7 @@ class Desk:
 
     @property
     def wished(self) -> set[str]:
-        return set(self.runtime.statuses())
+        return set(self.runtime.views.statuses())
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.decisions import LinkId, Refuse
-from arriero.balancer.fleet.requests.dispatch.assignments import Assign
-from arriero.balancer.fleet.requests.dispatch.dispatch import Dispatch
+from arriero.balancer.fleet.requests.dispatch.dispatch import Assign, Dispatch
 from arriero.balancer.fleet.requests.routing import Engine, Offer, RoutingRequest, Wanted, model_of
 from arriero.shared.inference import RequestId
 

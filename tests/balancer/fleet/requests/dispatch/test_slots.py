@@ -1,10 +1,15 @@
 """Slots of agents, and their totals."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from arriero.balancer.fleet.decisions import LinkId
-from arriero.balancer.fleet.requests.dispatch.slots import Slots
+from arriero.balancer.fleet.requests.dispatch.holds import Holds
+from arriero.balancer.fleet.requests.dispatch.slots import MENDED_TOGETHER, AgentSlots, Ranks, Slots
 from arriero.balancer.fleet.requests.routing import Engine, Offer
+from arriero.balancer.fleet.routing.choice import Load
+from arriero.balancer.fleet.routing.router import Router
 from arriero.shared.inference import RequestId
 
 A, B = LinkId(1), LinkId(2)
@@ -56,3 +61,109 @@ def test_an_agent_joins_once() -> None:
     slots.add(A)
     with pytest.raises(ValueError, match="joined already"):
         slots.add(A)
+
+
+A, B = LinkId(1), LinkId(2)
+
+
+class ByLink(Router):
+    """Ranks agents by a table."""
+
+    def __init__(self, ranks: dict[LinkId, float]) -> None:
+        super().__init__()
+        self.ranks = ranks
+
+    def rank(self, link: LinkId, load: Load) -> float:
+        return self.ranks[link]
+
+
+def scene(ranks: dict[LinkId, float], slots: int = 1) -> tuple[Slots, Holds, Ranks, ByLink]:
+    agents, holds, router = Slots(), Holds(), ByLink(ranks)
+    made = Ranks(router, agents, holds)
+    for link in ranks:
+        agents.add(link)
+        agents.offers(agents[link], Offer(model="m", slots=slots))
+        made.update(agents[link])
+    return agents, holds, made, router
+
+
+def test_the_cheapest_with_a_free_slot_is_first() -> None:
+    agents, _, ranks, _ = scene({A: 2.0, B: 1.0})
+    assert (ranks.first("m"), ranks.first(None), ranks.first("n")) == (B, B, None)
+    agents.take(agents[B], RequestId("1"))
+    ranks.update(agents[B])
+    assert ranks.first("m") == A
+    ranks.check_integrity()
+    ranks.remove(A)
+    assert ranks.first("m") is None
+
+
+def test_of_equals_the_one_that_waited_longest_is_first() -> None:
+    agents, _, ranks, _ = scene({A: 1.0, B: 1.0}, slots=2)
+    agents.take(agents[A], RequestId("1"))
+    ranks.update(agents[A])
+    assert ranks.first("m") == B
+
+
+def test_outdated_ranks_are_mended_some_at_a_time() -> None:
+    links = [LinkId(number) for number in range(MENDED_TOGETHER + 2)]
+    gone, last = links[0], links[-1]
+    agents, _, ranks, router = scene({**dict.fromkeys(links, 1.0), last: 2.0})
+    router.ranks[last] = 0.5
+    ranks.outdate()
+    agents.remove(gone)
+    ranks.remove(gone)
+    ranks.mend()
+    assert ranks.first("m") != last
+    ranks.mend()
+    assert ranks.first("m") == last
+    ranks.check_integrity()
+
+
+def test_what_changed_since_is_not_mended() -> None:
+    links = [LinkId(number) for number in range(MENDED_TOGETHER + 2)]
+    last = links[-1]
+    agents, _, ranks, router = scene({**dict.fromkeys(links, 1.0), last: 2.0})
+    router.ranks[last] = 0.5
+    ranks.outdate()
+    for link in links[:2]:
+        ranks.update(agents[link])
+    ranks.mend()
+    assert ranks.first("m") == last
+    ranks.check_integrity()
+
+
+class Counted(Slots):
+    """Counts how many agents are looked at."""
+
+    num_looks = 0
+
+    def __iter__(self) -> Iterator[AgentSlots]:
+        for agent in super().__iter__():
+            self.num_looks += 1
+            yield agent
+
+    def __getitem__(self, link: LinkId) -> AgentSlots:
+        self.num_looks += 1
+        return super().__getitem__(link)
+
+
+def test_what_is_learnt_costs_no_look_at_every_agent() -> None:
+    agents = Counted()
+    ranks = Ranks(Router(), agents, Holds())
+    for link in map(LinkId, range(1000)):
+        agents.add(link)
+        agents.offers(agents[link], Offer(model="m", slots=1))
+        ranks.update(agents[link])
+    agents.num_looks = 0
+    ranks.outdate()
+    ranks.mend()
+    assert agents.num_looks == MENDED_TOGETHER
+
+
+def test_a_load_counts_those_who_run_and_those_who_are_held() -> None:
+    agents, holds, ranks, _ = scene({A: 1.0}, slots=3)
+    agents.take(agents[A], RequestId("1"))
+    holds.hold(RequestId("2"), A, 1.0)
+    assert ranks.load(agents[A], "m") == Load(running=1, slots=3, has_free_slot=True, waiting=1)
+    assert ranks.load(agents[A], "n") is None

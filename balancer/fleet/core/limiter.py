@@ -1,0 +1,399 @@
+"""Whether a caller may send another request now: the accounts of all callers with limits.
+
+Keys have one account each, and callers without a key one for each address (of IPv6 for each
+/64 network, since a host has all of it). The tokens that a request may take are held from its
+admission to its end; then what it took counts at that moment, and the rest is free again.
+
+Invariants: callers without limits have no account; accounts whose requests run are never forgotten;
+besides those, at most `MAX_ACCOUNTS` of keys and as many of addresses are kept. Addresses never
+crowd out keys. Each request is admitted once and ended once; what is held is the sum of what the
+requests that have not ended hold.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from ....shared.errors import InvalidRequest, RateLimited, RequestError
+from ....shared.inference import PRIORITY_CLASSES, RequestId
+from ...access.identity import NO_LIMITS, CallerLimits
+from ..caller import Account, Caller
+from ..token_estimate import Demand
+from ..view import NO_STANDING, Level, Standing
+
+T = TypeVar("T")
+
+MAX_ACCOUNTS = 4096
+
+SOON = 1.0
+"""Seconds after which to try again what a running request's end will make room for."""
+
+SPAN = 60.0
+"""Seconds of the window."""
+
+GRAIN = 0.1
+"""Seconds whose amounts are one entry, which leaves the window with the last of them."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    first: float
+    last: float
+    amount: int
+
+
+class SlidingWindow:
+    """The amounts of the last minute, added up. Times never go back.
+
+    `used` is never less than what was added within the last `SPAN` seconds. It may hold an amount
+    for `GRAIN` seconds longer, so that no more than `SPAN / GRAIN` entries are kept.
+    """
+
+    __slots__ = ("_entries", "_sum")
+
+    def __init__(self) -> None:
+        self._entries: deque[_Entry] = deque()
+        self._sum = 0
+
+    def __len__(self) -> int:
+        """How many entries it keeps."""
+        return len(self._entries)
+
+    def add(self, amount: int, now: float) -> None:
+        """`amount` was used at `now`."""
+        self._forget(now)
+        if amount == 0:
+            return
+        self._sum += amount
+        if self._entries and now - self._entries[-1].first < GRAIN:
+            self._entries[-1].last = now
+            self._entries[-1].amount += amount
+        else:
+            self._entries.append(_Entry(now, now, amount))
+
+    def used(self, now: float) -> int:
+        """The sum of the window that ends at `now`."""
+        self._forget(now)
+        return self._sum
+
+    def seconds_until(self, most: int, now: float) -> float:
+        """Until no more than `most`, which is not negative, are in the window."""
+        left = self.used(now)
+        frees_at = now
+        for entry in self._entries:
+            if left <= most:
+                break
+            left -= entry.amount
+            frees_at = entry.last + SPAN
+        return frees_at - now
+
+    def seconds_until_empty(self, now: float) -> float:
+        """Until nothing is in the window."""
+        return self.seconds_until(0, now)
+
+    def _forget(self, now: float) -> None:
+        while self._entries and self._entries[0].last + SPAN <= now:
+            self._sum -= self._entries.popleft().amount
+
+
+class UsageAccount:
+    """What one caller has used in the last minute, and what its running requests hold.
+
+    Limits are given with each call, since they may change.
+    """
+
+    __slots__ = ("_held", "_requests", "_tokens")
+
+    def __init__(self) -> None:
+        self._requests = SlidingWindow()
+        self._tokens = SlidingWindow()
+        self._held: dict[RequestId, int] = {}
+
+    @property
+    def live(self) -> list[RequestId]:
+        """Requests that have not ended."""
+        return list(self._held)
+
+    @property
+    def num_live(self) -> int:
+        """How many requests have not ended."""
+        return len(self._held)
+
+    def refusal(self, limits: CallerLimits, demand: Demand, now: float) -> RequestError | None:
+        """Why a request would be over its limits; for how long, as far as that is known."""
+        return (
+            _too_many_together(limits, demand)
+            or self._too_many_at_once(limits, demand)
+            or self._too_many_requests(limits, demand, now)
+            or self._too_many_tokens(limits, demand, now)
+        )
+
+    def admitted(self, id: RequestId, limits: CallerLimits, demand: Demand, now: float) -> None:
+        """`id` was let in: what it asks for is taken."""
+        if id in self._held:
+            raise ValueError(f"{id} was let in before")
+        self._requests.add(demand.num_requests, now)
+        most = limits.tokens_per_minute
+        self._held[id] = 0 if most is None else min(demand.num_tokens, most)
+
+    def ended(self, id: RequestId, num_tokens: int, now: float) -> None:
+        """`id` ended, having taken `num_tokens`: what it held is free again."""
+        del self._held[id]
+        self._tokens.add(num_tokens, now)
+
+    def standing(self, limits: CallerLimits, now: float) -> Standing:
+        """How much is left."""
+        held = sum(self._held.values())
+        return Standing(
+            requests=_level(limits.requests_per_minute, self._requests, 0, now),
+            tokens=_level(limits.tokens_per_minute, self._tokens, held, now),
+        )
+
+    def _too_many_at_once(self, limits: CallerLimits, demand: Demand) -> RateLimited | None:
+        most = limits.max_concurrent
+        if most is None or self.num_live + demand.num_copies <= most:
+            return None
+        return RateLimited(
+            f"the limit is {_requests(most)} at once; try again when one has ended",
+            retry_after=SOON,
+        )
+
+    def _too_many_requests(
+        self, limits: CallerLimits, demand: Demand, now: float
+    ) -> RateLimited | None:
+        most = limits.requests_per_minute
+        if most is None or not demand.num_requests:
+            return None
+        needed = demand.num_requests * demand.num_copies
+        if self._requests.used(now) + needed <= most:
+            return None
+        seconds = self._requests.seconds_until(most - needed, now)
+        return RateLimited(
+            f"the limit of {_requests(most)} a minute is used up; "
+            f"the next is free in {_told(seconds)}",
+            retry_after=seconds,
+        )
+
+    def _too_many_tokens(
+        self, limits: CallerLimits, demand: Demand, now: float
+    ) -> RequestError | None:
+        most = limits.tokens_per_minute
+        if most is None or not demand.num_tokens:
+            return None
+        if (error := _never_fits(most, demand)) is not None:
+            return error
+        needed = min(demand.num_tokens * demand.num_copies, most)
+        room = most - sum(self._held.values()) - needed
+        if self._tokens.used(now) <= room:
+            return None
+        seconds = SOON if room < 0 else self._tokens.seconds_until(room, now)
+        left = max(0, room + needed - self._tokens.used(now))
+        return RateLimited(
+            f"the limit is {most} tokens a minute, of which {left} are left; this request may take "
+            f"{needed}. Try again in {_told(seconds)}",
+            retry_after=seconds,
+        )
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        if any(held < 0 for held in self._held.values()):
+            raise RuntimeError("a request holds less than nothing")
+
+
+def _too_many_together(limits: CallerLimits, demand: Demand) -> InvalidRequest | None:
+    """The error for more copies than any waiting makes room for."""
+    num = demand.num_copies
+    for most, what in (
+        (limits.max_concurrent, "at once"),
+        (limits.requests_per_minute, "a minute"),
+    ):
+        if most is not None and num > max(most, 1):
+            return InvalidRequest(
+                f"{num} prompts or choices come together, each of which is a request, and the "
+                f"limit is {_requests(most)} {what}; ask for at most {most} at a time"
+            )
+    return None
+
+
+def _never_fits(most: int, demand: Demand) -> InvalidRequest | None:
+    """The error for what no waiting helps. Without `max_tokens` the prompt alone has to fit."""
+    prompt = demand.num_prompt_tokens
+    if prompt >= most:
+        return InvalidRequest(
+            f"the prompt has about {prompt} tokens, and the limit is {most} tokens a minute "
+            "for prompt and answer together"
+        )
+    if demand.num_copies > 1 and prompt * demand.num_copies >= most:
+        return InvalidRequest(
+            f"{demand.num_copies} prompts of about {prompt} tokens come together, and the limit is "
+            f"{most} tokens a minute; ask for fewer at a time"
+        )
+    if demand.has_max_tokens and demand.num_tokens * demand.num_copies > most:
+        return InvalidRequest(
+            f"`max_tokens`: the limit is {most} tokens a minute, and the prompt has about {prompt} "
+            f"of them; ask for at most {most // demand.num_copies - prompt}",
+            field="max_tokens",
+        )
+    return None
+
+
+def _level(limit: int | None, window: SlidingWindow, held: int, now: float) -> Level | None:
+    if limit is None:
+        return None
+    return Level(limit, max(0, limit - held - window.used(now)), window.seconds_until_empty(now))
+
+
+def _requests(number: int) -> str:
+    return f"{number} request{'s' * (number != 1)}"
+
+
+def _told(seconds: float) -> str:
+    return f"{max(seconds, 0.1):.1f} s"
+
+
+class Limiter:
+    """Times are seconds and never go back."""
+
+    def __init__(
+        self, *, keys: CallerLimits = NO_LIMITS, anonymous: CallerLimits = NO_LIMITS
+    ) -> None:
+        """`keys` are the limits of keys that have none of their own, `anonymous` of no key."""
+        self._keys = keys
+        self._anonymous = anonymous
+        self._accounts: tuple[OrderedDict[Account, UsageAccount], ...] = (
+            OrderedDict(),
+            OrderedDict(),
+        )
+        self._owners: dict[RequestId, UsageAccount] = {}
+        self.num_balancers = 1
+        """Those that share the callers, this one among them; each lets them have its share."""
+
+    @property
+    def num_accounts(self) -> int:
+        """How many callers it knows."""
+        return sum(map(len, self._accounts))
+
+    @property
+    def counted(self) -> Iterable[RequestId]:
+        """Requests that have not ended and count against limits."""
+        return self._owners.keys()
+
+    def limits_of(self, caller: Caller) -> CallerLimits:
+        """Of its key, and defaults for what that leaves open; this balancer's share of them."""
+        defaults = self._anonymous if caller.is_anonymous else self._keys
+        return share_of(joined(caller.limits, defaults), self.num_balancers)
+
+    def refusal(self, caller: Caller, demand: Demand, now: float) -> RequestError | None:
+        """Why `caller` may not send this now; `None` if it may, and then `admitted` may follow."""
+        limits = self.limits_of(caller)
+        if not _is_counted(limits):
+            return None
+        account = self._find(caller)
+        return (account or UsageAccount()).refusal(limits, demand, now)
+
+    def admitted(self, id: RequestId, caller: Caller, demand: Demand, now: float) -> None:
+        """A request that may be sent was accepted."""
+        limits = self.limits_of(caller)
+        if not _is_counted(limits):
+            return
+        account = self._open(caller)
+        account.admitted(id, limits, demand, now)
+        self._owners[id] = account
+
+    def ended(self, id: RequestId, num_tokens: int, now: float) -> None:
+        """A request has ended, having taken so many tokens. Those not admitted are ignored."""
+        if (account := self._owners.pop(id, None)) is not None:
+            account.ended(id, num_tokens, now)
+
+    def live(self, caller: Caller) -> list[RequestId]:
+        """The requests of its account that have not ended, if the caller has limits."""
+        account = self._find(caller)
+        return [] if account is None else account.live
+
+    def standing(self, caller: Caller, now: float) -> Standing:
+        """How much of its limits is left."""
+        limits = self.limits_of(caller)
+        if limits.requests_per_minute is None and limits.tokens_per_minute is None:
+            return NO_STANDING
+        return (self._find(caller) or UsageAccount()).standing(limits, now)
+
+    def _find(self, caller: Caller) -> UsageAccount | None:
+        return self._accounts[caller.is_anonymous].get(caller.account)
+
+    def _open(self, caller: Caller) -> UsageAccount:
+        accounts, key = self._accounts[caller.is_anonymous], caller.account
+        account = accounts.get(key)
+        if account is None:
+            if len(accounts) >= MAX_ACCOUNTS:
+                _forget_one(accounts)
+            account = accounts[key] = UsageAccount()
+        accounts.move_to_end(key)
+        return account
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        accounts = [each for kind in self._accounts for each in kind.values()]
+        for account in accounts:
+            account.check_integrity()
+        live = {id for account in accounts for id in account.live}
+        if live != self._owners.keys():
+            raise RuntimeError("a request belongs to no account, or to one that was forgotten")
+
+
+def _forget_one(accounts: OrderedDict[Account, UsageAccount]) -> None:
+    """The one that was used longest ago and has nothing running, if there is one."""
+    idle = next((key for key, account in accounts.items() if not account.num_live), None)
+    if idle is not None:
+        del accounts[idle]
+
+
+def _is_counted(limits: CallerLimits) -> bool:
+    return not (
+        limits.requests_per_minute is None
+        and limits.tokens_per_minute is None
+        and limits.max_concurrent is None
+        and limits.max_queued is None
+    )
+
+
+def joined(own: CallerLimits, defaults: CallerLimits) -> CallerLimits:
+    """`own`, and `defaults` for what it leaves open; of the priorities the lower."""
+    if defaults is NO_LIMITS:
+        return own
+    if own is NO_LIMITS:
+        return defaults
+    return CallerLimits(
+        models=_first(own.models, defaults.models),
+        requests_per_minute=_first(own.requests_per_minute, defaults.requests_per_minute),
+        tokens_per_minute=_first(own.tokens_per_minute, defaults.tokens_per_minute),
+        max_concurrent=_first(own.max_concurrent, defaults.max_concurrent),
+        max_queued=_first(own.max_queued, defaults.max_queued),
+        max_tokens=_first(own.max_tokens, defaults.max_tokens),
+        priority=min(own.priority, defaults.priority, key=PRIORITY_CLASSES.index),
+        default_priority=_first(own.default_priority, defaults.default_priority),
+    )
+
+
+def share_of(limits: CallerLimits, num_balancers: int) -> CallerLimits:
+    """What one of several balancers lets a caller have, so that all together let it have `limits`.
+
+    Shares are rounded up, so all together may let it have up to one more for each balancer.
+    """
+    if num_balancers == 1:
+        return limits
+    return replace(
+        limits,
+        requests_per_minute=_share(limits.requests_per_minute, num_balancers),
+        tokens_per_minute=_share(limits.tokens_per_minute, num_balancers),
+        max_concurrent=_share(limits.max_concurrent, num_balancers),
+        max_queued=_share(limits.max_queued, num_balancers),
+    )
+
+
+def _share(limit: int | None, num_balancers: int) -> int | None:
+    return None if limit is None else -(-limit // num_balancers)
+
+
+def _first(own: T | None, default: T | None) -> T | None:
+    return default if own is None else own

@@ -1,0 +1,506 @@
+"""The one list of models: which are loaded, loading, wished for or remembered; what each can do.
+
+This is where aliases are resolved.
+
+A request for a known model waits in the queue, whether an agent can serve it now or not. A model is
+known while an agent serves it or loads it, and for `memory` seconds after the last of these has
+gone. A model that is wished for is known always; before an agent had it, nobody knows what it can
+do, so all requests for it wait. So they do for models that were here before the balancer was
+restarted. Requests that no known model can serve are refused at once, and so are prompts that are
+longer than every context of the fleet (`PromptRoom`).
+
+Questions are answered from indices. Those that cover all models are rebuilt only after the set of
+models has changed, so agents that come and go with the same model cost nothing.
+
+Invariants: each link counts once, with what it reported last; a model is remembered exactly when no
+agent has it; at most `MAX_REMEMBERED` are.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from math import inf
+from typing import get_args
+
+from ...shared.errors import (
+    InvalidRequest,
+    ModelNotFound,
+    NotSupported,
+    PromptTooLong,
+    RequestError,
+)
+from ...shared.inference import GenerateRequest
+from ...shared.inference.abilities import ABILITIES, TOKENIZER, Ability, lacking
+from ...shared.inference.adapters import adapted_name
+from ...shared.reports.model_info import ModelInfo, Task
+from .deadlines import earliest
+from .decisions import LinkId
+from .tally import Tally
+from .view import ModelStatus, ModelView
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRoom:
+    """The longest prompts that fit: in tokens, and in bytes of a text (`inf` where unknown).
+
+    A context that holds `num_tokens` has room for one more, which is for the answer. Token ids are
+    counted. A text has at least as many tokens as its bytes divided by the longest token of the
+    vocabulary, where the tokenizer keeps every byte. What a chat template makes of `messages` is
+    known to agents only, so they are never refused here; nor is a prompt that may be shortened
+    (`n_discard`).
+    """
+
+    num_tokens: float = inf
+    num_bytes: float = inf
+    longest_token: int = 1
+    """Bytes of the longest token, from which `num_bytes` was computed."""
+
+
+def room_of(infos: Iterable[ModelInfo]) -> PromptRoom:
+    """What fits into the largest context among these models; anything if there is none."""
+    return largest(_room(info) for info in infos if "generate" in info.tasks)
+
+
+def largest(rooms: Iterable[PromptRoom]) -> PromptRoom:
+    """What fits into any of these; anything if there is none."""
+    all_rooms = list(rooms)
+    if not all_rooms:
+        return PromptRoom()
+    by_bytes = max(all_rooms, key=lambda room: room.num_bytes)
+    num_tokens = max(room.num_tokens for room in all_rooms)
+    return PromptRoom(num_tokens, by_bytes.num_bytes, by_bytes.longest_token)
+
+
+def check_length(request: GenerateRequest, room: PromptRoom) -> PromptTooLong | None:
+    """The error for a prompt that fits nowhere."""
+    prompt = request.prompt
+    if prompt is None or request.n_discard is not None:
+        return None
+    if not isinstance(prompt, str):
+        return _too_long(len(prompt), room) if len(prompt) > room.num_tokens else None
+    num_bytes = len(prompt) if prompt.isascii() else len(prompt.encode("utf-8", "replace"))
+    if num_bytes <= room.num_bytes:
+        return None
+    return _too_long(-(-num_bytes // room.longest_token), room, is_at_least=True)
+
+
+def _room(info: ModelInfo) -> PromptRoom:
+    if info.upstream is not None and not info.context_size:
+        return PromptRoom()  # not every server tells
+    num_tokens = max(info.context_size - 1, 0)
+    longest = info.longest_token
+    return PromptRoom(num_tokens, num_tokens * longest if longest else inf, longest or 1)
+
+
+def _too_long(num_tokens: int, room: PromptRoom, *, is_at_least: bool = False) -> PromptTooLong:
+    return PromptTooLong.of(
+        num_tokens, int(room.num_tokens), is_at_least=is_at_least, field="prompt"
+    )
+
+
+_SENSES: tuple[Task, ...] = ("vision", "audio")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an agent says of its model, and what requests may need of that agent."""
+
+    info: ModelInfo
+    is_loaded: bool
+    abilities: frozenset[Ability]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What follows from the reports on one model.
+
+    `abilities` are those of each agent, `generating` of each that generates text with it.
+    """
+
+    view: ModelView
+    tasks: frozenset[Task]
+    room: PromptRoom
+    abilities: frozenset[frozenset[Ability]]
+    generating: frozenset[frozenset[Ability]]
+
+
+def _shown(infos: Sequence[ModelInfo], tasks: frozenset[Task]) -> ModelInfo:
+    """What is told of a model: what its first agent says, and which media any agent takes."""
+    first = infos[0]
+    more = tuple(task for task in _SENSES if task in tasks and task not in first.tasks)
+    return replace(first, tasks=(*first.tasks, *more)) if more else first
+
+
+@dataclass(slots=True)
+class KnownModel:
+    """Every model of one name. Agents may differ in what they report of it."""
+
+    last: Report
+    reports: Tally[Report] = field(default_factory=Tally)
+    cached: Facts | None = None
+
+    @property
+    def facts(self) -> Facts:
+        if self.cached is None:
+            self.cached = self._facts()
+        return self.cached
+
+    def _facts(self) -> Facts:
+        reports = sorted(self.reports, key=lambda report: not report.is_loaded) or [self.last]
+        infos = [report.info for report in reports]
+        status: ModelStatus = "loaded" if reports[0].is_loaded else "loading"
+        tasks = frozenset(task for info in infos for task in info.tasks)
+        shown = _shown(infos, tasks)
+        return Facts(
+            ModelView(info=shown, status=status if len(self.reports) else "unloaded"),
+            tasks,
+            room_of(infos),
+            frozenset(report.abilities for report in reports),
+            frozenset(each.abilities for each in reports if "generate" in each.info.tasks),
+        )
+
+
+def adapted(report: Report) -> list[Report]:
+    """What it says of the model, and of the model under each of its adapters, which generates."""
+    info = report.info
+    plain = replace(info, adapters=())
+    tasks = tuple(task for task in info.tasks if task in ("generate", *_SENSES))
+    return [
+        report,
+        *(
+            replace(report, info=replace(plain, name=adapted_name(info.name, each), tasks=tasks))
+            for each in info.adapters
+        ),
+    ]
+
+
+def unknown(name: str) -> ModelView:
+    """A model of which nothing is known but its name."""
+    info = ModelInfo(
+        name=name, architecture="", parameters=0, size_bytes=0, context_size=0, tasks=()
+    )
+    return ModelView(info=info, status="unloaded")
+
+
+MAX_REMEMBERED = 1024
+"""Models that are remembered at most: agents choose the names."""
+
+_VERBS: dict[Task, str] = {
+    "generate": "generate text",
+    "embed": "embed texts",
+    "rank": "rank documents",
+    "vision": "read pictures: none of its agents has a projector (agent --projector, "
+    "or `projector` in the desired state)",
+    "audio": "hear sounds: none of its agents has a projector for them (agent --projector, "
+    "or `projector` in the desired state)",
+}
+
+_MAX_NAMES = 10
+_STATUSES = get_args(ModelStatus)
+
+
+class ModelRegistry:
+    """Agents that take no work (any more) count as well: their models are known."""
+
+    def __init__(self, *, memory: float) -> None:
+        """`memory` in seconds."""
+        self._memory = memory
+        self._reports: dict[LinkId, Report] = {}
+        self._models: dict[str, KnownModel] = {}
+        self._forget_at: OrderedDict[str, float] = OrderedDict()
+        self._views: tuple[ModelView, ...] | None = None
+        self._room: PromptRoom | None = None
+        self._any_abilities: dict[bool, frozenset[frozenset[Ability]]] = {}
+        self._names: dict[Task | None, str] = {}
+        self._wished: dict[str, ModelView] = {}
+        self._aliases: dict[str, str] = {}
+        self._left_out: Mapping[str, str] = {}
+        self._recalled: frozenset[str] = frozenset()
+        self._recalled_until: float | None = None
+
+    def __len__(self) -> int:
+        """The number of known models."""
+        return len(self._models.keys() | self._wished.keys())
+
+    @property
+    def num_remembered(self) -> int:
+        """Models that no agent has."""
+        return len(self._forget_at)
+
+    # ---- what operators wish for
+
+    def wished(self, names: Mapping[str, Iterable[str]], now: float) -> None:
+        """These models are wished for, each with its aliases."""
+        self._wished = {name: unknown(name) for name in names}
+        self._aliases = {alias: name for name, aliases in names.items() for alias in aliases}
+        for name in [name for name in self._forget_at if name in self._wished]:
+            del self._forget_at[name]
+        for name, model in self._models.items():
+            if self._is_unused(name, model) and name not in self._forget_at:
+                self._forget_at[name] = now + self._memory
+        self._forget_surplus()
+        self._outdate_all()
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """What models are also called, and their names."""
+        return self._aliases
+
+    def resolve(self, name: str | None) -> str | None:
+        """The model that clients mean by `name`."""
+        if name is None:
+            return None
+        base, colon, adapter = name.rpartition(":")
+        if name not in self._aliases and base in self._aliases:
+            return self._aliases[base] + colon + adapter
+        return self._aliases.get(name, name)
+
+    def base_of(self, name: str | None) -> str | None:
+        """The model without its adapter, if `name` is that of one under an adapter."""
+        base, _, adapter = (name or "").rpartition(":")
+        reports = self._models[base].reports if base in self._models else ()
+        return base if any(adapter in each.info.adapters for each in reports) else name
+
+    def leave_out(self, reasons: Mapping[str, str]) -> None:
+        """The agents of these models are without the adapter that the name says, and why."""
+        self._left_out = reasons
+
+    def left_out(self, name: str) -> ModelNotFound | None:
+        """The error for a model under an adapter that cannot be had."""
+        reason = self._left_out.get(name)
+        if reason is None or (name in self._models and len(self._models[name].reports)):
+            return None
+        base, _, adapter = name.rpartition(":")
+        told = f"the adapter `{adapter}` of the model `{base}` cannot be served: {reason}"
+        return ModelNotFound(told, field="model")
+
+    def recalled(self, names: Iterable[str], now: float) -> None:
+        """These were served before the balancer started: their agents may not have dialled yet."""
+        self._recalled = frozenset(islice(names, MAX_REMEMBERED if self._memory else 0))
+        self._recalled_until = now + self._memory if self._recalled else None
+
+    # ---- what agents report
+
+    def agent_changed(
+        self,
+        link: LinkId,
+        model: ModelInfo | None,
+        loading: ModelInfo | None,
+        now: float,
+        *,
+        abilities: frozenset[Ability],
+    ) -> None:
+        """An agent is here or says something else: it serves `model`, or loads `loading`.
+
+        `abilities` are those by which it is given requests.
+        """
+        info = model or loading
+        new = None if info is None else Report(info, model is not None, abilities)
+        old = self._reports.get(link)
+        if new == old:
+            return
+        if new is None:
+            del self._reports[link]
+        else:
+            self._reports[link] = new
+            self._add(new)
+        if old is not None:
+            self._remove(old, now)
+
+    def agent_left(self, link: LinkId, now: float) -> None:
+        """An agent is gone, if it had a model."""
+        if (report := self._reports.pop(link, None)) is not None:
+            self._remove(report, now)
+
+    # ---- time
+
+    def next_deadline(self) -> float | None:
+        """When the first model is to be forgotten."""
+        first = next(iter(self._forget_at.values()), None)
+        return earliest(first, self._recalled_until)
+
+    def due(self, now: float) -> bool:
+        """Forget models whose time has come; whether there were any."""
+        has_forgotten = False
+        while (deadline := self.next_deadline()) is not None and deadline <= now:
+            if deadline == self._recalled_until:
+                self.recalled((), now)
+            else:
+                self._forget_oldest()
+            has_forgotten = True
+        return has_forgotten
+
+    # ---- what clients ask
+
+    def refusal(
+        self, task: Task | None, name: str | None, *, field: str = "model"
+    ) -> RequestError | None:
+        """The error for what no known model can do; `None` also when no agent is here to say so.
+
+        Every model can do what has no `task`. `field` is that by which the task is asked for.
+        """
+        if name is None:
+            return self._refusal_of_any(task, field)
+        if (left_out := self.left_out(name)) is not None:
+            return left_out
+        model = self._models.get(name)
+        if model is None:
+            is_known = name in self._wished or name in self._recalled
+            has_any = bool(self._reports or self._wished)
+            return None if is_known or not has_any else self._not_found(name)
+        if task is None or task in model.facts.tasks:
+            return None
+        return _cannot(f"the model `{name[:200]}` cannot {_VERBS[task]}", field)
+
+    def unable(self, request: GenerateRequest) -> NotSupported | None:
+        """The error for what no agent of the model it is for can do, though it generates."""
+        sets = self._abilities(request.model, generating=True)
+        if not sets or ABILITIES in sets:
+            return None
+        errors = [lacking(request, each, "no agent of the model can") for each in sets]
+        return None if None in errors else errors[0]
+
+    def can_tokenize(self, name: str | None, *, also: frozenset[Ability] = frozenset()) -> bool:
+        """Whether an agent of the model, or of any, answers what is asked of its tokenizer.
+
+        And can do what is `also` needed.
+        """
+        sets = self._abilities(name)
+        return not sets or any(each >= TOKENIZER | also for each in sets)
+
+    def _abilities(
+        self, name: str | None, *, generating: bool = False
+    ) -> frozenset[frozenset[Ability]]:
+        """What agents of the model can do, or those of any with `None`; or those that generate."""
+        if name is not None:
+            model = self._models.get(name)
+            return frozenset() if model is None else _abilities_of(model, generating)
+        if generating not in self._any_abilities:
+            every = (_abilities_of(model, generating) for model in self._models.values())
+            self._any_abilities[generating] = frozenset().union(*every)
+        return self._any_abilities[generating]
+
+    def too_long(self, request: GenerateRequest) -> PromptTooLong | None:
+        """The error for a prompt that fits into no context of the model it is for."""
+        return check_length(request, self.room(request.model))
+
+    def room(self, name: str | None) -> PromptRoom:
+        """The longest prompts that fit into a context of the model, or of any with `None`."""
+        if name is not None:
+            model = self._models.get(name)
+            return PromptRoom() if model is None else model.facts.room
+        if self._room is None:
+            models = (model.facts for model in self._models.values())
+            self._room = largest(facts.room for facts in models if "generate" in facts.tasks)
+        return self._room
+
+    def get(self, name: str) -> ModelView | None:
+        """A known model."""
+        model = self._models.get(name)
+        return self._wished.get(name) if model is None else model.facts.view
+
+    def views(self) -> tuple[ModelView, ...]:
+        """All known models, by name."""
+        if self._views is None:
+            views = self._wished | {name: m.facts.view for name, m in self._models.items()}
+            self._views = tuple(views[name] for name in sorted(views))
+        return self._views
+
+    def name_for(self, task: Task | None) -> str:
+        """The name in answers to requests that named no model; empty if no model can do `task`.
+
+        The first by name: of those that are loaded, else of those that are loading, else of all.
+        """
+        if task not in self._names:
+            able = [view for view in self.views() if self._can(view.info.name, task)]
+            first = min(able, key=lambda view: _STATUSES.index(view.status), default=None)
+            self._names[task] = "" if first is None else first.info.name
+        return self._names[task]
+
+    # ---- inside
+
+    def _refusal_of_any(self, task: Task | None, field: str) -> InvalidRequest | None:
+        if task is None or not (self._reports or self._wished) or self.name_for(task):
+            return None
+        return _cannot(f"no agent here has a model that can {_VERBS[task]}", field)
+
+    def _not_found(self, name: str) -> ModelNotFound:
+        known = [view.info.name for view in islice(self.views(), _MAX_NAMES)]
+        shown = ", ".join(known) + (", …" if len(self._models) > _MAX_NAMES else "")
+        return ModelNotFound(
+            f"no agent serves the model `{name[:200]}`; known models: {shown}", field="model"
+        )
+
+    def _can(self, name: str, task: Task | None) -> bool:
+        model = self._models.get(name)
+        return task is None or model is None or task in model.facts.tasks
+
+    def _add(self, report: Report) -> None:
+        for each in adapted(report):
+            self._add_one(each)
+
+    def _add_one(self, report: Report) -> None:
+        model = self._models.setdefault(report.info.name, KnownModel(report))
+        self._forget_at.pop(report.info.name, None)
+        if report not in model.reports:
+            self._outdate(model)
+        model.last = report
+        model.reports.add(report, 1)
+
+    def _remove(self, report: Report, now: float) -> None:
+        for each in adapted(report):
+            self._remove_one(each, now)
+
+    def _remove_one(self, report: Report, now: float) -> None:
+        name = report.info.name
+        model = self._models[name]
+        model.reports.add(report, -1)
+        if report in model.reports:
+            return
+        self._outdate(model)
+        if self._is_unused(name, model):
+            self._forget_at[name] = now + self._memory
+            self._forget_surplus()
+
+    def _forget_surplus(self) -> None:
+        most = MAX_REMEMBERED if self._memory else 0
+        while len(self._forget_at) > most:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        name, _ = self._forget_at.popitem(last=False)
+        self._outdate(self._models.pop(name))
+
+    def _is_unused(self, name: str, model: KnownModel) -> bool:
+        return not len(model.reports) and name not in self._wished
+
+    def _outdate(self, model: KnownModel) -> None:
+        """What is known of `model` has changed, so answers about all models have, too."""
+        model.cached = None
+        self._outdate_all()
+
+    def _outdate_all(self) -> None:
+        self._views = self._room = None
+        self._any_abilities.clear()
+        self._names.clear()
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        if self.num_remembered > MAX_REMEMBERED:
+            raise RuntimeError("too many models are remembered")
+        unused = {name for name, model in self._models.items() if not len(model.reports)}
+        if unused - self._wished.keys() != set(self._forget_at):
+            raise RuntimeError("models that no agent has are not those that are remembered")
+        reports = [each for report in self._reports.values() for each in adapted(report)]
+        reported = {report.info.name for report in reports}
+        if reported != set(self._models) - unused:
+            raise RuntimeError("models and reports disagree")
+
+
+def _abilities_of(model: KnownModel, generating: bool) -> frozenset[frozenset[Ability]]:
+    return model.facts.generating if generating else model.facts.abilities
+
+
+def _cannot(told: str, field: str) -> InvalidRequest:
+    return InvalidRequest(told if field == "model" else f"`{field}`: {told}", field=field)

@@ -1,0 +1,154 @@
+"""What a request may take in tokens, before anybody has tokenised it.
+
+There are two estimates. Its `Demand` is held against its caller's limits until it ends: of texts
+every `BYTES_PER_TOKEN` bytes of UTF-8 count as one token, which with common vocabularies is about
+right for English, a little more than it takes for code, and less for most other scripts. Its charge
+says what it counts in the fair queue, where every request passes: of texts it takes characters, so
+its cost does not grow with their length. Token ids are counted. What it really took counts at its
+end.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pydantic_core import to_json
+
+from ...shared.inference import ChatMessage, GenerateRequest
+from ...shared.queries import Embed, Query, Rank
+
+BYTES_PER_TOKEN = 4
+
+TOKENS_PER_MESSAGE = 4
+"""What chat templates put around a message, about."""
+
+TOKENS_PER_IMAGE = 576
+"""What LLaVA takes for each picture; others take from a hundred to thousands.
+
+Of sounds half a minute takes as many, or less.
+"""
+
+ASSUMED_ANSWER = 1024
+"""Tokens that are held for an answer whose request names no `max_tokens`."""
+
+
+CHARGED_ANSWER = 512
+"""Tokens that count in the queue for such an answer."""
+
+LEAST = 16
+"""Tokens that every request counts at least: a slot is taken and given even for one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What one request asks of its caller's limits.
+
+    `num_prompt_tokens` and `num_answer_tokens` are estimates from above; without `max_tokens` the
+    answer may take more. What does not count as a request (`num_requests` of 0) is only counted
+    among those that run at once. `num_copies` of it come together, and all are let in or none.
+    """
+
+    num_requests: int = 1
+    num_prompt_tokens: int = 0
+    num_answer_tokens: int = 0
+    has_max_tokens: bool = False
+    num_copies: int = 1
+
+    @property
+    def num_tokens(self) -> int:
+        """Those of prompt and answer, of one copy."""
+        return self.num_prompt_tokens + self.num_answer_tokens
+
+
+def demand_of(request: GenerateRequest, room: float) -> Demand:
+    """What `request` asks for; prompt and answer together have at most `room` tokens."""
+    prompt = _num_prompt_tokens(request)
+    answer = ASSUMED_ANSWER if request.max_tokens is None else request.max_tokens
+    if request.prefill_only:
+        answer = 0
+    elif request.n_discard is None:
+        answer = int(min(answer, max(room - prompt, 1)))
+    return Demand(
+        num_prompt_tokens=prompt,
+        num_answer_tokens=answer,
+        has_max_tokens=request.max_tokens is not None,
+    )
+
+
+def demand_of_queries(queries: Sequence[Query]) -> Demand:
+    """What a call asks for: tokenising, counting and the like cost neither requests nor tokens."""
+    if not any(isinstance(each, Embed | Rank) for each in queries):
+        return Demand(num_requests=0)
+    return Demand(num_prompt_tokens=sum(map(_num_query_tokens, queries)))
+
+
+def _num_query_tokens(query: Query) -> int:
+    match query:
+        case Embed(inputs=inputs):
+            return sum(map(_num_input_tokens, inputs))
+        case Rank(documents=documents):
+            pairs = len(query.query.encode()) * len(documents) + _num_bytes(documents)
+            return _tokens_of(pairs)
+        case _:
+            return 0
+
+
+def _num_prompt_tokens(request: GenerateRequest) -> int:
+    if request.prompt is not None:
+        return _num_input_tokens(request.prompt) + _tokens_of(_num_bytes([request.suffix or ""]))
+    messages = request.messages or ()
+    num_bytes = sum(map(_num_message_bytes, messages))
+    if request.tools:
+        num_bytes += len(to_json(request.tools))
+    num_media = sum(len(message.media) for message in messages)
+    extra = TOKENS_PER_MESSAGE * len(messages) + TOKENS_PER_IMAGE * num_media
+    return _tokens_of(num_bytes) + extra
+
+
+def _num_message_bytes(message: ChatMessage) -> int:
+    num_bytes = _num_bytes((*message.texts, message.reasoning_content or ""))
+    return num_bytes + (len(to_json(message.tool_calls)) if message.tool_calls else 0)
+
+
+def _num_input_tokens(text: str | Sequence[int]) -> int:
+    return _tokens_of(_num_bytes([text])) if isinstance(text, str) else len(text)
+
+
+def _num_bytes(texts: Iterable[str]) -> int:
+    return sum(
+        len(text) if text.isascii() else len(text.encode("utf-8", "replace")) for text in texts
+    )
+
+
+def _tokens_of(num_bytes: int) -> int:
+    return -(-num_bytes // BYTES_PER_TOKEN)
+
+
+# ---- the charge in the fair queue
+
+
+def charge_of(request: GenerateRequest) -> int:
+    """Tokens that `request` may take."""
+    answer = CHARGED_ANSWER if request.max_tokens is None else request.max_tokens
+    prompt = _charged_prompt(request)
+    return max(prompt + (0 if request.prefill_only else answer), LEAST)
+
+
+def charge_of_usage(num_charged_prompt: int, num_answer_tokens: int) -> int:
+    """Tokens that a request took."""
+    return max(num_charged_prompt + num_answer_tokens, LEAST)
+
+
+def _charged_prompt(request: GenerateRequest) -> int:
+    if request.prompt is not None:
+        return _charged(request.prompt) + _charged(request.suffix or "")
+    messages = request.messages or ()
+    return sum(map(_charged_message, messages))
+
+
+def _charged_message(message: ChatMessage) -> int:
+    text = _tokens_of(sum(map(len, message.texts)))
+    return TOKENS_PER_MESSAGE + text + TOKENS_PER_IMAGE * len(message.images)
+
+
+def _charged(given: str | Sequence[int]) -> int:
+    return _tokens_of(len(given)) if isinstance(given, str) else len(given)
