@@ -61,7 +61,7 @@ class BalancerLinks:
     ) -> None:
         """Connect to all balancers, with tasks of `group`."""
         self.told = Tell(issues=order.issues, work=order.work)
-        tickets = map(port.Ticket, count(1))
+        numbers = count(1)
 
         def make(
             url: str, dial: Callable[[str], Awaitable[Outbound]], on_ended: Callable[[], None]
@@ -70,8 +70,8 @@ class BalancerLinks:
             session = Session(
                 hello=self._hello(order, status),
                 status=status,
-                requests=Requests(slots=self.slots, tickets=tickets),
-                queries=Queries(tickets),
+                requests=Requests(slots=self.slots, numbers=numbers),
+                queries=Queries(numbers),
             )
             return Connection(
                 url,

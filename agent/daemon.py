@@ -35,13 +35,11 @@ from .engine.sequence import SequenceOutput
 from .engine.statistics import EngineStatistics
 from .engine.worker import Worker
 from .engine_port import MakeWorker
-from .generation.local_generation import LocalGeneration
+from .generation.local_generation import LocalGeneration, PromptSaver
 from .generation.preparation import Preparation
 from .generation.preparer import Preparer
-from .generation.prompt_saver import PromptSaver
-from .generation.query_executor import QueryExecutor
+from .generation.query_executor import QueryExecutor, TextQueries
 from .generation.request_spans import RequestSpans
-from .generation.text_queries import TextQueries
 from .link.reporter import Reporter
 from .peers.sharing import Sharing, open_sharing
 from .served_model import AdapterUnusableError, ServedModel, adapters_with_digests

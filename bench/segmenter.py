@@ -19,8 +19,8 @@ from rich.table import Table
 from arriero.agent.chat.calls.tools import Tools
 from arriero.agent.chat.families.families import family_named
 from arriero.agent.chat.output.transcript import Stops, Transcript
+from arriero.agent.generation.answers.answer import Utterance
 from arriero.agent.generation.answers.prepared import Reading
-from arriero.agent.generation.answers.utterance import Utterance
 from arriero.shared.inference import RequestId
 from bench.arguments import at_least
 from bench.prompts import text

@@ -11,7 +11,7 @@ so the cache, the prefix tree and stored prompts compare keys and need to know n
 - under an adapter, the adapter is a part of every key.
 
 Text prompts cost nothing more than their tokens: their keys are the token ids. Adapters are set for
-a step (`turns.adapter_turns`).
+a step (`scheduling.adapter_turns`).
 
 Media are computed in parts like text, but a prefix that is shared or kept ends at the `border` of a
 span: cells of a picture may have places in two dimensions, and llama.cpp cannot cut between them.

@@ -5,18 +5,16 @@ ids, step by step, with exactly one `SequenceEnd`.
 """
 
 from dataclasses import dataclass, field
-from typing import Literal, NewType
+from typing import Literal
 
 from ...shared.errors import RequestError
 from ...shared.inference import Notice
+from ..sequence_id import SequenceId as SequenceId
 from .grammar.constraint import Constraint
 from .prompt import Prompt
 from .prompt_store.stored_prompt import StoredPrompt
 from .sampling.log_probs import LogProbs
 from .sampling.sampling import Sampling
-
-SequenceId = NewType("SequenceId", int)
-"""Unique in one agent process; not llama.cpp's `seq_id`, which is the number of a slot."""
 
 
 @dataclass(frozen=True, slots=True)

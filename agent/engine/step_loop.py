@@ -5,9 +5,11 @@ makes all decisions.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from queue import Empty
+from threading import Lock
 
 from ...shared.errors import EngineFailed
 from .engine import Engine
@@ -23,8 +25,6 @@ from .sequence import SequenceEnd, SequenceId, SequenceOutput
 from .speculation.drafting import Drafting
 from .statistics import EngineStatistics
 from .step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome, Step
-from .turns.expected import Expected
-from .turns.interruption import Interruption
 
 logger = logging.getLogger(__name__)
 
@@ -77,8 +77,56 @@ class Stop:
 Command = Opened | Finish | Drop | Forget | HandOut | TakeBack | Allow | Stop
 
 
+class Interruption:
+    """Stops a step that computes nothing urgent when something urgent arrives.
+
+    The engine's thread says when a step may be stopped; any other thread says that it is wanted. A
+    wish that comes between two steps counts for the next one, unless its reason was seen before
+    that.
+
+    `stop` is called with `True` only while a step runs that may be stopped, and with `False` when
+    that is over. It must not block.
+    """
+
+    def __init__(self, stop: Callable[[bool], None]) -> None:
+        self._stop = stop
+        self._lock = Lock()
+        self._is_wanted = False
+        self._is_allowed = False
+
+    def want(self) -> None:
+        """Something urgent has come. From any thread."""
+        with self._lock:
+            self._is_wanted = True
+            if self._is_allowed:
+                self._stop(True)
+
+    def seen(self) -> None:
+        """All that has come is about to be looked at: no step has to stop for it."""
+        with self._lock:
+            self._is_wanted = False
+
+    @contextmanager
+    def allowed(self) -> Iterator[None]:
+        """The step inside may be stopped."""
+        with self._lock:
+            self._is_allowed = True
+            if self._is_wanted:
+                self._stop(True)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._is_allowed = False
+                self._stop(False)
+
+
 class StepLoop:
-    """The loop: whatever arrived, then a step, until told to stop."""
+    """The loop: whatever arrived, then a step, until told to stop.
+
+    `expected` are the sequences that are being prepared, and whether each is of the class `batch`.
+    Another thread adds to them; each access is one operation.
+    """
 
     def __init__(
         self,
@@ -89,7 +137,7 @@ class StepLoop:
         lock: FairLock,
         inbox: Inbox[Command],
         interruption: Interruption,
-        expected: Expected,
+        expected: dict[SequenceId, bool],
         gathering: float,
         pace: Pace,
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
@@ -159,13 +207,17 @@ class StepLoop:
                 return
 
     def _waits_for_more(self) -> bool:
-        by_urgent = not self._scheduler.is_background
-        return not self._is_stopped and self._expected.are_awaited(by_urgent=by_urgent)
+        """Nobody else waits for those of the class `batch`."""
+        if self._is_stopped:
+            return False
+        if self._scheduler.is_background:
+            return bool(self._expected)
+        return not all(list(self._expected.values()))
 
     def _obey(self, command: Command) -> None:
         match command:
             case Opened(sequence, error, is_finishing):
-                self._expected.discard(sequence.id)
+                self._expected.pop(sequence.id, None)
                 self._scheduler.add(sequence, error)
                 if is_finishing:
                     self._scheduler.finish(sequence.id)
@@ -176,7 +228,7 @@ class StepLoop:
                 self._drafting.forget(sequence_id)
                 close(self._engine, sequence_id)
             case Forget(sequence_id):
-                self._expected.discard(sequence_id)
+                self._expected.pop(sequence_id, None)
             case HandOut(id, prompt, reply):
                 self._replies[id] = reply
                 self._scheduler.export(id, prompt)

@@ -36,9 +36,17 @@ from .speculation.joint_drafter import JointDrafter
 from .speculation.lookup_drafter import LookupDrafter
 from .speculation.model_drafter import ModelDrafter
 from .statistics import EngineStatistics, Gone
-from .step_loop import Command, Drop, Finish, Forget, HandOut, StepLoop, Stop, TakeBack
-from .turns.expected import Expected
-from .turns.interruption import Interruption
+from .step_loop import (
+    Command,
+    Drop,
+    Finish,
+    Forget,
+    HandOut,
+    Interruption,
+    StepLoop,
+    Stop,
+    TakeBack,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +104,7 @@ class Worker:
         self._on_crash = on_crash
         self._on_change = on_change
         self._inbox: Inbox[Command] = Inbox(COMMANDS_PER_SLOT * options.slots, on_change)
-        self._expected = Expected()
+        self._expected: dict[SequenceId, bool] = {}
         self._export_ids = count()
         self._statistics = EngineStatistics()
         self._loaded: Future[LoadedModel] = Future()
@@ -117,7 +125,7 @@ class Worker:
 
         It `is_background` if its class is `batch`.
         """
-        self._expected.add(sequence_id, is_background=is_background)
+        self._expected[sequence_id] = is_background
 
     def forget(self, sequence_id: SequenceId) -> None:
         """This sequence will not be submitted."""

@@ -1,35 +1,345 @@
 """The requests in local generation: events in, decisions out.
 
+`ActiveRequests` holds all of them; an `ActiveRequest` is one, from its preparation to its end and,
+where it asked for that, its save. The shell, `local_generation`, carries decisions out in order.
+
 Invariants: every request that was started ends exactly once, with `Ended` or `Refused` as its last
 item, unless it was discarded; each is released exactly once. A request's sequence is being prepared
-or in the engine exactly as long as the request neither ended nor is being saved.
+or in the engine exactly as long as the request neither ended nor is being saved. A request with
+`save_cache` ends when its save is written, so that a request after it finds what was saved; of
+those that save under a key there is one at a time.
 
 This is the failure boundary of a request on the event loop: an exception in its answer, its
 detokeniser, its parser or its schema check ends that request alone, with `internal_error`, and is
 logged with its traceback.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 
-from ...shared.errors import InvalidRequest, RequestError, to_wire
-from ...shared.inference import Notice, RequestId
-from ...shared.messages import Item, Refused
+from ...shared.errors import InternalError, InvalidRequest, RequestError, to_wire
+from ...shared.inference import GenerateRequest, Notice, Rates, RequestId, Usage
+from ...shared.inference.prefix_peers import PrefixSource
+from ...shared.messages import Ended, Item, Piece, Refused, Start
+from ..engine.prompt import Prompt
 from ..engine.prompt_store.stored_prompt import StoredPrompt
-from ..engine.prompt_store.writers import Writers
-from ..engine.sequence import SequenceId, SequenceOutput
-from .active_request import ActiveRequest, Change, Decision, Prepare, Tell, saves_as
+from ..engine.sequence import NewSequence, SequenceOutput
+from ..sequence_id import SequenceId
+from .answers.answer import Answer, noticed
 from .answers.prepared import Prepared
 from .answers.resumption import Outcome, Resume, Resumed
-from .port import Listener, NewRequest, Ticket
+from .port import Listener
+
+HELD = 0.1
+"""Seconds between two messages with tokens of an answer that nobody reads while it is written."""
+
+_NOT_SAVED = Notice(
+    "prompt_cache",
+    "the prompt could not be saved: the engine failed, or copying this model's state would have "
+    "stalled other requests longer than --max-stall",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Prepare this request, then report `prepared` under the same id."""
+
+    id: SequenceId
+    request: GenerateRequest
+    resume: Resume | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """Cancel this preparation, and the fetch after it; what they report will be ignored."""
+
+    id: SequenceId
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Fetch a beginning of `prompt` from another agent, then report `fetched` under the same id."""
+
+    id: SequenceId
+    source: PrefixSource
+    prompt: Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Submit this sequence to the engine."""
+
+    sequence: NewSequence
+
+    @property
+    def id(self) -> SequenceId:
+        """The sequence's."""
+        return self.sequence.id
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Let the engine end this sequence well: the answer is complete, the state is to be saved."""
+
+    id: SequenceId
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Take this sequence out of the engine; what it still yields will be ignored."""
+
+    id: SequenceId
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Store `prompt` under `key`, then report `saved` under the same id, failed or not."""
+
+    id: SequenceId
+    key: str
+    prompt: StoredPrompt
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Pass these items and released sequences on to `listener`."""
+
+    listener: Listener
+    items: tuple[Item, ...]
+    released: tuple[SequenceId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogFailure:
+    """Log that a bug of ours ended the request `id`, with the traceback of `error`."""
+
+    id: RequestId
+    error: Exception
+
+
+Decision = Prepare | Abandon | Fetch | Run | Finish | Drop | Save | Tell | LogFailure
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What to tell the listener, and what to do after that."""
+
+    items: tuple[Item, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+
+
+class ActiveRequest:
+    """The request of `start`, as the sequence `id`.
+
+    Once `is_over`, no further method may be called.
+    """
+
+    def __init__(self, id: SequenceId, start: Start, listener: Listener) -> None:
+        self.is_over = False
+        self.is_saving = False
+        self.is_discarded = False
+        """Whether its listener gets no further items."""
+        self.id = id
+        self.name = start.id
+        self.request = start.request
+        self.resume = Resume(start.id, start.continuation) if start.continuation else None
+        self.listener = listener
+        self._source = start.fetch
+        self._fetching: Prepared | None = None
+        """What goes on when the fetch is over."""
+        self._answer: Answer | None = None
+        self._ended: Ended | None = None
+        """The answer's end, while it waits for the save."""
+        self._held = None if start.request.stream else HeldPieces()
+
+    @property
+    def is_being_prepared(self) -> bool:
+        """Whether nothing of it is in the engine yet."""
+        return self._answer is None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether its answer has ended, and only waits for the save."""
+        return self._ended is not None
+
+    @property
+    def key(self) -> str | None:
+        """Under which key it saves."""
+        return saves_as(self.request)
+
+    def prepared(self, prepared: Prepared, piece: Callable[[int], bytes]) -> Change:
+        """It can run, or wants a prefix first. `piece`: a token's bytes."""
+        source, self._source = self._source, None
+        if source is not None and _may_fetch(prepared):
+            self._fetching = prepared
+            return Change((), (Fetch(self.id, source, prepared.sequence.prompt),))
+        self._answer = Answer(self.name, prepared, piece)
+        return Change(self._notices(prepared), (Run(prepared.sequence),))
+
+    def fetched(self, prefix: StoredPrompt | None, piece: Callable[[int], bytes]) -> Change:
+        """The fetch is over; without a `prefix` all is computed. See `prepared`."""
+        prepared, self._fetching = self._fetching, None
+        if prepared is None:
+            return Change()
+        sequence = replace(prepared.sequence, stored=prefix)
+        return self.prepared(replace(prepared, sequence=sequence), piece)
+
+    def resumed(self, resumed: Resumed) -> Change:
+        """It can go on where another agent stopped."""
+        self._answer = resumed.answer
+        notices = self._notices(resumed.prepared)
+        if resumed.answer.is_over:
+            return self._over_already(notices, resumed.items)
+        return Change((*notices, *resumed.items), (Run(resumed.prepared.sequence),))
+
+    def _over_already(self, notices: tuple[Item, ...], items: tuple[Item, ...]) -> Change:
+        self.is_over = True
+        not_saved = () if self.key is None else (noticed(self.name, _NOT_SAVED),)
+        return Change((*notices, *items[:-1], *not_saved, items[-1]))
+
+    def _notices(self, prepared: Prepared) -> tuple[Item, ...]:
+        return tuple(noticed(self.name, each) for each in prepared.notices)
+
+    def stepped(self, output: SequenceOutput) -> Change:
+        """The engine made a step with it; ignored before it runs and while it saves."""
+        if self._answer is None or self.is_saving:
+            return Change()
+        items = self._answer.take(output) if self._ended is None else []
+        return self._answered(items, output) if self._answer.is_over else Change(tuple(items))
+
+    def told(self, items: tuple[Item, ...], now: float) -> tuple[Item, ...]:
+        """What to tell at `now`, in seconds, of `items`, which a step gave."""
+        return items if self._held is None else self._held.told(items, now)
+
+    def with_rest(self, items: tuple[Item, ...]) -> tuple[Item, ...]:
+        """`items`, and before them what was not told yet."""
+        return items if self._held is None else self._held.with_rest(items)
+
+    def saved(self, failure: Notice | None) -> Change:
+        """Its save is written, or failed."""
+        self.is_over = True
+        if self._ended is None:
+            return Change()
+        notices = [] if failure is None else [noticed(self.name, failure)]
+        return Change((*notices, self._ended))
+
+    def cancel(self) -> Change:
+        """End it early with what was generated."""
+        ended = self._never_ran() if self._answer is None else self._answer.cancel()
+        self.is_over = True
+        return Change((ended,), (self._release(),))
+
+    def fail(self, error: RequestError) -> Change:
+        """End it with `error`, or as complete as it is; a save goes on."""
+        end = self._ended or Refused(id=self.name, error=to_wire(error))
+        return Change((end,), self.discard().decisions)
+
+    def discard(self) -> Change:
+        """End it without any further item; a save goes on."""
+        self.is_discarded = True
+        self.is_over = not self.is_saving
+        return Change((), () if self.is_saving else (self._release(),))
+
+    def crashed(self, error: Exception, *, is_in_engine: bool) -> Change:
+        """`error` is a bug of ours, raised for this request; it ends this request alone."""
+        self.is_over = True
+        internal = InternalError("the agent failed to answer the request; its log has the details")
+        end = self._ended or Refused(id=self.name, error=to_wire(internal))
+        release = (Drop(self.id),) if is_in_engine else ()
+        return Change((end,), (LogFailure(self.name, error), *release))
+
+    def _never_ran(self) -> Ended:
+        usage = Usage(completion_tokens=self.resume.num_tokens if self.resume else 0)
+        return Ended(id=self.name, finish_reason="cancelled", usage=usage, rates=Rates())
+
+    def _release(self) -> Abandon | Drop:
+        return Abandon(self.id) if self._answer is None else Drop(self.id)
+
+    def _answered(self, items: list[Item], output: SequenceOutput) -> Change:
+        """The answer is complete. An end that has to wait for a save is removed from `items`."""
+        if self._ended is None and self.key is not None and isinstance(end := items[-1], Ended):
+            self._ended = end
+            items.pop()
+            if output.end is None:
+                return Change(tuple(items), (Finish(self.id),))
+        if self.key is None or self._ended is None:
+            self.is_over = True
+            return Change(tuple(items), () if output.end else (Drop(self.id),))
+        if output.end is None:
+            return Change()  # of what follows a stop string
+        if output.end.saved is not None:
+            self.is_saving = True
+            return Change(tuple(items), (Save(self.id, self.key, output.end.saved),))
+        self.is_over = True
+        return Change((*items, noticed(self.name, _NOT_SAVED), self._ended))
+
+
+def saves_as(request: GenerateRequest) -> str | None:
+    """Under which key `request` saves."""
+    return request.cache_key if request.save_cache else None
+
+
+def _may_fetch(prepared: Prepared) -> bool:
+    """Whether it could begin with a fetched prefix, of tokens, that nobody has stored here."""
+    sequence = prepared.sequence
+    is_plain = sequence.shift is None and prepared.echo is None and not sequence.prompt.has_media
+    return is_plain and sequence.stored is None
+
+
+class HeldPieces:
+    """What one request gained and its balancer was not told, as nobody reads it meanwhile.
+
+    Each message costs the agent and the balancer more than the engine needs for a token of a small
+    model. An agent that is lost takes what it held with it, so that much may be computed again.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: list[Item] = []
+        self._due = float("-inf")
+
+    def told(self, items: tuple[Item, ...], now: float) -> tuple[Item, ...]:
+        """What to tell now: nothing, where `items` are tokens and others were told lately."""
+        if now < self._due and all(isinstance(item, Piece) for item in items):
+            self._pieces += items
+            return ()
+        self._due = now + HELD
+        return self.with_rest(items)
+
+    def with_rest(self, items: tuple[Item, ...]) -> tuple[Item, ...]:
+        """All that was held, and `items` after it."""
+        held, self._pieces = self._pieces, []
+        return tuple(_joined((*held, *items))) if held else items
+
+
+def _joined(items: Iterable[Item]) -> Iterable[Item]:
+    """Tokens of one kind in a row become one piece."""
+    for kind, group in groupby(items, key=_kind):
+        if kind is None:
+            yield from group
+            continue
+        pieces = [item for item in group if isinstance(item, Piece)]
+        yield Piece(
+            id=pieces[0].id,
+            text="".join(piece.text for piece in pieces),
+            kind=pieces[0].kind,
+            tokens=tuple(token for piece in pieces for token in piece.tokens),
+        )
+
+
+def _kind(item: Item) -> str | None:
+    """Of a piece that others can join."""
+    return item.kind if isinstance(item, Piece) and item.log_probs is None else None
 
 
 class ActiveRequests:
-    """`piece` gives a token's bytes. A ticket's number is also that of its sequence."""
+    """`piece` gives a token's bytes."""
 
     def __init__(self, piece: Callable[[int], bytes]) -> None:
         self._piece = piece
-        self._writers = Writers()
+        self._saving: set[str] = set()
+        """The keys under which active requests save."""
         self._active: dict[SequenceId, ActiveRequest] = {}
 
     def __len__(self) -> int:
@@ -38,31 +348,31 @@ class ActiveRequests:
 
     # ---- what the listeners want
 
-    def start(self, new: NewRequest, listener: Listener) -> list[Decision]:
+    def start(self, id: SequenceId, start: Start, listener: Listener) -> list[Decision]:
         """A new request; see `port.Generation`."""
-        key = saves_as(new.request)
-        if key is not None and not self._writers.claim(key):
-            return [Tell(listener, (_key_is_taken(new.id, key),), (new.ticket,))]
-        id = SequenceId(new.ticket)
-        resume = Resume(new.id, new.continuation) if new.continuation else None
-        self._active[id] = ActiveRequest(id, new.id, new.request, listener, resume, new.fetch)
-        return [Prepare(id, new.request, resume)]
+        active = ActiveRequest(id, start, listener)
+        if (key := active.key) is not None:
+            if key in self._saving:
+                return [Tell(listener, (_key_is_taken(start.id, key),), (id,))]
+            self._saving.add(key)
+        self._active[id] = active
+        return [Prepare(id, start.request, active.resume)]
 
-    def cancel(self, ticket: Ticket) -> list[Decision]:
+    def cancel(self, id: SequenceId) -> list[Decision]:
         """End a request with what it has; one that is complete ends when it is saved."""
-        active = self._awaited(ticket)
+        active = self._awaited(id)
         if active is None or active.is_complete:
             return []
         return self._settled(active, self._guarded(active, active.cancel, is_in_engine=True))
 
-    def fail(self, ticket: Ticket, error: RequestError) -> list[Decision]:
+    def fail(self, id: SequenceId, error: RequestError) -> list[Decision]:
         """End a request with `error`; a complete one ends well. A save goes on."""
-        active = self._awaited(ticket)
+        active = self._awaited(id)
         return [] if active is None else self._settled(active, active.fail(error))
 
-    def discard(self, ticket: Ticket) -> list[Decision]:
+    def discard(self, id: SequenceId) -> list[Decision]:
         """End a request without any further item. A save goes on."""
-        active = self._awaited(ticket)
+        active = self._awaited(id)
         return [] if active is None else self._settled(active, active.discard())
 
     # ---- what becomes of them
@@ -96,7 +406,7 @@ class ActiveRequests:
 
     def stepped(self, outputs: Sequence[SequenceOutput], now: float) -> list[Decision]:
         """The engine made a step; one `Tell` a listener, whatever is in it. `now` in seconds."""
-        told: dict[Listener, tuple[list[Item], list[Ticket]]] = {}
+        told: dict[Listener, tuple[list[Item], list[SequenceId]]] = {}
         decisions: list[Decision] = []
         for output in outputs:
             if (active := self._active.get(output.id)) is None:
@@ -137,8 +447,8 @@ class ActiveRequests:
         if any(each.is_discarded and not each.is_saving for each in self._active.values()):
             raise RuntimeError("a request that nobody waits for goes on")
 
-    def _awaited(self, ticket: Ticket) -> ActiveRequest | None:
-        active = self._active.get(SequenceId(ticket))
+    def _awaited(self, id: SequenceId) -> ActiveRequest | None:
+        active = self._active.get(id)
         return None if active is None or active.is_discarded else active
 
     def _stepped(self, active: ActiveRequest, output: SequenceOutput) -> Change:
@@ -161,14 +471,14 @@ class ActiveRequests:
         items = active.with_rest(change.items) if change.items else ()
         return [Tell(active.listener, items, released), *change.decisions]
 
-    def _released(self, active: ActiveRequest) -> list[Ticket]:
-        """Forget it if it is over; its ticket, then."""
+    def _released(self, active: ActiveRequest) -> list[SequenceId]:
+        """Forget it if it is over; its id, then."""
         if not active.is_over:
             return []
         del self._active[active.id]
         if active.key is not None:
-            self._writers.release(active.key)
-        return [Ticket(active.id)]
+            self._saving.remove(active.key)
+        return [active.id]
 
 
 def _key_is_taken(name: RequestId, key: str) -> Refused:

@@ -6,9 +6,11 @@ sequences on the engine's; their results come back to the event loop.
 A decision that cannot be carried out ends its request alone, as `active_requests` has it.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Protocol, assert_never
 
@@ -16,11 +18,15 @@ from ...shared.errors import RequestError
 from ...shared.inference import Notice, is_background
 from ...shared.inference.prefix_peers import PrefixSource
 from ...shared.log import context
+from ...shared.messages import Start
 from ..engine.prompt import Prompt
+from ..engine.prompt_store.prompt_store import Ignored, PromptStore
 from ..engine.prompt_store.stored_prompt import StoredPrompt
-from ..engine.sequence import NewSequence, SequenceId, SequenceOutput
-from .active_request import (
+from ..engine.sequence import NewSequence, SequenceOutput
+from ..sequence_id import SequenceId
+from .active_requests import (
     Abandon,
+    ActiveRequests,
     Decision,
     Drop,
     Fetch,
@@ -31,11 +37,9 @@ from .active_request import (
     Save,
     Tell,
 )
-from .active_requests import ActiveRequests
 from .answers.resumption import Outcome, Resumed
-from .port import Listener, NewRequest, Ticket
+from .port import Listener
 from .preparation import Preparation
-from .prompt_saver import PromptSaver
 from .request_spans import RequestSpans
 
 logger = logging.getLogger(__name__)
@@ -64,21 +68,27 @@ class Fetcher(Protocol):
     def abandon(self, id: SequenceId) -> None: ...
 
 
-class NoFetcher:
-    """For an agent that fetches nothing."""
+class PromptSaver:
+    """Writes prompts to the prompt store, on a thread of its own: a slow disk delays only saves.
 
-    def fetch(
-        self,
-        id: SequenceId,
-        source: PrefixSource,
-        prompt: Prompt,
-        reply: Callable[[StoredPrompt | None], None],
-    ) -> None:
-        """There is nothing."""
-        reply(None)
+    Without a `store` nothing may be saved; the preparer says so to clients. At most as many saves
+    wait as requests hold slots.
+    """
 
-    def abandon(self, id: SequenceId) -> None:
-        """There is nothing."""
+    def __init__(self, store: PromptStore | None = None) -> None:
+        self._store = store
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="save")
+
+    def save(self, key: str, prompt: StoredPrompt, reply: Callable[[Notice | None], None]) -> None:
+        """Store `prompt` under `key`; `reply` gets `None` when it is done, or why it failed."""
+        if self._store is None:
+            raise RuntimeError("a prompt came to be stored where there is no store")
+        future = self._thread.submit(_saved, self._store, key, prompt)
+        asyncio.wrap_future(future).add_done_callback(partial(_reply, reply))
+
+    def close(self) -> None:
+        """Begin no save any more; blocks until the present one is written."""
+        self._thread.shutdown(cancel_futures=True)
 
 
 class LocalGeneration:
@@ -101,26 +111,26 @@ class LocalGeneration:
         self._preparation = preparation
         self._worker = worker
         self._saver = saver
-        self._fetcher = NoFetcher() if fetcher is None else fetcher
+        self._fetcher = fetcher
         self._requests = ActiveRequests(piece)
         self._spans = RequestSpans() if spans is None else spans
 
-    def start(self, new: NewRequest, listener: Listener) -> None:
+    def start(self, id: SequenceId, start: Start, listener: Listener) -> None:
         """See `port.Generation`."""
-        self._spans.started(new.ticket, new.id, new.traceparent)
-        self._carry_out(self._requests.start(new, listener))
+        self._spans.started(id, start.id, start.traceparent)
+        self._carry_out(self._requests.start(id, start, listener))
 
-    def cancel(self, ticket: Ticket) -> None:
+    def cancel(self, id: SequenceId) -> None:
         """See `port.Generation`."""
-        self._carry_out(self._requests.cancel(ticket))
+        self._carry_out(self._requests.cancel(id))
 
-    def fail(self, ticket: Ticket, error: RequestError) -> None:
+    def fail(self, id: SequenceId, error: RequestError) -> None:
         """See `port.Generation`."""
-        self._carry_out(self._requests.fail(ticket, error))
+        self._carry_out(self._requests.fail(id, error))
 
-    def discard(self, ticket: Ticket) -> None:
+    def discard(self, id: SequenceId) -> None:
         """See `port.Generation`."""
-        self._carry_out(self._requests.discard(ticket))
+        self._carry_out(self._requests.discard(id))
 
     def stepped(self, outputs: Sequence[SequenceOutput]) -> None:
         """The engine made a step."""
@@ -171,12 +181,16 @@ class LocalGeneration:
             case Abandon(id):
                 self._worker.forget(id)
                 self._preparation.abandon(id)
-                self._fetcher.abandon(id)
+                if self._fetcher is not None:
+                    self._fetcher.abandon(id)
             case Fetch(id, source, prompt):
                 self._worker.forget(id)  # others need not wait for it
-                self._fetcher.fetch(id, source, prompt, partial(self._fetched, id))
+                if self._fetcher is None:
+                    self._fetched(id, None)
+                else:
+                    self._fetcher.fetch(id, source, prompt, partial(self._fetched, id))
             case Run(sequence):
-                self._spans.prepared(Ticket(sequence.id))
+                self._spans.prepared(sequence.id)
                 self._worker.submit(sequence)
             case Finish(id):
                 self._worker.finish(id)
@@ -186,3 +200,17 @@ class LocalGeneration:
                 self._saver.save(key, prompt, partial(self._saved, id))
             case _:
                 assert_never(decision)
+
+
+def _saved(store: PromptStore, key: str, prompt: StoredPrompt) -> Notice | None:
+    try:
+        ignored = store.save(key, prompt)
+    except Exception:  # the boundary of saving: everything is logged and the client told
+        logger.exception("a prompt could not be saved")
+        ignored = Ignored("the agent failed to save the prompt; its log has the details")
+    return None if ignored is None else ignored.notice
+
+
+def _reply(reply: Callable[[Notice | None], None], future: asyncio.Future[Notice | None]) -> None:
+    if not future.cancelled():
+        reply(future.result())

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ...shared.errors import InternalError, RequestError
 from ...shared.inference import GenerateRequest, is_background
-from ..engine.sequence import SequenceId
+from ..sequence_id import SequenceId
 from .answers.resumption import Outcome, Resume
 from .preparer import Preparer
 from .text_length import LONG_TEXT, VERY_LONG_TEXT, text_length
@@ -55,7 +55,7 @@ class Preparation:
         resume: Resume | None = None,
     ) -> None:
         """Prepare `request`; `reply` gets the outcome, unless it is abandoned."""
-        future = self._threads(request, resume).submit(_outcome, self.preparer, request, resume)
+        future = self._threads(request, resume).submit(_outcome, self.preparer, id, request, resume)
         self._preparations[id] = future
         asyncio.wrap_future(future).add_done_callback(partial(self._finished, id, reply))
 
@@ -89,9 +89,11 @@ class Preparation:
             reply(future.result())
 
 
-def _outcome(preparer: Preparer, request: GenerateRequest, resume: Resume | None) -> Outcome:
+def _outcome(
+    preparer: Preparer, id: SequenceId, request: GenerateRequest, resume: Resume | None
+) -> Outcome:
     try:
-        prepared = preparer.prepare(request)
+        prepared = preparer.prepare(id, request)
         return prepared if resume is None else preparer.resume(prepared, resume)
     except RequestError as error:
         return error

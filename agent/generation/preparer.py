@@ -29,7 +29,8 @@ from ..engine.loaded_model import LoadedModel
 from ..engine.prompt import Prompt, Span
 from ..engine.prompt_store.prompt_store import Ignored, PromptStore, ignored
 from ..engine.prompt_store.stored_prompt import StoredPrompt
-from ..engine.sequence import ContextShift
+from ..engine.sequence import ContextShift, NewSequence
+from ..sequence_id import SequenceId
 from .answers.prepared import Echo, Prepared, Reading
 from .answers.resumption import Resume, Resumed, resumed
 from .pictures import Picture, Pictures, marked
@@ -96,7 +97,7 @@ class Preparer:
         """The source of the template for conversations without tools, if there is one."""
         return self._templates.general_text
 
-    def prepare(self, request: GenerateRequest) -> Prepared:
+    def prepare(self, id: SequenceId, request: GenerateRequest) -> Prepared:
         """Raises `RequestError` that names the field and says what would be right."""
         chain = chain_of(request)
         request = self._defaults.applied(request)
@@ -113,23 +114,31 @@ class Preparer:
         sampling = self._resolver.sampling(request, self._draw_seed())
         loaded = self._load(request.cache_key)
         held = constrain(request, self._voice(request, text), self._grammars)
-        return Prepared(
+        sequence = NewSequence(
+            id=id,
             prompt=prompt,
-            sampling=sampling,
             max_tokens=request.max_tokens,
+            sampling=sampling,
+            priority=request.priority or 0,
+            shift=self._shift(request, prompt),
+            prefill_only=request.prefill_only,
+            stored=None if isinstance(loaded, Ignored) else loaded,
+            save_as=request.cache_key if request.save_cache else None,
+            constraint=held.constraint if held else None,
+            scores_prompt=bool(request.prompt_logprobs),
+            marks=chain.positions(len(prompt)),
+        )
+        return Prepared(
+            sequence=sequence,
             stop=Stops(
                 request.stop,
                 tokens=frozenset(request.stop_token_ids),
                 min_tokens=request.min_tokens,
                 are_told=request.include_stop_str_in_output,
             ),
-            shift=self._shift(request, prompt),
-            stored=None if isinstance(loaded, Ignored) else loaded,
             notices=self._notices(request, loaded, held),
             reading=self._reading(request, text),
-            constraint=held.constraint if held else None,
             echo=_echo(request),
-            marks=chain.positions(len(prompt)),
         )
 
     def resume(self, prepared: Prepared, resume: Resume) -> Resumed:

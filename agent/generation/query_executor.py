@@ -5,35 +5,39 @@ only, and replies there. The sessions bound how many queries may wait.
 """
 
 import asyncio
+import base64
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Event
-from typing import Protocol
+from typing import Protocol, assert_never
 
-from ...shared.errors import InternalError, NotSupported, RequestError, to_wire
+from ...shared.errors import InternalError, InvalidRequest, NotSupported, RequestError, to_wire
 from ...shared.queries import (
+    MAX_TEXT,
+    Counted,
     CountTokens,
     Declined,
+    DescribeTokenizer,
+    Detokenize,
+    Detokenized,
     Embed,
     Query,
     Rank,
     Result,
     TextQuery,
     Tokenize,
+    Tokenized,
+    TokenizerDescription,
 )
 from ..engine.embedding.embedder import Withdrawn
-from .port import Ticket
+from ..engine.loaded_model import Vocab
+from .port import QueryId
+from .preparer import Preparer
 from .text_length import LONG_TEXT, is_long
 
 logger = logging.getLogger(__name__)
-
-
-class TextQueries(Protocol):
-    """See `text_queries.TextQueries`."""
-
-    def answer(self, query: TextQuery, /) -> Result: ...
 
 
 class Embedder(Protocol):
@@ -41,6 +45,63 @@ class Embedder(Protocol):
 
     def answer(self, query: Embed | Rank, is_wanted: Callable[[], bool], /) -> Result: ...
     def free(self) -> None: ...
+
+
+class TextQueries:
+    """Queries that need only vocabulary and template: tokenise, detokenise, count, describe.
+
+    For one model's `vocab` and `preparer`. Thread-safe.
+    """
+
+    def __init__(self, vocab: Vocab, preparer: Preparer) -> None:
+        self._vocab = vocab
+        self.preparer = preparer
+        """For queries that come from now on; it may be replaced."""
+
+    def answer(self, query: TextQuery) -> Tokenized | Detokenized | Counted | TokenizerDescription:
+        """Raises `RequestError` that names the field and says what would be right."""
+        match query:
+            case Tokenize():
+                return Tokenized(tokens=self._tokenize(query))
+            case Detokenize(tokens=tokens):
+                return self._detokenize(tokens)
+            case CountTokens(request=request):
+                return Counted(num_tokens=self.preparer.num_tokens(request))
+            case DescribeTokenizer():
+                return self._description()
+            case _:
+                assert_never(query)
+
+    def _description(self) -> TokenizerDescription:
+        return TokenizerDescription(
+            bos_text=_told(self._vocab.bos_text),
+            eos_text=_told(self._vocab.eos_text),
+            chat_template=_told(self.preparer.template_text),
+        )
+
+    def _tokenize(self, query: Tokenize) -> tuple[int, ...]:
+        return self._vocab.tokenize(
+            query.text, add_special=query.add_special, parse_special=query.parse_special
+        )
+
+    def _detokenize(self, tokens: Sequence[int]) -> Detokenized:
+        for position, token in enumerate(tokens):
+            if token >= self._vocab.size:
+                raise InvalidRequest(
+                    f"`tokens[{position}]`: there is no token {token}; this model's ids go up to "
+                    f"{self._vocab.size - 1}",
+                    field=f"tokens[{position}]",
+                )
+        data = b"".join(map(self._vocab.piece, tokens))
+        try:
+            return Detokenized(text=data.decode())
+        except UnicodeDecodeError:
+            text = data.decode(errors="replace")
+            return Detokenized(text=text, bytes_base64=base64.b64encode(data).decode())
+
+
+def _told(text: str | None) -> str | None:
+    return text if text and len(text) <= MAX_TEXT else None
 
 
 class QueryExecutor:
@@ -52,24 +113,24 @@ class QueryExecutor:
         self._text_thread = ThreadPoolExecutor(1, thread_name_prefix="texts")
         self._long_text_thread = ThreadPoolExecutor(1, thread_name_prefix="texts-long")
         self._embedding_thread = ThreadPoolExecutor(1, thread_name_prefix="embed")
-        self._withdrawn: dict[Ticket, Event] = {}
+        self._withdrawn: dict[QueryId, Event] = {}
 
-    def answer(self, ticket: Ticket, query: Query, reply: Callable[[Result], None]) -> None:
+    def answer(self, id: QueryId, query: Query, reply: Callable[[Result], None]) -> None:
         """See `port.Queries`."""
-        withdrawn = self._withdrawn[ticket] = Event()
+        withdrawn = self._withdrawn[id] = Event()
         try:
             future = self._thread_for(query).submit(
                 self._result, query, lambda: not withdrawn.is_set()
             )
         except Exception:  # the boundary of queries, as in `_result`
-            del self._withdrawn[ticket]
+            del self._withdrawn[id]
             reply(_failed())
         else:
-            asyncio.wrap_future(future).add_done_callback(partial(self._finished, ticket, reply))
+            asyncio.wrap_future(future).add_done_callback(partial(self._finished, id, reply))
 
-    def withdraw(self, ticket: Ticket) -> None:
+    def withdraw(self, id: QueryId) -> None:
         """See `port.Queries`."""
-        if (withdrawn := self._withdrawn.pop(ticket, None)) is not None:
+        if (withdrawn := self._withdrawn.pop(id, None)) is not None:
             withdrawn.set()
 
     def close(self) -> None:
@@ -114,11 +175,11 @@ class QueryExecutor:
 
     def _finished(
         self,
-        ticket: Ticket,
+        id: QueryId,
         reply: Callable[[Result], None],
         future: "asyncio.Future[Result | None]",
     ) -> None:
-        if self._withdrawn.pop(ticket, None) is None or future.cancelled():
+        if self._withdrawn.pop(id, None) is None or future.cancelled():
             return
         if (result := future.result()) is not None:
             reply(result)

@@ -14,7 +14,7 @@ from ...shared.messages import Ended, Item, Refused
 from ...shared.tracing.span import Attribute, Part, Span
 from ...shared.tracing.trace_context import TraceContext, read_traceparent
 from ...shared.tracing.tracer import NO_TRACER, Tracer
-from .port import Ticket
+from ..sequence_id import SequenceId
 
 _SECOND = 1_000_000_000
 """In nanoseconds."""
@@ -45,27 +45,27 @@ class RequestSpans:
         self._tracer = tracer
         self._agent = agent
         self._clock = clock
-        self._open: dict[Ticket, _Open] = {}
+        self._open: dict[SequenceId, _Open] = {}
 
     def __len__(self) -> int:
         """How many are kept."""
         return len(self._open)
 
-    def started(self, ticket: Ticket, id: RequestId, traceparent: str | None) -> None:
+    def started(self, id: SequenceId, name: RequestId, traceparent: str | None) -> None:
         """A request came, as a part of the trace that `traceparent` names."""
         parent = read_traceparent(traceparent)
         if parent is not None and parent.is_sampled:
-            self._open[ticket] = _Open(id, parent, self._clock())
+            self._open[id] = _Open(name, parent, self._clock())
 
-    def prepared(self, ticket: Ticket) -> None:
+    def prepared(self, id: SequenceId) -> None:
         """Its prompt is with the engine."""
-        if (request := self._open.get(ticket)) is not None:
+        if (request := self._open.get(id)) is not None:
             request.prepared = self._clock()
 
-    def ended(self, items: Sequence[Item], released: Iterable[Ticket]) -> None:
-        """The slots of these tickets are free; `items` were told with that."""
-        for ticket in released:
-            if (request := self._open.pop(ticket, None)) is not None:
+    def ended(self, items: Sequence[Item], released: Iterable[SequenceId]) -> None:
+        """The slots of these sequences are free; `items` were told with that."""
+        for id in released:
+            if (request := self._open.pop(id, None)) is not None:
                 self._record(request, _end_of(request.id, items))
 
     def _record(self, request: _Open, end: Ended | Refused | None) -> None:

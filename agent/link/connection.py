@@ -23,7 +23,8 @@ from ...shared.messages import Evicted, FromAgent, Item, Status
 from ...shared.models.assignments import Assign, Reload
 from ...shared.queries import Result
 from ...shared.reports.statistics import Statistics
-from ..generation.port import Generation, Queries, Ticket
+from ..generation.port import Generation, Queries, QueryId
+from ..sequence_id import SequenceId
 from .agent_key import VARIABLE
 from .backoff import Backoff
 from .balancer_secrets import BalancerSecrets
@@ -171,7 +172,7 @@ class Connection:
 
     # ---- what happens elsewhere in the agent
 
-    def produced(self, items: tuple[Item, ...], released: tuple[Ticket, ...]) -> None:
+    def produced(self, items: tuple[Item, ...], released: tuple[SequenceId, ...]) -> None:
         """See `generation.port.Listener`."""
         self._carry_out(self._session.produced(items, released, self._clock()))
         if released:
@@ -209,8 +210,8 @@ class Connection:
         if self._outbound is None and self._task is not None:
             self._task.cancel()
 
-    def _answered(self, ticket: Ticket, result: Result) -> None:
-        self._carry_out(self._session.answered(ticket, result, self._clock()))
+    def _answered(self, query: QueryId, result: Result) -> None:
+        self._carry_out(self._session.answered(query, result, self._clock()))
 
     def _tick(self) -> None:
         self._timer = None
@@ -233,18 +234,18 @@ class Connection:
                 self._mark_connected()
             case KeepSecret(secret):
                 self._keep(secret)
-            case StartGeneration(new):
-                self._generation.start(new, self)
-            case CancelGeneration(ticket):
-                self._generation.cancel(ticket)
-            case FailGeneration(ticket, error):
-                self._generation.fail(ticket, error)
-            case DiscardGeneration(ticket):
-                self._generation.discard(ticket)
-            case AnswerQuery(ticket, query):
-                self._queries.answer(ticket, query, partial(self._answered, ticket))
-            case WithdrawQuery(ticket):
-                self._queries.withdraw(ticket)
+            case StartGeneration(sequence, start):
+                self._generation.start(sequence, start, self)
+            case CancelGeneration(sequence):
+                self._generation.cancel(sequence)
+            case FailGeneration(sequence, error):
+                self._generation.fail(sequence, error)
+            case DiscardGeneration(sequence):
+                self._generation.discard(sequence)
+            case AnswerQuery(id, query):
+                self._queries.answer(id, query, partial(self._answered, id))
+            case WithdrawQuery(query_id):
+                self._queries.withdraw(query_id)
             case Obey(order):
                 self._on_order(order)
             case Allow(ticket, seconds):

@@ -4,10 +4,11 @@ from dataclasses import dataclass, field
 
 from ...shared.errors import RequestError
 from ...shared.inference import RequestId
-from ...shared.messages import FromAgent
+from ...shared.messages import FromAgent, Start
 from ...shared.models.assignments import Assign, Reload
 from ...shared.queries import Query
-from ..generation.port import NewRequest, Ticket
+from ..generation.port import QueryId
+from ..sequence_id import SequenceId
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +32,24 @@ class KeepSecret:
 
 @dataclass(frozen=True, slots=True)
 class StartGeneration:
-    """Answer this request; report what it produces under its ticket."""
+    """Answer this request as the sequence `id`; report what it produces."""
 
-    new: NewRequest
+    id: SequenceId
+    start: Start
 
 
 @dataclass(frozen=True, slots=True)
 class CancelGeneration:
     """The balancer cancelled it; its end still comes."""
 
-    ticket: Ticket
+    id: SequenceId
 
 
 @dataclass(frozen=True, slots=True)
 class FailGeneration:
     """End it with this error; its end still comes."""
 
-    ticket: Ticket
+    id: SequenceId
     error: RequestError
 
 
@@ -55,14 +57,14 @@ class FailGeneration:
 class DiscardGeneration:
     """End it without any further item; its release still comes."""
 
-    ticket: Ticket
+    id: SequenceId
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerQuery:
-    """Answer this query, then report `answered` under the same ticket."""
+    """Answer this query, then report `answered` under the same id."""
 
-    ticket: Ticket
+    id: QueryId
     query: Query
 
 
@@ -70,7 +72,7 @@ class AnswerQuery:
 class WithdrawQuery:
     """This query's result is not wanted any more; what is reported will be ignored."""
 
-    ticket: Ticket
+    id: QueryId
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from ...shared.errors import QueueFull, RequestError, to_wire
 from ...shared.inference import RequestId
 from ...shared.messages import Ask, Reply
 from ...shared.queries import Declined, Result
-from ..generation.port import Ticket
+from ..generation.port import QueryId
 from .decisions import AnswerQuery, WithdrawQuery
 
 MAX_QUERIES = 256
@@ -17,12 +17,12 @@ MAX_QUERIES = 256
 
 
 class Queries:
-    """`tickets` are shared with the agent's other sessions."""
+    """`numbers` are shared with the agent's other sessions."""
 
-    def __init__(self, tickets: Iterator[Ticket]) -> None:
-        self._tickets = tickets
-        self._ids: dict[Ticket, RequestId] = {}
-        self._open: dict[RequestId, Ticket] = {}
+    def __init__(self, numbers: Iterator[int]) -> None:
+        self._numbers = numbers
+        self._ids: dict[QueryId, RequestId] = {}
+        self._open: dict[RequestId, QueryId] = {}
 
     def __len__(self) -> int:
         return len(self._open)
@@ -34,22 +34,22 @@ class Queries:
         """A query that is not here yet: take it on, or decline it."""
         if len(self._open) >= MAX_QUERIES:
             return declined(ask.id, QueueFull(f"the agent answers {MAX_QUERIES} queries already"))
-        ticket = next(self._tickets)
-        self._open[ask.id] = ticket
-        self._ids[ticket] = ask.id
-        return AnswerQuery(ticket, ask.query)
+        query = QueryId(next(self._numbers))
+        self._open[ask.id] = query
+        self._ids[query] = ask.id
+        return AnswerQuery(query, ask.query)
 
     def withdraw(self, id: RequestId) -> list[WithdrawQuery]:
         """The balancer cancels a query."""
         if id not in self._open:
             return []
-        ticket = self._open.pop(id)
-        del self._ids[ticket]
-        return [WithdrawQuery(ticket)]
+        query = self._open.pop(id)
+        del self._ids[query]
+        return [WithdrawQuery(query)]
 
-    def answered(self, ticket: Ticket, result: Result) -> list[Reply]:
+    def answered(self, query: QueryId, result: Result) -> list[Reply]:
         """There is a result; ignored if the query was withdrawn."""
-        if (id := self._ids.pop(ticket, None)) is None:
+        if (id := self._ids.pop(query, None)) is None:
             return []
         del self._open[id]
         return [Reply(id=id, result=result)]
@@ -64,8 +64,8 @@ class Queries:
 
     def check_integrity(self) -> None:
         """Raises `RuntimeError` when an invariant is broken; for tests."""
-        if {ticket: id for id, ticket in self._open.items()} != self._ids:
-            raise RuntimeError("queries and their tickets do not match")
+        if {query: id for id, query in self._open.items()} != self._ids:
+            raise RuntimeError("queries and their ids do not match")
 
 
 def declined(id: RequestId, error: RequestError) -> Reply:

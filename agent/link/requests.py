@@ -1,8 +1,8 @@
 """The requests that one balancer has given this agent, each with a slot.
 
 Invariants: every request that was accepted is answered exactly once, with `Ended` or `Refused`, and
-nothing comes after; each holds its slot until its ticket is released. Only a request that is being
-saved may hold a slot without being awaited.
+nothing comes after; each holds its slot until its sequence is released. Only a request that is
+being saved may hold a slot without being awaited.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,20 +10,20 @@ from collections.abc import Iterable, Iterator
 from ...shared.errors import RequestError
 from ...shared.inference import RequestId
 from ...shared.messages import Busy, Ended, Item, Refused, Start
-from ..generation.port import NewRequest, Ticket
+from ..sequence_id import SequenceId
 from .decisions import CancelGeneration, DiscardGeneration, FailGeneration, StartGeneration
 from .slots import Slots
 
 
 class Requests:
-    """`slots` and `tickets` are shared with the agent's other sessions."""
+    """`slots` and `numbers` are shared with the agent's other sessions."""
 
-    def __init__(self, *, slots: Slots, tickets: Iterator[Ticket]) -> None:
+    def __init__(self, *, slots: Slots, numbers: Iterator[int]) -> None:
         self._slots = slots
-        self._tickets = tickets
+        self._numbers = numbers
         self._was_busy = False
-        self._awaited: dict[RequestId, Ticket] = {}
-        self._holding: set[Ticket] = set()
+        self._awaited: dict[RequestId, SequenceId] = {}
+        self._holding: set[SequenceId] = set()
 
     def __len__(self) -> int:
         """Those that hold a slot, also those that are only being saved."""
@@ -43,19 +43,10 @@ class Requests:
         """A request that is not here yet: take a slot for it, if one is free."""
         if not self._slots.take():
             return self.turn_away(start.id)
-        ticket = next(self._tickets)
-        self._awaited[start.id] = ticket
-        self._holding.add(ticket)
-        return StartGeneration(
-            NewRequest(
-                ticket,
-                start.id,
-                start.request,
-                start.continuation,
-                start.traceparent,
-                start.fetch,
-            )
-        )
+        id = SequenceId(next(self._numbers))
+        self._awaited[start.id] = id
+        self._holding.add(id)
+        return StartGeneration(id, start)
 
     def turn_away(self, id: RequestId) -> Busy:
         """Answer a request for which no slot is free with `Busy`."""
@@ -64,8 +55,8 @@ class Requests:
 
     def cancel(self, id: RequestId) -> list[CancelGeneration]:
         """The balancer cancels a request; ignored when it has ended."""
-        ticket = self._awaited.get(id)
-        return [] if ticket is None else [CancelGeneration(ticket)]
+        sequence = self._awaited.get(id)
+        return [] if sequence is None else [CancelGeneration(sequence)]
 
     def has_room_again(self) -> bool:
         """Whether a slot is free and the balancer was turned away, which counts once."""
@@ -76,8 +67,8 @@ class Requests:
 
     def discard(self, id: RequestId) -> list[DiscardGeneration]:
         """What this request produced could not be sent, so it is over."""
-        ticket = self._awaited.pop(id, None)
-        return [] if ticket is None else [DiscardGeneration(ticket)]
+        sequence = self._awaited.pop(id, None)
+        return [] if sequence is None else [DiscardGeneration(sequence)]
 
     def discard_all(self) -> list[DiscardGeneration]:
         """The balancer is gone."""
@@ -86,17 +77,17 @@ class Requests:
 
     def fail_all(self, error: RequestError) -> list[FailGeneration]:
         """Nothing can go on: end every request with `error`."""
-        return [FailGeneration(ticket, error) for ticket in self._awaited.values()]
+        return [FailGeneration(id, error) for id in self._awaited.values()]
 
     # ---- what becomes of them
 
-    def produced(self, items: Iterable[Item], released: Iterable[Ticket]) -> None:
-        """Items go to the balancer; the slots of `released` tickets are free."""
+    def produced(self, items: Iterable[Item], released: Iterable[SequenceId]) -> None:
+        """Items go to the balancer; the slots of `released` sequences are free."""
         for item in items:
             if isinstance(item, Ended | Refused):
                 del self._awaited[item.id]
-        for ticket in released:
-            self._holding.remove(ticket)
+        for id in released:
+            self._holding.remove(id)
             self._slots.free()
 
     def check_integrity(self) -> None:

@@ -52,7 +52,8 @@ from ...shared.reports.log_lines import LogLines
 from ...shared.reports.statistics import Statistics
 from ...shared.since import without_newer
 from ...shared.validation import invalid
-from ..generation.port import Ticket
+from ..generation.port import QueryId
+from ..sequence_id import SequenceId
 from .bounds import bounded_hello, bounded_status
 from .decisions import (
     Allow,
@@ -65,13 +66,16 @@ from .decisions import (
     Send,
     TellLog,
 )
-from .log_waits import LogWaits
 from .outgoing import outputs
 from .queries import Queries, declined
 from .requests import Requests
 
 HANDSHAKE_TIMEOUT = 10.0
 """Longest wait for the answer to `Hello`, in seconds."""
+
+MAX_LOG_WAITS = 64
+"""Reads of the log that one balancer may have wait; those beyond are answered at once, with no
+lines."""
 
 LAST_WORDS = 1.0
 """Longest wait for the ends of requests that were told to fail, in seconds."""
@@ -97,7 +101,8 @@ class Session:
         self._status = status
         self._requests = requests
         self._queries = queries
-        self._log_waits = LogWaits()
+        self._log_waits: dict[RequestId, int] = {}
+        """Reads of this agent's log that wait, and after which line."""
         self._statistics: Statistics | None = None
         self._protocols = protocols
         self._protocol = protocols[-1]
@@ -197,15 +202,15 @@ class Session:
             case Ask():
                 return self._asked(message, now)
             case Withdraw(id=id):
-                self._log_waits.discard(id)
+                self._log_waits.pop(id, None)
                 return self._settle([*self._queries.withdraw(id)])
             case Assign() | Reload():
                 return [Obey(message)]
             case Lend(ticket=ticket, seconds=seconds):
                 return [Allow(ticket, seconds)]
             case ReadLog(id=id, after=after, wait=wait):
-                if wait:
-                    self._log_waits.add(id, after)
+                if wait and len(self._log_waits) < MAX_LOG_WAITS:
+                    self._log_waits[id] = after
                 return [TellLog(id, after)]
             case _:
                 assert_never(message)
@@ -268,9 +273,9 @@ class Session:
     # ---- what becomes of requests and queries
 
     def produced(
-        self, items: tuple[Item, ...], released: Iterable[Ticket], now: float
+        self, items: tuple[Item, ...], released: Iterable[SequenceId], now: float
     ) -> list[Decision]:
-        """Requests gave `items`, and the slots of `released` tickets are free."""
+        """Requests gave `items`, and the slots of `released` sequences are free."""
         self._requests.produced(items, released)
         return self._settle([self._send(each, now) for each in outputs(items)]) if items else []
 
@@ -278,10 +283,10 @@ class Session:
         """Items of this request could not be encoded; the balancer got an error in their place."""
         return self._settle([*self._requests.discard(id)])
 
-    def answered(self, ticket: Ticket, result: Result, now: float) -> list[Decision]:
+    def answered(self, query: QueryId, result: Result, now: float) -> list[Decision]:
         """A query has its result; ignored if it was withdrawn."""
         replies: list[Decision] = [
-            self._send(reply, now) for reply in self._queries.answered(ticket, result)
+            self._send(reply, now) for reply in self._queries.answered(query, result)
         ]
         return self._settle(replies) if replies else []
 
@@ -289,7 +294,7 @@ class Session:
         """The lines that the balancer wants to show; without any, one that waits goes on."""
         if not self.is_live or (not lines and id in self._log_waits):
             return []
-        self._log_waits.discard(id)
+        self._log_waits.pop(id, None)
         return [self._send(LogRead(id=id, lines=lines), now)]
 
     @property
@@ -299,7 +304,7 @@ class Session:
 
     def log_grew(self) -> list[Decision]:
         """Something was logged."""
-        return [*self._log_waits.reads()]
+        return [TellLog(id, after) for id, after in self._log_waits.items()]
 
     def slots_changed(self, now: float) -> list[Decision]:
         """A slot may have become free: a balancer that was told `Busy` is told to try again."""

@@ -2,7 +2,7 @@
 
 Called on the event loop's thread, and replies there. A fetch that fails, is late, or has no place
 is answered with `None`: the prefix is computed instead. A peer that failed is left alone for a
-while (`resting`).
+while (`Resting`).
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import logging
 import socket
 import ssl
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -21,13 +22,19 @@ from ..engine.prompt import Prompt
 from ..engine.prompt_store.stored_prompt import Origin, StoredPrompt, UnusableFile, unpack
 from .counts import Counts
 from .exchange import ExchangeError, Wanted, encode, most_bytes, read_answer_head
-from .resting import Resting
 from .wire import Wire
 
 logger = logging.getLogger(__name__)
 
 MAX_FETCHES = 4
 """At once; beyond that, prompts are computed."""
+
+FIRST_REST = 5.0
+"""Seconds for which a peer is left alone after a fetch that failed."""
+
+LONGEST_REST = 300.0
+
+MAX_PEERS = 1024
 
 Reply = Callable[[StoredPrompt | None], None]
 
@@ -48,6 +55,43 @@ class _Job:
     wire: Wire | None = None
     is_given_up: bool = False
     timer: asyncio.TimerHandle | None = field(default=None, init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    until: float
+    seconds: float
+
+
+class Resting:
+    """Peers that failed are left alone for a while: longer each time, until one fetch has worked.
+
+    Peers by address. Times are seconds of one clock. At most `MAX_PEERS` are remembered, those that
+    failed last.
+    """
+
+    def __init__(self) -> None:
+        self._rests: OrderedDict[str, _Rest] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._rests)
+
+    def may_ask(self, address: str, now: float) -> bool:
+        """Whether a peer is not left alone now."""
+        rest = self._rests.get(address)
+        return rest is None or now >= rest.until
+
+    def failed(self, address: str, now: float) -> None:
+        """A fetch from there came to nothing."""
+        before = self._rests.pop(address, None)
+        seconds = FIRST_REST if before is None else min(2 * before.seconds, LONGEST_REST)
+        self._rests[address] = _Rest(now + seconds, seconds)
+        if len(self._rests) > MAX_PEERS:
+            self._rests.popitem(last=False)
+
+    def worked(self, address: str) -> None:
+        """A fetch from there went well."""
+        self._rests.pop(address, None)
 
 
 class Fetcher:

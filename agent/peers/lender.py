@@ -9,6 +9,7 @@ import socket
 import ssl
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -21,7 +22,6 @@ from ..engine.prompt import Prompt
 from ..engine.prompt_store.stored_prompt import Origin, StoredPrompt, pack
 from .counts import Counts
 from .exchange import answer_head, read_wanted
-from .tickets import Tickets
 from .wire import Wire
 
 logger = logging.getLogger(__name__)
@@ -40,6 +40,9 @@ ON_THE_WAY = 1.0
 
 READING = 20.0
 """Seconds until a busy engine has read the states."""
+
+MAX_TICKETS = 1024
+"""Tickets that are remembered: those that came last."""
 
 PAUSE = 1.0
 """Seconds after the system could not accept a connection."""
@@ -69,7 +72,8 @@ class Lender:
         self._tls = tls
         self._reading = reading
         self._clock = clock
-        self._tickets = Tickets()
+        self._tickets: OrderedDict[str, float] = OrderedDict()
+        """Until when each ticket is good, which is for one prefix."""
         self._news = threading.Condition()
         self._closed = threading.Event()
         self._threads = ThreadPoolExecutor(MAX_LOANS, thread_name_prefix="lend")
@@ -99,7 +103,9 @@ class Lender:
     def allow(self, ticket: str, seconds: float) -> None:
         """Whoever shows this ticket gets a prefix. From any thread."""
         with self._news:
-            self._tickets.add(ticket, self._clock() + seconds)
+            self._tickets[ticket] = self._clock() + seconds
+            if len(self._tickets) > MAX_TICKETS:
+                self._tickets.popitem(last=False)
             self._news.notify_all()
 
     def close(self) -> None:
@@ -171,10 +177,15 @@ class Lender:
         with self._news:
             return bool(
                 self._news.wait_for(
-                    lambda: self._tickets.take(ticket, self._clock()) or self._closed.is_set(),
+                    lambda: self._take(ticket) or self._closed.is_set(),
                     timeout=ON_THE_WAY,
                 )
             )
+
+    def _take(self, ticket: str) -> bool:
+        """Whether it is good; it is not any more."""
+        now = self._clock()
+        return now < self._tickets.pop(ticket, now)
 
     def _read(self, wire: Wire, prompt: Prompt) -> StoredPrompt | None:
         """The longest beginning of `prompt` that the engine has, if any."""

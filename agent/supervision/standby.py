@@ -13,12 +13,12 @@ from typing import NoReturn
 
 from ...shared.errors import RequestError, ShuttingDown, to_wire
 from ...shared.inference import AgentId
-from ...shared.messages import PROTOCOL_VERSION, Hello, Issue, Status
+from ...shared.messages import PROTOCOL_VERSION, Hello, Issue, Start, Status
 from ...shared.models.assignments import Assign, HostFacts, Reload, Work
 from ...shared.queries import Declined, Query, Result
 from ...shared.reports.model_info import ModelInfo
 from ..discovery.links import Links, dialling
-from ..generation.port import Listener, NewRequest, Ticket
+from ..generation.port import Listener, QueryId
 from ..link.agent_key import AgentKey
 from ..link.balancer_secrets import BalancerSecrets
 from ..link.connection import Connection
@@ -27,6 +27,7 @@ from ..link.queries import Queries
 from ..link.requests import Requests
 from ..link.session import Session
 from ..link.slots import Slots
+from ..sequence_id import SequenceId
 from ..settings import AgentSettings
 
 
@@ -99,10 +100,10 @@ class Standby:
     def _make(
         self, url: str, dial: Callable[[str], Awaitable[Outbound]], on_ended: Callable[[], None]
     ) -> Connection:
-        tickets = map(Ticket, count(1))
-        requests = Requests(slots=Slots(0), tickets=tickets)
+        numbers = count(1)
+        requests = Requests(slots=Slots(0), numbers=numbers)
         session = Session(
-            hello=self._hello, status=self._status, requests=requests, queries=Queries(tickets)
+            hello=self._hello, status=self._status, requests=requests, queries=Queries(numbers)
         )
         return Connection(
             url,
@@ -121,26 +122,26 @@ class Standby:
 class _NoGeneration:
     """Without slots a session accepts no request, so nothing is ever started."""
 
-    def start(self, new: NewRequest, _: Listener) -> NoReturn:
-        raise RuntimeError(f"request {new.id} came to an agent without slots")
+    def start(self, id: SequenceId, start: Start, _: Listener) -> NoReturn:
+        raise RuntimeError(f"request {start.id} came to an agent without slots")
 
-    def cancel(self, ticket: Ticket) -> None:
+    def cancel(self, id: SequenceId) -> None:
         """Nothing was started."""
 
-    def fail(self, ticket: Ticket, error: RequestError) -> None:
+    def fail(self, id: SequenceId, error: RequestError) -> None:
         """Nothing was started."""
 
-    def discard(self, ticket: Ticket) -> None:
+    def discard(self, id: SequenceId) -> None:
         """Nothing was started."""
 
 
 class _NoQueries:
     """Without a model there is nothing to answer from; a balancer that asks is declined."""
 
-    def answer(self, ticket: Ticket, query: Query, reply: Callable[[Result], None]) -> None:
+    def answer(self, id: QueryId, query: Query, reply: Callable[[Result], None]) -> None:
         reply(Declined(error=to_wire(ShuttingDown("the agent has no engine now"))))
 
-    def withdraw(self, ticket: Ticket) -> None:
+    def withdraw(self, id: QueryId) -> None:
         """It was answered when it was asked."""
 
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from ...shared.errors import AgentLost, InternalError, RequestError, ShuttingDown, to_wire
 from ...shared.inference import MAX_COUNT, GenerateRequest, Notice, RequestId
 from ...shared.log import context
-from ...shared.messages import Item, Noticed, Refused
-from ..generation.port import Listener, NewRequest, Ticket
+from ...shared.messages import Item, Noticed, Refused, Start
+from ..generation.port import Listener
+from ..sequence_id import SequenceId
 from .client import Client
 from .meter import Meter
 from .protocol.answer import Answer
@@ -77,71 +78,72 @@ class UpstreamGeneration:
         self._on_served = on_served
         self._on_work = on_work
         self._clock = clock
-        self._active: dict[Ticket, _Active] = {}
+        self._active: dict[SequenceId, _Active] = {}
         self.meter = Meter()
 
-    def start(self, new: NewRequest, listener: Listener) -> None:
+    def start(self, id: SequenceId, start: Start, listener: Listener) -> None:
         """See `port.Generation`."""
-        ticket = new.ticket
-        rest = None if new.continuation is None else Rest(new.request, new.continuation)
+        request, continuation = start.request, start.continuation
+        rest = None if continuation is None else Rest(request, continuation)
         answer = Answer(
-            new.id,
-            one_call=not new.request.parallel_tool_calls,
+            start.id,
+            one_call=not request.parallel_tool_calls,
             rest=rest,
-            most_tokens=new.request.max_tokens or MAX_COUNT,
+            most_tokens=request.max_tokens or MAX_COUNT,
         )
-        active = self._active[ticket] = _Active(new.id, listener, answer, is_rest=rest is not None)
-        self.meter.started(ticket, self._clock())
+        active = self._active[id] = _Active(start.id, listener, answer, is_rest=rest is not None)
+        self.meter.started(id, self._clock())
         self._on_work()
-        if new.continuation is not None and not new.continuation.is_by_text:
+        if continuation is not None and not continuation.is_by_text:
             error = AgentLost("an upstream server cannot go on by token ids")
-            self._end(ticket, Refused(id=new.id, error=to_wire(error)))
+            self._end(id, Refused(id=start.id, error=to_wire(error)))
         elif rest is not None and rest.is_empty:
-            self._end(ticket, answer.full())
+            self._end(id, answer.full())
         else:
-            request = new.request if rest is None else rest.request
-            active.task = self._group.create_task(self._run(ticket, active, request))
+            active.task = self._group.create_task(
+                self._run(id, active, request if rest is None else rest.request)
+            )
 
-    def cancel(self, ticket: Ticket) -> None:
+    def cancel(self, id: SequenceId) -> None:
         """See `port.Generation`."""
-        if (active := self._active.get(ticket)) is not None:
-            rates = self.meter.rates(ticket, active.answer.usage)
-            self._end(ticket, active.answer.cancelled(rates))
+        if (active := self._active.get(id)) is not None:
+            rates = self.meter.rates(id, active.answer.usage)
+            self._end(id, active.answer.cancelled(rates))
 
-    def fail(self, ticket: Ticket, error: RequestError) -> None:
+    def fail(self, id: SequenceId, error: RequestError) -> None:
         """See `port.Generation`."""
-        if (active := self._active.get(ticket)) is not None:
-            self._end(ticket, Refused(id=active.id, error=to_wire(error)))
+        if (active := self._active.get(id)) is not None:
+            self._end(id, Refused(id=active.id, error=to_wire(error)))
 
-    def discard(self, ticket: Ticket) -> None:
+    def discard(self, id: SequenceId) -> None:
         """See `port.Generation`."""
-        if ticket in self._active:
-            self._end(ticket)
+        if id in self._active:
+            self._end(id)
 
     # ---- one request
 
-    async def _run(self, ticket: Ticket, active: _Active, request: GenerateRequest) -> None:
+    async def _run(self, id: SequenceId, active: _Active, request: GenerateRequest) -> None:
         try:
-            await self._answer(ticket, active, request)
+            await self._answer(id, active, request)
         except Exception as error:  # the boundary of a request: it is logged and answered
-            if ticket in self._active:
+            if id in self._active:
                 failed = self._error_of(error, active)
-                self._end(ticket, Refused(id=active.id, error=to_wire(failed)))
+                self._end(id, Refused(id=active.id, error=to_wire(failed)))
 
-    async def _answer(self, ticket: Ticket, active: _Active, request: GenerateRequest) -> None:
+    async def _answer(self, id: SequenceId, active: _Active, request: GenerateRequest) -> None:
         server = self._server()
         if server is None:
             raise ShuttingDown(f"the upstream server at {self._host} is not there")
         url = self._client.address.api + path_of(request)
         notice = notice_of(request, server.dialect) if active.is_rest else None
-        await self._stream(ticket, active, url, body_of(request, server), notice)
+        await self._stream(id, active, url, body_of(request, server), notice)
         answer = active.answer
-        if ticket in self._active:
-            rates = self.meter.rates(ticket, answer.usage)
-            self._end(ticket, *answer.ended(rates))
+        if id in self._active:
+            rates = self.meter.rates(id, answer.usage)
+            self._end(id, *answer.ended(rates))
 
     async def _stream(
-        self, ticket: Ticket, active: _Active, url: str, body: Json, notice: Notice | None
+        self, id: SequenceId, active: _Active, url: str, body: Json, notice: Notice | None
     ) -> None:
         lines, answer = EventLines(), active.answer
         async with self._client.stream(url, body) as data:
@@ -152,26 +154,26 @@ class UpstreamGeneration:
                 active.listener.produced((told,), ())
             async for part in data:
                 items = [item for event in lines.push(part) for item in answer.take(event)]
-                if ticket not in self._active:
+                if id not in self._active:
                     return
                 if items:
-                    self._tell(ticket, active, items)
+                    self._tell(id, active, items)
                 if answer.is_over:
                     return
         answer.closed()
 
-    def _tell(self, ticket: Ticket, active: _Active, items: list[Item]) -> None:
+    def _tell(self, id: SequenceId, active: _Active, items: list[Item]) -> None:
         if active.answer.has_begun:
-            self.meter.gained(ticket, active.answer.num_tokens, self._clock())
+            self.meter.gained(id, active.answer.num_tokens, self._clock())
         active.listener.produced(tuple(items), ())
 
-    def _end(self, ticket: Ticket, *items: Item) -> None:
+    def _end(self, id: SequenceId, *items: Item) -> None:
         """It is over: its slot is free, and its connection closes."""
-        active = self._active.pop(ticket)
-        self.meter.ended(ticket, active.answer.usage, self._clock())
+        active = self._active.pop(id)
+        self.meter.ended(id, active.answer.usage, self._clock())
         if active.task is not None and active.task is not asyncio.current_task():
             active.task.cancel()
-        active.listener.produced(items, (ticket,))
+        active.listener.produced(items, (id,))
 
     # ---- what goes wrong
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ...shared.inference import Rates, Usage, rate_of
 from ..engine.statistics import EngineStatistics
-from ..generation.port import Ticket
+from ..sequence_id import SequenceId
 
 
 @dataclass(slots=True)
@@ -22,33 +22,33 @@ class _Run:
 
 
 class Meter:
-    """Every method takes the time `now`, in seconds. Tickets are those of running requests."""
+    """Every method takes the time `now`, in seconds. Ids are those of running requests."""
 
     def __init__(self) -> None:
-        self._runs: dict[Ticket, _Run] = {}
+        self._runs: dict[SequenceId, _Run] = {}
         self._num_generating = 0
         self._now = 0.0
         self._busy = self._sequence = self._prefill = self._decode = 0.0
         self._cached = self._computed = self._completed = 0
 
-    def started(self, ticket: Ticket, now: float) -> None:
+    def started(self, id: SequenceId, now: float) -> None:
         """A request goes to the server."""
         self._advance(now)
-        self._runs[ticket] = _Run(now)
+        self._runs[id] = _Run(now)
 
-    def gained(self, ticket: Ticket, num_tokens: int, now: float) -> None:
+    def gained(self, id: SequenceId, num_tokens: int, now: float) -> None:
         """Something of its answer came: `num_tokens` so far, of all its answer."""
         self._advance(now)
-        run = self._runs[ticket]
+        run = self._runs[id]
         if run.first is None:
             run.first = now
             self._num_generating += 1
         self._completed += max(0, num_tokens - run.num_tokens)
         run.num_tokens, run.last = max(run.num_tokens, num_tokens), now
 
-    def rates(self, ticket: Ticket, usage: Usage) -> Rates:
+    def rates(self, id: SequenceId, usage: Usage) -> Rates:
         """What a running request measured, which has `usage` so far."""
-        run = self._runs[ticket]
+        run = self._runs[id]
         if run.first is None:
             return Rates()
         computed = usage.prompt_tokens - usage.cached_tokens
@@ -57,10 +57,10 @@ class Meter:
             decode_tokens_per_second=rate_of(usage.completion_tokens - 1, run.last - run.first),
         )
 
-    def ended(self, ticket: Ticket, usage: Usage, now: float) -> None:
+    def ended(self, id: SequenceId, usage: Usage, now: float) -> None:
         """It is over, however."""
         self._advance(now)
-        run = self._runs.pop(ticket)
+        run = self._runs.pop(id)
         self._num_generating -= run.first is not None
         computed = max(0, usage.prompt_tokens - usage.cached_tokens)
         self._cached += usage.cached_tokens

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ...shared.errors import InternalError, RequestError, ShuttingDown, to_wire
 from ...shared.queries import Declined, Query, Result
-from ..generation.port import Ticket
+from ..generation.port import QueryId
 from .client import Client
 from .protocol.bodies import Server
 from .protocol.failures import UpstreamFault, UpstreamLost, UpstreamRefusal, error_of, loss_of
@@ -30,23 +30,23 @@ class UpstreamQueries:
         self._client = client
         self._group = group
         self._server = server
-        self._tasks: dict[Ticket, asyncio.Task[None]] = {}
+        self._tasks: dict[QueryId, asyncio.Task[None]] = {}
 
-    def answer(self, ticket: Ticket, query: Query, reply: Callable[[Result], None]) -> None:
+    def answer(self, id: QueryId, query: Query, reply: Callable[[Result], None]) -> None:
         """See `port.Queries`."""
-        self._tasks[ticket] = self._group.create_task(self._run(ticket, query, reply))
+        self._tasks[id] = self._group.create_task(self._run(id, query, reply))
 
-    def withdraw(self, ticket: Ticket) -> None:
+    def withdraw(self, id: QueryId) -> None:
         """See `port.Queries`."""
-        if (task := self._tasks.pop(ticket, None)) is not None:
+        if (task := self._tasks.pop(id, None)) is not None:
             task.cancel()
 
-    async def _run(self, ticket: Ticket, query: Query, reply: Callable[[Result], None]) -> None:
+    async def _run(self, id: QueryId, query: Query, reply: Callable[[Result], None]) -> None:
         try:
             result = await self._result(query)
         except Exception as error:  # the boundary of a query: it is logged and answered
             result = Declined(error=to_wire(self._error_of(error)))
-        if self._tasks.pop(ticket, None) is not None:
+        if self._tasks.pop(id, None) is not None:
             reply(result)
 
     async def _result(self, query: Query) -> Result:

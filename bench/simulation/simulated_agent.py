@@ -4,11 +4,10 @@ An agent with a model of its own serves that. One without serves what the balanc
 tells it to: it finishes what it has, and loads for a while. Then its cache is empty.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from typing import cast
 
-from arriero.agent.generation.port import Ticket
 from arriero.agent.link.decisions import (
     Decision,
     KeepSecret,
@@ -21,6 +20,7 @@ from arriero.agent.link.queries import Queries
 from arriero.agent.link.requests import Requests
 from arriero.agent.link.session import Session
 from arriero.agent.link.slots import Slots
+from arriero.agent.sequence_id import SequenceId
 from arriero.shared.inference import AgentId, RequestId
 from arriero.shared.messages import (
     PROTOCOL_VERSION,
@@ -30,7 +30,6 @@ from arriero.shared.messages import (
     Hello,
     Item,
     Output,
-    Start,
     Status,
 )
 from arriero.shared.models.assignments import Assign, HostFacts, Phase, Work
@@ -95,8 +94,8 @@ class SimulatedAgent:
         self._order: Assign | None = None
         self._loaded_at: float | None = None
         self._num_computed_before = 0.0
-        self._tickets: dict[RequestId, Ticket] = {}
-        numbers = cast(Iterator[Ticket], count())
+        self._sequences: dict[RequestId, SequenceId] = {}
+        numbers = count()
         status = self._status()
         hello = Hello(
             protocol=PROTOCOL_VERSION,
@@ -110,7 +109,7 @@ class SimulatedAgent:
         self._session = Session(
             hello=hello,
             status=status,
-            requests=Requests(slots=Slots(kind.slots), tickets=numbers),
+            requests=Requests(slots=Slots(kind.slots), numbers=numbers),
             queries=Queries(numbers),
         )
         self._num_reports = 0
@@ -166,7 +165,7 @@ class SimulatedAgent:
     # ---- requests
 
     def _produced(self, items: list[Item], now: float) -> list[FromAgent]:
-        released = [self._tickets.pop(item.id) for item in items if isinstance(item, Ended)]
+        released = [self._sequences.pop(item.id) for item in items if isinstance(item, Ended)]
         return self._sent(self._session.produced(tuple(items), released, now), now)
 
     def _sent(self, decisions: list[Decision], now: float) -> list[FromAgent]:
@@ -176,9 +175,8 @@ class SimulatedAgent:
             match decision:
                 case Send(message):
                     messages.append(message)
-                case StartGeneration(new):
-                    self._tickets[new.id] = new.ticket
-                    start = Start(id=new.id, request=new.request, continuation=new.continuation)
+                case StartGeneration(id, start):
+                    self._sequences[start.id] = id
                     self.host.start(start, now)
                 case Obey(Assign() as order):
                     messages += self._obey(order, now)

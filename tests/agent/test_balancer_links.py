@@ -4,7 +4,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from arriero.agent.balancer_links import BalancerLinks
-from arriero.agent.generation.port import Listener, NewRequest, Ticket
+from arriero.agent.generation.port import Listener, QueryId
+from arriero.agent.sequence_id import SequenceId
 from arriero.agent.settings import AgentSettings
 from arriero.agent.supervision.supervisor_protocol import (
     Begin,
@@ -16,7 +17,7 @@ from arriero.agent.supervision.supervisor_protocol import (
 )
 from arriero.shared.errors import RequestError, ShuttingDown, to_wire
 from arriero.shared.inference import AgentId, RequestId
-from arriero.shared.messages import Busy, Hello, Issue, Refused, Status
+from arriero.shared.messages import Busy, Hello, Issue, Refused, Start, Status
 from arriero.shared.models.assignments import Assign, HostFacts, Work
 from arriero.shared.queries import Query, Result
 from tests.agent.fakes import BYTES_INFO, WELCOME, FakeBalancer, Peer, soon
@@ -28,28 +29,28 @@ class Side:
     """What answers: nothing ends before it is told to."""
 
     def __init__(self) -> None:
-        self.running: dict[Ticket, tuple[RequestId, Listener]] = {}
+        self.running: dict[SequenceId, tuple[RequestId, Listener]] = {}
         self.has_begun = asyncio.Event()
 
-    def start(self, new: NewRequest, listener: Listener) -> None:
-        self.running[new.ticket] = (new.id, listener)
+    def start(self, id: SequenceId, start: Start, listener: Listener) -> None:
+        self.running[id] = (start.id, listener)
         self.has_begun.set()
 
-    def cancel(self, ticket: Ticket) -> None:
-        self.fail(ticket, ShuttingDown("cancelled"))
+    def cancel(self, id: SequenceId) -> None:
+        self.fail(id, ShuttingDown("cancelled"))
 
-    def fail(self, ticket: Ticket, error: RequestError) -> None:
-        id, listener = self.running.pop(ticket)
-        listener.produced((Refused(id=id, error=to_wire(error)),), (ticket,))
+    def fail(self, id: SequenceId, error: RequestError) -> None:
+        name, listener = self.running.pop(id)
+        listener.produced((Refused(id=name, error=to_wire(error)),), (id,))
 
-    def discard(self, ticket: Ticket) -> None:
-        _, listener = self.running.pop(ticket)
-        listener.produced((), (ticket,))
+    def discard(self, id: SequenceId) -> None:
+        _, listener = self.running.pop(id)
+        listener.produced((), (id,))
 
-    def answer(self, ticket: Ticket, query: Query, reply: Callable[[Result], None]) -> None:
+    def answer(self, id: QueryId, query: Query, reply: Callable[[Result], None]) -> None:
         raise AssertionError("nobody asks")
 
-    def withdraw(self, ticket: Ticket) -> None:
+    def withdraw(self, id: QueryId) -> None:
         raise AssertionError("nobody asks")
 
 

@@ -4,15 +4,11 @@ from collections.abc import Iterator
 from typing import Literal
 
 from ....shared.errors import EngineFailed
-from ..kv_cache.memory import Memory
 from ..prompt_store.stored_prompt import State, StoredPrompt
 from ..sequence import SequenceId, SequenceOutput
-from ..statistics import Tally
 from ..step import Decoded, Run, Save, Step
-from ..turns.adapter_turns import AdapterKey
-from .prefill_budget import PrefillBudget
 from .progress import Progress
-from .queue import SequenceQueue
+from .state import SchedulerState
 
 BROKEN = "the engine failed to choose this answer's next token; the agent's log has the details"
 
@@ -20,23 +16,15 @@ BROKEN = "the engine failed to choose this answer's next token; the agent's log 
 class Accounting:
     """Changes the queue and the memory as the step's sequences advance, shift, end and save."""
 
-    def __init__(
-        self,
-        queue: SequenceQueue,
-        memory: Memory,
-        budget: PrefillBudget,
-        tally: Tally,
-        *,
-        end_tokens: frozenset[int],
-        can_shift: bool,
-    ) -> None:
-        self._queue = queue
-        self._memory = memory
-        self._budget = budget
-        self._tally = tally
-        self._end_tokens = end_tokens
-        self._can_shift = can_shift
-        self._adapter: AdapterKey = None  # of the last step
+    def __init__(self, state: SchedulerState) -> None:
+        self._state = state
+        self._queue = state.queue
+        self._memory = state.memory
+        self._budget = state.budget
+        self._tally = state.tally
+        self._end_tokens = state.end_tokens
+        self._can_shift = state.capacity.can_shift
+        self._adapter: str | None = None  # of the last step
 
     def account(
         self, step: Step, decoded: Decoded, elapsed: float, last: float, drafting: float = 0.0
@@ -81,19 +69,12 @@ class Accounting:
             one = self._queue.running[slot]
             if (prompt := one.saved) is not None:
                 complete[one.id] = prompt
-                self.leave(slot)
+                self._state.leave(slot)
         return complete
-
-    def leave(self, slot: int) -> None:
-        """Its sequence is over; what it computed stays as long as there is room."""
-        self._queue.leave(slot)
-        self._memory.leave(slot)
-        self._memory.trust()
 
     def break_off(self, slot: int, reason: str) -> SequenceOutput:
         """Its sequence ends with an error; nothing that it computed is kept."""
-        self._memory.clear(slot)
-        one = self._queue.leave(slot)
+        one = self._state.clear(slot)
         self._memory.trust()
         return SequenceOutput(one.id, (), one.end(EngineFailed(reason)))
 
@@ -176,7 +157,7 @@ class Accounting:
         if one.save_as is not None and self._may_save(one):
             one.save()
         else:
-            self.leave(slot)
+            self._state.leave(slot)
         return SequenceOutput(one.id, tokens, one.end(reason))
 
     def _may_save(self, one: Progress) -> bool:

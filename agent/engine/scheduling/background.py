@@ -4,27 +4,20 @@ While the prompt of another one waits, theirs are not read. On CPUs, where each 
 makes a step longer, they do not generate meanwhile either, for `max_stall` seconds at most. A step
 that computes nothing else may be stopped when another one comes, as long as they lose no more time
 by that than they get. While others are here, and for a while after, a step reads less of their
-prompts.
+prompts (`prefill`).
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from ..sequence import SequenceId
 from ..step import Step
 from .progress import Progress
 
 RECENT = 60.0
 """Seconds for which others count as here after they have gone, by the scheduler's clock."""
 
-SHARE = 4
-"""A step reads one in so many of the tokens that it could read of their prompts, then."""
-
 MOST_LOST = 0.5
 """Seconds that may be lost in a row; after that, as many as steps with them have taken since."""
-
-TILE = 64
-"""It reads so many at least, where time allows: fewer cost as much, see `turns.step_mode`."""
 
 
 @dataclass(slots=True)
@@ -43,19 +36,9 @@ class Background:
         if any(not one.is_background for one in everybody):
             self._others_until = now + RECENT
 
-    def first(
-        self, reading: Iterable[Progress], wants: Mapping[SequenceId, int]
-    ) -> dict[SequenceId, int]:
-        """Of `wants` those of others; all, where only background requests want anything."""
-        urgent = {one.id for one in reading if not one.is_background}
-        found = {id: wanted for id, wanted in wants.items() if id in urgent and wanted}
-        return found or dict(wants)
-
-    def most_read(self, readers: Collection[Progress], most: int, now: float) -> int:
-        """How many tokens of these prompts to read where time and cells allow `most`."""
-        if now >= self._others_until or not all(one.is_background for one in readers):
-            return most
-        return max(min(most, TILE), most // SHARE)
+    def are_others_here(self, now: float) -> bool:
+        """Whether others are here, or were lately."""
+        return now < self._others_until
 
     def staying(
         self, generating: dict[int, Progress], readers: Collection[Progress], now: float

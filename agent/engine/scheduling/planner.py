@@ -3,59 +3,44 @@
 Preemption first: every running sequence must be able to gain a token. Then waiting sequences begin,
 as far as there is room. Then the step is composed, for sequences of one adapter (`adapter_turns`),
 where batch requests give way to others (`background`):
-a token of each generating sequence, and as much of the prompts as time and cells allow
-(`prompt_reading`), or one of the two (`turns.step_mode`). A picture that the model looks at as a
+a token of each generating sequence, and as much of the prompts as time and cells allow, or one of
+the two (`prefill`). A picture that the model looks at as a
 whole is read in one step, which reads nothing else, however long that takes. Drafts use only cells
 that no sequence needs.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
-from ..kv_cache.memory import Memory
 from ..sequence import SequenceId
 from ..speculation.drafter import DraftRequest, Proposal, StepPrices
 from ..speculation.speculation import Speculation
-from ..statistics import Tally
 from ..step import Run, Save, Step
-from ..turns.adapter_turns import AdapterKey, AdapterTurns, Turn
-from ..turns.step_mode import StepMode
+from .adapter_turns import AdapterKey, AdapterTurns, Turn, steps_of_a_turn
 from .admission import Await, Begin, Fetch, Keep, admit
-from .background import Background
-from .exports import Exports
-from .prefill_budget import PrefillBudget
+from .prefill import Prefill
 from .progress import Progress
-from .prompt_reading import PromptReading
-from .queue import SequenceQueue
-from .runs import chunk_run, next_run
+from .state import SchedulerState
 
 
 class Planner:
     """Changes the queue and the memory as it plans; the step carries that out."""
 
-    def __init__(
-        self,
-        queue: SequenceQueue,
-        memory: Memory,
-        budget: PrefillBudget,
-        speculation: Speculation,
-        step_mode: StepMode,
-        tally: Tally,
-        background: Background,
-        exports: Exports,
-        prompts: PromptReading,
-    ) -> None:
-        self._queue = queue
-        self._memory = memory
-        self._budget = budget
-        self._speculation = speculation
-        self._step_mode = step_mode
-        self._tally = tally
-        self._background = background
-        self._exports = exports
-        self._prompts = prompts
+    def __init__(self, state: SchedulerState) -> None:
+        self._state = state
+        self._queue = state.queue
+        self._memory = state.memory
+        self._budget = state.budget
+        self._tally = state.tally
+        self._background = state.background
+        self._exports = state.exports
+        self._speculation = Speculation(
+            most=state.capacity.max_draft, cost=state.budget.cost, end_tokens=state.end_tokens
+        )
+        self.prefill = Prefill(state)
         self._turns = AdapterTurns()
 
     def draft_requests(self) -> tuple[DraftRequest, ...]:
@@ -92,13 +77,6 @@ class Planner:
         )
         saves = self._save()
         return self._compose(self._admit(), saves, proposals)
-
-    def retreat(self, slot: int) -> None:
-        """Its sequence gives up its cells, and waits to compute them again."""
-        self._memory.clear(slot)
-        one = self._queue.leave(slot)
-        one.rewind()
-        self._queue.wait(one)
 
     def _next_streams(self) -> list[Progress]:
         """Those who generate in the next step, if it reads no prompts."""
@@ -141,7 +119,7 @@ class Planner:
             self._preempt()
 
     def _preempt(self) -> None:
-        self.retreat(self._queue.last())
+        self._state.requeue(self._queue.last())
         self._tally.preempted()
 
     def _save(self) -> tuple[Save, ...]:
@@ -222,15 +200,15 @@ class Planner:
     ) -> Step:
         generating, reading = self._divided()
         num_streaming = len(generating)
-        prompts = self._prompts.choose(reading, awaited, num_streaming)
-        num_wanted, most_read = prompts.num_wanted, self._prompts.most(prompts)
+        prompts = self.prefill.choose(reading, awaited, num_streaming)
+        num_wanted, most_read = prompts.num_wanted, self.prefill.most(prompts)
         readers = prompts.readers if most_read > 0 else ()
         generating = self._background.staying(generating, readers, self._tally.now)
         turn = self._turn(generating, [one for one in readers if prompts.wanted[one.id]])
         generating = self._under(turn.adapter, generating)
         if not turn.reads:
             num_wanted = most_read = 0
-        elif self._step_mode.reads_alone(
+        elif self.prefill.is_alone(
             len(generating), min(most_read, num_wanted), is_media=prompts.has_media
         ):
             generating = {}
@@ -240,7 +218,7 @@ class Planner:
         offered = _offered(generating, proposals)
         drafts = self._draft(offered, len(generating), num_wanted, most_read)
         num_drafted = sum(map(len, drafts.values()))
-        shares = self._prompts.share(
+        shares = self.prefill.share(
             prompts, most_read - num_drafted, num_others=len(generating) + num_drafted
         )
         return Step(
@@ -292,7 +270,7 @@ class Planner:
     def _most_steps(self, generating: Iterable[Progress]) -> int:
         """Of a turn, where several adapters take turns."""
         counts = Counter(one.adapter for one in generating)
-        return self._budget.steps_of_a_turn(counts.values()) if len(counts) > 1 else 1
+        return steps_of_a_turn(self._budget, counts.values()) if len(counts) > 1 else 1
 
     def _under(self, adapter: AdapterKey, some: dict[int, Progress]) -> dict[int, Progress]:
         if not self._has_turns:
@@ -309,7 +287,7 @@ class Planner:
         """Cells for drafts: neither those of kept prefixes nor those that prompts could use now."""
         if not offered:
             return {}
-        num_in_time = self._budget.drafted_tokens(num_generating, num_wanted, most_read)
+        num_in_time = self.prefill.most_drafted(num_generating, num_wanted, most_read)
         num_cells = self._memory.num_free - num_generating - min(most_read, num_wanted)
         return self._speculation.choose(offered, num_generating, min(num_in_time, num_cells))
 
@@ -325,3 +303,21 @@ def _offered(
         for slot, one in generating.items()
         if one.id in proposals
     }
+
+
+def next_run(slot: int, one: Progress, draft: tuple[int, ...]) -> Run:
+    """The next token of one that generates, and what is guessed to follow it."""
+    last = one.num_computed
+    return Run(one.id, slot, last, (*one.next_tokens(1), *draft), True, len(draft))
+
+
+def chunk_run(slot: int, one: Progress, count: int) -> Run:
+    """The next `count` positions of one that reads its prompt, or a part of a picture."""
+    if (media := one.history.media_part(one.num_computed, count)) is not None:
+        return Run(one.id, slot, one.num_computed, (), False, media=media)
+    samples = count == one.num_pending and not one.prefill_only
+    run = Run(one.id, slot, one.num_computed, one.next_tokens(count), samples)
+    if not one.is_scoring or not (scored := one.to_score(count)):
+        return run
+    tokens = one.history.token_ids(scored.start, scored.stop)
+    return replace(run, scored=tokens, first_scored=scored.start - 1 - one.num_computed)

@@ -8,7 +8,6 @@ from collections import Counter
 from operator import attrgetter
 
 from ..sequence import SequenceId
-from ..turns.adapter_turns import AdapterKey
 from .progress import Progress
 
 _rank = attrgetter("rank")
@@ -23,7 +22,7 @@ class SequenceQueue:
     def __init__(self, slots: int) -> None:
         self.running: dict[int, Progress] = {}
         self.waiting: list[Progress] = []
-        self.adapters: Counter[AdapterKey] = Counter()
+        self.adapters: Counter[str | None] = Counter()
         self._num_slots = slots
         self._free = list(range(slots))
 

@@ -5,12 +5,9 @@ Each method takes the step that was planned last, after its edits were carried o
 
 from ....shared.errors import EngineFailed
 from ....shared.inference import Notice
-from ..kv_cache.memory import Memory
 from ..sequence import SequenceOutput
-from ..statistics import Tally
 from ..step import Copy, Duplicate, Load, Step
-from .planner import Planner
-from .queue import SequenceQueue
+from .state import SchedulerState
 
 _UNUSABLE = Notice("stored_prompt_unusable", "the stored prompt could not be loaded into the cache")
 
@@ -18,13 +15,11 @@ _UNUSABLE = Notice("stored_prompt_unusable", "the stored prompt could not be loa
 class Recovery:
     """Changes the queue and the memory so that the next step is planned as always."""
 
-    def __init__(
-        self, queue: SequenceQueue, memory: Memory, planner: Planner, tally: Tally
-    ) -> None:
-        self._queue = queue
-        self._memory = memory
-        self._planner = planner
-        self._tally = tally
+    def __init__(self, state: SchedulerState) -> None:
+        self._state = state
+        self._queue = state.queue
+        self._memory = state.memory
+        self._tally = state.tally
 
     def make_room(self, step: Step) -> list[SequenceOutput]:
         """The cache took fewer tokens than it should: count fewer cells until a sequence has left.
@@ -48,7 +43,7 @@ class Recovery:
             if self._memory.can_share and run.media is None:
                 self._memory.sweep(run.slot)
             else:
-                self._planner.retreat(run.slot)
+                self._state.requeue(run.slot)
 
     def read_instead(self, step: Step, holders: tuple[int, ...]) -> list[SequenceOutput]:
         """What `holders` were to get is lost. Whoever was to begin with it begins anew."""
@@ -58,7 +53,7 @@ class Recovery:
         outputs = self._unusable(step, holders)
         for slot in lost & self._queue.running.keys():
             self._tally.shared(-self._queue.running[slot].begin_anew())
-            self._planner.retreat(slot)
+            self._state.requeue(slot)
         return outputs
 
     def _unusable(self, step: Step, holders: tuple[int, ...]) -> list[SequenceOutput]:
@@ -74,8 +69,7 @@ class Recovery:
         """The sequences that were in it end, once their cells are given up."""
         outputs = []
         for run in step.runs:
-            self._memory.clear(run.slot)
-            one = self._queue.leave(run.slot)
+            one = self._state.clear(run.slot)
             outputs.append(SequenceOutput(one.id, (), one.end(EngineFailed(message))))
         return outputs
 

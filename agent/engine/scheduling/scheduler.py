@@ -17,29 +17,20 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import assert_never
 
-from ....shared.errors import RequestError
+from ....shared.errors import EngineFailed, InvalidRequest, PromptTooLong, RequestError
 from ..capacity import Capacity
-from ..kv_cache.memory import Memory
-from ..kv_cache.stream_memory import StreamMemory
-from ..kv_cache.unified_memory import UnifiedMemory
-from ..prompt import Prompt
+from ..prompt import Media, Prompt
 from ..sequence import NewSequence, SequenceId, SequenceOutput
 from ..speculation.drafter import DraftRequest, Proposal, StepPrices
-from ..speculation.speculation import Speculation
-from ..statistics import EngineStatistics, Gone, Tally
+from ..statistics import EngineStatistics, Gone
 from ..step import Aborted, Decoded, Explained, Failed, NoRoom, NotLoaded, Outcome, Step
-from ..turns.step_mode import StepMode
 from .accounting import Accounting
-from .background import Background
 from .context_shift import open_window
-from .exports import Exported, ExportId, Exports
+from .exports import Exported, ExportId
 from .planner import Planner
-from .prefill_budget import PrefillBudget
 from .progress import Progress
-from .prompt_reading import PromptReading
-from .queue import SequenceQueue
 from .recovery import Recovery
-from .refusal import refusal
+from .state import SchedulerState
 
 NO_PROPOSALS: Mapping[SequenceId, Proposal] = MappingProxyType({})
 
@@ -64,44 +55,19 @@ class Scheduler:
                 f"a batch of {capacity.batch_size} cannot hold a token of each of {slots} slots"
             )
         self._ceiling = min(context_size, capacity.num_cells)
-        budget = _budget(capacity, max_stall)
-        self._memory = _memory(slots, capacity)
-        self._tally = Tally()
-        self._queue = SequenceQueue(slots)
-        self._running = self._queue.running
-        speculation = Speculation(most=capacity.max_draft, cost=budget.cost, end_tokens=end_tokens)
-        step_mode = StepMode(capacity.most_mixed, can_mix=not capacity.num_streams)
-        self._background = _background(capacity, max_stall)
-        self._exports = Exports(self._memory)
-        prompts = PromptReading(
-            self._queue,
-            self._memory,
-            budget,
-            step_mode,
-            self._background,
-            self._tally,
-            most_scored=capacity.most_scored,
+        state = SchedulerState(
+            slots=slots, max_stall=max_stall, end_tokens=end_tokens, capacity=capacity
         )
-        self._planner = Planner(
-            self._queue,
-            self._memory,
-            budget,
-            speculation,
-            step_mode,
-            self._tally,
-            self._background,
-            self._exports,
-            prompts,
-        )
-        self._accounting = Accounting(
-            self._queue,
-            self._memory,
-            budget,
-            self._tally,
-            end_tokens=end_tokens,
-            can_shift=capacity.can_shift,
-        )
-        self._recovery = Recovery(self._queue, self._memory, self._planner, self._tally)
+        self._state = state
+        self._memory = state.memory
+        self._tally = state.tally
+        self._queue = state.queue
+        self._running = state.queue.running
+        self._background = state.background
+        self._exports = state.exports
+        self._planner = Planner(state)
+        self._accounting = Accounting(state)
+        self._recovery = Recovery(state)
         self._ids: set[SequenceId] = set()
         self._unannounced: list[SequenceOutput] = []
         self._held: dict[SequenceId, SequenceOutput] = {}
@@ -184,7 +150,7 @@ class Scheduler:
         self._held.pop(sequence_id, None)
         slot = self._queue.slot_of(sequence_id)
         if slot is not None:
-            self._accounting.leave(slot)
+            self._state.leave(slot)
 
     def export(self, id: ExportId, prompt: Prompt) -> None:
         """Hand out the longest beginning of `prompt` that is here, with one of the next steps."""
@@ -308,42 +274,33 @@ class Scheduler:
             raise RuntimeError("the last step was not committed")
 
 
-def _budget(capacity: Capacity, max_stall: float) -> PrefillBudget:
-    return PrefillBudget(
-        batch_size=capacity.batch_size,
-        max_stall=max_stall,
-        most_mixed=capacity.most_mixed,
-        can_mix=not capacity.num_streams,
-        cell_bytes=capacity.cell_bytes,
-        fixed_bytes=capacity.fixed_bytes,
-    )
-
-
-def _background(capacity: Capacity, max_stall: float) -> Background:
-    return Background(
-        max_stall,
-        may_pause=capacity.most_mixed < capacity.batch_size,
-        may_stop=capacity.can_share,
-    )
-
-
-def _memory(slots: int, capacity: Capacity) -> Memory:
-    if capacity.num_streams:
-        return StreamMemory(
-            slots=slots,
-            holders=capacity.num_holders,
-            num_streams=capacity.num_streams,
-            num_cells=capacity.num_cells,
-            most_parked=capacity.most_parked,
+def refusal(sequence: NewSequence, ceiling: int) -> RequestError | None:
+    """Why `sequence` cannot run in a slot of `ceiling` tokens, even alone; `None` when it can."""
+    prompt = sequence.prompt
+    num_tokens = len(prompt)
+    if num_tokens == 0:
+        return InvalidRequest("the prompt has no tokens: give at least one")
+    if prompt.has_media and (refused := _media_refusal(sequence)) is not None:
+        return refused
+    if num_tokens >= ceiling and sequence.shift is None:
+        return PromptTooLong.of(num_tokens, ceiling - 1)  # one is for the answer
+    if num_tokens + len(sequence.said) > ceiling and sequence.shift is None:
+        return EngineFailed(
+            f"the answer cannot go on here: with {num_tokens} tokens of prompt and "
+            f"{len(sequence.said)} of answer it is longer than this context of {ceiling}"
         )
-    return UnifiedMemory(
-        slots=slots,
-        holders=capacity.num_holders,
-        num_cells=capacity.num_cells,
-        can_share=capacity.can_share,
-        most_parked=capacity.most_parked,
-        is_compact=capacity.is_compact,
-    )
+    return None
+
+
+def _media_refusal(sequence: NewSequence) -> RequestError | None:
+    """What cannot be done with media: a token's logits are wanted last, and of each before."""
+    if isinstance(sequence.prompt.spans[-1], Media):
+        return InvalidRequest("the prompt ends with media: give at least one token after them")
+    if sequence.shift is not None:
+        return InvalidRequest("a prompt with media cannot be shifted: leave out `n_discard`")
+    if sequence.scores_prompt:
+        return InvalidRequest("there are no log-probabilities of a prompt with media")
+    return None
 
 
 def _explained(outputs: list[SequenceOutput], outcome: Decoded) -> list[SequenceOutput]:

@@ -7,11 +7,7 @@ from ....shared.inference import Notice
 from ...chat.calls.tools import Tools
 from ...chat.families.family import Family
 from ...chat.output.transcript import Stops
-from ...engine.grammar.constraint import Constraint
-from ...engine.prompt import Prompt
-from ...engine.prompt_store.stored_prompt import StoredPrompt
-from ...engine.sampling.sampling import Sampling
-from ...engine.sequence import ContextShift
+from ...engine.sequence import NewSequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,22 +33,16 @@ class Echo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """`prompt` has at least one token and, without a `shift`, leaves room for one more.
+    """The `sequence` is for the engine; all else is for the answer.
 
-    Without a `reading` the answer is plain text. `notices` are for the client. A `constraint`
-    limits the answer's tokens. An `echo` comes before the answer. `marks` are those of the
-    sequence. `num_more` tokens were told of an answer that another model began, than it has here.
+    Without a `reading` the answer is plain text. `notices` are for the client. An `echo` comes
+    before the answer. `num_more` tokens were told of an answer that another model began, than it
+    has here.
     """
 
-    prompt: Prompt
-    sampling: Sampling
-    max_tokens: int | None
+    sequence: NewSequence
     stop: Stops
-    shift: ContextShift | None = None
-    stored: StoredPrompt | None = None
     notices: tuple[Notice, ...] = ()
     reading: Reading | None = None
-    constraint: Constraint | None = None
     echo: Echo | None = None
-    marks: tuple[tuple[int, int], ...] = ()
     num_more: int = 0

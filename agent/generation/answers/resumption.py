@@ -4,8 +4,10 @@ What was delivered is counted by the balancer; what of the tokens gives more is 
 log-probabilities are wanted, tokens of which they were not delivered are generated again, as they
 were: only the engine can tell how likely they were.
 
-Of an answer that a server began, or an engine with other weights, only the text is known:
-`retelling` has it as tokens.
+Of an answer that a server began, or an engine with other weights, only the text is known: token ids
+mean nothing here then. The text is cut into tokens anew, and these pass through the answer as if
+this model had said them. The client was told how many tokens it had so far: `max_tokens` and usage
+count on from there.
 
 With many tokens this takes seconds, so it is done where requests are prepared.
 """
@@ -22,14 +24,16 @@ from ...engine.loaded_model import Vocab
 from ...engine.sampling.resumed_chance import can_resume
 from .answer import Answer
 from .delivered import Delivered, MiscountError
-from .prepared import Prepared
-from .retelling import check_retold, is_told, retold
+from .prepared import Prepared, Reading
 
 RESUMED_ANEW = Notice(
     "resumed_anew",
     "another agent goes on with the answer, and could not restore the state of its sampling "
     "(mirostat, XTC): what follows may differ from what the first agent would have written",
 )
+
+_BEFORE = "\n"
+"""Some tokenisers put a space before a text; before this, that does not touch the text."""
 
 _CHARACTERS_PER_TOKEN = 16
 """A token takes 3 to 15 microseconds to replay, with log-probabilities and a grammar more."""
@@ -55,7 +59,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """`items` come first; then the engine goes on after `said`, with what is `forced`.
+    """`items` come first; then the engine goes on with the sequence that was `prepared`.
 
     An answer that is over needs no engine.
     """
@@ -63,8 +67,6 @@ class Resumed:
     prepared: Prepared
     answer: Answer
     items: tuple[Item, ...]
-    said: tuple[int, ...]
-    forced: tuple[int, ...]
 
 
 Outcome = Prepared | Resumed | RequestError
@@ -107,12 +109,13 @@ def _checked(
         raise ValueError(f"there is no token {largest}; ids go up to {vocab.size - 1}")
     if ends := vocab.end_tokens.intersection(tokens):
         raise ValueError(f"the token {min(ends)} would have ended it")
-    if prepared.max_tokens is not None and len(tokens) > prepared.max_tokens:
+    sequence, num_prompt = prepared.sequence, len(prepared.sequence.prompt)
+    if sequence.max_tokens is not None and len(tokens) > sequence.max_tokens:
         raise ValueError(f"{len(tokens)} tokens are more than `max_tokens`")
-    if prepared.shift is None and len(prepared.prompt) + len(tokens) > context_size:
+    if sequence.shift is None and num_prompt + len(tokens) > context_size:
         raise ValueError(
-            f"with {len(tokens)} tokens after a prompt of {len(prepared.prompt)} it is longer than "
-            f"the context of {context_size}"
+            f"with {len(tokens)} tokens after a prompt of {num_prompt} it is longer than the "
+            f"context of {context_size}"
         )
     return tokens
 
@@ -142,14 +145,7 @@ class _Replay:
             num_said = self._num_explained()
         if num_said < len(self._tokens):
             answer, items = self._after(num_said)
-        said = self._tokens[:num_said]
-        return Resumed(
-            prepared=self._prepared_after(said),
-            answer=answer,
-            items=tuple(items),
-            said=said,
-            forced=self._tokens[num_said:],
-        )
+        return Resumed(prepared=self._prepared_after(num_said), answer=answer, items=tuple(items))
 
     def _check_end(self) -> None:
         answer, _ = self._after(len(self._tokens))
@@ -167,7 +163,7 @@ class _Replay:
 
     def _num_explained(self) -> int:
         """How many tokens need not be generated again, because nothing of them is to be sent."""
-        if self._prepared.sampling.top_log_probs is None:
+        if self._prepared.sequence.sampling.top_log_probs is None:
             return len(self._tokens)
         answer, count = self._answer(), 0
         for number, token in enumerate(self._tokens, 1):
@@ -177,15 +173,94 @@ class _Replay:
                 count = number
         return count
 
-    def _prepared_after(self, said: tuple[int, ...]) -> Prepared:
-        prepared = self._prepared
-        constraint = prepared.constraint
+    def _prepared_after(self, num_said: int) -> Prepared:
+        """The engine goes on after the first tokens; those that remain are forced."""
+        sequence, notices = self._prepared.sequence, self._prepared.notices
+        said, forced = self._tokens[:num_said], self._tokens[num_said:]
+        constraint = sequence.constraint
         if constraint is not None:
             constraint.after(self._tokens)  # what is forced has to fit as well
             constraint = constraint.after(said)
-        is_anew = bool(said) and not can_resume(prepared.sampling)
-        return replace(
-            prepared,
+        if said and not can_resume(sequence.sampling):
+            notices = (*notices, RESUMED_ANEW)
+        sequence = replace(
+            sequence,
             constraint=constraint,
-            notices=(*prepared.notices, RESUMED_ANEW) if is_anew else prepared.notices,
+            said=said,
+            forced=forced,
+            # All of an echoed prompt came before a token did.
+            scores_prompt=sequence.scores_prompt and not self._tokens,
         )
+        return replace(self._prepared, sequence=sequence, notices=notices)
+
+
+# ---- an answer of which only the text is known
+
+
+def is_told(continuation: Continuation) -> bool:
+    """Whether only the text of the answer is known."""
+    return bool(continuation.text or continuation.num_tokens)
+
+
+def retold(
+    prepared: Prepared, continuation: Continuation, vocab: Vocab
+) -> tuple[Prepared, Continuation]:
+    """`prepared` for an answer that has the tokens of the continuation.
+
+    Raises `ValueError` where the text is none that this model would have written.
+    """
+    _check_reading(prepared.reading)
+    tokens = _tokens_of(continuation.text, vocab)
+    more = continuation.num_tokens - len(tokens)
+    own = Continuation.after(tokens, num_characters=len(continuation.text))
+    return _recounted(prepared, more, len(tokens)), own
+
+
+def check_retold(items: list[Item], text: str) -> None:
+    """Raises `ValueError` unless the tokens gave a beginning of `text`, all of it content."""
+    pieces = [item for item in items if isinstance(item, Piece)]
+    said = "".join(piece.text for piece in pieces)
+    if len(pieces) < len(items) or any(each.kind != "content" for each in pieces):
+        raise ValueError("this model would read its beginning as something else than text")
+    if not text.startswith(said):
+        raise ValueError("this model would read its beginning as another text")
+
+
+def _check_reading(reading: Reading | None) -> None:
+    """Where a model writes something around its content, the text alone is not what it said."""
+    if reading is None:
+        return
+    if reading.is_thinking:
+        raise ValueError("this model would begin by reasoning")
+    if reading.family.has_channels or reading.family.wrappers:
+        raise ValueError(f"models of the family {reading.family.name} write more than the text")
+
+
+def _tokens_of(text: str, vocab: Vocab) -> tuple[int, ...]:
+    wanted = text.encode(errors="replace")
+    tokens = vocab.tokenize(text, add_special=False, parse_special=False)
+    if _spelt(tokens, vocab) == wanted:
+        return tokens
+    head = vocab.tokenize(_BEFORE, add_special=False, parse_special=False)
+    whole = vocab.tokenize(_BEFORE + text, add_special=False, parse_special=False)
+    rest = whole[len(head) :]
+    if whole[: len(head)] != head or _spelt(rest, vocab) != wanted:
+        raise ValueError("this model has no tokens for exactly its text")
+    return rest
+
+
+def _spelt(tokens: tuple[int, ...], vocab: Vocab) -> bytes:
+    return b"".join(map(vocab.piece, tokens))
+
+
+def _recounted(prepared: Prepared, more: int, num_tokens: int) -> Prepared:
+    """With bounds in tokens of this model, of which the client was told `more`, or fewer."""
+    sequence, stop = prepared.sequence, prepared.stop
+    most, sampling = sequence.max_tokens, sequence.sampling
+    sequence = replace(
+        sequence,
+        max_tokens=None if most is None else max(num_tokens, most - more),
+        sampling=replace(sampling, min_tokens=max(0, sampling.min_tokens - more)),
+    )
+    stop = replace(stop, min_tokens=max(0, stop.min_tokens - more))
+    return replace(prepared, sequence=sequence, stop=stop, num_more=more)

@@ -24,12 +24,11 @@ from arriero.agent.engine.step_loop import (
     Finish,
     Forget,
     HandOut,
+    Interruption,
     StepLoop,
     Stop,
     TakeBack,
 )
-from arriero.agent.engine.turns.expected import Expected
-from arriero.agent.engine.turns.interruption import Interruption
 from arriero.shared.errors import EngineFailed
 from tests.agent.engine.fake_engine import FakeEngine, run_alone
 from tests.waiting import ticking
@@ -48,7 +47,7 @@ class Scene:
     def __init__(self, engine: FakeEngine, num: int = 1) -> None:
         self.engine = engine
         self.inbox: Inbox[Command] = Inbox(100)
-        self.expected = Expected()
+        self.expected: dict[SequenceId, bool] = {}
         self.calls: list[tuple[SequenceOutput, ...]] = []
         self.statistics: list[EngineStatistics] = []
         self.after_a_step: Callable[[], None] = lambda: None
@@ -151,10 +150,9 @@ def test_a_step_that_did_not_fit_is_computed_again(caplog: pytest.LogCaptureFixt
 
 def test_who_is_expected_and_will_not_come_is_not_waited_for() -> None:
     scene = Scene(FakeEngine())
-    scene.expected.add(ONE, is_background=False)
-    scene.expected.add(TWO, is_background=True)
+    scene.expected.update({ONE: False, TWO: True})
     scene.run(scene.opened(new(ONE)), Forget(TWO))
-    assert not scene.expected.are_awaited(by_urgent=False)
+    assert not scene.expected
     assert scene.statistics[-1].num_running == 0
 
 
@@ -236,3 +234,30 @@ def test_a_step_has_a_number_while_it_is_computed() -> None:
     scene.run(scene.opened(new(ONE, max_tokens=3)))
     assert seen == [1, 2, 3]
     assert scene.step is None
+
+
+# ---- who stops a step, and when
+
+
+def test_a_step_is_stopped_only_while_it_may_be() -> None:
+    told: list[bool] = []
+    interruption = Interruption(told.append)
+    interruption.want()
+    interruption.seen()
+    with interruption.allowed():
+        assert told == []
+        interruption.want()
+        assert told == [True]
+    assert told == [True, False]
+
+
+def test_what_came_before_the_step_and_was_not_seen_stops_it_at_once() -> None:
+    told: list[bool] = []
+    interruption = Interruption(told.append)
+    interruption.want()
+    with interruption.allowed():
+        assert told == [True]
+    interruption.seen()
+    with interruption.allowed():
+        pass
+    assert told == [True, False, False]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from arriero.agent.chat.output.transcript import Stops
 from arriero.agent.engine.prompt import Prompt
@@ -10,25 +11,60 @@ from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity, Origi
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import (
     ContextShift,
+    NewSequence,
     SequenceEnd,
-    SequenceId,
     SequenceOutput,
     SequenceStats,
 )
-from arriero.agent.generation.answers.prepared import Prepared
-from arriero.agent.generation.port import Ticket
-from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage
+from arriero.agent.generation.answers.prepared import Echo, Prepared, Reading
+from arriero.agent.generation.answers.resumption import Resumed
+from arriero.agent.sequence_id import SequenceId
+from arriero.shared.inference import GenerateRequest, Notice, Rates, RequestId, Usage
 from arriero.shared.messages import Ended, Item, Piece, PromptRead
 from tests.agent.stored import whole
 
+R, S = RequestId("r"), RequestId("s")
+ONE, TWO = SequenceId(1), SequenceId(2)
+
+
+def make_prepared(
+    *,
+    stop: Stops | None = None,
+    notices: tuple[Notice, ...] = (),
+    reading: Reading | None = None,
+    echo: Echo | None = None,
+    **sequence: Any,
+) -> Prepared:
+    """What preparation made; all further fields are the sequence's."""
+    plain = {"id": ONE, "prompt": Prompt((1, 2)), "max_tokens": None, "sampling": Sampling(seed=1)}
+    return Prepared(
+        sequence=NewSequence(**(plain | {"scores_prompt": echo is not None} | sequence)),
+        stop=Stops() if stop is None else stop,
+        notices=notices,
+        reading=reading,
+        echo=echo,
+    )
+
+
+def other(prepared: Prepared, **sequence: Any) -> Prepared:
+    """`prepared` with other fields of its sequence."""
+    return replace(prepared, sequence=replace(prepared.sequence, **sequence))
+
+
+def said_and_forced(resumed: Resumed) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """After which tokens the engine goes on, and with which."""
+    return resumed.prepared.sequence.said, resumed.prepared.sequence.forced
+
+
 REQUEST = GenerateRequest(prompt="x", priority=3, prefill_only=True)
 SAVING = replace(REQUEST, cache_key="k", save_cache=True)
-PREPARED = Prepared(
+PREPARED = make_prepared(
     prompt=Prompt((1, 2, 3)),
-    sampling=Sampling(seed=1),
     max_tokens=9,
+    priority=3,
     stop=Stops(("!",)),
     shift=ContextShift(4, 5),
+    prefill_only=True,
 )
 SAVED = whole((1, 2, 3), b"state")
 STATS = SequenceStats(
@@ -40,11 +76,8 @@ STATS = SequenceStats(
     decode_seconds=None,
 )
 USAGE = Usage(prompt_tokens=3, completion_tokens=1)
-R, S = RequestId("r"), RequestId("s")
 ENDED = Ended(id=R, finish_reason="stop", usage=USAGE, rates=Rates(prefill_tokens_per_second=3.0))
 """How the request `r` ends with `STATS`, after one token."""
-ONE, TWO = SequenceId(1), SequenceId(2)
-FIRST, SECOND = Ticket(1), Ticket(2)
 
 
 def gained(text: str, id: SequenceId = ONE, *, end: SequenceEnd | None = None) -> SequenceOutput:
@@ -75,10 +108,10 @@ class Heard:
     """A listener that keeps what it hears."""
 
     items: list[Item] = field(default_factory=list)
-    released: list[Ticket] = field(default_factory=list)
+    released: list[SequenceId] = field(default_factory=list)
     calls: int = 0
 
-    def produced(self, items: tuple[Item, ...], released: tuple[Ticket, ...]) -> None:
+    def produced(self, items: tuple[Item, ...], released: tuple[SequenceId, ...]) -> None:
         self.calls += 1
         self.items += items
         self.released += released

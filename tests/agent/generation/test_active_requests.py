@@ -2,36 +2,42 @@ from dataclasses import replace
 
 import pytest
 
+from arriero.agent.chat.output.transcript import Stops
 from arriero.agent.engine.prompt import Media, Prompt
-from arriero.agent.engine.sequence import NewSequence, SequenceEnd, SequenceId
-from arriero.agent.generation.active_request import (
+from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.sequence import SequenceEnd
+from arriero.agent.generation.active_requests import (
+    HELD,
     Abandon,
+    ActiveRequest,
+    ActiveRequests,
+    Change,
     Drop,
     Fetch,
+    Finish,
+    HeldPieces,
     LogFailure,
     Prepare,
     Run,
+    Save,
     Tell,
 )
-from arriero.agent.generation.active_requests import ActiveRequests
 from arriero.agent.generation.answers.prepared import Echo, Prepared
 from arriero.agent.generation.answers.resumption import Resume, resumed
-from arriero.agent.generation.port import NewRequest, Ticket
+from arriero.agent.sequence_id import SequenceId
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import EngineFailed, InvalidRequest, to_wire
-from arriero.shared.inference import GenerateRequest, Rates
+from arriero.shared.inference import GenerateRequest, LogProb, Notice, Rates, TokenLogProbs, Usage
 from arriero.shared.inference.prefix_peers import PrefixSource
-from arriero.shared.messages import Ended, Piece, Refused
+from arriero.shared.messages import Ended, Item, Noticed, Piece, Refused, Start
 from tests.agent.fakes import ByteVocab
 from tests.agent.generation.outputs import (
     ENDED,
-    FIRST,
     ONE,
     PREPARED,
     REQUEST,
     SAVED,
     SAVING,
-    SECOND,
     STATS,
     TWO,
     USAGE,
@@ -40,9 +46,12 @@ from tests.agent.generation.outputs import (
     S,
     a_byte,
     gained,
+    make_prepared,
+    other,
     piece,
     prompt_read,
 )
+from tests.agent.stored import whole
 
 US = Heard()
 NOW = 7.0
@@ -58,44 +67,35 @@ def broken_at_a_question_mark(token: int) -> bytes:
 def running(*names: str) -> ActiveRequests:
     requests = ActiveRequests(broken_at_a_question_mark)
     for number, name in enumerate(names or ("r",), 1):
-        requests.start(NewRequest(Ticket(number), piece(name, "").id, REQUEST), US)
-        requests.prepared(SequenceId(number), PREPARED)
+        requests.start(SequenceId(number), Start(id=piece(name, "").id, request=REQUEST), US)
+        requests.prepared(SequenceId(number), other(PREPARED, id=SequenceId(number)))
     return requests
 
 
 class TestOneRequest:
     def test_is_prepared_run_and_answered(self) -> None:
         requests = ActiveRequests(a_byte)
-        assert requests.start(NewRequest(FIRST, R, REQUEST), US) == [Prepare(ONE, REQUEST)]
-        sequence = NewSequence(
-            id=ONE,
-            prompt=Prompt((1, 2, 3)),
-            max_tokens=9,
-            sampling=PREPARED.sampling,
-            priority=3,
-            shift=PREPARED.shift,
-            prefill_only=True,
-        )
-        assert requests.prepared(ONE, PREPARED) == [Run(sequence)]
+        assert requests.start(ONE, Start(id=R, request=REQUEST), US) == [Prepare(ONE, REQUEST)]
+        assert requests.prepared(ONE, PREPARED) == [Run(PREPARED.sequence)]
         assert requests.stepped([gained("a")], NOW) == [Tell(US, (piece("r", "a"),))]
         end = SequenceEnd("stop", STATS)
         assert requests.stepped([gained("", end=end)], NOW) == [
-            Tell(US, (prompt_read("r"), ENDED), (FIRST,))
+            Tell(US, (prompt_read("r"), ENDED), (ONE,))
         ]
         assert len(requests) == 0
 
     def test_that_cannot_be_prepared_is_refused(self) -> None:
         requests = ActiveRequests(a_byte)
-        requests.start(NewRequest(FIRST, R, REQUEST), US)
+        requests.start(ONE, Start(id=R, request=REQUEST), US)
         error = InvalidRequest("no")
         refused = Refused(id=R, error=to_wire(error))
-        assert requests.prepared(ONE, error) == [Tell(US, (refused,), (FIRST,))]
+        assert requests.prepared(ONE, error) == [Tell(US, (refused,), (ONE,))]
         assert requests.prepared(ONE, error) == []
 
     def test_after_a_stop_string_nothing_comes(self) -> None:
         requests = running()
         [tell, drop] = requests.stepped([gained("a!b")], NOW)
-        assert isinstance(tell, Tell) and tell.released == (FIRST,)
+        assert isinstance(tell, Tell) and tell.released == (ONE,)
         assert drop == Drop(ONE)
         assert requests.stepped([gained("more")], NOW) == []
 
@@ -106,16 +106,16 @@ class TestManyRequests:
         error = EngineFailed("lost")
         failed = gained("", TWO, end=SequenceEnd(error, STATS))
         assert requests.stepped([gained("a"), failed], NOW) == [
-            Tell(US, (piece("r", "a"), Refused(id=S, error=to_wire(error))), (SECOND,))
+            Tell(US, (piece("r", "a"), Refused(id=S, error=to_wire(error))), (TWO,))
         ]
 
     def test_each_listener_hears_of_its_own(self) -> None:
-        requests, other = running(), Heard()
-        requests.start(NewRequest(SECOND, R, REQUEST), other)
-        requests.prepared(TWO, PREPARED)
+        requests, them = running(), Heard()
+        requests.start(TWO, Start(id=R, request=REQUEST), them)
+        requests.prepared(TWO, other(PREPARED, id=TWO))
         assert requests.stepped([gained("a"), gained("b", TWO)], NOW) == [
             Tell(US, (piece("r", "a"),)),
-            Tell(other, (piece("r", "b"),)),
+            Tell(them, (piece("r", "b"),)),
         ]
 
     def test_steps_of_others_are_ignored(self) -> None:
@@ -127,35 +127,35 @@ class TestEndedFromOutside:
         requests = running()
         requests.stepped([gained("a")], NOW)
         ended = Ended(id=R, finish_reason="cancelled", usage=USAGE, rates=Rates())
-        assert requests.cancel(FIRST) == [Tell(US, (ended,), (FIRST,)), Drop(ONE)]
-        assert requests.cancel(FIRST) == []
+        assert requests.cancel(ONE) == [Tell(US, (ended,), (ONE,)), Drop(ONE)]
+        assert requests.cancel(ONE) == []
 
     def test_cancelled_while_being_prepared(self) -> None:
         requests = ActiveRequests(a_byte)
-        requests.start(NewRequest(FIRST, R, REQUEST), US)
-        assert requests.cancel(FIRST)[1:] == [Abandon(ONE)]
+        requests.start(ONE, Start(id=R, request=REQUEST), US)
+        assert requests.cancel(ONE)[1:] == [Abandon(ONE)]
         assert requests.prepared(ONE, PREPARED) == []
         assert requests.prepared(ONE, InvalidRequest("no")) == []
 
     def test_failed(self) -> None:
         error = EngineFailed("gone")
         refused = Refused(id=R, error=to_wire(error))
-        assert running().fail(FIRST, error) == [Tell(US, (refused,), (FIRST,)), Drop(ONE)]
+        assert running().fail(ONE, error) == [Tell(US, (refused,), (ONE,)), Drop(ONE)]
 
-    def test_discarded_it_only_releases_its_ticket(self) -> None:
-        assert running().discard(FIRST) == [Tell(US, (), (FIRST,)), Drop(ONE)]
+    def test_discarded_it_is_only_released(self) -> None:
+        assert running().discard(ONE) == [Tell(US, (), (ONE,)), Drop(ONE)]
 
-    def test_unknown_tickets_are_ignored(self) -> None:
+    def test_unknown_sequences_are_ignored(self) -> None:
         requests = running()
-        assert requests.cancel(SECOND) == requests.discard(SECOND) == []
-        assert requests.fail(SECOND, EngineFailed("x")) == []
+        assert requests.cancel(TWO) == requests.discard(TWO) == []
+        assert requests.fail(TWO, EngineFailed("x")) == []
 
 
 class TestFailureBoundary:
     def test_an_answer_that_breaks_ends_alone(self) -> None:
         requests = running("r", "s")
         [tell, log, drop] = requests.stepped([gained("a?"), gained("b", TWO)], NOW)
-        assert isinstance(tell, Tell) and tell.released == (FIRST,)
+        assert isinstance(tell, Tell) and tell.released == (ONE,)
         refused, other = tell.items
         assert isinstance(refused, Refused) and refused.error.code == "internal_error"
         assert other == piece("s", "b")
@@ -170,17 +170,17 @@ class TestFailureBoundary:
 
     def test_a_preparation_that_nothing_can_be_made_of(self) -> None:
         requests = ActiveRequests(a_byte)
-        requests.start(NewRequest(FIRST, R, REQUEST), US)
+        requests.start(ONE, Start(id=R, request=REQUEST), US)
         broken = replace(PREPARED, stop=None)  # type: ignore[arg-type]
         [tell, log] = requests.prepared(ONE, broken)
         assert isinstance(tell, Tell) and isinstance(tell.items[0], Refused)
-        assert tell.released == (FIRST,)
+        assert tell.released == (ONE,)
         assert isinstance(log, LogFailure)
 
     def test_a_decision_that_cannot_be_carried_out(self) -> None:
         requests = running()
         [tell, log] = requests.crashed(ONE, RuntimeError("no threads"), is_in_engine=False)
-        assert isinstance(tell, Tell) and tell.released == (FIRST,)
+        assert isinstance(tell, Tell) and tell.released == (ONE,)
         assert isinstance(log, LogFailure)
         assert requests.crashed(ONE, RuntimeError("again"), is_in_engine=False) == []
 
@@ -188,54 +188,54 @@ class TestFailureBoundary:
 class TestSaving:
     def saving(self) -> ActiveRequests:
         requests = ActiveRequests(a_byte)
-        requests.start(NewRequest(FIRST, R, SAVING), US)
+        requests.start(ONE, Start(id=R, request=SAVING), US)
         requests.prepared(ONE, PREPARED)
         requests.stepped([gained("a", end=SequenceEnd("stop", STATS, SAVED))], NOW)
         return requests
 
     def test_the_end_waits_for_it(self) -> None:
-        assert self.saving().saved(ONE, None) == [Tell(US, (ENDED,), (FIRST,))]
+        assert self.saving().saved(ONE, None) == [Tell(US, (ENDED,), (ONE,))]
 
     def test_cancelling_what_is_complete_changes_nothing(self) -> None:
         requests = self.saving()
-        assert requests.cancel(FIRST) == []
-        assert requests.saved(ONE, None) == [Tell(US, (ENDED,), (FIRST,))]
+        assert requests.cancel(ONE) == []
+        assert requests.saved(ONE, None) == [Tell(US, (ENDED,), (ONE,))]
 
     @pytest.mark.parametrize("discards", [True, False])
     def test_goes_on_when_nobody_waits_and_is_released_at_its_end(self, discards: bool) -> None:
         requests = self.saving()
         if discards:
-            assert requests.discard(FIRST) == []
+            assert requests.discard(ONE) == []
         else:
-            assert requests.fail(FIRST, EngineFailed("gone")) == [Tell(US, (ENDED,))]
+            assert requests.fail(ONE, EngineFailed("gone")) == [Tell(US, (ENDED,))]
         assert len(requests) == 1
-        assert requests.discard(FIRST) == []
-        assert requests.saved(ONE, None) == [Tell(US, (), (FIRST,))]
+        assert requests.discard(ONE) == []
+        assert requests.saved(ONE, None) == [Tell(US, (), (ONE,))]
 
 
 class TestKeys:
     def test_have_one_writer_at_a_time_whoever_listens(self) -> None:
         requests = ActiveRequests(a_byte)
-        requests.start(NewRequest(FIRST, R, SAVING), US)
-        [tell] = requests.start(NewRequest(SECOND, S, SAVING), Heard())
-        assert isinstance(tell, Tell) and tell.released == (SECOND,)
+        requests.start(ONE, Start(id=R, request=SAVING), US)
+        [tell] = requests.start(TWO, Start(id=S, request=SAVING), Heard())
+        assert isinstance(tell, Tell) and tell.released == (TWO,)
         [refused] = tell.items
         assert isinstance(refused, Refused)
         assert (refused.error.code, refused.error.field) == ("invalid_request", "save_cache")
-        requests.cancel(FIRST)
-        assert requests.start(NewRequest(SECOND, S, SAVING), US) == [Prepare(TWO, SAVING)]
+        requests.cancel(ONE)
+        assert requests.start(TWO, Start(id=S, request=SAVING), US) == [Prepare(TWO, SAVING)]
 
     def test_may_have_several_readers(self) -> None:
         requests = ActiveRequests(a_byte)
-        requests.start(NewRequest(FIRST, R, SAVING), US)
+        requests.start(ONE, Start(id=R, request=SAVING), US)
         reading = replace(SAVING, save_cache=False)
-        assert requests.start(NewRequest(SECOND, S, reading), US) == [Prepare(TWO, reading)]
+        assert requests.start(TWO, Start(id=S, request=reading), US) == [Prepare(TWO, reading)]
 
     def test_are_free_after_a_preparation_that_failed(self) -> None:
         requests = ActiveRequests(a_byte)
-        requests.start(NewRequest(FIRST, R, SAVING), US)
+        requests.start(ONE, Start(id=R, request=SAVING), US)
         requests.prepared(ONE, InvalidRequest("no"))
-        assert requests.start(NewRequest(SECOND, S, SAVING), US) == [Prepare(TWO, SAVING)]
+        assert requests.start(TWO, Start(id=S, request=SAVING), US) == [Prepare(TWO, SAVING)]
 
 
 class TestOneThatGoesOn:
@@ -245,7 +245,7 @@ class TestOneThatGoesOn:
         requests = ActiveRequests(a_byte)
         continuation = Continuation.after([*b"ab"], num_characters=1)
         resume = Resume(R, continuation)
-        decisions = requests.start(NewRequest(FIRST, R, REQUEST, continuation), US)
+        decisions = requests.start(ONE, Start(id=R, request=REQUEST, continuation=continuation), US)
         assert decisions == [Prepare(ONE, REQUEST, resume)]
         outcome = resumed(PREPARED, resume, ByteVocab(), 16)
         [tell, run] = requests.prepared(ONE, outcome)
@@ -256,16 +256,13 @@ class TestOneThatGoesOn:
         assert tell == Tell(US, (piece("r", "c"),))
 
     def test_explains_an_echoed_prompt_only_before_its_first_token(self) -> None:
-        scored = replace(
-            PREPARED,
-            shift=None,
-            echo=Echo(None),
-            sampling=replace(PREPARED.sampling, top_log_probs=1),
+        scored = make_prepared(
+            stop=Stops(("!",)), echo=Echo(None), sampling=Sampling(seed=1, top_log_probs=1)
         )
         for tokens in (b"", b"a"):
             requests = ActiveRequests(a_byte)
             continuation = Continuation.after([*tokens])
-            requests.start(NewRequest(FIRST, R, REQUEST, continuation), US)
+            requests.start(ONE, Start(id=R, request=REQUEST, continuation=continuation), US)
             outcome = resumed(scored, Resume(R, continuation), ByteVocab(), 16)
             [run] = requests.prepared(ONE, outcome)
             assert isinstance(run, Run)
@@ -276,11 +273,11 @@ class TestOneThatGoesOn:
     def test_may_be_complete(self, request_: GenerateRequest) -> None:
         requests = ActiveRequests(a_byte)
         continuation = Continuation.after([*b"a!"])
-        requests.start(NewRequest(FIRST, R, request_, continuation), US)
+        requests.start(ONE, Start(id=R, request=request_, continuation=continuation), US)
         outcome = resumed(PREPARED, Resume(R, continuation), ByteVocab(), 16)
         [tell] = requests.prepared(ONE, outcome)
         assert isinstance(tell, Tell)
-        assert tell.released == (FIRST,)
+        assert tell.released == (ONE,)
         said, *notices, end = tell.items
         assert said == Piece(id=R, text="a")
         assert len(notices) == (request_ is SAVING), "it is told that nothing was saved"
@@ -289,23 +286,25 @@ class TestOneThatGoesOn:
 
     def test_cancelled_while_being_prepared_it_has_what_was_said(self) -> None:
         requests = ActiveRequests(a_byte)
-        requests.start(NewRequest(FIRST, R, REQUEST, Continuation.after((1, 2))), US)
-        [tell, _] = requests.cancel(FIRST)
+        requests.start(
+            ONE, Start(id=R, request=REQUEST, continuation=Continuation.after((1, 2))), US
+        )
+        [tell, _] = requests.cancel(ONE)
         assert isinstance(tell, Tell)
         [ended] = tell.items
         assert isinstance(ended, Ended) and ended.usage.completion_tokens == 2
 
 
 SOURCE = PrefixSource(address="h:1", ticket="t", seconds=5.0)
-PLAIN = replace(PREPARED, shift=None)
-FETCHING = NewRequest(FIRST, R, REQUEST, fetch=SOURCE)
+PLAIN = other(PREPARED, shift=None)
+FETCHING = Start(id=R, request=REQUEST, fetch=SOURCE)
 
 
 class TestFetching:
     def test_a_prefix_comes_before_the_engine(self) -> None:
         requests = ActiveRequests(a_byte)
-        assert requests.start(FETCHING, US) == [Prepare(ONE, REQUEST)]
-        assert requests.prepared(ONE, PLAIN) == [Fetch(ONE, SOURCE, PLAIN.prompt)]
+        assert requests.start(ONE, FETCHING, US) == [Prepare(ONE, REQUEST)]
+        assert requests.prepared(ONE, PLAIN) == [Fetch(ONE, SOURCE, PLAIN.sequence.prompt)]
         requests.check_integrity()
         [run] = requests.fetched(ONE, SAVED)
         assert isinstance(run, Run) and run.sequence.stored == SAVED
@@ -314,7 +313,7 @@ class TestFetching:
 
     def test_without_one_all_is_computed(self) -> None:
         requests = ActiveRequests(a_byte)
-        requests.start(FETCHING, US)
+        requests.start(ONE, FETCHING, US)
         requests.prepared(ONE, PLAIN)
         [run] = requests.fetched(ONE, None)
         assert isinstance(run, Run) and run.sequence.stored is None
@@ -323,21 +322,180 @@ class TestFetching:
         "prepared",
         [
             PREPARED,
-            replace(PLAIN, stored=SAVED),
+            other(PLAIN, stored=SAVED),
             replace(PLAIN, echo=Echo(None)),
-            replace(PLAIN, prompt=Prompt((1,), Media(b"d", 2), (3,))),
+            other(PLAIN, prompt=Prompt((1,), Media(b"d", 2), (3,))),
         ],
     )
     def test_what_could_not_begin_with_it_does_not_fetch(self, prepared: Prepared) -> None:
         requests = ActiveRequests(a_byte)
-        requests.start(FETCHING, US)
+        requests.start(ONE, FETCHING, US)
         [run] = requests.prepared(ONE, prepared)
-        assert isinstance(run, Run) and run.sequence.stored == prepared.stored
+        assert isinstance(run, Run) and run.sequence.stored == prepared.sequence.stored
 
     def test_who_is_cancelled_meanwhile_is_over(self) -> None:
         requests = ActiveRequests(a_byte)
-        requests.start(FETCHING, US)
+        requests.start(ONE, FETCHING, US)
         requests.prepared(ONE, PLAIN)
-        assert requests.cancel(FIRST)[1:] == [Abandon(ONE)]
+        assert requests.cancel(ONE)[1:] == [Abandon(ONE)]
         assert requests.fetched(ONE, SAVED) == []
         assert len(requests) == 0
+
+
+# ---- one request
+
+
+def new(request: GenerateRequest = REQUEST) -> ActiveRequest:
+    return ActiveRequest(ONE, Start(id=R, request=request), Heard())
+
+
+def begun(request: GenerateRequest = REQUEST) -> ActiveRequest:
+    active = new(request)
+    active.prepared(other(PREPARED, save_as=active.key), a_byte)
+    return active
+
+
+def saving() -> ActiveRequest:
+    active = begun(SAVING)
+    end = SequenceEnd("stop", STATS, SAVED)
+    change = active.stepped(gained("a", end=end))
+    assert change == Change((prompt_read("r"), piece("r", "a")), (Save(ONE, "k", SAVED),))
+    assert active.is_saving and active.is_complete and not active.is_over
+    return active
+
+
+class TestOneAnswer:
+    def test_a_stop_string_ends_it_and_drops_the_sequence(self) -> None:
+        active = begun()
+        ended = Ended(
+            id=R,
+            finish_reason="stop",
+            stop_string="!",
+            usage=Usage(prompt_tokens=3, completion_tokens=2),
+            rates=Rates(),
+        )
+        told = Piece(id=R, text="a", tokens=tuple(b"a!"))
+        assert active.stepped(gained("a!b")) == Change((told, ended), (Drop(ONE),))
+        assert active.is_over
+
+    def test_a_sequence_that_ended_by_itself_is_not_dropped(self) -> None:
+        active = begun()
+        change = active.stepped(gained("a!", end=SequenceEnd("length", STATS)))
+        assert change.decisions == ()
+        assert active.is_over
+
+    def test_nothing_comes_of_a_step_before_it_runs(self) -> None:
+        assert new().stepped(gained("a")) == Change()
+
+    def test_what_preparation_found_goes_to_the_engine_and_what_it_noticed_to_the_client(
+        self,
+    ) -> None:
+        stored = whole((1, 2), b"state")
+        notice = Notice("prompt_cache", "torn")
+        prepared = replace(other(PREPARED, stored=stored), notices=(notice,))
+        change = new().prepared(prepared, a_byte)
+        assert change.items == (Noticed(id=R, code="prompt_cache", message="torn"),)
+        [run] = change.decisions
+        assert isinstance(run, Run)
+        assert run.sequence.stored == stored
+
+    def test_discarded_it_leaves_preparation_or_the_engine(self) -> None:
+        for active, decision in ((new(), Abandon(ONE)), (begun(), Drop(ONE))):
+            assert active.discard() == Change((), (decision,))
+            assert active.is_over
+
+    def test_cancelled_before_it_ran_it_ends_with_nothing(self) -> None:
+        ended = Ended(id=R, finish_reason="cancelled", usage=Usage(), rates=Rates())
+        assert new().cancel() == Change((ended,), (Abandon(ONE),))
+
+    def test_a_mistake_of_ours_ends_it_with_an_error_that_tells_nothing(self) -> None:
+        active, error = begun(), IndexError("a secret")
+        change = active.crashed(error, is_in_engine=True)
+        [refused] = change.items
+        assert isinstance(refused, Refused) and refused.error.code == "internal_error"
+        assert "secret" not in refused.error.message
+        assert change.decisions == (LogFailure(R, error), Drop(ONE))
+        assert active.is_over
+
+
+class TestOneThatSaves:
+    def test_the_end_waits_for_the_save(self) -> None:
+        active = saving()
+        assert active.saved(None) == Change((ENDED,))
+        assert active.is_over
+
+    def test_a_save_that_failed_is_a_notice(self) -> None:
+        notice = Noticed(id=R, code="prompt_cache", message="disk full")
+        assert saving().saved(Notice("prompt_cache", "disk full")) == Change((notice, ENDED))
+
+    def test_an_answer_that_a_stop_string_ends_is_finished_and_saved(self) -> None:
+        active = begun(SAVING)
+        assert active.stepped(gained("a!")).decisions == (Finish(ONE),)
+        assert active.stepped(gained("b")) == Change(), "nothing of what follows is told"
+        end = SequenceEnd("stop", STATS, SAVED)
+        assert active.stepped(gained("", end=end)) == Change((), (Save(ONE, "k", SAVED),))
+        [ended] = active.saved(None).items
+        assert isinstance(ended, Ended)
+        assert (ended.finish_reason, ended.usage.completion_tokens) == ("stop", 2)
+
+    def test_an_engine_that_fails_before_it_could_save_is_a_notice(self) -> None:
+        active = begun(SAVING)
+        active.stepped(gained("a!"))
+        change = active.stepped(gained("", end=SequenceEnd(EngineFailed("no"), STATS)))
+        assert [item.type for item in change.items] == ["noticed", "ended"]
+        assert active.is_over
+
+    def test_an_answer_that_failed_is_not_saved(self) -> None:
+        active = begun(SAVING)
+        change = active.stepped(gained("", end=SequenceEnd(EngineFailed("no"), STATS)))
+        assert change == Change((Refused(id=R, error=to_wire(EngineFailed("no"))),))
+        assert active.is_over
+
+    def test_a_complete_answer_ends_well_even_when_nothing_can_go_on(self) -> None:
+        active = saving()
+        assert active.fail(EngineFailed("gone")) == Change((ENDED,))
+        assert active.is_discarded and not active.is_over, "the save goes on"
+
+    def test_a_mistake_after_the_answer_is_complete_does_not_take_it_back(self) -> None:
+        assert saving().crashed(ValueError("x"), is_in_engine=False).items == (ENDED,)
+
+
+# ---- pieces that are held
+
+A, B, C, D, E = (piece("r", text) for text in "abcde")
+
+
+def holding(*items: Item) -> HeldPieces:
+    held = HeldPieces()
+    held.told((prompt_read("r"), A), 5.0)
+    for item in items:
+        assert held.told((item,), 5.05) == ()
+    return held
+
+
+def test_the_first_token_is_told_at_once() -> None:
+    assert HeldPieces().told((prompt_read("r"), A), 5.0) == (prompt_read("r"), A)
+
+
+def test_what_comes_meanwhile_is_told_as_one_piece() -> None:
+    held = holding(B, C)
+    assert held.told((D,), 5.0 + HELD) == (piece("r", "bcd"),)
+    assert held.told((E,), 5.05 + HELD) == ()
+
+
+def test_an_end_waits_for_nothing() -> None:
+    held = holding(B)
+    assert held.told((C, ENDED), 5.05) == (piece("r", "bc"), ENDED)
+    assert held.with_rest((ENDED,)) == (ENDED,)
+
+
+def test_what_was_held_comes_before_an_end_that_no_step_gave() -> None:
+    assert holding(B).with_rest((ENDED,)) == (B, ENDED)
+
+
+def test_thoughts_and_pieces_with_log_probabilities_stay_what_they_are() -> None:
+    thought = replace(C, kind="reasoning")
+    chosen = LogProb(token=100, piece=b"d", log_prob=-0.5)
+    explained = replace(D, log_probs=(TokenLogProbs(chosen=chosen),))
+    told = holding(B, thought, explained, E).with_rest(())
+    assert told == (B, thought, explained, E)

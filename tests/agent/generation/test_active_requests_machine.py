@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from arriero.agent.chat.output.transcript import Stops
-from arriero.agent.engine.prompt import Prompt
-from arriero.agent.engine.sampling.sampling import Sampling
-from arriero.agent.engine.sequence import SequenceEnd, SequenceId, SequenceOutput, SequenceStats
-from arriero.agent.generation.active_request import (
+from arriero.agent.engine.sequence import SequenceEnd, SequenceOutput, SequenceStats
+from arriero.agent.generation.active_requests import (
     Abandon,
+    ActiveRequests,
     Decision,
     Drop,
     Finish,
@@ -22,12 +21,12 @@ from arriero.agent.generation.active_request import (
     Save,
     Tell,
 )
-from arriero.agent.generation.active_requests import ActiveRequests
 from arriero.agent.generation.answers.prepared import Prepared
-from arriero.agent.generation.port import NewRequest, Ticket
+from arriero.agent.sequence_id import SequenceId
 from arriero.shared.errors import EngineFailed, InvalidRequest
 from arriero.shared.inference import GenerateRequest, Notice, RequestId
-from arriero.shared.messages import Ended, Item, Noticed, Piece, PromptRead, Refused
+from arriero.shared.messages import Ended, Item, Noticed, Piece, PromptRead, Refused, Start
+from tests.agent.generation.outputs import make_prepared, other
 from tests.agent.stored import whole
 
 STOP, BOOM = "!", "?"
@@ -35,16 +34,8 @@ TEXTS = ("a", "b", STOP, BOOM)
 REASONS: list[Literal["stop", "length"] | EngineFailed | None] = [
     *(None, None, "stop", "length", EngineFailed("x"))
 ]
-PREPARED = Prepared(
-    prompt=Prompt((1, 2)),
-    sampling=Sampling(seed=1),
-    max_tokens=None,
-    stop=Stops((STOP,)),
-    notices=(Notice("prompt_cache", "torn"),),
-)
-BROKEN = Prepared(
-    prompt=Prompt((1, 2)), sampling=Sampling(seed=1), max_tokens=None, stop=Stops((None,))
-)  # type: ignore[arg-type]
+PREPARED = make_prepared(stop=Stops((STOP,)), notices=(Notice("prompt_cache", "torn"),))
+BROKEN = make_prepared(stop=Stops((None,)))  # type: ignore[arg-type]
 KEYS = ("k", "l")
 NOT_SAVED = Notice("prompt_cache", "disk full")
 SAVED = whole((1, 2), b"state")
@@ -73,19 +64,19 @@ class Asked:
 class Listener:
     """Checks what it hears."""
 
-    asked: dict[Ticket, Asked] = field(default_factory=dict)
-    given: dict[Ticket, list[int]] = field(default_factory=dict)
+    asked: dict[SequenceId, Asked] = field(default_factory=dict)
+    given: dict[SequenceId, list[int]] = field(default_factory=dict)
 
     def of(self, name: RequestId) -> Asked:
         [found] = [each for each in self.asked.values() if each.name == name and each.is_awaited]
         return found
 
-    def produced(self, items: tuple[Item, ...], released: tuple[Ticket, ...]) -> None:
+    def produced(self, items: tuple[Item, ...], released: tuple[SequenceId, ...]) -> None:
         assert items or released
         for item in items:
             self._hear(item, self.of(item.id))
-        for ticket in released:
-            asked = self.asked[ticket]
+        for id in released:
+            asked = self.asked[id]
             assert not asked.is_released and not asked.is_awaited
             asked.is_released = True
 
@@ -105,8 +96,8 @@ class Listener:
                 assert isinstance(item, Noticed | PromptRead)
 
     def _check_answer(self, asked: Asked, reason: str) -> None:
-        [ticket] = [ticket for ticket, each in self.asked.items() if each is asked]
-        given = self.given.get(ticket, [])
+        [id] = [id for id, each in self.asked.items() if each is asked]
+        given = self.given.get(id, [])
         stop = TEXTS.index(STOP)
         taken = given[: given.index(stop) + 1] if stop in given else given
         assert asked.tokens == taken
@@ -159,64 +150,66 @@ class Machine(RuleBasedStateMachine):
                 self.saving.add(id)
 
     def asked(self, id: SequenceId) -> Asked:
-        [found] = [each.asked[Ticket(id)] for each in self.listeners if Ticket(id) in each.asked]
+        [found] = [each.asked[id] for each in self.listeners if id in each.asked]
         return found
 
-    def tickets(self) -> st.SearchStrategy[Ticket]:
-        return st.integers(1, max(self.num_started, 1)).map(Ticket)
+    def sequences(self) -> st.SearchStrategy[SequenceId]:
+        return st.integers(1, max(self.num_started, 1)).map(SequenceId)
 
     # ---- what listeners want
 
     @rule(which=st.integers(0, 1), key=st.none() | st.sampled_from(KEYS), stream=st.booleans())
     def start(self, which: int, key: str | None, *, stream: bool) -> None:
         self.num_started += 1
-        ticket, name = Ticket(self.num_started), RequestId(f"r{self.num_started}")
+        id, name = SequenceId(self.num_started), RequestId(f"r{self.num_started}")
         taken = {
             each.key
             for one in self.listeners
             for each in one.asked.values()
             if not each.is_released
         }
-        asked = self.listeners[which].asked[ticket] = Asked(name, key)
+        asked = self.listeners[which].asked[id] = Asked(name, key)
         request = GenerateRequest(
             prompt="x", stream=stream, cache_key=key, save_cache=key is not None
         )
         self.carry_out(
-            self.requests.start(NewRequest(ticket, name, request), self.listeners[which])
+            self.requests.start(id, Start(id=name, request=request), self.listeners[which])
         )
         assert asked.is_awaited == (key is None or key not in taken)
 
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
         if self.num_started:
-            ticket = data.draw(self.tickets())
-            asked = self.asked(SequenceId(ticket))
+            id = data.draw(self.sequences())
+            asked = self.asked(id)
             was_awaited = asked.is_awaited
-            is_complete = ticket in self.finishing or ticket in self.saving
-            self.carry_out(self.requests.cancel(ticket))
+            is_complete = id in self.finishing or id in self.saving
+            self.carry_out(self.requests.cancel(id))
             assert asked.is_awaited == (was_awaited and is_complete)
 
     @rule(data=st.data())
     def fail(self, data: st.DataObject) -> None:
         if self.num_started:
-            ticket = data.draw(self.tickets())
-            self.carry_out(self.requests.fail(ticket, EngineFailed("x")))
-            assert not self.asked(SequenceId(ticket)).is_awaited
+            id = data.draw(self.sequences())
+            self.carry_out(self.requests.fail(id, EngineFailed("x")))
+            assert not self.asked(id).is_awaited
 
     @rule(data=st.data())
     def discard(self, data: st.DataObject) -> None:
         if self.num_started:
-            ticket = data.draw(self.tickets())
-            self.asked(SequenceId(ticket)).is_awaited = False
-            self.carry_out(self.requests.discard(ticket))
+            id = data.draw(self.sequences())
+            self.asked(id).is_awaited = False
+            self.carry_out(self.requests.discard(id))
 
     # ---- what becomes of requests
 
     @rule(data=st.data(), outcome=st.sampled_from([PREPARED, PREPARED, InvalidRequest("no")]))
     def prepared(self, data: st.DataObject, outcome: Prepared | InvalidRequest) -> None:
         if self.num_started:
-            id = SequenceId(data.draw(self.tickets()))
+            id = data.draw(self.sequences())
             self.preparing.discard(id)
+            if isinstance(outcome, Prepared):
+                outcome = other(outcome, id=id, save_as=self.asked(id).key)
             self.carry_out(self.requests.prepared(id, outcome))
 
     @rule(data=st.data())
@@ -233,9 +226,9 @@ class Machine(RuleBasedStateMachine):
         self.now += seconds
         if not self.num_started:
             return
-        known = st.sampled_from(sorted(self.running)) if self.running else self.tickets()
-        ids = data.draw(st.lists(known | self.tickets(), unique=True, max_size=4))
-        outputs = [self._output(data, SequenceId(id)) for id in ids]
+        known = st.sampled_from(sorted(self.running)) if self.running else self.sequences()
+        ids = data.draw(st.lists(known | self.sequences(), unique=True, max_size=4))
+        outputs = [self._output(data, id) for id in ids]
         ended = {output.id for output in outputs if output.end is not None}
         self.running -= ended  # before the core hears of it: it must not drop these
         self.finishing -= ended
@@ -262,7 +255,7 @@ class Machine(RuleBasedStateMachine):
         reason = data.draw(st.sampled_from(REASONS))
         if self._is_read(id):
             for listener in self.listeners:
-                listener.given.setdefault(Ticket(id), []).extend(tokens)
+                listener.given.setdefault(id, []).extend(tokens)
         if reason is None:
             return SequenceOutput(id, tuple(tokens))
         stats = SequenceStats(
@@ -314,9 +307,9 @@ class Machine(RuleBasedStateMachine):
         if not hasattr(self, "requests"):
             return
         for listener in self.listeners:
-            for ticket, asked in listener.asked.items():
+            for id, asked in listener.asked.items():
                 asked.is_awaited = False
-                self.carry_out(self.requests.discard(ticket))
+                self.carry_out(self.requests.discard(id))
         assert not self.preparing and not self.running
         for id in sorted(self.saving):
             self.carry_out(self.requests.saved(id, None))

@@ -24,6 +24,7 @@ from arriero.shared.inference import (
 from arriero.shared.inference.request import Sense
 from tests.agent.engine.llama.projectors import wav
 from tests.agent.fakes import byte_model
+from tests.agent.generation.outputs import ONE
 
 TEMPLATE = "{% for m in messages %}{{ m.content }}|{% endfor %}"
 USER_ONLY = "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}"
@@ -80,12 +81,12 @@ def says(*parts: str | MediaPart, role: Any = "user") -> ChatMessage:
 
 def refused(preparer: Preparer, *messages: ChatMessage, **fields: Any) -> RequestError:
     with pytest.raises(RequestError) as caught:
-        preparer.prepare(GenerateRequest(messages=messages, **fields))
+        preparer.prepare(ONE, GenerateRequest(messages=messages, **fields))
     return caught.value
 
 
 def ids(text: str) -> tuple[int, ...]:
-    return make().prepare(GenerateRequest(prompt=text)).prompt.tokens
+    return make().prepare(ONE, GenerateRequest(prompt=text)).sequence.prompt.tokens
 
 
 def test_pictures_stand_where_they_were_sent() -> None:
@@ -95,13 +96,13 @@ def test_pictures_stand_where_they_were_sent() -> None:
     expected = Prompt(
         (*ids("a"), 1), Media(b"cat", 3), (2, *ids("b|"), 1), Media(b"horse", 5), (2, *ids("|"))
     )
-    assert make().prepare(request).prompt == expected
+    assert make().prepare(ONE, request).sequence.prompt == expected
     assert make().num_tokens(request) == len(expected)
 
 
 def test_text_that_looks_like_a_mark_is_text() -> None:
     request = GenerateRequest(messages=(says("picture-0-0;", image(b"cat")),))
-    assert make().prepare(request).prompt.media == (Media(b"cat", 3),)
+    assert make().prepare(ONE, request).sequence.prompt.media == (Media(b"cat", 3),)
 
 
 def test_a_model_without_a_projector_reads_none() -> None:
@@ -120,12 +121,12 @@ def test_sounds_stand_where_they_were_sent() -> None:
     data = wav(0.1)
     request = GenerateRequest(messages=(says("a", sound(data), image(b"cat")),))
     expected = Prompt((*ids("a"), 3), Media(data, 5), (1,), Media(b"cat", 3), (2, *ids("|")))
-    assert make().prepare(request).prompt == expected
+    assert make().prepare(ONE, request).sequence.prompt == expected
 
 
 def test_sounds_are_bounded_together_before_they_are_decoded() -> None:
     half = sound(wav(MOST_SECONDS / 2 + 1, rate=4000))
-    make().prepare(GenerateRequest(messages=(says(half),)))
+    make().prepare(ONE, GenerateRequest(messages=(says(half),)))
     error = refused(make(), says(half, half))
     assert error.field == "messages[0].content[1].input_audio.data"
     assert "600 s" in error.message

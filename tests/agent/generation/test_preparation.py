@@ -16,9 +16,9 @@ from arriero.shared.errors import EngineFailed, InternalError, PromptTooLong
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.messages import Piece
 from tests.agent.fakes import BOS, byte_model, soon
+from tests.agent.generation.outputs import ONE
 from tests.waiting import HANGS
 
-ONE = SequenceId(1)
 LONG = "x" * (LONG_TEXT + 1)
 VERY_LONG = "x" * (VERY_LONG_TEXT + 1)
 
@@ -32,15 +32,15 @@ class SlowPreparer(Preparer):
         self.is_preparing = threading.Event()
         self.begun: list[object] = []
 
-    def prepare(self, request: GenerateRequest) -> Prepared:
+    def prepare(self, id: SequenceId, request: GenerateRequest) -> Prepared:
         self.begun.append(request.prompt)
         self.is_preparing.set()
         assert self.may_go_on.wait(HANGS)
-        return super().prepare(request)
+        return super().prepare(id, request)
 
 
 class BrokenPreparer(Preparer):
-    def prepare(self, request: GenerateRequest) -> Prepared:
+    def prepare(self, id: SequenceId, request: GenerateRequest) -> Prepared:
         raise OSError("a mistake of ours")
 
 
@@ -60,7 +60,7 @@ async def outcome(preparation: Preparation, prompt: str, id: SequenceId = ONE) -
 async def test_a_request_is_prepared() -> None:
     prepared = await outcome(Preparation(Preparer(byte_model(), 16)), "ab")
     assert isinstance(prepared, Prepared)
-    assert prepared.prompt.tokens == (BOS, *b"ab")
+    assert prepared.sequence.prompt.tokens == (BOS, *b"ab")
 
 
 async def test_an_error_is_an_outcome() -> None:
@@ -102,10 +102,10 @@ async def test_what_is_abandoned_never_begins_and_never_replies(slow: SlowPrepar
 
 async def test_nobody_waits_for_a_batch() -> None:
     class SlowWithBatches(SlowPreparer):
-        def prepare(self, request: GenerateRequest) -> Prepared:
+        def prepare(self, id: SequenceId, request: GenerateRequest) -> Prepared:
             if request.priority == -1:
-                return super().prepare(request)
-            return Preparer.prepare(self, request)
+                return super().prepare(id, request)
+            return Preparer.prepare(self, id, request)
 
     slow = SlowWithBatches()
     preparation = Preparation(slow)
@@ -131,10 +131,10 @@ async def test_abandoning_what_is_done_is_nothing() -> None:
 )
 async def test_a_long_text_holds_up_none_that_is_far_shorter(held_up: str, newcomer: str) -> None:
     class SlowWithLongTexts(SlowPreparer):
-        def prepare(self, request: GenerateRequest) -> Prepared:
+        def prepare(self, id: SequenceId, request: GenerateRequest) -> Prepared:
             if request.prompt == held_up:
-                return super().prepare(request)
-            return Preparer.prepare(self, request)
+                return super().prepare(id, request)
+            return Preparer.prepare(self, id, request)
 
     slow = SlowWithLongTexts()
     preparation = Preparation(slow)
@@ -157,7 +157,7 @@ async def test_a_request_goes_on_after_what_another_agent_gave() -> None:
     preparation.prepare(ONE, GenerateRequest(prompt="ab"), replied.set_result, resume)
     outcome = await soon(replied)
     assert isinstance(outcome, Resumed)
-    assert outcome.said == tuple(b"xyz")
+    assert outcome.prepared.sequence.said == tuple(b"xyz")
     assert outcome.items == (Piece(id=resume.name, text="z"),)
 
 

@@ -20,6 +20,7 @@ from arriero.shared.errors import InvalidRequest, NotSupported, PromptTooLong
 from arriero.shared.inference import ChatMessage, GenerateRequest, RegexGrammar
 from arriero.shared.inference.prefix_chain import chain_of
 from tests.agent.fakes import BOS, BYTES_INFO, ByteVocab, byte_model
+from tests.agent.generation.outputs import ONE, make_prepared
 from tests.agent.saying import demo_model, demo_vocab, fits
 from tests.agent.stored import whole
 
@@ -31,7 +32,7 @@ def make(template: str | None = "{{ messages[0].content }}", *, adds_bos: bool =
 
 
 def prompt(preparer: Preparer, **fields: Any) -> tuple[int, ...]:
-    return preparer.prepare(GenerateRequest(**fields)).prompt.tokens
+    return preparer.prepare(ONE, GenerateRequest(**fields)).sequence.prompt.tokens
 
 
 class WatchedVocab(ByteVocab):
@@ -123,7 +124,7 @@ class TestPrompt:
 
     def test_what_is_told_of_a_prompt_that_is_explained(self) -> None:
         def echo(**fields: Any) -> Echo | None:
-            return make().prepare(GenerateRequest(logprobs=True, **fields)).echo
+            return make().prepare(ONE, GenerateRequest(logprobs=True, **fields)).echo
 
         assert echo(prompt="hi") is None
         assert echo(prompt="hi", prompt_logprobs=True) == Echo("hi")
@@ -258,8 +259,8 @@ class TestTemplate:
         given = TemplateSource("given <tool_call>")
         preparer = Preparer(byte_model("{% if %}"), 99, template=given)
         assert preparer.template_issue is None
-        prepared = preparer.prepare(GenerateRequest(messages=MESSAGES))
-        assert prepared.prompt.tokens == (BOS, *b"given <tool_call>")
+        prepared = preparer.prepare(ONE, GenerateRequest(messages=MESSAGES))
+        assert prepared.sequence.prompt.tokens == (BOS, *b"given <tool_call>")
         assert prepared.reading is not None
         assert prepared.reading.family.name == "qwen"
 
@@ -273,7 +274,7 @@ class TestToolsIgnored:
     @staticmethod
     def codes(template: str, **fields: Any) -> list[str]:
         preparer = Preparer(replace(demo_model(), chat_template=template), 256)
-        prepared = preparer.prepare(GenerateRequest(messages=MESSAGES, **fields))
+        prepared = preparer.prepare(ONE, GenerateRequest(messages=MESSAGES, **fields))
         return [notice.code for notice in prepared.notices]
 
     def test_is_told_where_the_template_says_nothing_of_tools(self) -> None:
@@ -290,13 +291,13 @@ class TestToolsIgnored:
 
 class TestSampling:
     def test_what_was_not_asked_for_is_the_engines_default(self) -> None:
-        prepared = make().prepare(GenerateRequest(prompt="x"))
-        assert prepared == Prepared(
-            prompt=Prompt((BOS, *b"x")), sampling=Sampling(seed=99), max_tokens=None, stop=Stops()
-        )
+        prepared = make().prepare(ONE, GenerateRequest(prompt="x"))
+        sampling = Sampling(seed=99)
+        assert prepared == make_prepared(prompt=Prompt((BOS, *b"x")), sampling=sampling)
 
     def test_everything_that_was_asked_for(self) -> None:
         prepared = make().prepare(
+            ONE,
             GenerateRequest(
                 prompt="x",
                 max_tokens=7,
@@ -314,11 +315,11 @@ class TestSampling:
                 include_stop_str_in_output=True,
                 min_tokens=3,
                 ignore_eos=True,
-            )
+            ),
         )
         stops = Stops(("a", "b"), tokens=frozenset({7, 65}), min_tokens=3, are_told=True)
-        assert (prepared.max_tokens, prepared.stop) == (7, stops)
-        assert prepared.sampling == Sampling(
+        assert (prepared.sequence.max_tokens, prepared.stop) == (7, stops)
+        assert prepared.sequence.sampling == Sampling(
             temperature=0.0,
             top_k=1,
             top_p=0.5,
@@ -335,13 +336,13 @@ class TestSampling:
 
     def test_a_bias_for_a_token_that_is_not_there_is_refused(self) -> None:
         with pytest.raises(InvalidRequest, match="no token 258; this model's ids go up to 257"):
-            make().prepare(GenerateRequest(prompt="x", logit_bias={"258": 1.0}))
+            make().prepare(ONE, GenerateRequest(prompt="x", logit_bias={"258": 1.0}))
 
 
 def test_the_beginnings_of_a_prompt_are_marked_as_the_balancer_names_them() -> None:
     wanted = GenerateRequest(prompt="x" * 200)
     preparer = Preparer(byte_model(None, adds_bos=False), 300, draw_seed=lambda: 99)
-    marks = preparer.prepare(wanted).marks
+    marks = preparer.prepare(ONE, wanted).sequence.marks
     chain = chain_of(wanted)
     assert marks == tuple(zip(chain.ends, chain.keys, strict=True)), "a token is a byte here"
     assert len(marks) > 1
@@ -366,32 +367,36 @@ class TestStored:
 
     def prepared(self, store: PromptStore, **fields: Any) -> Prepared:
         preparer = Preparer(byte_model(), 16, store=store)
-        return preparer.prepare(GenerateRequest(prompt="hi", **fields))
+        return preparer.prepare(ONE, GenerateRequest(prompt="hi", **fields))
 
     def test_what_is_stored_under_the_key_is_loaded(self, store: PromptStore) -> None:
         stored = whole((BOS, *b"hi"), b"state")
         store.save("k", stored)
-        assert self.prepared(store, cache_key="k").stored == stored
-        assert self.prepared(store, cache_key="other").stored is None
-        assert self.prepared(store).stored is None
+        assert self.prepared(store, cache_key="k").sequence.stored == stored
+        assert self.prepared(store, cache_key="other").sequence.stored is None
+        assert self.prepared(store).sequence.stored is None
         assert self.prepared(store, cache_key="k").notices == ()
+
+    def test_the_engine_hears_under_which_key_it_saves(self, store: PromptStore) -> None:
+        assert self.prepared(store, cache_key="k", save_cache=True).sequence.save_as == "k"
+        assert self.prepared(store, cache_key="k").sequence.save_as is None
 
     def test_what_cannot_be_used_is_told(self, store: PromptStore, tmp_path: Path) -> None:
         store.save("k", whole((1,), b"state"))
         (path,) = tmp_path.iterdir()
         path.write_bytes(path.read_bytes()[:-1])
         prepared = self.prepared(store, cache_key="k")
-        assert prepared.stored is None
+        assert prepared.sequence.stored is None
         (notice,) = prepared.notices
         assert notice.code == "prompt_cache"
         assert "damaged" in notice.message
 
     def test_what_does_not_fit_into_the_context_is_told(self, store: PromptStore) -> None:
         store.save("k", whole((1,) * 16, b"state"))
-        assert self.prepared(store, cache_key="k").stored is not None
+        assert self.prepared(store, cache_key="k").sequence.stored is not None
         store.save("k", whole((1,) * 17, b"state"))
         prepared = self.prepared(store, cache_key="k")
-        assert prepared.stored is None
+        assert prepared.sequence.stored is None
         assert "17 tokens, more than this agent's context of 16" in prepared.notices[0].message
 
     def test_nothing_is_loaded_for_what_is_refused(
@@ -413,7 +418,7 @@ class TestShift:
     )
 
     def shift(self, preparer: Preparer, **fields: Any) -> ContextShift | None:
-        return preparer.prepare(GenerateRequest(**fields)).shift
+        return preparer.prepare(ONE, GenerateRequest(**fields)).sequence.shift
 
     def test_none_unless_asked_for(self) -> None:
         assert self.shift(make(), prompt="hi") is None
@@ -435,7 +440,7 @@ class TestReading:
     def reading(self, template: str, *, family: str = "auto", **fields: Any) -> Reading:
         model = byte_model(template)
         preparer = Preparer(model, 1000, family=family)
-        found = preparer.prepare(GenerateRequest(messages=MESSAGES, **fields)).reading
+        found = preparer.prepare(ONE, GenerateRequest(messages=MESSAGES, **fields)).reading
         assert found is not None
         return found
 
@@ -467,8 +472,8 @@ class TestReading:
         assert preparer.markers(family, has_tools=False) == {BOS: b"<s>"}
 
     def test_raw_prompts_and_plain_models_are_not_read(self) -> None:
-        assert make("<think>").prepare(GenerateRequest(prompt="x")).reading is None
-        assert make("x").prepare(GenerateRequest(messages=MESSAGES)).reading is None
+        assert make("<think>").prepare(ONE, GenerateRequest(prompt="x")).reading is None
+        assert make("x").prepare(ONE, GenerateRequest(messages=MESSAGES)).reading is None
 
 
 def test_compiled_grammars_are_counted() -> None:
@@ -476,7 +481,9 @@ def test_compiled_grammars_are_counted() -> None:
     assert preparer.num_grammars == 0
     grammar = RegexGrammar(type="regex", pattern="yes|no")
     for prompt in ("Is it?", "Was it?"):
-        assert preparer.prepare(GenerateRequest(prompt=prompt, grammar=grammar)).constraint
+        assert preparer.prepare(
+            ONE, GenerateRequest(prompt=prompt, grammar=grammar)
+        ).sequence.constraint
     assert preparer.num_grammars == 1
 
 
@@ -485,7 +492,7 @@ def test_reasoning_that_the_prompt_has_closed_does_not_come_again() -> None:
     grammar = RegexGrammar(type="regex", pattern="yes|no")
     for thinking, reasoned in ((True, True), (False, False), (None, False)):
         request = GenerateRequest(messages=MESSAGES, grammar=grammar, thinking=thinking)
-        constraint = preparer.prepare(request).constraint
+        constraint = preparer.prepare(ONE, request).sequence.constraint
         assert constraint is not None
         assert fits(constraint, "yes")
         assert fits(constraint, "<think>\nso\n</think>\n\nyes") == reasoned

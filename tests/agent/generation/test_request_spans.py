@@ -1,7 +1,7 @@
 """What a trace shows of a request on its agent."""
 
-from arriero.agent.generation.port import Ticket
 from arriero.agent.generation.request_spans import RequestSpans
+from arriero.agent.sequence_id import SequenceId
 from arriero.shared.errors import EngineFailed, to_wire
 from arriero.shared.inference import FinishReason, Rates, RequestId, Usage
 from arriero.shared.messages import Ended, Item, Piece, Refused
@@ -11,7 +11,7 @@ from arriero.shared.tracing.tracer import QueueTracer
 from tests.shared.tracing.fakes import Kept
 
 PARENT = TraceContext(7, 8, is_sampled=True)
-ONE, TWO = Ticket(1), Ticket(2)
+ONE, TWO = SequenceId(1), SequenceId(2)
 R = RequestId("r")
 SECOND = 10**9
 

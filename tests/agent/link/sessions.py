@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 
-from arriero.agent.generation.port import Ticket
 from arriero.agent.link.queries import Queries
 from arriero.agent.link.requests import Requests
 from arriero.agent.link.session import PROTOCOLS, Session
 from arriero.agent.link.slots import Slots
+from arriero.agent.sequence_id import SequenceId
 from arriero.shared.inference import AgentId, GenerateRequest, Rates, RequestId, Usage
 from arriero.shared.messages import (
     PROTOCOL_VERSION,
@@ -26,7 +26,7 @@ HELLO = Hello(protocol=PROTOCOL_VERSION, agent_id=AgentId("a"), name="box", vers
 STATUS = Status(slots=2, accepting=True)
 REQUEST = GenerateRequest(prompt="x", priority=3, prefill_only=True)
 ENDED = Ended(id=RequestId("r"), finish_reason="stop", usage=Usage(), rates=Rates())
-ONE, TWO = Ticket(1), Ticket(2)
+ONE, TWO = SequenceId(1), SequenceId(2)
 
 
 def start(name: str, request: GenerateRequest = REQUEST) -> Start:
@@ -50,14 +50,8 @@ def welcome(*, interval: float = 1.0, timeout: float = 5.0) -> Welcome:
     )
 
 
-def numbers() -> Iterator[Ticket]:
-    return map(Ticket, count(1))
-
-
-def make_requests(
-    *, slots: Slots | None = None, tickets: Iterator[Ticket] | None = None
-) -> Requests:
-    return Requests(slots=slots or Slots(2), tickets=tickets or numbers())
+def make_requests(*, slots: Slots | None = None, numbers: Iterator[int] | None = None) -> Requests:
+    return Requests(slots=slots or Slots(2), numbers=numbers or count(1))
 
 
 def make_session(
@@ -66,13 +60,13 @@ def make_session(
     hello: Hello = HELLO,
     status: Status = STATUS,
     model: ModelInfo | None = None,
-    query_tickets: Iterator[Ticket] | None = None,
+    query_numbers: Iterator[int] | None = None,
     protocols: range = PROTOCOLS,
 ) -> Session:
     return Session(
         hello=replace(hello, model=model),
         status=replace(status, model=model),
         requests=make_requests() if requests is None else requests,
-        queries=Queries(query_tickets or map(Ticket, count(101))),
+        queries=Queries(query_numbers or count(101)),
         protocols=protocols,
     )

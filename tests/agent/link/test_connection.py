@@ -3,6 +3,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,10 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
-from arriero.agent.generation.local_generation import LocalGeneration
+from arriero.agent.generation.local_generation import LocalGeneration, PromptSaver
 from arriero.agent.generation.preparation import Preparation
 from arriero.agent.generation.preparer import Preparer
-from arriero.agent.generation.prompt_saver import PromptSaver
-from arriero.agent.generation.query_executor import QueryExecutor
-from arriero.agent.generation.text_queries import TextQueries
+from arriero.agent.generation.query_executor import QueryExecutor, TextQueries
 from arriero.agent.link.agent_key import NO_KEY, AgentKey
 from arriero.agent.link.balancer_secrets import BalancerSecrets
 from arriero.agent.link.connection import Connection
@@ -52,7 +51,7 @@ from tests.agent.fakes import (
     soon,
 )
 from tests.agent.generation.outputs import a_store
-from tests.agent.link.sessions import HELLO, make_requests, make_session, numbers, welcome
+from tests.agent.link.sessions import HELLO, make_requests, make_session, welcome
 from tests.agent.stored import whole
 from tests.waiting import given_time
 
@@ -84,7 +83,7 @@ class House:
         )
         self.worker.on_step = self.generation.stepped
         self.executor = QueryExecutor(TextQueries(model.vocab, preparer), None)
-        self.tickets = numbers()
+        self.numbers = count(1)
         self.connections: list[Connection] = []
         self.welcomes: asyncio.Queue[str] = Expected()
         self.dials: asyncio.Queue[str] = Expected()
@@ -94,7 +93,7 @@ class House:
 
     def connection(self, url: str) -> Connection:
         session = make_session(
-            make_requests(slots=self.slots, tickets=self.tickets), model=BYTES_INFO
+            make_requests(slots=self.slots, numbers=self.numbers), model=BYTES_INFO
         )
         connection = Connection(
             url,

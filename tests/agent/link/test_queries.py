@@ -1,11 +1,14 @@
-from arriero.agent.generation.port import Ticket
+from itertools import count
+
+from arriero.agent.generation.port import QueryId
 from arriero.agent.link.decisions import AnswerQuery, WithdrawQuery
 from arriero.agent.link.queries import MAX_QUERIES, Queries
 from arriero.shared.errors import EngineFailed, to_wire
 from arriero.shared.inference import RequestId
 from arriero.shared.messages import Ask, Reply
 from arriero.shared.queries import Declined, Tokenize, Tokenized
-from tests.agent.link.sessions import ONE, TWO, numbers
+
+ONE, TWO = QueryId(1), QueryId(2)
 
 QUERY = Tokenize(text="x")
 RESULT = Tokenized(tokens=(1,))
@@ -17,7 +20,7 @@ def ask(name: str = "q") -> Ask:
 
 
 def test_asked_and_answered() -> None:
-    queries = Queries(numbers())
+    queries = Queries(count(1))
     assert queries.accept(ask()) == AnswerQuery(ONE, QUERY)
     assert Q in queries
     assert queries.answered(ONE, RESULT) == [Reply(id=Q, result=RESULT)]
@@ -26,7 +29,7 @@ def test_asked_and_answered() -> None:
 
 
 def test_withdrawn_it_is_not_answered() -> None:
-    queries = Queries(numbers())
+    queries = Queries(count(1))
     queries.accept(ask())
     assert queries.withdraw(Q) == [WithdrawQuery(ONE)]
     assert queries.withdraw(Q) == []
@@ -34,7 +37,7 @@ def test_withdrawn_it_is_not_answered() -> None:
 
 
 def test_a_name_may_come_again_and_is_another_query() -> None:
-    queries = Queries(numbers())
+    queries = Queries(count(1))
     queries.accept(ask())
     queries.withdraw(Q)
     assert queries.accept(ask()) == AnswerQuery(TWO, QUERY)
@@ -43,7 +46,7 @@ def test_a_name_may_come_again_and_is_another_query() -> None:
 
 
 def test_more_than_there_may_be_are_declined() -> None:
-    queries = Queries(numbers())
+    queries = Queries(count(1))
     for number in range(MAX_QUERIES):
         assert isinstance(queries.accept(ask(f"q{number}")), AnswerQuery)
     reply = queries.accept(ask("late"))
@@ -53,7 +56,7 @@ def test_more_than_there_may_be_are_declined() -> None:
 
 
 def test_the_end_of_all() -> None:
-    queries = Queries(numbers())
+    queries = Queries(count(1))
     queries.accept(ask())
     queries.accept(ask("r"))
     error = EngineFailed("gone")
@@ -61,4 +64,4 @@ def test_the_end_of_all() -> None:
         Reply(id=RequestId(name), result=Declined(error=to_wire(error))) for name in "qr"
     ]
     assert queries.withdraw_all() == [WithdrawQuery(ONE), WithdrawQuery(TWO)]
-    assert queries.answered(Ticket(2), RESULT) == []
+    assert queries.answered(QueryId(2), RESULT) == []

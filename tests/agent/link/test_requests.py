@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import pytest
 
-from arriero.agent.generation.port import NewRequest
 from arriero.agent.link.decisions import (
     CancelGeneration,
     DiscardGeneration,
@@ -14,7 +13,7 @@ from arriero.agent.link.slots import Slots
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import EngineFailed
 from arriero.shared.inference import RequestId
-from arriero.shared.messages import Busy
+from arriero.shared.messages import Busy, Start
 from tests.agent.link.sessions import ENDED, ONE, REQUEST, TWO, make_requests, piece, start
 
 R, S = RequestId("r"), RequestId("s")
@@ -30,7 +29,7 @@ class TestOneRequest:
     def test_is_started_and_answered(self) -> None:
         slots = Slots(2)
         requests = make_requests(slots=slots)
-        assert requests.accept(start("r")) == StartGeneration(NewRequest(ONE, R, REQUEST))
+        assert requests.accept(start("r")) == StartGeneration(ONE, Start(id=R, request=REQUEST))
         assert slots.num_busy == 1
         requests.produced([piece("r", "a")], [])
         assert R in requests
@@ -41,7 +40,7 @@ class TestOneRequest:
     def test_is_started_where_another_agent_stopped(self) -> None:
         continuation = Continuation.after((1, 2), num_characters=3)
         message = replace(start("r"), continuation=continuation)
-        started = StartGeneration(NewRequest(ONE, R, REQUEST, continuation))
+        started = StartGeneration(ONE, Start(id=R, request=REQUEST, continuation=continuation))
         assert make_requests().accept(message) == started
 
     def test_whose_save_goes_on_keeps_its_slot(self) -> None:
@@ -52,7 +51,7 @@ class TestOneRequest:
         requests.produced([], [ONE])
         assert (len(requests), slots.num_busy) == (0, 0)
 
-    def test_a_ticket_is_released_once(self) -> None:
+    def test_a_sequence_is_released_once(self) -> None:
         requests = running()
         requests.produced([ENDED], [ONE])
         with pytest.raises(KeyError):
@@ -85,7 +84,7 @@ class TestManyRequests:
     def test_an_id_may_come_again_after_its_end(self) -> None:
         requests = running()
         requests.produced([ENDED], [ONE])
-        assert requests.accept(start("r")) == StartGeneration(NewRequest(TWO, R, REQUEST))
+        assert requests.accept(start("r")) == StartGeneration(TWO, Start(id=R, request=REQUEST))
 
 
 class TestTheEnd:

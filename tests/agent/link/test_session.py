@@ -1,13 +1,14 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from itertools import count
 from typing import Annotated
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.agent.generation.port import NewRequest, Ticket
+from arriero.agent.generation.port import QueryId
 from arriero.agent.link.decisions import (
     Allow,
     AnswerQuery,
@@ -25,7 +26,7 @@ from arriero.agent.link.decisions import (
     TellLog,
     WithdrawQuery,
 )
-from arriero.agent.link.session import HANDSHAKE_TIMEOUT, LAST_WORDS, Session
+from arriero.agent.link.session import HANDSHAKE_TIMEOUT, LAST_WORDS, MAX_LOG_WAITS, Session
 from arriero.agent.link.slots import Slots
 from arriero.shared.errors import ShuttingDown
 from arriero.shared.framing.heartbeat import SECOND_LOOK
@@ -71,7 +72,6 @@ from tests.agent.link.sessions import (
     cancel,
     make_requests,
     make_session,
-    numbers,
     piece,
     start,
     welcome,
@@ -93,8 +93,8 @@ class LaterStatus(Status):
 MODEL = ModelInfo(name="m", architecture="a", parameters=1, size_bytes=1, context_size=1)
 
 
-def live(slots: Slots | None = None, tickets: Iterator[Ticket] | None = None) -> Session:
-    session = make_session(make_requests(slots=slots, tickets=tickets))
+def live(slots: Slots | None = None, numbers: Iterator[int] | None = None) -> Session:
+    session = make_session(make_requests(slots=slots, numbers=numbers))
     session.connected(0.0)
     session.received(WELCOME, 0.0)
     return session
@@ -110,7 +110,7 @@ def ended(name: str) -> Item:
     return replace(ENDED, id=RequestId(name))
 
 
-STARTED = StartGeneration(NewRequest(ONE, RequestId("r"), REQUEST))
+STARTED = StartGeneration(ONE, Start(id=RequestId("r"), request=REQUEST))
 
 
 def output(*items: Item) -> Send:
@@ -326,6 +326,14 @@ class TestLog:
         assert not session.awaits_log
         assert session.log_grew() == []
 
+    def test_reads_that_wait_are_bounded(self) -> None:
+        session = live()
+        for number in range(MAX_LOG_WAITS + 3):
+            session.received(ReadLog(id=RequestId(str(number)), wait=True), 0.0)
+        assert len(session.log_grew()) == MAX_LOG_WAITS
+        last = RequestId(str(MAX_LOG_WAITS))
+        assert session.read_own_log(last, (), 0.0), "answered at once, with no lines"
+
     def test_a_read_that_is_withdrawn_or_whose_balancer_is_gone_waits_no_more(self) -> None:
         session = live()
         asked = ReadLog(id=RequestId("l"), wait=True)
@@ -366,7 +374,7 @@ class TestPeers:
         source = PrefixSource(address="h:1", ticket="t", seconds=5.0)
         start = Start(id=RequestId("r"), request=GenerateRequest(prompt="x"), fetch=source)
         [started] = live().received(start, 0.0)
-        assert isinstance(started, StartGeneration) and started.new.fetch == source
+        assert isinstance(started, StartGeneration) and started.start.fetch == source
 
     def test_a_peer_is_told_after_the_welcome(self) -> None:
         session = make_session()
@@ -430,20 +438,18 @@ class TestConnectionLost:
         session.disconnected()
         assert session.connected(7.0) == [Send(HELLO)]
         assert session.received(WELCOME, 7.0) == [MarkConnected()]
-        assert session.received(start("r"), 7.0) == [
-            StartGeneration(replace(STARTED.new, ticket=TWO))
-        ]
+        assert session.received(start("r"), 7.0) == [StartGeneration(TWO, STARTED.start)]
 
 
 class TestSharedSlots:
     def test_one_balancers_requests_fill_the_others_slots(self) -> None:
-        slots, ids = Slots(1), numbers()
+        slots, ids = Slots(1), count(1)
         first, second = live(slots, ids), live(slots, ids)
         first.received(start("r"), 0.0)
         assert second.received(start("r"), 0.0) == [output(Busy(id=RequestId("r")))]
 
     def test_who_was_sent_away_hears_of_a_free_slot_once(self) -> None:
-        slots, ids = Slots(1), numbers()
+        slots, ids = Slots(1), count(1)
         first, second = live(slots, ids), live(slots, ids)
         first.received(start("r"), 0.0)
         second.received(start("s"), 0.0)
@@ -453,17 +459,15 @@ class TestSharedSlots:
         assert second.slots_changed(0.3) == []
         assert first.slots_changed(0.3) == []
 
-    def test_tickets_are_different(self) -> None:
-        slots, ids = Slots(2), numbers()
+    def test_ids_are_different(self) -> None:
+        slots, ids = Slots(2), count(1)
         first, second = live(slots, ids), live(slots, ids)
         assert first.received(start("r"), 0.0) == [STARTED]
-        assert second.received(start("r"), 0.0) == [
-            StartGeneration(replace(STARTED.new, ticket=TWO))
-        ]
+        assert second.received(start("r"), 0.0) == [StartGeneration(TWO, STARTED.start)]
 
 
 class TestSaving:
-    """A request's end may come before its ticket is released."""
+    """A request's end may come before its sequence is released."""
 
     def test_cancelling_what_was_never_sent_whole_is_answered(self) -> None:
         session = live()
@@ -554,34 +558,34 @@ def test_with_a_stopped_engine_it_leaves_at_once_so_that_requests_move() -> None
 
 class TestQueries:
     ASK = Ask(id=RequestId("q"), query=Tokenize(text="x"))
-    TICKET = Ticket(101)
+    ID = QueryId(101)
     REPLY = Reply(id=RequestId("q"), result=Tokenized(tokens=(1,)))
 
     def asked(self) -> Session:
         session = live(Slots(1))
-        assert session.received(self.ASK, 0.0) == [AnswerQuery(self.TICKET, self.ASK.query)]
+        assert session.received(self.ASK, 0.0) == [AnswerQuery(self.ID, self.ASK.query)]
         return session
 
     def test_are_answered_without_a_slot(self) -> None:
         session = self.asked()
         assert session.received(start("r"), 0.1) == [STARTED]
-        assert session.answered(self.TICKET, self.REPLY.result, 0.2) == [Send(self.REPLY)]
+        assert session.answered(self.ID, self.REPLY.result, 0.2) == [Send(self.REPLY)]
         assert session.next_deadline() == 1.2, "it spares a heartbeat"
 
     def test_may_be_withdrawn(self) -> None:
         session = self.asked()
-        assert session.received(Withdraw(id=self.ASK.id), 0.1) == [WithdrawQuery(self.TICKET)]
+        assert session.received(Withdraw(id=self.ASK.id), 0.1) == [WithdrawQuery(self.ID)]
         assert session.received(Withdraw(id=self.ASK.id), 0.1) == []
-        assert session.answered(self.TICKET, self.REPLY.result, 0.2) == []
+        assert session.answered(self.ID, self.REPLY.result, 0.2) == []
 
     def test_go_with_their_connection(self) -> None:
         session = self.asked()
-        assert session.disconnected() == [WithdrawQuery(self.TICKET)]
-        assert session.answered(self.TICKET, self.REPLY.result, 0.2) == []
+        assert session.disconnected() == [WithdrawQuery(self.ID)]
+        assert session.answered(self.ID, self.REPLY.result, 0.2) == []
 
     def test_one_that_is_asked_again_ends_the_connection(self) -> None:
         withdraw, close = self.asked().received(self.ASK, 0.1)
-        assert withdraw == WithdrawQuery(self.TICKET)
+        assert withdraw == WithdrawQuery(self.ID)
         assert close == Close("the balancer asked query q twice")
 
     def test_an_agent_that_drains_answers_what_it_has_and_takes_no_more(self) -> None:
@@ -591,7 +595,7 @@ class TestQueries:
         assert isinstance(send, Send) and isinstance(send.message, Reply)
         assert isinstance(send.message.result, Declined)
         assert send.message.result.error.code == "shutting_down"
-        assert session.answered(self.TICKET, self.REPLY.result, 1.2) == [
+        assert session.answered(self.ID, self.REPLY.result, 1.2) == [
             Send(self.REPLY),
             TestDrain.LEAVE,
         ]
@@ -603,7 +607,7 @@ class TestQueries:
 
     def test_a_stopped_engine_answers_none(self) -> None:
         left = self.asked().engine_stopped("gone")
-        assert left == [WithdrawQuery(self.TICKET), Close("gone", is_failure=True)]
+        assert left == [WithdrawQuery(self.ID), Close("gone", is_failure=True)]
 
 
 class TestFrames:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from arriero.agent.generation.port import Ticket
+from arriero.agent.generation.port import QueryId
 from arriero.agent.link.decisions import (
     AnswerQuery,
     CancelGeneration,
@@ -27,6 +28,7 @@ from arriero.agent.link.decisions import (
     WithdrawQuery,
 )
 from arriero.agent.link.slots import Slots
+from arriero.agent.sequence_id import SequenceId
 from arriero.shared.errors import EngineFailed, InternalError, to_wire
 from arriero.shared.framing.heartbeat import SECOND_LOOK
 from arriero.shared.inference import GenerateRequest, RequestId
@@ -51,7 +53,6 @@ from tests.agent.link.sessions import (
     ENDED,
     make_requests,
     make_session,
-    numbers,
     piece,
     welcome,
 )
@@ -78,18 +79,16 @@ class Generated:
 class Balancer:
     """One balancer's view, and the shell of its session: checks every decision it carries out."""
 
-    def __init__(
-        self, slots: Slots, tickets: Iterator[Ticket], query_tickets: Iterator[Ticket]
-    ) -> None:
+    def __init__(self, slots: Slots, numbers: Iterator[int], query_numbers: Iterator[int]) -> None:
         self.slots = slots
         self.session = make_session(
-            make_requests(slots=slots, tickets=tickets), query_tickets=query_tickets
+            make_requests(slots=slots, numbers=numbers), query_numbers=query_numbers
         )
         self.now = 0.0
         self.open: dict[RequestId, str] = {}  # what it heard of each
-        self.generated: dict[Ticket, Generated] = {}
+        self.generated: dict[SequenceId, Generated] = {}
         self.asked: set[RequestId] = set()
-        self.queries: set[Ticket] = set()
+        self.queries: set[QueryId] = set()
         self.is_connected = False
         self.drained_at: float | None = None
         self.heard_at = 0.0
@@ -124,21 +123,21 @@ class Balancer:
                     self.asked.remove(message.id)
             case MarkConnected():
                 assert self.session.is_live
-            case StartGeneration(new):
-                assert new.ticket not in self.generated
-                self.generated[new.ticket] = Generated(new.id)
-            case CancelGeneration(ticket):
-                if not self.generated[ticket].is_complete:
-                    self.end(ticket)
-            case FailGeneration(ticket, error):
-                self.fail(ticket, error)
-            case DiscardGeneration(ticket):
-                self.discard(ticket)
-            case AnswerQuery(ticket, query):
-                assert query == QUERY and ticket not in self.queries
-                self.queries.add(ticket)
-            case WithdrawQuery(ticket):
-                self.queries.remove(ticket)
+            case StartGeneration(id, start):
+                assert id not in self.generated
+                self.generated[id] = Generated(start.id)
+            case CancelGeneration(id):
+                if not self.generated[id].is_complete:
+                    self.end(id)
+            case FailGeneration(id, error):
+                self.fail(id, error)
+            case DiscardGeneration(id):
+                self.discard(id)
+            case AnswerQuery(query_id, query):
+                assert query == QUERY and query_id not in self.queries
+                self.queries.add(query_id)
+            case WithdrawQuery(query_id):
+                self.queries.remove(query_id)
             case Close() | GiveUp():
                 self.lose()
 
@@ -162,18 +161,18 @@ class Balancer:
 
     # ---- the generation
 
-    def produce(self, items: tuple[Item, ...], *released: Ticket) -> None:
-        for ticket in released:
-            del self.generated[ticket]
+    def produce(self, items: tuple[Item, ...], *released: SequenceId) -> None:
+        for id in released:
+            del self.generated[id]
         self.carry_out(self.session.produced(items, released, self.now))
 
-    def end(self, ticket: Ticket, error: InternalError | EngineFailed | None = None) -> None:
-        name = self.generated[ticket].name
+    def end(self, id: SequenceId, error: InternalError | EngineFailed | None = None) -> None:
+        name = self.generated[id].name
         refused = Refused(id=name, error=to_wire(error)) if error else None
-        self.produce((refused or replace(ENDED, id=name),), ticket)
+        self.produce((refused or replace(ENDED, id=name),), id)
 
-    def fail(self, ticket: Ticket, error: object) -> None:
-        generated = self.generated[ticket]
+    def fail(self, id: SequenceId, error: object) -> None:
+        generated = self.generated[id]
         assert generated.is_heard
         if generated.is_complete:  # its save goes on
             generated.is_heard = False
@@ -188,14 +187,14 @@ class Balancer:
                 )
             )
         else:
-            self.end(ticket, EngineFailed(str(error)))
+            self.end(id, EngineFailed(str(error)))
 
-    def discard(self, ticket: Ticket) -> None:
-        generated = self.generated[ticket]
+    def discard(self, id: SequenceId) -> None:
+        generated = self.generated[id]
         assert generated.is_heard
         generated.is_heard = False
         if not generated.is_complete:
-            self.produce((), ticket)
+            self.produce((), id)
 
 
 class Machine(RuleBasedStateMachine):
@@ -203,8 +202,8 @@ class Machine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.now = 0.0
         self.slots = Slots(NUM_SLOTS)
-        tickets, query_tickets = numbers(), numbers()
-        self.balancers = [Balancer(self.slots, tickets, query_tickets) for _ in range(2)]
+        numbers, query_numbers = count(1), count(1)
+        self.balancers = [Balancer(self.slots, numbers, query_numbers) for _ in range(2)]
 
     def say(self, which: int, message: FromBalancer) -> None:
         balancer = self.balancers[which]
@@ -257,11 +256,11 @@ class Machine(RuleBasedStateMachine):
     def answer(self, data: st.DataObject, which: int) -> None:
         balancer = self.balancers[which]
         if balancer.queries:
-            ticket = data.draw(st.sampled_from(sorted(balancer.queries)))
-            balancer.queries.remove(ticket)
+            id = data.draw(st.sampled_from(sorted(balancer.queries)))
+            balancer.queries.remove(id)
             num_asked = len(balancer.asked)
             for each in self.balancers:
-                each.carry_out(each.session.answered(ticket, RESULT, self.now))
+                each.carry_out(each.session.answered(id, RESULT, self.now))
             assert len(balancer.asked) == num_asked - 1 or not balancer.is_connected
 
     @rule(which=st.integers(0, 1), message=st.sampled_from([Heartbeat(), Goodbye()]))
@@ -301,14 +300,14 @@ class Machine(RuleBasedStateMachine):
         if saving := [id for id, each in balancer.generated.items() if each.is_complete]:
             self.save(balancer, data.draw(st.sampled_from(saving)))
 
-    def save(self, balancer: Balancer, ticket: Ticket) -> None:
+    def save(self, balancer: Balancer, id: SequenceId) -> None:
         num_open = len(balancer.open)
         was_connected = balancer.is_connected
-        if balancer.generated[ticket].is_heard:
-            balancer.end(ticket)
+        if balancer.generated[id].is_heard:
+            balancer.end(id)
             assert len(balancer.open) == num_open - 1 or not was_connected
         else:
-            balancer.produce((), ticket)
+            balancer.produce((), id)
             assert len(balancer.open) == num_open
 
     @rule(seconds=st.sampled_from([0.1, 1.0]))
@@ -387,8 +386,8 @@ class Machine(RuleBasedStateMachine):
             balancer.lose()
             balancer.carry_out(balancer.session.disconnected())
             assert not balancer.queries
-            for ticket in list(balancer.generated):
-                self.save(balancer, ticket)
+            for id in list(balancer.generated):
+                self.save(balancer, id)
         assert self.slots.num_busy == 0
 
 

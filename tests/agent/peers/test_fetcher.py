@@ -13,7 +13,14 @@ from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt, pack
 from arriero.agent.peers.counts import Counts
 from arriero.agent.peers.exchange import answer_head
-from arriero.agent.peers.fetcher import MAX_FETCHES, Fetcher
+from arriero.agent.peers.fetcher import (
+    FIRST_REST,
+    LONGEST_REST,
+    MAX_FETCHES,
+    MAX_PEERS,
+    Fetcher,
+    Resting,
+)
 from arriero.shared.inference.prefix_peers import PrefixSource
 from arriero.shared.quantities import LOOPBACK, Address
 from tests.agent.engine.fake_engine import stored_prompt
@@ -207,3 +214,33 @@ async def test_another_models_cells_are_not_taken(scene: Scene) -> None:
     lending.allow("t", 30.0)
     assert await scene.fetch(source(address)) is None
     await asyncio.to_thread(lending.close)
+
+
+# ---- peers that failed are left alone
+
+A = "127.0.0.1:1"
+
+
+def test_a_peer_that_fails_rests_longer_each_time_until_it_works() -> None:
+    resting = Resting()
+    assert resting.may_ask(A, 0.0)
+    resting.failed(A, 0.0)
+    assert not resting.may_ask(A, FIRST_REST - 0.1)
+    assert resting.may_ask("another", 0.0)
+    assert resting.may_ask(A, FIRST_REST)
+    resting.failed(A, 10.0)
+    assert not resting.may_ask(A, 10.0 + FIRST_REST)
+    assert resting.may_ask(A, 10.0 + 2 * FIRST_REST)
+    resting.worked(A)
+    resting.failed(A, 100.0)
+    assert resting.may_ask(A, 100.0 + FIRST_REST)
+
+
+def test_rests_are_bounded_and_so_are_the_peers() -> None:
+    resting = Resting()
+    for _ in range(20):
+        resting.failed(A, 0.0)
+    assert resting.may_ask(A, LONGEST_REST)
+    for number in range(MAX_PEERS + 5):
+        resting.failed(str(number), 0.0)
+    assert len(resting) == MAX_PEERS

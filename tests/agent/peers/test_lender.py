@@ -9,7 +9,7 @@ from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import unpack
 from arriero.agent.peers.counts import Counts
 from arriero.agent.peers.exchange import Wanted, encode, read_answer_head
-from arriero.agent.peers.lender import READING, Lender
+from arriero.agent.peers.lender import MAX_TICKETS, READING, Lender
 from arriero.agent.peers.wire import Wire
 from arriero.shared.quantities import Address
 from tests.agent.peers.setting import (
@@ -71,6 +71,14 @@ def test_who_comes_before_its_ticket_waits_a_moment(scene: Scene) -> None:
 
 def test_a_ticket_that_is_over_is_none(scene: Scene) -> None:
     scene.lender.allow("t", 0.0)
+    assert scene.answer() == 0
+    assert scene.cache.asked == []
+
+
+def test_tickets_are_bounded(scene: Scene) -> None:
+    scene.lender.allow("t", 30.0)
+    for number in range(MAX_TICKETS):
+        scene.lender.allow(str(number), 30.0)
     assert scene.answer() == 0
     assert scene.cache.asked == []
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from arriero.agent.generation.port import Ticket
+from arriero.agent.sequence_id import SequenceId
 from arriero.agent.upstream import client, watch
 from arriero.shared.messages import Item
 from tests.agent.fakes import soon
@@ -178,12 +178,14 @@ class Listener:
     """Keeps what it hears; everything comes soon."""
 
     def __init__(self) -> None:
-        self._heard: asyncio.Queue[tuple[tuple[Item, ...], tuple[Ticket, ...]]] = asyncio.Queue()
+        self._heard: asyncio.Queue[tuple[tuple[Item, ...], tuple[SequenceId, ...]]] = (
+            asyncio.Queue()
+        )
 
-    def produced(self, items: tuple[Item, ...], released: tuple[Ticket, ...]) -> None:
+    def produced(self, items: tuple[Item, ...], released: tuple[SequenceId, ...]) -> None:
         self._heard.put_nowait((items, released))
 
-    async def next(self) -> tuple[tuple[Item, ...], tuple[Ticket, ...]]:
+    async def next(self) -> tuple[tuple[Item, ...], tuple[SequenceId, ...]]:
         return await soon(self._heard.get())
 
     async def until_released(self) -> list[Item]:

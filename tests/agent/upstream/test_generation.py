@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from arriero.agent.generation.port import NewRequest, Ticket
+from arriero.agent.sequence_id import SequenceId
 from arriero.agent.upstream.client import Client
 from arriero.agent.upstream.generation import UpstreamGeneration
 from arriero.agent.upstream.protocol.address import Address
@@ -15,13 +15,13 @@ from arriero.agent.upstream.protocol.failures import UpstreamRefusal
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import ShuttingDown, WireError
 from arriero.shared.inference import ChatMessage, GenerateRequest, RequestId, Usage
-from arriero.shared.messages import Ended, Noticed, Piece, PromptRead, Refused
+from arriero.shared.messages import Ended, Noticed, Piece, PromptRead, Refused, Start
 from tests.agent.fakes import soon
 from tests.agent.upstream.protocol.servers import OLLAMA_SERVER, VLLM_SERVER
 from tests.agent.upstream.scripted import COUNTS, TEXT, Listener, Scripted, chunk
 
 REQUEST = GenerateRequest(messages=(ChatMessage(role="user", content="hi"),), seed=77)
-ONE, TWO = Ticket(1), Ticket(2)
+ONE, TWO = SequenceId(1), SequenceId(2)
 R = RequestId("r")
 
 
@@ -50,8 +50,8 @@ class Side:
     def serve(self) -> None:
         self.num_served += 1
 
-    def start(self, ticket: Ticket = ONE, request: GenerateRequest = REQUEST) -> None:
-        self.generation.start(NewRequest(ticket, R, request), self.listener)
+    def start(self, id: SequenceId = ONE, request: GenerateRequest = REQUEST) -> None:
+        self.generation.start(id, Start(id=R, request=request), self.listener)
 
     @property
     def num_running(self) -> int:
@@ -186,7 +186,7 @@ BEGUN = Continuation(text="Hel", num_tokens=1, num_characters=3)
 
 
 def go_on(it: Side, continuation: Continuation, request: GenerateRequest = REQUEST) -> None:
-    it.generation.start(NewRequest(ONE, R, request, continuation), it.listener)
+    it.generation.start(ONE, Start(id=R, request=request, continuation=continuation), it.listener)
 
 
 async def test_an_answer_that_another_agent_began_goes_on() -> None:

@@ -1,8 +1,8 @@
-from arriero.agent.generation.port import Ticket
+from arriero.agent.sequence_id import SequenceId
 from arriero.agent.upstream.meter import Meter
 from arriero.shared.inference import Rates, Usage
 
-A, B = Ticket(1), Ticket(2)
+A, B = SequenceId(1), SequenceId(2)
 
 
 def test_what_one_request_measures() -> None:

@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from arriero.agent.generation.port import Ticket
+from arriero.agent.generation.port import QueryId
 from arriero.agent.upstream.client import Client
 from arriero.agent.upstream.protocol.address import Address
 from arriero.agent.upstream.protocol.bodies import Server
@@ -14,7 +14,7 @@ from tests.agent.fakes import Expected
 from tests.agent.upstream.protocol.servers import VLLM_SERVER
 from tests.agent.upstream.scripted import Scripted
 
-T = Ticket(1)
+T = QueryId(1)
 
 
 class Side:

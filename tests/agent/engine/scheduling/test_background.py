@@ -1,7 +1,7 @@
 """Batch requests give way to others, in an engine."""
 
 from arriero.agent.engine.prompt import Media, MediaPart
-from arriero.agent.engine.scheduling.background import MOST_LOST, RECENT, TILE, Background
+from arriero.agent.engine.scheduling.background import MOST_LOST, RECENT, Background
 from arriero.agent.engine.scheduling.progress import Progress
 from arriero.agent.engine.step import Run, Step
 from tests.agent.engine.scheduling.test_planner import step_of
@@ -29,23 +29,13 @@ def run(one: Progress, media: MediaPart | None = None) -> Run:
     return Run(one.id, one.id, 0, (5,), True, media=media)
 
 
-def test_others_prompts_are_read_first() -> None:
-    wants = {BATCH.id: 3, OTHER.id: 4}
-    assert background().first([BATCH, OTHER], wants) == {OTHER.id: 4}
-    assert background().first([BATCH, OTHER], {BATCH.id: 3, OTHER.id: 0})[BATCH.id] == 3
-    assert background().first([BATCH], {BATCH.id: 3}) == {BATCH.id: 3}
-
-
-def test_a_step_reads_less_of_batch_prompts_while_others_are_here_and_a_while_after() -> None:
+def test_others_are_here_for_a_while_after_they_went() -> None:
     ours = background()
     ours.look([BATCH], 0.0)
-    assert ours.most_read([BATCH], 512, 0.0) == 512
+    assert not ours.are_others_here(0.0)
     ours.look([BATCH, OTHER], 1.0)
-    assert ours.most_read([BATCH], 512, 1.0) == 128
-    assert ours.most_read([BATCH, OTHER], 512, 1.0) == 512
-    assert ours.most_read([BATCH], 100, RECENT) == TILE, "whole tiles pay"
-    assert ours.most_read([BATCH], 9, RECENT) == 9
-    assert ours.most_read([BATCH], 512, RECENT + 1.0) == 512
+    assert ours.are_others_here(1.0) and ours.are_others_here(RECENT)
+    assert not ours.are_others_here(RECENT + 1.0)
 
 
 def test_who_generates_for_a_batch_pauses_while_others_prompts_are_read() -> None:

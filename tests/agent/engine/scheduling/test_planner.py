@@ -5,6 +5,7 @@ from collections import Counter
 
 from arriero.agent.engine.prompt import Media, MediaPart, Prompt, Span
 from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.scheduling.planner import chunk_run, next_run
 from arriero.agent.engine.scheduling.progress import Progress
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.engine.speculation.drafter import Proposal
@@ -182,7 +183,7 @@ def test_what_is_computed_again_is_not_explained_again() -> None:
     setting = Setting()
     one = setting.add(1, *range(10, 22), scores_prompt=True)
     step_of(setting)
-    setting.planner.retreat(1)
+    setting.state.requeue(1)
     assert step_of(setting).runs == (
         Run(
             SequenceId(1),
@@ -345,3 +346,47 @@ def calls_of_a_plan(num_kept: int) -> int:
 
 def test_the_plan_of_a_newcomer_does_not_grow_with_the_prefixes_that_are_kept() -> None:
     assert calls_of_a_plan(256) == calls_of_a_plan(32) > 0
+
+
+# ---- what is computed of one sequence
+
+ID = SequenceId(7)
+SLOT = 3
+
+
+def progress(prompt: tuple[int, ...], *, num_computed: int = 0, **more: bool) -> Progress:
+    sequence = NewSequence(
+        id=ID,
+        prompt=Prompt(prompt),
+        max_tokens=4,
+        sampling=Sampling(seed=0, temperature=0, top_log_probs=0),
+        **more,
+    )
+    one = Progress(sequence, arrival=0, ceiling=64)
+    one.start(num_computed)
+    return one
+
+
+def test_the_next_token_with_what_is_guessed_to_follow() -> None:
+    one = progress((5, 6, 8), num_computed=2)
+    assert next_run(SLOT, one, ()) == Run(ID, SLOT, 2, (8,), samples=True)
+    assert next_run(SLOT, one, (1, 2)) == Run(ID, SLOT, 2, (8, 1, 2), samples=True, num_drafted=2)
+
+
+def test_only_the_end_of_a_prompt_gives_a_token() -> None:
+    one = progress((5, 6, 8, 9), num_computed=1)
+    assert chunk_run(SLOT, one, 2) == Run(ID, SLOT, 1, (6, 8), samples=False)
+    assert chunk_run(SLOT, one, 3) == Run(ID, SLOT, 1, (6, 8, 9), samples=True)
+
+
+def test_a_prompt_that_is_computed_only_gives_none() -> None:
+    one = progress((5, 6), prefill_only=True)
+    assert chunk_run(SLOT, one, 2) == Run(ID, SLOT, 0, (5, 6), samples=False)
+
+
+def test_tokens_of_a_prompt_that_is_explained() -> None:
+    one = progress((5, 6, 8, 9), scores_prompt=True)
+    run = Run(ID, SLOT, 0, (5, 6), samples=False, scored=(6, 8), first_scored=0)
+    assert chunk_run(SLOT, one, 2) == run
+    last = progress((5, 6, 8, 9), num_computed=2, scores_prompt=True)
+    assert chunk_run(SLOT, last, 2) == Run(ID, SLOT, 2, (8, 9), True, scored=(9,), first_scored=0)

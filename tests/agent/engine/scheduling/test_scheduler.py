@@ -7,12 +7,13 @@ import pytest
 
 from arriero.agent.engine.capacity import Capacity
 from arriero.agent.engine.cost.move_cost import MOST_BYTES, SLOWEST
-from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.prompt import Media, Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampling import Sampling
-from arriero.agent.engine.scheduling.prefill_budget import FIRST_CHUNK, MARGIN, MIN_CHUNK, PATIENCE
-from arriero.agent.engine.scheduling.scheduler import Scheduler
+from arriero.agent.engine.scheduling.prefill import FIRST_CHUNK, MIN_CHUNK
+from arriero.agent.engine.scheduling.scheduler import Scheduler, refusal
+from arriero.agent.engine.scheduling.step_budget import MARGIN, PATIENCE
 from arriero.agent.engine.sequence import (
     ContextShift,
     NewSequence,
@@ -227,7 +228,7 @@ def test_the_ceiling_ends_with_length() -> None:
     assert len(tokens) == 4
 
 
-def refusal(sequence: NewSequence) -> SequenceEnd:
+def ending(sequence: NewSequence) -> SequenceEnd:
     scheduler = make(context_size=8)
     scheduler.add(sequence)
     assert not scheduler.is_idle
@@ -238,17 +239,17 @@ def refusal(sequence: NewSequence) -> SequenceEnd:
 
 
 def test_a_prompt_over_the_ceiling_never_runs() -> None:
-    reason = refusal(new(1, (5,) * 8)).reason
+    reason = ending(new(1, (5,) * 8)).reason
     assert isinstance(reason, PromptTooLong)
     assert "8 tokens" in reason.message
 
 
 def test_an_empty_prompt_ends_at_once() -> None:
-    assert isinstance(refusal(new(1, ())).reason, InvalidRequest)
+    assert isinstance(ending(new(1, ())).reason, InvalidRequest)
 
 
 def test_a_request_with_nothing_to_do_ends_at_once() -> None:
-    assert refusal(new(1, (5,), max_tokens=0)).reason == "length"
+    assert ending(new(1, (5,), max_tokens=0)).reason == "length"
 
 
 def test_the_same_id_twice_is_a_mistake() -> None:
@@ -1059,3 +1060,59 @@ def test_a_model_that_cannot_share_holds_nothing_that_is_named() -> None:
     scheduler.add(replace(new(1, (5,) * 8, max_tokens=1), marks=((8, 7),)))
     finish(scheduler, engine)
     assert scheduler.take_evicted(9).keys == (7,)
+
+
+# ---- what can never run is told why
+
+
+def sized(length: int, shift: ContextShift | None = None, *, num_said: int = 0) -> NewSequence:
+    return NewSequence(
+        id=SequenceId(1),
+        prompt=Prompt((5,) * length),
+        max_tokens=None,
+        sampling=Sampling(seed=0),
+        shift=shift,
+        said=(6,) * num_said,
+    )
+
+
+def test_what_no_engine_computes_is_refused_and_not_run() -> None:
+    assert refusal(replace(sized(1), prompt=Prompt((5, 6), adapter="lora")), 8) is None
+
+
+def test_a_prompt_with_media_ends_with_a_token_and_has_no_shift_and_no_scores() -> None:
+    media = Media(b"image", 3)
+    good = replace(sized(1), prompt=Prompt((5,), media, (6,)))
+    assert refusal(good, 8) is None
+    for bad, word in (
+        (replace(good, prompt=Prompt((5, 6), media)), "at least one token after"),
+        (replace(good, shift=ContextShift(1, 1)), "n_discard"),
+        (replace(good, scores_prompt=True), "log-probabilities"),
+    ):
+        error = refusal(bad, 8)
+        assert isinstance(error, InvalidRequest)
+        assert word in error.message
+
+
+def test_a_prompt_needs_tokens() -> None:
+    assert isinstance(refusal(sized(0), 8), InvalidRequest)
+    assert isinstance(refusal(sized(0, ContextShift(1, 1)), 8), InvalidRequest)
+
+
+def test_a_prompt_leaves_room_for_an_answer() -> None:
+    assert refusal(sized(7), 8) is None
+    error = refusal(sized(8), 8)
+    assert isinstance(error, PromptTooLong)
+    assert "8 tokens > 7 maximum" in error.message
+
+
+def test_a_prompt_that_may_be_shifted_is_never_too_long() -> None:
+    assert refusal(sized(100, ContextShift(1, 1)), 8) is None
+
+
+def test_an_answer_that_goes_on_has_to_fit_as_well() -> None:
+    assert refusal(sized(5, num_said=3), 8) is None
+    assert refusal(sized(5, ContextShift(1, 1), num_said=4), 8) is None
+    error = refusal(sized(5, num_said=4), 8)
+    assert isinstance(error, EngineFailed)
+    assert "longer than this context of 8" in error.message

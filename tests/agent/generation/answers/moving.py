@@ -11,6 +11,7 @@ from arriero.agent.generation.answers.resumption import Resume, Resumed, resumed
 from arriero.shared.continuation import Continuation
 from arriero.shared.inference import Notice, Rates, RequestId, TokenLogProbs
 from arriero.shared.messages import Called, CallStarted, Ended, Item, Noticed, Piece, PromptRead
+from tests.agent.generation.outputs import said_and_forced
 
 R = RequestId("r")
 CONTEXT = 4096
@@ -61,9 +62,9 @@ class Engine:
     """The token that ends the answer; `None` where its length does."""
 
     def outputs(self, *, scores_prompt: bool) -> Iterable[SequenceOutput]:
-        explains = self.prepared.sampling.top_log_probs is not None
+        explains = self.prepared.sequence.sampling.top_log_probs is not None
         if scores_prompt:
-            prompt = [likelihood(token) for token in self.prepared.prompt.tokens[1:]]
+            prompt = [likelihood(token) for token in self.prepared.sequence.prompt.tokens[1:]]
             for size in (1, len(prompt)):
                 part, prompt = tuple(prompt[:size]), prompt[size:]
                 yield SequenceOutput(SequenceId(1), prompt_log_probs=part)
@@ -128,9 +129,10 @@ def moved(
 ) -> list[list[Item]]:
     """What comes after `delivered` from an agent whose engine goes on as `engine` would have."""
     going_on = resume(prepared, counted(delivered), vocab)
-    num_said, num_forced = len(going_on.said), len(going_on.forced)
-    assert going_on.said == tuple(engine.tokens[:num_said])
-    assert going_on.forced == tuple(engine.tokens[num_said : num_said + num_forced])
+    said, forced = said_and_forced(going_on)
+    num_said, num_forced = len(said), len(forced)
+    assert said == tuple(engine.tokens[:num_said])
+    assert forced == tuple(engine.tokens[num_said : num_said + num_forced])
     rest = Engine(prepared, engine.tokens[num_said:], engine.groups, engine.end)
     scores = prepared.echo is not None and not (num_said or num_forced)
     outputs = rest.outputs(scores_prompt=scores)

@@ -14,16 +14,25 @@ from arriero.agent.chat.families.families import family_named
 from arriero.agent.chat.output.transcript import Stops
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
-from arriero.agent.engine.sequence import ContextShift
+from arriero.agent.engine.sequence import ContextShift, SequenceEnd, SequenceId, SequenceOutput
 from arriero.agent.generation.answers.answer import Answer
 from arriero.agent.generation.answers.prepared import Echo, Prepared, Reading
-from arriero.agent.generation.answers.resumption import RESUMED_ANEW, Resume, Resumed, resumed
+from arriero.agent.generation.answers.resumption import (
+    RESUMED_ANEW,
+    Resume,
+    Resumed,
+    is_told,
+    resumed,
+    retold,
+)
 from arriero.shared.continuation import Continuation
-from arriero.shared.errors import EngineFailed
+from arriero.shared.errors import AgentLost, EngineFailed
 from arriero.shared.messages import Ended, Item, Piece
 from tests.agent.chat.recorded import RECORDED
+from tests.agent.fakes import ByteVocab
 from tests.agent.generation.answers.moving import (
     CONTEXT,
+    STATS,
     Engine,
     Pieces,
     R,
@@ -34,6 +43,7 @@ from tests.agent.generation.answers.moving import (
     resume,
     steps_of,
 )
+from tests.agent.generation.outputs import make_prepared, other, said_and_forced
 from tests.agent.saying import at_once, demo_grammars, demo_vocab
 
 TOOLS = Tools(
@@ -62,7 +72,7 @@ def prepared(
     shift: ContextShift | None = None,
     **sampling: float,
 ) -> Prepared:
-    return Prepared(
+    return make_prepared(
         prompt=Prompt((0, 1, 2)),
         sampling=Sampling(seed=1, top_log_probs=1 if explains else None, **sampling),
         max_tokens=max_tokens,
@@ -154,14 +164,14 @@ class TestWhatIsLeft:
         vocab = Pieces([b"a", b"bc", b"d"])
         going_on = resume(prepared(), Continuation.after((0, 1), num_characters=2), vocab)
         assert going_on.items == (Piece(id=R, text="c"),)
-        assert (going_on.said, going_on.forced) == ((0, 1), ())
+        assert said_and_forced(going_on) == ((0, 1), ())
 
     def test_tokens_without_their_values_are_generated_again(self) -> None:
         vocab = Pieces([b"a", b"ST", b"x"])
         one = prepared(stop=("STOP",), explains=True)
         delivered = Continuation.after((0, 1), num_characters=1, num_log_probs=1)
         going_on = resume(one, delivered, vocab)
-        assert (going_on.said, going_on.forced) == ((0,), (1,))
+        assert said_and_forced(going_on) == ((0,), (1,))
         assert going_on.items == ()
 
     def test_an_answer_that_ended_with_its_last_token_is_over(self) -> None:
@@ -175,7 +185,7 @@ class TestWhatIsLeft:
 
     def test_nothing_was_delivered(self) -> None:
         going_on = resume(prepared(), Continuation(), Pieces([b"a", b"b", b"c"]))
-        assert (going_on.items, going_on.said, going_on.forced) == ((), (), ())
+        assert (going_on.items, said_and_forced(going_on)) == ((), ((), ()))
 
     @pytest.mark.parametrize(
         ("sampling", "is_anew"),
@@ -205,12 +215,12 @@ class TestAConstraint:
 
     def resumed(self, said: str, *, explains: bool = False, **counts: int) -> Resumed:
         constraint = demo_grammars().compile(LLMatcher.grammar_from_regex("ab(c|d)"))
-        one = replace(prepared(explains=explains), constraint=constraint)
+        one = other(prepared(explains=explains), constraint=constraint)
         continuation = Continuation.after(map(spelt, said), **counts)
         return resumed(one, Resume(R, continuation), demo_vocab(), CONTEXT)
 
     def allowed(self, going_on: Resumed) -> set[int]:
-        constraint = going_on.prepared.constraint
+        constraint = going_on.prepared.sequence.constraint
         assert constraint is not None
         row = np.zeros(demo_vocab().size, np.float32)
         constraint.begin(at_once).restrict(row)
@@ -223,7 +233,7 @@ class TestAConstraint:
 
     def test_begins_before_what_is_forced(self) -> None:
         going_on = self.resumed("ab", explains=True, num_characters=1, num_log_probs=1)
-        assert going_on.forced == (spelt("b"),)
+        assert going_on.prepared.sequence.forced == (spelt("b"),)
         assert spelt("b") in self.allowed(going_on)
         assert spelt("c") not in self.allowed(going_on)
 
@@ -286,7 +296,7 @@ class TestWhatDoesNotFit:
             going_on = resume(one, wrong, vocab)
         except EngineFailed:
             return
-        assert (*going_on.said, *going_on.forced) == wrong.tokens
+        assert sum(said_and_forced(going_on), ()) == wrong.tokens
 
 
 def test_the_balancers_counts_of_a_whole_answer_fit_it() -> None:
@@ -299,3 +309,142 @@ def test_the_balancers_counts_of_a_whole_answer_fit_it() -> None:
     whole = answer_of(Answer(R, one, vocab.piece), engine.outputs(scores_prompt=False))
     assert counted(whole).num_calls == 2
     assert Told.by(whole).notices, "a call that does not match its schema is told of"
+
+
+# ---- an answer of which only the text is known
+
+PLAIN = make_prepared(max_tokens=10)
+FEW = 3
+"""How many tokens the client was told that it had."""
+
+
+def told(text: str, num_tokens: int = FEW) -> Continuation:
+    return Continuation(text=text, num_tokens=num_tokens, num_characters=len(text))
+
+
+def retell(text: str, prepared: Prepared = PLAIN) -> Resumed:
+    return resumed(prepared, Resume(R, told(text)), demo_vocab(), CONTEXT)
+
+
+def tokens_of(text: str) -> tuple[int, ...]:
+    return demo_vocab().tokenize(text, add_special=False, parse_special=False)
+
+
+def ended(going_on: Resumed, more: str) -> tuple[str, Ended]:
+    """The text of what the client gets, and the end, where the engine says `more`."""
+    items: list[Item] = [*going_on.items]
+    for token in tokens_of(more):
+        items += going_on.answer.take(SequenceOutput(SequenceId(1), (token,), stats=STATS))
+    end = SequenceEnd("length", STATS)
+    items += going_on.answer.take(SequenceOutput(SequenceId(1), (), end, stats=STATS))
+    last = items[-1]
+    assert isinstance(last, Ended)
+    return "".join(item.text for item in items if isinstance(item, Piece)), last
+
+
+class Spaced(ByteVocab):
+    """Puts a space before every text, as SentencePiece does."""
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
+        return super().tokenize(" " + text, add_special=add_special, parse_special=parse_special)
+
+
+class Lossy(ByteVocab):
+    """Knows no capitals."""
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
+        lower = text.lower()
+        return super().tokenize(lower, add_special=add_special, parse_special=parse_special)
+
+
+class TestItsTokens:
+    @given(st.text(max_size=20))
+    def test_are_those_that_this_model_has_for_it(self, text: str) -> None:
+        text = text.encode(errors="replace").decode()
+        _, own = retold(PLAIN, told(text), demo_vocab())
+        assert own.tokens == tokens_of(text)
+        assert own.num_characters == len(text)
+
+    @given(st.text("ab \n", max_size=6))
+    def test_have_no_space_before_them_that_it_did_not_have(self, text: str) -> None:
+        _, own = retold(PLAIN, told(text), Spaced())
+        assert bytes(own.tokens).decode() == text
+
+    def test_have_to_be_exactly_its_text(self) -> None:
+        with pytest.raises(ValueError, match="no tokens for exactly its text"):
+            retold(PLAIN, told("Hello"), Lossy())
+
+    def test_of_control_tokens_are_text(self) -> None:
+        ends = demo_vocab().end_tokens
+        text = "".join(demo_vocab().name(end).decode() for end in sorted(ends))
+        _, own = retold(PLAIN, told(text), demo_vocab())
+        assert ends.isdisjoint(own.tokens)
+
+
+def test_whether_only_the_text_is_known() -> None:
+    assert is_told(told("a"))
+    assert is_told(told("", 1))
+    assert not is_told(Continuation())
+    assert not is_told(Continuation.after((1, 2), num_characters=2))
+    assert not is_told(Continuation(num_prompt_characters=3))
+
+
+class TestTheRest:
+    def test_follows_what_was_said(self) -> None:
+        going_on = retell("The mules")
+        assert said_and_forced(going_on) == (tokens_of("The mules"), ())
+        text, end = ended(going_on, " rest.")
+        assert text == " rest."
+        assert end.usage.completion_tokens == FEW + len(tokens_of(" rest."))
+
+    @pytest.mark.parametrize("text", ["", "The mules rest before each bridge."])
+    def test_counts_with_what_the_client_was_told(self, text: str) -> None:
+        one = other(PLAIN, sampling=Sampling(seed=1, min_tokens=8))
+        one = replace(one, stop=Stops(("x",), min_tokens=8))
+        prepared = retell(text, one).prepared
+        num_own = len(tokens_of(text))
+        assert prepared.sequence.max_tokens == 10 - FEW + num_own
+        assert (
+            prepared.stop.min_tokens == prepared.sequence.sampling.min_tokens == 8 - FEW + num_own
+        )
+
+    def test_is_nothing_where_it_has_all_its_tokens(self) -> None:
+        going_on = retell("The mules", other(PLAIN, max_tokens=2))
+        assert going_on.prepared.sequence.max_tokens == len(going_on.prepared.sequence.said)
+
+    def test_leaves_out_what_is_held_back_here_and_was_told(self) -> None:
+        going_on = retell("So: ST", replace(PLAIN, stop=Stops(("STOP",))))
+        assert ended(going_on, "ART")[0] == "ART"
+
+    def test_tells_where_chance_begins_anew(self) -> None:
+        one = other(PLAIN, sampling=Sampling(seed=1, mirostat=2))
+        assert RESUMED_ANEW in retell("The mules", one).prepared.notices
+
+
+ONE_TOOL = Tools([{"type": "function", "function": {"name": "look"}}])
+QWEN = Reading(family=family_named("qwen"), is_thinking=False, tools=ONE_TOOL)
+
+
+class TestWhatDoesNotGoOn:
+    @pytest.mark.parametrize(
+        ("reading", "text", "why"),
+        [
+            (replace(QWEN, is_thinking=True), "Yes", "would begin by reasoning"),
+            (replace(QWEN, family=family_named("gpt-oss")), "Yes", "write more than the text"),
+            (QWEN, "<think>hm</think>Yes", "something else than text"),
+            (QWEN, '<tool_call>\n{"name": "look"}\n</tool_call>', "something else than text"),
+        ],
+    )
+    def test_is_what_this_model_would_not_have_written(
+        self, reading: Reading, text: str, why: str
+    ) -> None:
+        with pytest.raises(AgentLost, match=why):
+            retell(text, replace(PLAIN, reading=reading))
+
+    def test_plain_text_of_such_a_model_does(self) -> None:
+        going_on = retell("Yes, one < two", replace(PLAIN, reading=QWEN))
+        assert ended(going_on, " mules")[0] == " mules"
+
+    def test_is_what_has_ended(self) -> None:
+        with pytest.raises(AgentLost, match="it ends before its token"):
+            retell("a STOP b", replace(PLAIN, stop=Stops(("STOP",))))

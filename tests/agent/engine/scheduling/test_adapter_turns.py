@@ -2,10 +2,17 @@
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.agent.engine.turns.adapter_turns import AdapterKey, AdapterTurns, Turn
+from arriero.agent.engine.scheduling.adapter_turns import (
+    AdapterKey,
+    AdapterTurns,
+    Turn,
+    steps_of_a_turn,
+)
+from tests.agent.engine.setting import Setting
 
 
 def steps(
@@ -112,3 +119,35 @@ def test_a_stream_waits_for_one_step_of_each_other_adapter_and_one_that_reads(
                 reads[key] += "read" in done
         assert max(others.values()) < max(2, len(adapters))
         assert max(reads.values()) <= 1
+
+
+@pytest.mark.parametrize(("seconds", "steps"), [(0.0001, [16]), (0.005, [4, 5]), (0.2, [1])])
+def test_where_a_round_of_adapters_is_short_a_turn_has_several_steps(
+    seconds: float, steps: list[int]
+) -> None:
+    budget = Setting().budget
+    assert steps_of_a_turn(budget, [1, 1, 1, 1]) == 1, "what a step takes is not known"
+    for _ in range(20):
+        budget.cost.observe(num_generating=1, num_prompt_tokens=0, seconds=seconds)
+    assert steps_of_a_turn(budget, [1, 1, 1, 1]) in steps
+
+
+def test_turns_are_longer_where_a_change_of_the_adapter_is_dear() -> None:
+    budget = Setting().budget
+
+    def observe(seconds: float, *, changes_adapter: bool) -> None:
+        budget.cost.observe(
+            num_generating=1,
+            num_prompt_tokens=0,
+            seconds=seconds,
+            changes_adapter=changes_adapter,
+        )
+
+    observe(0.010, changes_adapter=True)
+    assert steps_of_a_turn(budget, [1] * 8) == 2, "then it is seen what a step takes without"
+    for _ in range(20):
+        observe(0.002, changes_adapter=False)
+        observe(0.010, changes_adapter=True)
+    assert steps_of_a_turn(budget, [1] * 8) == 2, "8 changes take 64 of 100 ms"
+    assert steps_of_a_turn(budget, [1] * 4) in (8, 9)
+    assert steps_of_a_turn(budget, [1] * 30) == 1

@@ -7,11 +7,23 @@ short a turn has several steps; while prompts wait it has one. Prompts are read 
 most, the next one in the fair order, whatever its adapter. So a stream waits for one turn of each
 other adapter, and for one step that reads.
 
-With one adapter a round is one step: streams and prompts take turns, or share steps (`step_mode`).
+With one adapter a round is one step: streams and prompts take turns, or share steps (`prefill`).
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import floor
+
+from .step_budget import StepBudget
+
+ROUND = 0.2
+"""The part of the longest stall that a round of all adapters may take for longer turns."""
+
+MOST_IN_TURN = 16
+"""Steps of a turn: by then a change of adapters costs little beside them."""
+
+PROBED = 2
+"""Steps of a turn while only steps were seen that changed the adapter."""
 
 AdapterKey = str | None
 """What `Prompt.adapter` is: `None` stands for the model alone."""
@@ -77,3 +89,20 @@ class AdapterTurns:
             self._late.discard(adapter)
             self._order.remove(adapter)
             self._order.append(adapter)
+
+
+def steps_of_a_turn(budget: StepBudget, sizes: Iterable[int]) -> int:
+    """How many steps each adapter has in a round, where so many sequences generate under each.
+
+    At least one. A stream waits for all others' turns, so short rounds have several. The more
+    there are, the less changes of the adapter cost; where each step was one, a second step
+    shows what steps take without.
+    """
+    sizes = list(sizes)
+    seconds = sum(map(budget.cost.generate, sizes))
+    if not seconds:
+        return 1
+    if not budget.cost.knows_unchanged:
+        return PROBED
+    left = ROUND * budget.max_stall - len(sizes) * budget.cost.change
+    return max(1, min(MOST_IN_TURN, floor(left / seconds)))

@@ -1,0 +1,365 @@
+"""Prefill: which prompts the next step reads, and how much of them.
+
+**Which.** Only those that can be read together: of one adapter; of others before batch requests;
+tokens or media, since these go in batches of their own. The prompt that is to be read next
+(`FairOrder`) decides. A picture that the model looks at as a whole goes alone, and waits until
+there is room for all of it.
+
+**How much.** As many tokens as fit the seconds of a step (`step_budget`) by what prefill has cost
+so far (`cost.step_cost`), the batch and the free cells. The cost of the very first step is unknown,
+so it gets few tokens. While others are here, batch requests get a part of that. Prompts that are
+explained share the logits that a step can give.
+
+**Beside streams, or alone.** A mixed step reads the weights once instead of twice, which pays while
+there is little to read. On CPUs it no longer pays where a batch is large enough for llama.cpp's
+tiled attention: that computes all queries of a tile against all cells that any of them needs, so
+rows of different sequences are computed against each other's cells. A chunk of 64 tokens beside 7
+streams takes 523 ms so, one after the other 481; one of 32 takes 278 and 319. Where a mixed step
+does not pay, steps that generate and steps that read take turns.
+
+A tile that is not full costs as much as a full one, and what fills none is dearer still the further
+back its attention reaches: 60 tokens at position 1,200 take 850 ms, at the start 360. So what is
+left over is read first, and whole tiles to the end.
+
+Where each sequence has a cache of its own, llama.cpp computes parts of a batch that differ in
+length one after the other: then a mixed step never pays.
+"""
+
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import floor
+
+from ..sequence import SequenceId
+from .progress import Progress
+from .state import SchedulerState
+from .step_budget import StepBudget
+
+MIN_CHUNK = 8
+"""Prompt tokens of a step, however slow the steps are: prompts always advance, in hundreds of steps
+rather than thousands."""
+
+FIRST_CHUNK = 128
+"""Prompt tokens of the very first step, whose cost is unknown."""
+
+DRAFTED = 0.25
+"""The part of a step's room for prompts that drafts may take."""
+
+SHARE = 4
+"""A step reads one in so many of the tokens that it could read of batch requests, while others are
+here."""
+
+TILE = 64
+"""It reads so many of them at least, where time allows: fewer cost as much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """What can be read in a step, beside `num_streaming` sequences that generate.
+
+    `wanted` says how many tokens of each of `readers`, `all_wanted` the same of all who read.
+    """
+
+    readers: tuple[Progress, ...]
+    wanted: Mapping[SequenceId, int]
+    all_wanted: Mapping[SequenceId, int]
+    num_streaming: int
+
+    @property
+    def num_wanted(self) -> int:
+        """How many tokens of all `readers` together."""
+        return sum(self.wanted.values())
+
+    @property
+    def has_media(self) -> bool:
+        """Whether they are media."""
+        return any(one.reads_media for one in self.readers)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether they are one picture that is looked at as a whole."""
+        return any(one.num_at_once for one in self.readers)
+
+
+class Prefill:
+    """Remembers only whose turn it is."""
+
+    def __init__(self, state: SchedulerState) -> None:
+        self._queue = state.queue
+        self._memory = state.memory
+        self._budget = state.budget
+        self._background = state.background
+        self._tally = state.tally
+        self._batch_size = state.capacity.batch_size
+        self._most_scored = state.capacity.most_scored
+        self._most_mixed = state.capacity.most_mixed
+        self._can_mix = not state.capacity.num_streams
+        self._order = FairOrder()
+
+    def choose(
+        self, reading: Mapping[int, Progress], awaited: Mapping[int, int], num_streaming: int
+    ) -> Prompts:
+        """Of those who read, by slot. Others wait for the first `awaited` tokens of a slot."""
+        all_wanted = self._wanted(reading, awaited)
+        if not all_wanted:
+            return Prompts((), {}, {}, num_streaming)
+        wanted = urgent_first(reading.values(), all_wanted)
+        first = self._order.first(wanted)
+        adapter = next(one.adapter for one in reading.values() if one.id == first)
+        readers = tuple(
+            one for one in reading.values() if one.id in wanted and one.adapter == adapter
+        )
+        return Prompts(
+            readers, {one.id: wanted[one.id] for one in readers}, all_wanted, num_streaming
+        )
+
+    def most(self, prompts: Prompts) -> int:
+        """Most tokens of `prompts` that time and cells allow."""
+        if not prompts.readers:
+            return 0
+        num_wanted = prompts.num_wanted
+        first = self._order.first(prompts.wanted)
+        num_in_time = tokens_in_time(
+            self._budget,
+            self._batch_size,
+            prompts.num_streaming,
+            num_wanted,
+            depth=next(one.num_computed for one in prompts.readers if one.id == first),
+            num_moved=self._memory.allowance.num_moved,
+        )
+        num_cells = self._memory.num_available - prompts.num_streaming
+        most = self._given_way(prompts.readers, min(num_in_time, num_cells))
+        if prompts.is_whole:
+            return num_wanted if most > 0 and num_wanted <= num_cells else 0
+        if len(prompts.readers) > 1:
+            return most  # the next one fills what the first leaves over
+        return whole_tiles(most, num_wanted, tile=self._most_mixed + 1)
+
+    def is_alone(
+        self, num_generating: int, num_prompt_tokens: int, *, is_media: bool = False
+    ) -> bool:
+        """Whether so many prompt tokens are read in a step of their own, and not beside streams.
+
+        Media always are: llama.cpp takes them in batches of their own. Who waits while prompts are
+        read is next (`adapter_turns`).
+        """
+        if not num_generating or not num_prompt_tokens:
+            return False
+        is_dear = num_generating + num_prompt_tokens > self._most_mixed
+        return is_dear or is_media or not self._can_mix
+
+    def most_drafted(self, num_generating: int, num_pending: int, num_prompt_tokens: int) -> int:
+        """How many tokens may be drafted besides. Prompts with `num_pending` tokens give them up.
+
+        They give up a part of their `num_prompt_tokens`, and nothing of the least they get.
+        """
+        if not num_pending:
+            return self._batch_size - num_generating
+        return min(floor(DRAFTED * num_prompt_tokens), num_prompt_tokens - _least(num_pending))
+
+    def share(self, prompts: Prompts, most: int, *, num_others: int) -> dict[SequenceId, int]:
+        """What each gets of `most` tokens, for which cells are freed beside `num_others`.
+
+        Both together may be as many as `most()` and the streams, and no more.
+        """
+        num_read = self._make_room(min(most, prompts.num_wanted), num_others)
+        if num_read:
+            # Now that it is known what is parked for it, in what is left of the time.
+            num_read = min(num_read, self.most(prompts))
+        if prompts.is_whole and num_read < prompts.num_wanted:
+            num_read = 0  # until there is room for all of it
+        return self._order.share(prompts.all_wanted, num_read, among=prompts.wanted)
+
+    def _given_way(self, readers: Collection[Progress], most: int) -> int:
+        """How many tokens of these prompts to read where time and cells allow `most`."""
+        if not all(one.is_background for one in readers):
+            return most
+        return batch_share(most) if self._background.are_others_here(self._tally.now) else most
+
+    def _make_room(self, num_read: int, num_others: int) -> int:
+        """For how many of `num_read` tokens there is room, beside a cell for each of the others.
+
+        Where a prefix has to be parked for them, a part of the prompt may have to wait.
+        """
+        num_read = max(0, num_read)
+        num_free = self._memory.make_room(num_others + num_read, num_urgent=num_others)
+        return min(num_read, num_free - num_others)
+
+    def _wanted(
+        self, reading: Mapping[int, Progress], awaited: Mapping[int, int]
+    ) -> dict[SequenceId, int]:
+        """Where others wait for a part of a prompt, its chunk ends there: they go on sooner."""
+        num_scoring = sum(one.is_scoring for one in reading.values())
+        most_scored = self._most_scored // num_scoring if num_scoring else 0
+        room = self._memory.num_available - self._queue.num_streaming
+        wanted = {}
+        for slot, one in reading.items():
+            if one.num_at_once and one.num_at_once > room:
+                continue
+            num = awaited[slot] - one.num_computed if slot in awaited else one.num_pending
+            num = one.num_at_once or min(num, one.num_in_span)
+            wanted[one.id] = min(num, one.num_readable(most_scored)) if one.is_scoring else num
+        return self._of_a_kind(reading, wanted)
+
+    def _of_a_kind(
+        self, reading: Mapping[int, Progress], wanted: dict[SequenceId, int]
+    ) -> dict[SequenceId, int]:
+        """Of `wanted` tokens, media or a picture as a whole, whichever is first."""
+        media = {one.id for one in reading.values() if one.reads_media and one.id in wanted}
+        if not media:
+            return wanted
+        first = self._order.first(urgent_first(reading.values(), wanted))
+        whole = {one.id for one in reading.values() if one.num_at_once}
+        if first in whole:
+            return {first: wanted[first]}
+        are_media = first in media
+        return {
+            id: num for id, num in wanted.items() if (id in media) == are_media and id not in whole
+        }
+
+
+def tokens_in_time(
+    budget: StepBudget,
+    batch_size: int,
+    num_generating: int,
+    num_pending: int,
+    *,
+    depth: int = 0,
+    num_moved: int = 0,
+) -> int:
+    """How many of `num_pending`, the next of which lies at position `depth`; at least one.
+
+    It may be more than `num_pending`, where time allows that. Copying the states of `num_moved`
+    cells takes its part of the time.
+    """
+    seconds = budget.seconds(num_generating) - budget.moves.seconds(num_moved)
+    fitting = budget.cost.read_within(
+        max(0.0, seconds), num_pending, depth=depth, num_generating=num_generating
+    )
+    if not budget.cost.knows_reading:
+        fitting = FIRST_CHUNK
+    return floor(min(batch_size - num_generating, max(fitting, _least(num_pending))))
+
+
+def _least(num_pending: int) -> int:
+    return min(MIN_CHUNK, num_pending)
+
+
+def whole_tiles(most: int, num_wanted: int, *, tile: int) -> int:
+    """How many of the `num_wanted` tokens of a prompt to read where time allows `most`."""
+    if not tile <= most < num_wanted:
+        return most
+    return most - (most - num_wanted) % tile
+
+
+def urgent_first(
+    reading: Iterable[Progress], wants: Mapping[SequenceId, int]
+) -> dict[SequenceId, int]:
+    """Those of `wants` that are no batch requests'; all, where only these want anything."""
+    urgent = {one.id for one in reading if not one.is_background}
+    found = {id: wanted for id, wanted in wants.items() if id in urgent and wanted}
+    return found or dict(wants)
+
+
+def batch_share(most: int) -> int:
+    """How many tokens of batch requests to read, of `most`, while others are here."""
+    return max(min(most, TILE), most // SHARE)
+
+
+# ---- the order of prompts
+
+
+def split_fairly(wants: Sequence[float], budget: float) -> list[float]:
+    """Parts of `budget`, one for each want and at most as large as it.
+
+    Max-min fairness: equal parts, and what a small want leaves over goes to the larger ones.
+    """
+    shares = [0.0] * len(wants)
+    num_left = len(wants)
+    for index in sorted(range(len(wants)), key=wants.__getitem__):
+        shares[index] = min(wants[index], budget / num_left)
+        budget -= shares[index]
+        num_left -= 1
+    return shares
+
+
+_DIGITS = 6
+"""Tokens left of prompts that differ by less are equal; the rest is rounding."""
+
+
+class FairOrder:
+    """The order in which prompts are read: first the one that processor sharing would finish first.
+
+    Processor sharing reads all prompts at the same pace. That is fair, but all finish late: eight
+    equal prompts finish when the eighth does. Read one after the other, in the order in which they
+    would finish under sharing, none finishes later than under sharing, most finish far earlier, and
+    no prompt waits for ever behind newcomers. That is the Fair Sojourn Protocol (E. J. Friedman,
+    S. G. Henderson: Fairness and efficiency in web server protocols, SIGMETRICS 2003).
+
+    It simulates the sharing: what would be left of each prompt. Invariant: under sharing as many
+    tokens are left to be read as there really are. So the simulated sharing ends when everything is
+    read.
+    """
+
+    def __init__(self) -> None:
+        self._ahead: dict[SequenceId, float] = {}
+        """Tokens by which each is ahead of where it would be, negative where it is behind; of those
+        that are through, as long as they would not be. In the order of being through."""
+
+    def __len__(self) -> int:
+        return len(self._ahead)
+
+    def first(self, wants: Mapping[SequenceId, int]) -> SequenceId:
+        """The prompt to read next; there must be one."""
+        return next(id for id in self._left(wants) if id in wants)
+
+    def share(
+        self,
+        wants: Mapping[SequenceId, int],
+        budget: int,
+        among: Container[SequenceId] | None = None,
+    ) -> dict[SequenceId, int]:
+        """Parts of `budget` for prompts with so many tokens to be read; only those that get any.
+
+        `among` whom it is shared now, if not all can be read together.
+        """
+        if not wants and not self._ahead:
+            return {}
+        left = self._left(wants)
+        readable = wants if among is None else among
+        shares = _in_turn([id for id in left if id in wants and id in readable], wants, budget)
+        num_left = sum(wants.values()) - sum(shares.values())
+        dues = split_fairly([*left.values()], max(0.0, sum(left.values()) - num_left))
+        self._ahead = {
+            id: round(left[id] - due, _DIGITS) - wants.get(id, 0) + shares.get(id, 0)
+            for id, due in zip(left, dues, strict=True)
+        }
+        self._forget_those_through(wants)
+        return shares
+
+    def check_integrity(self) -> None:
+        """Raise `RuntimeError` unless as much is ahead as behind, which is the invariant."""
+        if abs(total := sum(self._ahead.values())) > len(self._ahead) * 10**-_DIGITS:
+            raise RuntimeError(f"fair order out of order: {total} tokens ahead on the whole")
+
+    def _left(self, wants: Mapping[SequenceId, int]) -> dict[SequenceId, float]:
+        """What would be left of each at one pace, in the order in which they would be through."""
+        left = {id: max(0.0, wants.get(id, 0) + ahead) for id, ahead in self._ahead.items()}
+        left |= {id: want for id, want in wants.items() if id not in left}
+        # Sorting keeps the order of those that would be through already.
+        return {id: left[id] for id in sorted(left, key=left.__getitem__)}
+
+    def _forget_those_through(self, wants: Mapping[SequenceId, int]) -> None:
+        for id in [id for id, ahead in self._ahead.items() if id not in wants and not ahead]:
+            del self._ahead[id]
+
+
+def _in_turn(
+    order: list[SequenceId], wants: Mapping[SequenceId, int], budget: int
+) -> dict[SequenceId, int]:
+    shares = {}
+    for id in order:
+        if not budget:
+            break
+        shares[id] = min(wants[id], budget)
+        budget -= shares[id]
+    return shares

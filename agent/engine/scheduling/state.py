@@ -1,0 +1,68 @@
+"""What the scheduler's parts share: the sequences, the cells, and what steps may cost."""
+
+from ..capacity import Capacity
+from ..kv_cache.memory import Memory
+from ..kv_cache.stream_memory import StreamMemory
+from ..kv_cache.unified_memory import UnifiedMemory
+from ..statistics import Tally
+from .background import Background
+from .exports import Exports
+from .progress import Progress
+from .queue import SequenceQueue
+from .step_budget import StepBudget
+
+
+class SchedulerState:
+    """One record for all parts. Each part changes it; between two steps it is consistent."""
+
+    def __init__(
+        self, *, slots: int, max_stall: float, end_tokens: frozenset[int], capacity: Capacity
+    ) -> None:
+        self.capacity = capacity
+        self.end_tokens = end_tokens
+        self.queue = SequenceQueue(slots)
+        self.memory = _memory(slots, capacity)
+        self.tally = Tally()
+        self.budget = StepBudget(capacity, max_stall)
+        self.background = Background(
+            max_stall,
+            may_pause=capacity.most_mixed < capacity.batch_size,
+            may_stop=capacity.can_share,
+        )
+        self.exports = Exports(self.memory)
+
+    def leave(self, slot: int) -> None:
+        """The sequence in `slot` is over; what it computed stays as long as there is room."""
+        self.queue.leave(slot)
+        self.memory.leave(slot)
+        self.memory.trust()
+
+    def requeue(self, slot: int) -> None:
+        """The sequence in `slot` gives up its cells, and waits to compute them again."""
+        one = self.clear(slot)
+        one.rewind()
+        self.queue.wait(one)
+
+    def clear(self, slot: int) -> Progress:
+        """The sequence in `slot` leaves, which is the answer; nothing that it computed is kept."""
+        self.memory.clear(slot)
+        return self.queue.leave(slot)
+
+
+def _memory(slots: int, capacity: Capacity) -> Memory:
+    if capacity.num_streams:
+        return StreamMemory(
+            slots=slots,
+            holders=capacity.num_holders,
+            num_streams=capacity.num_streams,
+            num_cells=capacity.num_cells,
+            most_parked=capacity.most_parked,
+        )
+    return UnifiedMemory(
+        slots=slots,
+        holders=capacity.num_holders,
+        num_cells=capacity.num_cells,
+        can_share=capacity.can_share,
+        most_parked=capacity.most_parked,
+        is_compact=capacity.is_compact,
+    )

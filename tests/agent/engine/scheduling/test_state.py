@@ -1,0 +1,42 @@
+"""What becomes of a slot, whoever decides it."""
+
+from arriero.agent.engine.scheduling.progress import Progress
+from arriero.agent.engine.step import Decoded
+from tests.agent.engine.setting import Setting
+
+
+def running(setting: Setting) -> tuple[int, Progress]:
+    """A sequence of three tokens that are computed, and its slot."""
+    one = setting.add(1, 5, 6, 7)
+    setting.accounting.account(setting.plan(), Decoded((8,)), 0.1, 0.0)
+    (slot,) = setting.queue.running
+    return slot, one
+
+
+def test_what_a_sequence_computed_stays_when_it_is_over() -> None:
+    setting = Setting()
+    slot, _ = running(setting)
+    setting.state.leave(slot)
+    assert setting.queue.running == {}
+    assert setting.memory.num_kept == 3
+
+
+def test_a_sequence_that_gives_up_its_cells_waits_to_compute_them_again() -> None:
+    setting = Setting()
+    slot, one = running(setting)
+    setting.state.requeue(slot)
+    assert setting.queue.waiting == [one]
+    assert (one.num_computed, setting.memory.num_used) == (0, 0)
+
+
+def test_of_a_slot_that_is_cleared_nothing_is_kept() -> None:
+    setting = Setting()
+    slot, one = running(setting)
+    assert setting.state.clear(slot) is one
+    assert setting.queue.everybody == ()
+    assert setting.memory.num_used == 0
+
+
+def test_each_layout_has_its_memory() -> None:
+    assert not Setting().memory.has_own_cells
+    assert Setting(num_streams=3).memory.has_own_cells
