@@ -16,7 +16,7 @@ from .store.port import StoreAway
 
 async def open_access(persistence: Persistence, admin_key_file: Path | None) -> Access:
     """Who may come in, by what the store has now. Raises `StartupError`."""
-    keys = persistence.keys
+    keys = persistence.store
     fixed = None if admin_key_file is None else file_key(admin_key_file)
 
     async def load() -> Sequence[AccessKey]:
@@ -34,7 +34,7 @@ async def open_access(persistence: Persistence, admin_key_file: Path | None) -> 
 
 def keeper_of(access: Access, persistence: Persistence) -> KeyKeeper:
     """What makes and revokes keys."""
-    return KeyKeeper(access, persistence.keys)
+    return KeyKeeper(access, persistence.store)
 
 
 def caller_now(access: Access, caller: Caller) -> Caller | None:

@@ -44,7 +44,7 @@ async def open_batch_jobs(
         return None
     try:
         return await open_jobs(
-            persistence.jobs,
+            persistence.store.jobs,
             place,
             FileLimits(settings.max_file_size, settings.files_limit),
             fleet=runtime,

@@ -22,7 +22,8 @@ from .parts import assemble
 from .persistence import LAST_WRITES
 from .ports import check_exposure
 from .settings import BalancerSettings
-from .store.port import Store, StoreAway
+from .store.port import StoreAway
+from .store.store import Store
 from .tls.certificates import Certificates
 from .workers.place import Pipes
 

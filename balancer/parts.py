@@ -21,14 +21,14 @@ from .api.transport.bodies import MAX_BODY_BYTES, Bodies
 from .api.transport.door_reports import DoorReports
 from .api.transport.hosts import AllowedHosts
 from .batch_jobs import open_batch_jobs
-from .conversations.keeper import ConversationKeeper
+from .durable.conversation_keeper import ConversationKeeper
+from .durable.request_keeper import KeptKeeper
 from .fleet.core.fleet import Fleet
 from .fleet.limits import Limits
 from .fleet.runtime.fleet_runtime import FleetRuntime
 from .fleet.runtime.kept_requests import MAX_KEPT, KeptRequests
 from .history.recorder import Recorders
 from .jobs.jobs import Jobs
-from .kept.keeper import KeptKeeper
 from .management.elsewhere.everywhere import Everywhere
 from .management.events import EventHub
 from .management.metrics.metrics import Metrics
@@ -42,7 +42,7 @@ from .settings import BalancerSettings
 from .shared_conversations import open_conversations
 from .store.health import combined
 from .store.health import issues as store_issues
-from .store.kept.records import KeptBounds
+from .store.kept_records import KeptBounds
 from .store.records import StoreStatus
 from .tls.certificates import Certificates
 from .tls.expiry_watch import watch_expiry
@@ -110,9 +110,7 @@ class Parts:
             work.append(self.conversation_keeper.run())
         if self.peers is not None:
             work.append(self.peers.run())
-        if (
-            settings.state.kind == "sqlite" and self.persistence.writer.keeps_history
-        ):  # so other programs may write to it, too
+        if settings.state.kind == "sqlite":  # so other programs may write to it, too
             work.append(self.keys.follow())
         if self.certificates is not None:
             work.append(watch_expiry(self.certificates))
@@ -134,7 +132,7 @@ async def assemble(
     bodies = bodies_of(settings, metrics, until_the_end)
     kept, kept_keeper = kept_requests(settings, persistence, runtime, access)
     desired_state = DesiredStateKeeper(runtime, persistence.writer.persist)
-    drains = DrainKeeper(runtime, persistence.cordons)
+    drains = DrainKeeper(runtime, persistence.store)
     keys = keeper_of(access, persistence)
     sessions = Sessions()
     peers = open_peers(
@@ -244,13 +242,13 @@ def kept_keeper_of(
     settings: BalancerSettings, persistence: Persistence, runtime: FleetRuntime, access: Access
 ) -> KeptKeeper | None:
     """What makes kept requests outlive the balancer, where the store and the settings keep any."""
-    if persistence.kept is None or settings.responses_limit == 0:
+    if not persistence.store.is_lasting or settings.responses_limit == 0:
         return None
     bounds = KeptBounds(
         num=MAX_KEPT, num_bytes=settings.responses_limit, age=settings.responses_max_age
     )
     return KeptKeeper(
-        persistence.kept, bounds, partial(caller_now, access), runtime.views.engine_of
+        persistence.store.kept, bounds, partial(caller_now, access), runtime.views.engine_of
     )
 
 

@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 from .access.key_keeper import KeyKeeper
 from .access.sessions import Session, Sessions
-from .conversations.keeper import QUESTION, ConversationKeeper
+from .durable.conversation_keeper import QUESTION, ConversationKeeper
 from .fleet.runtime.fleet_runtime import FleetRuntime
 from .management.answer_types import Balancer
 from .management.balancers import ListBalancers

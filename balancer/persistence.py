@@ -7,12 +7,10 @@ from typing import Self
 from ..shared.lifecycle import StartupError
 from .fleet.view import FleetTotals
 from .history.history_task import History
-from .store.jobs.open import job_store_of
-from .store.open import OpenedStore, open_store
-from .store.peers.open import peer_store_of
 from .store.peers.port import NewsHub, PeerStore
 from .store.port import StoreRefused
 from .store.records import PersistOutcome
+from .store.store import Store, open_store
 from .store.url import StoreUrl
 from .store.writer import StoreWriter
 
@@ -21,23 +19,16 @@ LAST_WRITES = 3.0
 
 
 class Persistence:
-    """`store` is for reading at the start; `writer` saves, and `history` is kept by it.
+    """`writer` saves the desired state in `store`, and `history` is kept there by it.
 
-    `keys`, `cordons` and `jobs` are read and written at once, since whoever changes one waits.
-    `kept` is of requests that outlive the balancer, in a store that lasts. `peers` is of other
-    balancers, and `conversations` of what any of them may continue, in a store that several may
-    share.
+    Everything else is read and written at once, since whoever changes it waits. `peers` finds other
+    balancers, in a store that several may share.
     """
 
-    def __init__(self, opened: OpenedStore, peers: PeerStore | None = None) -> None:
-        self.store = opened.state
-        self.keys = opened.keys
-        self.cordons = opened.cordons
-        self.jobs = job_store_of(opened)
-        self.kept = opened.kept
+    def __init__(self, store: Store, peers: PeerStore | None = None) -> None:
+        self.store = store
         self.peers = peers
-        self.conversations = None if peers is None else opened.conversations
-        self.writer = StoreWriter(opened.state, history=opened.history)
+        self.writer = StoreWriter(store)
         self.history = History(handed_over=self.writer.unwritten)
 
     @classmethod
@@ -47,14 +38,14 @@ class Persistence:
         `hub` tells other workers the news that the store does not tell by itself.
         """
         try:
-            opened = await open_store(url)
+            store = await open_store(url)
         except StoreRefused as error:
             raise StartupError(f"--state: {error}") from error
-        persistence = cls(opened, peer_store_of(url, opened, hub))
-        if opened.history is not None and persistence.peers is not None:
-            persistence.history.share(opened.history)
-        elif opened.history is not None:
-            await persistence.history.restore(opened.history)
+        persistence = cls(store, peer_store_of(url, store, hub))
+        if persistence.peers is not None:
+            persistence.history.share(store.history)
+        elif store.is_lasting:
+            await persistence.history.restore(store.history)
         return persistence
 
     async def run(
@@ -73,3 +64,17 @@ class Persistence:
     async def close(self) -> None:
         """Let go of the store."""
         await self.store.close()
+
+
+def peer_store_of(url: StoreUrl, store: Store, hub: NewsHub | None = None) -> PeerStore | None:
+    """What lets balancers over `store` find one another; `None` where there is one only.
+
+    `hub` does so for workers over one SQLite file.
+    """
+    if url.kind == "postgresql":
+        from .store.peers.postgres import PostgresPeerStore  # it needs asyncpg
+
+        return PostgresPeerStore(url, store.database)
+    if hub is not None:
+        store.database.on_news = hub.spread
+    return hub

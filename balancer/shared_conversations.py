@@ -9,10 +9,10 @@ from .api.anthropic.threads import Thread
 from .api.conversation_store import MAX_ENTRIES, ConversationStore
 from .api.conversations import Conversations
 from .api.openai.responses.stored import Stored
-from .conversations.keeper import ConversationKeeper
+from .durable.conversation_keeper import ConversationKeeper
 from .persistence import Persistence
 from .settings import BalancerSettings
-from .store.conversations.records import ConversationBounds
+from .store.conversations import ConversationBounds
 
 KINDS: dict[type, tuple[str, TypeAdapter[Any]]] = {
     Stored: ("response", TypeAdapter(Stored)),
@@ -28,7 +28,7 @@ def open_conversations(
     memory = ConversationStore(
         max_bytes=settings.responses_limit, max_age=settings.responses_max_age
     )
-    if persistence.conversations is None or settings.responses_limit == 0:
+    if persistence.peers is None or settings.responses_limit == 0:
         return Conversations(memory), None
     bounds = ConversationBounds(
         num=MAX_ENTRIES, num_bytes=settings.responses_limit, age=settings.responses_max_age
@@ -37,5 +37,5 @@ def open_conversations(
     def forget_here(id: str, kind: type, owner: str | None) -> bool:
         return memory.forget(id, kind, time.monotonic(), owner=owner)
 
-    keeper = ConversationKeeper(persistence.conversations, bounds, KINDS, forget_here)
+    keeper = ConversationKeeper(persistence.store.conversations, bounds, KINDS, forget_here)
     return Conversations(memory, keeper), keeper

@@ -10,8 +10,8 @@ from arriero.balancer.fleet.recorder import Ending, Origin
 from arriero.balancer.fleet.view import FleetTotals
 from arriero.balancer.history.documents import to_saved
 from arriero.balancer.history.history_task import History
-from arriero.balancer.store.open import open_store
 from arriero.balancer.store.records import MAX_ENDINGS, STEPS_KEPT
+from arriero.balancer.store.store import open_store
 from arriero.balancer.store.url import parse_store_url
 from arriero.shared.inference import RequestId, Timings, Usage
 
@@ -47,12 +47,12 @@ async def fill(url: str, agent: str, model: str) -> None:
         step = history.recorder.close_step(int(now) - 1, 1, TOTALS)
         steps.append(to_saved(step, 1))
     store = await open_store(parse_store_url(url))
-    if store.history is None:
+    if not store.is_lasting:
         raise ValueError(f"{url} keeps no history")
     await store.history.append_history(
         steps, history.endings.take_unwritten(), history.usage.take_unwritten()
     )
-    await store.state.close()
+    await store.close()
 
 
 def _ending(number: int, origin: Origin) -> Ending:

@@ -22,11 +22,16 @@ import uvloop
 from aiohttp import web
 from rich.table import Table
 
+from arriero.balancer.access.access import Access
+from arriero.balancer.access.key_keeper import KeyKeeper
 from arriero.balancer.api.transport.connections import Connections, ConnectionsRunner
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.routes import management_app
+from arriero.balancer.management.steering.drains import DrainKeeper
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from arriero.balancer.store.store import Store
+from arriero.balancer.store.url import StoreUrl
 from bench.arguments import at_least
 from bench.event_costs import TICK, Clock, Simulation
 from bench.events import Readers
@@ -136,7 +141,16 @@ async def run(given: argparse.Namespace) -> list[Phase]:
     simulation = Simulation(given.agents, given.requests, WallClock())
     hub, drive = EventHub(simulation.runtime), Drive(simulation, given.turnover)
     keeper = DesiredStateKeeper(simulation.runtime, lambda _persist: None)
-    app = management_app(simulation.runtime, hub, Metrics(), keeper=keeper)
+    store, access = Store(StoreUrl("memory")), Access()
+    app = management_app(
+        simulation.runtime,
+        hub,
+        Metrics(),
+        keeper=keeper,
+        drains=DrainKeeper(simulation.runtime, store),
+        keys=KeyKeeper(access, store),
+        access=access,
+    )
     runner = ConnectionsRunner(app, Connections(), shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -154,6 +168,7 @@ async def run(given: argparse.Namespace) -> list[Phase]:
             task.cancel()
     hub.close()
     await runner.cleanup()
+    await store.close()
     return phases
 
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Protocol, TypeVar
 
 from ...shared.errors import Conflict, InvalidRequest, StoreUnavailable
-from ..store.port import KeyConflict, KeyStore, StoreAway
+from ..store.port import KeyConflict, StoreAway
+from ..store.store import Store
 from .access_key import NUM_RANDOM_BYTES, AccessKey, digest_of, new_key
 from .key_spec import KeySpec, created, revoked, rotated, surplus
 from .keyring import Keyring
@@ -42,7 +43,7 @@ class Known(Protocol):
     def replace(self, keys: Sequence[AccessKey]) -> None: ...
 
 
-async def load_keys(store: KeyStore) -> list[AccessKey]:
+async def load_keys(store: Store) -> list[AccessKey]:
     """All that the store has. Raises `StoreAway`, or `InvalidRequest` for what is not readable."""
     return [restored(each) for each in await store.load_keys()]
 
@@ -53,7 +54,7 @@ class KeyKeeper:
     def __init__(
         self,
         known: Known,
-        store: KeyStore,
+        store: Store,
         *,
         clock: Callable[[], float] = time.time,
         random_bytes: Callable[[int], bytes] = os.urandom,

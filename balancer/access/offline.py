@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from ...shared.errors import Conflict, InvalidRequest, StoreUnavailable
-from ..store.open import open_store
 from ..store.port import StoreAway, StoreRefused
+from ..store.store import open_store
 from ..store.url import StoreUrl, parse_store_url
 from .access import Access
 from .access_key import AccessKey
@@ -21,18 +21,18 @@ from .key_spec import KeySpec
 async def keys_in(state: str) -> AsyncIterator[KeyKeeper]:
     """What changes the keys in the store at the URL `state`. Raises `RequestError`."""
     try:
-        opened = await open_store(_lasting(state))
+        store = await open_store(_lasting(state))
     except StoreRefused as error:
         raise StoreUnavailable(f"--state: {error}") from error
     access = Access()
     try:
-        access.replace(await load_keys(opened.keys))
-        yield KeyKeeper(access, opened.keys)
+        access.replace(await load_keys(store))
+        yield KeyKeeper(access, store)
     except StoreAway as error:
         raise StoreUnavailable(f"--state: {error}") from error
     finally:
         access.stop()
-        await opened.state.close()
+        await store.close()
 
 
 async def bootstrap(keeper: KeyKeeper, name: str) -> tuple[AccessKey, str]:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 
 from ..fleet.view import FleetTotals
-from ..store.pending import HistoryBatch
-from ..store.port import HistoryStore, StoreAway
+from ..store.history import HistoryStore
+from ..store.history_backlog import HistoryBatch
+from ..store.port import StoreAway
 from ..store.records import (
     MAX_ENDINGS,
     STEPS_KEPT,

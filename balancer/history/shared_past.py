@@ -4,17 +4,16 @@ What the store does not have yet, the others tell: whoever asks puts that beside
 """
 
 import asyncio
-import logging
 from collections.abc import Iterable, Mapping
 
-from ..store.port import HistoryStore, StoreAway
+from ..store.health import StoreHealth
+from ..store.history import HistoryStore
+from ..store.port import StoreAway
 from ..store.records import EndedRequest, EndingFilter, SavedStep, StepRange
 from .documents import from_saved
 from .endings import latest
 from .other_steps import FromSource, OtherSteps
 from .series import Selection, Step
-
-logger = logging.getLogger(__name__)
 
 ToldSteps = Mapping[str, Iterable[Step]]
 """What others told of themselves, by the run of the balancer."""
@@ -30,7 +29,7 @@ class SharedPast:
         self._store = store
         self._run = run
         self._others = OtherSteps()
-        self._is_away = False
+        self._health = StoreHealth("the store of other balancers' past")
 
     async def steps_since(self, since: int, now: int, told: ToldSteps) -> Selection:
         """The steps of all others. While the store is away, those that were read before.
@@ -50,9 +49,9 @@ class SharedPast:
         try:
             stored, num = await self._store.find_endings(wanted)
         except StoreAway as error:
-            self._went_away(error)
+            self._health.went_away(error)
             return None
-        self._is_back()
+        self._health.answered()
         return latest([*unwritten, *stored], wanted), num
 
     async def _read(self, since: int, now: int) -> Read | None:
@@ -62,9 +61,9 @@ class SharedPast:
             for wanted in self._others.wanted(since, now):
                 read.append((wanted, await self._store.load_steps(wanted, but=self._run)))
         except StoreAway as error:
-            self._went_away(error)
+            self._health.went_away(error)
             return None
-        self._is_back()
+        self._health.answered()
         return read
 
     def _selection(
@@ -78,16 +77,6 @@ class SharedPast:
             self._others.take([(wanted, _readable(saved)) for wanted, saved in read], now)
         self._others.hear(told)
         return self._others.since(since, now)
-
-    def _went_away(self, error: StoreAway) -> None:
-        if not self._is_away:
-            self._is_away = True
-            logger.warning("the past of other balancers is not known: %s", error)
-
-    def _is_back(self) -> None:
-        if self._is_away:
-            self._is_away = False
-            logger.info("the past of other balancers is known again")
 
 
 def _readable(saved: Iterable[SavedStep]) -> list[FromSource]:

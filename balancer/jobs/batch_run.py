@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ...shared.errors import RequestTimeout
-from ..store.jobs.records import Chunk
+from ..store.job_records import Chunk
 from .blobs.threads import on_thread
 from .core.batch import Batch, Fault
 from .core.lines import Line, error_line, in_order

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from ...shared.errors import InvalidRequest, NotFound, Overloaded
 from ..fleet.caller import Caller
-from ..store.jobs.port import BatchConflict, JobStore
-from ..store.jobs.records import SavedBatch, SavedFile
+from ..store.job_records import SavedBatch, SavedFile
+from ..store.jobs import BatchConflict, JobStore
 from .core.batch import Batch, BatchCaller, NewBatch, from_document, to_document
 from .files import Files
 

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from ...shared.errors import NotFound, Overloaded, RequestTooLarge
-from ..store.jobs.port import JobStore
-from ..store.jobs.records import FileTotals, Order, SavedFile
+from ..store.job_records import FileTotals, Order, SavedFile
+from ..store.jobs import JobStore
 from .blobs.port import Blobs, BlobWriter
 from .blobs.threads import on_thread
 from .file_limits import FileLimits

@@ -1,7 +1,7 @@
 """Puts the results of a batch's chunks together into its two files, in the order of its lines."""
 
-from ..store.jobs.port import JobStore
-from ..store.jobs.records import ChunkResults, SavedFile
+from ..store.job_records import ChunkResults, SavedFile
+from ..store.jobs import JobStore
 from .batches import Batches
 from .blobs.port import Blobs, BlobWriter
 from .blobs.threads import on_thread

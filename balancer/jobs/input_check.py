@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from ...shared.errors import NotFound
-from ..store.jobs.records import Chunk
+from ..store.job_records import Chunk
 from .blobs.threads import on_thread
 from .core.batch import Batch, Fault
 from .files import blob_of

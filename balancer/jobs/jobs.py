@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from ..fleet.caller import Caller
-from ..store.jobs.port import JobStore
+from ..store.jobs import JobStore
 from .batches import Batches
 from .blobs.place import FilesPlace, open_blobs, work_folder
 from .core.batch import Batch, BatchCaller

@@ -9,7 +9,7 @@ that are here, they may be another store's: then nothing is touched.
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..store.jobs.port import JobStore
+from ..store.jobs import JobStore
 from .blobs.port import Blobs
 from .blobs.threads import on_thread
 

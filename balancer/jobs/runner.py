@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ..fleet.caller import Caller
-from ..store.jobs.port import JobStore
+from ..store.jobs import JobStore
 from ..store.port import StoreAway
 from .batch_run import BatchRun
 from .batches import MAX_ENDED, Batches

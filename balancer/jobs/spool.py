@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from ..store.jobs.records import ChunkResults
+from ..store.job_records import ChunkResults
 from .blobs.local import told
 from .blobs.port import Blobs
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..fleet.caller import Caller
-from ..store.jobs.port import JobStore
+from ..store.jobs import JobStore
 from .batches import Batches
 from .blobs.port import Blobs
 from .core.batch import BatchCaller

@@ -23,7 +23,6 @@ from ..fleet.runtime.agent_socket import Workers
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..history.history_task import History
 from ..jobs.jobs import Jobs
-from ..store.memory import MemoryStore
 from ..store.records import StoreStatus
 from . import page
 from .about import AboutPorts, Issues, about_routes, no_issues, unknown_ports
@@ -52,7 +51,7 @@ def management_app(
     metrics: Metrics,
     *,
     keeper: DesiredStateKeeper,
-    drains: DrainKeeper | None = None,
+    drains: DrainKeeper,
     history: History | None = None,
     store_status: Callable[[], StoreStatus] = StoreStatus,
     bodies: Bodies | None = None,
@@ -62,7 +61,7 @@ def management_app(
     ports: AboutPorts = unknown_ports,
     issues: Issues = no_issues,
     access: Access | None = None,
-    keys: KeyKeeper | None = None,
+    keys: KeyKeeper,
     sessions: Sessions | None = None,
     tell_session: TellSession = nobody,
     jobs: Jobs | None = None,
@@ -91,7 +90,7 @@ def management_app(
         *steering_routes(
             runtime,
             keeper,
-            drains or DrainKeeper(runtime, MemoryStore()),
+            drains,
             retry_elsewhere,
         ),
         _agent_route(
@@ -103,7 +102,7 @@ def management_app(
                 watch=watch_frames,
             )
         ),
-        *key_routes(KeyKeeper(access, MemoryStore()) if keys is None else keys),
+        *key_routes(keys),
         *session_routes(browsers),
         *job_routes(jobs),
         generate_route(runtime),  # for the dashboard, which asks no other origin

@@ -16,6 +16,7 @@ from typing import Protocol, assert_never
 
 from ...shared.inference import AgentId, RequestId
 from ...shared.log import context
+from ..store.health import StoreHealth
 from ..store.news.records import (
     MOST_ID,
     Answered,
@@ -129,7 +130,8 @@ class Peers:
         self._session: PeerSession | None = None
         self._num_sessions = 0
         self._beat_at = 0.0
-        self._is_away = self._is_leaving = False
+        self._is_leaving = False
+        self._health = StoreHealth("the store by which other balancers are heard")
         self._may_lead = True
         self._left = asyncio.Event()
         self._on_session = on_session
@@ -189,7 +191,7 @@ class Peers:
                 await self._meet()
                 pause = FIRST_PAUSE
             except StoreAway as error:
-                self._went_away(error)
+                self._health.went_away(error)
             except Exception:  # requests are served by whoever does not lead, too
                 logger.exception("this balancer's session with the others failed")
             finally:
@@ -221,7 +223,7 @@ class Peers:
         self._num_sessions += 1
         lost = partial(self._lost, self._num_sessions)
         session = self._session = await self._store.open_session(self._heard, lost)
-        self._is_back()
+        self._health.answered()
         self._carry_out(self._standing.connected())
         self._beat_at = self._now()
         while self._session is session and not self._is_leaving:
@@ -314,13 +316,3 @@ class Peers:
                 self._led.retry_agent(AgentId(agent))
             case _:
                 assert_never(decision)
-
-    def _went_away(self, error: StoreAway) -> None:
-        if not self._is_away:
-            self._is_away = True
-            logger.warning("other balancers are not heard: %s", error)
-
-    def _is_back(self) -> None:
-        if self._is_away:
-            self._is_away = False
-            logger.info("other balancers are heard again")

@@ -1,21 +1,27 @@
-"""How writing to the store goes, as each task that writes there sees it, and as operators see it.
+"""How the store is, as each task that uses it sees it, and as operators see it.
 
 Times are on the clock of the event loop.
 """
 
+import asyncio
+import logging
 from collections.abc import Iterable
 
 from ...shared.messages import Issue
 from .records import StoreStatus
 
+logger = logging.getLogger(__name__)
+
 LOST = "what cannot be written was lost; the balancer's log says what"
 """`fault` of a store that takes writes, but not all of them."""
 
 
-class WriteHealth:
-    """Of one task that writes. It reports how each write ended."""
+class StoreHealth:
+    """Of one task, which says how each use of `store` ended; the log has each change once."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: str) -> None:
+        """`store` is its name in the log."""
+        self.store = store
         self._away_since: float | None = None
         self._problem: str | None = None
         self._fault: str | None = None
@@ -23,32 +29,41 @@ class WriteHealth:
         """Rows that were never written: they cannot be, or too many waited."""
 
     def status(self, num_pending: int = 0) -> StoreStatus:
-        """As of the last write."""
+        """As of the last use."""
         return StoreStatus(self._away_since, self._problem, num_pending, self.num_lost, self._fault)
 
-    def went_away(self, problem: str, now: float) -> bool:
-        """The store could not be reached; whether that is news."""
-        self._problem = problem
-        if self._away_since is not None:
-            return False
-        self._away_since = now
-        return True
+    @property
+    def is_away(self) -> bool:
+        """Whether it could not be reached."""
+        return self._away_since is not None
 
-    def answered(self) -> bool:
-        """The store was reached, whatever it said; whether it had been away."""
-        was_away = self._away_since is not None
+    @property
+    def is_failing(self) -> bool:
+        """Whether it did not take the last write as a whole."""
+        return self._fault is not None
+
+    def went_away(self, problem: object) -> None:
+        """The store could not be reached."""
+        self._problem = str(problem)
+        if self._away_since is None:
+            self._away_since = asyncio.get_running_loop().time()
+            logger.warning("%s is away: %s", self.store, problem)
+
+    def answered(self) -> None:
+        """The store was reached, whatever it said."""
+        if self._away_since is not None:
+            logger.info("%s is back", self.store)
         self._away_since = self._problem = None
-        return was_away
 
     def failed(self, num_lost: int = 0) -> None:
         """A write failed, and is not tried again; so many rows are lost with it."""
         self.num_lost += num_lost
         self._fault = LOST
 
-    def wrote(self) -> bool:
-        """A write succeeded as a whole; whether the store had been away."""
+    def wrote(self) -> None:
+        """A write succeeded as a whole."""
         self._fault = None
-        return self.answered()
+        self.answered()
 
 
 def combined(statuses: Iterable[StoreStatus]) -> StoreStatus:

@@ -1,5 +1,7 @@
 """The tables, as the newest migration leaves them."""
 
+from collections.abc import Mapping
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -212,3 +214,9 @@ LEADERSHIP = Table(
     Column("epoch", BigInteger, nullable=False),
 )
 """One row: the epoch of the balancer that led last."""
+
+FIRST_ROWS: tuple[tuple[Table, Mapping[str, object]], ...] = (
+    (DESIRED_STATE, {"id": 1, "revision": 0, "document": ""}),
+    (LEADERSHIP, {"id": 1, "epoch": 0}),
+)
+"""What tables have from the beginning."""

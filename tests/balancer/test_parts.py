@@ -53,8 +53,9 @@ async def test_with_a_store_answers_outlive_the_balancer(tmp_path: Path) -> None
         assert parts.store_statuses() == {"history": StoreStatus(), "requests": StoreStatus()}
         assert parts.issues() == ()
         parts.persistence.writer.persist(Persist(7, "{}"))
-        parts.persistence.writer._pending.is_away("gone", 1.0)
-        assert parts.store_status() == StoreStatus(1.0, "gone", num_pending=1)
+        parts.persistence.writer._health.went_away("gone")
+        status = parts.store_status()
+        assert status == StoreStatus(status.away_since, "gone", num_pending=1)
         assert [issue.code for issue in parts.issues()] == ["store_away"]
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 from arriero.balancer.access.access import Access
 from arriero.balancer.admission import keeper_of
-from arriero.balancer.conversations.keeper import QUESTION
+from arriero.balancer.durable.conversation_keeper import QUESTION
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.balancers import alone
 from arriero.balancer.management.elsewhere.respond import Responder
@@ -29,7 +29,7 @@ def opened(persistence: Persistence, runtime: FleetRuntime) -> Peers | None:
         persistence,
         runtime,
         keeper=DesiredStateKeeper(runtime, persistence.writer.persist),
-        drains=DrainKeeper(runtime, persistence.cordons),
+        drains=DrainKeeper(runtime, persistence.store),
         keys=keeper_of(Access(), persistence),
     )
 

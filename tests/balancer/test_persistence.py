@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from arriero.balancer.fleet.recorder import Origin
-from arriero.balancer.persistence import Persistence
+from arriero.balancer.persistence import Persistence, peer_store_of
+from arriero.balancer.store.peers.postgres import PostgresPeerStore
 from arriero.balancer.store.records import (
     EndingFilter,
     Persist,
@@ -14,9 +15,14 @@ from arriero.balancer.store.records import (
     PersistOutcome,
     SavedState,
 )
+from arriero.balancer.store.store import Store
 from arriero.balancer.store.url import parse_store_url
 from arriero.shared.lifecycle import StartupError
 from tests.balancer.history.builders import TOTALS, ending
+from tests.balancer.store.conftest import postgres
+from tests.balancer.store.postgres import PostgresServer
+
+__all__ = ["postgres"]
 
 
 async def life(url: str, id: str) -> list[str]:
@@ -55,3 +61,18 @@ async def test_a_store_that_cannot_be_used_stops_the_start(tmp_path: Path) -> No
     with pytest.raises(StartupError) as error:
         await Persistence.open(parse_store_url(f"sqlite:///{tmp_path}/none/state.db"))
     assert str(error.value) == f"--state: there is no folder {tmp_path}/none; make it first"
+
+
+@pytest.mark.parametrize("url", ["memory://", "sqlite:///{folder}/state.db"])
+async def test_a_store_of_one_balancer(url: str, tmp_path: Path) -> None:
+    at = parse_store_url(url.format(folder=tmp_path))
+    store = Store(at)
+    assert peer_store_of(at, store) is None
+    await store.close()
+
+
+async def test_a_store_that_several_share(postgres: PostgresServer) -> None:
+    at = parse_store_url(postgres.database())
+    store = Store(at)
+    assert isinstance(peer_store_of(at, store), PostgresPeerStore)
+    await store.close()

@@ -34,7 +34,10 @@ DEFAULT_AGE = 3600.0
 
 
 class Journal(Protocol):
-    """Is told what has to outlive the balancer: `balancer.kept.journal`. Never waits or raises."""
+    """Is told what has to outlive the balancer: `balancer.durable.request_journal`.
+
+    Never waits or raises.
+    """
 
     def begun(self, kept: KeptRequest, asked: Asked, /) -> None:
         """It is new."""

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from ...store.jobs.records import Chunk
+from ...store.job_records import Chunk
 from ..core.batch import MAX_FAULTS, Fault
 from ..core.lines import MAX_LINE, Line, parse_line
 from .custom_ids import CustomIds

@@ -13,8 +13,9 @@ from ....shared.errors import StoreUnavailable
 from ....shared.inference import AgentId
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.view import Cordon, ToldCordon
-from ...store.port import CordonStore, StoreAway
+from ...store.port import StoreAway
 from ...store.records import SavedCordon
+from ...store.store import Store
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ class DrainKeeper:
     def __init__(
         self,
         runtime: FleetRuntime,
-        store: CordonStore,
+        store: Store,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:

@@ -12,7 +12,7 @@ from ....shared.errors import Conflict, InvalidRequest, StoreUnavailable
 from ...control.desired_state import DesiredState
 from ...control.state_document import desired_state_json, parse_desired_state
 from ...fleet.runtime.fleet_runtime import FleetRuntime
-from ...store.port import Store, StoreAway
+from ...store.port import StoreAway
 from ...store.records import (
     Conflicted,
     NotPersisted,
@@ -21,6 +21,7 @@ from ...store.records import (
     PersistOutcome,
     SavedState,
 )
+from ...store.store import Store
 
 logger = logging.getLogger(__name__)
 

@@ -11,13 +11,11 @@ from typing import Any
 
 import asyncpg
 
-from ..engine import sentence
+from ..database import Database, sentence
 from ..news.records import News, decoded
 from ..news.sql import CHANNEL, tell
 from ..port import StoreAway
-from ..sql import SqlStore
 from ..url import StoreUrl
-from . import statements
 from .port import Beat, Peer, PeerSession
 
 TIMEOUT = 3.0
@@ -29,13 +27,51 @@ KEEPALIVES = {
     "tcp_keepalives_count": "3",
 }
 
+# Statements; times are those of the database.
+
+LEADER_LOCK = 0x6172_7269_6572_70
+"""The key of the advisory lock of whoever leads."""
+
+LIVE = 6.0
+"""Seconds after its last beat in which a balancer counts as living."""
+
+FORGOTTEN = 3600.0
+"""Seconds after its last beat in which a balancer's row is deleted."""
+
+BEAT = """
+INSERT INTO balancers (run, name, version, is_leading, waiting, url, seen_at, started_at)
+VALUES ($1, $2, $3, $4, $5, $6,
+  extract(epoch FROM clock_timestamp()), extract(epoch FROM clock_timestamp()))
+ON CONFLICT (run) DO UPDATE SET
+  name = excluded.name, version = excluded.version, is_leading = excluded.is_leading,
+  waiting = excluded.waiting, url = excluded.url, seen_at = excluded.seen_at
+"""
+
+LIVING = """
+SELECT run, name, version, is_leading, waiting, url, started_at,
+  greatest(extract(epoch FROM clock_timestamp())::double precision - seen_at, 0) AS age
+FROM balancers
+WHERE seen_at > extract(epoch FROM clock_timestamp()) - $1
+ORDER BY name, run
+"""
+
+FORGET_OLD = """
+DELETE FROM balancers WHERE seen_at < extract(epoch FROM clock_timestamp()) - $1
+"""
+
+FORGET = "DELETE FROM balancers WHERE run = $1"
+
+TRY_LOCK = "SELECT pg_try_advisory_lock($1)"
+UNLOCK = "SELECT pg_advisory_unlock_all()"
+NEXT_EPOCH = "UPDATE leadership SET epoch = greatest(epoch, $1) + 1 RETURNING epoch"
+
 
 class PostgresPeerStore:
-    """A `PeerStore` beside `store`, which is at `url`."""
+    """A `PeerStore` over `database`, which is at `url`."""
 
-    def __init__(self, url: StoreUrl, store: SqlStore) -> None:
+    def __init__(self, url: StoreUrl, database: Database) -> None:
         self._url = url
-        self._store = store
+        self._database = database
 
     async def open_session(
         self, on_news: Callable[[News], None], on_lost: Callable[[], None]
@@ -57,7 +93,7 @@ class PostgresPeerStore:
         return session
 
     async def tell(self, *news: News) -> None:
-        async with self._store.transaction() as connection:
+        async with self._database.transaction() as connection:
             for each in news:
                 await tell(connection, each)
 
@@ -83,21 +119,21 @@ class PostgresSession:
     async def beat(self, beat: Beat) -> Sequence[Peer]:
         values = (beat.run, beat.name, beat.version, beat.is_leading, beat.waiting, beat.url)
         with self._used():
-            await self._connection.execute(statements.BEAT, *values)
-            await self._connection.execute(statements.FORGET_OLD, statements.FORGOTTEN)
-            rows = await self._connection.fetch(statements.LIVING, statements.LIVE)
+            await self._connection.execute(BEAT, *values)
+            await self._connection.execute(FORGET_OLD, FORGOTTEN)
+            rows = await self._connection.fetch(LIVING, LIVE)
         return [_peer(dict(row)) for row in rows]
 
     async def lead(self, above: int) -> int | None:
         with self._used():
-            if not await self._connection.fetchval(statements.TRY_LOCK, statements.LEADER_LOCK):
+            if not await self._connection.fetchval(TRY_LOCK, LEADER_LOCK):
                 return None
-            return int(await self._connection.fetchval(statements.NEXT_EPOCH, above))
+            return int(await self._connection.fetchval(NEXT_EPOCH, above))
 
     async def leave(self, run: str) -> None:
         with self._used():
-            await self._connection.execute(statements.FORGET, run)
-            await self._connection.execute(statements.UNLOCK)
+            await self._connection.execute(FORGET, run)
+            await self._connection.execute(UNLOCK)
 
     def close(self) -> None:
         if not self._connection.is_closed():

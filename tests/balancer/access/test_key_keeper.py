@@ -10,11 +10,13 @@ from arriero.balancer.access.access import Access
 from arriero.balancer.access.access_key import is_key
 from arriero.balancer.access.key_keeper import KeyKeeper, load_keys
 from arriero.balancer.access.key_spec import KeySpec
-from arriero.balancer.store.memory import MemoryStore
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import SavedKey
 from arriero.shared.errors import Conflict, NotFound, StoreUnavailable, Unauthorized
+from tests.balancer.stores import MemoryStore
 from tests.waiting import HANGS
+
+pytestmark = pytest.mark.usefixtures("closes_stores")
 
 ROOT = KeySpec(name="root", role="admin")
 CI = KeySpec(name="ci", role="inference")
@@ -121,8 +123,7 @@ async def test_a_change_that_is_always_overtaken_is_a_conflict() -> None:
 
     store: Any = Overtaken()
     _, keeper = balancer(store)
-    await MemoryStore.save_key(
-        store,
+    await store.save_key(
         SavedKey(
             name="root",
             revision=1,

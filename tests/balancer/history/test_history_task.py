@@ -14,14 +14,17 @@ from arriero.balancer.store.writer import StoreWriter
 from tests.balancer.fleet.recording import ManualClock
 from tests.balancer.history.builders import TOTALS, ending
 from tests.balancer.store.fakes import FakeStore
+from tests.balancer.stores import MemoryStore
 from tests.waiting import HANGS
+
+pytestmark = pytest.mark.usefixtures("closes_stores")
 
 HERE = Origin("ana", "tiny")
 
 
 @asynccontextmanager
 async def writing(store: FakeStore) -> AsyncIterator[StoreWriter]:
-    writer = StoreWriter(store, history=store)
+    writer = StoreWriter(store)
     task = asyncio.create_task(writer.run(lambda _: None))
     yield writer
     assert await writer.flush(5)
@@ -72,9 +75,9 @@ async def test_a_history_goes_on_after_a_restart() -> None:
             before.tick(TOTALS)
         before.recorder.ended(ending("old"))
         before.write(writer)
-    assert len(store.steps) == 92, "90 seconds and 2 minutes"
+    assert len(store.history.steps) == 92, "90 seconds and 2 minutes"
     after = History(clock=clock)
-    await after.restore(store)
+    await after.restore(store.history)
     clock.now += 1
     after.recorder.ended(ending("new"))
     after.tick(TOTALS)
@@ -83,7 +86,7 @@ async def test_a_history_goes_on_after_a_restart() -> None:
     assert [each.id for each in after.endings.choose(EndingFilter())] == ["new", "old"]
     async with writing(store) as writer:
         after.write(writer)
-    assert [each.id for each in store.endings] == ["old", "new"]
+    assert [each.id for each in store.history.endings] == ["old", "new"]
     after.series.check_integrity()
 
 
@@ -96,7 +99,7 @@ async def test_what_is_in_the_future_is_not_read_back() -> None:
         history.write(writer)
     clock.now = 4000.0  # the wall clock was set back between the two
     again = History(clock=clock)
-    await again.restore(store)
+    await again.restore(store.history)
     assert (await again.chart(0, 1, None)).times == []
 
 
@@ -104,14 +107,14 @@ async def test_without_its_store_a_history_begins_anew(caplog: pytest.LogCapture
     store = FakeStore()
     store.goes_away()
     history = History(clock=ManualClock())
-    await history.restore(store)
+    await history.restore(store.history)
     assert "the history begins anew, since the store is away: connection refused" in caplog.text
 
 
-async def test_a_store_without_history_is_given_nothing() -> None:
+async def test_a_store_that_does_not_last_is_given_nothing() -> None:
     clock = ManualClock()
     history = History(clock=clock)
-    writer = StoreWriter(FakeStore())
+    writer = StoreWriter(MemoryStore())
     clock.now += 1
     history.tick(TOTALS)
     history.write(writer)
@@ -124,7 +127,7 @@ USED = UsageQuery(since=0, until=10, by=("caller",), limit=10)
 async def test_usage_goes_on_after_a_restart() -> None:
     store, clock = FakeStore(), ManualClock(1000.0)
     before = History(clock=clock)
-    await before.restore(store)
+    await before.restore(store.history)
     async with writing(store) as writer:
         before.recorder.ended(ending("a"))
         before.write(writer)
@@ -132,7 +135,7 @@ async def test_usage_goes_on_after_a_restart() -> None:
         assert [each.requests for each in await before.used(USED)] == [2], "once, and up to now"
         before.write(writer)
     after = History(clock=clock)
-    await after.restore(store)
+    await after.restore(store.history)
     assert [each.requests for each in await after.used(USED)] == [2]
     after.recorder.ended(ending("c"))
     [used] = await after.used(USED)
@@ -158,7 +161,7 @@ async def test_which_models_were_served_lately_also_before_a_restart() -> None:
     async with writing(store) as writer:
         history.write(writer)
     restarted = History(clock=clock)
-    await restarted.restore(store)
+    await restarted.restore(store.history)
     assert await restarted.models_served(150.0) == {"new"}
     assert await restarted.models_served(250.0) == {"old", "new"}
 
@@ -171,9 +174,9 @@ class Balancer:
 
     def __init__(self, store: FakeStore, clock: ManualClock) -> None:
         self._store = store
-        self.writer = StoreWriter(store, history=store)
+        self.writer = StoreWriter(store)
         self.history = History(clock=clock, handed_over=self.writer.unwritten)
-        self.history.share(store)
+        self.history.share(store.history)
 
     def count(self, tokens: int) -> None:
         self.history.recorder.tokens(tokens, HERE)
@@ -228,7 +231,7 @@ async def test_the_past_of_a_balancer_that_is_gone_stays() -> None:
     gone.history.recorder.ended(ending("old"))
     gone.history.end(TOTALS, gone.writer)
     await gone.write()
-    minutes = [each for each in store.steps if each.width == 60]
+    minutes = [each for each in store.history.steps if each.width == 60]
     assert [(each.at, each.source) for each in minutes] == [
         (960, gone.history.run_id),
         (1020, gone.history.run_id),

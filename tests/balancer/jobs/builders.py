@@ -17,10 +17,10 @@ from arriero.balancer.jobs.files import Files
 from arriero.balancer.jobs.jobs import Jobs
 from arriero.balancer.jobs.runner import Runner
 from arriero.balancer.jobs.work_place import WorkPlace
-from arriero.balancer.store.jobs.memory import MemoryJobs
-from arriero.balancer.store.jobs.port import JobStore
-from arriero.balancer.store.jobs.records import SavedFile
+from arriero.balancer.store.job_records import SavedFile
+from arriero.balancer.store.jobs import JobStore
 from arriero.shared.reports.model_info import ModelInfo
+from tests.balancer.stores import MemoryStore
 from tests.waiting import HANGS
 
 URL = "/v1/completions"
@@ -125,7 +125,7 @@ class House:
 
     def __init__(self, folder: Path, store: JobStore | None = None) -> None:
         self.folder = folder
-        self.store = MemoryJobs() if store is None else store
+        self.store = MemoryStore().jobs if store is None else store
         self.fleet = FakeFleet()
         self.clock = Clock(tick=0.001)
         self.answer: Answer = echo

@@ -2,11 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.jobs.batch_run import BatchRun
 from arriero.balancer.jobs.core.lines import Answered, Line
 from arriero.balancer.jobs.work_place import WorkPlace
 from tests.balancer.jobs.builders import House, content, created, echo, request_line
+
+pytestmark = pytest.mark.usefixtures("closes_stores")
 
 
 async def test_lines_with_results_are_not_asked_again(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from arriero.balancer.jobs.work_place import WorkPlace
 from arriero.shared.errors import InvalidRequest, NotFound, Overloaded
 from tests.balancer.jobs.builders import URL, House, created, request_line, uploaded
 
+pytestmark = pytest.mark.usefixtures("closes_stores")
+
 ANN = Caller(name="ann", owner="ann", address="127.0.0.9")
 
 

@@ -8,9 +8,11 @@ from arriero.balancer.jobs import files as files_module
 from arriero.balancer.jobs.file_limits import FileLimits
 from arriero.balancer.jobs.files import Files
 from arriero.balancer.jobs.work_place import WorkPlace
-from arriero.balancer.store.jobs.records import FileTotals
+from arriero.balancer.store.job_records import FileTotals
 from arriero.shared.errors import NotFound, Overloaded, RequestTooLarge
 from tests.balancer.jobs.builders import House, uploaded
+
+pytestmark = pytest.mark.usefixtures("closes_stores")
 
 
 async def read(files: Files, id: str, start: int, stop: int) -> bytes:

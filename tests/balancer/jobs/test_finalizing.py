@@ -9,9 +9,11 @@ from arriero.balancer.jobs.blobs.local import LocalBlobs
 from arriero.balancer.jobs.finalizing import RESULTS_KEPT, finalize
 from arriero.balancer.jobs.spool import blob_name
 from arriero.balancer.jobs.work_place import WorkPlace
-from arriero.balancer.store.jobs.records import Chunk, ChunkResults
+from arriero.balancer.store.job_records import Chunk, ChunkResults
 from tests.balancer.jobs.blobs.contract import read, write
 from tests.balancer.jobs.builders import House, created, request_line
+
+pytestmark = pytest.mark.usefixtures("closes_stores")
 
 
 @pytest.fixture

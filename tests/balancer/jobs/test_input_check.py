@@ -8,6 +8,8 @@ from arriero.balancer.jobs.input_check import NotWanted, check_input
 from arriero.balancer.jobs.work_place import WorkPlace
 from tests.balancer.jobs.builders import House, created, request_line
 
+pytestmark = pytest.mark.usefixtures("closes_stores")
+
 
 async def test_chunks_are_stored_and_former_ones_forgotten(tmp_path: Path) -> None:
     house = House(tmp_path)

@@ -4,14 +4,18 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import pytest
+
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.jobs.blobs.place import FilesPlace
 from arriero.balancer.jobs.core.lines import Answered, Line
 from arriero.balancer.jobs.file_limits import FileLimits
 from arriero.balancer.jobs.jobs import Pace, open_jobs
-from arriero.balancer.store.jobs.memory import MemoryJobs
 from tests.balancer.jobs.builders import FakeFleet, House, created, echo, ended, request_line
+from tests.balancer.stores import MemoryStore
 from tests.waiting import HANGS
+
+pytestmark = pytest.mark.usefixtures("closes_stores")
 
 
 async def test_lines_count_as_soon_as_they_have_results(tmp_path: Path) -> None:
@@ -51,7 +55,7 @@ async def test_places_are_taken_and_given_up(tmp_path: Path) -> None:
     for _ in range(2):
         async with AsyncExitStack() as stack:
             jobs = await open_jobs(
-                MemoryJobs(),
+                MemoryStore().jobs,
                 FilesPlace(tmp_path),
                 FileLimits(),
                 fleet=FakeFleet(),

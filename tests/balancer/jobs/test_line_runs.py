@@ -16,6 +16,8 @@ from tests.balancer.jobs.builders import URL, House, created, echo, request_line
 from tests.balancer.jobs.starting import all_next
 from tests.waiting import HANGS
 
+pytestmark = pytest.mark.usefixtures("closes_stores")
+
 
 def line(number: int) -> Line:
     return parse_line(number, request_line(number), URL)

@@ -8,8 +8,10 @@ import pytest
 
 from arriero.balancer.jobs.blobs.local import LocalBlobs
 from arriero.balancer.jobs.orphans import AT_ONCE, FORGOTTEN, sweep
-from arriero.balancer.store.jobs.memory import MemoryJobs
-from arriero.balancer.store.jobs.records import SavedBatch, SavedFile
+from arriero.balancer.store.job_records import SavedBatch, SavedFile
+from tests.balancer.stores import MemoryStore
+
+pytestmark = pytest.mark.usefixtures("closes_stores")
 
 NOW = time.time()
 OLD = NOW - FORGOTTEN - 1
@@ -21,7 +23,7 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.blobs = LocalBlobs(folder)
-        self.store = MemoryJobs()
+        self.store = MemoryStore().jobs
         self.store.is_lasting = True
 
     def blob(self, name: str, written_at: float = OLD) -> None:

@@ -8,12 +8,15 @@ import pytest
 
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.jobs.core.lines import Answered, Line
-from arriero.balancer.store.jobs.memory import MemoryJobs
-from arriero.balancer.store.jobs.records import Chunk, SavedBatch
+from arriero.balancer.store.job_records import Chunk, SavedBatch
+from arriero.balancer.store.jobs import JobStore
 from arriero.balancer.store.port import StoreAway
 from arriero.shared.errors import AgentLost, EngineFailed, InvalidRequest, QueueFull, RequestError
 from tests.balancer.jobs.builders import House, content, created, echo, ended, request_line
+from tests.balancer.stores import MemoryStore
 from tests.waiting import HANGS
+
+pytestmark = pytest.mark.usefixtures("closes_stores")
 
 NUM = 700
 INPUT = b"".join(request_line(number) for number in range(NUM))
@@ -208,7 +211,7 @@ async def test_an_input_that_cannot_run_is_told(tmp_path: Path) -> None:
 async def test_a_store_that_is_away_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Shaky(MemoryJobs):
+    class Shaky(JobStore):
         num_failures = 3
 
         async def lease_chunk(
@@ -220,7 +223,7 @@ async def test_a_store_that_is_away_is_waited_for(
             return await super().lease_chunk(batch, runner, now, until)
 
     monkeypatch.setattr("arriero.balancer.jobs.runner.FIRST_PAUSE", 0.001)
-    async with House(tmp_path, Shaky()).running() as jobs:
+    async with House(tmp_path, Shaky(MemoryStore().database)).running() as jobs:
         batch = await ended(jobs, (await created(jobs, request_line(1))).id)
     assert batch.status == "completed"
 
@@ -228,7 +231,7 @@ async def test_a_store_that_is_away_is_waited_for(
 async def test_a_store_that_fails_ends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Faulty(MemoryJobs):
+    class Faulty(JobStore):
         num_failures = 1
 
         async def open_batches(self) -> list[SavedBatch]:
@@ -241,7 +244,7 @@ async def test_a_store_that_fails_ends_nothing(
             raise OverflowError("too large")
 
     monkeypatch.setattr("arriero.balancer.jobs.runner.LONGEST_PAUSE", 0.001)
-    async with House(tmp_path, Faulty()).running() as jobs:
+    async with House(tmp_path, Faulty(MemoryStore().database)).running() as jobs:
         batch = await ended(jobs, (await created(jobs, request_line(1))).id)
     assert batch.status == "completed"
     told = {each.getMessage() for each in caplog.records}
@@ -251,13 +254,13 @@ async def test_a_store_that_fails_ends_nothing(
 async def test_a_mistake_of_ours_ends_one_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Broken(MemoryJobs):
+    class Broken(JobStore):
         async def lease_chunk(
             self, batch: str, runner: str, now: float, until: float
         ) -> Chunk | None:
             raise RuntimeError("broken")
 
-    async with House(tmp_path, Broken()).running() as jobs:
+    async with House(tmp_path, Broken(MemoryStore().database)).running() as jobs:
         batch = await ended(jobs, (await created(jobs, request_line(1))).id)
         assert (batch.status, batch.faults[0].code) == ("failed", "internal_error")
         assert not jobs._runner.runs

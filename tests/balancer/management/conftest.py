@@ -11,9 +11,9 @@ from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.balancer.management.routes import management_app
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
 from arriero.balancer.store.records import Persist, Persisted
+from tests.balancer.management.apps import management_app
 
 
 @pytest.fixture

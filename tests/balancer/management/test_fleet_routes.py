@@ -8,10 +8,10 @@ from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.balancer.management.routes import management_app
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
 from arriero.shared.inference import Failed, GenerateRequest
 from arriero.shared.messages import Cancel
+from tests.balancer.management.apps import management_app
 from tests.balancer.management.asking import get
 from tests.balancer.management.elsewhere.others import beside
 from tests.balancer.management.peers import Peer

@@ -11,10 +11,10 @@ from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.balancer.management.routes import management_app
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
 from arriero.shared.inference import AgentId, GenerateRequest
 from tests.balancer import documents
+from tests.balancer.management.apps import management_app
 from tests.balancer.management.asking import get
 from tests.balancer.management.peers import EagerPeer, Peer
 from tests.balancer.openapi_checks import check_whole, routes_in, routes_of

@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 from arriero.balancer.store.records import EndedRequest, Persist, SavedStep
-from arriero.balancer.store.sql import SqlStore
+from arriero.balancer.store.store import Store
 from arriero.balancer.store.url import parse_store_url
 
 BATCH = 20
@@ -27,14 +27,14 @@ def batch(number: int) -> tuple[list[SavedStep], list[EndedRequest]]:
 
 
 async def main(url: str) -> None:
-    store = SqlStore(parse_store_url(url))
+    store = Store(parse_store_url(url))
     await store.open()
     saved = await store.load_desired_state()
     revision = 0 if saved is None else saved.revision
     while True:
         await store.save_desired_state(Persist(revision, document(revision + 1)))
         revision += 1
-        await store.append_history(*batch(revision))
+        await store.history.append_history(*batch(revision))
         print(revision, flush=True)  # noqa: T201
 
 

@@ -6,23 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from arriero.balancer.store.memory import MemoryStore
-from arriero.balancer.store.port import CordonStore, KeyStore, Store
-from arriero.balancer.store.sql import SqlStore
+from arriero.balancer.store.store import Store
 from arriero.balancer.store.url import parse_store_url
 
 from .postgres import PostgresServer
 
-Open = Callable[[], Awaitable[Store]]
+OpenStore = Callable[[], Awaitable[Store]]
 """Opens one store once more: the same data, seen by another balancer."""
-
-OpenKeys = Callable[[], Awaitable[KeyStore]]
-"""The same, of its keys."""
-
-OpenCordons = Callable[[], Awaitable[CordonStore]]
-"""The same, of cordons."""
-
-OpenSql = Callable[[], Awaitable[SqlStore]]
 
 
 @pytest.fixture(scope="session")
@@ -41,52 +31,22 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-async def opened_sql(url: str) -> AsyncIterator[OpenSql]:
-    """Opens a store with a history; at first it is empty."""
+async def opened_sql(url: str) -> AsyncIterator[OpenStore]:
+    """Opens a store that lasts; at first it is empty."""
     async with opening(url) as again:
         yield again
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
-async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Open]:
-    """Opens a store; at first it is empty."""
-    async with opening_any(request, tmp_path) as again:
+async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenStore]:
+    """Opens any store; at first it is empty."""
+    async with opening(database(request.param, request, tmp_path)) as again:
         yield again
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
-async def opened_keys(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenKeys]:
-    """Opens a store of keys; at first it is empty."""
-    async with opening_any(request, tmp_path) as again:
-        yield again
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
-async def opened_cordons(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> AsyncIterator[OpenCordons]:
-    """Opens a store of cordons; at first it is empty."""
-    async with opening_any(request, tmp_path) as again:
-        yield again
-
-
-@asynccontextmanager
-async def opening_any(
-    request: pytest.FixtureRequest, folder: Path
-) -> AsyncIterator[Callable[[], Awaitable[MemoryStore | SqlStore]]]:
-    if request.param != "memory":
-        async with opening(database(request.param, request, folder)) as again:
-            yield again
-        return
-    store = MemoryStore()
-
-    async def same() -> MemoryStore:
-        return store
-
-    yield same
 
 
 def database(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
+    if kind == "memory":
+        return "memory://"
     if kind == "sqlite":
         (folder / "state.db").touch()
         return f"sqlite:///{folder}/state.db"
@@ -95,13 +55,19 @@ def database(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
 
 
 @asynccontextmanager
-async def opening(url: str) -> AsyncIterator[OpenSql]:
+async def opening(url: str) -> AsyncIterator[OpenStore]:
     async with AsyncExitStack() as stores:
+        at = parse_store_url(url)
+        in_memory: Store | None = None
 
-        async def again() -> SqlStore:
-            store = SqlStore(parse_store_url(url))
+        async def again() -> Store:
+            nonlocal in_memory
+            if in_memory is not None:
+                return in_memory  # a second one would be another
+            store = Store(at)
             stores.push_async_callback(store.close)
             await store.open()
+            in_memory = store if at.kind == "memory" else None
             return store
 
         yield again

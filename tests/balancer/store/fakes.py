@@ -2,38 +2,39 @@
 
 import asyncio
 from collections.abc import Sequence
-from math import inf
 
-from arriero.balancer.history.endings import latest
-from arriero.balancer.history.usage import added_up
-from arriero.balancer.store.memory import MemoryStore
+from arriero.balancer.store.history import HistoryStore
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import (
     EndedRequest,
     EndingFilter,
     Persist,
-    SavedState,
     SavedStep,
     StepRange,
     UsageQuery,
     UsageRow,
     UsageSum,
 )
+from tests.balancer.stores import MemoryStore
 
 
-class FakeStore:
-    """A memory store with a history. `problem` is raised by every call until it is `None`."""
+class FakeStore(MemoryStore):
+    """In memory, as if it lasted. `problem` is raised by every call until it is `None`."""
+
+    history: "FakeHistory"
 
     def __init__(self) -> None:
-        self.memory = MemoryStore()
+        super().__init__()
+        self.history = FakeHistory(self)
         self.problem: Exception | None = None
         self.is_open = asyncio.Event()
         self.is_open.set()
         self.called = asyncio.Condition()
         self.num_calls = 0
-        self.steps: list[SavedStep] = []
-        self.endings: list[EndedRequest] = []
-        self.usage: dict[tuple[str, int, str, str], UsageRow] = {}
+
+    @property
+    def is_lasting(self) -> bool:
+        return True
 
     def goes_away(self) -> None:
         self.problem = StoreAway("connection refused")
@@ -43,12 +44,29 @@ class FakeStore:
         async with self.called:
             await self.called.wait_for(lambda: self.num_calls >= number)
 
-    async def load_desired_state(self) -> SavedState | None:
-        return await self.memory.load_desired_state()
-
     async def save_desired_state(self, persist: Persist) -> None:
-        await self._answer()
-        await self.memory.save_desired_state(persist)
+        await self.answer()
+        await super().save_desired_state(persist)
+
+    async def answer(self) -> None:
+        async with self.called:
+            self.num_calls += 1
+            self.called.notify_all()
+        await self.is_open.wait()
+        if self.problem is not None:
+            raise self.problem
+
+
+class FakeHistory(HistoryStore):
+    """Answers as `store` does; it has what was written last besides."""
+
+    def __init__(self, store: FakeStore) -> None:
+        super().__init__(store.database)
+        self._store = store
+        self.is_stuck = asyncio.Event()
+        """Set by a test whose history is never written."""
+        self.steps: list[SavedStep] = []
+        self.endings: list[EndedRequest] = []
 
     async def append_history(
         self,
@@ -56,37 +74,21 @@ class FakeStore:
         endings: Sequence[EndedRequest],
         usage: Sequence[UsageRow] = (),
     ) -> None:
-        await self._answer()
+        if self.is_stuck.is_set():
+            await asyncio.Event().wait()
+        await self._store.answer()
+        await super().append_history(steps, endings, usage)
         self.steps += steps
         self.endings += endings
-        self.usage |= {(row.run, row.day, row.caller, row.model): row for row in usage}
 
     async def load_usage(self, query: UsageQuery, run: str, held_from: int) -> list[UsageSum]:
-        await self._answer()
-        rows = self.usage.values()
-        days = range(query.since, query.until + 1)
-        wanted = [row for row in rows if row.run != run or row.day < held_from]
-        return added_up([row for row in wanted if row.day in days], query)
+        await self._store.answer()
+        return await super().load_usage(query, run, held_from)
 
     async def load_steps(self, wanted: StepRange, *, but: str | None = None) -> list[SavedStep]:
-        await self._answer()
-        until = inf if wanted.until is None else wanted.until
-        found = [each for each in self.steps if each.width == wanted.width and each.source != but]
-        return sorted(
-            (each for each in found if wanted.since <= each.at < until), key=lambda each: each.at
-        )
+        await self._store.answer()
+        return await super().load_steps(wanted, but=but)
 
     async def find_endings(self, wanted: EndingFilter) -> tuple[list[EndedRequest], int]:
-        await self._answer()
-        return latest(self.endings, wanted), len(self.endings)
-
-    async def close(self) -> None:
-        pass
-
-    async def _answer(self) -> None:
-        async with self.called:
-            self.num_calls += 1
-            self.called.notify_all()
-        await self.is_open.wait()
-        if self.problem is not None:
-            raise self.problem
+        await self._store.answer()
+        return await super().find_endings(wanted)

@@ -1,24 +1,37 @@
 """How the store is, by what those see who write to it."""
 
-from arriero.balancer.store.health import LOST, WriteHealth, combined, issues
+import asyncio
+import logging
+
+import pytest
+
+from arriero.balancer.store.health import LOST, StoreHealth, combined, issues
 from arriero.balancer.store.records import StoreStatus
 from arriero.shared.messages import Issue
 
 
-def test_a_store_that_goes_away_and_comes_back() -> None:
-    health = WriteHealth()
-    assert not health.wrote()
-    assert health.went_away("refused", 7.0)
-    assert not health.went_away("gone", 9.0), "that is known"
-    assert health.status(3) == StoreStatus(7.0, "gone", num_pending=3)
-    assert health.wrote()
+async def test_a_store_that_goes_away_and_comes_back(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    health = StoreHealth("the store")
+    health.wrote()
+    health.went_away("refused")
+    health.went_away("gone")
+    since = health.status().away_since
+    assert since is not None and since <= asyncio.get_running_loop().time()
+    assert health.is_away
+    assert health.status(3) == StoreStatus(since, "gone", num_pending=3)
+    health.answered()
+    health.wrote()
     assert health.status() == StoreStatus()
+    told = [each.getMessage() for each in caplog.records]
+    assert told == ["the store is away: refused", "the store is back"]
 
 
-def test_a_failed_write_is_seen_until_one_succeeds() -> None:
-    health = WriteHealth()
+async def test_a_failed_write_is_seen_until_one_succeeds() -> None:
+    health = StoreHealth("the store")
     health.failed(2)
-    assert not health.answered()
+    health.answered()
+    assert health.is_failing
     assert health.status() == StoreStatus(num_dropped=2, fault=LOST)
     health.wrote()
     assert health.status() == StoreStatus(num_dropped=2)

@@ -7,21 +7,21 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, text
 
-from arriero.balancer.store.engine import engine_of
+from arriero.balancer.store.database import engine_of
 from arriero.balancer.store.port import StoreRefused
 from arriero.balancer.store.records import Persist, SavedState
-from arriero.balancer.store.sql import SqlStore
+from arriero.balancer.store.store import Store
 from arriero.balancer.store.tables import METADATA
 from arriero.balancer.store.url import parse_store_url
 
-from .conftest import OpenSql
+from .conftest import OpenStore
 
 
 def differences(connection: Connection) -> list[object]:
     return list(compare_metadata(MigrationContext.configure(connection), METADATA))
 
 
-async def test_the_migrations_lead_to_the_tables(opened_sql: OpenSql, url: str) -> None:
+async def test_the_migrations_lead_to_the_tables(opened_sql: OpenStore, url: str) -> None:
     await opened_sql()
     engine = engine_of(parse_store_url(url))
     async with engine.begin() as connection:
@@ -31,13 +31,13 @@ async def test_the_migrations_lead_to_the_tables(opened_sql: OpenSql, url: str) 
     await engine.dispose()
 
 
-async def test_balancers_that_start_together_wait_for_one_another(opened_sql: OpenSql) -> None:
+async def test_balancers_that_start_together_wait_for_one_another(opened_sql: OpenStore) -> None:
     stores = await asyncio.gather(*(opened_sql() for _ in range(4)))
     await stores[0].save_desired_state(Persist(0, "state"))
     assert await stores[3].load_desired_state() == SavedState(1, "state")
 
 
-async def test_a_start_keeps_what_is_there(opened_sql: OpenSql) -> None:
+async def test_a_start_keeps_what_is_there(opened_sql: OpenStore) -> None:
     await (await opened_sql()).save_desired_state(Persist(0, "state"))
     assert await (await opened_sql()).load_desired_state() == SavedState(1, "state")
 
@@ -50,13 +50,13 @@ async def test_a_start_keeps_what_is_there(opened_sql: OpenSql) -> None:
     ],
 )
 async def test_another_schema_is_refused_and_left_alone(
-    opened_sql: OpenSql, url: str, schema: str, sentence: str
+    opened_sql: OpenStore, url: str, schema: str, sentence: str
 ) -> None:
     await (await opened_sql()).save_desired_state(Persist(0, "state"))
     engine = engine_of(parse_store_url(url))
     async with engine.begin() as connection:
         await connection.execute(text(f"UPDATE alembic_version SET version_num = '{schema}'"))
-    store = SqlStore(parse_store_url(url))
+    store = Store(parse_store_url(url))
     with pytest.raises(StoreRefused, match=sentence):
         await store.open()
     await store.close()

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from arriero.balancer.store import pending, writer
+from arriero.balancer.store import health, write_behind, writer
 from arriero.balancer.store.health import LOST
 from arriero.balancer.store.records import (
     Conflicted,
@@ -26,11 +26,14 @@ from arriero.balancer.store.records import (
     UsageRow,
 )
 from arriero.balancer.store.writer import StoreWriter
+from tests.balancer.stores import MemoryStore
 from tests.waiting import HANGS
 
-from .conftest import OpenSql
+from .conftest import OpenStore
 from .fakes import FakeStore
-from .test_pending import ending, step, usage
+from .test_history_backlog import ending, step, usage
+
+pytestmark = pytest.mark.usefixtures("closes_stores")
 
 FIRST = Persist(0, "state")
 
@@ -41,7 +44,7 @@ class Running:
     def __init__(self) -> None:
         self.store = FakeStore()
         self.outcomes: asyncio.Queue[PersistOutcome] = asyncio.Queue()
-        self.writer = StoreWriter(self.store, history=self.store)
+        self.writer = StoreWriter(self.store)
 
     async def outcome(self) -> PersistOutcome:
         async with asyncio.timeout(HANGS):
@@ -60,9 +63,9 @@ async def running() -> AsyncIterator[Running]:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(pending, "LONGEST_PAUSE", 0.02)
-    monkeypatch.setattr(pending, "SAVE_TIMEOUT", HANGS)
+    monkeypatch.setattr(write_behind, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(write_behind, "LONGEST_PAUSE", 0.02)
+    monkeypatch.setattr(writer, "SAVE_TIMEOUT", HANGS)
 
 
 async def test_a_save_is_confirmed(running: Running) -> None:
@@ -73,7 +76,7 @@ async def test_a_save_is_confirmed(running: Running) -> None:
 
 
 async def test_a_conflict_comes_with_what_is_saved(running: Running) -> None:
-    await running.store.memory.save_desired_state(Persist(0, "another's"))
+    await MemoryStore.save_desired_state(running.store, Persist(0, "another's"))
     running.writer.persist(FIRST)
     assert await running.outcome() == Conflicted(FIRST, SavedState(1, "another's"))
 
@@ -81,7 +84,7 @@ async def test_a_conflict_comes_with_what_is_saved(running: Running) -> None:
 async def test_while_the_store_is_away_writes_are_tried_until_it_is_back(
     running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, writer.__name__)
+    caplog.set_level(logging.INFO, health.__name__)
     running.store.goes_away()
     running.writer.persist(FIRST)
     running.writer.append([step(1)], [ending("r")])
@@ -91,7 +94,10 @@ async def test_while_the_store_is_away_writes_are_tried_until_it_is_back(
     running.store.problem = None
     assert await running.outcome() == Persisted(FIRST)
     assert await running.writer.flush(HANGS)
-    assert (running.store.steps, running.store.endings) == ([step(1)], [ending("r")])
+    assert (running.store.history.steps, running.store.history.endings) == (
+        [step(1)],
+        [ending("r")],
+    )
     assert not running.writer.status().is_away
     told = [each.getMessage() for each in caplog.records]
     assert told == ["the store is away: connection refused", "the store is back"]
@@ -100,7 +106,7 @@ async def test_while_the_store_is_away_writes_are_tried_until_it_is_back(
 async def test_a_save_is_given_up_in_the_end(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pending, "SAVE_TIMEOUT", 0.05)
+    monkeypatch.setattr(writer, "SAVE_TIMEOUT", 0.05)
     running.store.goes_away()
     running.writer.persist(FIRST)
     reason = "the store is away: connection refused"
@@ -110,7 +116,7 @@ async def test_a_save_is_given_up_in_the_end(
 async def test_a_store_that_hangs_counts_as_away(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "TRY_TIMEOUT", 0.02)
+    monkeypatch.setattr(write_behind, "TRY_TIMEOUT", 0.02)
     running.store.is_open.clear()
     running.writer.persist(FIRST)
     await running.store.calls(2)
@@ -132,14 +138,30 @@ async def test_a_fault_ends_its_own_write_only(
     assert await running.outcome() == Persisted(FIRST)
 
 
-async def test_too_many_saves_are_told_later_not_at_once(running: Running) -> None:
-    running.store.is_open.clear()
-    for number in range(pending.MAX_SAVES + 1):
-        running.writer.persist(Persist(number, ""))
+async def test_saves_go_in_their_order_and_are_told_later(running: Running) -> None:
+    saves = [Persist(number, "state") for number in range(3)]
+    for each in saves:
+        running.writer.persist(each)
     assert running.outcomes.empty()
-    outcome = await running.outcome()
-    assert isinstance(outcome, NotPersisted)
-    assert outcome.persist.expected == pending.MAX_SAVES
+    assert running.writer.status().num_pending == 3
+    assert [await running.outcome() for _ in saves] == [Persisted(each) for each in saves]
+    assert running.writer.status().num_pending == 0
+
+
+async def test_a_save_does_not_wait_for_the_history(running: Running) -> None:
+    running.store.history.is_stuck.set()
+    running.writer.append([step(1)], [])
+    running.writer.persist(FIRST)
+    assert await running.outcome() == Persisted(FIRST)
+
+
+async def test_a_flush_waits_for_saves_too(running: Running) -> None:
+    running.store.goes_away()
+    running.writer.persist(FIRST)
+    assert not await running.writer.flush(0.05)
+    running.store.problem = None
+    assert await running.writer.flush(HANGS)
+    assert await running.outcome() == Persisted(FIRST)
 
 
 async def test_a_flush_waits_no_longer_than_it_may(running: Running) -> None:
@@ -148,11 +170,11 @@ async def test_a_flush_waits_no_longer_than_it_may(running: Running) -> None:
     assert not await running.writer.flush(0.05)
     running.store.problem = None
     assert await running.writer.flush(5)
-    assert running.store.steps == [step(1)]
+    assert running.store.history.steps == [step(1)]
 
 
-async def test_a_store_without_history_is_given_none() -> None:
-    bare = StoreWriter(FakeStore())
+async def test_a_store_that_does_not_last_is_given_no_history() -> None:
+    bare = StoreWriter(MemoryStore())
     bare.append([step(1)], [ending("r")])
     assert bare.status().num_pending == 0
 
@@ -168,14 +190,14 @@ UNWRITABLE = [
 
 @pytest.mark.parametrize(("steps", "endings", "rows"), UNWRITABLE)
 async def test_what_cannot_be_written_costs_itself_and_nothing_beside_it(
-    opened_sql: OpenSql,
+    opened_sql: OpenStore,
     caplog: pytest.LogCaptureFixture,
     steps: list[SavedStep],
     endings: list[EndedRequest],
     rows: list[UsageRow],
 ) -> None:
     store = await opened_sql()
-    writer = StoreWriter(store, history=store)
+    writer = StoreWriter(store)
     good = [usage(1, caller="ana"), usage(1, caller="zoe")]
     writer.append(
         [step(1), step(2), *steps, step(4)],
@@ -189,32 +211,14 @@ async def test_what_cannot_be_written_costs_itself_and_nothing_beside_it(
     assert await writer.flush(20)
     assert writer.status() == StoreStatus(num_dropped=1), "all is written again"
     task.cancel()
-    saved = await (await opened_sql()).load_steps(StepRange(1, 0))
+    saved = await (await opened_sql()).history.load_steps(StepRange(1, 0))
     assert [each.at for each in saved] == [1, 2, 4, 5]
-    kept, _ = await store.find_endings(EndingFilter())
+    kept, _ = await store.history.find_endings(EndingFilter())
     assert {each.id for each in kept} == {"a", "z"}
-    used = await store.load_usage(UsageQuery(since=1, until=1, by=("caller",), limit=9), "", 2)
+    used = await store.history.load_usage(
+        UsageQuery(since=1, until=1, by=("caller",), limit=9), "", 2
+    )
     assert [each.caller for each in used] == ["ana", "zoe"]
     [line] = caplog.records
     assert line.getMessage().startswith("a record of the history cannot be written, and is lost")
     assert line.exc_info is not None
-
-
-async def test_the_log_has_one_traceback_for_many_losses(
-    running: Running, caplog: pytest.LogCaptureFixture
-) -> None:
-    running.store.problem = OverflowError("too large\nvalues of all the others")
-    running.writer.append([step(1), step(2)], [ending("r")])
-    assert await running.writer.flush(5)
-    assert [line.exc_info is None for line in caplog.records] == [False, True, True]
-    assert {line.getMessage().rpartition(": ")[2] for line in caplog.records} == {"too large"}
-    assert running.writer.status() == StoreStatus(num_dropped=3, fault=LOST)
-
-
-async def test_a_store_that_is_back_and_refuses_a_row_is_not_away(running: Running) -> None:
-    running.store.goes_away()
-    running.writer.append([step(1), step(2)], [])
-    await running.store.calls(2)
-    running.store.problem = OverflowError("too large")
-    assert await running.writer.flush(5)
-    assert running.writer.status() == StoreStatus(num_dropped=2, fault=LOST)

@@ -9,7 +9,7 @@ from aiohttp import hdrs, web
 from .....shared.errors import Conflict
 from ....jobs.blobs.port import BlobsAway
 from ....jobs.jobs import Jobs
-from ....store.jobs.records import SavedFile
+from ....store.job_records import SavedFile
 from ...access.permissions import Needs
 from ...route import OPENAI, Route
 from ...transport.callers import caller_of

@@ -20,7 +20,7 @@ from pydantic_core import to_json
 from .....shared.errors import InvalidRequest
 from .....shared.validation import invalid
 from ....jobs.files import Files, Upload
-from ....store.jobs.records import SavedFile
+from ....store.job_records import SavedFile
 from ...transport.bodies import BODY_SILENCE
 
 # ---- the form

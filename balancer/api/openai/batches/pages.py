@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from .....shared.validation import invalid
 from ....jobs.core.batch import Batch, Status
-from ....store.jobs.records import SavedFile
+from ....store.job_records import SavedFile
 
 # ---- what is answered
 

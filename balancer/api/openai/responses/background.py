@@ -35,7 +35,7 @@ Render = Callable[[], ResponseEvents]
 
 CANCELLING = 15.0
 """Seconds that a response has to end after it was cancelled, be it at another balancer that has
-gone: its lease has to be over first, see `balancer.kept.keeper`."""
+gone: its lease has to be over first, see `balancer.durable.request_keeper`."""
 
 
 class BackgroundResponse:

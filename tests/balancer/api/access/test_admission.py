@@ -14,7 +14,6 @@ from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.balancer.management.routes import management_app
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
 from arriero.shared.messages import (
     FromAgent,
@@ -27,6 +26,7 @@ from arriero.shared.messages import (
 )
 from tests.balancer.access.builders import record, secret
 from tests.balancer.fleet.builders import hello, model_info
+from tests.balancer.management.apps import management_app
 from tests.waiting import HANGS
 
 BOUND = record("rack", 2, "agent", limits=CallerLimits(models=("llama",)), labels=(("gpu", "yes"),))

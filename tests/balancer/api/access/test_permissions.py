@@ -17,9 +17,10 @@ from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.balancer.management.routes import management_app, metrics_route
+from arriero.balancer.management.routes import metrics_route
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
 from tests.balancer.access.builders import record, secret
+from tests.balancer.management.apps import management_app
 
 ROLES: tuple[Role, ...] = get_args(Role)
 SECRETS: dict[Role, str] = {role: secret(number) for number, role in enumerate(ROLES)}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from arriero.balancer.jobs.inputs import indexing
 from arriero.balancer.jobs.inputs.indexing import Index, index, read_chunk
-from arriero.balancer.store.jobs.records import Chunk
+from arriero.balancer.store.job_records import Chunk
 
 URL = "/v1/completions"
 

@@ -17,6 +17,8 @@ from tests.balancer.management.conftest import metrics, runtime
 from tests.balancer.management.peers import Peer
 from tests.balancer.store.fakes import FakeStore
 
+pytestmark = pytest.mark.usefixtures("closes_stores")
+
 __all__ = ["metrics", "runtime"]
 
 REQUEST = GenerateRequest(prompt="Once")

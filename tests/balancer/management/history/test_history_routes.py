@@ -15,14 +15,16 @@ from arriero.balancer.management.elsewhere.respond import Responder
 from arriero.balancer.management.elsewhere.told import What
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.balancer.management.routes import management_app
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
 from arriero.balancer.peers.questions import Replies, Reply
 from arriero.balancer.store.records import StoreStatus
 from tests.balancer import documents
 from tests.balancer.fleet.recording import ManualClock
 from tests.balancer.history.builders import TOTALS, ending
+from tests.balancer.management.apps import management_app
 from tests.balancer.store.fakes import FakeStore
+
+pytestmark = pytest.mark.usefixtures("closes_stores")
 
 DOCUMENT: dict[str, Any] = documents.management()
 
@@ -96,7 +98,7 @@ async def test_the_history(port: Port) -> None:
 
 
 async def test_the_past_of_other_balancers(port: Port) -> None:
-    port.history.share(FakeStore())
+    port.history.share(FakeStore().history)
     port.has_others = True
     for history, name in ((port.history, "a"), (port.other, "b")):
         history.recorder.tokens(6, Origin("ana", "tiny"))

@@ -15,6 +15,8 @@ from tests.balancer.store.fakes import FakeStore
 
 from .test_history_routes import Port, port
 
+pytestmark = pytest.mark.usefixtures("closes_stores")
+
 __all__ = ["port"]
 
 ONE = {
@@ -53,7 +55,7 @@ async def test_bad_parameters_are_named(port: Port) -> None:
 
 async def test_while_the_store_is_away(port: Port) -> None:
     store = FakeStore()
-    await port.history.restore(store)
+    await port.history.restore(store.history)
     store.goes_away()
     status, body = await port.get("/api/v1/usage")
     assert (status, body["error"]["code"]) == (503, "store_unavailable")

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
@@ -12,6 +13,8 @@ from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.jobs.jobs import Jobs
 from arriero.balancer.management.jobs.routes import routes
 from tests.balancer.jobs.builders import House, created, ended, request_line
+
+pytestmark = pytest.mark.usefixtures("closes_stores")
 
 
 def app(jobs: Jobs | None) -> web.Application:

@@ -13,12 +13,14 @@ from arriero.balancer.access.key_keeper import KeyKeeper
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.balancer.management.routes import management_app
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
-from arriero.balancer.store.memory import MemoryStore
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import SavedKey
 from tests.balancer import documents
+from tests.balancer.management.apps import management_app
+from tests.balancer.stores import MemoryStore
+
+pytestmark = pytest.mark.usefixtures("closes_stores")
 
 DOCUMENT = documents.management()
 

@@ -15,11 +15,11 @@ from arriero.balancer.access.sessions import Session, Sessions
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.balancer.management.routes import management_app
 from arriero.balancer.management.session.browser_sessions import COOKIE, CSRF_HEADER
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
 from tests.balancer import documents
 from tests.balancer.access.builders import record, secret
+from tests.balancer.management.apps import management_app
 
 DOCUMENT = documents.management()
 ROLES = ("admin", "operator", "viewer", "inference", "agent")

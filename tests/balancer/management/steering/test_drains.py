@@ -5,12 +5,14 @@ import pytest
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.fleet.view import Cordon, ToldCordon
 from arriero.balancer.management.steering.drains import DrainKeeper
-from arriero.balancer.store.memory import MemoryStore
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import SavedCordon
 from arriero.shared.errors import NotFound, StoreUnavailable
 from arriero.shared.inference import AgentId
 from tests.balancer.management.peers import Peer
+from tests.balancer.stores import MemoryStore
+
+pytestmark = pytest.mark.usefixtures("closes_stores")
 
 A = AgentId("id-a")
 

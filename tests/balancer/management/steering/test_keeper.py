@@ -7,7 +7,6 @@ from arriero.balancer.control.desired_state import DesiredState, WishedModel
 from arriero.balancer.control.state_document import desired_state_json
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
-from arriero.balancer.store.memory import MemoryStore
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import (
     Conflicted,
@@ -17,6 +16,9 @@ from arriero.balancer.store.records import (
     SavedState,
 )
 from arriero.shared.errors import Conflict, InvalidRequest, StoreUnavailable
+from tests.balancer.stores import MemoryStore
+
+pytestmark = pytest.mark.usefixtures("closes_stores")
 
 
 def state(name: str) -> DesiredState:

@@ -6,13 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from arriero.balancer.peers.peers import BEAT_INTERVAL
+from arriero.balancer.store import migrate
 from arriero.balancer.store.news.records import CancelRequest, Changed, News
 from arriero.balancer.store.news.sql import tell_changed
+from arriero.balancer.store.peers import postgres as sessions
 from arriero.balancer.store.peers.port import Beat, PeerSession
 from arriero.balancer.store.peers.postgres import PostgresPeerStore
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import Persist, SavedCordon, SavedKey
-from arriero.balancer.store.sql import SqlStore
+from arriero.balancer.store.store import Store
 from arriero.balancer.store.url import parse_store_url
 from tests.balancer.store.postgres import PostgresServer
 from tests.waiting import HANGS
@@ -25,8 +28,8 @@ class Balancer:
 
     def __init__(self, url: str) -> None:
         self.url = parse_store_url(url)
-        self.store = SqlStore(self.url)
-        self.peers = PostgresPeerStore(self.url, self.store)
+        self.store = Store(self.url)
+        self.peers = PostgresPeerStore(self.url, self.store.database)
         self.news: asyncio.Queue[News] = asyncio.Queue()
         self.lost = asyncio.Event()
         self.session: PeerSession
@@ -49,11 +52,11 @@ class Balancer:
         return epoch
 
 
-Open = Callable[[], Awaitable[Balancer]]
+OpenStore = Callable[[], Awaitable[Balancer]]
 
 
 @pytest.fixture
-async def opened(postgres: PostgresServer) -> AsyncIterator[Open]:
+async def opened(postgres: PostgresServer) -> AsyncIterator[OpenStore]:
     """Opens another balancer over the same database."""
     url, balancers = postgres.database(), list[Balancer]()
 
@@ -71,7 +74,7 @@ async def opened(postgres: PostgresServer) -> AsyncIterator[Open]:
         await each.store.close()
 
 
-async def test_every_change_is_told_to_all(opened: Open) -> None:
+async def test_every_change_is_told_to_all(opened: OpenStore) -> None:
     a, b = await opened(), await opened()
     key = SavedKey(
         name="ci", revision=1, digest="d", role="admin", limits="{}", labels="{}", created_at=1.0
@@ -88,17 +91,17 @@ async def test_every_change_is_told_to_all(opened: Open) -> None:
         assert [await each.hears() for _ in expected] == expected
 
 
-async def test_what_is_not_saved_is_not_told(opened: Open) -> None:
+async def test_what_is_not_saved_is_not_told(opened: OpenStore) -> None:
     a = await opened()
     with pytest.raises(RuntimeError):
-        async with a.store.transaction() as connection:
+        async with a.store.database.transaction() as connection:
             await tell_changed(connection, "keys")
             raise RuntimeError
     await a.peers.tell(CancelRequest("r"))
     assert await a.hears() == CancelRequest("r")
 
 
-async def test_those_that_beat_live(opened: Open) -> None:
+async def test_those_that_beat_live(opened: OpenStore) -> None:
     a, b = await opened(), await opened()
     other = replace(BEAT, run="run-b", name="b", is_leading=True, url="https://b")
     await a.session.beat(BEAT)
@@ -107,12 +110,12 @@ async def test_those_that_beat_live(opened: Open) -> None:
     assert all(0 <= peer.age < HANGS for peer in peers)
     assert [peer.beat.url for peer in peers] == [BEAT.url, "https://b"]
     assert all(peer.started_at is not None for peer in peers)
-    async with a.store.transaction() as connection:
+    async with a.store.database.transaction() as connection:
         await connection.exec_driver_sql("UPDATE balancers SET seen_at = 1 WHERE run = 'run-b'")
     assert [peer.beat for peer in await a.session.beat(BEAT)] == [BEAT]
 
 
-async def test_one_leads_and_the_next_one_under_a_later_epoch(opened: Open) -> None:
+async def test_one_leads_and_the_next_one_under_a_later_epoch(opened: OpenStore) -> None:
     a, b = await opened(), await opened()
     assert await a.session.lead(0) == 1
     assert await b.session.lead(0) is None
@@ -124,7 +127,7 @@ async def test_one_leads_and_the_next_one_under_a_later_epoch(opened: Open) -> N
         await a.session.lead(0)
 
 
-async def test_who_leaves_lets_another_lead_at_once(opened: Open) -> None:
+async def test_who_leaves_lets_another_lead_at_once(opened: OpenStore) -> None:
     a, b = await opened(), await opened()
     await a.session.beat(BEAT)
     await a.session.lead(0)
@@ -138,10 +141,10 @@ async def test_who_leaves_lets_another_lead_at_once(opened: Open) -> None:
     ]
 
 
-async def test_the_end_of_the_connection_is_told_at_once(opened: Open) -> None:
+async def test_the_end_of_the_connection_is_told_at_once(opened: OpenStore) -> None:
     a, b = await opened(), await opened()
     await a.session.lead(0)
-    async with b.store.transaction() as connection:
+    async with b.store.database.transaction() as connection:
         await connection.exec_driver_sql(
             "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
         )
@@ -154,7 +157,16 @@ async def test_the_end_of_the_connection_is_told_at_once(opened: Open) -> None:
 
 async def test_a_server_that_is_not_there(tmp_path: object) -> None:
     url = parse_store_url("postgresql://me:secret-word@/db?host=/nowhere")
-    peers = PostgresPeerStore(url, SqlStore(url))
+    peers = PostgresPeerStore(url, Store(url))
     with pytest.raises(StoreAway) as failure:
         await peers.open_session(lambda _: None, lambda: None)
     assert "secret-word" not in str(failure.value)
+
+
+def test_the_leaders_lock_is_not_the_migrations() -> None:
+    assert sessions.LEADER_LOCK != migrate._LOCK
+    assert sessions.LEADER_LOCK < 2**63
+
+
+def test_a_balancer_may_miss_beats() -> None:
+    assert 3 * BEAT_INTERVAL <= sessions.LIVE < sessions.FORGOTTEN

@@ -22,7 +22,7 @@ class Served:
 
 
 @pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Served]:
+async def served(tmp_path: Path, closes_stores: None) -> AsyncIterator[Served]:
     house = House(tmp_path)
     async with house.running() as jobs:
         app = inference_app(FakeFleetRuntime(), jobs=jobs)

@@ -12,7 +12,7 @@ from arriero.balancer.api.openai.batches.pages import (
     parse_page,
 )
 from arriero.balancer.jobs.core.batch import Batch, BatchCaller, Fault
-from arriero.balancer.store.jobs.records import SavedFile
+from arriero.balancer.store.job_records import SavedFile
 from arriero.shared.errors import InvalidRequest
 
 FILE = SavedFile(

@@ -1,0 +1,123 @@
+"""Conversations that wait to be written to the store: which are next, and how much of it.
+
+Invariant: at most `MOST_WAITING` wait, of `most_bytes` together; of more, the oldest are given up.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MOST_WAITING = 2048
+MOST_WRITTEN = 64
+"""Conversations in one transaction."""
+
+MOST_BYTES_WRITTEN = 8 * 1024 * 1024
+"""In one transaction, as conversations count them; one alone may have more."""
+
+MOST_USED = 2048
+"""Conversations whose use waits to be noted; of more, the first ones are not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A conversation of `kind` under its id, and what it counts for. `owner` as it is saved."""
+
+    id: str
+    kind: str
+    owner: str
+    entry: Any
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unwritten:
+    """What to write together: conversations, and the ids of those that were used."""
+
+    waiting: tuple[Waiting, ...]
+    used: tuple[str, ...]
+
+
+class ConversationBacklog:
+    """The `Backlog` of conversations' ids."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._waiting: dict[str, Waiting] = {}
+        self._used: dict[str, None] = {}
+        self._num_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._waiting
+
+    def get(self, id: str) -> Waiting | None:
+        """The one of this id, if it waits."""
+        return self._waiting.get(id)
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is something to write."""
+        return bool(self._waiting or self._used)
+
+    def add(self, new: Waiting) -> int:
+        """It is to be written; how many are given up for it, itself perhaps among them."""
+        self.drop(new.id)
+        self._waiting[new.id] = new
+        self._num_bytes += new.num_bytes
+        num = len(self)
+        while len(self) > MOST_WAITING or self._num_bytes > self._most_bytes:
+            self.drop(next(iter(self._waiting)))
+        return num - len(self)
+
+    def use(self, id: str) -> None:
+        """It was used, which the store has to know, or it may delete it too early."""
+        if id not in self and len(self._used) < MOST_USED:
+            self._used[id] = None
+
+    def drop(self, id: str) -> None:
+        """It is not to be written any more."""
+        self._used.pop(id, None)
+        if (dropped := self._waiting.pop(id, None)) is not None:
+            self._num_bytes -= dropped.num_bytes
+
+    # ---- writing
+
+    def next_batch(self) -> Sequence[str]:
+        """What to write next, the oldest first; and what was used."""
+        batch: list[str] = []
+        num_bytes = 0
+        for each in self._waiting.values():
+            num_bytes += each.num_bytes
+            is_full = num_bytes > MOST_BYTES_WRITTEN or len(batch) == MOST_WRITTEN
+            if batch and is_full:
+                break
+            batch.append(each.id)
+        return (*batch, *self._used)
+
+    def unwritten(self, ids: Collection[str]) -> Unwritten:
+        """What to write of these now."""
+        return Unwritten(
+            tuple(each for id in ids if (each := self._waiting.get(id)) is not None),
+            tuple(id for id in ids if id in self._used),
+        )
+
+    def written(self, _ids: Sequence[str], outcome: Unwritten) -> None:
+        """This is in the store. What took the place of it meanwhile still waits."""
+        for each in outcome.waiting:
+            if self._waiting.get(each.id) is each:
+                self.drop(each.id)
+        for id in outcome.used:
+            self._used.pop(id, None)
+
+    def lost(self, item: str) -> None:
+        """It can never be written."""
+        self.drop(item)
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        if self._num_bytes != sum(each.num_bytes for each in self._waiting.values()):
+            raise RuntimeError("the bytes do not add up")
+        if len(self) > MOST_WAITING or self._num_bytes > self._most_bytes:
+            raise RuntimeError("more waits than may")

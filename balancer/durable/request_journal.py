@@ -1,0 +1,214 @@
+"""What of the kept requests is not in the store yet, and what is written next.
+
+Tokens are only counted here: a write takes the events behind those that were written. What was
+tried in vain is a part of the next write.
+
+Invariants: nothing is written of a request that was forgotten, but that it was; a request that
+another balancer has is not written at all.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from ...shared.inference import Done, Event, Failed, RequestId
+from ..fleet.kept_record import Asked, Kept, KeptRecord
+from ..fleet.requests.routing import Engine
+from ..store.kept_records import KeptOutcome
+
+MAX_FORGOTTEN = 20_000
+"""Requests that wait to be deleted, while the store is away; the store's bounds delete the rest."""
+
+MAX_BEGUN = 1000
+"""New requests that wait to be written, while the store is away: each has its whole prompt."""
+
+EngineOf = Callable[[RequestId], Engine | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A request that is new."""
+
+    record: KeptRecord
+    asked: Asked
+
+    @property
+    def id(self) -> RequestId:
+        """The request's."""
+        return self.record.id
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Events of a request from number `start` on, of an answer of `engine`."""
+
+    id: RequestId
+    start: int
+    events: tuple[Event, ...]
+    engine: Engine | None
+    has_ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unwritten:
+    """What to write together."""
+
+    begun: tuple[Begun, ...] = ()
+    grown: tuple[Growth, ...] = ()
+    released: tuple[RequestId, ...] = ()
+    forgotten: tuple[RequestId, ...] = ()
+    cancelled: tuple[RequestId, ...] = ()
+
+
+Written = tuple[Unwritten, KeptOutcome]
+"""What was written, and what came of it."""
+
+
+class KeptJournal:
+    """The `Journal` of `KeptRequests`, and the `Backlog` of their ids.
+
+    `on_news` is called when there is more to write, and told whether it is more than tokens.
+    """
+
+    def __init__(self, engine_of: EngineOf, on_news: Callable[[bool], None]) -> None:
+        self._engine_of = engine_of
+        self._on_news = on_news
+        self._begun: dict[RequestId, Begun] = {}
+        self._grown: dict[RequestId, Kept] = {}
+        self._num_written: dict[RequestId, int] = {}
+        self._released: dict[RequestId, None] = {}
+        self._forgotten: dict[RequestId, None] = {}
+        self._cancelled: dict[RequestId, None] = {}
+        self.num_given_up = 0
+        """New requests that are never written, since too many waited."""
+
+    def __len__(self) -> int:
+        """Requests of which something is not written."""
+        return len(self.next_batch())
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is anything to write."""
+        urgent = (self._begun, self._released, self._forgotten, self._cancelled)
+        return bool(self._grown) or any(urgent)
+
+    # ---- what happens to requests
+
+    def begun(self, kept: Kept, asked: Asked) -> None:
+        """It is new. Where too many wait to be written, this one never is."""
+        if len(self._begun) >= MAX_BEGUN:
+            self.num_given_up += 1
+            return
+        self._begun[kept.id] = Begun(kept.record, asked)
+        self._num_written[kept.id] = 0
+        self._on_news(True)
+
+    def resumed(self, kept: Kept) -> None:
+        """It goes on here; its events so far are in the store."""
+        self._num_written[kept.id] = len(kept.events)
+
+    def grew(self, kept: Kept) -> None:
+        """There are more events, and perhaps its end."""
+        if kept.id in self._num_written:
+            self._grown[kept.id] = kept
+            self._on_news(kept.end is not None)
+
+    def gave_up(self, kept: Kept) -> None:
+        """This balancer shuts down: another may go on with it."""
+        if kept.id in self._num_written:
+            self._grown[kept.id] = kept
+            self._released[kept.id] = None
+            self._on_news(True)
+
+    def passed_on(self, id: RequestId) -> None:
+        """Another balancer may go on with it: this one cannot read it."""
+        self._num_written[id] = 0
+        self._released[id] = None
+        self._on_news(True)
+
+    def cancelled(self, kept: Kept) -> None:
+        """Whoever runs it is to end it."""
+        self._cancelled[kept.id] = None
+        if len(self._cancelled) > MAX_FORGOTTEN:
+            del self._cancelled[next(iter(self._cancelled))]
+        self._on_news(True)
+
+    def forgot(self, kept: Kept) -> None:
+        """Nobody may read it any more."""
+        self._drop(kept.id)
+        self._forgotten[kept.id] = None
+        if len(self._forgotten) > MAX_FORGOTTEN:
+            del self._forgotten[next(iter(self._forgotten))]
+        self._on_news(True)
+
+    # ---- writing
+
+    def next_batch(self) -> Sequence[RequestId]:
+        """All requests of which something is not written."""
+        ids = (*self._begun, *self._grown, *self._released, *self._forgotten, *self._cancelled)
+        return tuple(dict.fromkeys(ids))
+
+    def unwritten(self, ids: Collection[RequestId]) -> Unwritten:
+        """What to write of these now."""
+        wanted = set(ids)
+        return Unwritten(
+            begun=tuple(new for id, new in self._begun.items() if id in wanted),
+            grown=tuple(self._growth(kept) for id, kept in self._grown.items() if id in wanted),
+            released=tuple(id for id in self._released if id in wanted),
+            forgotten=tuple(id for id in self._forgotten if id in wanted),
+            cancelled=tuple(id for id in self._cancelled if id in wanted),
+        )
+
+    def written(self, _ids: Sequence[RequestId], outcome: Written) -> None:
+        """What was written is in the store, but for what came of it."""
+        what, came = outcome
+        for new in what.begun:
+            self._begun.pop(new.id, None)
+        for growth in what.grown:
+            self._wrote(growth)
+        for id in what.released:
+            self._drop(id)
+        for id in what.forgotten:
+            self._forgotten.pop(id, None)
+        for id in what.cancelled:
+            self._cancelled.pop(id, None)
+        for name in came.unsaved | came.lost:
+            self._drop(RequestId(name))
+
+    def lost(self, item: RequestId) -> None:
+        """It cannot be written: delete what there is of it, unless that was tried."""
+        self._drop(item)
+        self._cancelled.pop(item, None)
+        if self._forgotten.pop(item, self) is self:
+            self._forgotten[item] = None
+
+    def _growth(self, kept: Kept) -> Growth:
+        start = self._num_written[kept.id]
+        events = kept.events[start:]
+        if kept.id in self._released:
+            events = [event for event in events if not isinstance(event, Done | Failed)]
+        has_ended = bool(events) and isinstance(events[-1], Done | Failed)
+        return Growth(kept.id, start, tuple(events), self._engine_of(kept.id), has_ended)
+
+    def _wrote(self, growth: Growth) -> None:
+        kept = self._grown.get(growth.id)
+        if kept is None:
+            return  # it was forgotten meanwhile
+        self._num_written[growth.id] = growth.start + len(growth.events)
+        if growth.has_ended:
+            self._drop(growth.id)
+        elif len(kept.events) == self._num_written[growth.id]:
+            del self._grown[growth.id]
+
+    def _drop(self, id: RequestId) -> None:
+        self._begun.pop(id, None)
+        self._grown.pop(id, None)
+        self._num_written.pop(id, None)
+        self._released.pop(id, None)
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        known = self._num_written.keys()
+        if not known >= (self._begun.keys() | self._grown.keys() | self._released.keys()):
+            raise RuntimeError("something is to be written of a request that is not known")
+        if known & self._forgotten.keys():
+            raise RuntimeError("a forgotten request is written")

@@ -1,0 +1,240 @@
+"""Writes kept requests to the store, renews their leases, and takes up those that nobody runs.
+
+Nobody waits for it but who asks for a request that is not known here. While the store is away,
+requests go on, and what happened is written when it is back. A request that cannot be written costs
+itself: it ends with this balancer.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ...shared.inference import RequestId
+from ...shared.log import context
+from ..fleet.caller import Caller
+from ..fleet.kept_record import Asked
+from ..fleet.requests.routing import Engine
+from ..fleet.runtime.kept_request import KeptRequest
+from ..fleet.runtime.kept_requests import KeptRequests
+from ..store.health import StoreHealth
+from ..store.kept import KeptStore
+from ..store.kept_records import FoundRequest, KeptBounds, KeptWrite, SavedEvents
+from ..store.port import StoreAway
+from ..store.records import StoreStatus
+from ..store.write_behind import WriteBehind
+from .request_documents import restored, restored_events, saved, saved_events
+from .request_journal import EngineOf, Growth, KeptJournal, Unwritten, Written
+
+logger = logging.getLogger(__name__)
+
+LEASE = 6.0
+"""Seconds for which a balancer that has gone keeps others from going on with its requests."""
+
+RENEWAL = 2.0
+"""Seconds between two renewals of leases; each also looks for requests that nobody runs."""
+
+GATHER = 1.0
+"""Seconds for which tokens are gathered before they are written."""
+
+TRIM_EVERY = 30
+"""Renewals between two looks for requests that are beyond the bounds."""
+
+MOST_CLAIMED = 1000
+"""Requests that are taken up at once."""
+
+MOST_UNREADABLE = 1000
+"""Requests that this version cannot read and leaves to others; the oldest is looked at again."""
+
+Admit = Callable[[Caller], Caller | None]
+"""Who a request's caller is now; `None` if it may no longer be here."""
+
+
+class KeptKeeper:
+    """One for each balancer with a store that lasts. `kept` tells `journal` what happens."""
+
+    def __init__(
+        self, store: KeptStore, bounds: KeptBounds, admit: Admit, engine_of: EngineOf
+    ) -> None:
+        self._store = store
+        self._bounds = bounds
+        self._admit = admit
+        self._run = uuid.uuid4().hex
+        self._health = StoreHealth("the store of kept requests")
+        self._unreadable: dict[str, None] = {}
+        self._kept: KeptRequests
+        self.journal = KeptJournal(engine_of, lambda urgent: self._writer.stir(is_urgent=urgent))
+        self._writer: WriteBehind[RequestId, Written] = WriteBehind(
+            self.journal,
+            self._write,
+            health=self._health,
+            loss="a kept request could not be written, and ends with this balancer",
+            name_of=lambda id: {"id": id},
+            gather=GATHER,
+        )
+
+    def serve(self, kept: KeptRequests) -> None:
+        """Keep these, which tell `journal`."""
+        self._kept = kept
+
+    def status(self) -> StoreStatus:
+        """How the store takes kept requests."""
+        status = self._writer.status()
+        return replace(status, num_dropped=status.num_dropped + self.journal.num_given_up)
+
+    # ---- what callers ask for
+
+    async def recall(self, caller: Caller, *, id: str = "", prefix: str = "") -> None:
+        """Know the caller's request with this id, or those whose name begins so, if saved."""
+        try:
+            found = await self._store.find_kept(caller.owner or "", id=id, prefix=prefix)
+        except StoreAway as error:
+            self._health.went_away(error)
+            return
+        for each in found:
+            self._adopt(each)
+        if id and not found:
+            self._gone(RequestId(id), caller)
+
+    def _gone(self, id: RequestId, caller: Caller) -> None:
+        kept = self._kept.find_by_id(id, caller=caller)
+        if kept is not None and kept.is_elsewhere and kept.end is None:
+            self._kept.deleted(kept)
+
+    # ---- in the background
+
+    async def run(self) -> None:
+        """Write, renew and take up, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._writer.run())
+            tasks.create_task(self._renew_all())
+
+    async def flush(self, within: float) -> None:
+        """Wait until all is written, at most so many seconds; `run` has to run."""
+        await self._writer.flush(within)
+
+    async def _write(self, ids: Sequence[RequestId]) -> Written:
+        what = self.journal.unwritten(ids)
+        write = await asyncio.to_thread(_write_of, what)
+        outcome = await self._store.write_kept(self._run, write, LEASE)
+        for id in outcome.lost:
+            logger.warning("a request goes on at another balancer", extra=context(id=id))
+            self._kept.lose(RequestId(id))
+        return what, outcome
+
+    async def _renew_all(self) -> None:
+        num_renewals = 0
+        while True:
+            try:
+                await self._renew()
+                if num_renewals % TRIM_EVERY == 0:
+                    await self._store.trim_kept(self._bounds)
+                self._health.wrote()
+            except StoreAway as error:
+                self._health.went_away(error)
+            except Exception:  # the boundary of a renewal: the next one tries again
+                self._health.failed()
+                logger.exception("the leases of kept requests could not be renewed")
+            num_renewals += 1
+            await asyncio.sleep(RENEWAL)
+
+    async def _renew(self) -> None:
+        most = 0 if self._kept.is_draining else MOST_CLAIMED
+        for each in await self._store.claim_kept(self._run, LEASE, most, but=self._unreadable):
+            self._try_to_take_up(each)
+        for id in await self._store.cancelled_kept(self._run):
+            self._kept.cancel_id(RequestId(id))
+        for kept in self._kept.followed():
+            await self._try_to_follow(kept)
+
+    def _try_to_take_up(self, found: FoundRequest) -> None:
+        try:
+            self._take_up(found)
+        except Exception:  # the boundary of one request: nobody else would ever get its lease
+            id = found.request.id
+            logger.exception("a kept request cannot go on, and is deleted", extra=context(id=id))
+            self.journal.lost(RequestId(id))
+            self._writer.stir()
+
+    async def _try_to_follow(self, kept: KeptRequest) -> None:
+        try:
+            await self._follow(kept)
+        except StoreAway:
+            raise
+        except Exception:  # the boundary of one request: the next look tries again
+            logger.exception("a kept request cannot be followed", extra=context(id=kept.id))
+
+    async def _follow(self, kept: KeptRequest) -> None:
+        """What came of it at the balancer that runs it."""
+        found = await self._store.find_kept(kept.record.key.owner or "", id=kept.id)
+        for each in found:
+            self._adopt(each)
+        if not found:
+            self._kept.deleted(kept)
+
+    # ---- inside
+
+    def _adopt(self, found: FoundRequest) -> tuple[KeptRequest, Asked] | None:
+        """Know it; `None` for one that this version cannot read."""
+        try:
+            record, asked = restored(found.request)
+            events = [event for each in found.events for event in restored_events(each)]
+        except ValueError:
+            logger.exception("a kept request is not readable", extra=context(id=found.request.id))
+            return None
+        return self._kept.adopt(record, asked.note, events), asked
+
+    def _take_up(self, found: FoundRequest) -> None:
+        """Go on with it, if its caller still may."""
+        adopted = self._adopt(found)
+        if adopted is None:
+            self._pass_on(RequestId(found.request.id))
+            return
+        kept, asked = adopted
+        if not kept.is_elsewhere or kept.end is not None:
+            return
+        self.journal.resumed(kept)
+        caller = self._admit(asked.caller)
+        if caller is None:
+            logger.info("a kept request is deleted: its caller's key is gone")
+            self._kept.forget_id(kept.id, caller=asked.caller)
+            return
+        logger.info("a request goes on here", extra=context(id=kept.id, num=len(kept.events)))
+        engine = None
+        if found.model is not None and found.fingerprint is not None:
+            engine = Engine(found.model, found.fingerprint)
+        self._kept.take_up(kept, asked._replace(caller=caller), engine)
+        if found.is_cancelled:
+            self._kept.cancel(kept)
+
+    def _pass_on(self, id: RequestId) -> None:
+        """Leave it to a balancer of another version; without one it is deleted in time."""
+        logger.warning("a kept request is given up here", extra=context(id=id))
+        self._unreadable[id] = None
+        if len(self._unreadable) > MOST_UNREADABLE:
+            del self._unreadable[next(iter(self._unreadable))]
+        self.journal.passed_on(id)
+
+
+def _write_of(what: Unwritten) -> KeptWrite:
+    """As the store takes it. On a thread of its own, since a second's tokens may be many."""
+    return KeptWrite(
+        begun=tuple(saved(new.record, new.asked) for new in what.begun),
+        grown=tuple(map(_saved_growth, what.grown)),
+        released=what.released,
+        forgotten=what.forgotten,
+        cancelled=what.cancelled,
+    )
+
+
+def _saved_growth(growth: Growth) -> SavedEvents:
+    model, fingerprint = growth.engine or (None, None)
+    return SavedEvents(
+        id=growth.id,
+        start=growth.start,
+        document=saved_events(growth.events),
+        model=model,
+        fingerprint=fingerprint,
+        has_ended=growth.has_ended,
+    )

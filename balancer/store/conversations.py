@@ -1,0 +1,116 @@
+"""Conversations that several balancers may continue, in SQL: a row for each."""
+
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, delete, func, or_, select, update
+
+from .database import Database
+from .records import storable_text
+from .tables import CONVERSATIONS
+
+MOST_TRIMMED = 10_000
+"""Conversations that are deleted at once."""
+
+_C = CONVERSATIONS.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedConversation:
+    """One conversation up to an answer. `owner` is empty where it belongs to everybody.
+
+    `document` is compressed, and counts as `num_bytes`.
+    """
+
+    id: str
+    owner: str
+    kind: str
+    document: bytes
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationBounds:
+    """How much a store keeps: conversations, bytes, and seconds since the last use."""
+
+    num: int
+    num_bytes: int
+    age: float
+
+
+class SavedConversations:
+    """Every method raises `StoreAway`. Whoever has another owner or kind finds nothing."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._transaction = database.transaction
+        self._now = database.now
+
+    async def save_conversations(
+        self, conversations: Collection[SavedConversation], used: Collection[str] = ()
+    ) -> None:
+        """Save these, which are not changed any more; and note that those of ids `used` were."""
+        async with self._transaction() as connection:
+            if conversations:
+                rows = [asdict(each) | _storable(each) for each in conversations]
+                # Those that are there stay as they are.
+                adding = self._database.insert(CONVERSATIONS).on_conflict_do_nothing()
+                await connection.execute(adding.values(used_at=self._now), rows)
+            if used:
+                ids = [storable_text(each) for each in used]
+                now_used = update(CONVERSATIONS).where(_C.id.in_(ids)).values(used_at=self._now)
+                await connection.execute(now_used)
+
+    async def find_conversation(self, id: str, kind: str, owner: str) -> bytes | None:
+        """Its document. It counts as used."""
+        found = (
+            update(CONVERSATIONS)
+            .where(_one(id, kind, owner))
+            .values(used_at=self._now)
+            .returning(_C.document)
+        )
+        async with self._transaction() as connection:
+            document: bytes | None = (await connection.execute(found)).scalar_one_or_none()
+            return document
+
+    async def forget_conversation(self, id: str, kind: str, owner: str) -> bool:
+        """Delete it; whether it was there."""
+        async with self._transaction() as connection:
+            statement = delete(CONVERSATIONS).where(_one(id, kind, owner))
+            return (await connection.execute(statement)).rowcount > 0
+
+    async def trim_conversations(self, bounds: ConversationBounds) -> int:
+        """Delete what is beyond `bounds`, the least recently used first; how many these were."""
+        async with self._transaction() as connection:
+            excess = _excess(bounds, self._now)
+            ids = (await connection.execute(excess)).scalars().all()
+            if ids:
+                await connection.execute(delete(CONVERSATIONS).where(_C.id.in_(ids)))
+        return len(ids)
+
+
+def _storable(each: SavedConversation) -> dict[str, str]:
+    return {"id": storable_text(each.id), "owner": storable_text(each.owner)}
+
+
+def _one(id: str, kind: str, owner: str) -> ColumnElement[bool]:
+    is_owners = (_C.owner == storable_text(owner)) & (_C.kind == kind)
+    return (_C.id == storable_text(id)) & is_owners
+
+
+def _excess(bounds: ConversationBounds, now: ColumnElement[float]) -> Select[Any]:
+    """The ids of what is beyond `bounds`."""
+    latest = (_C.used_at.desc(), _C.id)
+    ranked = select(
+        _C.id,
+        _C.used_at,
+        func.row_number().over(order_by=latest).label("place"),
+        func.sum(_C.num_bytes).over(order_by=latest).label("total"),
+    ).subquery()
+    beyond = or_(
+        ranked.c.place > bounds.num,
+        ranked.c.total > bounds.num_bytes,
+        ranked.c.used_at < now - bounds.age,
+    )
+    return select(ranked.c.id).where(beyond).order_by(ranked.c.used_at).limit(MOST_TRIMMED)

@@ -1,0 +1,304 @@
+"""A database over SQLAlchemy, its transactions, and its errors as ours.
+
+SQLite: one connection, WAL, every transaction takes the write lock as it begins. What it confirms
+is on the disk, in the file that its path names: `DatabaseFile` sees to that. With `memory://` it is
+in memory, and ends with the process.
+"""
+
+import asyncio
+import os
+import sqlite3
+import uuid
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from sqlalchemy import (
+    URL,
+    ColumnElement,
+    Connection,
+    StaticPool,
+    Table,
+    create_engine,
+    event,
+    literal_column,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import (
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    NotSupportedError,
+    ProgrammingError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import AsyncAdaptedQueuePool
+
+from .news.records import News
+from .news.sql import untold
+from .port import StoreAway
+from .tables import FIRST_ROWS, METADATA
+from .url import StoreUrl
+
+CONNECT_TIMEOUT = 4.0
+"""Seconds to connect, to wait for a lock, and for one statement."""
+
+AnyInsert = sqlite.Insert | postgresql.Insert
+
+_FAULTS = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
+"""Faults of a statement or of its values, which no retry mends."""
+
+_FAULTY_STATES = ("22", "23", "42", "54")
+"""Classes of PostgreSQL's SQLSTATE that are the same: of values, constraints, names and sizes."""
+
+
+class DatabaseFile:
+    """SQLite's file: the one that was opened is the only one that may be read and written.
+
+    SQLite itself goes on in a file that was deleted, as if nothing were, and makes another one for
+    its next connection. A thread of its own looks, since a disk may take its time.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path).absolute()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="database-file")
+        self._opened: tuple[int, int] | None = None
+
+    async def check(self) -> None:
+        """The first time, the file is opened, and made where there is none.
+
+        Later, raises `StoreAway` unless the path names that file.
+        """
+        if self._opened is None:
+            self._opened = await self._on_thread(self._made)
+            return
+        try:
+            found = await self._on_thread(self._identity)
+        except FileNotFoundError as error:
+            raise StoreAway(
+                f"the database file {self._path.name} is gone; move it back, "
+                "or restart the balancer with a backup of it"
+            ) from error
+        except OSError as error:
+            raise StoreAway(f"unable to look at the database file: {error.strerror}") from error
+        if found != self._opened:
+            raise StoreAway(
+                f"the database file {self._path.name} was replaced by another one; "
+                "restart the balancer to use that"
+            )
+
+    def close(self) -> None:
+        """Look no more."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _on_thread(self, look: Callable[[], tuple[int, int]]) -> tuple[int, int]:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, look)
+
+    def _made(self) -> tuple[int, int]:
+        # One that is there is not opened: to close it would end this process's locks on it.
+        try:
+            with suppress(FileExistsError):
+                os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+            return self._identity()
+        except OSError as error:
+            raise StoreAway(f"unable to open database file: {error.strerror}") from error
+
+    def _identity(self) -> tuple[int, int]:
+        found = self._path.stat()
+        return found.st_dev, found.st_ino
+
+
+def engine_of(url: StoreUrl) -> AsyncEngine:
+    """For a file or a server, not connected yet. SQLite's makes no file: `DatabaseFile` does."""
+    if url.kind == "postgresql":
+        return _postgresql(url)
+    return _sqlite(str(Path(url.location).absolute()), "rw")
+
+
+class DatabaseInMemory:
+    """SQLite's database of `memory://`: it lives as long as this holds a connection to it.
+
+    Another connection may come and go: one that a cancelled task leaves behind is not used again.
+    """
+
+    def __init__(self) -> None:
+        self._name = f"arriero-{uuid.uuid4().hex}"
+        uri = f"file:{self._name}?mode=memory&cache=shared"
+        self._holder = sqlite3.connect(uri, uri=True, check_same_thread=False)
+        weakref.finalize(self, self._holder.close)
+        engine = create_engine("sqlite://", creator=lambda: self._holder, poolclass=StaticPool)
+        with engine.begin() as connection:
+            METADATA.create_all(connection)
+            for table, row in FIRST_ROWS:
+                connection.execute(table.insert().values(**row))
+
+    def engine(self) -> AsyncEngine:
+        """An engine that connects to it."""
+        return _sqlite(self._name, "memory", cache="shared")
+
+    def close(self) -> None:
+        """The database is gone, unless somebody else is still connected."""
+        self._holder.close()
+
+
+def _told_to_nobody(_news: Sequence[News]) -> None:
+    """There is one balancer."""
+
+
+class Database:
+    """The database at `url`. It is in memory at once; any other has to be migrated first."""
+
+    def __init__(self, url: StoreUrl) -> None:
+        self._url = url
+        self._file = DatabaseFile(url.location) if url.kind == "sqlite" else None
+        self._memory = DatabaseInMemory() if url.kind == "memory" else None
+        self._engine = engine_of(url) if self._memory is None else self._memory.engine()
+        self.is_postgresql = url.kind == "postgresql"
+        self.is_lasting = self._memory is None
+        """Whether what it has is there after a restart of the balancer."""
+        self.on_news: Callable[[Sequence[News]], None] = _told_to_nobody
+        """Gets what a transaction had to tell and its database does not."""
+
+    @property
+    def now(self) -> ColumnElement[float]:
+        """Seconds since 1970 by the database's clock, to about a millisecond.
+
+        It is that of the transaction's machine: the server, or the only host.
+        """
+        return _CLOCKS[self.is_postgresql]
+
+    def insert(self, table: Table) -> AnyInsert:
+        """An insert that may say what to do with rows that are there."""
+        return postgresql.insert(table) if self.is_postgresql else sqlite.insert(table)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+        """Inside, all or nothing is written. Raises `StoreAway`.
+
+        The file is looked at before, so that nothing comes from another one, and after, so that
+        nothing is confirmed that went into another one.
+        """
+        with reached(self._url):
+            await self._check_file()
+            async with self._engine.begin() as connection:
+                untold(connection)  # of a transaction that was rolled back
+                yield connection
+                news = untold(connection)
+            await self._check_file()
+        if news:
+            self.on_news(news)
+
+    async def close(self) -> None:
+        """Let go of files and connections."""
+        await self._engine.dispose()
+        if self._file is not None:
+            self._file.close()
+        if self._memory is not None:
+            self._memory.close()
+
+    async def _check_file(self) -> None:
+        if self._file is not None:
+            await self._file.check()
+
+
+_CLOCKS: dict[bool, ColumnElement[float]] = {
+    False: literal_column("(julianday('now') - 2440587.5) * 86400.0"),
+    True: literal_column("extract(epoch FROM clock_timestamp())::double precision"),
+}
+
+
+@contextmanager
+def reached(url: StoreUrl) -> Iterator[None]:
+    """What says inside that the store cannot be reached or written becomes `StoreAway`.
+
+    Faults of a statement or of its values stay what they are: to try them again would be in vain.
+    """
+    try:
+        yield
+    except (DBAPIError, PoolTimeout, OSError) as error:
+        if isinstance(error, DBAPIError) and _is_fault(error):
+            raise
+        raise StoreAway(sentence(error, url)) from error
+
+
+def _is_fault(error: DBAPIError) -> bool:
+    """SQLAlchemy has one class for most of what asyncpg says, whose own errors tell more.
+
+    A value that asyncpg cannot even send is a `ValueError` to it, and has no SQLSTATE.
+    """
+    state = getattr(error.orig, "sqlstate", None) or ""
+    unsendable = isinstance(getattr(error.orig, "__cause__", None), ValueError)
+    return isinstance(error, _FAULTS) or unsendable or state[:2] in _FAULTY_STATES
+
+
+def sentence(error: BaseException, url: StoreUrl) -> str:
+    """What a driver says, in one line, and without the password."""
+    original = getattr(error, "orig", None) or error
+    lines = str(original).strip().splitlines()
+    said = lines[0].rpartition("<class ")[2].partition(">: ")[2] or lines[0] if lines else ""
+    if url.password:
+        said = said.replace(url.password, "***")
+    return said or type(original).__name__
+
+
+def _sqlite(name: str, mode: str, **query: str) -> AsyncEngine:
+    engine = create_async_engine(
+        URL.create(
+            "sqlite+aiosqlite",
+            database=f"file:{quote(name)}",
+            query={"mode": mode, "uri": "true", **query},
+        ),
+        poolclass=AsyncAdaptedQueuePool,
+        pool_size=1,
+        max_overflow=0,
+        pool_timeout=CONNECT_TIMEOUT,
+        connect_args={"timeout": CONNECT_TIMEOUT},
+    )
+    event.listen(engine.sync_engine, "connect", _prepare_sqlite)
+    event.listen(engine.sync_engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: DBAPIConnection, _record: object) -> None:
+    try:
+        connection.isolation_level = None  # the driver begins no transaction of its own
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode = WAL")
+        cursor.execute("PRAGMA synchronous = FULL")
+        cursor.close()
+    except BaseException:
+        connection.close()  # nobody else does, and its thread would stay
+        raise
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _postgresql(url: StoreUrl) -> AsyncEngine:
+    arguments: dict[str, object] = {"timeout": CONNECT_TIMEOUT, "command_timeout": CONNECT_TIMEOUT}
+    if url.ssl_mode is not None:
+        arguments["ssl"] = url.ssl_mode
+    if url.host is not None and url.host.startswith("/"):
+        arguments["host"] = url.host
+    address = URL.create(
+        "postgresql+asyncpg",
+        username=url.user,
+        password=url.password,
+        host=None if "host" in arguments else url.host,
+        port=url.port,
+        database=url.database,
+    )
+    return create_async_engine(
+        address,
+        pool_size=2,
+        max_overflow=0,
+        pool_timeout=CONNECT_TIMEOUT,
+        pool_pre_ping=True,
+        connect_args=arguments,
+    )

@@ -1,0 +1,201 @@
+"""The history in SQL: steps, ended requests and usage."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Delete,
+    Insert,
+    RowMapping,
+    Select,
+    and_,
+    delete,
+    func,
+    or_,
+    select,
+)
+
+from .database import AnyInsert, Database
+from .records import (
+    MAX_ENDINGS,
+    MAX_SOURCES,
+    STEPS_KEPT,
+    USAGE_DAYS,
+    EndedRequest,
+    EndingFilter,
+    SavedStep,
+    StepRange,
+    UsageQuery,
+    UsageRow,
+    UsageSum,
+    storable_text,
+)
+from .tables import ENDED_REQUESTS, HISTORY_STEPS, USAGE
+
+_STEPS, _ENDED = HISTORY_STEPS.c, ENDED_REQUESTS.c
+
+
+class HistoryStore:
+    """Keeps the history; a part of `store.Store`. Every method raises `StoreAway`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def append_history(
+        self,
+        steps: Sequence[SavedStep],
+        endings: Sequence[EndedRequest],
+        usage: Sequence[UsageRow] = (),
+    ) -> None:
+        """Write these and delete what is too old, all at once.
+
+        Steps and endings that are there already stay; rows of usage are replaced.
+        """
+        async with self._database.transaction() as connection:
+            if steps:
+                adding = self._database.insert(HISTORY_STEPS).on_conflict_do_nothing()
+                await connection.execute(adding, [asdict(each) for each in steps])
+            for too_old in old_steps(steps):
+                await connection.execute(too_old)
+            if endings:
+                adding = self._database.insert(ENDED_REQUESTS).on_conflict_do_nothing()
+                await connection.execute(adding, [_storable(each) for each in endings])
+                await connection.execute(OLD_ENDINGS)
+            if usage:
+                replacing = _replacing(self._database.insert(USAGE))
+                await connection.execute(replacing, [_storable(row) for row in usage])
+                await connection.execute(older_usage(max(row.day for row in usage)))
+
+    async def load_steps(self, wanted: StepRange, *, but: str | None = None) -> list[SavedStep]:
+        """These steps of all sources, or of all `but` one, oldest first.
+
+        At most `STEPS_KEPT` times `MAX_SOURCES`, the latest ones.
+        """
+        async with self._database.transaction() as connection:
+            rows = (await connection.execute(steps_in(wanted, but))).all()
+        return [SavedStep(wanted.width, row.at, row.document, row.source) for row in reversed(rows)]
+
+    async def find_endings(self, wanted: EndingFilter) -> tuple[list[EndedRequest], int]:
+        """Ended requests in their order, the latest first; and how many are kept of all."""
+        query = endings_like(wanted, "C" if self._database.is_postgresql else "BINARY")
+        async with self._database.transaction() as connection:
+            found = await connection.execute(query)
+            num = await connection.execute(NUM_ENDINGS)
+            return [EndedRequest(**row) for row in found.mappings()], num.scalar_one()
+
+    async def load_usage(self, query: UsageQuery, run: str, held_from: int) -> list[UsageSum]:
+        """Sums in the order of their columns, without what `run` counted from `held_from` on.
+
+        That is in memory. At most `query.limit`.
+        """
+        async with self._database.transaction() as connection:
+            rows = (await connection.execute(usage_sums(query, run, held_from))).mappings().all()
+        return [_usage_sum(row) for row in rows]
+
+
+def _storable(record: EndedRequest | UsageRow) -> Mapping[str, object]:
+    """Its values, without characters that PostgreSQL's text cannot hold."""
+    return {
+        name: storable_text(value) if isinstance(value, str) else value
+        for name, value in asdict(record).items()
+    }
+
+
+# ---- steps and ended requests
+
+NUM_ENDINGS: Select[Any] = select(func.count()).select_from(ENDED_REQUESTS)
+
+_OLDEST_KEPT = (
+    select(_ENDED.ended_at)
+    .order_by(_ENDED.ended_at.desc())
+    .offset(MAX_ENDINGS - 1)
+    .limit(1)
+    .scalar_subquery()
+)
+OLD_ENDINGS = delete(ENDED_REQUESTS).where(_ENDED.ended_at < _OLDEST_KEPT)
+"""Deletes what is beyond `MAX_ENDINGS`."""
+
+
+def steps_in(wanted: StepRange, but: str | None) -> Select[Any]:
+    """Steps of all sources, or of all `but` one; the latest first."""
+    chosen = (_STEPS.width == wanted.width) & (_STEPS.at >= wanted.since)
+    if wanted.until is not None:
+        chosen &= _STEPS.at < wanted.until
+    if but is not None:
+        chosen &= _STEPS.source != but
+    return (
+        select(_STEPS.at, _STEPS.document, _STEPS.source)
+        .where(chosen)
+        .order_by(_STEPS.at.desc(), _STEPS.source)
+        .limit(STEPS_KEPT[wanted.width] * MAX_SOURCES)
+    )
+
+
+def old_steps(written: Sequence[SavedStep]) -> Iterator[Delete]:
+    """Delete the steps, of whichever source, that are too old beside those that were written."""
+    for width, number in STEPS_KEPT.items():
+        newest = max((each.at for each in written if each.width == width), default=0)
+        is_old = (_STEPS.width == width) & (_STEPS.at <= newest - number * width)
+        yield delete(HISTORY_STEPS).where(is_old)
+
+
+def endings_like(wanted: EndingFilter, bytewise: str) -> Select[Any]:
+    """Ended requests in their order; texts collate `bytewise`, as Python has them."""
+    id = _ENDED.id.collate(bytewise)
+    chosen = [
+        column == storable_text(value)
+        for column, value in (
+            (_ENDED.model, wanted.model),
+            (_ENDED.agent, wanted.agent),
+            (_ENDED.caller, wanted.caller),
+            (_ENDED.code, wanted.code),
+        )
+        if value is not None
+    ]
+    if (before := wanted.before) is not None:
+        chosen.append(_comes_after(id, before.ended_at, storable_text(before.id)))
+    query = select(ENDED_REQUESTS).where(and_(True, *chosen))
+    return query.order_by(_ENDED.ended_at.desc(), id).limit(wanted.limit)
+
+
+def _comes_after(id: ColumnElement[str], ended_at: float, before: str) -> ColumnElement[bool]:
+    return or_(_ENDED.ended_at < ended_at, and_(_ENDED.ended_at == ended_at, id > before))
+
+
+# ---- usage
+
+_USAGE_KEY = ("day", "run", "caller", "model")
+_COUNTS = ("requests", "errors", "prompt_tokens", "cached_tokens", "completion_tokens")
+
+
+def _replacing(insert: AnyInsert) -> Insert:
+    """`insert` into the table of usage, in place of rows with the same key."""
+    new = {name: insert.excluded[name] for name in _COUNTS}
+    return insert.on_conflict_do_update(index_elements=_USAGE_KEY, set_=new)
+
+
+def older_usage(today: int) -> Delete:
+    """Deletes days that are no longer kept."""
+    return delete(USAGE).where(USAGE.c.day <= today - USAGE_DAYS)
+
+
+def usage_sums(query: UsageQuery, run: str, held_from: int) -> Select[tuple[object, ...]]:
+    """Sums of every run, but for the days from `held_from` on of `run`."""
+    columns = [USAGE.c[name] for name in query.by]
+    sums = [func.sum(USAGE.c[name]).label(name) for name in _COUNTS]
+    return (
+        select(*columns, *sums)
+        .where(USAGE.c.day.between(query.since, query.until))
+        .where((USAGE.c.run != run) | (USAGE.c.day < held_from))
+        .group_by(*columns)
+        .order_by(*columns)
+        .limit(query.limit)
+    )
+
+
+def _usage_sum(row: RowMapping) -> UsageSum:
+    """PostgreSQL adds whole numbers up to decimals."""
+    values = dict(row)
+    return UsageSum(**values | {name: int(values[name]) for name in _COUNTS})

@@ -1,0 +1,91 @@
+"""Records of the history that wait to be written to the store, and how many of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .records import EndedRequest, SavedStep, UsageRow
+
+MAX_STEPS = 10_000
+MAX_ENDINGS = 10_000
+"""Steps, and ended requests, that wait; the oldest are dropped first."""
+
+MAX_USAGE = 20_000
+"""Rows of usage that wait: those of two days at least."""
+
+Record = SavedStep | EndedRequest | UsageRow
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryBatch:
+    """Records of the history."""
+
+    steps: tuple[SavedStep, ...] = ()
+    endings: tuple[EndedRequest, ...] = ()
+    usage: tuple[UsageRow, ...] = ()
+    """One of each day, caller and model."""
+
+
+def batch_of(records: Sequence[Record]) -> HistoryBatch:
+    """They by their kinds."""
+    return HistoryBatch(
+        tuple(each for each in records if isinstance(each, SavedStep)),
+        tuple(each for each in records if isinstance(each, EndedRequest)),
+        tuple(each for each in records if isinstance(each, UsageRow)),
+    )
+
+
+class HistoryBacklog:
+    """The `Backlog` of the history."""
+
+    def __init__(self) -> None:
+        self._steps: list[SavedStep] = []
+        self._endings: list[EndedRequest] = []
+        self._usage: dict[tuple[int, str, str], UsageRow] = {}
+
+    def __len__(self) -> int:
+        return len(self._steps) + len(self._endings) + len(self._usage)
+
+    @property
+    def has_any(self) -> bool:
+        """Whether any wait."""
+        return len(self) > 0
+
+    @property
+    def unwritten(self) -> HistoryBatch:
+        """Steps and ended requests that the store does not have, as far as is known."""
+        return HistoryBatch(tuple(self._steps), tuple(self._endings))
+
+    def append(
+        self,
+        steps: Sequence[SavedStep],
+        endings: Sequence[EndedRequest],
+        usage: Sequence[UsageRow] = (),
+    ) -> int:
+        """Add records; how many of the oldest were dropped since there is no room for them.
+
+        Of usage the newest of each day, caller and model is written.
+        """
+        self._steps += steps
+        self._endings += endings
+        for row in usage:
+            self._usage[row.day, row.caller, row.model] = row
+        num = len(self)
+        del self._steps[:-MAX_STEPS], self._endings[:-MAX_ENDINGS]
+        for key in list(self._usage)[:-MAX_USAGE]:
+            del self._usage[key]
+        return num - len(self)
+
+    def next_batch(self) -> Sequence[Record]:
+        """All of them."""
+        return (*self._steps, *self._endings, *self._usage.values())
+
+    def written(self, items: Sequence[Record], _outcome: None) -> None:
+        """These are in the store. What was replaced meanwhile still waits."""
+        written = {id(each) for each in items}
+        self._steps = [each for each in self._steps if id(each) not in written]
+        self._endings = [each for each in self._endings if id(each) not in written]
+        self._usage = {key: each for key, each in self._usage.items() if id(each) not in written}
+
+    def lost(self, item: Record) -> None:
+        """It can never be written."""
+        self.written([item], None)

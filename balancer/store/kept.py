@@ -1,0 +1,310 @@
+"""Kept requests in SQLite and PostgreSQL: a row for each request, and rows for its events."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Delete,
+    Insert,
+    Select,
+    Update,
+    bindparam,
+    case,
+    delete,
+    func,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from .database import AnyInsert, Database
+from .kept_records import (
+    FoundRequest,
+    KeptBounds,
+    KeptOutcome,
+    KeptWrite,
+    SavedEvents,
+    SavedRequest,
+)
+from .news.records import CancelRequest
+from .news.sql import tell
+from .records import storable_text
+from .tables import KEPT_EVENTS, KEPT_REQUESTS
+
+MOST_FOUND = 1024
+"""Requests whose names begin alike: those of one batch."""
+
+_REQUESTS, _EVENTS = KEPT_REQUESTS.c, KEPT_EVENTS.c
+
+
+class KeptStore:
+    """Keeps these. Every method raises `StoreAway`. What it confirms is there after a crash."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._transaction = database.transaction
+        self._now = database.now
+
+    async def write_kept(self, run: str, write: KeptWrite, lease: float) -> KeptOutcome:
+        """Write for the balancer `run`, whose new requests have a lease of so many seconds.
+
+        Writing the same again is well. Nothing is written of requests that `run` has no lease on.
+        """
+        async with self._transaction() as connection:
+            unsaved = await self._begin(connection, run, write.begun, lease)
+            lost = await self._grow(connection, run, write.grown, unsaved)
+            if write.released:
+                await connection.execute(_releasing(run, write.released))
+            await _forget(connection, write.forgotten)
+            await _cancel(connection, write.cancelled)
+        return KeptOutcome(unsaved=unsaved, lost=lost)
+
+    async def claim_kept(
+        self, run: str, lease: float, most: int, *, but: Collection[str] = ()
+    ) -> list[FoundRequest]:
+        """Renew the leases of `run`; take up to `most` requests whose lease is over, oldest first.
+
+        Of balancers that ask at once one gets each. Those of the ids `but` are left to others.
+        """
+        until = self._now + lease
+        async with self._transaction() as connection:
+            await connection.execute(_renewing(run, until))
+            claimable = _claimable(run, self._now, most, but)
+            ids = (await connection.execute(claimable)).scalars().all()
+            if not ids:
+                return []
+            taken = KEPT_REQUESTS.c.id.in_(ids)
+            values = {"lease_owner": run, "lease_until": until}
+            await connection.execute(update(KEPT_REQUESTS).where(taken).values(**values))
+            return await _found(connection, select(KEPT_REQUESTS).where(taken))
+
+    async def cancelled_kept(self, run: str) -> list[str]:
+        """The ids of requests of `run` that were cancelled at other balancers."""
+        async with self._transaction() as connection:
+            return list((await connection.execute(_cancelled(run))).scalars())
+
+    async def find_kept(self, owner: str, *, id: str = "", prefix: str = "") -> list[FoundRequest]:
+        """The owner's request with this id, or those whose name begins so; they count as used."""
+        requests = KEPT_REQUESTS.c
+        wanted = requests.owner == storable_text(owner)
+        if id:
+            wanted &= requests.id == storable_text(id)
+        if prefix:
+            wanted &= requests.name.startswith(storable_text(prefix), autoescape=True)
+        async with self._transaction() as connection:
+            used = update(KEPT_REQUESTS).where(wanted).values(used_at=self._now)
+            await connection.execute(used)
+            return await _found(connection, select(KEPT_REQUESTS).where(wanted).limit(MOST_FOUND))
+
+    async def trim_kept(self, bounds: KeptBounds) -> int:
+        """Delete what is beyond `bounds`, but for what runs; how many these were.
+
+        What was used least recently goes first.
+        """
+        async with self._transaction() as connection:
+            excess = _excess(bounds, self._now)
+            ids = (await connection.execute(excess)).scalars().all()
+            await _forget(connection, ids)
+        return len(ids)
+
+    # ---- inside
+
+    async def _begin(
+        self, connection: AsyncConnection, run: str, begun: Sequence[SavedRequest], lease: float
+    ) -> frozenset[str]:
+        """Add new requests; the ids of those whose name is taken."""
+        if not begun:
+            return frozenset()
+        rows = [_storable(each) for each in begun]
+        values = {
+            "lease_owner": run,
+            "lease_until": self._now + lease,
+            "used_at": self._now,
+            "has_ended": False,
+        }
+        await connection.execute(
+            self._database.insert(KEPT_REQUESTS).on_conflict_do_nothing().values(**values), rows
+        )
+        ids = [each.id for each in begun]
+        query = select(KEPT_REQUESTS.c.id).where(KEPT_REQUESTS.c.id.in_(ids))
+        return frozenset(ids) - set((await connection.execute(query)).scalars())
+
+    async def _grow(
+        self,
+        connection: AsyncConnection,
+        run: str,
+        grown: Sequence[SavedEvents],
+        unsaved: Collection[str],
+    ) -> frozenset[str]:
+        """Add events; the ids of those that are not this balancer's."""
+        wanted = [each for each in grown if each.id not in unsaved]
+        if not wanted:
+            return frozenset()
+        ids = {each.id for each in wanted}
+        owned = set((await connection.execute(_owned(run, ids))).scalars())
+        mine = [each for each in wanted if each.id in owned]
+        if mine:
+            rows = [{"id": e.id, "start": e.start, "document": e.document} for e in mine]
+            await connection.execute(_replacing(self._database.insert(KEPT_EVENTS)), rows)
+            growing = _growing(self._now)
+            await connection.execute(growing, [_growth(each) for each in mine])
+        return frozenset(ids - owned)
+
+
+def _growth(events: SavedEvents) -> dict[str, Any]:
+    return {
+        "of": events.id,
+        "of_model": None if events.model is None else storable_text(events.model),
+        "of_fingerprint": events.fingerprint,
+        "ended": events.has_ended,
+        "grown": len(events.document),
+    }
+
+
+def _storable(request: SavedRequest) -> dict[str, Any]:
+    """JSON has no characters that PostgreSQL's text cannot hold: it escapes them."""
+    texts = {"owner": storable_text(request.owner), "name": storable_text(request.name)}
+    return asdict(request) | texts | {"num_bytes": len(request.document)}
+
+
+async def _forget(connection: AsyncConnection, ids: Collection[str]) -> None:
+    if ids:
+        for statement in _forgetting(ids):
+            await connection.execute(statement)
+
+
+async def _cancel(connection: AsyncConnection, ids: Collection[str]) -> None:
+    if ids:
+        await connection.execute(_cancelling(ids))
+        for id in ids:
+            await tell(connection, CancelRequest(id))
+
+
+async def _found(connection: AsyncConnection, query: Select[Any]) -> list[FoundRequest]:
+    """The requests of `query` with their events, oldest first."""
+    rows = (await connection.execute(query)).mappings().all()
+    ids = [row["id"] for row in rows]
+    events = await connection.execute(
+        select(KEPT_EVENTS.c.id, KEPT_EVENTS.c.document)
+        .where(KEPT_EVENTS.c.id.in_(ids))
+        .order_by(KEPT_EVENTS.c.id, KEPT_EVENTS.c.start)
+    )
+    documents = {
+        id: tuple(row.document for row in group)
+        for id, group in groupby(events.all(), key=lambda row: row.id)
+    }
+    found = [
+        FoundRequest(
+            request=SavedRequest(**{name: row[name] for name in _NAMES}),
+            events=documents.get(row["id"], ()),
+            has_ended=row["has_ended"],
+            model=row["model"],
+            fingerprint=row["fingerprint"],
+            is_cancelled=row["is_cancelled"],
+        )
+        for row in rows
+    ]
+    return sorted(found, key=lambda each: (each.request.created_at, each.request.id))
+
+
+_NAMES = ("id", "owner", "name", "digest", "document", "created_at")
+
+
+# ---- statements
+
+
+def _replacing(insert: AnyInsert) -> Insert:
+    """`insert` events, in place of those from the same number on."""
+    document = insert.excluded.document
+    return insert.on_conflict_do_update(index_elements=["id", "start"], set_={"document": document})
+
+
+def _owned(run: str, ids: Collection[str]) -> Select[Any]:
+    """Which of `ids` may be written by `run`; they are locked until the transaction ends."""
+    mine = _REQUESTS.id.in_(ids) & (_REQUESTS.lease_owner == run)
+    return select(_REQUESTS.id).where(mine).with_for_update()
+
+
+def _growing(now: ColumnElement[float]) -> Update:
+    """Notes that events of a request were added; parameters are those of `SavedEvents`."""
+    return (
+        update(KEPT_REQUESTS)
+        .where(_REQUESTS.id == bindparam("of"))
+        .values(
+            model=func.coalesce(bindparam("of_model"), _REQUESTS.model),
+            fingerprint=func.coalesce(bindparam("of_fingerprint"), _REQUESTS.fingerprint),
+            has_ended=bindparam("ended"),
+            num_bytes=_REQUESTS.num_bytes + bindparam("grown"),
+            used_at=now,
+        )
+    )
+
+
+def _releasing(run: str, ids: Collection[str]) -> Update:
+    """Ends leases of `run`."""
+    mine = _REQUESTS.id.in_(ids) & (_REQUESTS.lease_owner == run)
+    return update(KEPT_REQUESTS).where(mine).values(lease_owner="", lease_until=0.0)
+
+
+def _forgetting(ids: Collection[str]) -> tuple[Delete, Delete]:
+    """Deletes requests with their events."""
+    return (
+        delete(KEPT_EVENTS).where(_EVENTS.id.in_(ids)),
+        delete(KEPT_REQUESTS).where(_REQUESTS.id.in_(ids)),
+    )
+
+
+def _renewing(run: str, until: ColumnElement[float]) -> Update:
+    """Renews the leases of `run`."""
+    mine = (_REQUESTS.lease_owner == run) & ~_REQUESTS.has_ended
+    return update(KEPT_REQUESTS).where(mine).values(lease_until=until)
+
+
+def _cancelling(ids: Collection[str]) -> Update:
+    """Notes that requests are to end, where they have not."""
+    running = _REQUESTS.id.in_(ids) & ~_REQUESTS.has_ended
+    return update(KEPT_REQUESTS).where(running).values(is_cancelled=True)
+
+
+def _cancelled(run: str) -> Select[Any]:
+    """Which requests of `run` are to end."""
+    mine = (_REQUESTS.lease_owner == run) & ~_REQUESTS.has_ended
+    return select(_REQUESTS.id).where(mine & _REQUESTS.is_cancelled)
+
+
+def _claimable(
+    run: str, now: ColumnElement[float], most: int, but: Collection[str] = ()
+) -> Select[Any]:
+    """Others' requests whose lease is over, oldest first; not those that one is about to take."""
+    return (
+        select(_REQUESTS.id)
+        .where(~_REQUESTS.has_ended)
+        .where(_REQUESTS.lease_owner != run)
+        .where(_REQUESTS.lease_until <= now)
+        .where(_REQUESTS.id.not_in(list(but)))
+        .order_by(_REQUESTS.created_at, _REQUESTS.id)
+        .limit(most)
+        .with_for_update(skip_locked=True)
+    )
+
+
+def _excess(bounds: KeptBounds, now: ColumnElement[float]) -> Select[Any]:
+    """The ids of what is beyond `bounds`, but for what runs."""
+    latest = (_REQUESTS.used_at.desc(), _REQUESTS.id)
+    ranked = select(
+        _REQUESTS.id,
+        _REQUESTS.used_at,
+        case((_REQUESTS.has_ended, True), else_=_REQUESTS.lease_until <= now).label("is_idle"),
+        func.row_number().over(order_by=latest).label("place"),
+        func.sum(_REQUESTS.num_bytes).over(order_by=latest).label("total"),
+    ).subquery()
+    beyond = or_(
+        ranked.c.place > bounds.num,
+        ranked.c.total > bounds.num_bytes,
+        ranked.c.used_at < now - bounds.age,
+    )
+    return select(ranked.c.id).where(ranked.c.is_idle).where(beyond)

@@ -1,0 +1,217 @@
+"""What survives a restart of the balancer: one code for SQLite, PostgreSQL and `memory://`."""
+
+import asyncio
+import errno
+import os
+import threading
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from .conversations import SavedConversations
+from .database import Database
+from .history import HistoryStore
+from .jobs import JobStore
+from .kept import KeptStore
+from .news.sql import tell_changed
+from .port import KeyConflict, RevisionConflict, StoreAway, StoreRefused
+from .records import MAX_CORDONS, Persist, SavedCordon, SavedKey, SavedState, storable_text
+from .tables import ACCESS_KEYS, CORDONS, DESIRED_STATE
+from .url import StoreUrl
+
+CLOSE_TIMEOUT = 4.0
+"""Seconds to wait for the thread of a connection that failed."""
+
+_NEWEST_CORDONS = (
+    select(CORDONS).order_by(CORDONS.c.since.desc(), CORDONS.c.agent).limit(MAX_CORDONS)
+)
+
+
+class Store:
+    """The desired state, access keys and cordons; its parts keep the rest in the same database.
+
+    Every method but `close` raises `StoreAway`. One that returns has written for good: unless the
+    store is in memory, it is there after a crash of any process.
+    """
+
+    def __init__(self, url: StoreUrl) -> None:
+        """The store in memory is there at once; any other has to be opened: see `open_store`."""
+        self.database = Database(url)
+        self.history = HistoryStore(self.database)
+        self.jobs = JobStore(self.database)
+        self.kept = KeptStore(self.database)
+        self.conversations = SavedConversations(self.database)
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether what it has is there after a restart of the balancer."""
+        return self.database.is_lasting
+
+    async def open(self) -> None:
+        """Connect, and bring the tables to this version. Raises `StoreAway`, `StoreRefused`."""
+        if self.is_lasting:
+            from .migrate import migrate  # it takes a fifth of a second to import
+
+            async with self.database.transaction() as connection:
+                await connection.run_sync(migrate)
+
+    async def close(self) -> None:
+        """Let go of files and connections."""
+        await self.database.close()
+
+    # ---- the desired state
+
+    async def load_desired_state(self) -> SavedState | None:
+        """The desired state, if one was ever saved."""
+        async with self.database.transaction() as connection:
+            return await _saved(connection)
+
+    async def save_desired_state(self, persist: Persist) -> None:
+        """Save it. Raises `RevisionConflict`. The same save again, as after a lost answer, is well.
+
+        Of writers that compete for one revision exactly one succeeds.
+        """
+        revision = persist.expected + 1
+        async with self.database.transaction() as connection:
+            result = await connection.execute(
+                update(DESIRED_STATE)
+                .where(DESIRED_STATE.c.revision == persist.expected)
+                .values(revision=revision, document=persist.document)
+            )
+            if result.rowcount == 1:
+                await tell_changed(connection, "desired_state")
+                return
+            saved = await _saved(connection)
+        if saved != SavedState(revision, persist.document):
+            raise RevisionConflict(saved)
+
+    # ---- access keys
+
+    async def load_keys(self) -> list[SavedKey]:
+        """All of them, by name."""
+        async with self.database.transaction() as connection:
+            rows = (await connection.execute(select(ACCESS_KEYS))).mappings().all()
+        # Sorted here, since databases have orders of their own.
+        return sorted((SavedKey(**row) for row in rows), key=lambda key: key.name)
+
+    async def save_key(self, key: SavedKey) -> None:
+        """Add revision 1, or replace the revision before. Raises `KeyConflict`.
+
+        The same save again, as after a lost answer, is well.
+        """
+        async with self.database.transaction() as connection:
+            save = _is_added if key.revision == 1 else _is_replaced
+            if not await save(connection, key):
+                current = await _current(connection, key.name)
+                if current != key:
+                    raise KeyConflict(current)
+            await tell_changed(connection, "keys")
+
+    async def forget_key(self, name: str, revision: int) -> None:
+        """Delete this revision; well if it is gone. Raises `KeyConflict`."""
+        chosen = (ACCESS_KEYS.c.name == name) & (ACCESS_KEYS.c.revision == revision)
+        async with self.database.transaction() as connection:
+            result = await connection.execute(delete(ACCESS_KEYS).where(chosen))
+            if result.rowcount == 0 and (current := await _current(connection, name)) is not None:
+                raise KeyConflict(current)
+            await tell_changed(connection, "keys")
+
+    # ---- cordons
+
+    async def load_cordons(self) -> list[SavedCordon]:
+        """All of them, oldest first; at most `MAX_CORDONS`."""
+        async with self.database.transaction() as connection:
+            rows = (await connection.execute(_NEWEST_CORDONS)).mappings().all()
+        return [SavedCordon(**row) for row in reversed(rows)]
+
+    async def save_cordon(self, cordon: SavedCordon) -> None:
+        """Add it, or replace that of the same agent."""
+        agent, name = storable_text(cordon.agent), storable_text(cordon.name)
+        values = {"agent": agent, "name": name, "since": cordon.since, "deadline": cordon.deadline}
+        newest = select(_NEWEST_CORDONS.subquery().c.agent)
+        async with self.database.transaction() as connection:
+            await connection.execute(delete(CORDONS).where(CORDONS.c.agent == agent))
+            await connection.execute(insert(CORDONS).values(**values))
+            await connection.execute(delete(CORDONS).where(CORDONS.c.agent.not_in(newest)))
+            await tell_changed(connection, "cordons")
+
+    async def forget_cordon(self, agent: str) -> None:
+        """Delete it; well if it is gone."""
+        async with self.database.transaction() as connection:
+            await connection.execute(delete(CORDONS).where(CORDONS.c.agent == storable_text(agent)))
+            await tell_changed(connection, "cordons")
+
+
+async def _saved(connection: AsyncConnection) -> SavedState | None:
+    query = select(DESIRED_STATE.c.revision, DESIRED_STATE.c.document)
+    row = (await connection.execute(query)).one()
+    return SavedState(row.revision, row.document) if row.revision else None
+
+
+async def _is_added(connection: AsyncConnection, key: SavedKey) -> bool:
+    """Of two that insert one name at once the second waits, and then gets the error."""
+    try:
+        async with connection.begin_nested():
+            await connection.execute(insert(ACCESS_KEYS).values(**asdict(key)))
+    except IntegrityError:
+        return False
+    return True
+
+
+async def _is_replaced(connection: AsyncConnection, key: SavedKey) -> bool:
+    replaced = (ACCESS_KEYS.c.name == key.name) & (ACCESS_KEYS.c.revision == key.revision - 1)
+    result = await connection.execute(update(ACCESS_KEYS).where(replaced).values(**asdict(key)))
+    return result.rowcount == 1
+
+
+async def _current(connection: AsyncConnection, name: str) -> SavedKey | None:
+    query = select(ACCESS_KEYS).where(ACCESS_KEYS.c.name == name)
+    row = (await connection.execute(query)).mappings().one_or_none()
+    return None if row is None else SavedKey(**row)
+
+
+# ---- opening
+
+
+async def open_store(url: StoreUrl) -> Store:
+    """Open it, and bring its tables to this version. Raises `StoreRefused` with one sentence."""
+    if url.kind == "sqlite":
+        _require_file(Path(url.location))
+    elif url.kind == "postgresql" and find_spec("asyncpg") is None:
+        raise StoreRefused("PostgreSQL needs one more package: pip install 'arriero[postgresql]'")
+    store = Store(url)
+    threads = set(threading.enumerate())
+    try:
+        await store.open()
+    except (StoreAway, StoreRefused) as error:
+        await store.close()
+        await _ended(set(threading.enumerate()) - threads)
+        raise StoreRefused(f"cannot use {url}: {error}") from error
+    return store
+
+
+async def _ended(threads: set[threading.Thread]) -> None:
+    """A connection that could not be opened has a thread, which still tells the loop that it ends.
+
+    Without this a balancer that cannot start could end with that thread's traceback.
+    """
+    for thread in threads:
+        if "_connection_worker" in thread.name:  # aiosqlite's
+            await asyncio.to_thread(thread.join, CLOSE_TIMEOUT)
+
+
+def _require_file(path: Path) -> None:
+    """SQLite says of all of these that it is unable to open a file."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise StoreRefused(f"there is no folder {folder}; make it first")
+    if path.is_dir():
+        raise StoreRefused(f"{path} is a folder; name a file in it")
+    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        raise StoreRefused(f"{path}: {os.strerror(errno.EACCES).lower()}; it must be writable")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise StoreRefused(f"{folder}: {os.strerror(errno.EACCES).lower()}; it must be writable")

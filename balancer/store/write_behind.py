@@ -1,0 +1,220 @@
+"""Writing to the store in the background, so that nobody else waits for it.
+
+What cannot be written costs itself alone: a batch that fails is written in halves, and these in
+halves, until what is wrong is alone and lost. While the store is away, everything waits and is
+tried again. Invariant: one write is under way at most.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Generic, Protocol, TypeVar
+
+from ...shared.log import context
+from .health import StoreHealth
+from .port import StoreAway
+from .records import StoreStatus
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 1.0
+"""Seconds between two tries while the store is away; the pause doubles."""
+
+TRY_TIMEOUT = 5.0
+"""Seconds after which a store that does not answer counts as away."""
+
+MAX_ERROR = 300
+"""Characters of what a driver says of an item, which may quote it."""
+
+
+@asynccontextmanager
+async def in_time() -> AsyncIterator[None]:
+    """Raises `StoreAway` where what is inside takes too long."""
+    try:
+        async with asyncio.timeout(TRY_TIMEOUT):
+            yield
+    except TimeoutError as error:
+        raise StoreAway(f"no answer within {TRY_TIMEOUT:g} s") from error
+
+
+Item = TypeVar("Item")
+Outcome = TypeVar("Outcome")
+Outcome_contra = TypeVar("Outcome_contra", contravariant=True)
+
+
+class Backlog(Protocol[Item, Outcome_contra]):
+    """What waits to be written, within bounds. An item stays in it until it is written or lost."""
+
+    def __len__(self) -> int:
+        """As operators see it: what is not in the store, as far as is known."""
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is anything to write."""
+
+    def next_batch(self) -> Sequence[Item]:
+        """What to write next together, in its order."""
+
+    def written(self, items: Sequence[Item], outcome: Outcome_contra, /) -> None:
+        """These are in the store."""
+
+    def lost(self, item: Item) -> None:
+        """It can never be written."""
+
+
+class WriteBehind(Generic[Item, Outcome]):
+    """One for each backlog. `stir` never waits, and may be called before `run`."""
+
+    def __init__(
+        self,
+        backlog: Backlog[Item, Outcome],
+        write: Callable[[Sequence[Item]], Awaitable[Outcome]],
+        *,
+        health: StoreHealth,
+        loss: str,
+        name_of: Callable[[Item], Mapping[str, object]],
+        gather: float = 0.0,
+    ) -> None:
+        """`write` writes items; it raises `StoreAway`, or anything else for what is wrong in them.
+
+        The log says of what is lost `loss` and its name. What is not urgent is gathered for
+        `gather` seconds before it is written.
+        """
+        self.health = health
+        self._backlog = backlog
+        self._write = write
+        self._loss = loss
+        self._name_of = name_of
+        self._gather_for = gather
+        self._num_flushes = 0
+        self._most_at_once: int | None = None
+        self._pause = FIRST_PAUSE
+        self._news = asyncio.Event()
+        self._is_urgent = asyncio.Event()
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
+        self._end_of_write: asyncio.Future[Sequence[Item]] | None = None
+        self.under_way: Sequence[Item] = ()
+        """What is being written."""
+
+    def status(self) -> StoreStatus:
+        """How the store takes these, as of the last try."""
+        return self.health.status(len(self._backlog))
+
+    def stir(self, *, is_urgent: bool = True) -> None:
+        """There is more to write."""
+        self._is_idle.clear()
+        self._news.set()
+        if is_urgent:
+            self._is_urgent.set()
+
+    async def written(self) -> Sequence[Item]:
+        """Wait until a write has ended; which of its items are lost."""
+        if self._end_of_write is None:
+            self._end_of_write = asyncio.get_running_loop().create_future()
+        return await asyncio.shield(self._end_of_write)
+
+    async def run(self) -> None:
+        """Write what comes, until cancelled."""
+        while True:
+            if not self._backlog.has_any:
+                self._is_idle.set()
+                await self._news.wait()
+            await self._gather()
+            self._news.clear()
+            self._is_urgent.clear()
+            waiting = self._backlog.next_batch()
+            if waiting and not await self._is_tried(waiting):
+                await asyncio.sleep(self._pause)
+                self._pause = min(2 * self._pause, LONGEST_PAUSE)
+
+    async def flush(self, within: float) -> bool:
+        """Wait until all is written, at most so many seconds; whether it is. `run` has to run."""
+        self._num_flushes += 1
+        if not self._is_idle.is_set():
+            self._is_urgent.set()
+        try:
+            async with asyncio.timeout(within):
+                await self._is_idle.wait()
+        except TimeoutError:
+            num = len(self._backlog)
+            logger.warning("%d writes to %s were given up", num, self.health.store)
+            return False
+        finally:
+            self._num_flushes -= 1
+        return True
+
+    # ---- inside
+
+    async def _gather(self) -> None:
+        """Wait for more, but not where something urgent waits."""
+        if self._num_flushes or not self._gather_for:
+            return
+        try:
+            async with asyncio.timeout(self._gather_for):
+                await self._is_urgent.wait()
+        except TimeoutError:
+            return
+
+    async def _is_tried(self, waiting: Sequence[Item]) -> bool:
+        """Write what waits, as far as it can be written; not if the store is away.
+
+        It may be so because that was too much for the time it had: half of it is tried next.
+        """
+        batch = self.under_way = waiting[: self._most_at_once]
+        is_all = len(batch) == len(waiting)
+        try:
+            lost = await self._lost_of(batch)
+        except StoreAway as error:
+            self.health.went_away(error)
+            self._most_at_once = max(1, len(batch) // 2)
+            self._is_urgent.set()
+            return False
+        finally:
+            self.under_way = ()
+        self._pause = FIRST_PAUSE
+        self._most_at_once = None if is_all else 2 * len(batch)
+        if not is_all:
+            self._is_urgent.set()
+        if not lost:
+            self.health.wrote()
+        self._has_ended(lost)
+        return True
+
+    async def _lost_of(self, batch: Sequence[Item]) -> list[Item]:
+        """Write it, in halves where that fails; what is lost. Raises `StoreAway`."""
+        try:
+            async with in_time():
+                outcome = await self._write(batch)
+        except StoreAway:
+            raise
+        except Exception as error:  # the boundary of a write
+            self.health.answered()
+            if len(batch) == 1:
+                self._lose(batch[0], error)
+                return list(batch)
+            middle = len(batch) // 2
+            first = await self._lost_of(batch[:middle])
+            return first + await self._lost_of(batch[middle:])
+        self._backlog.written(batch, outcome)
+        return []
+
+    def _lose(self, item: Item, error: Exception) -> None:
+        """The log has a line for each, and one traceback until all is written again."""
+        logger.error(
+            "%s: %s: %s",
+            self._loss,
+            type(error).__name__,
+            (str(error).splitlines() or [""])[0][:MAX_ERROR],  # not the statement, with its values
+            exc_info=None if self.health.is_failing else error,
+            extra=context(**self._name_of(item)),
+        )
+        self.health.failed(1)
+        self._backlog.lost(item)
+
+    def _has_ended(self, lost: Sequence[Item]) -> None:
+        ended, self._end_of_write = self._end_of_write, None
+        if ended is not None:
+            ended.set_result(lost)
