@@ -1,14 +1,12 @@
 """The Python client, async and typed: inference, batches, and management of a fleet.
 
-    from arriero.client import Client
+from arriero.client import Client
 
-    async with Client("http://127.0.0.1:8061") as client:
-        answer = await client.generate(prompt="The balancer", max_tokens=8)
-        async with client.stream(prompt="The balancer", max_tokens=8) as events:
-            async for event in events:
-                ...
-
-May import: `shared`. Comes in: programs of others, and the command line.
+async with Client("http://127.0.0.1:8061") as client:
+    answer = await client.generate(prompt="The balancer", max_tokens=8)
+    async with client.stream(prompt="The balancer", max_tokens=8) as events:
+        async for event in events:
+            ...
 """
 
 if __name__ != "arriero.client":

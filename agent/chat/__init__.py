@@ -2,6 +2,4 @@
 
 `templates` renders prompts, `families` describes the formats that models write, `calls` and
 `parsing` parse answers, `grammar` constrains them, `output` turns tokens into text.
-May import: `shared`, and of the engine only plain values.
-Comes in: `generation`.
 """

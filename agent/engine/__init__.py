@@ -5,7 +5,4 @@ Lives here: the types that all rooms below share (`prompt`, `sequence`, `step`, 
 what it does (`step_loop`).
 One room each: `scheduling`, `cost`, `kv_cache`, `prompt_store`, `sampling`, `speculation`,
 `grammar`, `embedding`, and `llama`, which alone imports llama.cpp.
-May import: for the shared types, the plain values of `sampling`, `grammar`, `prompt_store` and
-`embedding`; for the worker and its loop, every room.
-Comes in: `generation`, `link`, the daemon.
 """

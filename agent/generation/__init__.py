@@ -4,6 +4,4 @@
 (template, tokens, grammar, sampling) on threads of its own, turns the engine's tokens into items,
 and answers queries. `active_requests` is its pure core and `local_generation` the shell. `answers`
 are what becomes of the tokens. Whatever goes wrong for one request ends that request alone.
-May import: `chat` and `engine`; nothing of sockets.
-Comes in: `link` through the port, and the daemon.
 """

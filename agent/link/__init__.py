@@ -2,7 +2,4 @@
 
 Lives here: the session's decisions, the connection that carries them out, heartbeats, backoff,
 the outbound queue, and slots.
-May import: the port of `generation`, and the engine's statistics. Sequences, prompts and templates
-are unknown here.
-Comes in: the daemon, and the supervisor's stand-in.
 """

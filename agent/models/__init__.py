@@ -2,5 +2,4 @@
 
 Lives here: the port that the supervisor uses, the process that fetches, and how long to wait after
 a failure. Below: `sources` (hub, web, local paths), `download` (HTTP), `folder` (what is stored).
-May import: `shared`. Comes in: `agent/supervision`.
 """

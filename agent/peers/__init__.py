@@ -4,6 +4,4 @@ A balancer tells both sides of a ticket. What goes over the connection is the fo
 prompts (`engine.prompt_store`), so lengths, tokens, model and checksum are checked as those of a
 file are. Sockets block, and belong to threads of their own: neither the event loop nor the engine's
 thread waits for a peer.
-
-May import: the engine's vocabulary. Comes in: the daemon.
 """

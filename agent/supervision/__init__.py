@@ -3,6 +3,4 @@
 Lives here: what balancers assign and what that means for the engines (`assigner`), the supervisor,
 the engine process' entry, what the two say to each other, when a crash is followed by a restart,
 and the stand-in that balancers see while no engine serves.
-May import: the daemon, `link`, `models`, and whatever the daemon may.
-Comes in: `agent/__main__`.
 """

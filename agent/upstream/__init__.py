@@ -3,6 +3,4 @@
 `protocol` is the language of such servers. Here are the shells: `client` (HTTP), `generation` and
 `queries` (the two sides of the port), `watch` (which keeps looking whether the server is there and
 what it can do); and the pure `health` and `meter`, which say when to look and how fast it is.
-May import: the port, and the engine's statistics; nothing of chat, engine or llama.cpp.
-Comes in: the daemon of such an agent.
 """

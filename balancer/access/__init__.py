@@ -3,5 +3,4 @@
 `identity` is what the rest of the balancer may know of a key's holder. `access_key` and `keyring`
 are the pure core; `access` admits callers and ends what they have open, `key_keeper` makes and
 revokes keys.
-May import: the store. Comes in: `api`, `management`, the fleet's core, the daemon, `arriero keys`.
 """

@@ -3,5 +3,4 @@
 One room an API (`native`, `openai`, `anthropic`), what they share (`common`), the frame around all
 of their calls (`endpoint`), what a route is (`route`), HTTP itself (`transport`), and how our own
 APIs are described (`openapi`).
-May import: `fleet`. Comes in: the daemon; `management` for transport and descriptions.
 """

@@ -2,5 +2,4 @@
 
 Pure. `desired_state` is what operators wish for; `placement` chooses agents; `rollout` says which
 change may happen now; `controller` has a method for each event and returns orders.
-May import: `shared`. Comes in: the fleet's core, `management`, the daemon.
 """

@@ -3,6 +3,4 @@
 Both are written to the store behind the answers (`store.write_behind`): `request_journal` and
 `conversation_backlog` say what is to be written (pure), `request_keeper` and `conversation_keeper`
 write it, and find what other balancers had.
-May import: `balancer.fleet`, the store, what balancers ask one another. Comes in: the daemon, which
-gives it to the APIs.
 """

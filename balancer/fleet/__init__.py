@@ -3,5 +3,4 @@
 Pure: no clock, socket or task. `core` composes `requests` (queue, slots, a request's life) and
 `queries` (embeddings, rankings, tokens) over what all share: agents (`registry`), `models`,
 deadlines, limits and views. `runtime` is the shell around it.
-May import: `shared`. Comes in: `api`, `management`, the daemon.
 """

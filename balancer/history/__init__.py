@@ -3,5 +3,4 @@
 `sums` is what one step counts, `series` the steps and their ages, `endings` the ended requests,
 `chart` what a reader asks for. `recorder` fills them, and `history_task` keeps the time and writes
 to the store.
-May import: the fleet's vocabulary, the store. Comes in: management, the daemon.
 """

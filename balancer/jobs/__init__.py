@@ -2,6 +2,4 @@
 
 `core` decides; `blobs` hold the bytes; the files here check an input, run its lines, keep each
 result at once (`spool`), put results together, and delete what nothing refers to (`orphans`).
-
-May import: `fleet`, `balancer.store`, `balancer.access`. Comes in: the daemon, and the APIs.
 """

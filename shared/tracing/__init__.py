@@ -1,7 +1,5 @@
 """Traces of requests across both daemons, for OpenTelemetry: W3C contexts, spans, their export.
 
 Lives here: the header `traceparent`, spans as plain values, the queue and thread that export them,
-and the only file that imports OpenTelemetry. Spans say how long and how much, never any text. May
-import: nothing but `shared`. Comes in: the balancer's and the agent's rooms `tracing`, the
-messages, whoever carries a context, and the daemons, which open a tracer.
+and the only file that imports OpenTelemetry. Spans say how long and how much, never any text.
 """

@@ -1,5 +1,3 @@
 """Tool calls in a model's text: a parser for each notation, the functions of a request, and
 validation of arguments against their schemas.
-
-May import: nothing else of the house but `shared`. Comes in: `families`, `parsing`, `grammar`.
 """

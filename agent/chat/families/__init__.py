@@ -2,5 +2,4 @@
 
 Lives here: what a record says, the notations records choose from, recognition by template. The
 records themselves are in `records`.
-May import: `calls`. Comes in: `parsing`, `grammar`, `generation`.
 """

@@ -1,4 +1,1 @@
-"""Tokens to text: detokenizer, stop strings, and which text log-probabilities belong to.
-
-May import: the engine's log-probabilities. Comes in: `generation`.
-"""
+"""Tokens to text: detokenizer, stop strings, and which text log-probabilities belong to."""

@@ -1,4 +1,1 @@
-"""Parses an answer as it streams into reasoning, tool calls and content.
-
-May import: `families` and `calls`. Comes in: `generation`.
-"""
+"""Parses an answer as it streams into reasoning, tool calls and content."""

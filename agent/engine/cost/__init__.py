@@ -1,4 +1,1 @@
-"""What steps cost, learnt from the steps that were run.
-
-May import: nothing. Comes in: `scheduling` and `speculation`.
-"""
+"""What steps cost, learnt from the steps that were run."""

@@ -1,4 +1,1 @@
-"""Which tokens a constraint allows next: compiled grammars and their masks.
-
-May import: `sampling`'s filters. Comes in: `sampling`, `chat/grammar`, `generation`.
-"""
+"""Which tokens a constraint allows next: compiled grammars and their masks."""

@@ -2,6 +2,4 @@
 
 `prepared` is what preparation hands to the engine and the answer. An answer that another agent
 began is replayed: `resumption` says where the engine goes on, `delivered` what is left out.
-May import: `chat` and `engine`.
-Comes in: `generation`.
 """

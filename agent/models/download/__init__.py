@@ -2,5 +2,4 @@
 
 Lives here: the downloader, what answers mean, retries, redirects. All of it blocks; it runs in the
 fetching process.
-May import: `folder`, the port's errors. Comes in: `sources`.
 """

@@ -2,5 +2,4 @@
 
 Lives here: what a source means, and which files it takes. All of it blocks; it
 runs in the fetching process.
-May import: `download`, `folder`, the port's errors. Comes in: the fetching process.
 """

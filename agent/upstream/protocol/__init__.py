@@ -4,6 +4,4 @@
 what they stream. `dialects` are what kinds of servers call things, `listing` reads their models,
 `probes` find out what they can do, `queries` are embeddings and tokens, `failures` their errors,
 `address` is where they are.
-May import: nothing but shared words.
-Comes in: `agent.upstream`.
 """

@@ -1,4 +1,1 @@
-"""Who may call what: what routes may need, the keys in a request, and the middleware.
-
-May import: `balancer.access`, `transport`. Comes in: both ports' apps.
-"""
+"""Who may call what: what routes may need, the keys in a request, and the middleware."""

@@ -2,5 +2,4 @@
 
 `places` finds links in a body and puts pictures there, `fetching` fetches one if it is public,
 `filling` does it for a whole body.
-May import: `shared`, `transport`. Comes in: the daemon's wiring.
 """

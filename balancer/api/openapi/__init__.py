@@ -2,5 +2,4 @@
 
 Lives here: bodies and answers as JSON schemas, operations, the document. An API declares its
 answers beside what makes them; that returns those types, so mypy holds them together.
-May import: `shared`. Comes in: the native API, and `management`.
 """

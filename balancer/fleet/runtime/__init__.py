@@ -1,4 +1,1 @@
-"""The shell around the fleet's core: the event loop, agents' sockets, clients' streams.
-
-May import: `fleet`. Comes in: `api`, `management`, the daemon.
-"""
+"""The shell around the fleet's core: the event loop, agents' sockets, clients' streams."""

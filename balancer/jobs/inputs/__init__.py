@@ -1,4 +1,1 @@
-"""Reading the input of a batch: once as a whole, to check it and to cut it, and then by chunks.
-
-May import: `core`, the records of the store. Comes in: `balancer.jobs`.
-"""
+"""Reading the input of a batch: once as a whole, to check it and to cut it, and then by chunks."""

@@ -1,4 +1,1 @@
-"""`/api/v1/session`: people log in to the dashboard with a key, and out.
-
-May import: `balancer.access`, what APIs share. Comes in: `management`.
-"""
+"""`/api/v1/session`: people log in to the dashboard with a key, and out."""

@@ -2,5 +2,4 @@
 
 Lives here: the choice between a stream for each sequence and one cache for all, the edits of each,
 and llama.cpp's format of a sequence's state.
-May import: the engine's vocabulary, llama.cpp. Comes in: the room above, which has the context.
 """

@@ -2,5 +2,4 @@
 
 Lives here: a small model made on the spot, a check that a child process runs with it, and the
 choice that follows.
-May import: nothing of the house but `shared`. Comes in: the room above, which loads models.
 """

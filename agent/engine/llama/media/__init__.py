@@ -1,5 +1,4 @@
 """Media through llama.cpp's mtmd: a projector makes rows of embeddings of pictures.
 
 `projector` reads and encodes, `encoded` caches, `media_batch` says where the rows lie.
-May import: the engine's words, llama.cpp's log and files. Comes in: `agent.engine.llama.engine`.
 """

@@ -1,5 +1,4 @@
 """What the model is given of a Messages API request: messages, blocks, tools.
 
-Lives here: their types, and their conversion to neutral messages and tools. May import: nothing of
-the balancer. Comes in: the rest of `anthropic`.
+Lives here: their types, and their conversion to neutral messages and tools.
 """

@@ -4,5 +4,4 @@
 which request is next, by classes and shares for callers; `fair_order` is the start-time fair
 queueing of which it has two levels. `slots` ranks the agents with free ones, `holds` are requests
 that wait for one agent, `needs` those that not every agent can serve.
-May import: the fleet's vocabulary, `routing`. Comes in: the rest of `requests`.
 """
