@@ -11,7 +11,7 @@ from arriero.balancer.store.database import engine_of
 from arriero.balancer.store.port import StoreRefused
 from arriero.balancer.store.records import Persist, SavedState
 from arriero.balancer.store.store import Store
-from arriero.balancer.store.tables import METADATA
+from arriero.balancer.store.tables import FIRST_ROWS, METADATA
 from arriero.balancer.store.url import parse_store_url
 
 from .conftest import OpenStore
@@ -29,6 +29,19 @@ async def test_the_migrations_lead_to_the_tables(opened_sql: OpenStore, url: str
         await connection.execute(text("DROP INDEX ended_requests_by_time"))
         assert len(await connection.run_sync(differences)) == 1, "a difference would be seen"
     await engine.dispose()
+
+
+async def test_the_migrations_leave_the_first_rows(opened_sql: OpenStore, url: str) -> None:
+    await opened_sql()
+    engine = engine_of(parse_store_url(url))
+    async with engine.begin() as connection:
+        found = {
+            table.name: [dict(row) for row in (await connection.execute(table.select())).mappings()]
+            for table in METADATA.sorted_tables
+        }
+    await engine.dispose()
+    expected = {table.name: [dict(row)] for table, row in FIRST_ROWS}
+    assert {name: rows for name, rows in found.items() if rows} == expected
 
 
 async def test_balancers_that_start_together_wait_for_one_another(opened_sql: OpenStore) -> None:
