@@ -44,6 +44,9 @@ check: lint
 test: style
 	@$(MAKE) --no-print-directory -j3 types part-tests daemon-tests
 
+# Threads of an engine that wait for each other leave the cores to other processes.
+part-tests daemon-tests: export OMP_WAIT_POLICY := passive
+
 part-tests: install
 	$(python) -m pytest -q -n 1 $(each_file) tests
 

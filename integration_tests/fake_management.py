@@ -199,7 +199,7 @@ class FakeManagement:
         app = web.Application()
         app.add_routes(
             [
-                *page.routes(),
+                *[route.definition() for route in page.routes()],
                 web.get("/api/v1/about", self._about),
                 web.get("/api/v1/balancers", self._balancers),
                 web.get("/api/v1/session", self._session),

@@ -93,7 +93,8 @@ async def test_streamed_over_http(small_fleet: Fleet) -> None:
     tokens = sum(end["usage"]["completion_tokens"] for end in ends.values())
     assert (statistics["requests"], statistics["completion_tokens"]) == (9, tokens)
     assert statistics["decode_tokens_per_second"] >= statistics["tokens_per_second"] > 0
-    assert 1 <= statistics["average_running"] <= 2 and statistics["total_ms"] > 0
+    # A slot goes to the next request a moment before the balancer hears the end of the last.
+    assert 1 <= statistics["average_running"] < 3 and statistics["total_ms"] > 0
     for position, case in enumerate(cases):
         check(position, case, texts[id_of(position)], ends[id_of(position)])
 
