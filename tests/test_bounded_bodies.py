@@ -5,29 +5,31 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from arriero.balancer.api.anthropic.requests import COUNT_BODY, MESSAGES_BODY
-from arriero.balancer.api.native.queries import BODIES
-from arriero.balancer.api.native.requests import BATCH_BODY, GENERATE_BODY
+from arriero.balancer.api.anthropic import requests as anthropic
+from arriero.balancer.api.native import queries as native_queries
+from arriero.balancer.api.native import requests as native
 from arriero.balancer.api.ollama import embeddings as ollama_embeddings
-from arriero.balancer.api.ollama import requests as ollama_requests
-from arriero.balancer.api.ollama.models import SHOW_BODY
-from arriero.balancer.api.openai.completions.requests import CHAT_BODY, COMPLETION_BODY
-from arriero.balancer.api.openai.queries.embeddings import EMBEDDINGS_BODY
-from arriero.balancer.api.openai.queries.rerank import RERANK_BODY
-from arriero.balancer.api.openai.responses.requests import RESPONSE_BODY
-from arriero.balancer.api.vllm.tokens import DETOKENIZE_BODY, TOKENIZE_BODY
+from arriero.balancer.api.ollama import models as ollama_models
+from arriero.balancer.api.ollama import requests as ollama
+from arriero.balancer.api.openai.batches import requests as openai_batches
+from arriero.balancer.api.openai.completions import requests as openai_completions
+from arriero.balancer.api.openai.queries import embeddings as openai_embeddings
+from arriero.balancer.api.openai.queries import rerank
+from arriero.balancer.api.openai.responses import requests as openai_responses
+from arriero.balancer.api.vllm import tokens as vllm
 from arriero.shared.messages import FromAgent, FromBalancer
 
-FROM_OUTSIDE = {
+READERS = (
+    *(anthropic, native, native_queries, ollama, ollama_embeddings, ollama_models, vllm),
+    *(openai_batches, openai_completions, openai_embeddings, openai_responses, rerank),
+)
+
+FROM_OUTSIDE: dict[str, TypeAdapter[Any]] = {
     **{
-        body.name: body.adapter
-        for body in (
-            *(COUNT_BODY, MESSAGES_BODY, *BODIES.values(), BATCH_BODY, GENERATE_BODY),
-            *(EMBEDDINGS_BODY, CHAT_BODY, COMPLETION_BODY, RERANK_BODY, RESPONSE_BODY),
-            *(TOKENIZE_BODY, DETOKENIZE_BODY, SHOW_BODY),
-            *(ollama_requests.CHAT_BODY, ollama_requests.GENERATE_BODY),
-            *(ollama_embeddings.EMBED_BODY, ollama_embeddings.EMBEDDINGS_BODY),
-        )
+        f"{module.__name__.partition('.api.')[2]}.{name}": body
+        for module in READERS
+        for name, body in vars(module).items()
+        if isinstance(body, TypeAdapter)
     },
     "FromAgent": TypeAdapter(FromAgent),
     "FromBalancer": TypeAdapter(FromBalancer),
@@ -80,6 +82,11 @@ def _checks_entries(schema: dict[str, Any]) -> bool:
 
 
 def test_lists_and_maps_are_seen() -> None:
-    schemas = schemas_in(GENERATE_BODY.adapter.core_schema)
+    schemas = schemas_in(native.GENERATE_BODY.adapter.core_schema)
     assert sum(each["type"] == "tuple" for each in schemas) > 5
     assert sum(each["type"] == "dict" and _checks_entries(each) for each in schemas) > 1
+
+
+def test_each_module_that_reads_has_a_body() -> None:
+    modules = {name.rpartition(".")[0] for name in FROM_OUTSIDE}
+    assert modules == {each.__name__.partition(".api.")[2] for each in READERS} | {""}

@@ -73,7 +73,7 @@ class Histogram:
 class Statistics:
     """What the engine did since its model was loaded, by its own clock, and how things stand.
 
-    `num_commands` wait for the step that is computed to end (since version 13).
+    `num_commands` wait for the step that is computed to end.
     Sent after `Welcome`; then on change, at most about once a second, so never by an idle engine.
     Rates are tokens a second: of steps that generate, of steps that only read prompts, and of all
     the time with anything to do; `null` where there was none. `average_running` is taken over that

@@ -268,6 +268,7 @@ FROM_AGENT: tuple[FromAgent, ...] = (
         num_embedding_cells=5,
         num_draft_cells=6,
         num_media_bytes=7,
+        num_commands=8,
         fetches=Fetches(num=1, failed=2, tokens=3, bytes=4, seconds=0.5, lent=6),
         cached_tokens=8,
         computed_tokens=9,

@@ -149,7 +149,7 @@ async def test_several_requests_are_one_answer() -> None:
 
 async def test_requests_that_wait_together_say_so_once() -> None:
     runtime = FakeFleetRuntime()
-    async with asked(runtime, asking(2, tell_waiting=0.0)) as client:
+    async with asked(runtime, asking(2)) as client:
         posting = asyncio.create_task(client.post("/", json={}))
         for stream in await runtime.opened(2):
             stream.say(Waiting(1, "slot"))

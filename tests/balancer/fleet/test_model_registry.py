@@ -451,11 +451,13 @@ def known(*reports: Report) -> KnownModel:
 
 
 def loaded(info: ModelInfo = WRITER) -> Report:
-    return Report(info, is_loaded=True)
+    return Report(info, is_loaded=True, abilities=info.abilities)
 
 
 def test_one_that_is_loaded_is_told_of_before_those_that_load() -> None:
-    loading = Report(replace(WRITER, architecture="other"), is_loaded=False)
+    loading = Report(
+        replace(WRITER, architecture="other"), is_loaded=False, abilities=WRITER.abilities
+    )
     assert known(loading).facts.view.status == "loading"
     view = known(loading, loaded()).facts.view
     assert (view.status, view.info) == ("loaded", WRITER)

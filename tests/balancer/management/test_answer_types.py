@@ -9,7 +9,7 @@ from typing import Any, get_args, get_type_hints
 from pydantic import TypeAdapter
 from typing_extensions import is_typeddict
 
-from arriero.balancer.fleet.runtime.peer import Backlog
+from arriero.balancer.fleet.runtime.outbox import Backlog
 from arriero.balancer.fleet.view import AgentView, SlotsView
 from arriero.balancer.management import answer_types
 from arriero.balancer.management.answer_types import Aside, Clock, marked

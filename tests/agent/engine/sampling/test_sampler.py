@@ -475,7 +475,8 @@ def accepted(name: str) -> st.SearchStrategy[Any]:
 
 
 def number_and_bounds(hint: Any) -> tuple[type, dict[str, Any]]:
-    number = next(each for each in get_args(hint) if each is not type(None))
+    optional, *_ = get_args(hint)
+    number = next(each for each in get_args(optional) if each is not type(None))
     kind, field = get_args(number)
     found: dict[str, Any] = {"is_open": False}
     for each in field.metadata:

@@ -24,8 +24,8 @@ from arriero.balancer.fleet.runtime.agent_socket import (
     MAX_MESSAGE_BYTES,
     PATH,
     CostlyMessage,
+    agent_handler,
     decoded,
-    routes,
 )
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.fleet.view import FleetView
@@ -77,7 +77,7 @@ def runtime() -> FleetRuntime:
 @pytest.fixture
 async def client(runtime: FleetRuntime) -> AsyncIterator[Client]:
     app = web.Application(middlewares=middlewares())
-    app.add_routes(routes(runtime))
+    app.router.add_get(PATH, agent_handler(runtime))
     async with TestClient(TestServer(app)) as client:
         yield client
 
@@ -238,7 +238,7 @@ async def test_pieces_are_signs_of_life() -> None:
     fleet = Fleet(Limits(heartbeat_interval=4.0, heartbeat_timeout=10.0))
     loop = asyncio.get_running_loop()
     runtime = Heard(fleet, recorder=RecordingRecorder(), clock=lambda: loop.time())
-    app.add_routes(routes(runtime))
+    app.router.add_get(PATH, agent_handler(runtime))
     async with TestClient(TestServer(app)) as client, asyncio.TaskGroup() as tasks:
         async with given_time() as time:
             timer = tasks.create_task(runtime.run())
@@ -263,7 +263,7 @@ async def test_the_first_frame_has_to_be_hello(client: Client) -> None:
 async def test_who_says_nothing_is_sent_away() -> None:
     app = web.Application()
     fleet = Fleet(Limits(heartbeat_timeout=0.02))
-    app.add_routes(routes(FleetRuntime(fleet, recorder=RecordingRecorder())))
+    app.router.add_get(PATH, agent_handler(FleetRuntime(fleet, recorder=RecordingRecorder())))
     async with TestClient(TestServer(app)) as client:
         socket = await client.ws_connect(PATH)
         closing = await socket.receive()
@@ -324,7 +324,7 @@ async def test_an_agent_without_a_certificate_is_refused_where_one_is_needed(
     runtime: FleetRuntime,
 ) -> None:
     app = web.Application(middlewares=middlewares())
-    app.add_routes(routes(runtime, needs_certificate=True))
+    app.router.add_get(PATH, agent_handler(runtime, needs_certificate=True))
     async with TestClient(TestServer(app)) as client:
         response = await client.get(PATH)
         assert response.status == 401

@@ -7,7 +7,7 @@ from sqlalchemy import Table, insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from arriero.balancer.store.engine import engine_of
+from arriero.balancer.store.database import engine_of
 from arriero.balancer.store.tables import (
     CORDONS,
     DESIRED_STATE,
@@ -16,7 +16,7 @@ from arriero.balancer.store.tables import (
     USAGE,
 )
 from arriero.balancer.store.url import parse_store_url
-from tests.balancer.store.conftest import OpenSql
+from tests.balancer.store.conftest import OpenStore
 
 USED = {
     "day": 1,
@@ -33,7 +33,7 @@ CORDON = {"agent": "a", "name": "host", "since": 1.5}
 
 
 @pytest.fixture
-async def database(opened_sql: OpenSql, url: str) -> AsyncIterator[AsyncEngine]:
+async def database(opened_sql: OpenStore, url: str) -> AsyncIterator[AsyncEngine]:
     """What the migration made."""
     await opened_sql()
     engine = engine_of(parse_store_url(url))
