@@ -476,8 +476,8 @@ def accepted(name: str) -> st.SearchStrategy[Any]:
 
 def number_and_bounds(hint: Any) -> tuple[type, dict[str, Any]]:
     optional, *_ = get_args(hint)
-    number = next(each for each in get_args(optional) if each is not type(None))
-    kind, field = get_args(number)
+    number = next((each for each in get_args(optional) if each is not type(None)), hint)
+    kind, field, *_ = get_args(number)
     found: dict[str, Any] = {"is_open": False}
     for each in field.metadata:
         match each:
