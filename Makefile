@@ -48,7 +48,7 @@ test: style
 part-tests daemon-tests: export OMP_WAIT_POLICY := passive
 
 part-tests: install
-	$(python) -m pytest -q -n 1 $(each_file) tests
+	$(python) -m pytest -q -n 2 $(each_file) tests
 
 daemon-tests: install
 	$(python) -m pytest -q -n $(jobs) $(each_file) integration_tests

@@ -14,8 +14,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
+import aiosqlite
 from sqlalchemy import (
     URL,
     ColumnElement,
@@ -117,18 +118,19 @@ def engine_of(url: StoreUrl) -> AsyncEngine:
     """For a file or a server, not connected yet. SQLite's makes no file: `DatabaseFile` does."""
     if url.kind == "postgresql":
         return _postgresql(url)
-    return _sqlite(str(Path(url.location).absolute()), "rw")
+    return _sqlite(str(Path(url.location).absolute()), mode="rw")
 
 
 class DatabaseInMemory:
     """SQLite's database of `memory://`: it lives as long as this holds a connection to it.
 
-    Another connection may come and go: one that a cancelled task leaves behind is not used again.
+    Other connections come and go: one that a cancelled task leaves behind is not used again. They
+    wait for each other as they do with a file, which those of a shared cache would not.
     """
 
     def __init__(self) -> None:
-        self._name = f"arriero-{uuid.uuid4().hex}"
-        uri = f"file:{self._name}?mode=memory&cache=shared"
+        self._name = f"/arriero-{uuid.uuid4().hex}"  # the slash lets several connections have it
+        uri = f"file:{self._name}?vfs=memdb"
         self._holder = sqlite3.connect(uri, uri=True, check_same_thread=False)
         weakref.finalize(self, self._holder.close)
         engine = create_engine("sqlite://", creator=lambda: self._holder, poolclass=StaticPool)
@@ -139,7 +141,7 @@ class DatabaseInMemory:
 
     def engine(self) -> AsyncEngine:
         """An engine that connects to it."""
-        return _sqlite(self._name, "memory", cache="shared")
+        return _sqlite(self._name, vfs="memdb")
 
     def close(self) -> None:
         """The database is gone, unless somebody else is still connected."""
@@ -246,18 +248,61 @@ def sentence(error: BaseException, url: StoreUrl) -> str:
     return said or type(original).__name__
 
 
-def _sqlite(name: str, mode: str, **query: str) -> AsyncEngine:
+class _SqliteFile(sqlite3.Connection):
+    """A connection that has no locks once it is closed."""
+
+    def close(self) -> None:
+        """Roll back first: SQLite itself keeps the transaction while there is a cursor of it."""
+        with suppress(sqlite3.ProgrammingError):  # it is closed
+            self.rollback()
+        super().close()
+
+
+class _SqliteConnection(aiosqlite.Connection):
+    """A connection that is closed in any case once it is stopped, and stopped once.
+
+    The parent's is not where a task that is cancelled twice gives up closing it.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self._file: _SqliteFile | None = None
+        self._stopped: asyncio.Future[object] | None = None
+
+        def connect() -> _SqliteFile:
+            self._file = sqlite3.connect(
+                uri, uri=True, timeout=CONNECT_TIMEOUT, factory=_SqliteFile
+            )
+            return self._file
+
+        super().__init__(connect, iter_chunk_size=64)
+        self._thread.daemon = True
+
+    def stop(self) -> asyncio.Future[object] | None:
+        """Close it when its last statement is done, in its thread, which then ends."""
+        if self._stopped is None:
+            self._tx.put_nowait((None, self._close_file))
+            self._stopped = super().stop()
+        return self._stopped
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _sqlite(name: str, **query: str) -> AsyncEngine:
+    """`query`: the parameters of SQLite's URI."""
+    uri = f"file:{quote(name)}?{urlencode(query)}"
+
+    async def connect() -> aiosqlite.Connection:
+        return await _SqliteConnection(uri)
+
     engine = create_async_engine(
-        URL.create(
-            "sqlite+aiosqlite",
-            database=f"file:{quote(name)}",
-            query={"mode": mode, "uri": "true", **query},
-        ),
+        "sqlite+aiosqlite://",
+        async_creator=connect,
         poolclass=AsyncAdaptedQueuePool,
         pool_size=1,
         max_overflow=0,
         pool_timeout=CONNECT_TIMEOUT,
-        connect_args={"timeout": CONNECT_TIMEOUT},
     )
     event.listen(engine.sync_engine, "connect", _prepare_sqlite)
     event.listen(engine.sync_engine, "begin", _begin_sqlite)

@@ -7,12 +7,14 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Literal
 from urllib.parse import quote
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
-from arriero.balancer.store.database import engine_of, reached, sentence
+from arriero.balancer.store.database import Database, engine_of, reached, sentence
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import (
     MAX_ENDINGS,
@@ -43,6 +45,43 @@ async def killed_after(url: str, num_confirmed: int) -> int:
     await process.wait()
     assert all(lines), "it ended by itself"
     return int(lines[-1])
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_what_a_task_cancelled_twice_leaves_behind_is_waited_for(
+    kind: Literal["memory", "sqlite"], tmp_path: Path
+) -> None:
+    """The second time, it gives up closing its connection, which still has the write lock."""
+    database = Database(StoreUrl(kind, location=str(tmp_path / "database")))
+    entered, go_on = threading.Event(), threading.Event()
+
+    def held() -> None:
+        entered.set()
+        go_on.wait()
+
+    async def run(*statements: str) -> None:
+        async with database.transaction() as connection:
+            raw = (await connection.get_raw_connection()).driver_connection
+            assert raw is not None
+            await raw.create_function("held", 0, held)
+            for statement in statements:
+                await connection.execute(text(statement))
+
+    await run("CREATE TABLE numbers (number INTEGER)")
+    insert = "INSERT INTO numbers VALUES (1)"
+    left = asyncio.create_task(run(insert, "SELECT held()"))
+    await asyncio.to_thread(entered.wait)
+    while not left.done():
+        left.cancel()
+        await asyncio.sleep(0)
+    following = asyncio.create_task(run(insert))
+    try:
+        done, _ = await asyncio.wait({following}, timeout=0.2)
+        assert not done
+    finally:
+        go_on.set()
+    await following
+    await database.close()
 
 
 @pytest.mark.timeout(60)
