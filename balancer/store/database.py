@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import aiosqlite
@@ -249,12 +250,27 @@ def sentence(error: BaseException, url: StoreUrl) -> str:
 
 
 class _SqliteFile(sqlite3.Connection):
-    """A connection that has no locks once it is closed."""
+    """A connection that has no locks once it is closed.
+
+    SQLite itself keeps them while there is a cursor, and one that a cancelled task left behind is
+    there until the garbage is collected.
+    """
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri, uri=True, timeout=CONNECT_TIMEOUT)
+        self._cursors: weakref.WeakSet[sqlite3.Cursor] = weakref.WeakSet()
+
+    def cursor(self, factory: Any = sqlite3.Cursor) -> Any:
+        """One that ends with the connection."""
+        cursor = super().cursor(factory)
+        self._cursors.add(cursor)
+        return cursor
 
     def close(self) -> None:
-        """Roll back first: SQLite itself keeps the transaction while there is a cursor of it."""
+        """Close its cursors too."""
         with suppress(sqlite3.ProgrammingError):  # it is closed
-            self.rollback()
+            for cursor in tuple(self._cursors):
+                cursor.close()
         super().close()
 
 
@@ -269,9 +285,7 @@ class _SqliteConnection(aiosqlite.Connection):
         self._stopped: asyncio.Future[object] | None = None
 
         def connect() -> _SqliteFile:
-            self._file = sqlite3.connect(
-                uri, uri=True, timeout=CONNECT_TIMEOUT, factory=_SqliteFile
-            )
+            self._file = _SqliteFile(uri)
             return self._file
 
         super().__init__(connect, iter_chunk_size=64)

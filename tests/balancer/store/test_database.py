@@ -51,7 +51,10 @@ async def killed_after(url: str, num_confirmed: int) -> int:
 async def test_what_a_task_cancelled_twice_leaves_behind_is_waited_for(
     kind: Literal["memory", "sqlite"], tmp_path: Path
 ) -> None:
-    """The second time, it gives up closing its connection, which still has the write lock."""
+    """The second time, it gives up closing its connection, which still has the write lock.
+
+    Its cursor, which has a row to come, has a lock too.
+    """
     database = Database(StoreUrl(kind, location=str(tmp_path / "database")))
     entered, go_on = threading.Event(), threading.Event()
 
@@ -69,7 +72,7 @@ async def test_what_a_task_cancelled_twice_leaves_behind_is_waited_for(
 
     await run("CREATE TABLE numbers (number INTEGER)")
     insert = "INSERT INTO numbers VALUES (1)"
-    left = asyncio.create_task(run(insert, "SELECT held()"))
+    left = asyncio.create_task(run(insert, insert, "SELECT held() FROM numbers"))
     await asyncio.to_thread(entered.wait)
     while not left.done():
         left.cancel()
