@@ -1,6 +1,6 @@
 """Fixtures for tests against the real daemons and the demo model.
 
-A balancer and an agent take three seconds of a core to start. So tests that leave them as they are
+A balancer and an agent take a second of a core to start. So tests that leave them as they are
 share them with all others of the process, whichever file they are in; those tests run on one event
 loop, `loop_scope="session"`. A test that stops daemons, gives them settings of its own or fills
 their state takes `fleet`.

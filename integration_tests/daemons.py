@@ -19,6 +19,7 @@ from typing import Any, Literal, Self
 import aiohttp
 
 from integration_tests.computing import seconds_of
+from integration_tests.forked import MODULES, ForkedProcess
 from integration_tests.pace import Pace
 
 MODEL = Path(__file__).parent.parent / "demo" / "arriero-demo.gguf"
@@ -37,7 +38,9 @@ LONGEST_LINE = 2**22
 class Daemon:
     """One process: its ready line as a dict, its standard error as lines."""
 
-    def __init__(self, command: tuple[str, ...], process: asyncio.subprocess.Process) -> None:
+    def __init__(
+        self, command: tuple[str, ...], process: asyncio.subprocess.Process | ForkedProcess
+    ) -> None:
         self.command = command
         self.process = process
         self.pace: Pace
@@ -58,16 +61,27 @@ class Daemon:
         *command: str,
         env: dict[str, str] | None = None,
         stderr: int = asyncio.subprocess.PIPE,
+        forks: bool = True,
     ) -> Self:
-        """`stderr`: a file of the test's own, of which no lines are collected."""
+        """`stderr`: a file of the test's own, of which no lines are collected.
+
+        `forks`: a balancer and an agent come from a process that has imported what they need.
+        """
         program, *arguments = command
+        environ = os.environ | (env or {})
+        path = BIN / program
+        if forks and path.parent == BIN and path.name in MODULES:
+            forked = await ForkedProcess.start(
+                path.name, arguments, environ, stderr=stderr, limit=LONGEST_LINE
+            )
+            return cls(command, forked)
         process = await asyncio.create_subprocess_exec(
-            BIN / program,
+            path,
             *arguments,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=stderr,
-            env=os.environ | (env or {}),
+            env=environ,
             limit=LONGEST_LINE,
         )
         return cls(command, process)
@@ -165,10 +179,11 @@ class Daemon:
 class Fleet:
     """One balancer and any number of agents, with a client session to talk to them."""
 
-    def __init__(self, stack: AsyncExitStack, programs: Path = BIN) -> None:
-        """`programs`: the folder that the daemons' programs are in."""
+    def __init__(self, stack: AsyncExitStack, programs: Path = BIN, *, forks: bool = True) -> None:
+        """`programs`: the folder that the daemons' programs are in. `forks`: as in `Daemon`."""
         self._stack = stack
         self._programs = programs
+        self._forks = forks
         self.agents: list[Daemon] = []
         self._numbers = count(1)
         self.balancer: Daemon
@@ -176,7 +191,7 @@ class Fleet:
 
     def guest(self, stack: AsyncExitStack) -> "Fleet":
         """The same balancer and client, with agents of its own, which `stack` ends."""
-        fleet = Fleet(stack, self._programs)
+        fleet = Fleet(stack, self._programs, forks=self._forks)
         fleet.balancer, fleet.http = self.balancer, self.http
         return fleet
 
@@ -206,7 +221,8 @@ class Fleet:
         stderr: int = asyncio.subprocess.PIPE,
     ) -> Daemon:
         """Starts any command; it is ended with the fleet."""
-        daemon = await Daemon.start(*command, env=env, stderr=stderr)
+        forks = self._forks and not any(name.startswith("PYTHON") for name in env or ())
+        daemon = await Daemon.start(*command, env=env, stderr=stderr, forks=forks)
         self._stack.push_async_callback(daemon.close)
         return daemon
 

@@ -63,7 +63,7 @@ async def keyed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Keyed
     folder = tmp_path_factory.mktemp("keys")
     (folder / "admin.key").write_text(ADMIN)
     async with AsyncExitStack() as stack:
-        fleet = Fleet(stack)
+        fleet = Fleet(stack, forks=False)  # a test reads their command lines
         await fleet.open_client()
         await fleet.start_balancer(admin_key_file=folder / "admin.key")
         keyed = Keyed(fleet, folder, {"admin": ADMIN, "wrong": WRONG})

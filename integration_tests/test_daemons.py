@@ -1,6 +1,7 @@
 """What an operator gets wrong is one clear line that says what to do, never a traceback."""
 
 import re
+import signal
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -160,3 +161,23 @@ async def test_ready_lines(fleet: Fleet) -> None:
     ]
     agent = await fleet.start_agent(name="box")
     assert agent.stdout == ["ready agent name=box slots=4 model=arriero-demo"]
+
+
+@pytest.mark.parametrize("program", ["balancer", "agent"])
+async def test_what_is_forked_is_as_its_script(program: str) -> None:
+    """Most tests start daemons as forks of a process that has imported them."""
+    variable = f"ARRIERO_{program.upper()}_DRAIN_TIMEOUT"
+    for arguments in (("--help",), ("--no-such-flag",), ()):
+        seen = []
+        for forks in (False, True):
+            daemon = await Daemon.start(program, *arguments, env={variable: "soon"}, forks=forks)
+            seen.append((await daemon.exit_code(), daemon.stdout, daemon.stderr))
+        assert seen[0] == seen[1], arguments
+    assert variable in seen[1][2][0]
+
+
+async def test_a_fork_that_is_killed_says_so(fleet: Fleet) -> None:
+    killed, told = await fleet.start_balancer(), await fleet.start_balancer()
+    killed.signal(signal.SIGKILL)
+    assert await killed.exit_code() == -signal.SIGKILL
+    assert await told.terminate() == 0
