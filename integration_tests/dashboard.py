@@ -46,7 +46,10 @@ class Dashboard:
         return self.page.get_by_test_id(name)
 
     async def turn_to(self, page: str) -> None:
-        await self.page.get_by_role("navigation").get_by_role("link", name=page).click()
+        """Another page, once it is shown: a click ends before its address has changed."""
+        link = self.page.get_by_role("navigation").get_by_role("link", name=page)
+        await link.click()
+        await expect(link).to_have_attribute("aria-current", "page")
 
     async def ask(self, text: str) -> None:
         await self.part("prompt").fill(text)
