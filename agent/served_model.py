@@ -22,7 +22,7 @@ from .engine.prompt_store.prompt_store import PromptStore
 from .engine.prompt_store.stored_prompt import ModelIdentity, Origin
 from .generation.fingerprint import fingerprint
 from .generation.preparer import Preparer
-from .models.sources.split_names import files_of
+from .models.file_names import files_of
 from .settings import AgentSettings
 
 logger = logging.getLogger(__name__)

@@ -108,10 +108,8 @@ SHELLS = {
     "agent/engine/speculation": "drafting model_drafter",
     "agent/generation": "local_generation prepar* query_executor *_spans",
     "agent/link": "agent_key connection dialling outbound",
-    "agent/models": "fetch_process fetched_files fetcher",
-    "agent/models/download": "downloader",
-    "agent/models/folder": "file_lock models_folder part_file",
-    "agent/models/sources": "fetching hub web",
+    "agent/models": "downloader fetch_process fetched_files fetcher file_lock hub located "
+    "models_folder part_file",
     "agent/peers": "counts fetcher lender sharing wire",
     "agent/supervision": "assigned_settings child engine_process engine_run model_fetch standby "
     "supervisor supervisor_protocol",

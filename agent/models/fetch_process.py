@@ -3,14 +3,21 @@
 It may be killed at any moment: what has arrived stays, and the next one goes on from there.
 """
 
+import errno
 import os
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import BinaryIO
 
-from .download.progress import Tell
+import httpx2
+
+from ...shared.models.sources import LocalFile, WebFile, parse_source
+from .downloader import TIMEOUT, Downloader, Progress, RemoteFile, Tell
 from .fetch_protocol import (
     Arriving,
     Fetch,
@@ -20,9 +27,15 @@ from .fetch_protocol import (
     decode_fetch,
     encode_fetch_report,
 )
-from .folder.models_folder import ModelsFolder
+from .file_lock import FileLock
+from .located import Located, locate_on_host, locate_on_web
+from .models_folder import ModelsFolder, Record, part_of
+from .part_file import sha256_of
 from .port import FetchError
-from .sources.fetching import fetched
+
+LOOK_EVERY = 0.5
+"""Seconds between looks at a file that another agent downloads: for its size, and its end."""
+
 
 NICENESS = 10
 """The engine's threads go first: hashing a file must not slow down streams."""
@@ -32,6 +45,9 @@ MAX_TRACEBACK = 20_000
 
 MAX_TOLD = 2000
 """Most characters of a message, and of a hint."""
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 def main() -> None:
@@ -56,7 +72,7 @@ def carry_out(fetch: Fetch, reports: BinaryIO, until_leased: Callable[[], None])
     try:
         folder = ModelsFolder(fetch.root, fetch.limit)
         with fetched(fetch.source, fetch.sha256, folder, tell=_teller(reports)) as found:
-            _write(reports, Fetched(paths=found.paths, kept=found.kept, bytes=found.bytes))
+            _write(reports, found)
             until_leased()
     except FetchError as error:
         _write(reports, _refused(error))
@@ -92,6 +108,169 @@ def _end_with(orders: BinaryIO) -> None:
     """End the process when the agent does, or when it wants no more of it."""
     orders.read()
     os._exit(0)
+
+
+@contextmanager
+def fetched(
+    source: str,
+    sha256: str | None,
+    folder: ModelsFolder,
+    *,
+    tell: Tell,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[Fetched]:
+    """Fetch the files of `source`. Inside the block they are not evicted. Raises `FetchError`."""
+    with ExitStack() as held:
+        try:
+            found = _fetch(source, sha256, folder, held=held, tell=tell, sleep=sleep)
+        except OSError as error:
+            raise broken(error, folder.root) from error
+        yield found
+
+
+def _fetch(
+    source: str,
+    sha256: str | None,
+    folder: ModelsFolder,
+    *,
+    held: ExitStack,
+    tell: Tell,
+    sleep: Callable[[float], None],
+) -> Fetched:
+    parsed = parse_source(source)
+    if isinstance(parsed, LocalFile):
+        return _found(locate_on_host(parsed, sha256))
+    folder.create()
+    if isinstance(parsed, WebFile):
+        located = locate_on_web(parsed, sha256, folder)
+        _bring(located, folder, held, tell, sleep)
+        return _found(located)
+    # Its import takes half a second, which other sources need not wait for.
+    from . import hub
+
+    located = hub.locate(parsed, sha256, folder)
+    _bring(located, folder, held, tell, sleep)
+    hub.finish(parsed, located)
+    return _found(located)
+
+
+def _found(located: Located) -> Fetched:
+    size = sum(path.stat().st_size for path in located.paths)
+    return Fetched(paths=located.paths, kept=located.kept, bytes=size)
+
+
+def _bring(
+    located: Located,
+    folder: ModelsFolder,
+    held: ExitStack,
+    tell: Tell,
+    sleep: Callable[[float], None],
+) -> None:
+    """Lease all files, and download those that are missing."""
+    for file in located.kept:
+        held.enter_context(folder.use(file))
+    progress = Progress(tell, time.monotonic)
+    with httpx2.Client(timeout=TIMEOUT) as client:
+        bringer = _Bringer(folder, Downloader(folder, client, progress, sleep), progress, sleep)
+        bringer.bring(located.remotes)
+
+
+class _Bringer:
+    """Downloads what is missing, one file after the other, each in one process at a time."""
+
+    def __init__(
+        self,
+        folder: ModelsFolder,
+        downloader: Downloader,
+        progress: Progress,
+        sleep: Callable[[float], None],
+    ) -> None:
+        self._folder = folder
+        self._downloader = downloader
+        self._progress = progress
+        self._sleep = sleep
+
+    def bring(self, remotes: tuple[RemoteFile, ...]) -> None:
+        sizes = [remote.size for remote in remotes]
+        if all(size is not None for size in sizes):
+            self._progress.expect(sum(size or 0 for size in sizes))
+        self._make_room(remotes)
+        for remote in remotes:
+            if not self._is_here(remote):
+                self._bring_one(remote)
+            self._progress.whole(remote.file.stat().st_size)
+
+    def _make_room(self, remotes: tuple[RemoteFile, ...]) -> None:
+        """For all files together, so that the first is not downloaded in vain."""
+        missing = {
+            remote.file: remote.size
+            for remote in remotes
+            if remote.size is not None and not remote.file.exists()
+        }
+        if missing:
+            self._folder.make_room(missing)
+
+    def _bring_one(self, remote: RemoteFile) -> None:
+        with self._turn(remote):
+            if not self._is_here(remote) and not self._is_right(remote):
+                self._downloader.download(remote)
+
+    def _turn(self, remote: RemoteFile) -> FileLock:
+        """Wait until no other process downloads `remote`, and tell how far it is meanwhile."""
+        lock = self._folder.fetch_lock(remote.file)
+        while (turn := FileLock.try_exclusive(lock)) is None:
+            total = self._folder.record(remote.file).total
+            self._progress.arrived(remote.called, _size(part_of(remote.file)), total)
+            self._sleep(LOOK_EVERY)
+        return turn
+
+    def _is_here(self, remote: RemoteFile) -> bool:
+        if not remote.file.exists():
+            return False
+        if remote.is_content_named or remote.sha256 is None:
+            return True
+        return self._folder.record(remote.file).sha256 == remote.sha256
+
+    def _is_right(self, remote: RemoteFile) -> bool:
+        """Whether a file that was never hashed is the right one. The turn is held."""
+        if not remote.file.exists() or self._folder.record(remote.file).sha256 is not None:
+            return False
+        record = Record(sha256=sha256_of(remote.file), size=_size(remote.file))
+        self._folder.write_record(remote.file, record)
+        return record.sha256 == remote.sha256
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def broken(error: OSError, folder: os.PathLike[str]) -> FetchError:
+    """What an error of the system means for files in `folder`."""
+    where = error.filename or folder
+    said = error.strerror or str(error)
+    if error.errno in _FULL:
+        return FetchError(
+            "disk_full",
+            f"{where}: {said}",
+            "free space there, or choose another --models-dir",
+        )
+    if error.errno == errno.EFBIG:
+        return FetchError(
+            "too_large",
+            f"{where}: {said}",
+            "the file system or a limit of the process takes no file of this size; choose "
+            "another --models-dir",
+        )
+    if error.errno in _DENIED:
+        return FetchError(
+            "denied", f"{where}: {said}", "let the agent's user write there, or read the file"
+        )
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return FetchError("not_found", f"{where}: {said}", "check the path on the agent's host")
+    return FetchError("fetch_failed", f"{where}: {said}")
 
 
 if __name__ == "__main__":

@@ -4,10 +4,13 @@ import asyncio
 import logging
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
+from ...shared.inference.values import MOST_SECONDS
 from ...shared.log import context
+from ...shared.models.assignments import MAX_SPEED, Download
 from .fetch_protocol import (
     Arriving,
     Fetch,
@@ -16,10 +19,9 @@ from .fetch_protocol import (
     decode_fetch_report,
     encode_fetch,
 )
-from .folder.file_lock import FileLock
-from .folder.models_folder import ModelsFolder
+from .file_lock import FileLock
+from .models_folder import ModelsFolder
 from .port import FetchedModel, FetchError, OnProgress
-from .rate import RateMeter
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +117,6 @@ class Fetcher:
         """The process holds its leases still, so none of these waits."""
         return FetchedModel(
             path=fetched.paths[0],
-            files=fetched.paths,
             bytes=fetched.bytes,
             lease=Leases([self._folder.use(file) for file in fetched.kept]),
         )
@@ -132,3 +133,32 @@ def _error(refused: Refused) -> FetchError:
     if refused.traceback:
         logger.error("a fetch failed", extra=context(traceback=refused.traceback))
     return FetchError(refused.code, refused.message, refused.hint)
+
+
+WINDOW = 10.0
+"""Seconds over which the rate is measured."""
+
+
+class RateMeter:
+    """Turns counts of bytes into `Download`s with a rate, once there are two counts."""
+
+    def __init__(self) -> None:
+        self._counts: deque[tuple[float, int]] = deque()
+
+    def measure(self, now: float, file: str, size: int, total: int | None) -> Download:
+        """`size` bytes are here at `now`, of `total`."""
+        if self._counts and size < self._counts[-1][1]:
+            self._counts.clear()
+        self._counts.append((now, size))
+        while now - self._counts[0][0] > WINDOW and len(self._counts) > 2:
+            self._counts.popleft()
+        rate = self._rate()
+        left = None if total is None or not rate else max(total - size, 0) / rate
+        left = None if left is None else min(left, MOST_SECONDS)
+        return Download(
+            file=file, bytes=size, total=total, bytes_per_second=rate, seconds_left=left
+        )
+
+    def _rate(self) -> float | None:
+        (first, before), (last, after) = self._counts[0], self._counts[-1]
+        return min((after - before) / (last - first), MAX_SPEED) if last > first else None

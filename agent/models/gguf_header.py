@@ -4,9 +4,13 @@ The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. A file ma
 every count is bounded, texts and long lists are passed over, and what is kept is small.
 """
 
+import stat
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO
+
+from .port import FetchError
 
 MAX_HEADER = 256 * 2**20
 """Most bytes of a header; vocabularies of 256,000 words with merges take about 20 MB."""
@@ -24,7 +28,7 @@ MAX_KEPT_LIST = 1024
 MAX_DEPTH = 4
 MAX_DIMENSIONS = 8
 
-_MAGIC = b"GGUF"
+MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _TEXT, _LIST = 8, 9
 _NUMBERS = {
@@ -95,7 +99,7 @@ class _Reader:
         self._num_items = 0
 
     def header(self) -> GgufHeader:
-        if self._bytes(len(_MAGIC)) != _MAGIC:
+        if self._bytes(len(MAGIC)) != MAGIC:
             raise HeaderError("it is not in GGUF format")
         version = self._number("<I")
         if version not in _VERSIONS:
@@ -194,3 +198,26 @@ class _Reader:
         if len(data) < count:
             raise HeaderError("it ends within its header")
         return data
+
+
+def check_model(path: Path, called: str) -> int:
+    """The size of `path`. Raises `FetchError` unless it is a regular file that starts as a GGUF.
+
+    `called` names it in errors. Raises `OSError` when it cannot be read.
+    """
+    facts = path.stat()
+    if not stat.S_ISREG(facts.st_mode):
+        raise FetchError("not_a_gguf", f"{called} is not a file", "name the .gguf file itself")
+    with path.open("rb") as file:
+        check_start(file.read(len(MAGIC)), called)
+    return facts.st_size
+
+
+def check_start(start: bytes, called: str) -> None:
+    """Raises `FetchError` unless `start`, a file's first bytes, is that of a GGUF."""
+    if not start.startswith(MAGIC):
+        raise FetchError(
+            "not_a_gguf",
+            f"{called} is not in GGUF format: it begins with {start[:16]!r}",
+            "name a .gguf file; llama.cpp's convert_hf_to_gguf.py makes one from other formats",
+        )

@@ -68,11 +68,10 @@ class Lease(Protocol):
 class FetchedModel:
     """A model's files on this host. `path` is what the engine loads: of a split model the first.
 
-    `bytes` is the size of all `files` together. Release the lease when nothing loads them any more.
+    `bytes` is the size of all files together. Release the lease when nothing loads them any more.
     """
 
     path: Path
-    files: tuple[Path, ...]
     bytes: int
     lease: Lease
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from arriero.agent.models.folder.models_folder import ModelsFolder
+from arriero.agent.models.models_folder import ModelsFolder
 from tests.agent.models.file_server import FileServer, file_server
 from tests.agent.models.small_disk import NoNamespaces, small_disk
 from tests.agent.models.small_hub import SmallHub, small_hub

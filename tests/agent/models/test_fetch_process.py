@@ -1,12 +1,18 @@
 """The fetching process' work, without the process; `test_fetcher` starts real ones."""
 
+import errno
+import hashlib
 import io
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from arriero.agent.models import fetch_process
-from arriero.agent.models.fetch_process import MAX_TOLD, MAX_TRACEBACK, carry_out
+from arriero.agent.models.fetch_process import MAX_TOLD, MAX_TRACEBACK, broken, carry_out, fetched
 from arriero.agent.models.fetch_protocol import (
     Fetch,
     Fetched,
@@ -14,11 +20,15 @@ from arriero.agent.models.fetch_protocol import (
     Refused,
     decode_fetch_report,
 )
-from arriero.agent.models.folder.models_folder import ModelsFolder
+from arriero.agent.models.file_lock import FileLock
+from arriero.agent.models.models_folder import ModelsFolder, part_of
 from arriero.agent.models.port import FetchError
 from tests.agent.models.file_server import FileServer, Served, model
+from tests.agent.models.small_disk import fill
+from tests.agent.models.small_hub import SmallHub
+from tests.waiting import HANGS
 
-DATA = model()
+DATA, OTHER = model(seed=1), model(seed=2)
 
 
 def carried_out(fetch: Fetch, until_leased: object = None) -> list[FetchReport]:
@@ -67,3 +77,271 @@ def test_what_a_server_makes_us_say_is_bounded(tmp_path: Path, server: FileServe
     (report,) = carried_out(Fetch(source=url, root=tmp_path))
     assert isinstance(report, Refused)
     assert len(report.message) == MAX_TOLD
+
+
+FetchSource = Callable[..., Fetched]
+
+
+@pytest.fixture
+def fetch(folder: ModelsFolder) -> FetchSource:
+    """Fetches, and lets the leases go."""
+
+    def run(source: str, sha256: str | None = None) -> Fetched:
+        with fetched(source, sha256, folder, tell=no_progress, sleep=no_pause) as found:
+            return found
+
+    return run
+
+
+def no_progress(_file: str, _size: int, _total: int | None) -> None:
+    """Not looked at."""
+
+
+def no_pause(_seconds: float) -> None:
+    """Nobody waits."""
+
+
+def test_a_web_file_is_downloaded_once(fetch: FetchSource, server: FileServer) -> None:
+    url = server.serve("/m.gguf", Served(DATA))
+    first, second = fetch(url), fetch(url)
+
+    assert first == second
+    assert first.paths[0].read_bytes() == DATA
+    assert first.bytes == len(DATA)
+    assert len(server.asked) == 1
+
+
+def test_a_hub_model_is_downloaded_under_its_name(fetch: FetchSource, hub: SmallHub) -> None:
+    names = [f"M-Q8_0-0000{n}-of-00002.gguf" for n in (1, 2)]
+    hub.publish("org/repo", {names[0]: DATA, names[1]: OTHER})
+    found = fetch("hf://org/repo:Q8_0")
+
+    assert [path.name for path in found.paths] == names
+    assert [path.read_bytes() for path in found.paths] == [DATA, OTHER]
+    assert found.bytes == len(DATA) + len(OTHER)
+    assert fetch("hf://org/repo:Q8_0") == found
+
+
+def test_a_cut_hub_download_goes_on(fetch: FetchSource, hub: SmallHub) -> None:
+    hub.publish("org/repo", {"m.gguf": DATA})
+    hub.content(DATA).cuts = [70_000, 50_000, 1]
+    assert fetch("hf://org/repo/m.gguf").paths[0].read_bytes() == DATA
+
+
+def test_a_hub_that_sends_other_bytes_than_it_promised_is_found_out(
+    fetch: FetchSource, hub: SmallHub
+) -> None:
+    hub.publish("org/repo", {"m.gguf": DATA})
+    hub.content(DATA).data = OTHER
+    with pytest.raises(FetchError) as caught:
+        fetch("hf://org/repo/m.gguf")
+    assert caught.value.code == "wrong_checksum"
+
+
+def test_a_gated_file_asks_for_a_token(fetch: FetchSource, hub: SmallHub) -> None:
+    hub.publish("org/repo", {"m.gguf": DATA})
+    hub.refuse(f"/org/repo/resolve/{'c' * 40}/m.gguf", 403, "GatedRepo")
+    with pytest.raises(FetchError) as caught:
+        fetch("hf://org/repo/m.gguf")
+    assert caught.value.code == "gated"
+    assert "HF_TOKEN" in caught.value.hint
+
+
+def test_files_are_leased_inside_the_block_and_only_there(
+    folder: ModelsFolder, server: FileServer
+) -> None:
+    url = server.serve("/m.gguf", Served(DATA))
+    tight = ModelsFolder(folder.root, limit=len(DATA))
+    leased = fetched(url, None, folder, tell=no_progress)
+    with leased as found, pytest.raises(FetchError, match="in use"):
+        tight.make_room({tight.root / "new": 1})
+    tight.make_room({tight.root / "new": 1})
+    assert not found.paths[0].exists()
+
+
+def test_a_second_fetch_waits_for_the_first_and_tells_its_progress(
+    folder: ModelsFolder, server: FileServer
+) -> None:
+    held = threading.Event()
+    url = server.serve("/m.gguf", Served(DATA, held=held, held_after=50_000))
+    first = threading.Thread(target=lambda: fetch_once(folder, url))
+    first.start()
+    assert server.is_holding.wait(HANGS)
+    told: list[tuple[int, int | None]] = []
+
+    def look(_seconds: float) -> None:
+        held.set()
+
+    def tell(_file: str, size: int, total: int | None) -> None:
+        told.append((size, total))
+
+    with fetched(url, None, folder, tell=tell, sleep=look) as found:
+        assert found.paths[0].read_bytes() == DATA
+    first.join(HANGS)
+
+    assert told[0][1] == len(DATA)
+    assert len(server.asked) == 1
+
+
+def fetch_once(folder: ModelsFolder, url: str) -> None:
+    with fetched(url, None, folder, tell=no_progress, sleep=no_pause):
+        pass
+
+
+def test_another_checksum_replaces_a_file_only_by_the_right_one(
+    fetch: FetchSource, server: FileServer
+) -> None:
+    url = server.serve("/m.gguf", Served(DATA))
+    path = fetch(url).paths[0]
+    assert fetch(url, hashlib.sha256(DATA).hexdigest()).paths[0] == path
+    assert len(server.asked) == 1
+
+    with pytest.raises(FetchError) as caught:
+        fetch(url, "0" * 64)
+    assert caught.value.code == "wrong_checksum"
+    assert path.read_bytes() == DATA
+
+    server.serve("/m.gguf", Served(OTHER, etag='"v2"'))
+    assert fetch(url, hashlib.sha256(OTHER).hexdigest()).paths[0].read_bytes() == OTHER
+
+
+def test_a_models_larger_than_the_limit_is_refused_before_any_of_it_comes(
+    tmp_path: Path, hub: SmallHub
+) -> None:
+    hub.publish("org/repo", {"m.gguf": DATA})
+    folder = ModelsFolder(tmp_path / "small", limit=1000)
+    with pytest.raises(FetchError) as caught:
+        fetch_once(folder, "hf://org/repo/m.gguf")
+    assert caught.value.code == "too_large"
+    assert not [asked for asked in hub.server.asked if "resolve" in asked.path]
+
+
+def test_an_unused_model_is_evicted_for_a_new_one(tmp_path: Path, server: FileServer) -> None:
+    folder = ModelsFolder(tmp_path / "models", limit=len(DATA) + 1000)
+    urls = [server.serve(f"/{n}.gguf", Served(model(seed=n))) for n in (1, 2)]
+    for url in urls:
+        fetch_once(folder, url)
+    assert [file.name.rpartition("/")[2] for file in folder.stored()] == ["2.gguf"]
+
+
+def test_an_error_of_the_system_is_typed(tmp_path: Path, server: FileServer) -> None:
+    (tmp_path / "file").touch()
+    url = server.serve("/m.gguf", Served(DATA))
+    with pytest.raises(FetchError) as caught:
+        fetch_once(ModelsFolder(tmp_path / "file" / "models"), url)
+    assert caught.value.code == "not_found"
+    assert isinstance(caught.value.__cause__, OSError)
+    assert caught.value.__cause__.errno == errno.ENOTDIR
+
+    with pytest.raises(FetchError) as caught:
+        fetch_once(ModelsFolder(tmp_path), f"file://{tmp_path}/no.gguf")
+    assert caught.value.code == "not_found"
+
+
+def test_after_a_failure_no_lock_is_held(folder: ModelsFolder, server: FileServer) -> None:
+    url = server.serve("/m.gguf", Served(DATA, statuses=[404]))
+    with pytest.raises(FetchError):
+        fetch_once(folder, url)
+    with ExitStack() as held:
+        for lock in (folder.root / "locks").iterdir():
+            alone = FileLock.try_exclusive(lock)
+            assert alone is not None
+            held.enter_context(alone)
+
+
+def test_a_partial_file_can_be_evicted(tmp_path: Path, server: FileServer) -> None:
+    folder = ModelsFolder(tmp_path / "models", limit=len(DATA) + 1000)
+    served = Served(DATA, cuts=[100_000] + [0] * 20)
+    url = server.serve("/m.gguf", served)
+    with pytest.raises(FetchError):
+        fetch_once(folder, url)
+    (stored,) = folder.stored()
+    assert stored.name.endswith("m.gguf.part")
+    fetch_once(folder, server.serve("/other.gguf", Served(OTHER)))
+    assert not part_of(folder.root / stored.name.removesuffix(".part")).exists()
+
+
+LARGE = model(2_000_000)
+
+
+def test_a_file_larger_than_a_real_disk_is_refused_before_it_comes(
+    disk: Path, server: FileServer
+) -> None:
+    held = threading.Event()
+    url = server.serve("/m.gguf", Served(model(4_000_000), held=held))
+    with pytest.raises(FetchError) as caught:
+        fetch_once(ModelsFolder(disk / "models"), url)
+    assert caught.value.code == "disk_full"
+    assert "--models-limit" in caught.value.hint
+    assert not held.is_set()
+
+
+def test_a_real_disk_that_others_fill_up_is_typed_and_mended(
+    disk: Path, server: FileServer
+) -> None:
+    held = threading.Event()
+    served = Served(LARGE, held=held, held_after=1_000_000)
+    url = server.serve("/m.gguf", served)
+    folder = ModelsFolder(disk / "models")
+    failures: list[FetchError] = []
+
+    def fails() -> None:
+        try:
+            fetch_once(folder, url)
+        except FetchError as error:
+            failures.append(error)
+
+    fetching = threading.Thread(target=fails)
+    fetching.start()
+    assert server.is_holding.wait(HANGS)
+    wait_for_a_part(folder, url)
+    filler = fill(disk)
+    held.set()
+    fetching.join(HANGS)
+
+    assert [error.code for error in failures] == ["disk_full"]
+    assert isinstance(failures[0].__cause__, OSError)
+    assert failures[0].__cause__.errno == errno.ENOSPC
+    filler.unlink()
+    with fetched(url, None, folder, tell=no_progress) as found:
+        assert found.paths[0].read_bytes() == LARGE
+    assert server.starts("/m.gguf")[-1] is not None
+
+
+def wait_for_a_part(folder: ModelsFolder, url: str) -> None:
+    """Until some of the file is on the disk."""
+    part = part_of(folder.web_file(url, "m.gguf"))
+    deadline = time.monotonic() + HANGS
+    while not part.exists() or part.stat().st_size == 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("disk", ["ro"], indirect=True)
+def test_a_real_folder_that_nobody_may_write_is_denied(disk: Path, server: FileServer) -> None:
+    with pytest.raises(FetchError) as caught:
+        fetch_once(ModelsFolder(disk / "models"), server.serve("/m.gguf", Served(DATA)))
+    assert caught.value.code == "denied"
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (errno.ENOSPC, "disk_full"),
+        (errno.EDQUOT, "disk_full"),
+        (errno.EFBIG, "too_large"),
+        (errno.EACCES, "denied"),
+        (errno.EROFS, "denied"),
+        (errno.ENOENT, "not_found"),
+        (errno.EIO, "fetch_failed"),
+    ],
+)
+def test_an_error_of_the_system_has_a_code_and_names_the_file(number: int, code: str) -> None:
+    error = broken(OSError(number, "said so", "/models/m.gguf"), Path("/models"))
+    assert error.code == code
+    assert error.message == "/models/m.gguf: said so"
+
+
+def test_an_error_that_names_no_file_names_the_folder() -> None:
+    assert broken(OSError(errno.ENOSPC, "full"), Path("/models")).message == "/models: full"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from arriero.agent.models.fetcher import Fetcher
-from arriero.agent.models.folder.models_folder import ModelsFolder, part_of
+from arriero.agent.models.fetcher import Fetcher, RateMeter
+from arriero.agent.models.models_folder import ModelsFolder, part_of
 from arriero.agent.models.port import FetchedModel, FetchError
 from arriero.shared.models.assignments import Download
 from tests.agent.models.file_server import FileServer, Served, model
@@ -50,7 +50,7 @@ async def test_a_download_tells_its_progress_and_ends_with_a_lease(
     fetched = await Fetcher(tmp_path).fetch(url, on_progress=told.append)
 
     assert fetched.path.read_bytes() == DATA
-    assert (fetched.files, fetched.bytes) == ((fetched.path,), len(DATA))
+    assert fetched.bytes == len(DATA)
     assert told[0].total == len(DATA)
     assert told[0].file == url
 
@@ -213,3 +213,34 @@ async def test_a_process_that_cannot_start_is_a_typed_failure(tmp_path: Path) ->
 
 async def test_room_is_told(tmp_path: Path) -> None:
     assert await Fetcher(tmp_path, limit=1000).room() == 1000
+
+
+def test_a_rate_and_the_time_left_follow_from_two_counts() -> None:
+    meter = RateMeter()
+    first = meter.measure(10.0, "m", 100, 1000)
+    second = meter.measure(12.0, "m", 300, 1000)
+
+    assert first == Download(file="m", bytes=100, total=1000)
+    assert (second.bytes_per_second, second.seconds_left) == (100.0, 7.0)
+
+
+def test_old_counts_do_not_matter() -> None:
+    meter = RateMeter()
+    for second in range(100):
+        meter.measure(float(second), "m", 10 * second, None)
+    slow = [meter.measure(100.0 + second, "m", 990 + second, None) for second in range(20)]
+    assert slow[-1].bytes_per_second == 1.0
+
+
+def test_a_download_that_stands_still_has_no_time_left_to_tell() -> None:
+    meter = RateMeter()
+    meter.measure(0.0, "m", 100, 1000)
+    still = meter.measure(5.0, "m", 100, 1000)
+    assert (still.bytes_per_second, still.seconds_left) == (0.0, None)
+
+
+def test_a_download_that_begins_anew_is_measured_anew() -> None:
+    meter = RateMeter()
+    meter.measure(0.0, "m", 500, 1000)
+    assert meter.measure(1.0, "m", 10, 1000).bytes_per_second is None
+    assert meter.measure(2.0, "m", 20, 1000).bytes_per_second == 10.0

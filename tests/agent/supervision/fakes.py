@@ -86,9 +86,7 @@ class FakeFiles:
         if source in self.failures:
             raise FetchError(self.failures[source], f"{source} is bad", "mend it")
         self.leases[source] = FakeLease()
-        return FetchedModel(
-            path=self.path, files=(self.path,), bytes=self.size, lease=self.leases[source]
-        )
+        return FetchedModel(path=self.path, bytes=self.size, lease=self.leases[source])
 
     async def room(self) -> int | None:
         return None

@@ -3,11 +3,11 @@
 A crash at any moment leaves a part that holds the file's first bytes, or the whole file.
 """
 
+import hashlib
 import os
 from pathlib import Path
 from typing import Self
 
-from .checksum import hash_of
 from .models_folder import part_of
 
 _BUFFER = 1 << 17
@@ -73,3 +73,20 @@ class PartFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+_CHUNK = 1 << 20
+
+
+def hash_of(path: Path) -> "hashlib._Hash":
+    """The running hash of what `path` holds; `update` goes on from there. Raises `OSError`."""
+    running = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while chunk := file.read(_CHUNK):
+            running.update(chunk)
+    return running
+
+
+def sha256_of(path: Path) -> str:
+    """Raises `OSError`."""
+    return hash_of(path).hexdigest()

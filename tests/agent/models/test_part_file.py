@@ -3,8 +3,8 @@
 import hashlib
 from pathlib import Path
 
-from arriero.agent.models.folder.models_folder import part_of
-from arriero.agent.models.folder.part_file import PartFile
+from arriero.agent.models.models_folder import part_of
+from arriero.agent.models.part_file import PartFile, hash_of, sha256_of
 
 
 def test_a_part_goes_on_where_an_earlier_one_ended_and_hashes_it_all(tmp_path: Path) -> None:
@@ -42,3 +42,16 @@ def test_what_is_flushed_survives_the_process(tmp_path: Path) -> None:
         part.flush()
         assert part_of(file).read_bytes() == b"GGUF"
         assert part.sha256() is None
+
+
+DATA = bytes(range(256)) * 10_000
+
+
+def test_the_hash_of_a_file_and_of_one_that_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(DATA[:1_500_000])
+    running = hash_of(path)
+    running.update(DATA[1_500_000:])
+
+    assert running.hexdigest() == hashlib.sha256(DATA).hexdigest()
+    assert sha256_of(path) == hashlib.sha256(DATA[:1_500_000]).hexdigest()

@@ -12,16 +12,18 @@ the record.
 """
 
 import hashlib
+import json
 import logging
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ....shared.log import context
-from ..port import FetchError
-from .eviction import NoRoomError, StoredFile, to_evict
+from pydantic import TypeAdapter, ValidationError
+
+from ...shared.log import context
 from .file_lock import FileLock
-from .record import Record, read_record, write_record
+from .port import FetchError
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +31,70 @@ PART = ".part"
 MAX_RESERVE = 2**30
 """Most bytes of a disk that stay free, so that other programs on the host can still write."""
 RESERVE_SHARE = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """`validator` is the ETag or date under which a partial file was begun; `total` its full size.
+
+    `sha256` was computed over the whole file, which had `size` bytes then.
+    """
+
+    validator: str | None = None
+    total: int | None = None
+    sha256: str | None = None
+    size: int | None = None
+
+
+_record: TypeAdapter[Record] = TypeAdapter(Record)
+
+
+def read_record(path: Path) -> Record:
+    """The record in `path`; an empty one where there is none, or one torn by a crash."""
+    try:
+        return _record.validate_json(path.read_bytes(), strict=True)
+    except (FileNotFoundError, ValidationError):
+        return Record()
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Raises `OSError`."""
+    path.write_text(json.dumps(asdict(record)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile:
+    """A file in the folder. `bytes` of one that is downloading: what it will take.
+
+    `last_used` is a time; only the order counts.
+    """
+
+    name: str
+    bytes: int
+    last_used: float
+    is_used: bool
+
+
+class NoRoomError(Exception):
+    """Even without all files that nobody uses there is too little room: `missing` bytes."""
+
+    def __init__(self, missing: int) -> None:
+        super().__init__(f"{missing} bytes are missing")
+        self.missing = missing
+
+
+def to_evict(files: Iterable[StoredFile], missing: int) -> list[StoredFile]:
+    """The files whose eviction frees `missing` bytes at least. Raises `NoRoomError`."""
+    evicted: list[StoredFile] = []
+    unused = sorted((file for file in files if not file.is_used), key=lambda file: file.last_used)
+    for file in unused:
+        if missing <= 0:
+            break
+        evicted.append(file)
+        missing -= file.bytes
+    if missing > 0:
+        raise NoRoomError(missing)
+    return evicted
 
 
 class ModelsFolder:

@@ -1,13 +1,14 @@
 """The Hugging Face hub: what a repository holds, and where its files are.
 
 huggingface-hub answers what the hub says, with its token, endpoint and offline mode, and its cache
-is read. The bytes come through `download`, since a download of huggingface-hub begins anew when its
+is read. `downloader` fetches the bytes, since a download of huggingface-hub begins anew when its
 process ends; they lie in the layout of its cache.
 """
 
 import logging
+import os
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
@@ -20,19 +21,16 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
-from huggingface_hub.hf_api import ModelInfo
+from huggingface_hub.hf_api import ModelInfo, RepoSibling
 
-from ....shared.log import context
-from ....shared.models.sources import HubFile, HubQuantisation
-from ..download.refusals import TOKEN_HINT
-from ..download.remote_file import RemoteFile
-from ..folder.checksum import sha256_of
-from ..folder.models_folder import ModelsFolder, in_words
-from ..port import FetchError
-from .hub_cache import RepoCache
+from ...shared.log import context
+from ...shared.models.sources import HubFile, HubQuantisation
+from .downloader import TOKEN_HINT, RemoteFile
+from .file_names import files_of, pick_file
 from .located import Located
-from .quantisations import pick_file
-from .split_names import files_of
+from .models_folder import ModelsFolder, in_words
+from .part_file import sha256_of
+from .port import FetchError
 
 logger = logging.getLogger(__name__)
 
@@ -42,13 +40,62 @@ TIMEOUT = 30.0
 HubSource = HubFile | HubQuantisation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HubEntry:
-    """One file of a repository. `etag` names its content; `sha256` where the hub has it."""
+_COMMIT = re.compile(r"[0-9a-f]{40}", re.ASCII)
 
-    size: int | None
-    etag: str | None
-    sha256: str | None
+
+class RepoCache:
+    """One repository's folder in a cache."""
+
+    def __init__(self, cache: Path, repo: str) -> None:
+        self.root = cache / f"models--{repo.replace('/', '--')}"
+
+    def commit_of(self, revision: str) -> str | None:
+        """The commit that `revision` was last seen at."""
+        if _COMMIT.fullmatch(revision):
+            return revision
+        try:
+            return (self.root / "refs" / revision).read_text().strip()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+
+    def names(self, commit: str) -> list[str]:
+        """The GGUF files that are here of `commit`."""
+        snapshot = self._snapshot(commit)
+        found = (path for path in snapshot.rglob("*.gguf") if path.is_file())
+        return [path.relative_to(snapshot).as_posix() for path in found]
+
+    def has(self, commit: str, names: Iterable[str]) -> bool:
+        return all(self.path(commit, name).is_file() for name in names)
+
+    def path(self, commit: str, name: str) -> Path:
+        return self._snapshot(commit) / name
+
+    def blob(self, etag: str) -> Path:
+        return self.root / "blobs" / etag
+
+    def add(self, commit: str, name: str, blob: Path) -> None:
+        """Let `commit` have `blob` as its file `name`. Raises `OSError`."""
+        link = self.path(commit, name)
+        if link.is_file() and link.resolve() == blob.resolve():
+            return
+        link.parent.mkdir(parents=True, exist_ok=True)
+        beside = link.with_name(f"{link.name}.{os.getpid()}.link")
+        beside.unlink(missing_ok=True)
+        beside.symlink_to(os.path.relpath(blob, link.parent))
+        beside.replace(link)
+
+    def remember(self, revision: str, commit: str) -> None:
+        """From now on `revision` is at `commit`. Raises `OSError`."""
+        if revision == commit:
+            return
+        ref = self.root / "refs" / revision
+        ref.parent.mkdir(parents=True, exist_ok=True)
+        beside = ref.with_name(f"{ref.name}.{os.getpid()}.ref")
+        beside.write_text(commit)
+        beside.replace(ref)
+
+    def _snapshot(self, commit: str) -> Path:
+        return self.root / "snapshots" / commit
 
 
 def locate(source: HubSource, sha256: str | None, folder: ModelsFolder) -> Located:
@@ -93,10 +140,11 @@ def _ask(source: HubSource) -> ModelInfo:
 
 
 def _of(source: HubSource, info: ModelInfo, sha256: str | None, folder: ModelsFolder) -> Located:
-    entries = _entries(info)
-    names = _names(source, list(entries))
+    siblings = {file.rfilename: file for file in info.siblings or ()}
+    names = _names(source, list(siblings))
+    files = [siblings[name] for name in names]
     commit = info.sha or source.revision
-    checked = _checked(source, names[0], entries[names[0]], sha256)
+    _check_sha256(source, files[0], sha256)
     own = RepoCache(Path(constants.HF_HUB_CACHE), source.repo)
     if own.has(commit, names):
         return _here(own, commit, names, is_kept=False)
@@ -104,28 +152,16 @@ def _of(source: HubSource, info: ModelInfo, sha256: str | None, folder: ModelsFo
     if cache.has(commit, names):
         cache.remember(source.revision, commit)
         return _here(cache, commit, names)
-    for name in names:
-        _check_size(source, name, entries[name], folder)
+    for file in files:
+        _check_size(source, file, folder)
     remotes = tuple(
-        _remote(source, commit, name, checked if name == names[0] else entries[name], cache)
-        for name in names
+        _remote(source, commit, file, cache, sha256 if file is files[0] else None) for file in files
     )
     return Located(
         paths=tuple(cache.path(commit, name) for name in names),
         remotes=remotes,
         kept=tuple(remote.file for remote in remotes),
     )
-
-
-def _entries(info: ModelInfo) -> dict[str, HubEntry]:
-    return {
-        file.rfilename: HubEntry(
-            size=file.size,
-            etag=file.lfs.sha256 if file.lfs else file.blob_id,
-            sha256=file.lfs.sha256 if file.lfs else None,
-        )
-        for file in info.siblings or ()
-    }
 
 
 def _names(source: HubSource, there: Sequence[str]) -> tuple[str, ...]:
@@ -153,31 +189,32 @@ def _similar(name: str, there: Iterable[str]) -> str:
     return f"it has {', '.join(models)}" if models else "it has no GGUF files at all"
 
 
-def _checked(source: HubSource, name: str, entry: HubEntry, sha256: str | None) -> HubEntry:
-    """`entry` with the checksum that was asked for. Raises `FetchError` if the hub has another."""
-    if sha256 is None or sha256 == entry.sha256:
-        return entry
-    if entry.sha256 is not None:
+def _check_sha256(source: HubSource, file: RepoSibling, sha256: str | None) -> None:
+    """Raises `FetchError` if the hub has another checksum than was asked for."""
+    if sha256 is not None and file.lfs and file.lfs.sha256 != sha256:
         raise FetchError(
             "wrong_checksum",
-            f"{name} of {source.repo} has the SHA-256 {entry.sha256}, not {sha256}",
+            f"{file.rfilename} of {source.repo} has the SHA-256 {file.lfs.sha256}, not {sha256}",
             "check the source, its revision and its sha256",
         )
-    return HubEntry(size=entry.size, etag=entry.etag, sha256=sha256)
 
 
 def _remote(
-    source: HubSource, commit: str, name: str, entry: HubEntry, cache: RepoCache
+    source: HubSource, commit: str, file: RepoSibling, cache: RepoCache, sha256: str | None
 ) -> RemoteFile:
-    if entry.etag is None:
+    """`file` as a download, checked by its own checksum or, where the hub has none, `sha256`."""
+    name = file.rfilename
+    own_sha256 = file.lfs.sha256 if file.lfs else None
+    etag = own_sha256 or file.blob_id
+    if etag is None:
         raise FetchError("unreachable", f"the hub does not say what {name} is", "check HF_ENDPOINT")
     return RemoteFile(
         url=hf_hub_url(source.repo, name, revision=commit),
         called=f"hf://{source.repo}/{name}",
-        file=cache.blob(entry.etag),
+        file=cache.blob(etag),
         headers=_headers(),
-        size=entry.size,
-        sha256=entry.sha256,
+        size=file.size,
+        sha256=own_sha256 or sha256,
         is_content_named=True,
         is_on_hub=True,
     )
@@ -209,13 +246,13 @@ def _here(cache: RepoCache, commit: str, names: Iterable[str], *, is_kept: bool 
     return Located(paths=paths, kept=tuple(path.resolve() for path in paths) if is_kept else ())
 
 
-def _check_size(source: HubSource, name: str, entry: HubEntry, folder: ModelsFolder) -> None:
-    if entry.size is not None and entry.size > constants.MAX_HTTP_DOWNLOAD_SIZE:
+def _check_size(source: HubSource, file: RepoSibling, folder: ModelsFolder) -> None:
+    if file.size is not None and file.size > constants.MAX_HTTP_DOWNLOAD_SIZE:
         raise FetchError(
             "too_large",
-            f"{name} has {in_words(entry.size)}, more than the hub sends over HTTP",
+            f"{file.rfilename} has {in_words(file.size)}, more than the hub sends over HTTP",
             "take a model that is split into files, or bring it there yourself: "
-            f"hf download {source.repo} {name} --revision {source.revision} "
+            f"hf download {source.repo} {file.rfilename} --revision {source.revision} "
             f"--cache-dir {folder.hub}",
         )
 

@@ -5,13 +5,13 @@ import sys
 import threading
 from pathlib import Path
 
-from arriero.agent.models.folder.file_lock import FileLock
+from arriero.agent.models.file_lock import FileLock
 from tests.waiting import HANGS
 
 HOLD = """
 import sys
 from pathlib import Path
-from arriero.agent.models.folder.file_lock import FileLock
+from arriero.agent.models.file_lock import FileLock
 lock = FileLock.exclusive(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

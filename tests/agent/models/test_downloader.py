@@ -9,14 +9,21 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from arriero.agent.models.download.downloader import Downloader
-from arriero.agent.models.download.progress import Progress
-from arriero.agent.models.download.remote_file import RemoteFile
-from arriero.agent.models.download.retries import PAUSES
-from arriero.agent.models.folder.models_folder import ModelsFolder, part_of
-from arriero.agent.models.folder.part_file import PartFile
-from arriero.agent.models.folder.record import Record
+from arriero.agent.models.downloader import (
+    INTERVAL,
+    Downloader,
+    Progress,
+    RedirectError,
+    RemoteFile,
+    ResponseFacts,
+    headers_for,
+    next_url,
+    refused,
+)
+from arriero.agent.models.models_folder import ModelsFolder, Record, part_of
+from arriero.agent.models.part_file import PartFile
 from arriero.agent.models.port import FetchError
+from arriero.agent.models.retry_pauses import PAUSES
 from tests.agent.models.file_server import FileServer, Served, model
 
 DATA = model()
@@ -243,3 +250,138 @@ def test_a_disk_that_fills_up_keeps_what_has_arrived(
     assert len(download.part()) > 100_000
     assert download.run() == DATA
     assert download.server.starts(PATH)[-1] is not None
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_files_of_one_model_add_up() -> None:
+    told: list[tuple[str, int, int | None]] = []
+    clock = Clock()
+    progress = Progress(lambda *one: told.append(one), clock)
+    progress.expect(300)
+    progress.arrived("a", 50)
+    progress.whole(100)
+    clock.now += INTERVAL
+    progress.arrived("b", 150)
+
+    assert told == [("a", 50, 300), ("b", 250, 300)]
+
+
+def test_it_is_told_a_few_times_a_second_at_most() -> None:
+    told: list[int] = []
+    clock = Clock()
+    progress = Progress(lambda _file, size, _total: told.append(size), clock)
+    for size in range(1000):
+        clock.now += INTERVAL / 100
+        progress.arrived("a", size)
+    assert len(told) in (10, 11)
+
+
+def test_an_unknown_total_is_the_file_s_own() -> None:
+    told: list[int | None] = []
+    progress = Progress(lambda _file, _size, total: told.append(total), Clock())
+    progress.arrived("a", 1, 70)
+    assert told == [70]
+
+
+WEB = RemoteFile(url="https://a/m.gguf?sig=secret", called="https://a/m.gguf", file=Path("m"))
+HUB = RemoteFile(url="https://hub/m", called="hf://org/repo/m", file=Path("m"), is_on_hub=True)
+
+
+@pytest.mark.parametrize(
+    ("remote", "status", "code"),
+    [
+        (HUB, 401, "gated"),
+        (HUB, 403, "gated"),
+        (HUB, 404, "not_found"),
+        (WEB, 401, "denied"),
+        (WEB, 403, "denied"),
+        (WEB, 404, "not_found"),
+        (WEB, 410, "not_found"),
+        (WEB, 400, "unreachable"),
+    ],
+)
+def test_a_status_has_a_code_and_a_hint(remote: RemoteFile, status: int, code: str) -> None:
+    error = refused(remote, status)
+    assert error.code == code
+    assert str(status) in error.message
+    assert error.hint
+    assert "secret" not in error.message
+
+
+def test_the_hint_for_a_gated_model_names_the_token() -> None:
+    assert "HF_TOKEN" in refused(HUB, 401).hint
+
+
+def test_a_whole_file() -> None:
+    facts = ResponseFacts.of(200, {"content-length": "10", "etag": '"v1"'})
+    assert facts == ResponseFacts(status=200, total=10, validator='"v1"')
+
+
+def test_a_part_of_one() -> None:
+    facts = ResponseFacts.of(206, {"content-range": "bytes 5-9/10", "content-length": "5"})
+    assert (facts.first_byte, facts.total) == (5, 10)
+    assert ResponseFacts.of(206, {"content-range": "bytes 5-9/*"}).total is None
+
+
+def test_a_weak_etag_resumes_nothing_and_a_date_stands_in_for_none() -> None:
+    date = "Sun, 06 Nov 1994 08:49:37 GMT"
+    assert ResponseFacts.of(200, {"etag": 'W/"v1"', "last-modified": date}).validator is None
+    assert ResponseFacts.of(200, {"last-modified": date}).validator == date
+
+
+@pytest.mark.parametrize("junk", ["", "-1", "1e9", "9" * 40, "٣", "Sun, 06 Nov 1994 08:49:37 GMT"])
+def test_junk_is_nothing(junk: str) -> None:
+    headers = {"content-length": junk, "retry-after": junk, "content-range": junk}
+    assert ResponseFacts.of(200, headers) == ResponseFacts(status=200)
+    assert ResponseFacts.of(206, headers) == ResponseFacts(status=206)
+
+
+@pytest.mark.parametrize(
+    ("url", "location", "target"),
+    [
+        ("https://a/x", "https://b/y?sig=1", "https://b/y?sig=1"),
+        ("https://a/x", "/y", "https://a/y"),
+        ("http://mirror:80/x", "http://mirror/y", "http://mirror/y"),
+        ("http://127.0.0.1:1/x", "http://127.0.0.1:2/y", "http://127.0.0.1:2/y"),
+        ("http://localhost/x", "http://[::1]/y", "http://[::1]/y"),
+        ("http://127.0.0.1/x", "https://b/y", "https://b/y"),
+    ],
+)
+def test_to_https_and_to_where_it_is_already(url: str, location: str, target: str) -> None:
+    assert next_url(url, location) == target
+
+
+@pytest.mark.parametrize(
+    ("url", "location"),
+    [
+        ("https://a/x", "http://a/x"),
+        ("https://a/x", "http://127.0.0.1:8060/api"),
+        ("https://a/x", "file:///etc/passwd"),
+        ("https://a/x", "http://[::1"),
+        ("http://127.0.0.1/x", "http://10.0.0.1/y"),
+        ("http://127.0.0.1/x", "ftp://127.0.0.1/y"),
+    ],
+)
+def test_nowhere_else(url: str, location: str) -> None:
+    with pytest.raises(RedirectError):
+        next_url(url, location)
+
+
+def test_an_error_names_no_signature() -> None:
+    with pytest.raises(RedirectError) as caught:
+        next_url("https://a/x?token=secret", "http://b/y?sig=secret")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_token_goes_to_no_other_host() -> None:
+    headers = {"Authorization": "Bearer t", "range": "bytes=1-"}
+    assert headers_for("https://a/x", "https://a:443/y", headers) == headers
+    assert headers_for("https://a/x", "https://b/y", headers) == {"range": "bytes=1-"}
+    assert headers_for("https://a/x", "https://a:8443/y", headers) == {"range": "bytes=1-"}

@@ -2,26 +2,77 @@
 
 import logging
 import random
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Self
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 import httpx2
 
-from ....shared.log import context
-from ..folder.models_folder import ModelsFolder
-from ..folder.part_file import PartFile
-from ..folder.record import Record
-from ..port import FetchError
-from .gguf_check import MAGIC, check_start
-from .progress import Progress
-from .redirects import MAX_REDIRECTS, RedirectError, headers_for, next_url
-from .refusals import TRANSIENT, refused
-from .remote_file import RemoteFile
-from .response_facts import ResponseFacts
-from .retries import Retries
+from ...shared.log import context
+from .gguf_header import MAGIC, check_start
+from .models_folder import ModelsFolder, Record
+from .part_file import PartFile
+from .port import FetchError
+from .retry_pauses import Retries
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteFile:
+    """`called` names it to people, without what a URL may hide. `file` is its place in the folder.
+
+    `size` and `sha256` as far as they are known before the download. `is_content_named`: `file` is
+    named after its content, so one that is there is the right one.
+    """
+
+    url: str
+    called: str
+    file: Path
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    size: int | None = None
+    sha256: str | None = None
+    is_content_named: bool = False
+    is_on_hub: bool = False
+
+
+Tell = Callable[[str, int, int | None], None]
+"""The file on its way, how many bytes of the model are here, and of how many."""
+
+INTERVAL = 0.25
+"""Least seconds between two reports."""
+
+
+class Progress:
+    """Adds up the model's files, which arrive one after the other."""
+
+    def __init__(self, tell: Tell, now: Callable[[], float]) -> None:
+        self._tell = tell
+        self._now = now
+        self._before = 0
+        self._total: int | None = None
+        self._last = float("-inf")
+
+    def expect(self, total: int | None) -> None:
+        """The size of all files together, once it is known."""
+        self._total = total
+
+    def arrived(self, file: str, size: int, file_size: int | None = None) -> None:
+        """`size` bytes of `file` are here; `file_size` is the total where `expect` told none."""
+        if self._now() - self._last >= INTERVAL:
+            self._last = self._now()
+            self._tell(file, self._before + size, self._total or file_size)
+
+    def whole(self, size: int) -> None:
+        """The current file is here; `size` is its size."""
+        self._before += size
+
 
 TIMEOUT = httpx2.Timeout(30.0, connect=10.0)
 """Longest silence of a server, in seconds."""
@@ -36,6 +87,45 @@ class Cut(Exception):
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)
         self.wait = wait
+
+
+_RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18}|\*)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseFacts:
+    """`total` is the size of the whole file. `first_byte` is where the body begins in it.
+
+    `validator` goes into `If-Range`: a strong ETag, or the date of the last change (RFC 9110,
+    13.1.5). `retry_after` in seconds.
+    """
+
+    status: int
+    total: int | None = None
+    first_byte: int | None = None
+    validator: str | None = None
+    retry_after: float | None = None
+
+    @classmethod
+    def of(cls, status: int, headers: Mapping[str, str]) -> Self:
+        """`headers` finds names however they are written."""
+        first_byte, total = _range(headers.get("content-range", ""))
+        if status == 200:
+            total = _number(headers.get("content-length"))
+        return cls(
+            status=status,
+            total=total,
+            first_byte=first_byte,
+            validator=_validator(headers),
+            retry_after=_number(headers.get("retry-after")),
+        )
+
+
+MAX_REDIRECTS = 10
+
+
+TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""Statuses after which the same request may succeed."""
 
 
 class Downloader:
@@ -220,3 +310,96 @@ def _wrong(remote: RemoteFile, found: str | None) -> FetchError:
         f"{remote.called} has the SHA-256 {found}, not {remote.sha256}",
         "check the source and its sha256; what was downloaded is thrown away",
     )
+
+
+TOKEN_HINT = (
+    "accept the model's conditions on its page, then set HF_TOKEN on the agent's host to a token "
+    "that may read it"
+)
+
+
+def refused(remote: RemoteFile, status: int) -> FetchError:
+    """What `status`, which no retry mends, says of `remote`."""
+    answer = f"{remote.called}: the server answers with status {status}"
+    if status in (401, 403) and remote.is_on_hub:
+        return FetchError("gated", answer, TOKEN_HINT)
+    if status in (401, 403):
+        return FetchError(
+            "denied", answer, "the agent sends no credentials; use a URL that needs none"
+        )
+    if status in (404, 410):
+        return FetchError("not_found", answer, "check the source")
+    return FetchError("unreachable", answer, "check the source, and what the server's log says")
+
+
+def _range(text: str) -> tuple[int | None, int | None]:
+    found = _RANGE.fullmatch(text)
+    if found is None:
+        return None, None
+    return int(found[1]), None if found[2] == "*" else int(found[2])
+
+
+def _number(text: str | None) -> int | None:
+    """`Retry-After` may be a date; then the pause is ours to choose."""
+    is_number = text is not None and text.isascii() and text.isdecimal() and len(text) <= 18
+    return int(text) if text is not None and is_number else None
+
+
+def _validator(headers: Mapping[str, str]) -> str | None:
+    etag = headers.get("etag", "")
+    if etag.startswith('"'):
+        return etag
+    return None if etag else headers.get("last-modified")
+
+
+_SECRET = {"authorization", "cookie"}
+
+
+class RedirectError(Exception):
+    """A server sent the download to where it must not go."""
+
+
+def next_url(url: str, location: str) -> str:
+    """Where `location`, the answer of `url`, leads.
+
+    To `https`, or to where the download is already; from loopback also to loopback. Raises
+    `RedirectError`.
+    """
+    try:
+        target = urljoin(url, location)
+        old, new = urlsplit(url), urlsplit(target)
+        is_local = _is_loopback(old.hostname) and _is_loopback(new.hostname)
+        is_near = _origin(old) == _origin(new) or (is_local and new.scheme in ("http", "https"))
+    except ValueError as error:
+        raise RedirectError(f"{_shown(url)} sends on to an unreadable address") from error
+    if not new.hostname or not (new.scheme == "https" or is_near):
+        raise RedirectError(f"{_shown(url)} sends on to {_shown(target)}, which is not https://")
+    return target
+
+
+def headers_for(url: str, target: str, headers: Mapping[str, str]) -> dict[str, str]:
+    """`headers` for `target`: a token goes to no other host."""
+    if _origin(urlsplit(url)) == _origin(urlsplit(target)):
+        return dict(headers)
+    return {name: value for name, value in headers.items() if name.lower() not in _SECRET}
+
+
+def _shown(url: str) -> str:
+    """Without the query, which may hold a signature."""
+    return url.partition("?")[0]
+
+
+def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
+    default = {"http": 80, "https": 443}.get(parts.scheme)
+    return parts.scheme, parts.hostname, parts.port or default
+
+
+def _is_loopback(host: str | None) -> bool:
+    if host is None:
+        return False
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,80 @@
+"""What a source comes to on this host: files that are here, or files to download."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from ...shared.models.sources import LocalFile, WebFile
+from .downloader import RemoteFile
+from .file_names import files_of
+from .gguf_header import check_model
+from .models_folder import PART, ModelsFolder
+from .part_file import sha256_of
+from .port import FetchError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Located:
+    """`paths` are what the engine loads, the first file first.
+
+    `remotes` are to be downloaded, in the order of `paths`; none where all files are here.
+    `kept` are the files in the folder that must not be evicted meanwhile.
+    """
+
+    paths: tuple[Path, ...]
+    remotes: tuple[RemoteFile, ...] = ()
+    kept: tuple[Path, ...] = ()
+
+
+def locate_on_host(source: LocalFile, sha256: str | None) -> Located:
+    """All files of the model. Raises `FetchError`, or `OSError` that names the file."""
+    try:
+        paths = tuple(Path(name) for name in files_of(source.path))
+    except ValueError as error:
+        raise FetchError("not_found", str(error), "check the source") from error
+    for path in paths:
+        check_model(path, str(path))
+    if sha256 is not None and (found := sha256_of(paths[0])) != sha256:
+        raise FetchError(
+            "wrong_checksum",
+            f"{paths[0]} has the SHA-256 {found}, not {sha256}",
+            "check the file and the sha256 of the model",
+        )
+    return Located(paths=paths)
+
+
+MAX_NAME = 200
+"""Longest file name; file systems allow 255 bytes, and `.part` is added."""
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
+
+
+def locate_on_web(source: WebFile, sha256: str | None, folder: ModelsFolder) -> Located:
+    """The model's files as downloads; those that are here are found by their place.
+
+    `sha256` is that of the model's first file.
+    """
+    parts = urlsplit(source.url)
+    try:
+        paths = files_of(parts.path)
+    except ValueError as error:
+        raise FetchError("not_found", str(error), "check the source") from error
+    urls = [urlunsplit(parts._replace(path=path)) for path in paths]
+    remotes = tuple(
+        RemoteFile(
+            url=url,
+            called=urlunsplit(parts._replace(path=path, query="")),
+            file=folder.web_file(urls[0], file_name(path)),
+            sha256=sha256 if number == 0 else None,
+        )
+        for number, (url, path) in enumerate(zip(urls, paths, strict=True))
+    )
+    files = tuple(remote.file for remote in remotes)
+    return Located(paths=files, remotes=remotes, kept=files)
+
+
+def file_name(path: str) -> str:
+    """A safe name for the file at the URL path `path`."""
+    name = _UNSAFE.sub("_", unquote(path.rpartition("/")[2]))[-MAX_NAME:].lstrip(".")
+    return f"{name}_" if name.endswith(PART) or not name else name
