@@ -27,10 +27,10 @@ from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import NewSequence, SequenceId
+from arriero.agent.engine.speculation.drafter import JointDrafter
 from arriero.agent.engine.speculation.drafting import Drafting
-from arriero.agent.engine.speculation.joint_drafter import JointDrafter
-from arriero.agent.engine.speculation.lookup_drafter import LookupDrafter
 from arriero.agent.engine.speculation.model_drafter import ModelDrafter
+from arriero.agent.engine.speculation.prompt_lookup import LookupDrafter
 from arriero.agent.engine.step import Decoded, Step
 from bench.arguments import at_least
 from bench.deepened import deepened

@@ -30,11 +30,10 @@ from .prompt_store.stored_prompt import StoredPrompt
 from .scheduling.exports import ExportId
 from .scheduling.scheduler import Scheduler
 from .sequence import NewSequence, SequenceId, SequenceOutput
-from .speculation.drafter import Drafter
+from .speculation.drafter import Drafter, JointDrafter
 from .speculation.drafting import Drafting
-from .speculation.joint_drafter import JointDrafter
-from .speculation.lookup_drafter import LookupDrafter
 from .speculation.model_drafter import ModelDrafter
+from .speculation.prompt_lookup import LookupDrafter
 from .statistics import EngineStatistics, Gone
 from .step_loop import (
     Command,

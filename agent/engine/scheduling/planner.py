@@ -16,8 +16,8 @@ from functools import partial
 from typing import assert_never
 
 from ..sequence import SequenceId
+from ..speculation.draft_worth import Speculation
 from ..speculation.drafter import DraftRequest, Proposal, StepPrices
-from ..speculation.speculation import Speculation
 from ..step import Run, Save, Step
 from .adapter_turns import AdapterKey, AdapterTurns, Turn, steps_of_a_turn
 from .admission import Await, Begin, Fetch, Keep, admit

@@ -1,1 +1,1 @@
-"""Speculative decoding: the drafter port, prompt lookup, and how many drafted tokens pay."""
+"""Speculative decoding: who proposes drafts, and which of them pay."""

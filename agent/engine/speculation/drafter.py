@@ -3,10 +3,10 @@
 A drafter is asked before a step is planned, for all generating sequences in one call, so that a
 draft model can compute them as one batch. The planner takes of its proposals what fits and pays.
 A proposal may go unused; the next step's requests then ask for it again. Prompt lookup
-(`lookup_drafter`) and a draft model (`model_drafter`) draft, or both (`joint_drafter`).
+(`prompt_lookup`) and a draft model (`model_drafter`) draft, or both (`JointDrafter`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -94,3 +94,58 @@ class Drafter(Protocol):
 
     def forget(self, id: SequenceId) -> None:
         """A sequence is over. Unknown ids are ignored."""
+
+
+# ---- two drafters
+
+
+class HopefulDrafter(Drafter, Protocol):
+    """A drafter whose proposals cost time."""
+
+    def hope(self, most: int) -> float:
+        """How many tokens of a draft of at most `most` will be right."""
+
+
+class JointDrafter:
+    """For each sequence the better proposal of prompt lookup and of a draft model.
+
+    Lookup costs nothing, so it is asked first. The model is asked only for sequences of which it
+    hopes to guess more tokens than were found. Both observe all that sequences gain.
+    """
+
+    def __init__(self, lookup: Drafter, model: HopefulDrafter) -> None:
+        self._lookup = lookup
+        self._model = model
+        self._by_model: Collection[SequenceId] = ()
+
+    def propose(
+        self, requests: Sequence[DraftRequest], prices: StepPrices
+    ) -> Mapping[SequenceId, Proposal]:
+        """For each sequence the proposal of which more tokens will be right."""
+        found = self._lookup.propose(requests, prices)
+        hopes = {most: self._model.hope(most) for most in {each.most for each in requests}}
+        open = [each for each in requests if _hope(found, each.id) < hopes[each.most]]
+        guessed = self._model.propose(open, prices)
+        better = {id: one for id, one in guessed.items() if _hope(guessed, id) > _hope(found, id)}
+        self._by_model = better.keys()
+        return {**found, **better}
+
+    def checked(self, id: SequenceId, cost: float, saved: float) -> None:
+        """The drafter that made the proposal pays and earns for it."""
+        drafter = self._model if id in self._by_model else self._lookup
+        drafter.checked(id, cost, saved)
+
+    def observe(self, id: SequenceId, tokens: Iterable[int]) -> None:
+        """A sequence gained `tokens`, drafted or not."""
+        gained = tuple(tokens)
+        self._lookup.observe(id, gained)
+        self._model.observe(id, gained)
+
+    def forget(self, id: SequenceId) -> None:
+        """A sequence is over."""
+        self._lookup.forget(id)
+        self._model.forget(id)
+
+
+def _hope(proposals: Mapping[SequenceId, Proposal], id: SequenceId) -> float:
+    return sum(proposals[id].chances) if id in proposals else 0.0

@@ -1,6 +1,6 @@
-"""The worker's side of a drafter: asks it, tells it what sequences gained, survives its failure.
+"""The engine's side of a drafter: asks it, reports what sequences gained, survives its failure.
 
-A drafter that fails costs nobody more than the drafts: the failure is logged with its traceback,
+A drafter that fails costs no more than the drafts: the failure is logged with its traceback,
 operators see an issue, and steps go on without proposals until the model is loaded again.
 """
 
@@ -10,14 +10,19 @@ from contextlib import contextmanager
 
 from ..sequence import SequenceId, SequenceOutput
 from ..step import Decoded, Outcome, Step
-from .checking_cost import checking_cost
 from .drafter import UNKNOWN_PRICES, Drafter, DraftRequest, Proposal, StepPrices
 
 logger = logging.getLogger(__name__)
 
+MOST_SURPRISE = 2.0
+"""A step counts as at most so many times what it was thought to take: the machine was busy then."""
+
+LEAST_SURPRISE = 0.75
+"""A step counts as at least so much of a step without drafts."""
+
 
 class Drafting:
-    """Asks `drafter`; with `None` there are no proposals. `on_failure` is told why it failed."""
+    """Asks `drafter`; with `None` there are no proposals. `on_failure` gets the reason."""
 
     def __init__(
         self, drafter: Drafter | None, on_failure: Callable[[str], None] = lambda reason: None
@@ -62,7 +67,7 @@ class Drafting:
     def _settle(
         self, drafter: Drafter, step: Step, seconds: float, outputs: Iterable[SequenceOutput]
     ) -> None:
-        """Tell what drafts cost in `step`, and what they brought: a token saves its part of one."""
+        """Report what drafts cost in `step`, and what they saved: a right token saves its part."""
         cost = checking_cost(self._prices, step, seconds) / step.num_drafted
         token = self._prices.step / max(1, self._prices.num_generating)
         gained = {output.id: len(output.tokens) for output in outputs}
@@ -73,10 +78,30 @@ class Drafting:
 
     @contextmanager
     def _boundary(self) -> Iterator[None]:
-        """Whatever a drafter raises is logged, and ends the drafts alone."""
+        """What a drafter raises is logged, and ends the drafts alone."""
         try:
             yield
         except Exception as error:  # sequences go on without drafts
             logger.exception("the drafter failed; generation goes on without drafts")
             self._drafter = None
             self._on_failure(" ".join(f"{type(error).__name__}: {error}".split()))
+
+
+def checking_cost(prices: StepPrices, step: Step, seconds: float) -> float:
+    """The seconds that the drafts of `step`, which took `seconds`, added to it; 0 without drafts.
+
+    Prices are estimates, and relying on them alone may lose for long: two or three rows more may
+    fill another tile of a kernel, or make llama.cpp build its graph anew. So what the step took
+    counts, against what it was thought to take without drafts. Noise is to cancel out over many
+    steps, so a negative cost counts, too.
+
+    Where other sequences generate in the step than `prices` are for, or prompts are read besides,
+    the cost is what the drafts were thought to take.
+    """
+    if not step.num_drafted:
+        return 0.0
+    thought = prices.token * step.num_drafted
+    if step.num_prompt_tokens or step.num_generating != prices.num_generating:
+        return thought
+    most = MOST_SURPRISE * (prices.step + thought)
+    return min(max(seconds, LEAST_SURPRISE * prices.step), most) - prices.step

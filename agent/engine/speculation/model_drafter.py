@@ -5,8 +5,8 @@ sequences that are far behind, a chunk at most, and drafts for the others, for a
 token is worth it (`draft_worth`).
 
 A model that has not shown what it is good for, or does not pay, is only tried: it guesses what a
-sequence goes on with, that shows with the next steps, and nobody computes the guesses. What tries
-and drafts lose is bounded, whatever was predicted (`draft_allowance`).
+sequence goes on with, that shows with the next steps, and the guesses are not computed with a step.
+What tries and drafts lose is bounded, whatever was predicted (`DraftAllowance`).
 """
 
 import time
@@ -15,10 +15,8 @@ from dataclasses import dataclass, field
 
 from ..draft_model import DraftModel, DraftRun, Guess
 from ..sequence import SequenceId
-from .confidence import PROVEN, Confidence
-from .draft_allowance import DraftAllowance
 from .draft_cache import DraftCache, DraftText
-from .draft_worth import DraftWorth, Round
+from .draft_worth import PROVEN, Confidence, DraftAllowance, DraftWorth, Round
 from .drafter import DraftRequest, Proposal, StepPrices
 
 LEVEL = 8

@@ -1,14 +1,19 @@
 """Prompt lookup (n-gram) drafting: drafts what followed when the last tokens occurred before.
 
-A place is followed for as long as the text goes on there as it does here. When it does not, the
-last few tokens are looked up among all before them, and the latest place counts.
+It needs no model. A place in a sequence's own text is followed for as long as the text goes on
+there as it does here. When it does not, the last few tokens are looked up among all before them,
+and the latest place counts.
 
 A token costs the same however long the text is. Places are kept in a table of fixed size by hash:
 two n-grams that meet in it cost one of them its place, and tokens tell whether a place is right.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..sequence import SequenceId
+from .draft_worth import DraftAllowance, LearntRate
+from .drafter import DraftRequest, Proposal, StepPrices
 
 LENGTHS = (3, 2)
 """How many of the last tokens are looked up: first the more telling ones."""
@@ -99,3 +104,89 @@ class PromptLookup:
         while length < min(place, LONGEST) and tokens[place - length - 1] == tokens[-length - 1]:
             length += 1
         return length
+
+
+class Acceptance:
+    """The acceptance rate of drafts by length of the match before them, learnt from every token.
+
+    Whether the token that followed before follows again can be seen without computing a draft. So
+    this costs nothing, and is known before the first draft is paid for: two tokens that match say
+    little, ten say nearly all, and how much that is depends on the model and on what it is asked
+    for. Until something was observed, a match of n tokens counts as right after n, wrong once.
+    """
+
+    def __init__(self) -> None:
+        self._rates = [
+            LearntRate(1 - 1 / max(1, length), weight=1.0) for length in range(LONGEST + 1)
+        ]
+
+    def observe(self, match_length: int, *, is_right: bool) -> None:
+        """After a match of so many tokens, what had followed followed again, or did not."""
+        self._rates[match_length].observe(is_right)
+
+    def chances(self, match_length: int, count: int) -> list[float]:
+        """For each of `count` drafted tokens, that it is right and all before it are."""
+        chances = []
+        chance = 1.0
+        for length in range(match_length, match_length + count):
+            chance *= self._rates[min(length, LONGEST)].value
+            chances.append(chance)
+        return chances
+
+
+class LookupDrafter:
+    """Follows sequences of at most about `longest` tokens; of longer ones it forgets the oldest.
+
+    It begins to follow a sequence when it is first asked for one, and learns from every token of
+    those it follows how often a match of a given length is right. What its proposals may lose is
+    bounded: until that is earned again it follows, and proposes nothing.
+    """
+
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
+        self._lookups: dict[SequenceId, PromptLookup] = {}
+        self._acceptance = Acceptance()
+        self._allowance = DraftAllowance()
+
+    def propose(
+        self, requests: Sequence[DraftRequest], prices: StepPrices
+    ) -> Mapping[SequenceId, Proposal]:
+        """What followed when the last tokens occurred before, where they did."""
+        self._allowance.renew(prices.step)
+        found = [(request, self._lookup(request)) for request in requests]
+        if self._allowance.is_spent:
+            return {}
+        return {
+            request.id: self._proposal(lookup, request.most)
+            for request, lookup in found
+            if lookup.match_length
+        }
+
+    def checked(self, id: SequenceId, cost: float, saved: float) -> None:
+        """See `Drafter`."""
+        self._allowance.add(saved - cost)
+
+    def observe(self, id: SequenceId, tokens: Iterable[int]) -> None:
+        """A sequence gained `tokens`, drafted or not. Unknown ids are ignored."""
+        lookup = self._lookups.get(id)
+        if lookup is None:
+            return
+        for token in tokens:
+            match_length = lookup.match_length
+            is_right = lookup.push(token)
+            if match_length:
+                self._acceptance.observe(match_length, is_right=is_right)
+
+    def forget(self, id: SequenceId) -> None:
+        """A sequence is over. Unknown ids are ignored."""
+        self._lookups.pop(id, None)
+
+    def _lookup(self, request: DraftRequest) -> PromptLookup:
+        lookup = self._lookups.get(request.id)
+        if lookup is None:
+            lookup = self._lookups[request.id] = PromptLookup(request.history.tokens, self._longest)
+        return lookup
+
+    def _proposal(self, lookup: PromptLookup, most: int) -> Proposal:
+        tokens = lookup.draft(most)
+        return Proposal(tokens, tuple(self._acceptance.chances(lookup.match_length, len(tokens))))

@@ -21,7 +21,7 @@ from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId, SequenceOutput
 from arriero.agent.engine.speculation.drafter import Drafter, DraftRequest, Proposal, StepPrices
-from arriero.agent.engine.speculation.lookup_drafter import LookupDrafter
+from arriero.agent.engine.speculation.prompt_lookup import LookupDrafter
 from arriero.agent.engine.statistics import EngineStatistics
 from arriero.agent.engine.step import Aborted, Failed, NoRoom, Outcome, Step
 from arriero.agent.engine.worker import COMMANDS_PER_SLOT, Worker

@@ -13,7 +13,7 @@ from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.engine.speculation.drafter import Drafter
 from arriero.agent.engine.speculation.drafting import Drafting
-from arriero.agent.engine.speculation.lookup_drafter import LookupDrafter
+from arriero.agent.engine.speculation.prompt_lookup import LookupDrafter
 from arriero.agent.engine.statistics import EngineStatistics
 from arriero.agent.engine.step import Aborted, Clear, Decoded, Step
 

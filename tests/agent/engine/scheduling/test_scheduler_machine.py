@@ -29,7 +29,7 @@ from arriero.agent.engine.sequence import (
 )
 from arriero.agent.engine.speculation.drafter import Drafter, DraftRequest, Proposal, StepPrices
 from arriero.agent.engine.speculation.drafting import Drafting
-from arriero.agent.engine.speculation.lookup_drafter import LookupDrafter
+from arriero.agent.engine.speculation.prompt_lookup import LookupDrafter
 from arriero.agent.engine.step import (
     Aborted,
     Decoded,

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from arriero.agent.engine.prompt import History, Media, Prompt
 from arriero.agent.engine.sequence import SequenceId
-from arriero.agent.engine.speculation.confidence import PROVEN
-from arriero.agent.engine.speculation.draft_allowance import EARNED, FIRST, MOST
+from arriero.agent.engine.speculation.draft_worth import EARNED, FIRST_LOSS, MOST_LOSS, PROVEN
 from arriero.agent.engine.speculation.drafter import DraftRequest, StepPrices
 from arriero.agent.engine.speculation.model_drafter import LEVEL, NUM_TRIED, ModelDrafter
 from tests.agent.engine.speculation.fake_draft_model import END, FakeDraftModel, count_up
@@ -139,7 +138,7 @@ def test_one_that_is_never_right_takes_less_than_half_of_three_percent(
             sequences.histories[SequenceId(start + num_sequences)] = History(fresh)
         sequences.step()
         once = 64 * each + 2 * NUM_TRIED * (seconds + LEVEL * num_sequences * each)
-        allowed = (FIRST + EARNED * sequences.num_steps) * STEP
+        allowed = (FIRST_LOSS + EARNED * sequences.num_steps) * STEP
         assert sequences.drafting <= allowed + once + 1e-6
     assert sequences.drafting <= 0.015 * sequences.seconds
 
@@ -286,4 +285,4 @@ def test_what_good_drafts_save_is_not_spent_on_tries() -> None:
             sequences.drafter.forget(id)
     num_read = sum(len(run.tokens) for call in model.calls for run in call if not run.guesses)
     num_steps = sequences.num_steps - num_steps
-    assert num_read * model.each <= (MOST + EARNED * num_steps) * STEP < 0.1 * num_rounds
+    assert num_read * model.each <= (MOST_LOSS + EARNED * num_steps) * STEP < 0.1 * num_rounds

@@ -16,9 +16,9 @@ from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.model_error import ModelError
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import ContextShift, NewSequence
-from arriero.agent.engine.speculation.joint_drafter import JointDrafter
-from arriero.agent.engine.speculation.lookup_drafter import LookupDrafter
+from arriero.agent.engine.speculation.drafter import JointDrafter
 from arriero.agent.engine.speculation.model_drafter import ModelDrafter
+from arriero.agent.engine.speculation.prompt_lookup import LookupDrafter
 from demo.conversations import DRAFT
 from tests.agent.engine.llama.running import GREEDY, Ended, generate, prompt, sequences
 
