@@ -44,8 +44,7 @@ from .store.health import combined
 from .store.health import issues as store_issues
 from .store.kept_records import KeptBounds
 from .store.records import StoreStatus
-from .tls.certificates import Certificates
-from .tls.expiry_watch import watch_expiry
+from .tls.certificates import Certificates, watch_expiry
 from .tracing.trace_recorder import TraceRecorder
 from .workers.hub_store import HubPeerStore
 from .workers.place import Pipes

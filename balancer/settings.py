@@ -8,8 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from ..shared.quantities import Address, Duration, Size, format_duration
 from ..shared.settings.declaration import DaemonSettings, ListenAddress, Shown
-from .access.identity import NO_LIMITS, CallerLimits
-from .access.limits_text import NAMES, parse_limits
+from .access.identity import NAMES, NO_LIMITS, CallerLimits, parse_limits
 from .api.conversation_store import DEFAULT_AGE, DEFAULT_BYTES
 from .api.transport.connections import HEADER_TIMEOUT, MAX_CONNECTIONS, WRITE_TIMEOUT
 from .api.transport.hosts import checked_host, checked_url

@@ -11,7 +11,7 @@ from arriero.balancer.api.native import requests as native
 from arriero.balancer.api.ollama import embeddings as ollama_embeddings
 from arriero.balancer.api.ollama import models as ollama_models
 from arriero.balancer.api.ollama import requests as ollama
-from arriero.balancer.api.openai.batches import requests as openai_batches
+from arriero.balancer.api.openai.batches import batch_routes as openai_batches
 from arriero.balancer.api.openai.completions import requests as openai_completions
 from arriero.balancer.api.openai.queries import embeddings as openai_embeddings
 from arriero.balancer.api.openai.queries import rerank

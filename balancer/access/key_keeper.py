@@ -10,13 +10,18 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Protocol, TypeVar
 
+from pydantic import TypeAdapter
+from pydantic_core import to_json
+
 from ...shared.errors import Conflict, InvalidRequest, StoreUnavailable
+from ...shared.validation import parse_json
 from ..store.port import KeyConflict, StoreAway
+from ..store.records import SavedKey
 from ..store.store import Store
 from .access_key import NUM_RANDOM_BYTES, AccessKey, digest_of, new_key
+from .identity import CallerLimits, Role
 from .key_spec import KeySpec, created, revoked, rotated, surplus
 from .keyring import Keyring
-from .saved_keys import restored, saved
 
 logger = logging.getLogger(__name__)
 
@@ -179,3 +184,44 @@ class KeyKeeper:
             return await change()
         except KeyConflict as error:
             raise Conflict("another change of this key is being made; try again") from error
+
+
+# ---- keys as the store has them
+
+
+_LIMITS: TypeAdapter[CallerLimits] = TypeAdapter(CallerLimits)
+_LABELS: TypeAdapter[dict[str, str] | None] = TypeAdapter(dict[str, str] | None)
+_ROLE: TypeAdapter[Role] = TypeAdapter(Role)
+
+
+def saved(key: AccessKey) -> SavedKey:
+    """`key` as it is saved."""
+    return SavedKey(
+        name=key.name,
+        revision=key.revision,
+        digest=key.digest,
+        role=key.role,
+        limits=_LIMITS.dump_json(key.limits, exclude_defaults=True).decode(),
+        labels=to_json(None if key.labels is None else dict(key.labels)).decode(),
+        created_at=key.created_at,
+        expires_at=key.expires_at,
+        revoked_at=key.revoked_at,
+        rotated_at=key.rotated_at,
+    )
+
+
+def restored(saved: SavedKey) -> AccessKey:
+    """The key that was saved. Raises `InvalidRequest` where this version cannot read it."""
+    labels = parse_json(_LABELS, saved.labels)
+    return AccessKey(
+        name=saved.name,
+        digest=saved.digest,
+        role=parse_json(_ROLE, to_json(saved.role)),
+        limits=parse_json(_LIMITS, saved.limits),
+        labels=None if labels is None else tuple(sorted(labels.items())),
+        created_at=saved.created_at,
+        expires_at=saved.expires_at,
+        revoked_at=saved.revoked_at,
+        rotated_at=saved.rotated_at,
+        revision=saved.revision,
+    )

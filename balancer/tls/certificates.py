@@ -5,16 +5,18 @@ keep what they began with. What cannot be used is reported once, and what was lo
 takes microseconds and loading a millisecond, so both are done where they are needed.
 """
 
+import asyncio
 import logging
 import ssl
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from ...shared.messages import Issue
 from ...shared.tls.contexts import ServerContext, server_context
 from ...shared.tls.key_pair import KeyPair, TlsFileError
-from .expiry import issue
+from .expiry import issue, warning
 
 LOOK_INTERVAL = 1.0
 """Seconds."""
@@ -110,3 +112,19 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+async def watch_expiry(certificates: Certificates) -> None:
+    """Warns in the log of a certificate that expires, until it is cancelled.
+
+    Sleeps until there is something to say, or a new certificate.
+    """
+    changed = asyncio.Event()
+    certificates.on_change = changed.set
+    while True:
+        found = warning(certificates.seconds_left())
+        if found.message is not None:
+            logger.warning("%s", found.message)
+        changed.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(changed.wait(), found.look_again)

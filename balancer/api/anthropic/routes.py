@@ -6,10 +6,10 @@ request's id.
 """
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NotRequired, TypeVar
+from typing import NotRequired, Protocol, TypeVar
 
 from aiohttp import web
 from typing_extensions import TypedDict
@@ -28,20 +28,13 @@ from ..route import ANTHROPIC, Route
 from ..transport.bodies import Bodies
 from ..transport.http import Handler, error_response, request_id_key
 from ..transport.streaming import REQUEST_ID
-from .conversation.blocks import Json
+from .context_edits import AppliedEdit, Edit
+from .conversation.blocks import Json, Message
 from .conversation.compaction import summarized
-from .editing import Edited, apply_edits
 from .errors import anthropic_error, anthropic_status
 from .events import ContextManaged, MessageEvents
 from .options import tier_of
-from .requests import (
-    FIELD_NAMES,
-    ContinueThread,
-    Conversation,
-    Wanted,
-    parse_count,
-    parse_messages,
-)
+from .requests import FIELD_NAMES, ContinueThread, Conversation, Wanted, parse_count, parse_messages
 from .threads import Thread, stored_thread, unknown_thread
 
 
@@ -93,6 +86,67 @@ def error_answer(error: RequestError, id: RequestId | None = None) -> web.Respon
     )
     response.headers.update({ID_HEADER: given, REQUEST_ID: given})
     return response
+
+
+# ---- context edits
+
+
+Build = Callable[[tuple[Message, ...]], GenerateRequest]
+CountTokens = Callable[[GenerateRequest], Awaitable[int]]
+
+
+class Run(Protocol):
+    """Runs work that is slow for long conversations without blocking the event loop."""
+
+    async def __call__(self, work: Callable[[], T], /) -> T: ...
+
+
+@dataclass(slots=True)
+class Edited:
+    """A request after its edits. `num_tokens` are those of its prompt, where they were counted."""
+
+    messages: tuple[Message, ...]
+    request: GenerateRequest
+    applied: list[AppliedEdit] = field(default_factory=list)
+    num_tokens: int | None = None
+    original_tokens: int | None = None
+    """Those before its edits."""
+
+
+async def apply_edits(
+    messages: tuple[Message, ...],
+    edits: Iterable[Edit],
+    *,
+    run: Run,
+    build: Build,
+    count: CountTokens,
+) -> Edited:
+    """`messages` after `edits`. Raises what `build` and `count` raise.
+
+    Tokens are counted only if there is something to clear: once before the first edit, and once
+    for each edit.
+    """
+    edited = Edited(messages, await run(partial(build, messages)))
+    for edit in edits:
+        change = await run(partial(edit.change, edited.messages))
+        if change is None:
+            continue
+        if edited.num_tokens is None:
+            edited.num_tokens = edited.original_tokens = await count(edited.request)
+        if edited.num_tokens <= edit.above:
+            continue
+        shorter = await run(partial(build, change.messages))
+        num_tokens = await count(shorter)
+        saved = max(0, edited.num_tokens - num_tokens)
+        if saved < edit.least:
+            continue
+        edited.messages, edited.request = change.messages, shorter
+        edited.num_tokens = num_tokens
+        edited.applied.append(edit.told(change.num_cleared, saved))
+    return edited
+
+
+# ---- messages
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,12 @@ answer. Here a connection is closed when
 - it was idle for `IDLE_TIME`;
 - a write makes no progress for `write_timeout`; the client's request is cancelled.
 
-Beyond `max_connections` a client is answered 503 and disconnected. What is not HTTP is answered 400
-(`malformed`).
+Beyond `max_connections` a client is answered 503 and disconnected. Malformed HTTP is answered 400
+and logged on one line, without a traceback.
 
-What arrives is parsed in parts, one in a turn of the event loop (`turns`), and bodies are never
-inflated. A request whose body has not come whole when it is answered is the connection's last.
+What arrives is parsed in parts, one in a turn of the event loop; nothing more is read from the
+socket meanwhile. Bodies are never inflated. A request whose body has not come whole when it is
+answered is the connection's last.
 
 With TLS a connection counts from its first byte on, and its handshake has `header_timeout` as well.
 """
@@ -26,16 +27,16 @@ from http import HTTPStatus
 from typing import Any, cast
 
 from aiohttp import HttpVersion11, hdrs, web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web_protocol import RequestPayloadError
 from pydantic_core import to_json
 
 from ....shared.errors import InvalidRequest, Overloaded, RequestError, public_body
 from ....shared.log import context
 from ...tls.tls_protocol import TlsProtocol, TlsTransport
 from .http import error_response
-from .malformed import MalformedHttp, MalformedRequests, as_invalid_request
 from .once_per import OncePer
 from .patience import PatientTransport
-from .turns import end_of_bytes, end_of_http
 from .web_socket_bytes import FrameBytes, TooManyFrames
 
 IDLE_TIME = 75.0
@@ -70,7 +71,57 @@ _PLAIN_ANSWER = _raw_answer(
     b"400 Bad Request", InvalidRequest("this port speaks TLS: use https:// (agents: wss://)")
 )
 
+# ---- malformed HTTP
+
+
+LOG_INTERVAL = 1.0
+"""Seconds between two log lines about malformed HTTP; anybody can send it as fast as they like."""
+
+LONGEST_REASON = 200
+"""Characters; reasons quote what was sent."""
+
+MalformedHttp = HttpProcessingError | RequestPayloadError
+"""Exceptions of aiohttp for it: while reading a header, and while reading a body."""
+
 logger = logging.getLogger(__name__)
+
+
+class MalformedRequests:
+    """The malformed requests of one port."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._quiet_until = clock()
+        self._num_unlogged = 0
+
+    def log(self, peer: str, error: MalformedHttp) -> None:
+        """Log that `peer` sent something malformed, or count it for the next line."""
+        now = self._clock()
+        if now < self._quiet_until:
+            self._num_unlogged += 1
+            return
+        logger.info(
+            "malformed HTTP from a client: %s",
+            reason_of(error),
+            extra=context(peer=peer, not_logged_before=self._num_unlogged or None),
+        )
+        self._quiet_until = now + LOG_INTERVAL
+        self._num_unlogged = 0
+
+
+def as_invalid_request(error: MalformedHttp) -> InvalidRequest:
+    """The error that the client is answered with."""
+    return InvalidRequest(f"this is not valid HTTP: {reason_of(error)}")
+
+
+def reason_of(error: MalformedHttp) -> str:
+    """What is wrong, on one line."""
+    source = error.__cause__ if isinstance(error, RequestPayloadError) else error
+    message = source.message if isinstance(source, HttpProcessingError) else str(error)
+    return " ".join(message.split())[:LONGEST_REASON]
+
+
+# ---- the limits of a port
 
 
 class Connections:
@@ -223,6 +274,37 @@ def watch_frames(
         return False
     request.protocol.count, request.protocol.on_flood = count, on_flood
     return True
+
+
+# ---- how much of what arrived is read in one turn of the event loop
+
+
+BYTES_AT_ONCE = 64 * 1024
+"""A read of the socket brings up to 256 KiB. As HTTP headers, as chunks of one byte or as empty
+frames these take tenths of a second to parse, in which nothing else runs."""
+
+LINES_AT_ONCE = 512
+"""Lines of HTTP: each header is one, and each chunk of a body two."""
+
+_NEWLINE = b"\n"
+
+
+def end_of_http(data: bytes, start: int) -> int:
+    """Where the part of `data` from `start` ends that is read at once."""
+    end = min(len(data), start + BYTES_AT_ONCE)
+    num_lines = data.count(_NEWLINE, start, end)
+    while num_lines > LINES_AT_ONCE:
+        half = (start + end) // 2
+        end, num_lines = half, data.count(_NEWLINE, start, half)
+    return end
+
+
+def end_of_bytes(data: bytes, start: int) -> int:
+    """The end in a body of a known length, and in frames, which are counted elsewhere."""
+    return min(len(data), start + BYTES_AT_ONCE)
+
+
+# ---- one connection
 
 
 class _Connection(web.RequestHandler):

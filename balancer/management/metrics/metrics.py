@@ -17,7 +17,12 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
 )
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
@@ -30,12 +35,9 @@ from ...fleet.view import FleetView
 from ...jobs.jobs import JobNumbers
 from ...store.health import combined
 from ...store.records import StoreStatus
-from .caller_metrics import CallerMetrics
 from .fleet_collector import EventNumbers, FleetCollector
-from .job_collector import JobCollector
 from .loop_delay import LoopDelay
 from .model_metrics import ModelMetrics
-from .span_counts import SpanCounts
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 """Upper bounds of the histograms' buckets."""
@@ -81,6 +83,97 @@ class _StoreLosses(Collector):
         for kind, status in self._statuses().items():
             family.add_metric([kind], status.num_dropped)
         yield family
+
+
+class SpanCounts(Collector):
+    """What becomes of the spans of traces; `numbers` is asked when the metrics are read."""
+
+    def __init__(self, numbers: Callable[[], QueueNumbers]) -> None:
+        self._numbers = numbers
+
+    def collect(self) -> Iterator[Metric]:
+        """How many wait, and a counter by outcome."""
+        now = self._numbers()
+        yield GaugeMetricFamily(
+            "arriero_spans_waiting", "Spans of traces that wait to be exported.", now.num_waiting
+        )
+        outcomes = CounterMetricFamily(
+            "arriero_spans", "Spans of traces, by what became of them.", labels=["outcome"]
+        )
+        outcomes.add_metric(["exported"], now.num_exported)
+        outcomes.add_metric(["dropped"], now.num_dropped)
+        yield outcomes
+
+
+class JobCollector(Collector):
+    """Files and batches; `numbers` costs the same however much there is."""
+
+    def __init__(self, numbers: Callable[[], JobNumbers]) -> None:
+        self._numbers = numbers
+
+    def collect(self) -> Iterator[Metric]:
+        """All of them."""
+        numbers = self._numbers()
+        yield _gauge("files", "Files that are kept.", numbers.num_files)
+        yield _gauge("files_bytes", "Bytes of the files that are kept.", numbers.num_bytes)
+        yield _gauge("uploads", "Files that are being uploaded.", numbers.num_uploads)
+        yield _gauge("batches", "Batches that this balancer runs.", numbers.num_batches)
+        yield _gauge(
+            "batch_lines_loaded", "Lines of batches in memory, running or not.", numbers.num_loaded
+        )
+        yield _gauge("batch_lines_running", "Lines of batches that run.", numbers.num_running)
+        lines = CounterMetricFamily(
+            "arriero_batch_lines", "Lines of batches that got a result.", labels=["result"]
+        )
+        lines.add_metric(["output"], numbers.num_completed)
+        lines.add_metric(["error"], numbers.num_failed)
+        yield lines
+
+
+def _gauge(name: str, words: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"arriero_{name}", words, value=value)
+
+
+MAX_CALLERS = 256
+"""Prometheus keeps a series for each name for ever, and keys come and go: only the first names
+since the start have series of their own."""
+
+OTHER = "other"
+"""All further callers together; no key may be called so."""
+
+
+class CallerMetrics:
+    """Requests and tokens by caller: the name of an access key, or `anonymous`."""
+
+    def __init__(self, registry: CollectorRegistry, *, max_callers: int = MAX_CALLERS) -> None:
+        self._max_callers = max_callers
+        self._names: set[str] = set()
+        self._requests = Counter(
+            "arriero_caller_requests",
+            "Requests that ended or were refused by the fleet, by caller.",
+            ["caller"],
+            registry=registry,
+        )
+        self._tokens = Counter(
+            "arriero_caller_tokens",
+            "Tokens of requests that ended, by caller.",
+            ["caller", "kind"],
+            registry=registry,
+        )
+
+    def ended(self, ending: Ending) -> None:
+        """A request has ended."""
+        name = self._label(ending.caller.name)
+        self._requests.labels(name).inc()
+        self._tokens.labels(name, "prompt").inc(ending.usage.prompt_tokens)
+        self._tokens.labels(name, "completion").inc(ending.usage.completion_tokens)
+
+    def _label(self, name: str) -> str:
+        if name not in self._names:
+            if len(self._names) >= self._max_callers:
+                return OTHER
+            self._names.add(name)
+        return name
 
 
 class Metrics:

@@ -7,12 +7,14 @@ import pytest
 
 from arriero.balancer.access import key_keeper
 from arriero.balancer.access.access import Access
-from arriero.balancer.access.access_key import is_key
-from arriero.balancer.access.key_keeper import KeyKeeper, load_keys
+from arriero.balancer.access.access_key import AccessKey, is_key
+from arriero.balancer.access.identity import CallerLimits
+from arriero.balancer.access.key_keeper import KeyKeeper, load_keys, restored, saved
 from arriero.balancer.access.key_spec import KeySpec
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import SavedKey
-from arriero.shared.errors import Conflict, NotFound, StoreUnavailable, Unauthorized
+from arriero.shared.errors import Conflict, InvalidRequest, NotFound, StoreUnavailable, Unauthorized
+from tests.balancer.access.builders import record
 from tests.balancer.stores import MemoryStore
 from tests.waiting import HANGS
 
@@ -175,3 +177,24 @@ async def test_a_look_in_vain_changes_nothing_and_is_told_once(
         assert not await keeper.look()
     assert access.identify([key])
     assert len(caplog.records) == 1 and "no route" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        record("a", 1),
+        record("b", 2, "agent", labels=(("gpu", "ñ"),), limits=CallerLimits(models=("m",))),
+        record("c", 3, "admin", limits=CallerLimits(max_tokens=5, priority="batch"), revision=7),
+        record("d", 4, expires_at=5.5, revoked_at=3.25, rotated_at=2.0),
+    ],
+)
+def test_it_comes_back_as_it_was(key: AccessKey) -> None:
+    assert restored(saved(key)) == key
+
+
+@pytest.mark.parametrize("fields", [{"role": "emperor"}, {"limits": '{"max_speed": 1}'}])
+def test_what_a_later_version_wrote_is_refused(fields: dict[str, str]) -> None:
+    plain = saved(record("a", 1))
+    names = [name for name in plain.__slots__ if name not in fields]
+    with pytest.raises(InvalidRequest):
+        restored(SavedKey(**{name: getattr(plain, name) for name in names}, **fields))

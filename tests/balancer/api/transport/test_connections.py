@@ -13,15 +13,29 @@ from typing import Any, cast
 import aiohttp
 import pytest
 from aiohttp import web
+from aiohttp.http_exceptions import BadHttpMessage, ContentEncodingError
+from aiohttp.web_protocol import RequestPayloadError
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arriero.balancer.api.transport.connections import (
+    BYTES_AT_ONCE,
+    LINES_AT_ONCE,
+    LOG_INTERVAL,
+    LONGEST_REASON,
     Connections,
     ConnectionsRunner,
+    MalformedRequests,
+    as_invalid_request,
+    end_of_bytes,
+    end_of_http,
+    reason_of,
     watch_frames,
 )
 from arriero.shared.tls.contexts import ClientFiles, client_context, server_context
 from arriero.shared.tls.key_pair import KeyPair
 from tests.authority import Authority
+from tests.balancer.fleet.recording import ManualClock
 from tests.waiting import GivenTime, given_time, until
 
 ASK = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -463,3 +477,74 @@ class TestTls:
         assert await is_closed(reader)
         writer.close()
         await until(lambda: served.connections.num_open == 0)
+
+
+def parts(data: bytes) -> list[bytes]:
+    found, start = [], 0
+    while start < len(data):
+        end = end_of_http(data, start)
+        assert end > start, "it goes on"
+        found.append(data[start:end])
+        start = end
+    return found
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([b"\n", b"1\r\nx\r\n", b"a" * 900]), st.integers(1, 3000)))
+)
+def test_every_part_is_bounded_and_nothing_is_lost(runs: list[tuple[bytes, int]]) -> None:
+    data = b"".join(text * times for text, times in runs)
+    found = parts(data)
+    assert b"".join(found) == data
+    assert all(len(part) <= BYTES_AT_ONCE for part in found)
+    assert all(part.count(b"\n") <= LINES_AT_ONCE for part in found)
+
+
+def test_an_ordinary_request_is_read_at_once() -> None:
+    head = b"POST / HTTP/1.1\r\n" + b"X-Name: value\r\n" * 40 + b"\r\n" + b"{}" * 10_000
+    assert end_of_http(head, 0) == len(head)
+
+
+def test_lines_of_a_body_cost_nothing() -> None:
+    assert end_of_bytes(b"\n" * 100_000, 0) == BYTES_AT_ONCE
+    assert end_of_bytes(b"\n" * 100_000, 99_990) == 100_000
+
+
+ERROR = BadHttpMessage("Invalid header token:\n\n  b'Bad Header'\n       ^")
+
+
+def test_the_reason_is_one_line_of_bounded_length() -> None:
+    assert reason_of(ERROR) == "Invalid header token: b'Bad Header' ^"
+    assert reason_of(BadHttpMessage("x" * 70_000)) == "x" * LONGEST_REASON
+
+
+def test_the_reason_of_a_body_is_what_its_parser_said() -> None:
+    error = RequestPayloadError("400, message:\n  not gzip")
+    error.__cause__ = ContentEncodingError("not gzip")
+    assert reason_of(error) == "not gzip"
+    assert reason_of(RequestPayloadError("cut off")) == "cut off"
+
+
+def test_the_answer_names_the_reason() -> None:
+    error = as_invalid_request(ERROR)
+    assert str(error) == "this is not valid HTTP: Invalid header token: b'Bad Header' ^"
+
+
+def test_one_line_in_an_interval_counts_those_before_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="arriero.balancer.api.transport.connections")
+    clock = ManualClock()
+    malformed = MalformedRequests(clock)
+    malformed.log("192.0.2.7", ERROR)
+    for _ in range(5):
+        malformed.log("192.0.2.8", ERROR)
+    clock.now += LOG_INTERVAL
+    malformed.log("192.0.2.9", ERROR)
+    clock.now += LOG_INTERVAL
+    malformed.log("192.0.2.7", ERROR)
+    assert [record.levelname for record in caplog.records] == ["INFO"] * 3
+    assert all(record.exc_info is None for record in caplog.records)
+    assert [record.__dict__["context"] for record in caplog.records] == [
+        {"peer": "192.0.2.7"},
+        {"peer": "192.0.2.9", "not_logged_before": 5},
+        {"peer": "192.0.2.7"},
+    ]

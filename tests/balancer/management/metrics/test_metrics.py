@@ -2,13 +2,24 @@
 
 from dataclasses import replace
 
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.fleet.recorder import NOWHERE, Ending, Recorder
-from arriero.balancer.management.metrics.metrics import SECONDS, Metrics
+from arriero.balancer.jobs.jobs import JobNumbers
+from arriero.balancer.management.metrics.metrics import (
+    SECONDS,
+    CallerMetrics,
+    JobCollector,
+    Metrics,
+    SpanCounts,
+)
 from arriero.balancer.store.records import StoreStatus
 from arriero.shared.errors import BY_CODE
 from arriero.shared.inference import PRIORITY_CLASSES, RequestId, Timings, Usage
+from arriero.shared.tracing.span_queue import QueueNumbers
+from tests.balancer.history import builders
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -195,3 +206,51 @@ def test_refusals_by_door_and_code() -> None:
     labels = {"door": "/v1/messages", "code": "invalid_request"}
     assert value(metrics, "arriero_refusals_total", **labels) == 1
     assert value(metrics, "arriero_requests_total", code="invalid_request") == 1
+
+
+def test_what_waits_was_exported_and_was_dropped() -> None:
+    registry = CollectorRegistry()
+    registry.register(SpanCounts(lambda: QueueNumbers(3, 5, 7)))
+    text = generate_latest(registry).decode()
+    assert "arriero_spans_waiting 3.0" in text
+    assert 'arriero_spans_total{outcome="exported"} 5.0' in text
+    assert 'arriero_spans_total{outcome="dropped"} 7.0' in text
+
+
+NUMBERS = JobNumbers(
+    num_files=1,
+    num_bytes=2,
+    num_uploads=3,
+    num_batches=4,
+    num_loaded=5,
+    num_running=6,
+    num_completed=7,
+    num_failed=8,
+)
+
+
+def test_each_number_has_its_metric() -> None:
+    registry = CollectorRegistry()
+    registry.register(JobCollector(lambda: NUMBERS))
+    text = generate_latest(registry).decode()
+    names = ("files", "files_bytes", "uploads", "batches", "batch_lines_loaded")
+    for value, name in enumerate((*names, "batch_lines_running"), start=1):
+        assert f"arriero_{name} {value}.0" in text
+    assert 'arriero_batch_lines_total{result="output"} 7.0' in text
+    assert 'arriero_batch_lines_total{result="error"} 8.0' in text
+
+
+def test_callers_are_told_apart_up_to_a_number() -> None:
+    registry = CollectorRegistry()
+    metrics = CallerMetrics(registry, max_callers=2)
+    one = builders.ending("r")
+    for name in ("ana", "ben", "ana", "cleo", "dora"):
+        metrics.ended(replace(one, caller=Caller(name)))
+    requests = {
+        name: registry.get_sample_value("arriero_caller_requests_total", {"caller": name})
+        for name in ("ana", "ben", "cleo", "other")
+    }
+    assert requests == {"ana": 2, "ben": 1, "cleo": None, "other": 2}
+    labels = {"caller": "ana", "kind": "completion"}
+    tokens = registry.get_sample_value("arriero_caller_tokens_total", labels)
+    assert tokens == 2 * one.usage.completion_tokens

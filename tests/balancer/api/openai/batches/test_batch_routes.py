@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from arriero.balancer.api.openai.batches.batch_routes import parse_batch
+from arriero.shared.errors import InvalidRequest
 from tests.balancer.api.openai.batches.conftest import Served
 from tests.balancer.jobs.builders import URL, ended, request_line, uploaded
 
@@ -78,3 +80,25 @@ async def test_what_is_not_there(served: Served) -> None:
         assert answer.status == 404
     async with served.client.post("/v1/batches/batch_none/cancel") as answer:
         assert answer.status == 404
+
+
+GOOD = {"input_file_id": "f", "endpoint": "/v1/responses", "completion_window": "24h"}
+
+
+def test_openais_own() -> None:
+    expires = {"anchor": "created_at", "seconds": 3600}
+    wanted = parse_batch(json.dumps(GOOD | {"output_expires_after": expires}).encode())
+    assert (wanted.window, wanted.completion_window) == (86_400.0, "24h")
+    assert wanted.output_expires_after == 3600
+
+
+@pytest.mark.parametrize("window", ["30m", "1.5h", "30d"])
+def test_other_windows(window: str) -> None:
+    assert parse_batch(json.dumps(GOOD | {"completion_window": window}).encode()).window > 0
+
+
+@pytest.mark.parametrize("window", ["0s", "31d", "400d", "", "x", "-1h"])
+def test_windows_that_are_none(window: str) -> None:
+    with pytest.raises(InvalidRequest) as error:
+        parse_batch(json.dumps(GOOD | {"completion_window": window}).encode())
+    assert error.value.field == "completion_window"

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from arriero.balancer.api.conversations import Conversations
+from arriero.balancer.api.openai.batches.batch_routes import parse_batch
 from arriero.balancer.api.openai.batches.line_doors import BATCH_PRIORITY, ENDPOINTS, LineDoors
-from arriero.balancer.api.openai.batches.requests import parse_batch
 from arriero.balancer.api.transport.bodies import Bodies
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.jobs.core.lines import Answered, Line
