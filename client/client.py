@@ -3,28 +3,79 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from json import loads
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import aiohttp
 from typing_extensions import Unpack
 
-from .answers import Answer, answer_of
+from .answers import Answer, Done, Event, Failed, answer_of, event_of, put_together
 from .batch_jobs import BatchJobs
 from .batches import BatchResult, run_batch
-from .errors import RequestFailed
-from .http import Http, tls_of
+from .errors import RequestFailed, Unreachable
+from .http import Http, reaching, tls_of
 from .management import Management
 from .requests import GenerateOptions
 from .retries import Retries
 from .socket import Socket
-from .streams import AnswerStream
 
 INFERENCE_URL = "http://127.0.0.1:8061"
 MANAGEMENT_URL = "http://127.0.0.1:8060"
 
 TELL_WAITING = {"Prefer": "wait=1"}
 """Has a stream that waits begin, and say so, after a second: errors are exceptions in any case."""
+
+
+class AnswerStream:
+    """One streamed answer: iterate over it for the events as they come; the last one is `Done`.
+
+    Iterating raises `RequestFailed` where the request ends with an error, and `Unreachable` where
+    the connection breaks before its end.
+    """
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self.id = response.headers.get("X-Request-Id", "")
+        self._url = str(response.url.origin())
+        self._lines = response.content
+        self._first: Event | None = None
+        self._has_ended = False
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        event, self._first = self._first, None
+        event = event or await self._next()
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+    async def begin(self) -> None:
+        """Wait for the first event. Raises what iterating would."""
+        self._first = await self._next()
+
+    async def answer(self) -> Answer:
+        """The whole answer, once it is here: its rest is read, and its beginning must not be."""
+        return put_together(self.id, [event async for event in self])
+
+    async def _next(self) -> Event | None:
+        if self._has_ended:
+            return None
+        while line := await self._line():
+            event = event_of(loads(line)) if line.strip() else None
+            if isinstance(event, Failed):
+                self._has_ended = True
+                raise event.error
+            if event is not None:
+                self._has_ended = isinstance(event, Done)
+                return event
+        raise Unreachable("the connection closed before the answer's end")
+
+    async def _line(self) -> bytes:
+        with reaching(self._url):
+            return await self._lines.readline()
 
 
 class Client:

@@ -14,7 +14,7 @@ from arriero.balancer.settings import BalancerSettings
 from arriero.shared import errors, messages
 from arriero.shared.framing import frames
 from arriero.shared.settings.declaration import Setting, Settings, prefix_of, settings_of
-from arriero.shared.settings.help import RULES
+from arriero.shared.settings.load import RULES
 
 from .client_fields import sections
 from .sampling_fields import abilities_table, client_fields, fields_table, form_fields

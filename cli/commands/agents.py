@@ -1,11 +1,11 @@
 """`arriero agents`: list, drain, resume, reload."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from ..arguments import Target, UsageError, make_parser
 from ..boundary import run
-from ..names import agent_named
 from ..output import print_json
 
 ACTIONS = ("list", "drain", "resume", "reload")
@@ -61,3 +61,16 @@ async def _agents(arguments: argparse.Namespace, target: Target) -> None:
             print_json(changed)
         else:
             Console().print(f"{changed['name']}: {changed['state']}", highlight=False)
+
+
+def agent_named(agents: Iterable[dict[str, Any]], word: str) -> dict[str, Any]:
+    """The agent with this id or name. Raises `UsageError` where there is none, or several."""
+    agents = list(agents)
+    found = [agent for agent in agents if word in (agent["id"], agent["name"])]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(agent["id"] for agent in found)
+        raise UsageError(f"several agents are called {word!r}; give the id of one: {ids}")
+    names = ", ".join(sorted({agent["name"] for agent in agents})) or "none"
+    raise UsageError(f"no agent is called {word!r}; connected: {names}")

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,8 +116,6 @@ class _Load:
 def _tell(arguments: argparse.Namespace, model: str, levels: list[Level]) -> None:
     from rich.console import Console
 
-    from ..plot import line_plot
-
     if arguments.json:
         print_json({"model": model, "levels": [asdict(level) for level in levels]})
     else:
@@ -151,3 +150,36 @@ def _table(model: str, levels: list[Level]) -> Any:
     problem = next((level.problem for level in levels if level.problem), None)
     table.caption = problem
     return table
+
+
+# ---- the plot
+
+
+WIDTH, HEIGHT, LEFT, BOTTOM = 640, 300, 60, 50
+
+
+def line_plot(title: str, labels: Sequence[str], values: Sequence[float], *, unit: str) -> str:
+    """An SVG of `values` over evenly spaced `labels`, from zero."""
+    top = max(values, default=0) or 1.0
+    step = (WIDTH - LEFT - 20) / max(1, len(values) - 1)
+    points = [
+        (LEFT + index * step, HEIGHT - BOTTOM - value / top * (HEIGHT - BOTTOM - 40))
+        for index, value in enumerate(values)
+    ]
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    marks = "".join(
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
+        f'<text x="{x:.1f}" y="{y - 10:.1f}" text-anchor="middle">{value:.3g}</text>'
+        f'<text x="{x:.1f}" y="{HEIGHT - 25}" text-anchor="middle">{escape(label)}</text>'
+        for (x, y), value, label in zip(points, values, labels, strict=True)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'font-family="sans-serif" font-size="12" fill="#333">'
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>'
+        f'<text x="{LEFT}" y="20" font-size="14">{escape(title)} ({escape(unit)})</text>'
+        f'<line x1="{LEFT}" y1="{HEIGHT - BOTTOM}" x2="{WIDTH - 20}" y2="{HEIGHT - BOTTOM}" '
+        f'stroke="#999"/><polyline points="{path}" fill="none" stroke="#2563eb" '
+        f'stroke-width="2"/>{marks}<text x="{WIDTH / 2}" y="{HEIGHT - 5}" '
+        f'text-anchor="middle">clients at once</text></svg>\n'
+    )

@@ -49,7 +49,6 @@ from .events import (
     Waiting,
     WaitsFor,
 )
-from .going_on import goes_on_anywhere, goes_on_by_text
 from .grammars import (
     MAX_GRAMMAR,
     GbnfGrammar,
@@ -78,6 +77,8 @@ from .request import (
     PromptCacheKey,
     PromptInput,
     TopLogprobs,
+    goes_on_anywhere,
+    goes_on_by_text,
 )
 from .values import (
     MAX_COUNT,

@@ -6,6 +6,7 @@ means the same everywhere. An empty variable counts as not set.
 
 import shutil
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from os import environ as process_environment
@@ -15,8 +16,7 @@ from pydantic import ValidationError
 
 from ..log import redact
 from ..validation import requirement
-from .declaration import Settings, flag_of
-from .help import help_text
+from .declaration import Setting, Settings, flag_of, settings_of
 from .sources import Given, SettingsError, from_environment, from_file, from_flags
 
 S = TypeVar("S", bound=Settings)
@@ -71,3 +71,35 @@ def _first_finding(error: ValidationError, given: Mapping[str, Given]) -> str:
     origin = given[name].origin if name in given else None
     source = f" ({origin})" if origin else ""
     return redact(f"{flag_of(name)}{source}: {requirement(finding)}, not {finding['input']!r}")
+
+
+# ---- what `--help` prints
+
+
+RULES = (
+    "Flags win over the environment, the environment over the file. The file's keys are the "
+    "flags without the dashes in front. A DURATION is a number of seconds (10, 1.5) or has a "
+    "unit (500ms, 30s, 2m, 1h)."
+)
+
+
+def help_text(cls: type[Settings], width: int) -> str:
+    """What `--help` prints, in lines of at most `width` characters where words allow."""
+    lines = [f"usage: {cls.program} [--FLAG VALUE ...]", "", *textwrap.wrap(cls.summary, width)]
+    lines.append("")
+    for setting in settings_of(cls):
+        lines += _help_entry(setting, width)
+    lines += ["  --version", *_indented("Print the version and exit.", width)]
+    lines += ["  --help, -h", *_indented("Print this and exit.", width), ""]
+    return "\n".join([*lines, *textwrap.wrap(RULES, width)]) + "\n"
+
+
+def _help_entry(setting: Setting, width: int) -> list[str]:
+    head = f"  {setting.flag} {setting.metavar}" + (" (repeatable)" if setting.repeats else "")
+    sentence = f"{setting.description[0].upper()}{setting.description[1:]}."
+    names = f"[default: {setting.default}] [{setting.variable}]"
+    return [head, *_indented(sentence, width), *_indented(names, width)]
+
+
+def _indented(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, initial_indent=" " * 6, subsequent_indent=" " * 6)

@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from arriero.cli.commands.agents import main
+from arriero.cli.arguments import UsageError
+from arriero.cli.commands.agents import agent_named, main
 from tests.cli.commands.answers import AGENT
 from tests.client.fakes import FakeServer, says
 
@@ -43,3 +44,19 @@ def test_which(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["drain", "other"]) == 2
     assert "connected: box" in capsys.readouterr().err
     assert {method for method, *_ in balancer.seen} == {"GET"}
+
+
+AGENTS = [{"id": "1", "name": "box"}, {"id": "2", "name": "twin"}, {"id": "3", "name": "twin"}]
+
+
+def test_by_name_or_id() -> None:
+    assert agent_named(AGENTS, "box") == agent_named(AGENTS, "1") == AGENTS[0]
+    assert agent_named(AGENTS, "3") == AGENTS[2]
+
+
+@pytest.mark.parametrize(
+    ("word", "said"), [("twin", "give the id of one: 2, 3"), ("x", "connected: box, twin")]
+)
+def test_none_and_several(word: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        agent_named(AGENTS, word)
