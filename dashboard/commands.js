@@ -5,7 +5,7 @@ import { get } from "./management.js";
 import { CURL_KEY } from "./playground/snippets.js";
 import { needsKey } from "./session.js";
 
-let clientsCall = null; // the address of the inference port, once the balancer has told it
+let clientsCall = null; // the address of the inference port, once the balancer has said it
 
 /** Address of this page's port, without a slash at the end. */
 export const managementUrl = () => new URL(".", location.href).href.replace(/\/$/, "");

@@ -36,8 +36,8 @@ export function show(node, isShown) {
  */
 export function keyed(container, items, { key, create, update }) {
   const before = container.nodesByKey ?? new Map();
-  const kept = new Set(items.map(key));
-  for (const [id, node] of before) if (!kept.has(id)) node.remove();
+  const stay = new Set(items.map(key));
+  for (const [id, node] of before) if (!stay.has(id)) node.remove();
 
   const after = new Map();
   let next = container.firstElementChild;

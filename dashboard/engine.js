@@ -1,4 +1,4 @@
-// An agent's engine statistics: who holds the KV cache's cells, and how fast it decodes.
+// An agent's engine statistics: what the KV cache's cells hold, and how fast it decodes.
 
 import { element, setAttribute, setText, show, svg } from "./dom.js";
 import { count, percent, rate } from "./format.js";
@@ -34,11 +34,11 @@ export class EnginePanel {
     setAttribute(this.used, "width", `${share(used) * 100}%`);
     setAttribute(this.kept, "x", `${share(used) * 100}%`);
     setAttribute(this.kept, "width", `${share(kept) * 100}%`);
-    const words = `KV cache ${percent(share(used))} used · ${percent(share(kept))} kept`;
+    const words = `KV cache ${percent(share(used))} used · ${percent(share(kept))} cached`;
     setText(this.cells, words);
     const numbers =
-      `${count(used)} used and ${count(kept)} kept of ${count(total)} cells, ` +
-      `${count(parked)} more kept in host memory`;
+      `${count(used)} used and ${count(kept)} cached of ${count(total)} cells, ` +
+      `${count(parked)} more parked in host memory`;
     setAttribute(this.cells, "title", numbers);
     setAttribute(this.bar, "aria-label", words);
   }

@@ -21,7 +21,7 @@ export function showWithCalls(headers) {
 /** The headers that every call of this page has. */
 export const sessionHeaders = () => shown;
 
-/** One call. Resolves to `{body, etag}`; throws `Refused`, also if nobody answers (status 0). */
+/** One call. Resolves to `{body, etag}`; throws `Refused`, also if there is no answer (status 0). */
 export async function call(method, path, { body, headers = {} } = {}) {
   const options = { method, headers: { Accept: "application/json", ...shown, ...headers } };
   if (body !== undefined) {

@@ -1,4 +1,4 @@
-// Who is logged in: the form to log in, the way out, and what the role may do.
+// The login: the form, the button to log out, and what the role may do.
 
 import { byId, setText, show } from "./dom.js";
 import { call, get, path, showWithCalls } from "./management.js";
@@ -10,7 +10,7 @@ const MAY = {
 };
 const ALL = MAY.admin;
 
-let role = null; // null while nobody has to log in, or the balancer has not said yet
+let role = null; // null while no login is needed, or the balancer has not said yet
 let isKeyNeeded = false;
 let name = null;
 let isEntering = false;
@@ -22,10 +22,10 @@ export const myName = () => name;
 /** Whether calls of the balancer need an access key. */
 export const needsKey = () => isKeyNeeded;
 
-/** Whether whoever looks at the page may "call" models, "operate" or "administer". */
+/** Whether the key that is logged in may "call" models, "operate" or "administer". */
 export const may = (what) => role === null || (MAY[role] ?? []).includes(what);
 
-/** Ask who is logged in. Resolves to false where somebody has to log in first; shows the form then. */
+/** Ask which key is logged in. Resolves to false where a login is needed first; shows the form then. */
 export async function beginSession() {
   byId("log-in-form").addEventListener("submit", logIn);
   byId("log-out").addEventListener("click", logOut);
@@ -37,13 +37,13 @@ export async function checkSession() {
   const numBefore = numEntered;
   const session = await get("api/v1/session").catch(() => null);
   if (isEntering || numEntered !== numBefore) return; // it is about the session before
-  // What is on the page is not for whoever comes next.
+  // What is on the page is not for the next one who logs in.
   if (session?.needs_key && session.role === null) location.reload();
   else takeUp(session);
 }
 
 function takeUp(session) {
-  if (session === null) return true; // nobody answers; the page says so, and asks again
+  if (session === null) return true; // there is no answer; the page says so, and asks again
   role = session.role;
   isKeyNeeded = session.needs_key;
   name = session.name;

@@ -144,8 +144,8 @@ async def test_the_cache_and_the_speed_of_an_engine(
 
     await dashboard.turn_to("Fleet")
     await expect(card.get_by_test_id("engine-speed")).to_contain_text("tokens/s · 1.0 at once")
-    kept = re.compile(rf"^KV cache 0% used · <?{SOME} kept$")
-    await expect(card.get_by_test_id("cells-note")).to_have_text(kept)
+    cached = re.compile(rf"^KV cache 0% used · <?{SOME} cached$")
+    await expect(card.get_by_test_id("cells-note")).to_have_text(cached)
     await expect(card.get_by_test_id("cells").locator(".kept")).not_to_have_attribute("width", "0%")
     cached = re.compile(f"^1 agent, 1 model, {SOME} of prompts cached$")
     await expect(dashboard.part("agents-note")).to_have_text(cached)

@@ -481,7 +481,7 @@ async def test_the_past_of_the_fleet_a_model_and_an_agent(
     there = dashboard.page.locator("#model-history")
     await expect(there.get_by_test_id("note-errors")).to_have_text("3 of 11 requests")
     assert management.asked[-1] == {"since": "1h", "by": "model", "name": "big one"}
-    await expect(dashboard.part("model-said")).to_contain_text("Nobody serves it")
+    await expect(dashboard.part("model-said")).to_contain_text("No agent serves it")
     ended = dashboard.part("model-ended")
     await expect(ended).to_have_attribute("href", "#/requests?state=ended&model=big+one")
     assert dashboard.complaints == []

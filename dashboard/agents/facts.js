@@ -47,7 +47,7 @@ export function engineFacts(statistics) {
     ["At once, on average", rate(statistics.average_sequences)],
     ["Sequences", `${count(sequences.running)} running, ${count(sequences.waiting)} waiting`],
     ["KV cells", hasCells ? cellWords(cells) : null],
-    ["Kept in host memory", hasCells ? `${count(cells.parked)} cells` : null],
+    ["Parked in host memory", hasCells ? `${count(cells.parked)} cells` : null],
     ["Tokens given out", compact(statistics.completion_tokens_total)],
     ["Prompts cached", `${share(statistics.cached_tokens_total, prompts)} of ${compact(prompts)}`],
     ["Drafts accepted", `${share(statistics.accepted_tokens_total, drafted)} of ${compact(drafted)}`],
@@ -58,4 +58,4 @@ export function engineFacts(statistics) {
 }
 
 const cellWords = ({ used, kept, total }) =>
-  `${count(used)} used, ${count(kept)} kept of ${count(total)}`;
+  `${count(used)} used and ${count(kept)} cached of ${count(total)}`;

@@ -46,13 +46,13 @@ export class AgentLog {
     });
   }
 
-  /** Nobody looks at it any more. */
+  /** The log is no longer shown. */
   close() {
     this.#disconnect?.();
     this.#disconnect = null;
   }
 
-  /** Say why no lines come: an event stream does not tell. */
+  /** Say why no lines come: an event stream does not say it. */
   async #explain(id) {
     const words = await get(path("agents", id, "log")).then(
       () => "dialling again…",

@@ -19,7 +19,7 @@ export class HistoryPanel {
   #answer = null;
   #cursor = null;
 
-  /** Draws itself into `root`; `about` ends the headings for those who only hear them. */
+  /** Draws itself into `root`; `about` ends the headings, for screen readers. */
   constructor(root, about) {
     this.note = element("p", "note");
     this.note.setAttribute("role", "status");

@@ -2,7 +2,7 @@
 
 import { byId, setText } from "../dom.js";
 
-/** Resolves to whether the reader wants it; `act` is the word on the button. */
+/** Resolves to whether the reader confirms it; `act` is the word on the button. */
 export function confirmed({ title, text, act }) {
   const dialog = byId("confirm");
   setText(byId("confirm-title"), title);

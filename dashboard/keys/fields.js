@@ -7,7 +7,7 @@ export const ROLES = {
   inference: "call models",
   viewer: "see the fleet",
   operator: "steer the fleet, call models",
-  admin: "change wishes and keys, and all that",
+  admin: "all that, and change the desired state and keys",
   agent: "join as an agent",
 };
 export const PRIORITIES = ["interactive", "default", "batch"];

@@ -14,7 +14,7 @@ const LIMITS = {
   max_queued: "waiting",
   max_tokens: "tokens an answer",
 };
-const FILE_KEY = "admin-key-file"; // of a file of the balancer's: nobody can change it here
+const FILE_KEY = "admin-key-file"; // of a file of the balancer's: it cannot be changed here
 
 /** `onAct(action, name)` is called for "rotate" and "revoke". */
 export function createKeyRow(key, onAct) {
@@ -71,8 +71,8 @@ function boundTo({ models, labels }) {
 }
 
 function limitsOf(key) {
-  const told = Object.entries(LIMITS).filter(([name]) => key[name] !== null);
-  const words = told.map(([name, what]) => `${count(key[name])} ${what}`);
+  const limits = Object.entries(LIMITS).filter(([name]) => key[name] !== null);
+  const words = limits.map(([name, what]) => `${count(key[name])} ${what}`);
   if (key.priority !== "interactive") words.push(`priority ${key.priority}`);
   if (key.default_priority) words.push(`priority ${key.default_priority} if none is said`);
   return words.join(", ") || "none";

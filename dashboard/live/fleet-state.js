@@ -57,7 +57,7 @@ export class FleetState {
     this.#requests.change(requests, requestsEnded, totals.at);
   }
 
-  /** The whole fleet as of the last event. Entries stay in the order in which they were told of. */
+  /** The whole fleet as of the last event. Entries stay in the order of their events. */
   fleet() {
     const { at } = this.#totals;
     return { ...this.#totals, agents: this.#agents.list(at), requests: this.#requests.list(at) };

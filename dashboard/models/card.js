@@ -1,4 +1,4 @@
-// A model as a card: how it is, where it comes from, who has it, what is wrong.
+// A model as a card: how it is, where it comes from, which agents have it, what is wrong.
 
 import { downloadWords } from "../agents/work.js";
 import { element, keyed, setAttribute, setText, show } from "../dom.js";
@@ -38,7 +38,7 @@ export function updateModel(card, model, agents) {
   setAttribute(card, "data-status", model.status);
   drawPill(parts.state, SHADES[model.status] ?? "", model.status);
   const aliases = model.aliases?.length ? ` · also ${model.aliases.join(", ")}` : "";
-  setText(parts.source, `${model.source ?? "not wished for"}${aliases}`);
+  setText(parts.source, `${model.source ?? "not in the desired state"}${aliases}`);
   const isLoading = model.progress !== null && model.progress !== undefined;
   show(parts.bar, isLoading);
   if (isLoading) parts.bar.value = model.progress;

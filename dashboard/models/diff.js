@@ -6,9 +6,9 @@
  */
 export function difference(before, after) {
   const old = new Map(before.models.map((model) => [model.name, model]));
-  const wished = new Map(after.models.map((model) => [model.name, model]));
+  const desired = new Map(after.models.map((model) => [model.name, model]));
   const lines = [];
-  for (const [name, model] of wished) {
+  for (const [name, model] of desired) {
     if (!old.has(name)) lines.push({ kind: "added", name, details: changes({}, model) });
     else {
       const details = changes(old.get(name), model);
@@ -16,9 +16,9 @@ export function difference(before, after) {
     }
   }
   for (const name of old.keys()) {
-    if (!wished.has(name)) lines.push({ kind: "removed", name, details: [] });
+    if (!desired.has(name)) lines.push({ kind: "removed", name, details: [] });
   }
-  if (lines.length === 0 && isReordered([...old.keys()], [...wished.keys()])) {
+  if (lines.length === 0 && isReordered([...old.keys()], [...desired.keys()])) {
     lines.push({ kind: "changed", name: "the order", details: [] });
   }
   return lines;

@@ -80,11 +80,11 @@ export class DesiredStateEditor {
   #drawButtons() {
     byId("apply-state").disabled = !this.#isDirty;
     byId("try-state").disabled = !this.#isDirty;
-    show(byId("no-wishes"), this.#forms.length === 0);
-    setText(byId("wishes-note"), this.#isDirty ? "changed, not applied" : "");
+    show(byId("no-desired"), this.#forms.length === 0);
+    setText(byId("desired-note"), this.#isDirty ? "changed, not applied" : "");
   }
 
-  /** The state as it is written, or null once the reader was told what is wrong. */
+  /** The state as it is written, or null after it was shown what is wrong. */
   #written() {
     let failure = null;
     const models = [];

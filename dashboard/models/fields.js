@@ -1,4 +1,4 @@
-// The fields of a wished model: how each is read from a form and written into it. Pure.
+// The fields of a model in the desired state: how each is read from a form and written into it. Pure.
 
 import { list, number, pairs, required, text, time } from "../field-kinds.js";
 
@@ -48,7 +48,7 @@ const adapters = {
 
 const yes = { show: (value) => value ?? true, read: (value) => value };
 
-/** `path`: where it stands in a wished model. */
+/** `path`: where it stands in a model. */
 export const FIELDS = [
   { path: "name", label: "Name", kind: required, hint: "what clients ask for" },
   {

@@ -1,4 +1,4 @@
-// One wished model as a form.
+// One model of the desired state as a form.
 
 import { element, setText, show } from "../dom.js";
 import { FIELDS, at, withValue } from "./fields.js";

@@ -37,11 +37,11 @@ export class FleetPage {
   draw(fleet) {
     this.#fleet = fleet;
     const { agents } = fleet;
-    const wanted = this.#wanted(agents);
+    const matching = this.#matching(agents);
     show(byId("no-agents"), agents.length === 0);
-    show(byId("no-match"), agents.length > 0 && wanted.length === 0);
-    setText(byId("agents-note"), note(fleet, wanted.length));
-    keyed(byId("agents"), wanted.slice(0, MAX_CARDS), {
+    show(byId("no-match"), agents.length > 0 && matching.length === 0);
+    setText(byId("agents-note"), note(fleet, matching.length));
+    keyed(byId("agents"), matching.slice(0, MAX_CARDS), {
       key: (agent) => agent.id,
       create: createCard,
       update: (card, agent) => updateCard(card, agent, this.history.colourClass(agent.id)),
@@ -59,14 +59,14 @@ export class FleetPage {
     else this.#drawRates();
   }
 
-  /** Each agent's own speed; agents that generated nothing are not told of. */
+  /** Each agent's own speed; agents that generated nothing are not in the event. */
   #drawRates() {
     for (const [id, card] of byId("agents").nodesByKey ?? []) {
       setText(card.parts.rate, rate(this.#rates[id] ?? 0));
     }
   }
 
-  #wanted(agents) {
+  #matching(agents) {
     const words = byId("agent-search").value.toLowerCase().split(/\s+/).filter(Boolean);
     const found = agents.filter((agent) => {
       const text = searched(agent);

@@ -1,4 +1,4 @@
-// The page of access keys, for admins: who has one, what it may and when it was used; make, rotate
+// The page of access keys, for admins: which there are, what each may and when it was used; make, rotate
 // and revoke them.
 
 import { byId, keyed, setText, show } from "../dom.js";
@@ -105,7 +105,7 @@ export class KeysPage {
     const keys = this.#keys ?? [];
     const now = Date.now() / 1000;
     show(byId("no-keys"), keys.length === 0);
-    setText(byId("no-keys"), this.#problem || "There are no keys, so nobody needs one. The first has the role admin; with it every call needs a key.");
+    setText(byId("no-keys"), this.#problem || "There are no keys, so none is needed. The first has the role admin; with it every call needs a key.");
     show(byId("keys-table"), keys.length > 0);
     const numValid = keys.filter((key) => key.is_valid).length;
     setText(byId("keys-note"), keys.length ? `${plural(numValid, "key")} of ${keys.length} valid` : "");

@@ -46,7 +46,7 @@ export class ModelPage {
       const { models } = await get("api/v1/models");
       if (name !== this.#name) return;
       this.#model = models.find((each) => each.name === name) ?? null;
-      setText(byId("model-said"), this.#model ? "" : "Nobody serves it and nobody wishes for it now.");
+      setText(byId("model-said"), this.#model ? "" : "No agent serves it now, and it is not in the desired state.");
     } catch (error) {
       setText(byId("model-said"), `How it is cannot be read: ${error.message}`);
     }

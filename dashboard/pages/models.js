@@ -1,4 +1,4 @@
-// The page of models: how each is, and what is wished for.
+// The page of models: how each is, and the desired state.
 
 import { byId, keyed, setText, show } from "../dom.js";
 import { plural } from "../format.js";

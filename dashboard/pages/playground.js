@@ -95,7 +95,7 @@ export class PlaygroundPage {
       bubble.node.remove();
       again();
     });
-    const answer = bubble.kept();
+    const answer = bubble.stored();
     if (answer) this.#chats.setMessages(chat, [...before, question, answer]);
     else if (isWhole) announce("The answer is empty.");
     this.#drawChats();
@@ -122,7 +122,7 @@ export class PlaygroundPage {
     }
   }
 
-  /** The request, or null once the reader was told what is wrong with its settings. */
+  /** The request, or null after it was shown what is wrong with its settings. */
   #body(messages, system, urlOf) {
     try {
       const body = { messages: messagesToSend(messages, system, urlOf), ...chosenSettings() };
@@ -211,7 +211,7 @@ export class PlaygroundPage {
     announce("Chat forgotten.");
   }
 
-  /** Draw the current chat from what is kept. */
+  /** Draw the current chat from what is stored. */
   #drawChat() {
     const { messages, system } = this.#chats.current;
     for (const bubble of byId("chat").querySelectorAll(".bubble")) bubble.remove();

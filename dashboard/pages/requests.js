@@ -89,7 +89,7 @@ export class RequestsPage {
     show(byId("ended-table"), found.length > 0);
     setText(byId("no-ended"), this.#problem || "None.");
     setText(byId("ended-note"), found.length ? `the latest ${count(found.length)}` : "");
-    setText(byId("requests-note"), this.#total ? `${plural(this.#total, "request")} kept` : "");
+    setText(byId("requests-note"), this.#total ? `${plural(this.#total, "request")} stored` : "");
     keyed(byId("ended"), found, {
       key: (request) => `${request.id} ${request.ended_at}`,
       create: createEndedRow,

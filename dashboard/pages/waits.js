@@ -1,11 +1,11 @@
-// Who waits for a slot, by class: how many, and for how long the first and half of them have.
+// The requests that wait for a slot, by class: how many, and for how long the first and half of them have.
 
 import { byId, element, keyed, setText } from "../dom.js";
 import { count, duration } from "../format.js";
 
 const CLASSES = ["interactive", "default", "batch"];
 
-/** Draw them as they are now: no event tells that time has passed. */
+/** Draw them as they are now: no event says that time has passed. */
 export function drawWaits(fleet) {
   const elapsed = (performance.now() - fleet.receivedAt) / 1000;
   const waiting = fleet.requests.filter(({ state }) => state === "queued");
@@ -26,7 +26,7 @@ export function drawWaits(fleet) {
   });
 }
 
-/** The page knows the oldest requests alone when there are many: then nobody knows the median. */
+/** The page knows the oldest requests alone when there are many: then the median is not known. */
 function words(num, seconds) {
   if (!num || !seconds.length) return count(num);
   const longest = `${count(num)}, longest ${duration(Math.max(...seconds))}`;

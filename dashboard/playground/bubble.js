@@ -22,7 +22,7 @@ export function questionBubble(text, pictures, onEdit) {
   return bubble;
 }
 
-/** An answer that was kept, or one while it comes. `onAgain` asks for another in its place. */
+/** An answer that was stored, or one while it comes. `onAgain` asks for another in its place. */
 export class AnswerBubble {
   constructor(onAgain) {
     this.text = document.createTextNode("");
@@ -46,7 +46,7 @@ export class AnswerBubble {
     this.startedAt = performance.now();
     this.firstAt = null;
     this.numPieces = 0;
-    this.told = []; // tool calls
+    this.toolCalls = [];
   }
 
   /** Take in one event of the stream. */
@@ -67,22 +67,22 @@ export class AnswerBubble {
     this.node.insertBefore(element("p", "warning", message), this.meta);
   }
 
-  /** What is kept of it: a message with how it went; null where there is no text. */
-  kept() {
+  /** What is stored of it: a message with how it went; null where there is no text. */
+  stored() {
     if (!this.text.data) return null;
     const message = { role: "assistant", content: this.text.data };
     if (this.reasoning.data) message.reasoning = this.reasoning.data;
-    if (this.told.length) message.calls = this.told;
+    if (this.toolCalls.length) message.calls = this.toolCalls;
     return { ...message, meta: this.meta.textContent };
   }
 
-  /** Show a message that was kept. */
+  /** Show a message that was stored. */
   restore({ content, reasoning = "", calls = [], meta = "" }) {
     this.text.data = content;
     this.reasoning.data = reasoning;
     show(this.thoughts, reasoning !== "");
     for (const call of calls) this.#call(call);
-    this.#end(meta, "kept");
+    this.#end(meta, "stored");
     return this;
   }
 
@@ -121,10 +121,10 @@ export class AnswerBubble {
     return `No answer: ${error.message}`;
   }
 
-  #call(told) {
-    this.told.push(told);
-    const call = element("div", "call", element("strong", "", told.name));
-    call.append(element("pre", "", pretty(told.arguments)));
+  #call(called) {
+    this.toolCalls.push(called);
+    const call = element("div", "call", element("strong", "", called.name));
+    call.append(element("pre", "", pretty(called.arguments)));
     call.lastElementChild.tabIndex = 0;
     call.dataset.testid = "tool-call";
     this.calls.append(call);

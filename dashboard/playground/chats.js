@@ -1,4 +1,4 @@
-// The reader's chats, kept in this browser and nowhere else.
+// The reader's chats, stored in this browser alone.
 
 import { titleOf } from "./conversation.js";
 
@@ -46,13 +46,13 @@ export class Chats {
 
   /** Write all chats; where the browser has no room, without the oldest ones. */
   save() {
-    let kept = this.all.slice(0, MAX_CHATS);
-    while (kept.length) {
+    let stored = this.all.slice(0, MAX_CHATS);
+    while (stored.length) {
       try {
-        this.storage.setItem(STORE, JSON.stringify(kept));
+        this.storage.setItem(STORE, JSON.stringify(stored));
         return;
       } catch {
-        kept = kept.slice(0, -1);
+        stored = stored.slice(0, -1);
       }
     }
   }

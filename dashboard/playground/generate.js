@@ -3,7 +3,7 @@
 import { sessionHeaders } from "../management.js";
 import { jsonLines } from "./ndjson.js";
 
-/** What kept an answer from coming or from being whole; `code` is the balancer's. */
+/** Why an answer did not come, or is not whole; `code` is the balancer's. */
 export class AnswerError extends Error {
   constructor({ code, message }) {
     super(message);

@@ -14,7 +14,7 @@ const GONE = "A picture that is no longer here; it is not sent.";
 export const ACCEPTED = TYPES.join(",");
 
 export class Pictures {
-  #kept = new Map(); // by id: its data URI, and a small canvas
+  #stored = new Map(); // by id: its data URI, and a small canvas
 
   /** Take in a file. Resolves to its id; throws an `Error` with words for the reader. */
   async read(file) {
@@ -22,7 +22,7 @@ export class Pictures {
     const isLarge = file.size > MAX_BYTES || Math.max(bitmap.width, bitmap.height) > MAX_SIDE;
     const url = isLarge ? scaled(bitmap, MAX_SIDE).toDataURL("image/jpeg", 0.9) : await asUrl(file);
     const id = crypto.getRandomValues(new Uint32Array(4)).join("-");
-    this.#kept.set(id, { url, small: scaled(bitmap, SMALL_SIDE), name: file.name });
+    this.#stored.set(id, { url, small: scaled(bitmap, SMALL_SIDE), name: file.name });
     bitmap.close();
     this.#forgetOldest();
     return id;
@@ -30,26 +30,26 @@ export class Pictures {
 
   /** As it is sent, or undefined where it is no longer here. */
   url(id) {
-    return this.#kept.get(id)?.url;
+    return this.#stored.get(id)?.url;
   }
 
   /** A new node that shows it, or that it is gone. */
   node(id) {
-    const kept = this.#kept.get(id);
-    if (!kept) return element("p", "picture-gone", GONE);
-    const canvas = copied(kept.small);
+    const stored = this.#stored.get(id);
+    if (!stored) return element("p", "picture-gone", GONE);
+    const canvas = copied(stored.small);
     canvas.setAttribute("role", "img");
-    canvas.setAttribute("aria-label", `Picture ${kept.name}`);
+    canvas.setAttribute("aria-label", `Picture ${stored.name}`);
     canvas.dataset.testid = "picture";
     return canvas;
   }
 
   #forgetOldest() {
     let size = 0;
-    for (const { url } of this.#kept.values()) size += url.length;
-    for (const [id, { url }] of this.#kept) {
+    for (const { url } of this.#stored.values()) size += url.length;
+    for (const [id, { url }] of this.#stored) {
       if (size <= MAX_KEPT) return;
-      this.#kept.delete(id);
+      this.#stored.delete(id);
       size -= url.length;
     }
   }

@@ -33,7 +33,7 @@ export class FleetPlots {
     this.queue = new Plot(byId("queue-plot"), {
       seconds: WINDOW,
       minimum: 4,
-      hint: "Nobody waits.",
+      hint: "No requests wait.",
       onCursor,
     });
   }

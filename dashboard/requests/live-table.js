@@ -23,9 +23,9 @@ export class LiveTable {
     root.append(element("div", "card-head", heading, this.note), scroll);
   }
 
-  /** Show those of the fleet's requests that are `wanted`. */
-  draw(fleet, wanted) {
-    const found = fleet.requests.filter(wanted);
+  /** Show those of the fleet's requests that `matches` accepts. */
+  draw(fleet, matches) {
+    const found = fleet.requests.filter(matches);
     const names = new Map(fleet.agents.map((agent) => [agent.id, agent.name]));
     const elapsed = (performance.now() - fleet.receivedAt) / 1000;
     setText(this.note, found.length ? noteOf(fleet, found.length) : "none");
