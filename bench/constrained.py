@@ -18,8 +18,8 @@ from time import perf_counter
 import numpy as np
 from rich.table import Table
 
-from arriero.agent.chat.grammar.gbnf import lark_of
-from arriero.agent.chat.grammar.lark import Lark
+from arriero.agent.chat.constraints.gbnf import lark_of
+from arriero.agent.chat.constraints.lark import Lark
 from arriero.agent.engine.grammar.constraint import look
 from arriero.agent.engine.grammar.grammars import Grammars
 from arriero.agent.engine.llama.engine import LlamaEngine

@@ -19,11 +19,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from arriero.agent.chat.calls.segments import CallBegan, TextSegment
-from arriero.agent.chat.calls.tools import Tools
+from arriero.agent.chat.families.families import family_of
 from arriero.agent.chat.families.family import Family
-from arriero.agent.chat.families.recognition import family_of
 from arriero.agent.chat.parsing.segmenter import Segmenter
+from arriero.agent.chat.parsing.segments import CallBegan, TextSegment
+from arriero.agent.chat.parsing.tools import Tools
 from arriero.agent.chat.templates.chat_template import ChatTemplate
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import ChatMessage

@@ -16,9 +16,9 @@ from time import perf_counter_ns
 from rich.console import Console
 from rich.table import Table
 
-from arriero.agent.chat.calls.tools import Tools
 from arriero.agent.chat.families.families import family_named
 from arriero.agent.chat.output.transcript import Stops, Transcript
+from arriero.agent.chat.parsing.tools import Tools
 from arriero.agent.generation.answers.answer import Utterance
 from arriero.agent.generation.answers.prepared import Reading
 from arriero.shared.inference import RequestId

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from transformers.utils.chat_template_utils import render_jinja_template
 
-from arriero.agent.chat.families.recognition import family_of
+from arriero.agent.chat.families.families import family_of
 from arriero.agent.chat.templates.chat_template import ChatTemplate
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import Messages

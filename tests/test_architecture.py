@@ -92,7 +92,7 @@ IMPURE = {
 SHELLS = {
     "*": "__main__ routes *_routes",
     "agent": "balancer_links daemon engine_port gpus served_model settings upstream_daemon",
-    "agent/chat/grammar": "constrain",
+    "agent/chat/constraints": "constrain",
     "agent/chat/templates": "chat_templates",
     "agent/discovery": "links",
     "agent/engine": "fair_lock inbox opener pace step_loop worker",
@@ -108,7 +108,7 @@ SHELLS = {
     "agent/engine/speculation": "drafting model_drafter",
     "agent/generation": "local_generation prepar* query_executor *_spans",
     "agent/link": "agent_key connection dialling outbound",
-    "agent/models": "downloader fetch_process fetched_files fetcher file_lock hub located "
+    "agent/models": "downloader fetch_process fetcher file_lock hub located "
     "models_folder part_file",
     "agent/peers": "counts fetcher lender sharing wire",
     "agent/supervision": "assigned_settings child engine_process engine_run model_fetch standby "

@@ -15,13 +15,12 @@ from ...shared.inference import GenerateRequest, Notice, PromptInput
 from ...shared.inference.prefix_chain import chain_of
 from ...shared.sampling import SamplingChoices
 from ..adapter_table import AdapterTable
-from ..chat.calls.tools import Tools
-from ..chat.families.families import family_named
+from ..chat.constraints.answer_grammar import Voice, must_call
+from ..chat.constraints.constrain import ConstrainedAnswer, constrain
+from ..chat.families.families import family_named, family_of
 from ..chat.families.family import Family
-from ..chat.families.recognition import family_of
-from ..chat.grammar.constrain import ConstrainedAnswer, constrain
-from ..chat.grammar.grammar import Voice, must_call
 from ..chat.output.transcript import Stops
+from ..chat.parsing.tools import Tools
 from ..chat.templates.chat_templates import ChatTemplates, TemplateSource
 from ..chat.templates.user_text import RenderedText
 from ..engine.grammar.grammars import Grammars

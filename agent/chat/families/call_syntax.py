@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..calls.tagged_calls import Tags
+from ..parsing.tagged_calls import Tags
 
 
 @dataclass(frozen=True, slots=True)

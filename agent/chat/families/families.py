@@ -1,7 +1,7 @@
-"""The families of models: all records in `records`, found by going through its files."""
+"""The families of models, and which of them a chat template was written for."""
 
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from types import ModuleType
 
@@ -30,3 +30,13 @@ def family_named(name: str) -> Family:
 
 
 _BY_NAME = {family.name: family for family in FAMILIES}
+
+
+def family_of(template: str, families: Iterable[Family] = FAMILIES) -> Family:
+    """The family of which the template has the strongest hint; `plain` if it has none."""
+    found = [
+        (evidence, family.name, family)
+        for family in families
+        if (evidence := family.evidence(template)) is not None
+    ]
+    return min(found, key=lambda each: each[:2])[2] if found else family_named("plain")

@@ -3,13 +3,13 @@
 import re
 from collections.abc import Callable
 
-from ..calls.gemma_calls import gemma_call
-from ..calls.json_calls import json_calls, keyed_calls
-from ..calls.named_calls import known_call, named_call
-from ..calls.python_calls import python_calls
-from ..calls.reader import Parse, Reader
-from ..calls.tagged_calls import Tags, tagged_call
-from ..calls.tools import Tools
+from ..parsing.gemma_calls import gemma_call
+from ..parsing.json_calls import json_calls, keyed_calls
+from ..parsing.named_calls import known_call, named_call
+from ..parsing.python_calls import python_calls
+from ..parsing.reader import Parse, Reader
+from ..parsing.tagged_calls import Tags, tagged_call
+from ..parsing.tools import Tools
 
 Notation = Callable[[Reader, Tools], Parse[bool]]
 """Reads what follows a call's opening marker. False, with no call begun, if it is none."""

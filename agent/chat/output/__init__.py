@@ -1,1 +1,1 @@
-"""Tokens to text: detokenizer, stop strings, and which text log-probabilities belong to."""
+"""Tokens to text: detokenizer, stop strings, and which part of the text a token belongs to."""

@@ -1,11 +1,9 @@
-"""Assigns the log-probabilities of tokens to the parts of an answer's text.
+"""Says which part of an answer's text a token belongs to, for log-probabilities and counts.
 
 Text is sent later than its tokens are generated: characters may be incomplete, a possible stop
 string or marker is held back, and markers are never sent. A token belongs to the first text sent
 that contains one of its characters. A token that completes no character (part of one, or a control
 token) belongs to the character that follows.
-
-Invariant: every token is returned once, in order, unless none of its text is sent.
 """
 
 from collections import deque
@@ -24,7 +22,10 @@ class _Waiting:
 
 
 class Attribution:
-    """For one answer. `piece` gives a token's bytes."""
+    """The log-probabilities of one answer's tokens. `piece` gives a token's bytes.
+
+    Invariant: every token is returned once, in order, unless none of its text is sent.
+    """
 
     def __init__(self, piece: Callable[[int], bytes]) -> None:
         self._piece = piece
@@ -59,6 +60,35 @@ class Attribution:
         rest = tuple(each.log_probs for each in self._waiting if each.start >= self._num_left)
         self._waiting.clear()
         return rest
+
+
+class ReasoningCount:
+    """How many tokens of one answer are reasoning, including the markers.
+
+    Positions are characters from the beginning of its text. Tokens wait until their text is
+    classified.
+    """
+
+    def __init__(self) -> None:
+        self._ends: deque[int] = deque()
+        self._start = 0
+        self._num_left = 0
+        self._count = 0
+
+    def push(self, ends: Iterable[int]) -> None:
+        """Add tokens; `ends` are the positions where their texts end."""
+        self._ends.extend(ends)
+
+    def leave(self, num_characters: int, *, is_reasoning: bool) -> None:
+        """The next `num_characters` are classified."""
+        self._num_left += num_characters
+        while self._ends and self._start < self._num_left:
+            self._start = self._ends.popleft()
+            self._count += is_reasoning
+
+    def total(self, *, is_reasoning: bool) -> int:
+        """The count over all tokens, if the text still held back is reasoning or is not."""
+        return self._count + (len(self._ends) if is_reasoning else 0)
 
 
 def with_bytes(log_probs: LogProbs, piece: Callable[[int], bytes]) -> TokenLogProbs:

@@ -9,8 +9,8 @@ The prompt ends with `<|start|>assistant`. Text without a header is content.
 
 import re
 
-from ..calls.json_calls import json_value
-from ..calls.reader import Markers, Parse, Reader
+from .json_calls import json_value
+from .reader import Markers, Parse, Reader
 
 _HEADER_STARTS = ("<|start|>", "<|channel|>", "<|message|>", "to=")
 _HEADER_ENDS = Markers(("<|message|>", "<|start|>", "<|end|>", "<|call|>", "<|return|>"))

@@ -5,12 +5,12 @@ looks like a marker but is none is content.
 """
 
 from ....shared.inference import TokenKind
-from ..calls.reader import Parse, Reader
-from ..calls.segments import Segment
-from ..calls.tools import Tools
-from ..families.family import Family
+from ..families.family import Calls, Family
+from ..families.notations import Notation
 from .harmony import channels
-from .marker_parser import MarkerParser
+from .reader import Markers, Parse, Reader
+from .segments import Segment
+from .tools import Tools
 
 
 class Segmenter:
@@ -44,3 +44,102 @@ class Segmenter:
     def _go_on(self) -> list[Segment]:
         next(self._parse, None)  # it comes to its end with the text
         return self._reader.fetch()
+
+
+_NO_CALLS = Calls(openings=(), notations=())
+
+
+class MarkerParser:
+    """Parses one answer that delimits reasoning and calls with markers.
+
+    - Reasoning begins at once if the prompt ends within it, or with its marker at the answer's
+      start or right after other reasoning or a call. Anywhere else the marker is text: an answer
+      may be about markers.
+    - Calls are parsed only if the request has tools. Text after a call's marker that is no call is
+      content. Once its name is known, a call stays a call, even if its arguments are malformed.
+    - White space around reasoning and calls belongs to the markers. At the start of an answer it
+      is content.
+
+    Methods leave no text held unless they say otherwise.
+    """
+
+    def __init__(self, reader: Reader, family: Family, tools: Tools | None) -> None:
+        self._reader = reader
+        self._tools = tools or Tools(())
+        self._calls = family.calls if tools and family.calls else _NO_CALLS
+        self._bare = family.bare if tools else ()
+        self._markers = family.reasoning
+        self._wrappers = (*family.wrappers, *self._calls.wrappers)
+        within = (*self._calls.openings, *self._wrappers)
+        self._in_content = Markers(within)
+        reasoning = family.reasoning
+        self._silent = (*self._wrappers, *family.openers)
+        self._at_start = (*within, *family.openers, *((reasoning.opening,) if reasoning else ()))
+        # No calls here: reasoning may quote their markers, and its end is rarely missing.
+        self._in_reasoning = Markers((reasoning.closing,) if reasoning else ())
+
+    def read(self, *, is_thinking: bool) -> Parse[None]:
+        """The whole answer."""
+        reader = self._reader
+        if is_thinking:
+            yield from self._reasoning()
+        keeps_space = not is_thinking
+        while not reader.is_at_end:
+            yield from reader.space()
+            if not (self._bare and (yield from self._call(self._bare))):
+                yield from self._up_to_marked(keeps_space=keeps_space)
+            keeps_space = False
+
+    def _up_to_marked(self, *, keeps_space: bool) -> Parse[None]:
+        """Content up to a marker, and what the marker begins; leading white space is held."""
+        reader = self._reader
+        found = yield from reader.literal(self._at_start)
+        if found is None:
+            reader.give("content" if keeps_space else "markup")
+            found = yield from reader.until(self._in_content, "content")
+        while found is not None and not (yield from self._marked(found)):
+            found = yield from reader.until(self._in_content, "content")
+
+    def _marked(self, found: str) -> Parse[bool]:
+        """Parse what the held marker begins. False if it is only text."""
+        if found in self._silent:
+            self._reader.give("markup")
+            return True
+        if self._markers and found == self._markers.opening:
+            yield from self._reasoning()
+            return True
+        if (yield from self._call(self._calls.notations)):
+            return True
+        self._reader.give("content")
+        return False
+
+    def _reasoning(self) -> Parse[None]:
+        """Parse reasoning to its end; its opening marker, if any, is held."""
+        reader = self._reader
+        reader.kind = "reasoning"
+        yield from reader.space()
+        reader.give("markup")
+        yield from reader.until(self._in_reasoning, "reasoning")
+        reader.give("markup")
+        reader.kind = "content"
+
+    def _call(self, notations: tuple[Notation, ...]) -> Parse[bool]:
+        """Parse one or more calls. False if there is none; the held text is then unchanged."""
+        reader = self._reader
+        mark = reader.num_held
+        for notation in notations:
+            yield from reader.space()
+            if (yield from notation(reader, self._tools)):
+                yield from self._closings()
+                return True
+            reader.back(mark)
+        return False
+
+    def _closings(self) -> Parse[None]:
+        reader = self._reader
+        while True:
+            reader.give("markup")
+            yield from reader.space()
+            if not (yield from reader.literal(self._calls.closings)):
+                break
+        reader.back()

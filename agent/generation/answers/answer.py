@@ -8,12 +8,13 @@ is cancelled.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from ....shared.errors import RequestError, shortened, to_wire
 from ....shared.inference import (
     FinishReason,
+    LogProb,
     Notice,
     Rates,
     RequestId,
@@ -34,17 +35,59 @@ from ....shared.messages import (
     PromptRead,
     Refused,
 )
-from ...chat.calls.segments import CallBegan, CallEnded, Segment, TextSegment
-from ...chat.calls.tools import Tools
-from ...chat.output.attribution import Attribution, with_bytes
-from ...chat.output.echo import EchoWriter
-from ...chat.output.reasoning_count import ReasoningCount
+from ...chat.output.attribution import Attribution, ReasoningCount, with_bytes
+from ...chat.output.detokenizer import Detokenizer
 from ...chat.output.transcript import Gain, Transcript
 from ...chat.parsing.segmenter import Segmenter
+from ...chat.parsing.segments import CallBegan, CallEnded, Segment, TextSegment
+from ...chat.parsing.tools import Tools
 from ...engine.sampling.log_probs import LEAST, LogProbs
 from ...engine.sequence import SequenceEnd, SequenceOutput, SequenceStats
 from .delivered import Delivered, MiscountError
 from .prepared import Prepared, Reading
+
+
+@dataclass(frozen=True, slots=True)
+class EchoPart:
+    """A part of the prompt."""
+
+    text: str
+    log_probs: tuple[TokenLogProbs, ...]
+
+
+class EchoWriter:
+    """Echoes one `prompt` to the client, with the log-probabilities of its tokens.
+
+    If the client gave `text`, it is echoed unchanged. `piece` gives a token's bytes. Invariant:
+    every token of the prompt is sent once, in order, and the texts joined are the prompt.
+    """
+
+    def __init__(
+        self, prompt: Sequence[int], text: str | None, piece: Callable[[int], bytes]
+    ) -> None:
+        self._first: int | None = prompt[0]
+        self._text = text
+        self._piece = piece
+        self._detokenizer = Detokenizer(piece)
+
+    def push(self, log_probs: Sequence[LogProbs]) -> EchoPart | None:
+        """The next part, given log-probabilities of the next tokens; the first token has none.
+
+        `None` if there is nothing to send.
+        """
+        told = [with_bytes(each, self._piece) for each in log_probs]
+        if self._first is not None:
+            told.insert(0, TokenLogProbs(LogProb(self._first, self._piece(self._first))))
+            self._first = None
+        if not told:
+            return None
+        return EchoPart(self._next_text([each.chosen.token for each in told]), tuple(told))
+
+    def _next_text(self, tokens: Sequence[int]) -> str:
+        if self._text is None:
+            return self._detokenizer.push(tokens)
+        text, self._text = self._text, ""
+        return text
 
 
 class Answer:

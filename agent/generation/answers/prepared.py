@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ....shared.inference import Notice
-from ...chat.calls.tools import Tools
 from ...chat.families.family import Family
 from ...chat.output.transcript import Stops
+from ...chat.parsing.tools import Tools
 from ...engine.sequence import NewSequence
 
 

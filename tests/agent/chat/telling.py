@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from arriero.agent.chat.calls.reader import Parse, Reader
-from arriero.agent.chat.calls.segments import CallBegan, CallEnded, Segment, TextSegment
-from arriero.agent.chat.calls.tools import Tools
 from arriero.agent.chat.families.families import family_named
 from arriero.agent.chat.families.family import Family
+from arriero.agent.chat.parsing.reader import Parse, Reader
 from arriero.agent.chat.parsing.segmenter import Segmenter
+from arriero.agent.chat.parsing.segments import CallBegan, CallEnded, Segment, TextSegment
+from arriero.agent.chat.parsing.tools import Tools
 
 TOOLS = Tools(
     [

@@ -1,6 +1,6 @@
 """Answers in channels: gpt-oss and Gemma."""
 
-from ...calls.gemma_calls import QUOTE
+from ...parsing.gemma_calls import QUOTE
 from ..call_syntax import CallSyntax
 from ..family import Calls, Family, Hint, ReasoningMarkers, Summary, hints
 from ..notations import gemma

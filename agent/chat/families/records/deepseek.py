@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ...calls.tagged_calls import Tags
+from ...parsing.tagged_calls import Tags
 from ..call_syntax import CallSyntax, tagged_members
 from ..family import THINK, Calls, Evidence, Family, Hint, Summary, hints
 from ..notations import named, tagged

@@ -1,6 +1,6 @@
 """Kimi: JSON calls of K2, tags of K3."""
 
-from ...calls.tagged_calls import Tags
+from ...parsing.tagged_calls import Tags
 from ..call_syntax import CallSyntax, tagged_members
 from ..family import THINK, Calls, Family, Hint, ReasoningMarkers, Summary, hints
 from ..notations import named, tagged

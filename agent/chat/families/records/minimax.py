@@ -1,6 +1,6 @@
 """MiniMax: JSON of M1, tags of M2; the calls of M3 are not read."""
 
-from ...calls.tagged_calls import Tags
+from ...parsing.tagged_calls import Tags
 from ..call_syntax import CallSyntax, tagged_members
 from ..family import THINK, Calls, Evidence, Family, ReasoningMarkers, Summary, hints
 from ..notations import plain_json, tagged

@@ -1,6 +1,6 @@
 """Arguments one by one in tags of their own: Hunyuan, Seed, MiniCPM."""
 
-from ...calls.tagged_calls import Tags
+from ...parsing.tagged_calls import Tags
 from ..call_syntax import CallSyntax, tagged_members
 from ..family import THINK, Calls, Evidence, Family, Hint, ReasoningMarkers, Summary, hints
 from ..notations import tagged

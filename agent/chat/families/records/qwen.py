@@ -1,6 +1,6 @@
 """Calls within `<tool_call>`: Qwen, Hermes and those that write as they do, and GLM."""
 
-from ...calls.tagged_calls import Tags
+from ...parsing.tagged_calls import Tags
 from ..call_syntax import JSON_IN_TAGS, CallSyntax, tagged_members
 from ..family import THINK, Calls, Evidence, Family, Hint, Summary, hints
 from ..notations import plain_json, tagged

@@ -5,11 +5,11 @@ import re
 
 import pytest
 
-from arriero.agent.chat.calls.segments import CallBegan, TextSegment
-from arriero.agent.chat.calls.tools import Tools
 from arriero.agent.chat.families.call_syntax import CallSyntax, Members
 from arriero.agent.chat.families.families import family_named
 from arriero.agent.chat.parsing.segmenter import Segmenter
+from arriero.agent.chat.parsing.segments import CallBegan, TextSegment
+from arriero.agent.chat.parsing.tools import Tools
 from tests.agent.chat.enforced import NOTATIONS
 
 TOOLS = Tools([{"function": {"name": name}} for name in ("now", "list_agents")])

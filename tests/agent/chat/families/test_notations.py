@@ -1,9 +1,9 @@
 import pytest
 
-from arriero.agent.chat.calls.reader import Reader
-from arriero.agent.chat.calls.tagged_calls import Tags
 from arriero.agent.chat.families import notations
 from arriero.agent.chat.families.notations import Notation
+from arriero.agent.chat.parsing.reader import Reader
+from arriero.agent.chat.parsing.tagged_calls import Tags
 from tests.agent.chat.recorded import call
 from tests.agent.chat.telling import TOOLS, parsed
 

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arriero.agent.chat.calls.segments import TextSegment
 from arriero.agent.chat.families.families import FAMILIES, FAMILY_NAMES, family_named
 from arriero.agent.chat.parsing.segmenter import Segmenter
-from tests.agent.chat.recorded import RECORDED
-from tests.agent.chat.telling import TOOLS, cut, pieces_of, segments_of, told
+from arriero.agent.chat.parsing.segments import TextSegment
+from tests.agent.chat.recorded import RECORDED, call
+from tests.agent.chat.telling import TOOLS, Piece, cut, pieces_of, segments_of, told
 
 QWEN = family_named("qwen")
 
@@ -121,3 +121,49 @@ def test_the_cost_of_a_token_does_not_grow_with_the_answer(unit: str) -> None:
         return count
 
     assert num_calls(2000) < 2.5 * num_calls(1000)
+
+
+CALL = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
+NOW = call("now", "{}")
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("  hi \n", [("content", "  hi \n")]),
+        ("use <think> tags</think>", [("content", "use <think> tags</think>")]),
+        ("\n<think>a</think>b", [("reasoning", "a"), ("content", "b")]),
+        ("<think>\n\n</think>\n\nb", [("content", "b")]),
+        ("<think>a", [("reasoning", "a")]),
+        ("<think>a <tool_call> b</think>", [("reasoning", "a <tool_call> b")]),
+        (f"{CALL}<think>a</think>b", [*NOW, ("reasoning", "a"), ("content", "b")]),
+        (f"{CALL}\n\nb\n", [*NOW, ("content", "b\n")]),
+        (f"a <tool_call> b\n{CALL}", [("content", "a <tool_call> b"), *NOW]),
+        (f"<tool_call>{CALL}", [("content", "<tool_call>"), *NOW]),
+        ("<tool_call> <think>a</think>", [("content", "<tool_call> <think>a</think>")]),
+        ("<tool_call>", [("content", "<tool_call>")]),
+        ('<tool_call>{"name": "now"', [("content", '<tool_call>{"name": "now"')]),
+    ],
+)
+def test_where_markers_count(text: str, pieces: list[Piece]) -> None:
+    assert told("qwen", text) == pieces
+
+
+def test_reasoning_that_the_prompt_opened() -> None:
+    assert told("qwen", "\na\n</think>\n\nb", is_thinking=True) == [
+        ("reasoning", "a"),
+        ("content", "b"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"name": "Bob", "age": 3}', '{"a": 1}', "[1] is a source", '{"name": "unknown", "args": {}}'],
+)
+def test_json_alone_is_a_call_only_of_a_known_tool(text: str) -> None:
+    assert told("llama", text) == [("content", text)]
+
+
+def test_json_within_content_is_content() -> None:
+    text = 'It is {"name": "now", "parameters": {}}'
+    assert told("llama", text) == [("content", text)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
-from arriero.agent.chat.grammar.lark import Lark
+from arriero.agent.chat.constraints.lark import Lark
 from arriero.agent.engine.grammar.grammars import Grammars
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.grammar_tokens import grammar_tokens

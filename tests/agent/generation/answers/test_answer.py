@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from arriero.agent.chat.calls.tools import Tools
 from arriero.agent.chat.families.families import family_named
 from arriero.agent.chat.output.attribution import Attribution
 from arriero.agent.chat.output.transcript import Gain, Stops, Transcript
+from arriero.agent.chat.parsing.tools import Tools
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import SequenceEnd, SequenceId, SequenceOutput, SequenceStats
-from arriero.agent.generation.answers.answer import Answer, Utterance, rates
+from arriero.agent.generation.answers.answer import Answer, EchoPart, EchoWriter, Utterance, rates
 from arriero.agent.generation.answers.prepared import Echo, Reading
 from arriero.shared.errors import EngineFailed, to_wire
 from arriero.shared.inference import LogProb, Notice, Rates, RequestId, TokenLogProbs, Usage
@@ -468,3 +468,30 @@ def test_without_a_reading_all_are_told() -> None:
         ("content", "a ", [3]),
         ("content", "", [7]),
     ]
+
+
+TOKEN_TEXTS = [b"a", b"\xc3", b"\xa9", b"z"]
+FIRST_TOKEN = TokenLogProbs(LogProb(0, b"a"))
+
+
+def token_told(token: int, log_prob: float) -> TokenLogProbs:
+    return TokenLogProbs(LogProb(token, TOKEN_TEXTS[token], log_prob), (LogProb(3, b"z", -0.5),))
+
+
+def token_found(token: int, log_prob: float) -> LogProbs:
+    return LogProbs(token, log_prob, ((3, -0.5),))
+
+
+def test_the_first_token_has_no_log_probability_and_characters_come_whole() -> None:
+    echo = EchoWriter((0, 1, 2), None, TOKEN_TEXTS.__getitem__)
+    assert echo.push([token_found(1, -1.0)]) == EchoPart("a", (FIRST_TOKEN, token_told(1, -1.0)))
+    assert echo.push([]) is None
+    assert echo.push([token_found(2, -2.0)]) == EchoPart("é", (token_told(2, -2.0),))
+
+
+def test_text_that_was_given_is_told_as_it_was() -> None:
+    echo = EchoWriter((0, 1, 2), "given", TOKEN_TEXTS.__getitem__)
+    assert echo.push([]) == EchoPart("given", (FIRST_TOKEN,))
+    assert echo.push([token_found(1, -1.0), token_found(2, -2.0)]) == EchoPart(
+        "", (token_told(1, -1.0), token_told(2, -2.0))
+    )

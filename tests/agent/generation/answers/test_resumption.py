@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llguidance import LLMatcher
 
-from arriero.agent.chat.calls.tools import Tools
 from arriero.agent.chat.families.families import family_named
 from arriero.agent.chat.output.transcript import Stops
+from arriero.agent.chat.parsing.tools import Tools
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import ContextShift, SequenceEnd, SequenceId, SequenceOutput

@@ -1,0 +1,267 @@
+"""The grammar of a whole answer: reasoning first, then calls, or content in the requested format.
+
+Reasoning is unconstrained up to the family's end marker, and white space may follow it. An answer
+that must call a function holds calls only. If the family's call notation has no grammar here,
+forced calls are a JSON list.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from ....shared.errors import InvalidRequest, NotSupported
+from ....shared.inference import (
+    GbnfGrammar,
+    GenerateRequest,
+    Grammar,
+    JsonSchemaGrammar,
+    NamedTool,
+    RegexGrammar,
+)
+from ..families.call_syntax import JSON_CALLS, CallSyntax
+from ..families.family import Family
+from ..parsing.harmony import ENDS
+from ..parsing.tools import Function, Tools
+from .call_grammar import CallGrammar
+from .gbnf import GbnfError, lark_of
+from .lark import MAX_SCHEMAS, Lark, TooMuchWorkError
+from .schema import Schema, Unenforced
+
+_SPACE = r'("\n" | "\n\n")?'
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerGrammar:
+    """`text` is llguidance's input; errors name `field`, unless one of the `schemas` causes them.
+
+    `unenforced` are keywords of the `lenient` schemas that the notation cannot enforce.
+    """
+
+    text: str
+    field: str
+    schemas: tuple[Schema, ...]
+    lenient: tuple[Schema, ...] = ()
+    unenforced: tuple[Unenforced, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voice:
+    """How the answer to a conversation will be parsed.
+
+    `is_thinking`: the prompt ends within reasoning. `may_think`: it may begin with reasoning.
+    `control` are the control tokens among the family's markers.
+    """
+
+    family: Family
+    template: str
+    is_thinking: bool
+    may_think: bool
+    control: Mapping[str, int] = field(default_factory=dict)
+
+
+def answer_grammar(request: GenerateRequest, voice: Voice | None) -> AnswerGrammar | None:
+    """The grammar of the answer; `None` if it is unconstrained. Without a `voice` all is content.
+
+    Raises `RequestError` for unsupported constraints.
+    """
+    functions = _functions(request)
+    is_forced = must_call(request)
+    is_limited = not request.parallel_tool_calls or any(each.is_strict for each in functions)
+    if request.grammar is None and not (functions and (is_forced or is_limited)):
+        return None
+    if request.ignore_eos:
+        raise InvalidRequest(
+            "`ignore_eos` cannot be used with `grammar` or constrained calls: they decide where an "
+            "answer ends",
+            field="ignore_eos",
+        )
+    syntax = voice.family.syntax(voice.template) if voice and functions else None
+    if voice and functions and is_forced:
+        syntax = syntax or JSON_CALLS
+    if functions and syntax is None:
+        if request.grammar is None and not is_forced and request.parallel_tool_calls:
+            return None  # strict functions are best effort here
+        raise _no_syntax(request)
+    blamed = "grammar" if request.grammar is not None and not is_forced else "tools"
+    _check_sizes(request, functions)
+    try:
+        return _written(request, _Writer(voice), functions, syntax, blamed)
+    except TooMuchWorkError as error:
+        raise InvalidRequest(f"`{blamed}` cannot be served: {error}", field=blamed) from error
+
+
+def _written(
+    request: GenerateRequest,
+    writer: "_Writer",
+    functions: Sequence[Function],
+    syntax: CallSyntax | None,
+    blamed: str,
+) -> AnswerGrammar:
+    is_forced = must_call(request)
+    ways = []
+    if syntax is not None:
+        may_be_text = not is_forced and request.grammar is None
+        are_many = request.parallel_tool_calls
+        ways.append(writer.calls(functions, syntax, are_many=are_many, may_be_text=may_be_text))
+    if request.grammar is not None and not is_forced:
+        ways.append(writer.content(request.grammar))
+    return AnswerGrammar(
+        writer.finish(ways),
+        blamed,
+        tuple(writer.schemas),
+        tuple(writer.lenient),
+        tuple(writer.unenforced),
+    )
+
+
+def _check_sizes(request: GenerateRequest, functions: Sequence[Function]) -> None:
+    """Refuse schemas that are too long, before any work is spent on them."""
+    schemas = [(each.field, each.parameters) for each in functions]
+    if isinstance(request.grammar, JsonSchemaGrammar):
+        schemas.append(("grammar.schema", request.grammar.schema))
+    size = 0
+    for place, schema in schemas:
+        size += len(json.dumps(schema))
+        if size > MAX_SCHEMAS:
+            raise InvalidRequest(
+                f"`{place}` cannot be served: the schemas up to here have {size} characters; "
+                f"at most {MAX_SCHEMAS} are allowed",
+                field=place,
+            )
+
+
+def _functions(request: GenerateRequest) -> tuple[Function, ...]:
+    """The callable functions. Raises `InvalidRequest` if `tool_choice` names an unknown one."""
+    if request.tool_choice == "none":
+        return ()
+    functions = Tools(request.tools or ()).functions
+    if isinstance(choice := request.tool_choice, NamedTool):
+        functions = tuple(each for each in functions if each.name == choice.name)
+        if not functions:
+            raise InvalidRequest(
+                f"`tool_choice`: there is no function {choice.name[:100]!r} among the `tools`",
+                field="tool_choice",
+            )
+    if request.tool_choice == "required" and not functions:
+        raise InvalidRequest(
+            "`tool_choice`: there is no function among the `tools`", field="tool_choice"
+        )
+    return functions
+
+
+def must_call(request: GenerateRequest) -> bool:
+    """Whether the answer has to be a call."""
+    return request.tool_choice == "required" or isinstance(request.tool_choice, NamedTool)
+
+
+def _no_syntax(request: GenerateRequest) -> NotSupported:
+    is_forced = must_call(request)
+    blamed = "tool_choice" if is_forced else "parallel_tool_calls"
+    if not is_forced and request.parallel_tool_calls:
+        blamed = "grammar"
+    return NotSupported(
+        f"`{blamed}`: calls cannot be constrained in the notation that this model writes them in",
+        field=blamed,
+    )
+
+
+class _Writer:
+    def __init__(self, voice: Voice | None) -> None:
+        self._voice = voice
+        self._lark = Lark(voice.control if voice else {})
+        self.schemas: list[Schema] = []
+        self.lenient: list[Schema] = []
+        self.unenforced: list[Unenforced] = []
+
+    def finish(self, ways: Sequence[str]) -> str:
+        return self._lark.grammar(f"{self._reasoning()} ({' | '.join(ways)})")
+
+    def content(self, grammar: Grammar) -> str:
+        return self._in_final(self._as_wanted(grammar))
+
+    def calls(
+        self,
+        functions: Sequence[Function],
+        syntax: CallSyntax,
+        *,
+        are_many: bool,
+        may_be_text: bool,
+    ) -> str:
+        """Calls, or one call; with `may_be_text` also text alone, or text followed by calls."""
+        grammar = CallGrammar(self._lark, syntax, functions)
+        self.schemas += grammar.schemas
+        self.lenient += grammar.lenient
+        self.unenforced += grammar.unenforced
+        calls = grammar.calls(are_many=are_many)
+        if not may_be_text:
+            return f"{_SPACE} {calls}"
+        if syntax.opening is None:
+            return f"{calls} | {self._text(like=() if self._has_channels else (syntax.text,))}"
+        rest = grammar.calls(are_many=are_many, without_opening=True)
+        return f"{self._text(end=syntax.opening)} {rest} | {self._text()}"
+
+    def _text(self, *, like: Sequence[str] = (), end: str = "") -> str:
+        """Text without reasoning and calls, followed by `end`."""
+        lark, voice = self._lark, self._voice
+        if voice is None or voice.family.has_channels:
+            return self._in_final(lark.text(like=like, without=ENDS))
+        family = voice.family
+        barred = list(family.calls.openings) if family.calls else []
+        barred += family.wrappers if family.bare else ()
+        barred += [end] if end else []
+        begins_not = family.reasoning.opening if family.reasoning else ""
+        text = lark.text(like=like, without=barred, begins_not=begins_not, end=end)
+        if shown := [lark.literal(each) for each in family.wrappers if lark.has_control(each)]:
+            part = lark.text(without=barred, begins_not=begins_not)
+            return lark.rule(f"({part} | {' | '.join(shown)})* {text}")
+        return text
+
+    def _as_wanted(self, grammar: Grammar) -> str:
+        match grammar:
+            case JsonSchemaGrammar(schema=schema):
+                return self._json(Schema("grammar.schema", schema))
+            case RegexGrammar(pattern=pattern):
+                return self._lark.regex(pattern)
+            case GbnfGrammar(grammar=gbnf):
+                try:
+                    return self._lark.lark(lark_of(gbnf))
+                except GbnfError as error:
+                    field = "grammar.grammar"
+                    raise InvalidRequest(f"`{field}`: {error}", field=field) from error
+            case _:
+                assert_never(grammar)
+
+    def _json(self, schema: Schema) -> str:
+        self.schemas.append(schema)
+        return self._lark.json(schema.schema, is_lenient=schema.is_lenient)
+
+    @property
+    def _has_channels(self) -> bool:
+        return self._voice is not None and self._voice.family.has_channels
+
+    def _in_final(self, content: str) -> str:
+        if not self._has_channels:
+            return content
+        return f"{self._lark.literal('<|channel|>final<|message|>')} {content}"
+
+    def _reasoning(self) -> str:
+        voice, lark = self._voice, self._lark
+        if voice is None:
+            return ""
+        if voice.family.has_channels:
+            channel, message = lark.literal("<|channel|>"), lark.literal("<|message|>")
+            rest = f"{lark.text(without=ENDS, end='<|end|>')} {lark.literal('<|start|>assistant')}"
+            return f'({channel} ("analysis" | "commentary") {message} {rest})*'
+        markers = voice.family.reasoning
+        if markers is None or not (voice.is_thinking or voice.may_think):
+            return ""
+        rest = f"{lark.up_to(markers.closing)} {_SPACE}"
+        return rest if voice.is_thinking else f"({self._begun(markers.opening)} {rest})?"
+
+    def _begun(self, opening: str) -> str:
+        """The marker, possibly after new lines; one terminal with them, or the lexer reads text."""
+        lark = self._lark
+        if lark.has_control(opening):
+            return f"{_SPACE} {lark.literal(opening)}"
+        return lark.text(like=(r"\n{0,2}",), end=opening)

@@ -1,0 +1,68 @@
+"""Compiles a request's constraints on its answer, or reports what is wrong in which field."""
+
+from dataclasses import dataclass
+
+from ....shared.errors import InvalidRequest, NotSupported
+from ....shared.inference import GenerateRequest, Notice
+from ...engine.grammar.constraint import Constraint, ConstraintError
+from ...engine.grammar.grammars import Grammars
+from .answer_grammar import AnswerGrammar, Voice, answer_grammar
+from .schema import Unenforced, keywords_in, notice_of, places_of, schema_place
+
+_MAX_REASON = 300
+_PLACES = {"json_schema": "grammar.schema", "regex": "grammar.pattern", "gbnf": "grammar.grammar"}
+
+
+@dataclass(frozen=True, slots=True)
+class ConstrainedAnswer:
+    """The compiled grammar of an answer, and a notice for the client if it enforces less."""
+
+    constraint: Constraint
+    notice: Notice | None
+
+
+def constrain(
+    request: GenerateRequest, voice: Voice | None, grammars: Grammars | None
+) -> ConstrainedAnswer | None:
+    """`None` if nothing constrains the answer.
+
+    Without a `voice` all of the answer is content. Raises `RequestError` that names the field.
+    """
+    grammar = answer_grammar(request, voice)
+    if grammar is None:
+        return None
+    if grammars is None:
+        raise NotSupported(
+            f"`{grammar.field}`: this agent cannot constrain answers", field=grammar.field
+        )
+    try:
+        constraint = grammars.compile(grammar.text)
+    except ConstraintError as error:
+        raise _blamed(grammar, str(error), request, grammars) from error
+    return ConstrainedAnswer(constraint, notice_of(_unenforced(grammar, constraint)))
+
+
+def _unenforced(grammar: AnswerGrammar, constraint: Constraint) -> list[Unenforced]:
+    """Keywords that the notation or the compiler does not enforce, once each, sorted by place."""
+    by_compiler = places_of(keywords_in(constraint.warnings), grammar.lenient)
+    return sorted({*grammar.unenforced, *by_compiler})
+
+
+def _blamed(
+    grammar: AnswerGrammar, reason: str, request: GenerateRequest, grammars: Grammars
+) -> InvalidRequest:
+    field = grammar.field
+    for schema in grammar.schemas:
+        if found := schema_place(schema, grammars.complaint):
+            field, reason = found
+            break
+    else:
+        if field == "grammar" and request.grammar is not None:
+            field = _PLACES[request.grammar.type]
+    return InvalidRequest(f"`{field}` cannot be served: {_line(reason)}", field=field)
+
+
+def _line(reason: str) -> str:
+    """The error as one line, without llguidance's listing of the grammar that we generated."""
+    shown = reason.split("\n   1 |")[0]
+    return " ".join(shown.split())[:_MAX_REASON]

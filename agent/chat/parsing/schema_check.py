@@ -1,0 +1,314 @@
+"""Validates a value against a JSON Schema, and finds the first mismatch.
+
+The schema comes from a client and the value from a model, and this runs on the event loop. So the
+check always returns, after at most `MAX_WORK` units and at most `MAX_DEPTH` levels; whatever is
+unchecked by then counts as valid. Values are compared by hash, patterns match in linear time, and
+references are resolved only within the schema. Unknown and malformed keywords are ignored.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sized
+from dataclasses import dataclass
+from typing import Any
+
+from .pattern import Pattern, cost_of
+
+_CHARACTERS_PER_UNIT = 64
+
+Spend = Callable[[int], None]
+"""Called with units of work before they are done; raises when the budget is spent."""
+
+
+class TooDeepError(Exception):
+    """A value is nested too deep."""
+
+
+def canonical(value: object, spend: Spend, most_depth: int) -> str:
+    """The canonical text of `value`: equal for equal values (1 and 1.0 are, 1 and true are not).
+
+    The text is a key of hash tables. Python randomizes the hashes of strings per process, but not
+    those of numbers and tuples, so a client could choose values whose hashes collide. Raises
+    `TooDeepError`, and what `spend` raises.
+    """
+    return "".join(_parts(value, spend, most_depth))
+
+
+def _parts(value: object, spend: Spend, depth: int) -> Iterator[str]:
+    spend(1)
+    match value:
+        case str():
+            yield _quoted(value, spend)
+        case bool() | None:
+            yield repr(value)
+        case int():
+            yield _hex(value, spend)
+        case float():
+            yield f"{int(value):x}" if value.is_integer() else repr(value)
+        case list() | dict() if depth == 0:
+            raise TooDeepError
+        case list():
+            yield "["
+            for each in value:
+                yield from _parts(each, spend, depth - 1)
+                yield ","
+            yield "]"
+        case dict():
+            yield "{"
+            for key in sorted(value):
+                yield _quoted(key, spend)
+                yield ":"
+                yield from _parts(value[key], spend, depth - 1)
+                yield ","
+            yield "}"
+
+
+def _quoted(text: str, spend: Spend) -> str:
+    spend(len(text) // _CHARACTERS_PER_UNIT)
+    return json.dumps(text)
+
+
+def _hex(number: int, spend: Spend) -> str:
+    spend(number.bit_length() // _CHARACTERS_PER_UNIT)
+    return f"{number:x}"  # decimal takes quadratic time, and Python limits its length
+
+
+MAX_WORK = 200_000
+"""Units of about half a microsecond, for all values of one check together."""
+
+MAX_DEPTH = 100
+"""Nesting of values, and of schemas."""
+
+_LOOK = 10
+"""Units to check one value against one schema, besides those that grow with the schema."""
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "array": (list,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "null": (type(None),),
+    "number": (int, float),
+    "object": (dict,),
+    "string": (str,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """`finding` says what is wrong with the value at `place`; empty for the whole value."""
+
+    place: str
+    finding: str
+
+
+class _OutOfWorkError(Exception):
+    """The budget is spent; the rest counts as valid."""
+
+
+def find_mismatch(value: object, schema: object) -> Mismatch | None:
+    """The first mismatch; `None` if `value` is valid."""
+    return SchemaCheck(schema).find(value)
+
+
+class SchemaCheck:
+    """Checks values against one schema. All of them share `MAX_WORK`."""
+
+    def __init__(self, schema: object) -> None:
+        self._root = schema
+        self._work_left = MAX_WORK
+        self._options: dict[int, frozenset[str]] = {}
+        self._patterns: dict[str, Pattern] = {}
+
+    def find(self, value: object) -> Mismatch | None:
+        """The first mismatch of `value`; `None` if it is valid."""
+        try:
+            return self._look(value, self._root, "", 0)
+        except _OutOfWorkError:
+            return None
+
+    def _spend(self, units: int) -> None:
+        self._work_left -= units
+        if self._work_left < 0:
+            raise _OutOfWorkError
+
+    def _look(self, value: object, schema: object, place: str, depth: int) -> Mismatch | None:
+        self._spend(_LOOK)
+        if depth > MAX_DEPTH:
+            raise _OutOfWorkError
+        if schema is False:
+            return Mismatch(place, "is not allowed")
+        if not isinstance(schema, Mapping):
+            return None
+        if finding := self._finding(value, schema):
+            return Mismatch(place, finding)
+        return self._within(value, schema, place, depth + 1) or self._combined(
+            value, schema, place, depth + 1
+        )
+
+    def _within(
+        self, value: object, schema: Mapping[str, Any], place: str, depth: int
+    ) -> Mismatch | None:
+        if isinstance(value, dict):
+            return self._in_object(value, schema, place, depth)
+        if isinstance(value, list):
+            return self._in_list(value, schema, place, depth)
+        return None
+
+    def _in_object(
+        self, value: dict[str, Any], schema: Mapping[str, Any], place: str, depth: int
+    ) -> Mismatch | None:
+        required = _list(schema.get("required"))
+        self._spend(len(required))
+        for key in required:
+            if isinstance(key, str) and key not in value:
+                return Mismatch(_joined(place, key), "is missing")
+        known = _mapping(schema.get("properties"))
+        others = True if "patternProperties" in schema else schema.get("additionalProperties", True)
+        for key, member in value.items():
+            at = _joined(place, key)
+            if key not in known and others is False:
+                return Mismatch(at, "is unknown")
+            if found := self._look(member, known.get(key, others), at, depth):
+                return found
+        return None
+
+    def _in_list(
+        self, value: list[Any], schema: Mapping[str, Any], place: str, depth: int
+    ) -> Mismatch | None:
+        first = _list(schema.get("prefixItems"))
+        rest = schema.get("items", True)
+        for position, item in enumerate(value):
+            each = first[position] if position < len(first) else rest
+            if found := self._look(item, each, f"{place}[{position}]", depth):
+                return found
+        return None
+
+    def _combined(
+        self, value: object, schema: Mapping[str, Any], place: str, depth: int
+    ) -> Mismatch | None:
+        if "$ref" in schema:
+            target = self._target(schema["$ref"])
+            if found := self._look(value, target, place, depth):
+                return found
+        for each in _list(schema.get("allOf")):
+            if found := self._look(value, each, place, depth):
+                return found
+        for key in ("anyOf", "oneOf"):
+            choices = _list(schema.get(key))
+            founds = [self._look(value, each, place, depth) for each in choices]
+            if choices and all(founds):
+                return founds[0] if len(founds) == 1 else Mismatch(place, _NONE_FITS)
+        return None
+
+    def _target(self, reference: object) -> object:
+        """The schema that a reference points to; `True` (anything) if it points nowhere."""
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            return True
+        self._spend(len(reference))
+        found = self._root
+        for step in reference[1:].split("/")[1:]:
+            key = step.replace("~1", "/").replace("~0", "~")
+            found = found.get(key, True) if isinstance(found, Mapping) else True
+        return found
+
+    def _finding(self, value: object, schema: Mapping[str, Any]) -> str | None:
+        """What is wrong with `value` itself, not with its members or items."""
+        types = schema.get("type")
+        wanted = [types] if isinstance(types, str) else _list(types)
+        self._spend(len(wanted))
+        if wanted and not any(_is_a(value, each) for each in wanted):
+            return f"must be of type {' or '.join(map(str, wanted[:_MOST_TYPES]))}"
+        options = schema.get("enum")
+        if isinstance(options, list) and not self._is_among(value, options):
+            return "is not one of the allowed values"
+        if "const" in schema and self._canonical(value) != self._canonical(schema["const"]):
+            return "is not the required value"
+        if not self._matches(value, schema.get("pattern")):
+            return "does not match the schema's pattern"
+        return next(
+            (wrong for key, fits, wrong in _BOUNDS if not _holds(value, schema.get(key), fits)),
+            None,
+        )
+
+    def _is_among(self, value: object, options: list[object]) -> bool:
+        known = self._options.get(id(options))  # the schema outlives this check
+        if known is None:
+            known = frozenset(self._canonical(each) for each in options)
+            self._options[id(options)] = known
+        return self._canonical(value) in known
+
+    def _canonical(self, value: object) -> str:
+        try:
+            return canonical(value, self._spend, MAX_DEPTH)
+        except TooDeepError as error:
+            raise _OutOfWorkError from error
+
+    def _matches(self, value: object, pattern: object) -> bool:
+        if not isinstance(value, str) or not isinstance(pattern, str):
+            return True
+        self._spend(2 * len(pattern))
+        cost = cost_of(pattern)
+        compiled = self._patterns.get(pattern)
+        self._spend(cost.to_match(value) + (cost.to_compile if compiled is None else 0))
+        if compiled is None:
+            compiled = self._patterns[pattern] = Pattern(pattern)
+        return compiled.matches(value)
+
+
+_NONE_FITS = "matches none of the allowed schemas"
+_MOST_TYPES = 8
+"""Types listed in an error; JSON Schema has seven."""
+
+
+_Bound = Callable[[Any, Any], bool]
+
+
+def _number_bound(fits: _Bound) -> _Bound:
+    return lambda value, limit: (
+        not _is_a(value, "number") or not _is_a(limit, "number") or fits(value, limit)
+    )
+
+
+def _size_bound(kind: type[Sized], fits: _Bound) -> _Bound:
+    return lambda value, limit: (
+        not isinstance(value, kind) or not _is_a(limit, "integer") or fits(len(value), limit)
+    )
+
+
+_BOUNDS: tuple[tuple[str, _Bound, str], ...] = (
+    ("minimum", _number_bound(lambda value, limit: value >= limit), "is too small"),
+    ("maximum", _number_bound(lambda value, limit: value <= limit), "is too large"),
+    ("exclusiveMinimum", _number_bound(lambda value, limit: value > limit), "is too small"),
+    ("exclusiveMaximum", _number_bound(lambda value, limit: value < limit), "is too large"),
+    ("minLength", _size_bound(str, lambda size, limit: size >= limit), "is too short"),
+    ("maxLength", _size_bound(str, lambda size, limit: size <= limit), "is too long"),
+    ("minItems", _size_bound(list, lambda size, limit: size >= limit), "has too few items"),
+    ("maxItems", _size_bound(list, lambda size, limit: size <= limit), "has too many items"),
+    ("minProperties", _size_bound(dict, lambda size, limit: size >= limit), "has too few members"),
+    ("maxProperties", _size_bound(dict, lambda size, limit: size <= limit), "has too many members"),
+)
+
+
+def _holds(value: object, limit: object, fits: _Bound) -> bool:
+    return limit is None or fits(value, limit)
+
+
+def _is_a(value: object, name: object) -> bool:
+    if not isinstance(name, str) or name not in _TYPES:
+        return True  # unknown types are ignored
+    if isinstance(value, bool):
+        return name == "boolean"
+    if isinstance(value, float) and name == "integer":
+        return value.is_integer()
+    return isinstance(value, _TYPES[name])
+
+
+def _joined(place: str, key: str) -> str:
+    return f"{place}.{key[:100]}" if place else key[:100]
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,138 @@
+"""From a request to a compiled grammar, or to what is wrong with it and where."""
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arriero.agent.chat.constraints.answer_grammar import Voice
+from arriero.agent.chat.constraints.constrain import constrain
+from arriero.agent.chat.families.families import family_named
+from arriero.agent.engine.grammar.constraint import Constraint
+from arriero.shared.errors import InvalidRequest, NotSupported
+from arriero.shared.inference import (
+    ChatMessage,
+    GbnfGrammar,
+    GenerateRequest,
+    Grammar,
+    JsonSchemaGrammar,
+    RegexGrammar,
+)
+from tests.agent.chat.schemas import SCHEMAS
+from tests.agent.saying import demo_grammars, say
+
+VOICE = Voice(family=family_named("qwen"), template="", is_thinking=False, may_think=False)
+
+
+def schema_grammar(schema: dict[str, Any]) -> JsonSchemaGrammar:
+    return JsonSchemaGrammar(type="json_schema", schema=schema)
+
+
+def constrained(grammar: Grammar | None) -> Constraint | None:
+    held = constrain(GenerateRequest(prompt="x", grammar=grammar), None, demo_grammars())
+    return held.constraint if held else None
+
+
+def refusal(grammar: Grammar) -> InvalidRequest:
+    with pytest.raises(InvalidRequest) as caught:
+        constrained(grammar)
+    assert caught.value.message.startswith(f"`{caught.value.field}` cannot be served: ")
+    return caught.value
+
+
+def test_anything_goes_without_a_grammar() -> None:
+    assert constrained(None) is None
+
+
+@pytest.mark.parametrize(
+    ("grammar", "field", "finding"),
+    [
+        (
+            schema_grammar({"properties": {"a": {"items": {"type": "strig"}}}}),
+            "grammar.schema.properties.a.items",
+            "strig",
+        ),
+        (
+            schema_grammar({"not": {"type": "null"}}),
+            "grammar.schema",
+            "not",
+        ),
+        (
+            schema_grammar(
+                {"type": "object", "properties": {"a": False}, "required": ["a"]},
+            ),
+            "grammar.schema",
+            "unsatisfiable",
+        ),
+        (RegexGrammar(type="regex", pattern="(a"), "grammar.pattern", "unclosed group"),
+        (RegexGrammar(type="regex", pattern=r"[^\s\S]"), "grammar.pattern", "no text"),
+        (GbnfGrammar(type="gbnf", grammar='root ::= "a" root'), "grammar.grammar", "Too many"),
+    ],
+)
+def test_what_cannot_be_served_is_told_with_its_place(
+    grammar: Grammar, field: str, finding: str
+) -> None:
+    error = refusal(grammar)
+    assert error.field == field
+    assert finding in error.message
+    assert "\n" not in error.message
+
+
+def test_a_long_reason_is_cut() -> None:
+    message = refusal(schema_grammar({"type": "x" * 10_000})).message
+    assert "xxx" in message
+    assert len(message) < 400
+
+
+def test_a_tools_schema_is_told_by_its_tool() -> None:
+    tools = (
+        {"type": "function", "function": {"name": "good"}},
+        {"name": "bad", "parameters": {"properties": {"a": {"type": "strig"}}}},
+    )
+    messages = (ChatMessage(role="user", content="hi"),)
+    request = GenerateRequest(messages=messages, tools=tools, tool_choice="required")
+    with pytest.raises(InvalidRequest) as caught:
+        constrain(request, VOICE, demo_grammars())
+    assert caught.value.field == "tools[1].parameters.properties.a"
+
+
+def test_without_a_vocabulary_nothing_is_constrained() -> None:
+    request = GenerateRequest(prompt="x", grammar=RegexGrammar(type="regex", pattern="a"))
+    with pytest.raises(NotSupported) as caught:
+        constrain(request, None, None)
+    assert caught.value.field == "grammar"
+
+
+# ---- whatever a model says under a schema is valid
+
+
+@settings(max_examples=60)
+@given(schema=SCHEMAS, seed=st.integers(0, 2**31))
+def test_whatever_is_said_under_a_schema_is_valid(schema: dict[str, Any], seed: int) -> None:
+    constraint = constrained(schema_grammar(schema))
+    assert constraint is not None
+    said = say(constraint, seed, max_tokens=250)
+    assert said.failure is None
+    if said.is_whole:
+        jsonschema.validate(json.loads(said.text), schema)
+
+
+@pytest.mark.parametrize("template", ["", "<function="])
+def test_what_calls_are_not_held_to_is_told(template: str) -> None:
+    text = {"type": "string", "not": {"const": "x"}}
+    tool = {"name": "f", "parameters": {"type": "object", "properties": {"a": text, "b": text}}}
+    request = GenerateRequest(
+        messages=(ChatMessage(role="user", content="hi"),), tools=(tool,), tool_choice="required"
+    )
+    voice = Voice(
+        family=family_named("qwen"), template=template, is_thinking=False, may_think=False
+    )
+    held = constrain(request, voice, demo_grammars())
+    assert held is not None
+    assert held.notice is not None
+    assert held.notice.message.startswith(
+        "`tools[0].parameters.properties.a`: `not` is not enforced, and 1 more are not"
+    )
