@@ -14,8 +14,8 @@ MAX_FILES = 1000
 def files_of(name: str) -> tuple[str, ...]:
     """The names of all files of the model that `name` belongs to, the first one first.
 
-    `name` may be a path or a URL without query. Raises `ValueError` for a number of files that no
-    model has.
+    `name-00002-of-00003.gguf` is one file of three. `name` may be a path or a URL without query.
+    Raises `ValueError` for a number of files that no model has.
     """
     found = _SPLIT.fullmatch(name)
     if found is None:

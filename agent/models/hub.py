@@ -44,7 +44,10 @@ _COMMIT = re.compile(r"[0-9a-f]{40}", re.ASCII)
 
 
 class RepoCache:
-    """One repository's folder in a cache."""
+    """One repository's folder in a cache.
+
+    `snapshots/COMMIT/FILE` are links to `blobs/ETAG`; `refs/REVISION` holds a commit.
+    """
 
     def __init__(self, cache: Path, repo: str) -> None:
         self.root = cache / f"models--{repo.replace('/', '--')}"

@@ -28,7 +28,10 @@ class Located:
 
 
 def locate_on_host(source: LocalFile, sha256: str | None) -> Located:
-    """All files of the model. Raises `FetchError`, or `OSError` that names the file."""
+    """All files of the model, checked; nothing is fetched.
+
+    Raises `FetchError`, or `OSError` that names the file.
+    """
     try:
         paths = tuple(Path(name) for name in files_of(source.path))
     except ValueError as error:

@@ -35,7 +35,9 @@ RESERVE_SHARE = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """`validator` is the ETag or date under which a partial file was begun; `total` its full size.
+    """What the folder remembers of a file: how to resume its download, and what was verified.
+
+    `validator` is the ETag or date under which a partial file was begun; `total` its full size.
 
     `sha256` was computed over the whole file, which had `size` bytes then.
     """
@@ -84,7 +86,10 @@ class NoRoomError(Exception):
 
 
 def to_evict(files: Iterable[StoredFile], missing: int) -> list[StoredFile]:
-    """The files whose eviction frees `missing` bytes at least. Raises `NoRoomError`."""
+    """The files whose eviction frees `missing` bytes at least, the least recently used first.
+
+    Files in use stay. Raises `NoRoomError`.
+    """
     evicted: list[StoredFile] = []
     unused = sorted((file for file in files if not file.is_used), key=lambda file: file.last_used)
     for file in unused:

@@ -79,7 +79,7 @@ _CHUNK = 1 << 20
 
 
 def hash_of(path: Path) -> "hashlib._Hash":
-    """The running hash of what `path` holds; `update` goes on from there. Raises `OSError`."""
+    """The running SHA-256 of what `path` holds; `update` goes on from there. Raises `OSError`."""
     running = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
         while chunk := file.read(_CHUNK):
