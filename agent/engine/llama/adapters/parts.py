@@ -1,9 +1,10 @@
 """An adapter's file cut into small ones, each of which llama.cpp loads in a moment.
 
 llama.cpp loads a file in one go and lists the adapter with its model at the end, while no step may
-run. What an adapter adds to a weight depends on the two tensors of that weight only. So adapters
-that have some of the weights each, all applied at once, compute what one with all of them does.
-A weight that is too large for a part is cut along the rank (`ranks`).
+run. For a usual adapter that takes longer than a stream may wait (rank 16 of an 8B model in 32-bit
+floats, 168 MiB: half a second and more). What an adapter adds to a weight depends on the two
+tensors of that weight only. So adapters that have some of the weights each, all applied at once,
+compute what one with all of them does.
 
 The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. A file that is not laid out
 like that is not cut: llama.cpp says what is wrong with it.
@@ -15,8 +16,6 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
-
-from .ranks import Matrix, RankSlice, rank_slices
 
 PART_BYTES = 16 * 2**20
 """What llama.cpp reads and copies within some hundredths of a second."""
@@ -30,8 +29,6 @@ _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 _ALIGNMENT = 32
 _COPIED = 2**20  # bytes at once
 _ALIGNMENT_KEY = b"general.alignment"
-_ALPHA_KEY = b"adapter.lora.alpha"
-_FLOAT = 6
 _ENDS = (b".lora_a", b".lora_b")
 
 
@@ -41,12 +38,10 @@ class _UncutError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
-    """`facts` are its name, shape and type (`kind`) as the file has them; its data lie there."""
+    """`facts` are its name, shape and type as the file has them; its data lie there."""
 
     name: bytes
     facts: bytes
-    kind: int
-    shape: tuple[int, ...]
     start: int
     stop: int
 
@@ -63,15 +58,11 @@ class _Tensor:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """`metadata` are those entries, as the file has them, with alpha at the place `alpha`.
-
-    `tensors` are in their data's order.
-    """
+    """`metadata` are those entries, as the file has them; `tensors` are in their data's order."""
 
     version: int
     num_entries: int
     metadata: bytes
-    alpha: int | None
     alignment: int
     tensors: tuple[_Tensor, ...]
 
@@ -79,8 +70,8 @@ class _Layout:
 def parts_of(path: Path, most: int = PART_BYTES) -> Generator[Path]:
     """The file at `path`, if it has `most` bytes or cannot be cut; else one file after the other.
 
-    Each is gone once the next is asked for. One is larger than `most` only if a single rank of a
-    weight is, or the tensors of a weight that is quantised. Raises `OSError`.
+    Each is gone once the next is asked for. One is larger than `most` only if the two tensors of a
+    weight are. Raises `OSError`.
     """
     size = path.stat().st_size
     if size <= most:
@@ -93,15 +84,10 @@ def parts_of(path: Path, most: int = PART_BYTES) -> Generator[Path]:
             yield path
             return
         for tensors in _shared_out(layout.tensors, most):
-            slices = _slices(layout, tensors, most)
-            for one in slices or (None,):
-                with tempfile.NamedTemporaryFile(prefix="arriero-", suffix=".gguf") as part:
-                    if one is None:
-                        _write(part, file, layout, tensors)
-                    else:
-                        _write_slice(part, path, layout, tensors, one)
-                    part.flush()
-                    yield Path(part.name)
+            with tempfile.NamedTemporaryFile(prefix="arriero-", suffix=".gguf") as part:
+                _write(part, file, layout, tensors)
+                part.flush()
+                yield Path(part.name)
 
 
 def _shared_out(tensors: Sequence[_Tensor], most: int) -> Iterator[list[_Tensor]]:
@@ -116,42 +102,6 @@ def _shared_out(tensors: Sequence[_Tensor], most: int) -> Iterator[list[_Tensor]
             part = []
         part += group
     yield sorted(part, key=lambda each: each.start)
-
-
-def _slices(layout: _Layout, tensors: Sequence[_Tensor], most: int) -> list[RankSlice]:
-    """Of one weight that is larger than `most`; empty if it is not, or cannot be cut."""
-    if sum(each.size for each in tensors) <= most or layout.alpha is None:
-        return []
-    name = tensors[0].weight
-    found = {each.name.removeprefix(name): each for each in tensors}
-    if not name or found.keys() != {*_ENDS}:
-        return []
-    a, b = (_matrix(found[end]) for end in _ENDS)
-    return list(rank_slices(name, a, b, most)) if a and b else []
-
-
-def _matrix(tensor: _Tensor) -> Matrix | None:
-    return Matrix.of(tensor.kind, tensor.shape, tensor.start, tensor.size)
-
-
-def _write_slice(
-    part: IO[bytes], path: Path, layout: _Layout, tensors: Sequence[_Tensor], one: RankSlice
-) -> None:
-    a, b = sorted(tensors, key=lambda each: each.name)
-    alpha: int = layout.alpha or 0
-    metadata = bytearray(layout.metadata)
-    (value,) = struct.unpack_from("<f", metadata, alpha)
-    struct.pack_into("<f", metadata, alpha, value * one.share)
-    part.write(_HEAD.pack(b"GGUF", layout.version, 2, layout.num_entries))
-    part.write(metadata)
-    for tensor, shape, offset in zip(
-        (a, b), one.shapes, (0, _aligned(one.sizes[0], layout.alignment)), strict=True
-    ):
-        facts = struct.pack("<Q", len(tensor.name)) + tensor.name
-        part.write(facts + struct.pack("<IQQIQ", 2, *shape, tensor.kind, offset))
-    for write in (one.write_a, one.write_b):
-        part.write(bytes(-part.tell() % layout.alignment))
-        write(path, part)
 
 
 def _write(part: IO[bytes], file: IO[bytes], layout: _Layout, tensors: Sequence[_Tensor]) -> None:
@@ -186,12 +136,10 @@ def _layout(header: bytes, size: int) -> _Layout:
     if magic != b"GGUF" or version not in _VERSIONS:
         raise _UncutError
     walk = _Walk(header, _HEAD.size)
-    alignment, alpha = _ALIGNMENT, None
+    alignment = _ALIGNMENT
     for _ in range(num_entries):
         key = walk.text()
         kind = walk.number("<I")
-        if key == _ALPHA_KEY and kind == _FLOAT:
-            alpha = walk.place - _HEAD.size
         if key == _ALIGNMENT_KEY and kind == 4:
             alignment = struct.unpack_from("<I", header, walk.place)[0]
         walk.skip(kind)
@@ -200,7 +148,7 @@ def _layout(header: bytes, size: int) -> _Layout:
     if not 0 < alignment <= 2**16 or not listed:
         raise _UncutError
     tensors = _placed(listed, walk.place, alignment, size)
-    return _Layout(version, num_entries, metadata, alpha, alignment, tensors)
+    return _Layout(version, num_entries, metadata, alignment, tensors)
 
 
 def _listed(walk: "_Walk") -> _Tensor:
@@ -208,12 +156,9 @@ def _listed(walk: "_Walk") -> _Tensor:
     first = walk.place
     name = walk.text()
     num_dimensions = walk.number("<I")
-    shape = walk.place
-    walk.move(8 * num_dimensions)
-    dimensions = struct.unpack_from(f"<{num_dimensions}Q", walk.data, shape)
-    kind = walk.number("<I")
+    walk.move(8 * num_dimensions + 4)  # the shape and the type
     facts = walk.data[first : walk.place]
-    return _Tensor(name, facts, kind, dimensions, walk.number("<Q"), 0)
+    return _Tensor(name, facts, walk.number("<Q"), 0)
 
 
 def _placed(listed: list[_Tensor], end: int, alignment: int, size: int) -> tuple[_Tensor, ...]:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-import gguf
 import pytest
 
 from arriero.agent.engine.adapter import AdapterUse, adapter_key
@@ -140,18 +139,6 @@ def test_an_adapter_in_parts_computes_what_it_computes_whole(
     engine.load_adapter("muleteer", ADAPTER, turns)
     assert turns.num_taken >= 4, "and others computed before each"
     assert answers(engine, wanted) == whole
-
-
-def test_an_adapter_cut_along_its_rank_computes_what_it_computes_whole(
-    engine: LlamaEngine, request: pytest.FixtureRequest
-) -> None:
-    (whole,) = answers(engine, asked(engine, MULETEER)[:1])
-    in_parts: Adapters = request.getfixturevalue("in_parts")
-    largest = max(int(each.n_bytes) for each in gguf.GGUFReader(ADAPTER).tensors)
-    in_parts._part_bytes = largest
-    engine.load_adapter("muleteer", ADAPTER, turns := Turns())
-    assert turns.num_taken > ADAPTER.stat().st_size / largest
-    assert answers(engine, asked(engine, MULETEER)[:1]) == [whole]
 
 
 def test_what_goes_is_freed_a_part_at_a_time(engine: LlamaEngine, in_parts: Adapters) -> None:

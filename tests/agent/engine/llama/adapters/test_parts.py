@@ -36,7 +36,7 @@ def written(path: Path, tensors: Tensors, alignment: int | None = None) -> Path:
 def drawn() -> Tensors:
     """As converters write them: some have all of one kind first."""
     draw = np.random.default_rng(0)
-    shapes = {"lora_a": (2, 8), "lora_b": (8, 3)}  # of no rank, so no weight can be cut
+    shapes = {"lora_a": (2, 8), "lora_b": (8, 3)}
     return {
         f"{weight}.{end}": draw.standard_normal(shape, np.float32)
         for end, shape in shapes.items()
