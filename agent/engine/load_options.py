@@ -144,8 +144,8 @@ class LoadOptions(BaseModel):
     ] = Field(
         default="auto",
         description="matrix kernels on CPUs: all that llama.cpp has, or only the plain ones, which "
-        "are slower and sound in every build; auto tries at the first start whether all can be "
-        "trusted, and keeps the answer",
+        "are slower and sound in every build; auto takes all, unless they are for AMX and nothing "
+        "says that the build is sound there",
     )
     projector: Annotated[
         Path | None,

@@ -17,7 +17,7 @@ from .context import MAX_BATCH, CannotGenerateError
 from .drafts.draft_model import LlamaDraftModel, load_draft_model
 from .encoder import EncoderEngine
 from .engine import LlamaEngine
-from .kernels.kernels import choose
+from .kernels import choose
 from .media.projector import Projector
 from .model import Model
 
