@@ -12,15 +12,13 @@ from ..shared.errors import InvalidRequest
 from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
 from ..shared.quantities import Address
-from .doors import open_ports
 from .fleet.runtime.fleet_runtime import FleetRuntime
 from .management.events import EventHub
 from .management.steering.drains import DrainKeeper
 from .management.steering.keeper import DesiredStateKeeper
-from .numbers import collect_numbers, measure_loop_delay
-from .parts import assemble
+from .parts import assemble, collect_numbers, measure_loop_delay
 from .persistence import LAST_WRITES
-from .ports import check_exposure
+from .ports import check_exposure, open_ports
 from .settings import BalancerSettings
 from .store.port import StoreAway
 from .store.store import Store

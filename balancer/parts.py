@@ -1,53 +1,75 @@
 """What a balancer is made of: its parts, made from the settings and tied together."""
 
 import asyncio
+import logging
 import secrets
-from collections.abc import Coroutine
+import time
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
+from pydantic import TypeAdapter
+
+from ..shared import log
+from ..shared.errors import InvalidRequest
+from ..shared.lifecycle import StartupError
 from ..shared.messages import Issue
+from ..shared.tls.key_pair import KeyPair, TlsFileError
 from ..shared.tracing.open_telemetry import open_tracer
 from .access.access import Access
-from .access.key_keeper import KeyKeeper
+from .access.access_key import FILE_KEY, AccessKey, digest_of, is_key
+from .access.key_keeper import KeyKeeper, load_keys
 from .access.sessions import Sessions
-from .admission import caller_now, keeper_of, open_access
+from .api.anthropic.threads import Thread
+from .api.conversation_store import MAX_ENTRIES, ConversationStore
 from .api.conversations import Conversations
 from .api.links.fetching import Fetcher
 from .api.links.filling import LinkFiller
+from .api.openai.batches.line_doors import LineDoors
+from .api.openai.responses.stored import Stored
 from .api.transport.bodies import MAX_BODY_BYTES, Bodies
 from .api.transport.door_reports import DoorReports
 from .api.transport.hosts import AllowedHosts
-from .batch_jobs import open_batch_jobs
 from .durable.conversation_keeper import ConversationKeeper
 from .durable.request_keeper import KeptKeeper
+from .fleet.caller import Caller
 from .fleet.core.fleet import Fleet
 from .fleet.limits import Limits
 from .fleet.runtime.fleet_runtime import FleetRuntime
 from .fleet.runtime.kept_requests import MAX_KEPT, KeptRequests
 from .history.recorder import Recorders
-from .jobs.jobs import Jobs
+from .jobs.blobs.place import FilesPlace
+from .jobs.blobs.port import BlobsAway
+from .jobs.blobs.temporary_folder import temporary_folder
+from .jobs.core.batch import BatchCaller
+from .jobs.file_limits import FileLimits
+from .jobs.jobs import Jobs, open_jobs
 from .management.elsewhere.everywhere import Everywhere
 from .management.events import EventHub
+from .management.metrics.loop_delay import LoopDelay
 from .management.metrics.metrics import Metrics
 from .management.steering.drains import DrainKeeper
 from .management.steering.keeper import DesiredStateKeeper
 from .peering import everywhere_of, open_peers
 from .peers.peers import Peers
 from .persistence import Persistence
-from .ports import certificates_of, hosts_of
 from .settings import BalancerSettings
-from .shared_conversations import open_conversations
+from .store.conversations import ConversationBounds
 from .store.health import combined
 from .store.health import issues as store_issues
 from .store.kept_records import KeptBounds
+from .store.port import StoreAway
 from .store.records import StoreStatus
 from .tls.certificates import Certificates, watch_expiry
 from .tracing.trace_recorder import TraceRecorder
 from .workers.hub_store import HubPeerStore
 from .workers.place import Pipes
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +154,7 @@ async def assemble(
     kept, kept_keeper = kept_requests(settings, persistence, runtime, access)
     desired_state = DesiredStateKeeper(runtime, persistence.writer.persist)
     drains = DrainKeeper(runtime, persistence.store)
-    keys = keeper_of(access, persistence)
+    keys = KeyKeeper(access, persistence.store)
     sessions = Sessions()
     peers = open_peers(
         settings.balancer_name,
@@ -197,6 +219,56 @@ def runtime_of(
     return FleetRuntime(fleet, recorder=recorders, tracer=tracer)
 
 
+def limits_of(settings: BalancerSettings) -> Limits:
+    """The settings that the fleet's core knows."""
+    return Limits(
+        max_buffered_requests=settings.max_buffered_requests,
+        routing=settings.routing,
+        buffered_request_timeout=settings.buffered_request_timeout,
+        first_token_timeout=settings.first_token_timeout,
+        token_timeout=settings.token_timeout,
+        request_timeout=settings.request_timeout,
+        heartbeat_interval=settings.heartbeat_interval,
+        heartbeat_timeout=settings.heartbeat_timeout,
+        model_memory=settings.model_memory,
+        keys=settings.key_limits,
+        anonymous=settings.anonymous_limits,
+    )
+
+
+# ---- what requests come with
+
+
+def bodies_of(
+    settings: BalancerSettings, metrics: Metrics, until_the_end: AsyncExitStack
+) -> Bodies:
+    """What reads requests' bodies, and follows the links in them where that is allowed."""
+    fetcher = Fetcher()
+    metrics.collect_links(lambda: fetcher.num_open)
+    filler = LinkFiller(fetcher.fetch, MAX_BODY_BYTES) if settings.media_urls else None
+    return until_the_end.enter_context(Bodies(filler=filler))
+
+
+def hosts_of(settings: BalancerSettings) -> AllowedHosts:
+    """What the ports may be called: what was given, and the names they listen on."""
+    listening = (settings.inference_addr.host, settings.management_addr.host)
+    names = [host for host in listening if ":" not in host]  # addresses need not be given
+    return AllowedHosts([*settings.allowed_host, *names])
+
+
+def certificates_of(settings: BalancerSettings) -> Certificates | None:
+    """The certificate of both ports, if one is given. Raises `StartupError`."""
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    try:
+        return Certificates(KeyPair(settings.tls_cert, settings.tls_key), settings.agent_ca)
+    except TlsFileError as error:
+        raise StartupError(str(error)) from error
+
+
+# ---- access: the store's keys, and the one of `--admin-key-file`
+
+
 async def _watched_access(
     settings: BalancerSettings,
     persistence: Persistence,
@@ -211,14 +283,71 @@ async def _watched_access(
     return access
 
 
-def bodies_of(
-    settings: BalancerSettings, metrics: Metrics, until_the_end: AsyncExitStack
-) -> Bodies:
-    """What reads requests' bodies, and follows the links in them where that is allowed."""
-    fetcher = Fetcher()
-    metrics.collect_links(lambda: fetcher.num_open)
-    filler = LinkFiller(fetcher.fetch, MAX_BODY_BYTES) if settings.media_urls else None
-    return until_the_end.enter_context(Bodies(filler=filler))
+async def open_access(persistence: Persistence, admin_key_file: Path | None) -> Access:
+    """Who may come in, by what the store has now. Raises `StartupError`."""
+    keys = persistence.store
+    fixed = None if admin_key_file is None else file_key(admin_key_file)
+
+    async def load() -> Sequence[AccessKey]:
+        return await load_keys(keys)
+
+    try:
+        return Access(await load(), fixed=fixed, load=load)
+    except StoreAway as error:
+        raise StartupError(f"--state: cannot read the access keys: {error}") from error
+    except InvalidRequest as error:
+        raise StartupError(
+            f"--state: this version cannot read the saved access keys: {error.message}"
+        ) from error
+
+
+def file_key(path: Path) -> AccessKey:
+    """The admin key that stands in a file. Raises `StartupError`, which never shows what it has."""
+    try:
+        text = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise StartupError(f"--admin-key-file: cannot read {path}: {reason}") from error
+    if not is_key(text):
+        raise StartupError(
+            f"--admin-key-file: {path} must hold one key, `ark_` and 43 characters; "
+            f"`arriero keys bootstrap --state memory:// > {path}` makes one"
+        )
+    return AccessKey(name=FILE_KEY, digest=digest_of(text), role="admin", created_at=0.0)
+
+
+# ---- conversations: in memory, and in a store that balancers share
+
+
+KINDS: dict[type, tuple[str, TypeAdapter[Any]]] = {
+    Stored: ("response", TypeAdapter(Stored)),
+    Thread: ("thread", TypeAdapter(Thread)),
+}
+"""Kinds of conversations: their names, and how they are written. What changes in a later version
+gets another name."""
+
+
+def open_conversations(
+    settings: BalancerSettings, persistence: Persistence
+) -> tuple[Conversations, ConversationKeeper | None]:
+    """The conversations of this balancer, and what shares them with others, if there may be any."""
+    memory = ConversationStore(
+        max_bytes=settings.responses_limit, max_age=settings.responses_max_age
+    )
+    if persistence.peers is None or settings.responses_limit == 0:
+        return Conversations(memory), None
+    bounds = ConversationBounds(
+        num=MAX_ENTRIES, num_bytes=settings.responses_limit, age=settings.responses_max_age
+    )
+
+    def forget_here(id: str, kind: type, owner: str | None) -> bool:
+        return memory.forget(id, kind, time.monotonic(), owner=owner)
+
+    keeper = ConversationKeeper(persistence.store.conversations, bounds, KINDS, forget_here)
+    return Conversations(memory, keeper), keeper
+
+
+# ---- requests that outlive their connections
 
 
 def kept_requests(
@@ -251,18 +380,132 @@ def kept_keeper_of(
     )
 
 
-def limits_of(settings: BalancerSettings) -> Limits:
-    """The settings that the fleet's core knows."""
-    return Limits(
-        max_buffered_requests=settings.max_buffered_requests,
-        routing=settings.routing,
-        buffered_request_timeout=settings.buffered_request_timeout,
-        first_token_timeout=settings.first_token_timeout,
-        token_timeout=settings.token_timeout,
-        request_timeout=settings.request_timeout,
-        heartbeat_interval=settings.heartbeat_interval,
-        heartbeat_timeout=settings.heartbeat_timeout,
-        model_memory=settings.model_memory,
-        keys=settings.key_limits,
-        anonymous=settings.anonymous_limits,
+def caller_now(access: Access, caller: Caller) -> Caller | None:
+    """The caller of a request that was accepted before; `None` if it may no longer be here."""
+    if caller.owner is None:
+        return caller if access.is_open else None
+    holder = access.holder_of(caller.owner)
+    return None if holder is None else replace(caller, name=holder.name, limits=holder.limits)
+
+
+# ---- files and batches
+
+
+PATIENCE = 120.0
+"""Most seconds after the start for which lines wait for a model that nobody knows yet."""
+
+
+async def open_batch_jobs(
+    settings: BalancerSettings,
+    persistence: Persistence,
+    runtime: FleetRuntime,
+    access: Access,
+    conversations: Conversations,
+    bodies: Bodies,
+    until_the_end: AsyncExitStack,
+) -> Jobs | None:
+    """`None` where there is no place for files. Raises `StartupError`."""
+    place = place_of(settings, until_the_end)
+    if place is None:
+        return None
+    try:
+        return await open_jobs(
+            persistence.store.jobs,
+            place,
+            FileLimits(settings.max_file_size, settings.files_limit),
+            fleet=runtime,
+            answer=LineDoors(runtime, conversations, bodies).answer,
+            caller_of=callers(access),
+            patience=min(PATIENCE, settings.model_memory),
+            until_the_end=until_the_end,
+        )
+    except (BlobsAway, OSError) as error:
+        raise StartupError(f"--files: {error}") from error
+    except StoreAway as error:
+        raise StartupError(f"--state: cannot read the files: {error}") from error
+
+
+def place_of(settings: BalancerSettings, until_the_end: AsyncExitStack) -> FilesPlace | None:
+    """`--files`, or what follows from `--state`."""
+    if settings.files is not None:
+        return settings.files
+    if settings.state.kind == "sqlite":
+        return FilesPlace(Path(f"{settings.state.location}-files"))
+    if settings.state.kind == "memory":
+        try:
+            folder = until_the_end.enter_context(temporary_folder())
+        except OSError as error:  # as in a container that can write nowhere
+            logger.warning("no files and batches without --files: %s", error)
+            return None
+        return FilesPlace(folder)
+    return None
+
+
+def callers(
+    access: Access, clock: Callable[[], float] = time.time
+) -> Callable[[BatchCaller], Caller | None]:
+    """Gives whoever made a batch, with the limits of now; `None` if the key is valid no more."""
+
+    def caller_of(maker: BatchCaller) -> Caller | None:
+        if maker.owner is None:
+            return Caller(address=maker.address, user_agent="batch")
+        key = access.ring.get(maker.name)
+        if key is None or key.identity.owner != maker.owner or key.problem(clock()) is not None:
+            return None
+        return Caller(name=maker.name, user_agent="batch", limits=key.limits, owner=maker.owner)
+
+    return caller_of
+
+
+# ---- the numbers of the parts, as the metrics read them
+
+
+def collect_numbers(parts: Parts) -> None:
+    """Let the metrics ask the parts when they are read."""
+    metrics, runtime, conversations = parts.metrics, parts.runtime, parts.conversations
+    metrics.collect_fleet(
+        partial(runtime.views.view, max_requests=0),
+        backlog=runtime.backlog,
+        events=parts.hub.numbers,
     )
+    conversation_keeper = parts.conversation_keeper
+    metrics.collect_responses(
+        lambda: len(conversations.memory),
+        lambda: conversations.memory.num_bytes,
+        lambda: 0 if conversation_keeper is None else conversation_keeper.num_waiting,
+    )
+    keeper = parts.kept_keeper
+    metrics.collect_kept(
+        lambda: len(parts.kept),
+        lambda: parts.kept.num_bytes,
+        lambda: 0 if keeper is None else len(keeper.journal),
+    )
+    metrics.collect_log(log.num_dropped)
+    metrics.collect_store(parts.store_statuses)
+    metrics.collect_log_reads(lambda: runtime.num_log_reads)
+    metrics.collect_bodies(lambda: parts.bodies.num_bytes)
+    metrics.collect_usage(lambda: len(parts.persistence.history.usage))
+    metrics.collect_limits(lambda: runtime.views.num_limited_callers)
+    metrics.collect_notices(lambda: parts.reports.num_clients)
+    access = parts.access
+    metrics.collect_keys(lambda: access.ring.num_valid, lambda: access.num_leases)
+    if (peers := parts.peers) is not None:
+        metrics.collect_peers(
+            lambda: peers.num_live,
+            lambda: int(peers.status().epoch is not None),
+            lambda: peers.status().num_unread,
+            lambda: peers.inquiries.num_open,
+        )
+    if parts.jobs is not None:
+        metrics.collect_jobs(parts.jobs.numbers)
+    metrics.collect_sessions(lambda: len(parts.sessions))
+    if parts.certificates is not None:
+        metrics.collect_certificate(parts.certificates.seconds_left)
+
+
+def measure_loop_delay(metrics: Metrics, until_the_end: AsyncExitStack) -> None:
+    """Until the end, count how late the event loop is."""
+    delay = LoopDelay()
+    metrics.collect_loop_delay(delay)
+    delay.start()
+    until_the_end.callback(delay.stop)

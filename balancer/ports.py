@@ -1,21 +1,23 @@
-"""Listening: whether that is safe, connections' limits, TLS, and what to say where it cannot be."""
+"""Both ports: what each serves of the parts, where it listens, and whether that is safe."""
 
 import errno
 import logging
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 
 from aiohttp import web
 
 from ..shared.lifecycle import StartupError
 from ..shared.quantities import Address
-from ..shared.tls.key_pair import KeyPair, TlsFileError
-from .api.transport.connections import Connections, ConnectionsRunner
-from .api.transport.hosts import AllowedHosts
+from .api.app import inference_app
+from .api.common.opening import EARLY_HEADERS_KEY, no_recall
+from .api.transport.connections import Connections, ConnectionsRunner, raise_file_limit
+from .management.routes import management_app, metrics_route
+from .parts import Parts
 from .settings import BalancerSettings
-from .tls.certificates import Certificates
-from .tls.exposure import Protection, remedies, why_not
 
 logger = logging.getLogger(__name__)
 
@@ -23,18 +25,50 @@ LAST_WORDS = 1.0
 """Seconds that connections have to take the last of what was said to them, after the drain."""
 
 
-def check_exposure(settings: BalancerSettings, *, has_keys: bool) -> None:
-    """Raises `StartupError` where other hosts would reach what nothing protects."""
-    listening = {
-        "--inference-addr": settings.inference_addr,
-        "--management-addr": settings.management_addr,
+# ---- what is opened
+
+
+async def open_ports(
+    parts: Parts, settings: BalancerSettings, ports: AsyncExitStack
+) -> dict[str, Address]:
+    """Listen on both ports until `ports` closes; the addresses taken."""
+    certificates = parts.certificates
+    addresses: dict[str, Address] = {}
+    apps = {
+        "inference": (settings.inference_addr, _inference(parts, settings)),
+        "management": (settings.management_addr, management_app(parts, settings, addresses)),
     }
-    protection = Protection(has_keys=has_keys, has_tls=settings.tls_cert is not None)
-    if (reason := why_not(listening, protection)) is None:
-        return
-    if not settings.insecure:
-        raise StartupError(f"{reason}. {remedies(protection)}")
-    logger.warning("%s: --insecure says that something else protects it", reason)
+    tls = {} if certificates is None else certificates.by_port()
+    raise_file_limit(len(apps) * settings.max_connections)
+    for name, (address, app) in apps.items():
+        app[EARLY_HEADERS_KEY] = settings.early_headers
+        connections = connections_of(settings, tls.get(name))
+        parts.metrics.collect_connections(name, partial(getattr, connections, "num_open"))
+        parts.metrics.collect_floods(name, partial(getattr, connections, "num_flooded"))
+        is_shared = parts.pipes is not None
+        port = serve(app, address, f"--{name}-addr", connections, is_shared=is_shared)
+        addresses[name] = await ports.enter_async_context(port)
+    return addresses
+
+
+def _inference(parts: Parts, settings: BalancerSettings) -> web.Application:
+    return inference_app(
+        parts.runtime,
+        parts.conversations,
+        kept=parts.kept,
+        recall=no_recall if parts.kept_keeper is None else parts.kept_keeper.recall,
+        bodies=parts.bodies,
+        hosts=parts.hosts,
+        reports=parts.reports,
+        access=parts.access,
+        jobs=parts.jobs,
+        more_routes=[metrics_route(parts.metrics, parts.everywhere)]
+        if settings.metrics_for_clients
+        else [],
+    )
+
+
+# ---- listening
 
 
 def connections_of(
@@ -88,18 +122,59 @@ def _remedy(error: OSError) -> str:
     return f"{(error.strerror or str(error)).lower()}; choose another address"
 
 
-def hosts_of(settings: BalancerSettings) -> AllowedHosts:
-    """What the ports may be called: what was given, and the names they listen on."""
-    listening = (settings.inference_addr.host, settings.management_addr.host)
-    names = [host for host in listening if ":" not in host]  # addresses need not be given
-    return AllowedHosts([*settings.allowed_host, *names])
+# ---- whether that is safe: to others than this host only with TLS and keys
 
 
-def certificates_of(settings: BalancerSettings) -> Certificates | None:
-    """The certificate of both ports, if one is given. Raises `StartupError`."""
-    if settings.tls_cert is None or settings.tls_key is None:
+def check_exposure(settings: BalancerSettings, *, has_keys: bool) -> None:
+    """Raises `StartupError` where other hosts would reach what nothing protects."""
+    listening = {
+        "--inference-addr": settings.inference_addr,
+        "--management-addr": settings.management_addr,
+    }
+    protection = Protection(has_keys=has_keys, has_tls=settings.tls_cert is not None)
+    if (reason := why_not(listening, protection)) is None:
+        return
+    if not settings.insecure:
+        raise StartupError(f"{reason}. {remedies(protection)}")
+    logger.warning("%s: --insecure says that something else protects it", reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protection:
+    """What protects the ports."""
+
+    has_keys: bool
+    has_tls: bool
+
+
+def why_not(listening: Mapping[str, Address], protection: Protection) -> str | None:
+    """Why the addresses, by flag, should not be opened; `None` where they may."""
+    opened = [(flag, each) for flag, each in listening.items() if not each.is_loopback]
+    if not opened or (protection.has_keys and protection.has_tls):
         return None
-    try:
-        return Certificates(KeyPair(settings.tls_cert, settings.tls_key), settings.agent_ca)
-    except TlsFileError as error:
-        raise StartupError(str(error)) from error
+    flag, address = opened[0]
+    return f"{flag}: other hosts reach {address}, and {_danger(protection)}"
+
+
+def remedies(protection: Protection) -> str:
+    """What to do about it."""
+    missing = []
+    if not protection.has_keys:
+        missing.append(
+            "Make a key: arriero keys bootstrap --state URL (the --state given here; with "
+            "memory:// put it into a file for --admin-key-file)."
+        )
+    if not protection.has_tls:
+        missing.append("Give a certificate: balancer --tls-cert FILE --tls-key FILE.")
+    return (
+        f"{' '.join(missing)} docs/access.md has both step by step. Where something else protects "
+        "the ports, such as a proxy that ends TLS and checks who asks, start it with --insecure"
+    )
+
+
+def _danger(protection: Protection) -> str:
+    if protection.has_keys:
+        return "what they send can be read on the way"
+    if protection.has_tls:
+        return "anybody may use it"
+    return "anybody may use it and read what others send"

@@ -22,20 +22,15 @@ import uvloop
 from aiohttp import web
 from rich.table import Table
 
-from arriero.balancer.access.access import Access
-from arriero.balancer.access.key_keeper import KeyKeeper
 from arriero.balancer.api.transport.connections import Connections, ConnectionsRunner
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.balancer.management.routes import management_app
-from arriero.balancer.management.steering.drains import DrainKeeper
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
-from arriero.balancer.store.store import Store
-from arriero.balancer.store.url import StoreUrl
 from bench.arguments import at_least
 from bench.event_costs import TICK, Clock, Simulation
 from bench.events import Readers
 from bench.store import save, wide_console
+from tests.balancer.management.apps import management_app
 
 SETTLE = 3.0
 """Seconds between a change of readers and the measurement: snapshots are sent in that time."""
@@ -141,16 +136,7 @@ async def run(given: argparse.Namespace) -> list[Phase]:
     simulation = Simulation(given.agents, given.requests, WallClock())
     hub, drive = EventHub(simulation.runtime), Drive(simulation, given.turnover)
     keeper = DesiredStateKeeper(simulation.runtime, lambda _persist: None)
-    store, access = Store(StoreUrl("memory")), Access()
-    app = management_app(
-        simulation.runtime,
-        hub,
-        Metrics(),
-        keeper=keeper,
-        drains=DrainKeeper(simulation.runtime, store),
-        keys=KeyKeeper(access, store),
-        access=access,
-    )
+    app = management_app(simulation.runtime, hub, Metrics(), keeper=keeper)
     runner = ConnectionsRunner(app, Connections(), shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -168,7 +154,6 @@ async def run(given: argparse.Namespace) -> list[Phase]:
             task.cancel()
     hub.close()
     await runner.cleanup()
-    await store.close()
     return phases
 
 

@@ -48,7 +48,7 @@ LAYERS = (
     "balancer/api/route",
     "balancer/api",
     "balancer/management",
-    "balancer",
+    "balancer balancer/management/routes",
     "cli/commands/keys",
 )
 """Folders from the bottom up: each imports what is in its own layer or below it, nothing above.
@@ -123,8 +123,7 @@ SHELLS = {
     "balancer/api/native": "calls frame_writer live_calls socket_key socket_session web_socket",
     "balancer/api/openai/batches": "boundary line_doors",
     "balancer/api/openai/responses": "answer background",
-    "balancer/api/transport": "bodies callers connections door_reports file_limit http "
-    "patience streaming",
+    "balancer/api/transport": "bodies callers connections door_reports http patience streaming",
     "balancer/api/transport/pushing": "event_pusher",
     "balancer/durable": "*keeper",
     "balancer/fleet/queries": "query_handle",
@@ -134,7 +133,7 @@ SHELLS = {
     "spool tools work_place",
     "balancer/jobs/blobs": "*",
     "balancer/jobs/inputs": "*",
-    "balancer/management": "about agent_log balancers events page",
+    "balancer/management": "agent_log balancers events page",
     "balancer/management/elsewhere": "everywhere respond",
     "balancer/management/metrics": "fleet_collector loop_delay metrics",
     "balancer/management/session": "browser_sessions",

@@ -1,34 +1,32 @@
 """The management port: what operators see and steer, the agents' socket, the dashboard."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
 
 from aiohttp import hdrs, web
 
 from ...shared.errors import InvalidRequest, RateLimited, ShuttingDown
-from ..access.access import Access
-from ..access.key_keeper import KeyKeeper
-from ..access.sessions import Sessions
+from ...shared.messages import Issue
+from ...shared.quantities import Address
 from ..api.access.admission import Admission
 from ..api.access.guard import ACCESS, guard
 from ..api.access.permissions import Needs
 from ..api.native.routes import generate_route
-from ..api.openapi.document import Answer, Doc, parameter
+from ..api.openapi.document import Answer, Doc, json_answer, parameter
 from ..api.route import Route, document_route, mount, permissions
-from ..api.transport.bodies import BODIES, MAX_BODY_BYTES, Bodies
+from ..api.transport.bodies import BODIES, MAX_BODY_BYTES
 from ..api.transport.connections import watch_frames
-from ..api.transport.hosts import AllowedHosts
 from ..api.transport.http import Handler, middlewares
 from ..fleet.runtime import agent_socket
 from ..fleet.runtime.agent_socket import Workers
-from ..fleet.runtime.fleet_runtime import FleetRuntime
-from ..history.history_task import History
-from ..jobs.jobs import Jobs
-from ..store.records import StoreStatus
-from . import page
-from .about import AboutPorts, Issues, about_routes, no_issues, unknown_ports
+from ..management import page
+from ..parts import Parts
+from ..peering import balancers_of, session_teller
+from ..settings import BalancerSettings
+from ..workers.place import Pipes
 from .agent_log import agent_log_routes
-from .answer_types import Event
-from .balancers import ListBalancers, alone, balancer_routes
+from .answer_types import About, Event
+from .balancers import alone, balancer_routes
 from .elsewhere.everywhere import Everywhere
 from .events import EventHub, stream_events
 from .fleet_routes import fleet_routes
@@ -37,100 +35,70 @@ from .history.usage_routes import usage_routes
 from .jobs.routes import routes as job_routes
 from .keys.routes import routes as key_routes
 from .metrics.metrics import Metrics
-from .session.browser_sessions import BrowserSessions, TellSession, nobody
+from .serializers import dumps
+from .session.browser_sessions import BrowserSessions
 from .session.routes import routes as session_routes
-from .steering.drains import DrainKeeper
-from .steering.keeper import DesiredStateKeeper
-from .steering.routes import RetryElsewhere, by_nobody
+from .steering.routes import by_nobody
 from .steering.routes import routes as steering_routes
 
 
 def management_app(
-    runtime: FleetRuntime,
-    hub: EventHub,
-    metrics: Metrics,
-    *,
-    keeper: DesiredStateKeeper,
-    drains: DrainKeeper,
-    history: History | None = None,
-    store_status: Callable[[], StoreStatus] = StoreStatus,
-    bodies: Bodies | None = None,
-    hosts: AllowedHosts | None = None,
-    agents_show_certificates: bool = False,
-    workers: Workers | None = None,
-    ports: AboutPorts = unknown_ports,
-    issues: Issues = no_issues,
-    access: Access | None = None,
-    keys: KeyKeeper,
-    sessions: Sessions | None = None,
-    tell_session: TellSession = nobody,
-    jobs: Jobs | None = None,
-    everywhere: Everywhere | None = None,
-    retry_elsewhere: RetryElsewhere = by_nobody,
-    list_balancers: ListBalancers | None = None,
+    parts: Parts, settings: BalancerSettings, addresses: Mapping[str, Address]
 ) -> web.Application:
-    """Everything that the management port serves. Without `access` everybody may come in.
+    """Everything that the management port serves.
 
-    `everywhere` asks other balancers over the same store, `retry_elsewhere` tells them.
+    `addresses` of the ports, by name, are put in once they are open.
     """
-    history = History() if history is None else history
-    access = Access() if access is None else access
-    everywhere = everywhere or Everywhere()
-    browsers = BrowserSessions(
-        access, Sessions() if sessions is None else sessions, tell=tell_session
-    )
+    runtime, access, peers = parts.runtime, parts.access, parts.peers
+    admission, everywhere = Admission(access), parts.everywhere
+
+    def inference_port() -> int | None:
+        inference = addresses.get("inference")
+        return None if inference is None else inference.port
+
+    browsers = BrowserSessions(access, parts.sessions, tell=session_teller(peers))
+    history = parts.persistence.history
+    self_alone = alone(settings.balancer_name, settings.public_url)
     routes = [
-        *history_routes(history, store_status, everywhere),
-        *about_routes(ports, issues),
-        *balancer_routes(list_balancers or alone()),
+        *history_routes(history, parts.store_status, everywhere),
+        about_route(inference_port, settings.public_url, parts.issues),
+        *balancer_routes(balancers_of(peers, self_alone)),
         *usage_routes(history),
         *fleet_routes(runtime, history, everywhere),
-        *agent_log_routes(runtime, Admission(access)),
-        *_watching_routes(hub, metrics, Admission(access), everywhere),
+        *agent_log_routes(runtime, admission),
+        _events_route(parts.hub, admission),
+        metrics_route(parts.metrics, everywhere),
         *steering_routes(
-            runtime,
-            keeper,
-            drains,
-            retry_elsewhere,
+            runtime, parts.keeper, parts.drains, by_nobody if peers is None else peers.retry
         ),
         _agent_route(
             agent_socket.agent_handler(
                 runtime,
-                needs_certificate=agents_show_certificates,
-                workers=workers,
-                admission=Admission(access),
+                needs_certificate=settings.agent_ca is not None,
+                workers=workers_of(parts.pipes),
+                admission=admission,
                 watch=watch_frames,
             )
         ),
-        *key_routes(keys),
+        *key_routes(parts.keys),
         *session_routes(browsers),
-        *job_routes(jobs),
+        *job_routes(parts.jobs),
         generate_route(runtime),  # for the dashboard, which asks no other origin
         *page.routes(),
         document_route("Arriero, management"),
     ]
-    app = _guarded_app(routes, access, browsers, hosts)
-    app[BODIES] = Bodies() if bodies is None else bodies
-    return app
-
-
-def _guarded_app(
-    routes: Sequence[Route], access: Access, browsers: BrowserSessions, hosts: AllowedHosts | None
-) -> web.Application:
-    """What comes is checked as it is on both ports."""
     admit = guard(access, permissions(routes), browsers.identify)
     app = web.Application(
-        middlewares=[*middlewares(hosts=hosts), admit], client_max_size=MAX_BODY_BYTES
+        middlewares=[*middlewares(hosts=parts.hosts), admit], client_max_size=MAX_BODY_BYTES
     )
     mount(app, routes)
     app[ACCESS] = access
+    app[BODIES] = parts.bodies
     app.on_response_prepare.append(_forbid_sniffing)
     return app
 
 
-def _watching_routes(
-    hub: EventHub, metrics: Metrics, admission: Admission, everywhere: Everywhere
-) -> list[Route]:
+def _events_route(hub: EventHub, admission: Admission) -> Route:
     async def events(request: web.Request) -> web.StreamResponse:
         return await stream_events(hub, request, admission)
 
@@ -145,10 +113,7 @@ def _watching_routes(
         parameters=(parameter("Last-Event-ID", "header"), parameter("last_event_id", "query")),
         errors=(RateLimited, ShuttingDown),
     )
-    return [
-        Route("GET", "/api/v1/events", Needs.VIEW, events, doc, is_endless=True),
-        metrics_route(metrics, everywhere),
-    ]
+    return Route("GET", "/api/v1/events", Needs.VIEW, events, doc, is_endless=True)
 
 
 def metrics_route(metrics: Metrics, everywhere: Everywhere | None = None) -> Route:
@@ -189,3 +154,38 @@ def _agent_route(handler: Handler) -> Route:
 
 async def _forbid_sniffing(_request: web.Request, response: web.StreamResponse) -> None:
     response.headers["X-Content-Type-Options"] = "nosniff"
+
+
+def workers_of(pipes: Pipes | None) -> Workers | None:
+    """The workers that agents connect to, where this is one of several."""
+    if pipes is None:
+        return None
+    return Workers(pipes.place.run, pipes.place.num, lambda: pipes.living)
+
+
+def about_route(
+    inference_port: Callable[[], int | None],
+    public_url: str | None,
+    issues: Callable[[], tuple[Issue, ...]],
+) -> Route:
+    """What the dashboard has to know of the balancer itself, to suggest commands and show issues.
+
+    `inference_port` is asked for each request, since ports open after the routes are made.
+    """
+
+    async def about(_request: web.Request) -> web.Response:
+        about = About(
+            version=version("arriero"),
+            inference_port=inference_port(),
+            public_url=public_url,
+            issues=issues(),
+        )
+        headers = {hdrs.CACHE_CONTROL: "no-store"}
+        return web.Response(body=dumps(about), content_type="application/json", headers=headers)
+
+    doc = Doc(
+        "About",
+        "The balancer's version, where clients reach it, and what is wrong with it.",
+        {200: json_answer("What it is.", About)},
+    )
+    return Route("GET", "/api/v1/about", Needs.ANY, about, doc)

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from statistics import quantiles
 
-from arriero.balancer.api.transport.file_limit import raise_file_limit
+from arriero.balancer.api.transport.connections import raise_file_limit
 from bench.arguments import at_least
 from bench.balancer import apis
 from bench.balancer.apis import APIS, SOCKET, Api

@@ -2,18 +2,18 @@ from collections.abc import Awaitable
 from pathlib import Path
 
 from arriero.balancer.access.access import Access
-from arriero.balancer.admission import keeper_of
+from arriero.balancer.access.key_keeper import KeyKeeper
 from arriero.balancer.durable.conversation_keeper import QUESTION
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.balancers import alone
 from arriero.balancer.management.elsewhere.respond import Responder
 from arriero.balancer.management.steering.drains import DrainKeeper
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from arriero.balancer.parts import open_conversations
 from arriero.balancer.peering import balancers_of, open_peers, responding
 from arriero.balancer.peers.peers import Peers, PeersStatus
 from arriero.balancer.persistence import Persistence
 from arriero.balancer.settings import BalancerSettings
-from arriero.balancer.shared_conversations import open_conversations
 from arriero.balancer.store.peers.port import Beat, Peer
 from arriero.balancer.store.url import parse_store_url
 from tests.balancer.management.conftest import metrics, runtime
@@ -30,7 +30,7 @@ def opened(persistence: Persistence, runtime: FleetRuntime) -> Peers | None:
         runtime,
         keeper=DesiredStateKeeper(runtime, persistence.writer.persist),
         drains=DrainKeeper(runtime, persistence.store),
-        keys=keeper_of(Access(), persistence),
+        keys=KeyKeeper(Access(), persistence.store),
     )
 
 

@@ -1,10 +1,22 @@
-"""Listening on one port."""
+"""Both ports: opened, listened on, and only where that is safe."""
 
+from contextlib import AsyncExitStack
+
+import aiohttp
 import aiohttp.web
 import pytest
 
 from arriero.balancer.api.transport.connections import Connections
-from arriero.balancer.ports import check_exposure, connections_of, serve
+from arriero.balancer.parts import assemble
+from arriero.balancer.ports import (
+    Protection,
+    check_exposure,
+    connections_of,
+    open_ports,
+    remedies,
+    serve,
+    why_not,
+)
 from arriero.balancer.settings import BalancerSettings
 from arriero.shared.lifecycle import StartupError
 from arriero.shared.quantities import Address
@@ -62,3 +74,61 @@ def test_a_protected_port_or_one_of_this_host_is_opened(caplog: pytest.LogCaptur
     check_exposure(BalancerSettings.model_validate(SECURED), has_keys=True)
     check_exposure(BalancerSettings(), has_keys=False)
     assert caplog.text == ""
+
+
+ANYWHERE = {"inference_addr": "127.0.0.1:0", "management_addr": "127.0.0.1:0"}
+
+
+async def test_each_port_has_its_routes_and_not_the_others() -> None:
+    settings = BalancerSettings.model_validate(ANYWHERE)
+    async with AsyncExitStack() as ports, aiohttp.ClientSession() as http:
+        parts = await assemble(settings, ports)
+        addresses = await open_ports(parts, settings, ports)
+        found = {
+            (name, path): (await http.get(f"http://{address}{path}")).status
+            for name, address in addresses.items()
+            for path in ("/v1/models", "/api/v1/agents", "/metrics")
+        }
+    assert found == {
+        ("inference", "/v1/models"): 200,
+        ("inference", "/api/v1/agents"): 404,
+        ("inference", "/metrics"): 404,
+        ("management", "/v1/models"): 404,
+        ("management", "/api/v1/agents"): 200,
+        ("management", "/metrics"): 200,
+    }
+
+
+async def test_metrics_are_for_clients_where_that_is_asked() -> None:
+    settings = BalancerSettings.model_validate(ANYWHERE | {"metrics_for_clients": True})
+    async with AsyncExitStack() as ports, aiohttp.ClientSession() as http:
+        parts = await assemble(settings, ports)
+        addresses = await open_ports(parts, settings, ports)
+        async with http.get(f"http://{addresses['inference']}/metrics") as response:
+            assert response.status == 200
+
+
+LOCAL = {"--inference-addr": Address("127.0.0.1", 8061), "--management-addr": Address("::1", 8060)}
+REACHED = LOCAL | {"--management-addr": Address("0.0.0.0", 8060)}
+
+
+@pytest.mark.parametrize("has_keys", [True, False])
+@pytest.mark.parametrize("has_tls", [True, False])
+def test_only_keys_and_tls_together_open_a_port(has_keys: bool, has_tls: bool) -> None:
+    protection = Protection(has_keys=has_keys, has_tls=has_tls)
+    assert why_not(LOCAL, protection) is None
+    refusal = why_not(REACHED, protection)
+    assert (refusal is None) == (has_keys and has_tls)
+    if refusal is not None:
+        assert refusal.startswith("--management-addr: other hosts reach 0.0.0.0:8060, and ")
+        assert ("read" in refusal) == (not has_tls)
+        assert ("anybody may use it" in refusal) == (not has_keys)
+
+
+@pytest.mark.parametrize(("has_keys", "has_tls"), [(True, False), (False, True), (False, False)])
+def test_the_commands_that_mend_it(has_keys: bool, has_tls: bool) -> None:
+    told = remedies(Protection(has_keys=has_keys, has_tls=has_tls))
+    assert ("arriero keys bootstrap --state URL" in told) == (not has_keys)
+    assert ("balancer --tls-cert FILE --tls-key FILE" in told) == (not has_tls)
+    assert "--insecure" in told
+    assert "\n" not in told

@@ -20,6 +20,7 @@ With TLS a connection counts from its first byte on, and its handshake has `head
 
 import asyncio
 import logging
+import resource
 import ssl
 import time
 from collections.abc import Callable
@@ -274,6 +275,32 @@ def watch_frames(
         return False
     request.protocol.count, request.protocol.on_flood = count, on_flood
     return True
+
+
+# ---- open files
+
+
+SPARE_FILES = 64
+"""Open files besides connections: listening sockets, logs, files of the interpreter."""
+
+
+def raise_file_limit(num_connections: int) -> int:
+    """Raises the limit of open files as far as permitted, as every connection is one.
+
+    Logs if that is not enough. Returns the limit.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = num_connections + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        logger.warning(
+            "the limit of open files is %d, and %d connections need %d: raise it (`ulimit -n`, or "
+            "LimitNOFILE= of systemd), or lower --max-connections",
+            *(soft, num_connections, wanted),
+        )
+    return soft
 
 
 # ---- how much of what arrived is read in one turn of the event loop

@@ -1,18 +1,45 @@
 """The management port of a balancer whose store is in memory."""
 
-from typing import Any
-
 from aiohttp import web
 
 from arriero.balancer.access.access import Access
 from arriero.balancer.access.key_keeper import KeyKeeper
+from arriero.balancer.access.sessions import Sessions
+from arriero.balancer.api.conversations import Conversations
+from arriero.balancer.api.transport.bodies import Bodies
+from arriero.balancer.api.transport.door_reports import DoorReports
+from arriero.balancer.api.transport.hosts import AllowedHosts
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
+from arriero.balancer.fleet.runtime.kept_requests import KeptRequests
 from arriero.balancer.management import routes
+from arriero.balancer.management.elsewhere.everywhere import Everywhere
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.steering.drains import DrainKeeper
+from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from arriero.balancer.parts import Parts
+from arriero.balancer.peering import taking_up
+from arriero.balancer.peers.peers import Peers
+from arriero.balancer.persistence import Persistence
+from arriero.balancer.settings import BalancerSettings
+from arriero.balancer.store.news.records import SessionTold
 from arriero.balancer.store.store import Store
 from arriero.balancer.store.url import StoreUrl
+from arriero.shared.inference import AgentId
+
+
+class Others(Peers):
+    """Other balancers, which have `sessions`; `retried` are the agents that they let try again."""
+
+    def __init__(self, sessions: Sessions | None = None) -> None:
+        self.retried: list[AgentId] = []
+        self._take_up = taking_up(Sessions() if sessions is None else sessions)
+
+    async def retry(self, agent: AgentId) -> None:
+        self.retried.append(agent)
+
+    async def tell_session(self, session: SessionTold) -> None:
+        self._take_up(session)
 
 
 def management_app(
@@ -20,17 +47,44 @@ def management_app(
     hub: EventHub,
     metrics: Metrics,
     *,
+    keeper: DesiredStateKeeper,
     access: Access | None = None,
-    **more: Any,
+    keys: KeyKeeper | None = None,
+    sessions: Sessions | None = None,
+    persistence: Persistence | None = None,
+    peers: Peers | None = None,
+    everywhere: Everywhere | None = None,
 ) -> web.Application:
-    """As in `routes`, of `more` of what that takes; its store ends with it."""
-    store = Store(StoreUrl("memory"))
+    """The app over these parts, and over empty ones; the store ends with it."""
     access = Access() if access is None else access
-    parts = {"drains": DrainKeeper(runtime, store), "keys": KeyKeeper(access, store), **more}
-    app = routes.management_app(runtime, hub, metrics, access=access, **parts)
+    persistence = Persistence(Store(StoreUrl("memory"))) if persistence is None else persistence
+    parts = Parts(
+        metrics=metrics,
+        persistence=persistence,
+        runtime=runtime,
+        hub=hub,
+        keeper=keeper,
+        drains=DrainKeeper(runtime, persistence.store),
+        conversations=Conversations(),
+        conversation_keeper=None,
+        kept=KeptRequests(runtime),
+        kept_keeper=None,
+        bodies=Bodies(),
+        hosts=AllowedHosts(),
+        reports=DoorReports(),
+        certificates=None,
+        access=access,
+        keys=KeyKeeper(access, persistence.store) if keys is None else keys,
+        sessions=Sessions() if sessions is None else sessions,
+        jobs=None,
+        peers=peers,
+        everywhere=everywhere or Everywhere(),
+        pipes=None,
+    )
+    app = routes.management_app(parts, BalancerSettings(), {})
 
     async def close(_app: web.Application) -> None:
-        await store.close()
+        await persistence.close()
 
     app.on_cleanup.append(close)
     return app

@@ -1,20 +1,24 @@
 """The management port as programs see it."""
 
+from importlib.metadata import version
 from typing import Any
 
 import jsonschema
 import pytest
-from aiohttp import WSMsgType
+from aiohttp import WSMsgType, web
 from aiohttp.test_utils import TestClient, TestServer
 
+from arriero.balancer.api.route import mount
 from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
+from arriero.balancer.management.routes import about_route, workers_of
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
-from arriero.shared.inference import AgentId, GenerateRequest
+from arriero.shared.inference import GenerateRequest
+from arriero.shared.messages import Issue
 from tests.balancer import documents
-from tests.balancer.management.apps import management_app
+from tests.balancer.management.apps import Others, management_app
 from tests.balancer.management.asking import get
 from tests.balancer.management.peers import EagerPeer, Peer
 from tests.balancer.openapi_checks import check_whole, routes_in, routes_of
@@ -84,17 +88,13 @@ async def test_agents_may_dial_here(client: TestClient) -> None:
 async def test_an_agent_that_another_balancer_may_let_try_again(
     runtime: FleetRuntime, hub: EventHub, metrics: Metrics, keeper: DesiredStateKeeper
 ) -> None:
-    told: list[str] = []
-
-    async def retry(agent: AgentId) -> None:
-        told.append(agent)
-
+    others = Others()
     Peer(runtime, "a")
-    app = management_app(runtime, hub, metrics, keeper=keeper, retry_elsewhere=retry)
+    app = management_app(runtime, hub, metrics, keeper=keeper, peers=others)
     async with TestClient(TestServer(app)) as client:
         assert (await client.post("/api/v1/agents/id-a/reload", json={})).status == 200
         assert (await client.post("/api/v1/agents/nobody/reload", json={})).status == 404
-    assert told == ["id-a"]
+    assert others.retried == ["id-a"]
 
 
 # ---- the document
@@ -126,3 +126,34 @@ async def test_the_fleet_is_as_described(
         schema = described["content"]["application/json"]["schema"]
         schema = schema | {"components": DOCUMENT["components"]}
         jsonschema.Draft202012Validator(schema).validate(await response.json())
+
+
+async def test_the_inference_port_is_asked_for_each_time() -> None:
+    ports = iter([None, 8061])
+    app = web.Application()
+    mount(app, [about_route(lambda: next(ports), "https://llm.example", lambda: ())])
+    async with TestClient(TestServer(app)) as client:
+        answers = [await (await client.get("/api/v1/about")).json() for _ in range(2)]
+    assert [each["inference_port"] for each in answers] == [None, 8061]
+    assert answers[0] == {
+        "version": version("arriero"),
+        "inference_port": None,
+        "public_url": "https://llm.example",
+        "issues": [],
+    }
+
+
+async def test_issues_of_the_balancer_itself() -> None:
+    app = web.Application()
+    issue = Issue(code="certificate_expires", message="soon", hint="renew it")
+    mount(app, [about_route(lambda: None, None, lambda: (issue,))])
+    async with TestClient(TestServer(app)) as client:
+        about = await (await client.get("/api/v1/about")).json()
+    assert about["public_url"] is None
+    assert about["issues"] == [
+        {"code": "certificate_expires", "message": "soon", "hint": "renew it", "adapter": None}
+    ]
+
+
+def test_one_process_has_no_workers() -> None:
+    assert workers_of(None) is None

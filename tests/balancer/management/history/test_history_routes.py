@@ -17,7 +17,11 @@ from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
 from arriero.balancer.peers.questions import Replies, Reply
+from arriero.balancer.persistence import Persistence
 from arriero.balancer.store.records import StoreStatus
+from arriero.balancer.store.store import Store
+from arriero.balancer.store.url import StoreUrl
+from arriero.balancer.store.writer import StoreWriter
 from tests.balancer import documents
 from tests.balancer.fleet.recording import ManualClock
 from tests.balancer.history.builders import TOTALS, ending
@@ -29,6 +33,15 @@ pytestmark = pytest.mark.usefixtures("closes_stores")
 DOCUMENT: dict[str, Any] = documents.management()
 
 
+class Writer(StoreWriter):
+    """Says of the store what a test sets."""
+
+    now = StoreStatus()
+
+    def status(self) -> StoreStatus:
+        return self.now
+
+
 class Port:
     """The management port over a history that is filled by hand, beside another balancer."""
 
@@ -38,7 +51,7 @@ class Port:
         self.other = History(clock=self.clock)
         self.silent: tuple[str, ...] = ()
         self.has_others = False
-        self.status = StoreStatus()
+        self.writer = Writer(Store(StoreUrl("memory")))
         self.client: TestClient
 
     async def get(self, path: str) -> tuple[int, Any]:
@@ -66,13 +79,14 @@ async def port(
     runtime: FleetRuntime, hub: EventHub, metrics: Metrics, keeper: DesiredStateKeeper
 ) -> AsyncIterator[Port]:
     port = Port()
+    persistence = Persistence(Store(StoreUrl("memory")))
+    persistence.history, persistence.writer = port.history, port.writer
     app = management_app(
         runtime,
         hub,
         metrics,
         keeper=keeper,
-        history=port.history,
-        store_status=lambda: port.status,
+        persistence=persistence,
         everywhere=port.with_others(runtime),
     )
     async with TestClient(TestServer(app)) as port.client:
@@ -147,12 +161,12 @@ async def test_ended_requests(port: Port) -> None:
 
 async def test_the_health_tells_of_the_store(port: Port) -> None:
     assert await port.get("/health") == (200, {"status": "ok", "store": "ok"})
-    port.status = StoreStatus(away_since=1.0, problem="connection refused")
+    port.writer.now = StoreStatus(away_since=1.0, problem="connection refused")
     assert await port.get("/health") == (
         200,
         {"status": "ok", "store": "away", "store_problem": "connection refused"},
     )
-    port.status = StoreStatus(num_dropped=1, fault="some were lost")
+    port.writer.now = StoreStatus(num_dropped=1, fault="some were lost")
     assert await port.get("/health") == (
         200,
         {"status": "ok", "store": "failing", "store_problem": "some were lost"},

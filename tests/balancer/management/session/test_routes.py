@@ -1,6 +1,5 @@
 """Logging in with a key, and out; what a cookie opens, and what it takes to change something."""
 
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,7 +10,7 @@ from aiohttp import CookieJar
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.access.access import Access
-from arriero.balancer.access.sessions import Session, Sessions
+from arriero.balancer.access.sessions import Sessions
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
@@ -19,7 +18,7 @@ from arriero.balancer.management.session.browser_sessions import COOKIE, CSRF_HE
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
 from tests.balancer import documents
 from tests.balancer.access.builders import record, secret
-from tests.balancer.management.apps import management_app
+from tests.balancer.management.apps import Others, management_app
 
 DOCUMENT = documents.management()
 ROLES = ("admin", "operator", "viewer", "inference", "agent")
@@ -204,12 +203,8 @@ async def test_who_logs_in_at_one_balancer_is_logged_in_at_the_others(
     keeper: DesiredStateKeeper,
     access: Access,
 ) -> None:
-    theirs, now = Sessions(), time.time()
-
-    async def tell(token: str, session: Session) -> None:
-        theirs.take_up(token, session, now)
-
-    app = management_app(runtime, hub, metrics, keeper=keeper, access=access, tell_session=tell)
+    theirs = Sessions()
+    app = management_app(runtime, hub, metrics, keeper=keeper, access=access, peers=Others(theirs))
     other = management_app(runtime, hub, metrics, keeper=keeper, access=access, sessions=theirs)
     jar = CookieJar(unsafe=True)
     async with (
