@@ -44,14 +44,14 @@ class Ask:
         }
 
     async def _answers(self, prompts: list[str]) -> list[tuple[str | None, str | None]]:
-        wanted = [
+        requests = [
             {"messages": [{"role": "user", "content": prompt}], **self._options}
             for prompt in prompts
         ]
-        found: list[tuple[str | None, str | None]] = [(None, "not asked")] * len(wanted)
+        found: list[tuple[str | None, str | None]] = [(None, "not asked")] * len(requests)
         # The queue may be full for hours while others work: a batch job has time.
         async with Client(self._url, key=self._key, retries=Retries(patience=10_000)) as client:
-            async for result in client.batch(wanted, concurrency=self._at_once):
+            async for result in client.batch(requests, concurrency=self._at_once):
                 text = None if result.answer is None else result.answer.text
                 error = None if result.error is None else str(result.error)
                 found[result.index] = (text, error)
