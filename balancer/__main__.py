@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ..shared import lifecycle, log
 from ..shared.settings.load import load_or_exit
+from .cluster.worker import Place, open_pipes, place_in
 from .settings import BalancerSettings
-from .workers.place import Place, open_pipes, place_in
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     async def daemon(shutdown: lifecycle.Shutdown) -> int | None:
         if settings.workers > 1 and place is None:
-            from .workers.supervisor import main as supervise
+            from .cluster.supervisor import main as supervise
 
             return await supervise(settings, sys.argv[1:] if argv is None else argv, shutdown)
         with lifecycle.loading():

@@ -12,6 +12,7 @@ from ..shared.errors import InvalidRequest
 from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
 from ..shared.quantities import Address
+from .cluster.worker import Pipes
 from .fleet.runtime.fleet_runtime import FleetRuntime
 from .management.events import EventHub
 from .management.steering.drains import DrainKeeper
@@ -23,7 +24,6 @@ from .settings import BalancerSettings
 from .store.port import StoreAway
 from .store.store import Store
 from .tls.certificates import Certificates
-from .workers.place import Pipes
 
 logger = logging.getLogger(__name__)
 

@@ -34,6 +34,10 @@ from .api.openai.responses.stored import Stored
 from .api.transport.bodies import MAX_BODY_BYTES, Bodies
 from .api.transport.door_reports import DoorReports
 from .api.transport.hosts import AllowedHosts
+from .cluster.cluster_view import Everywhere
+from .cluster.peering import everywhere_of, open_peers
+from .cluster.peers import Peers
+from .cluster.worker import HubPeerStore, Pipes
 from .durable.conversation_keeper import ConversationKeeper
 from .durable.request_keeper import KeptKeeper
 from .fleet.caller import Caller
@@ -48,14 +52,11 @@ from .jobs.blobs.temporary_folder import temporary_folder
 from .jobs.core.batch import BatchCaller
 from .jobs.file_limits import FileLimits
 from .jobs.jobs import Jobs, open_jobs
-from .management.elsewhere.everywhere import Everywhere
 from .management.events import EventHub
 from .management.metrics.loop_delay import LoopDelay
 from .management.metrics.metrics import Metrics
 from .management.steering.drains import DrainKeeper
 from .management.steering.keeper import DesiredStateKeeper
-from .peering import everywhere_of, open_peers
-from .peers.peers import Peers
 from .persistence import Persistence
 from .settings import BalancerSettings
 from .store.conversations import ConversationBounds
@@ -66,8 +67,6 @@ from .store.port import StoreAway
 from .store.records import StoreStatus
 from .tls.certificates import Certificates, watch_expiry
 from .tracing.trace_recorder import TraceRecorder
-from .workers.hub_store import HubPeerStore
-from .workers.place import Pipes
 
 logger = logging.getLogger(__name__)
 

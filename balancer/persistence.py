@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Self
 
 from ..shared.lifecycle import StartupError
+from .cluster.peer_store import NewsHub, PeerStore
 from .fleet.view import FleetTotals
 from .history.history_task import History
-from .store.peers.port import NewsHub, PeerStore
 from .store.port import StoreRefused
 from .store.records import PersistOutcome
 from .store.store import Store, open_store
@@ -72,7 +72,7 @@ def peer_store_of(url: StoreUrl, store: Store, hub: NewsHub | None = None) -> Pe
     `hub` does so for workers over one SQLite file.
     """
     if url.kind == "postgresql":
-        from .store.peers.postgres import PostgresPeerStore  # it needs asyncpg
+        from .cluster.postgres_peers import PostgresPeerStore  # it needs asyncpg
 
         return PostgresPeerStore(url, store.database)
     if hub is not None:

@@ -33,7 +33,9 @@ LAYERS = (
     "agent/generation agent/peers",
     "agent",
     # ---- a balancer
-    "balancer/tls balancer/control balancer/store balancer/jobs/core balancer/jobs/blobs",
+    "balancer/tls balancer/control balancer/store balancer/jobs/core balancer/jobs/blobs "
+    "balancer/cluster/notifications balancer/cluster/peer_store balancer/cluster/postgres_peers "
+    "balancer/cluster/questions",
     "balancer/access",
     "balancer/fleet",
     "balancer/fleet/routing",
@@ -41,14 +43,14 @@ LAYERS = (
     "balancer/fleet/queries",
     "balancer/fleet/core",
     "balancer/fleet/runtime",
-    "balancer/history balancer/peers balancer/jobs balancer/tracing",
+    "balancer/history balancer/jobs balancer/tracing",
     "balancer/durable",
     "balancer/api/transport balancer/api/openapi",
     "balancer/api/access balancer/api/common balancer/api/fields balancer/api/links "
     "balancer/api/route",
     "balancer/api",
-    "balancer/management",
-    "balancer balancer/management/routes",
+    "balancer/management balancer/cluster",
+    "balancer balancer/cluster/peering balancer/cluster/supervisor balancer/management/routes",
     "cli/commands/keys",
 )
 """Folders from the bottom up: each imports what is in its own layer or below it, nothing above.
@@ -125,6 +127,8 @@ SHELLS = {
     "balancer/api/openai/responses": "answer background",
     "balancer/api/transport": "bodies callers connections door_reports http patience streaming",
     "balancer/api/transport/pushing": "event_pusher",
+    "balancer/cluster": "cluster_view inquiries peering peers postgres_peers responder "
+    "supervisor worker",
     "balancer/durable": "*keeper",
     "balancer/fleet/queries": "query_handle",
     "balancer/fleet/runtime": "*",
@@ -134,17 +138,12 @@ SHELLS = {
     "balancer/jobs/blobs": "*",
     "balancer/jobs/inputs": "*",
     "balancer/management": "agent_log balancers events page",
-    "balancer/management/elsewhere": "everywhere respond",
     "balancer/management/metrics": "fleet_collector loop_delay metrics",
     "balancer/management/session": "browser_sessions",
     "balancer/management/steering": "drains keeper",
-    "balancer/peers": "inquiries peers",
     "balancer/store": "conversations database health history jobs kept store write_behind writer",
-    "balancer/store/news": "sql",
-    "balancer/store/peers": "postgres",
     "balancer/tls": "certificates tls_protocol",
     "balancer/tracing": "trace_recorder",
-    "balancer/workers": "hub_store place shared_ports supervisor",
     "cli": "arguments boundary load server_batch",
     "cli/commands": "*",
     "client": "__init__ batch_jobs batches client http management socket",

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 
 from ...shared.errors import StoreUnavailable
 from ...shared.log import context
-from ..peers.questions import Replies, Reply
+from ..cluster.questions import Replies, Reply
 from ..store.conversations import ConversationBounds, SavedConversation, SavedConversations
 from ..store.health import StoreHealth
 from ..store.port import StoreAway

@@ -21,11 +21,11 @@ from aiohttp import web
 
 from ...shared.errors import RateLimited, ShuttingDown
 from ..api.access.admission import Admission
+from ..cluster.cluster_view import Everywhere
+from ..cluster.others import NOBODY
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.view import FleetDelta
 from .answer_types import Snapshot
-from .elsewhere.elsewhere import NOBODY
-from .elsewhere.everywhere import Everywhere
 from .event_history import MAX_DELTAS, EventHistory
 from .fleet_feed import MAX_REQUESTS_SENT, FleetFeed
 from .metrics.fleet_collector import EventNumbers

@@ -11,9 +11,9 @@ from operator import itemgetter
 from typing import cast
 
 from ...shared.inference import AgentId, RequestId
+from ..cluster.others import NOBODY, Elsewhere
 from ..fleet.view import AgentView, FleetDelta, FleetTotals, RequestView
 from .answer_types import Agent, Aside, Changes, Clock, Delta, Request, marked
-from .elsewhere.elsewhere import NOBODY, Elsewhere
 from .serializers import PlaceOf, agent_json, fleet_json, request_json
 from .throughput import Throughput
 

@@ -13,12 +13,12 @@ from ...shared.inference import AgentId, RequestId
 from ..api.access.permissions import Needs
 from ..api.openapi.document import Doc, json_answer, parameter
 from ..api.route import Route
+from ..cluster.cluster_view import Everywhere
+from ..cluster.others import Elsewhere
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.view import AgentView, RequestView
 from ..history.history_task import History
 from .answer_types import Agent, Agents, Cancelled, ListedRequest, Requests
-from .elsewhere.elsewhere import Elsewhere
-from .elsewhere.everywhere import Everywhere
 from .history.history_routes import EndedRequests, ended_requests
 from .request_filter import DEFAULT_LIMIT, MAX_LIMIT, STATES, RequestFilter
 from .serializers import agent_json, dumps, listed_json

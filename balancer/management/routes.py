@@ -17,17 +17,17 @@ from ..api.route import Route, document_route, mount, permissions
 from ..api.transport.bodies import BODIES, MAX_BODY_BYTES
 from ..api.transport.connections import watch_frames
 from ..api.transport.http import Handler, middlewares
+from ..cluster.cluster_view import Everywhere
+from ..cluster.peering import balancers_of, session_teller
+from ..cluster.worker import Pipes
 from ..fleet.runtime import agent_socket
 from ..fleet.runtime.agent_socket import Workers
 from ..management import page
 from ..parts import Parts
-from ..peering import balancers_of, session_teller
 from ..settings import BalancerSettings
-from ..workers.place import Pipes
 from .agent_log import agent_log_routes
 from .answer_types import About, Event
 from .balancers import alone, balancer_routes
-from .elsewhere.everywhere import Everywhere
 from .events import EventHub, stream_events
 from .fleet_routes import fleet_routes
 from .history.history_routes import history_routes

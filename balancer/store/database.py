@@ -27,6 +27,7 @@ from sqlalchemy import (
     create_engine,
     event,
     literal_column,
+    text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -41,8 +42,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
-from .news.records import News
-from .news.sql import untold
+from ..cluster.notifications import Changed, News, Subject, encoded
 from .port import StoreAway
 from .tables import FIRST_ROWS, METADATA
 from .url import StoreUrl
@@ -361,3 +361,32 @@ def _postgresql(url: StoreUrl) -> AsyncEngine:
         pool_pre_ping=True,
         connect_args=arguments,
     )
+
+
+CHANNEL = "arriero"
+"""Of `NOTIFY`; PostgreSQL keeps channels of different databases apart."""
+
+_NOTIFY = text("SELECT pg_notify(:channel, :payload)")
+
+
+_UNTOLD = "arriero_untold_news"
+"""Of a connection's `info`: what its transaction has to tell."""
+
+
+async def tell(connection: AsyncConnection, news: News) -> None:
+    """Tell all balancers. SQLite tells nobody: whoever ends the transaction does (`untold`)."""
+    if connection.dialect.name == "postgresql":
+        await connection.execute(_NOTIFY, {"channel": CHANNEL, "payload": encoded(news)})
+    else:
+        connection.info.setdefault(_UNTOLD, []).append(news)
+
+
+def untold(connection: AsyncConnection) -> list[News]:
+    """What was to be told inside the transaction, once; to be told when it is done."""
+    news: list[News] = connection.info.pop(_UNTOLD, [])
+    return news
+
+
+async def tell_changed(connection: AsyncConnection, what: Subject) -> None:
+    """Tell all balancers to read it again."""
+    await tell(connection, Changed(what))

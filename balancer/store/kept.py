@@ -21,7 +21,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from .database import AnyInsert, Database
+from ..cluster.notifications import CancelRequest
+from .database import AnyInsert, Database, tell
 from .kept_records import (
     FoundRequest,
     KeptBounds,
@@ -30,8 +31,6 @@ from .kept_records import (
     SavedEvents,
     SavedRequest,
 )
-from .news.records import CancelRequest
-from .news.sql import tell
 from .records import storable_text
 from .tables import KEPT_EVENTS, KEPT_REQUESTS
 

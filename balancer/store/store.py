@@ -13,11 +13,10 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from .conversations import SavedConversations
-from .database import Database
+from .database import Database, tell_changed
 from .history import HistoryStore
 from .jobs import JobStore
 from .kept import KeptStore
-from .news.sql import tell_changed
 from .port import KeyConflict, RevisionConflict, StoreAway, StoreRefused
 from .records import MAX_CORDONS, Persist, SavedCordon, SavedKey, SavedState, storable_text
 from .tables import ACCESS_KEYS, CORDONS, DESIRED_STATE

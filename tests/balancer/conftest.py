@@ -6,6 +6,7 @@ import pytest
 
 from arriero.balancer import persistence
 from arriero.balancer.store import database, write_behind
+from tests.balancer.store.postgres import PostgresServer
 from tests.balancer.stores import close_all
 from tests.waiting import HANGS
 
@@ -24,3 +25,12 @@ async def closes_stores() -> AsyncIterator[None]:
     """For tests that make a `MemoryStore`."""
     yield
     await close_all()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """One server for all tests; who stops it has to start it again."""
+    server = PostgresServer()
+    server.start()
+    yield server
+    server.remove()

@@ -42,7 +42,6 @@ from arriero.shared.inference import RequestId, Token
 from arriero.shared.lifecycle import StartupError
 from tests.balancer.access.builders import record, secret
 from tests.balancer.api.fake_runtime import done
-from tests.balancer.store.conftest import postgres
 from tests.balancer.store.postgres import PostgresServer
 
 
@@ -151,8 +150,6 @@ def test_the_caller_of_a_request_that_was_accepted_before() -> None:
     assert caller_now(access, Caller("was", owner=owner)) == Caller("ana", owner=owner)
     assert caller_now(access, Caller("ana", owner="ana@0")) is None
 
-
-__all__ = ["postgres"]
 
 PICTURE = {"type": "base64", "media_type": "image/png", "data": "aGk="}
 CALL = {"type": "tool_use", "id": "c", "name": "f", "input": {"a": [1, None, "é\u0000"]}}

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from arriero.balancer.cluster.postgres_peers import PostgresPeerStore
 from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.persistence import Persistence, peer_store_of
-from arriero.balancer.store.peers.postgres import PostgresPeerStore
 from arriero.balancer.store.records import (
     EndingFilter,
     Persist,
@@ -19,10 +19,7 @@ from arriero.balancer.store.store import Store
 from arriero.balancer.store.url import parse_store_url
 from arriero.shared.lifecycle import StartupError
 from tests.balancer.history.builders import TOTALS, ending
-from tests.balancer.store.conftest import postgres
 from tests.balancer.store.postgres import PostgresServer
-
-__all__ = ["postgres"]
 
 
 async def life(url: str, id: str) -> list[str]:

@@ -13,11 +13,11 @@ from ....shared.inference import Count
 from ...api.access.permissions import Needs
 from ...api.openapi.document import Doc, json_answer, parameter
 from ...api.route import Route
+from ...cluster.cluster_view import Everywhere
 from ...history.chart import By, Line
 from ...history.history_task import History as HistoryTask
 from ...history.series import Levels
 from ...store.records import EndedRequest, StoreStatus
-from ..elsewhere.everywhere import Everywhere
 from .history_query import HistoryQuery, cursor_after, ended_filter
 
 

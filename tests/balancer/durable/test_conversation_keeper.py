@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import pytest
 from pydantic import TypeAdapter
 
+from arriero.balancer.cluster.questions import Replies, Reply
 from arriero.balancer.durable import conversation_keeper
 from arriero.balancer.durable.conversation_keeper import (
     MAX_ID,
@@ -19,7 +20,6 @@ from arriero.balancer.durable.conversation_keeper import (
     ConversationKeeper,
     Told,
 )
-from arriero.balancer.peers.questions import Replies, Reply
 from arriero.balancer.store import write_behind
 from arriero.balancer.store.conversations import ConversationBounds
 from arriero.balancer.store.health import LOST

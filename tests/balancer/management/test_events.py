@@ -27,7 +27,7 @@ from arriero.balancer.management.events import (
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.shared.errors import RateLimited, ShuttingDown
 from arriero.shared.inference import GenerateRequest
-from tests.balancer.management.elsewhere.others import beside
+from tests.balancer.cluster.beside import beside
 from tests.balancer.management.peers import Peer
 from tests.waiting import HANGS
 

@@ -11,9 +11,9 @@ from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
 from arriero.shared.inference import Failed, GenerateRequest
 from arriero.shared.messages import Cancel
+from tests.balancer.cluster.beside import beside
 from tests.balancer.management.apps import management_app
 from tests.balancer.management.asking import get
-from tests.balancer.management.elsewhere.others import beside
 from tests.balancer.management.peers import Peer
 
 REQUEST = GenerateRequest(prompt="Once")

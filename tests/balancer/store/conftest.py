@@ -1,6 +1,6 @@
 """Every store that there is, each empty."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -13,15 +13,6 @@ from .postgres import PostgresServer
 
 OpenStore = Callable[[], Awaitable[Store]]
 """Opens one store once more: the same data, seen by another balancer."""
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """One server for all tests; who stops it has to start it again."""
-    server = PostgresServer()
-    server.start()
-    yield server
-    server.remove()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
-from arriero.balancer.store.database import Database, engine_of, reached, sentence
+from arriero.balancer.store.database import Database, engine_of, reached, sentence, tell_changed
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import (
     MAX_ENDINGS,
@@ -25,6 +25,7 @@ from arriero.balancer.store.records import (
 )
 from arriero.balancer.store.store import Store
 from arriero.balancer.store.url import StoreUrl, parse_store_url
+from tests.balancer.store.conftest import OpenStore
 
 from .committing import BATCH, document
 
@@ -209,3 +210,9 @@ async def test_a_connection_makes_no_file(tmp_path: Path) -> None:
         if "_connection_worker" in thread.name:  # it has to end before the loop does
             await asyncio.to_thread(thread.join, 5)
     assert on_disk.num_bytes is None
+
+
+async def test_both_databases_take_it(opened_sql: OpenStore) -> None:
+    store = await opened_sql()
+    async with store.database.transaction() as connection:
+        await tell_changed(connection, "keys")

@@ -10,10 +10,9 @@ import pytest
 from sqlalchemy import text
 
 from arriero.balancer.access.key_keeper import saved
+from arriero.balancer.cluster.notifications import Changed, News
 from arriero.balancer.store import store as stores
-from arriero.balancer.store.database import engine_of
-from arriero.balancer.store.news.records import Changed, News
-from arriero.balancer.store.news.sql import tell
+from arriero.balancer.store.database import engine_of, tell
 from arriero.balancer.store.port import KeyConflict, RevisionConflict, StoreAway, StoreRefused
 from arriero.balancer.store.records import (
     Persist,

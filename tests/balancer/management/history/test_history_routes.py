@@ -7,16 +7,16 @@ import jsonschema
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from arriero.balancer.cluster.answers import What
+from arriero.balancer.cluster.cluster_view import Everywhere
+from arriero.balancer.cluster.questions import Replies, Reply
+from arriero.balancer.cluster.responder import Responder
 from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.history.history_task import History
-from arriero.balancer.management.elsewhere.everywhere import Everywhere
-from arriero.balancer.management.elsewhere.respond import Responder
-from arriero.balancer.management.elsewhere.told import What
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
-from arriero.balancer.peers.questions import Replies, Reply
 from arriero.balancer.persistence import Persistence
 from arriero.balancer.store.records import StoreStatus
 from arriero.balancer.store.store import Store

@@ -1,0 +1,1 @@
+"""Several balancers over one store, or several workers of one: who leads, what others have."""

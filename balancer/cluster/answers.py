@@ -1,0 +1,117 @@
+"""What balancers ask one another and answer, as JSON. A version may add fields, never change them.
+
+Answers of another balancer are checked like whatever comes from outside: one that does not fit
+counts as none.
+"""
+
+import json
+from typing import Literal, NotRequired, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from ...shared.inference import AgentId, Count, PriorityClass, RequestId
+from ..history.series import Step
+from ..management.answer_types import ListedRequest, Request
+from ..management.request_filter import RequestFilter
+from ..store.records import EndedRequest, EndingFilter
+
+What = Literal["fleet", "requests", "request", "cancel", "metrics", "ended", "history"]
+
+
+class AboutFleet(TypedDict):
+    """How many of its oldest requests a balancer is to tell at most."""
+
+    limit: Count
+
+
+class AboutRequest(TypedDict):
+    """Which request."""
+
+    id: RequestId
+
+
+class AboutMetrics(TypedDict):
+    """In which format: the header that a client sent."""
+
+    accept: str
+
+
+class AboutHistory(TypedDict):
+    """From when on, in seconds since 1970."""
+
+    since: int
+
+
+class FleetAnswer(TypedDict):
+    """One balancer: its queue, the slots that it took of each agent, and its oldest requests.
+
+    Rates are tokens a second, as of the last second or so; totals are since it started. What is not
+    required is not told by versions before.
+    """
+
+    queue_depth: Count
+    slots_busy: Count
+    num_requests: Count
+    busy: dict[AgentId, Count]
+    tokens_per_second: float
+    rates: dict[AgentId, float]
+    requests: list[Request]
+    by_class: NotRequired[dict[PriorityClass, Count]]
+    tokens_total: NotRequired[Count]
+    moves_total: NotRequired[Count]
+
+
+class RequestsAnswer(TypedDict):
+    """Those that match, and how many there are in all."""
+
+    requests: list[ListedRequest]
+    total: Count
+
+
+class CancelAnswer(TypedDict):
+    """Whether the request was there, and is cancelled."""
+
+    is_cancelled: bool
+
+
+class EndedAnswer(TypedDict):
+    """Ended requests that match and that the store does not have yet, of so many in all."""
+
+    requests: list[EndedRequest]
+    total: Count
+
+
+class HistoryAnswer(TypedDict):
+    """Seconds that the store does not have yet; `source` is the run of the balancer, as there."""
+
+    source: str
+    steps: list[Step]
+
+
+T = TypeVar("T")
+
+ABOUT_FLEET = TypeAdapter(AboutFleet)
+ABOUT_REQUEST = TypeAdapter(AboutRequest)
+ABOUT_METRICS = TypeAdapter(AboutMetrics)
+FILTER = TypeAdapter(RequestFilter)
+FLEET = TypeAdapter(FleetAnswer)
+REQUESTS = TypeAdapter(RequestsAnswer)
+CANCEL = TypeAdapter(CancelAnswer)
+ABOUT_ENDED = TypeAdapter(EndingFilter)
+ABOUT_HISTORY = TypeAdapter(AboutHistory)
+ENDED = TypeAdapter(EndedAnswer)
+HISTORY = TypeAdapter(HistoryAnswer)
+
+
+def written(kind: TypeAdapter[T], value: T) -> str:
+    """As `read` reads it; ASCII only."""
+    return json.dumps(kind.dump_python(value, mode="json"), separators=(",", ":"))
+
+
+def read(kind: TypeAdapter[T], body: bytes | str) -> T | None:
+    """`None` for what is not of this kind."""
+    try:
+        return kind.validate_json(body)
+    except ValidationError:
+        return None

@@ -1,0 +1,182 @@
+"""Asks all other balancers over the same store, and puts together what they answer."""
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from pydantic import TypeAdapter
+
+from ...shared.inference import RequestId
+from ..history.series import Step
+from ..management.answer_types import ListedRequest
+from ..management.request_filter import RequestFilter
+from ..store.records import EndedRequest, EndingFilter
+from . import answers
+from .answers import (
+    AboutFleet,
+    AboutHistory,
+    AboutMetrics,
+    AboutRequest,
+    What,
+)
+from .others import NOBODY, Elsewhere, added_up, oldest
+from .questions import Replies
+from .worker_metrics import merged
+
+LONGEST_ACCEPT = 1000
+"""Characters of a header that are passed on."""
+
+Ask = Callable[[What, str], Awaitable[Replies]]
+"""Asks all others. It takes a second at most, and no time where there are none."""
+
+TellCancel = Callable[[RequestId], Awaitable[bool]]
+"""Tells all others to cancel a request, without waiting for an answer; whether they were told."""
+
+OwnRequests = Callable[[], Iterable[ListedRequest]]
+"""This balancer's, oldest first, as of the call."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Requests of all balancers, how many there are in all, and who did not answer."""
+
+    requests: list[ListedRequest]
+    total: int
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FoundEnded:
+    """Ended requests that the store does not have yet, of so many in all; who did not answer."""
+
+    requests: tuple[EndedRequest, ...] = ()
+    total: int = 0
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSteps:
+    """Steps that the store does not have yet, by the run that counted; who did not answer."""
+
+    steps: Mapping[str, list[Step]] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+
+
+async def nobody(_what: What, _about: str) -> Replies:
+    """Of a balancer without others."""
+    return Replies()
+
+
+async def untold(_id: RequestId) -> bool:
+    """There are no others."""
+    return False
+
+
+class Everywhere:
+    """`here` gives this balancer's name, and `None` while there are no others.
+
+    `workers` are the names of the processes behind this one's port, if several are to be, this one
+    first, with their numbers.
+    """
+
+    def __init__(
+        self,
+        ask: Ask = nobody,
+        here: Callable[[], str | None] = lambda: None,
+        tell_cancel: TellCancel = untold,
+        *,
+        workers: Mapping[str, int] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._ask = ask
+        self._here = here
+        self._tell_cancel = tell_cancel
+        self._workers = workers or {}
+        self._clock = clock
+
+    @property
+    def here(self) -> str | None:
+        """This balancer's name, where there are others."""
+        return self._here()
+
+    async def fleet(self, limit: int = 0) -> Elsewhere:
+        """What others have, with so many of their requests at most."""
+        if (here := self.here) is None:
+            return NOBODY
+        about = answers.written(answers.ABOUT_FLEET, AboutFleet(limit=limit))
+        replies = await self._ask("fleet", about)
+        fleets, missing = _understood(answers.FLEET, replies)
+        return added_up(fleets, here=here, at=self._clock(), limit=limit, missing=missing)
+
+    async def requests(
+        self, chosen: RequestFilter, own: OwnRequests, total: Callable[[], int]
+    ) -> Found:
+        """Of all balancers, the oldest that are chosen; this one has `own`, `total` in all."""
+        if self.here is None:
+            return Found(list(own()), total())
+        replies = await self._ask("requests", answers.written(answers.FILTER, chosen))
+        others, missing = _understood(answers.REQUESTS, replies)
+        num = total() + sum(found["total"] for _, found in others)
+        return Found(oldest(own(), others, chosen.limit), num, missing)
+
+    async def request(self, id: RequestId) -> Found:
+        """One that is not here: at most one is found."""
+        if self.here is None:
+            return Found([], 0)
+        about = answers.written(answers.ABOUT_REQUEST, AboutRequest(id=id))
+        others, missing = _understood(answers.REQUESTS, await self._ask("request", about))
+        return Found(oldest([], others, 1), 0, missing)
+
+    async def ended(self, wanted: EndingFilter) -> FoundEnded:
+        """What others have of these, besides what is in the store."""
+        if self.here is None:
+            return FoundEnded()
+        replies = await self._ask("ended", answers.written(answers.ABOUT_ENDED, wanted))
+        others, missing = _understood(answers.ENDED, replies)
+        requests = tuple(each for _, found in others for each in found["requests"])
+        return FoundEnded(requests, sum(found["total"] for _, found in others), missing)
+
+    async def history(self, since: int) -> FoundSteps:
+        """What others counted from `since` on, besides what is in the store."""
+        if self.here is None:
+            return FoundSteps()
+        about = answers.written(answers.ABOUT_HISTORY, AboutHistory(since=since))
+        others, missing = _understood(answers.HISTORY, await self._ask("history", about))
+        return FoundSteps({found["source"]: found["steps"] for _, found in others}, missing)
+
+    async def metrics(self, accept: str, own: bytes) -> bytes:
+        """Of all processes behind this one's port, in the format that `own` has, too."""
+        if not self._workers:
+            return own
+        text = answers.written(answers.ABOUT_METRICS, AboutMetrics(accept=accept[:LONGEST_ACCEPT]))
+        replies = (await self._ask("metrics", text)).replies
+        texts = {each.balancer: each.body.decode(errors="replace") for each in replies}
+        texts[next(iter(self._workers))] = own.decode()
+        by_number = {number: texts.get(name) for name, number in self._workers.items()}
+        return merged(dict(sorted(by_number.items()))).encode()
+
+    async def cancel(self, id: RequestId) -> bool:
+        """Have whoever has this request cancel it. Whether somebody does, or may still do so.
+
+        Those that do not answer, such as balancers of an older version, are told all the same.
+        """
+        if self.here is None:
+            return False
+        about = answers.written(answers.ABOUT_REQUEST, AboutRequest(id=id))
+        others, missing = _understood(answers.CANCEL, await self._ask("cancel", about))
+        if any(answer["is_cancelled"] for _, answer in others):
+            return True
+        return bool(missing) and await self._tell_cancel(id)
+
+
+def _understood(
+    kind: TypeAdapter[T], replies: Replies
+) -> tuple[list[tuple[str, T]], tuple[str, ...]]:
+    """What was answered, by name; and the names of those of which nothing is known."""
+    replied = [(each.balancer, answers.read(kind, each.body)) for each in replies.replies]
+    known = [(name, answer) for name, answer in replied if answer is not None]
+    unknown = [name for name, answer in replied if answer is None]
+    return known, tuple(sorted([*replies.missing, *unknown]))

@@ -1,0 +1,118 @@
+"""Asks the other balancers, and answers them, through the news of the store that they share.
+
+So a balancer needs no address of another, nor a key: whoever shares the store is one of them.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+from ..store.port import StoreAway
+from .notifications import MOST_TEXT, Answered, Asked
+from .peer_store import Peer, PeerStore
+from .questions import Questions, Replies, TooLong, cut
+
+logger = logging.getLogger(__name__)
+
+PATIENCE = 1.0
+"""Seconds that others have for their answers: a balancer that was killed is missed no longer."""
+
+MOST_ANSWERING = 16
+"""Answers that may be on their way at once; other questions are left without one."""
+
+Answer = Awaitable[bytes | None] | bytes | None
+"""What is answered now, or later; `None` to what this balancer does not know."""
+
+Respond = Callable[[str, str], Answer]
+"""What this balancer answers to a question and what it is about."""
+
+
+class Inquiries:
+    """Of one run of a balancer. `peers` lists all that live, itself among them."""
+
+    def __init__(
+        self,
+        store: PeerStore,
+        run: str,
+        peers: Callable[[], Sequence[Peer]],
+        respond: Respond,
+        *,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._store = store
+        self._run = run
+        self._peers = peers
+        self._respond = respond
+        self._patience = patience
+        self._questions = Questions(run)
+        self._ends: dict[str, asyncio.Event] = {}
+        self._answers: set[asyncio.Task[None]] = set()
+
+    @property
+    def num_open(self) -> int:
+        """Questions without all answers, and answers on their way."""
+        return len(self._questions) + len(self._answers)
+
+    async def ask(self, what: str, about: str = "{}") -> Replies:
+        """What the others answer within `PATIENCE`; nothing at all where there are none."""
+        others = [(peer.beat.run, peer.beat.name) for peer in self._peers()]
+        others = [(run, name) for run, name in others if run != self._run]
+        if not others:
+            return Replies()
+        if not self._questions.has_room or len(about) > MOST_TEXT:
+            return Replies(missing=tuple(sorted(name for _, name in others)))
+        id = uuid.uuid4().hex
+        self._questions.ask(id, others)
+        self._ends[id] = asyncio.Event()
+        try:
+            await self._wait(id, Asked(id, self._run, what, about))
+        finally:
+            del self._ends[id]
+            replies = self._questions.close(id)
+        return replies
+
+    async def _wait(self, id: str, question: Asked) -> None:
+        with suppress(TimeoutError, StoreAway):
+            async with asyncio.timeout(self._patience):
+                await self._store.tell(question)
+                await self._ends[id].wait()
+
+    def heard(self, news: Asked | Answered) -> None:
+        """Another balancer asks or answers, or this one did."""
+        match news:
+            case Answered():
+                if (id := self._questions.heard(news)) is not None:
+                    self._ends[id].set()
+            case Asked() if news.by != self._run and len(self._answers) < MOST_ANSWERING:
+                task = asyncio.create_task(self._answer(news))
+                self._answers.add(task)
+                task.add_done_callback(self._answered)
+
+    async def _answer(self, question: Asked) -> None:
+        body = self._respond(question.what, question.about)
+        if isinstance(body, Awaitable):
+            body = await body
+        if body is None:
+            return
+        try:
+            pieces = cut(body)
+            await self._store.tell(
+                *(
+                    Answered(question.id, question.by, self._run, number, len(pieces), text)
+                    for number, text in enumerate(pieces)
+                )
+            )
+        except (TooLong, StoreAway) as error:
+            logger.warning("another balancer's question has no answer: %s", error)
+
+    def _answered(self, task: asyncio.Task[None]) -> None:
+        self._answers.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("another balancer's question failed", exc_info=error)
+
+    def close(self) -> None:
+        """Answer nothing any more."""
+        for task in self._answers:
+            task.cancel()

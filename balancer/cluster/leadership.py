@@ -1,0 +1,116 @@
+"""How a balancer stands among those that share its store: what it has to read, and if it leads.
+
+Every method takes an event and returns what to do about it, in order. Invariants: it leads only
+while its session is there; epochs under which it leads grow; after each new session everything is
+read anew.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .notifications import SUBJECTS, CancelRequest, Changed, RetryAgent, Subject, Told
+from .peer_store import Peer
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read this from the store: it may be another one."""
+
+    what: Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """Give agents orders from now on, under this epoch."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Give no orders any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heed:
+    """These live; with them this balancer shares limits, and what their requests wait for."""
+
+    peers: tuple[Peer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Cancel the request, if it is here."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Let the agent try again what it failed to do."""
+
+    agent: str
+
+
+Decision = Read | Lead | Follow | Heed | Cancel | Retry
+
+
+class Standing:
+    """Of one run of a balancer."""
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self.epoch: int | None = None
+        """Under which it leads; `None` while it does not."""
+        self.peers: tuple[Peer, ...] = ()
+        """All that live, itself among them, as of the last beat."""
+        self._is_connected = False
+        self._last_epoch = 0
+
+    @property
+    def num_live(self) -> int:
+        """Balancers that live, this one among them, as far as is known."""
+        return 1 + sum(peer.beat.run != self._run for peer in self.peers)
+
+    # ---- the session
+
+    def connected(self) -> list[Decision]:
+        """There is a new session: what was told meanwhile was not heard."""
+        self._is_connected = True
+        return [Read(what) for what in SUBJECTS]
+
+    def lost(self) -> list[Decision]:
+        """The session is gone, and leadership with it. Who lived then may live on."""
+        was_leading, self.epoch = self.epoch is not None, None
+        self._is_connected = False
+        return [Follow()] if was_leading else []
+
+    def beaten(self, peers: Sequence[Peer]) -> list[Decision]:
+        """The store knows these."""
+        self.peers = tuple(peers)
+        return [Heed(tuple(peer for peer in peers if peer.beat.run != self._run))]
+
+    def granted(self, epoch: int | None) -> list[Decision]:
+        """The store let it lead, or not. A grant of a session that is gone is none."""
+        if epoch is None or not self._is_connected:
+            return []
+        if epoch <= self._last_epoch:
+            raise RuntimeError(f"epoch {epoch} is granted after {self._last_epoch}")
+        self.epoch = self._last_epoch = epoch
+        return [Lead(epoch)]
+
+    def must_ask(self, outbid: int | None) -> bool:
+        """Whether to ask for leadership; `outbid` is an epoch that agents know and this one not."""
+        return self.epoch is None or (outbid is not None and outbid > self.epoch)
+
+    # ---- news
+
+    def heard(self, news: Told) -> list[Decision]:
+        """Some balancer told this; it may have been this one."""
+        match news:
+            case Changed(what=what):
+                return [Read(what)]
+            case CancelRequest(id=id):
+                return [Cancel(id)]
+            case RetryAgent(agent=agent):
+                return [Retry(agent)] if self.epoch is not None else []

@@ -1,0 +1,154 @@
+"""What all other balancers have, added up, and how it goes with what this one has."""
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TypeVar
+
+from ...shared.inference import AgentId, PriorityClass
+from ..fleet.view import FleetTotals
+from ..management.answer_types import ListedRequest, Request, Snapshot
+from ..management.throughput import Throughput
+from .answers import FleetAnswer, RequestsAnswer
+
+R = TypeVar("R", Request, ListedRequest)
+N = TypeVar("N", int, float)
+K = TypeVar("K", bound=str)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """`here` is this balancer's name, where there are others.
+
+    `busy` are slots that others took, by agent; `rates` and `tokens_per_second` are theirs.
+    `requests` are their oldest, oldest first, each with the name of its balancer; ages in them are
+    as of `at`, in seconds since 1970. `missing` are the names of those that did not answer.
+    """
+
+    here: str | None = None
+    at: float = 0.0
+    queue_depth: int = 0
+    slots_busy: int = 0
+    num_requests: int = 0
+    by_class: Mapping[PriorityClass, int] = field(default_factory=dict)
+    tokens_total: int = 0
+    moves_total: int = 0
+    busy: Mapping[AgentId, int] = field(default_factory=dict)
+    tokens_per_second: float = 0.0
+    rates: Mapping[AgentId, float] = field(default_factory=dict)
+    requests: tuple[Request, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    def totals(self, own: FleetTotals) -> FleetTotals:
+        """The fleet in a few numbers, over all balancers."""
+        return replace(
+            own,
+            queue_depth=own.queue_depth + self.queue_depth,
+            slots_busy=own.slots_busy + self.slots_busy,
+            num_requests=own.num_requests + self.num_requests,
+            waiting_by_class=_added(own.waiting_by_class, self.by_class),
+            tokens_total=own.tokens_total + self.tokens_total,
+            moves_total=own.moves_total + self.moves_total,
+        )
+
+    def throughput(self, own: Throughput) -> Throughput:
+        """Over all balancers."""
+        return replace(
+            own,
+            total=own.total + self.tokens_per_second,
+            agents=_added(own.agents, self.rates),
+        )
+
+    def with_others(self, own: Iterable[Request], at: float, limit: int) -> Iterator[Request]:
+        """The oldest requests of all, with their ages as of `at`; this balancer has `own`."""
+        if not self.requests:
+            return iter(own)
+        others = (_aged(request, at - self.at) for request in self.requests)
+        return islice(heapq.merge(own, others, key=_youth), limit)
+
+    def snapshot(self, own: Snapshot, limit: int) -> Snapshot:
+        """Over all balancers: `own` is of this one, and is changed."""
+        own["queue"]["depth"] += self.queue_depth
+        own["queue"]["by_class"] = _added(own["queue"]["by_class"], self.by_class)
+        own["slots"]["busy"] += self.slots_busy
+        own["num_requests"] += self.num_requests
+        own["tokens_total"] += self.tokens_total
+        own["moves_total"] += self.moves_total
+        for agent in own["agents"]:
+            agent["slots"]["busy"] += self.busy.get(agent["id"], 0)
+        for request in own["requests"]:
+            request["balancer"] = self.here
+        own["requests"] = list(self.with_others(own["requests"], own["at"], limit))
+        return own
+
+    def changed_since(self, before: "Elsewhere") -> list[AgentId]:
+        """The agents of which others have taken more or fewer slots than `before`."""
+        agents = {**before.busy, **self.busy}
+        return [id for id in agents if before.busy.get(id, 0) != self.busy.get(id, 0)]
+
+
+NOBODY = Elsewhere()
+"""Of a balancer without others."""
+
+
+def added_up(
+    told: Sequence[tuple[str, FleetAnswer]],
+    *,
+    here: str,
+    at: float,
+    limit: int,
+    missing: Sequence[str],
+) -> Elsewhere:
+    """Of all others, each with its name; at most `limit` requests."""
+    requests = (_marked(fleet["requests"], name) for name, fleet in told)
+    return Elsewhere(
+        here=here,
+        at=at,
+        queue_depth=sum(fleet["queue_depth"] for _, fleet in told),
+        slots_busy=sum(fleet["slots_busy"] for _, fleet in told),
+        num_requests=sum(fleet["num_requests"] for _, fleet in told),
+        by_class=_added(*(fleet.get("by_class", {}) for _, fleet in told)),
+        tokens_total=sum(fleet.get("tokens_total", 0) for _, fleet in told),
+        moves_total=sum(fleet.get("moves_total", 0) for _, fleet in told),
+        busy=_added(*(fleet["busy"] for _, fleet in told)),
+        tokens_per_second=sum(fleet["tokens_per_second"] for _, fleet in told),
+        rates=_added(*(fleet["rates"] for _, fleet in told)),
+        requests=tuple(islice(heapq.merge(*requests, key=_youth), limit)),
+        missing=tuple(missing),
+    )
+
+
+def oldest(
+    own: Iterable[ListedRequest], told: Iterable[tuple[str, RequestsAnswer]], limit: int
+) -> list[ListedRequest]:
+    """Of all balancers; each has told its own oldest first, and has a name."""
+    others = (_marked(found["requests"], name) for name, found in told)
+    return list(islice(heapq.merge(own, *others, key=_youth), limit))
+
+
+def _marked(requests: list[R], balancer: str) -> list[R]:
+    """The same ones, which are nobody else's."""
+    for request in requests:
+        request["balancer"] = balancer
+    return requests
+
+
+def _aged(request: Request, seconds: float) -> Request:
+    waited = request["waited_seconds"]
+    if request["state"] == "queued":
+        waited += seconds
+    aged = request["age_seconds"] + seconds
+    return {**request, "age_seconds": round(aged, 3), "waited_seconds": round(waited, 3)}
+
+
+def _youth(request: Request) -> float:
+    return -request["age_seconds"]
+
+
+def _added(*parts: Mapping[K, N]) -> dict[K, N]:
+    total: dict[K, N] = {}
+    for part in parts:
+        for agent, number in part.items():
+            total[agent] = total[agent] + number if agent in total else number
+    return total

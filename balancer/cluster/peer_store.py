@@ -1,0 +1,85 @@
+"""The interfaces of a store that several balancers share."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from .notifications import News
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """What a balancer writes about itself every second or so, while it lives.
+
+    `run` is its own of each start; `waiting` says for which models its requests wait (JSON). At the
+    `url` clients reach it, where it knows that.
+    """
+
+    run: str
+    name: str
+    version: str
+    is_leading: bool = False
+    waiting: str = "{}"
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A balancer that lives, as of its last beat, `age` seconds ago.
+
+    Its first beat was at `started_at`, in seconds since 1970, if that is known.
+    """
+
+    beat: Beat
+    age: float
+    started_at: float | None = None
+
+
+class PeerSession(Protocol):
+    """One connection of its own. Its loss is told at once, and ends leadership with it.
+
+    One call at a time; every one raises `StoreAway`, after which the session is of no use.
+    """
+
+    async def beat(self, beat: Beat) -> Sequence[Peer]:
+        """Say that this balancer lives; which ones do, itself among them."""
+
+    async def lead(self, above: int) -> int | None:
+        """Lead, if nobody else does: the new epoch, larger than `above` and all before it.
+
+        Who leads may call it again, for a newer epoch.
+        """
+
+    async def leave(self, run: str) -> None:
+        """Lead no more, and be no more among those that live."""
+
+    def close(self) -> None:
+        """Let go of the connection, and so of leadership; well if it is gone. Never waits."""
+
+
+class NewsHub(Protocol):
+    """A `PeerStore` beside a store that tells no news: it tells what transactions have to tell."""
+
+    async def open_session(
+        self, on_news: Callable[[News], None], on_lost: Callable[[], None]
+    ) -> PeerSession: ...
+
+    async def tell(self, *news: News) -> None: ...
+
+    def spread(self, news: Sequence[News]) -> None:
+        """Tell all balancers, this one among them."""
+
+
+class PeerStore(Protocol):
+    """Lets balancers find one another."""
+
+    async def open_session(
+        self, on_news: Callable[[News], None], on_lost: Callable[[], None]
+    ) -> PeerSession:
+        """Hear news from now on. `on_lost` is called once, as soon as the connection is gone.
+
+        Raises `StoreAway`.
+        """
+
+    async def tell(self, *news: News) -> None:
+        """Tell all balancers, this one among them, in this order. Raises `StoreAway`."""

@@ -1,0 +1,141 @@
+"""Other balancers over the same store, as the daemon wires them up: what news make it read."""
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+
+from ..access.key_keeper import KeyKeeper
+from ..access.sessions import Session, Sessions
+from ..durable.conversation_keeper import QUESTION, ConversationKeeper
+from ..fleet.runtime.fleet_runtime import FleetRuntime
+from ..management.answer_types import Balancer
+from ..management.balancers import ListBalancers
+from ..management.session.browser_sessions import TellSession, nobody
+from ..management.steering.drains import DrainKeeper
+from ..management.steering.keeper import DesiredStateKeeper
+from ..persistence import Persistence
+from .cluster_view import Everywhere
+from .inquiries import Answer, Respond
+from .notifications import SessionTold
+from .peer_store import Peer
+from .peers import Peers, PeersStatus
+from .responder import Render, Responder, no_metrics
+
+
+def open_peers(
+    name: str,
+    persistence: Persistence,
+    runtime: FleetRuntime,
+    *,
+    keeper: DesiredStateKeeper,
+    drains: DrainKeeper,
+    keys: KeyKeeper,
+    url: str | None = None,
+    render: Render = no_metrics,
+    sessions: Sessions | None = None,
+    conversations: ConversationKeeper | None = None,
+) -> Peers | None:
+    """What keeps this balancer in touch with others; `None` where the store has only one.
+
+    Clients reach it at `url`, if that is known. `render` writes its metrics.
+    """
+    if persistence.peers is None:
+        return None
+    store = persistence.store
+    responder = Responder(runtime, render, persistence.history)
+    peers = Peers(
+        persistence.peers,
+        runtime,
+        {
+            "desired_state": lambda: keeper.look(store),
+            "keys": keys.look,
+            "cordons": drains.look,
+        },
+        run=uuid.uuid4().hex,
+        name=name,
+        version=version("arriero"),
+        url=url,
+        respond=responding(responder, conversations),
+        on_session=taking_up(Sessions() if sessions is None else sessions),
+    )
+    if conversations is not None:
+        conversations.serve(peers.inquiries.ask)
+    return peers
+
+
+def responding(responder: Responder, conversations: ConversationKeeper | None) -> Respond:
+    """What answers other balancers' questions."""
+
+    def respond(what: str, about: str) -> Answer:
+        if what == QUESTION and conversations is not None:
+            return conversations.respond(about)
+        return responder.respond(what, about)
+
+    return respond
+
+
+def taking_up(
+    sessions: Sessions, clock: Callable[[], float] = time.time
+) -> Callable[[SessionTold], None]:
+    """Logs in, and out, who did so at another balancer."""
+
+    def take_up(told: SessionTold) -> None:
+        session = Session(told.name, told.digest, told.csrf, told.until)
+        sessions.take_up(told.token, session, clock())
+
+    return take_up
+
+
+def session_teller(peers: Peers | None) -> TellSession:
+    """Tells the others who logged in or out here."""
+    if peers is None:
+        return nobody
+
+    async def tell(token: str, session: Session) -> None:
+        await peers.tell_session(
+            SessionTold(token, session.name, session.digest, session.csrf, session.expires_at)
+        )
+
+    return tell
+
+
+def everywhere_of(peers: Peers | None, workers: Mapping[str, int]) -> Everywhere:
+    """What all balancers have; nothing of others where there are none.
+
+    `workers`: the processes behind this one's port, if there are several; see `Everywhere`.
+    """
+    if peers is None:
+        return Everywhere()
+    ask = peers.inquiries.ask
+    return Everywhere(ask, lambda: peers.here, peers.cancel, workers=workers)
+
+
+def balancers_of(
+    peers: Peers | None, alone: ListBalancers, clock: Callable[[], float] = time.time
+) -> ListBalancers:
+    """All that live, as the store last told; `alone` of a balancer that has no such store.
+
+    While nothing has been told yet, there are none.
+    """
+    if peers is None:
+        return alone
+
+    def listed() -> list[Balancer]:
+        status = peers.status()
+        return [_shown(peer, status, clock()) for peer in status.peers]
+
+    return listed
+
+
+def _shown(peer: Peer, status: PeersStatus, now: float) -> Balancer:
+    is_here, leads_here = peer.beat.run == status.run, status.epoch is not None
+    return Balancer(
+        name=peer.beat.name,
+        url=peer.beat.url,
+        version=peer.beat.version,
+        leads=leads_here if is_here else peer.beat.is_leading and not leads_here,
+        is_here=is_here,
+        since=peer.started_at,
+        last_heartbeat=now - peer.age - status.told_ago,
+    )

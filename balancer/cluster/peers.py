@@ -1,0 +1,350 @@
+"""Keeps a balancer in touch with those that share its store: beats, hears news, leads or follows.
+
+One task does it, over one session. While the store is away nobody leads: agents go on with what
+they have, and requests are served. When it is back, everything is read anew. Whatever else goes
+wrong in a session ends that session, and with it leadership; the balancer opens another.
+"""
+
+import asyncio
+import json
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, assert_never
+
+from ...shared.inference import AgentId, RequestId
+from ...shared.log import context
+from ..store.health import StoreHealth
+from ..store.port import StoreAway
+from .inquiries import Inquiries, Respond
+from .leadership import Cancel, Decision, Follow, Heed, Lead, Read, Retry, Standing
+from .notifications import (
+    MOST_ID,
+    Answered,
+    Asked,
+    CancelRequest,
+    Changed,
+    News,
+    RetryAgent,
+    SessionTold,
+    Subject,
+)
+from .peer_store import Beat, Peer, PeerSession, PeerStore
+
+logger = logging.getLogger(__name__)
+
+BEAT_INTERVAL = 1.0
+"""Seconds between two beats; whoever does not lead asks for it with each."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+"""Seconds before the next session is tried, doubled each time, less a random part."""
+
+LAST_WORDS = 2.0
+"""Seconds that the store has, at the end, to hear that this balancer goes."""
+
+
+MOST_MODELS = 64
+"""Models that one balancer tells of: those whose requests have waited longest."""
+
+Waiting = Mapping[str, tuple[int, float]]
+"""By model: how many requests wait, and for how many seconds the oldest has."""
+
+
+def waiting_text(waiting: Waiting) -> str:
+    """The waiting requests as JSON, which `waiting_in` reads."""
+    longest = sorted(waiting.items(), key=lambda each: -each[1][1])[:MOST_MODELS]
+    return json.dumps({name: [num, round(age, 3)] for name, (num, age) in longest})
+
+
+def waiting_in(text: str) -> Waiting:
+    """What a balancer told; nothing where another version wrote something else."""
+    try:
+        told = json.loads(text)
+        return {str(name): (int(num), float(age)) for name, (num, age) in told.items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
+
+
+def added_up(told: Iterable[tuple[Waiting, float]]) -> Waiting:
+    """Of several balancers, each of which told it so many seconds ago."""
+    total: dict[str, tuple[int, float]] = {}
+    for waiting, ago in told:
+        for name, (num, age) in waiting.items():
+            known_num, known_age = total.get(name, (0, 0.0))
+            total[name] = (known_num + num, max(known_age, age + ago))
+    return total
+
+
+class LedViews(Protocol):
+    """What is asked of the views of a `Led`."""
+
+    @property
+    def outbid(self) -> int | None: ...
+
+    def waiting_by_model(self) -> Waiting: ...
+
+
+class Led(Protocol):
+    """What a balancer leads: `fleet.runtime.FleetRuntime`."""
+
+    @property
+    def views(self) -> LedViews: ...
+
+    def lead(self, epoch: int) -> None: ...
+
+    def follow(self) -> None: ...
+
+    def others(self, num_live: int, waiting: Waiting) -> None: ...
+
+    def retry_agent(self, agent: AgentId) -> None: ...
+
+    def cancel(self, ids: Iterable[RequestId]) -> int: ...
+
+
+def _no_answer(_what: str, _about: str) -> None:
+    """This balancer knows no question."""
+
+
+def _no_sessions(_told: SessionTold) -> None:
+    """Nobody logs in here."""
+
+
+Look = Callable[[], Awaitable[bool]]
+"""Reads something from the store; whether it could."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeersStatus:
+    """How a balancer stands: for operators and metrics."""
+
+    run: str
+    is_connected: bool
+    epoch: int | None
+    peers: tuple[Peer, ...]
+    num_unread: int
+    told_ago: float = 0.0
+    """Seconds since the store told of `peers`."""
+
+
+class Peers:
+    """One for each balancer whose store several may share."""
+
+    def __init__(
+        self,
+        store: PeerStore,
+        led: Led,
+        looks: Mapping[Subject, Look],
+        *,
+        run: str,
+        name: str,
+        version: str,
+        url: str | None = None,
+        respond: Respond = _no_answer,
+        on_session: Callable[[SessionTold], None] = _no_sessions,
+        beat_interval: float = BEAT_INTERVAL,
+    ) -> None:
+        """`looks` read what has changed, `respond` answers others. `run` is this start's own."""
+        self._store = store
+        self._led = led
+        self._looks = looks
+        self._run = run
+        self._name = name
+        self._version = version
+        self._url = url
+        self._told_at = 0.0
+        self._beat_interval = beat_interval
+        self._standing = Standing(run)
+        self._unread: dict[Subject, None] = {}
+        self._rang = asyncio.Event()
+        self._session: PeerSession | None = None
+        self._num_sessions = 0
+        self._beat_at = 0.0
+        self._is_leaving = False
+        self._health = StoreHealth("the store by which other balancers are heard")
+        self._may_lead = True
+        self._left = asyncio.Event()
+        self._on_session = on_session
+        self.inquiries = Inquiries(store, run, lambda: self._standing.peers, respond)
+        led.follow()
+
+    def status(self) -> PeersStatus:
+        """How this balancer stands now."""
+        standing, is_connected = self._standing, self._session is not None
+        num_unread = len(self._unread)
+        told_ago = self._now() - self._told_at if standing.peers else 0.0
+        return PeersStatus(
+            self._run, is_connected, standing.epoch, standing.peers, num_unread, told_ago
+        )
+
+    # ---- telling the others
+
+    @property
+    def here(self) -> str | None:
+        """The name of this balancer, while there are others."""
+        return self._name if self.num_live > 1 else None
+
+    @property
+    def num_live(self) -> int:
+        """Balancers that live, this one among them."""
+        return self._standing.num_live
+
+    async def cancel(self, id: RequestId) -> bool:
+        """Have whoever runs this request cancel it. Whether there are others, who were told."""
+        return self.num_live > 1 and len(id) <= MOST_ID and await self._is_told(CancelRequest(id))
+
+    async def retry(self, agent: AgentId) -> None:
+        """Have whoever leads let this agent try again, if that is another one."""
+        if self._standing.epoch is None and len(agent) <= MOST_ID:
+            await self._is_told(RetryAgent(agent))
+
+    async def tell_session(self, session: SessionTold) -> None:
+        """Somebody logged in here, or out: at the others, too."""
+        if self.num_live > 1:
+            await self._is_told(session)
+
+    async def _is_told(self, news: News) -> bool:
+        try:
+            await self._store.tell(news)
+        except StoreAway as error:
+            logger.warning("other balancers cannot be told: %s", error)
+            return False
+        return True
+
+    # ---- in the background
+
+    async def run(self) -> None:
+        """Be one of them, until `leave` or until cancelled."""
+        pause = FIRST_PAUSE
+        while not self._is_leaving:
+            try:
+                await self._meet()
+                pause = FIRST_PAUSE
+            except StoreAway as error:
+                self._health.went_away(error)
+            except Exception:  # requests are served by whoever does not lead, too
+                logger.exception("this balancer's session with the others failed")
+            finally:
+                self._end_session()
+            self._rang.clear()  # it rang for the session that has just ended
+            if not self._is_leaving:
+                await self._ring(pause * (1 - random.random() / 2))
+            pause = min(2 * pause, LONGEST_PAUSE)
+        self.inquiries.close()
+        self._left.set()
+
+    def resign(self) -> None:
+        """Lead no more, and hear news still: this balancer is about to go."""
+        self._may_lead = False
+        self._end_session()
+
+    async def leave(self) -> None:
+        """Go in good order, so that another one leads at once; `run` then returns."""
+        self._is_leaving = True
+        self._rang.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS):
+                await self._left.wait()
+
+    # ---- a session
+
+    async def _meet(self) -> None:
+        """Open a session and stay in it as long as it lasts. Raises `StoreAway`."""
+        self._num_sessions += 1
+        lost = partial(self._lost, self._num_sessions)
+        session = self._session = await self._store.open_session(self._heard, lost)
+        self._health.answered()
+        self._carry_out(self._standing.connected())
+        self._beat_at = self._now()
+        while self._session is session and not self._is_leaving:
+            if self._beat_at <= self._now():
+                await self._beat(session)
+            await self._read_anew()
+            await self._ring(self._beat_at - self._now())
+        if self._session is session:
+            await session.leave(self._run)
+            await self._store.tell(Changed("peers"))
+
+    async def _beat(self, session: PeerSession) -> None:
+        standing = self._standing
+        if self._may_lead and standing.must_ask(outbid := self._led.views.outbid):
+            self._carry_out(standing.granted(await session.lead(outbid or 0)))
+        beat = Beat(
+            run=self._run,
+            name=self._name,
+            version=self._version,
+            is_leading=standing.epoch is not None,
+            waiting=waiting_text(self._led.views.waiting_by_model()),
+            url=self._url,
+        )
+        self._carry_out(standing.beaten(await session.beat(beat)))
+        self._told_at = self._now()
+        self._beat_at = self._told_at + self._beat_interval
+
+    async def _read_anew(self) -> None:
+        """What could not be read is read after the next beat."""
+        for what in list(self._unread):
+            del self._unread[what]
+            if what == "peers":
+                self._beat_at = self._now()
+            elif not await self._looks[what]():
+                self._unread[what] = None
+
+    async def _ring(self, within: float) -> None:
+        """Wait for something to do, at most so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, within)):
+                await self._rang.wait()
+        self._rang.clear()
+
+    def _heard(self, news: News) -> None:
+        if isinstance(news, Asked | Answered):
+            self.inquiries.heard(news)
+        elif isinstance(news, SessionTold):
+            self._on_session(news)
+        else:
+            self._carry_out(self._standing.heard(news))
+
+    def _lost(self, session: int) -> None:
+        if session == self._num_sessions:
+            self._end_session()
+
+    def _end_session(self) -> None:
+        """Whatever may have happened to it: nobody leads without one."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+        self._carry_out(self._standing.lost())
+        self._rang.set()
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    # ---- decisions
+
+    def _carry_out(self, decisions: Iterable[Decision]) -> None:
+        for decision in decisions:
+            self._do(decision)
+
+    def _do(self, decision: Decision) -> None:
+        match decision:
+            case Read(what):
+                self._unread[what] = None
+                self._rang.set()
+            case Lead(epoch):
+                logger.info("this balancer leads", extra=context(epoch=epoch))
+                self._led.lead(epoch)
+            case Follow():
+                logger.warning("this balancer leads no more")
+                self._led.follow()
+            case Heed(peers):
+                told = [(waiting_in(peer.beat.waiting), peer.age) for peer in peers]
+                self._led.others(self._standing.num_live, added_up(told))
+            case Cancel(id):
+                self._led.cancel([RequestId(id)])
+            case Retry(agent):
+                self._led.retry_agent(AgentId(agent))
+            case _:
+                assert_never(decision)

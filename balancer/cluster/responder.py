@@ -1,0 +1,160 @@
+"""What this balancer answers when another one asks."""
+
+import time
+from collections.abc import Callable
+from itertools import islice
+from typing import get_args
+
+from ..fleet.runtime.fleet_runtime import FleetRuntime
+from ..fleet.view import RequestView
+from ..history.endings import latest
+from ..history.history_task import History
+from ..management.answer_types import ListedRequest
+from ..management.serializers import listed_json, request_json
+from ..management.throughput import MIN_SECONDS, Meter, Throughput
+from . import answers
+from .answers import CancelAnswer, EndedAnswer, FleetAnswer, HistoryAnswer, RequestsAnswer, What
+
+FORGOTTEN = 5.0
+"""Seconds after which nobody counts as asking for rates any more: those since then mislead."""
+
+
+class Rates:
+    """Tokens a second since others last asked, measured only while they do."""
+
+    def __init__(self, runtime: FleetRuntime, clock: Callable[[], float]) -> None:
+        self._runtime = runtime
+        self._clock = clock
+        self._meter: Meter | None = None
+        self._revision = 0
+        self._looked_at = 0.0
+        self._last = Throughput()
+
+    def look(self) -> Throughput:
+        """Those of the last second or so; none at first."""
+        now = self._clock()
+        if self._meter is None or now - self._looked_at > FORGOTTEN:
+            view = self._runtime.views.view(max_requests=0)
+            self._meter = Meter(view.agents, view.tokens_total, now)
+            self._last = Throughput()
+        elif now - self._looked_at < MIN_SECONDS:
+            return self._last
+        else:
+            self._last = self._measured(self._meter, now)
+        self._looked_at, self._revision = now, self._runtime.views.revision
+        return self._last
+
+    def _measured(self, meter: Meter, now: float) -> Throughput:
+        change = self._runtime.views.changes_since(self._revision)
+        counts = self._runtime.views.tokens_since(self._revision)
+        left = () if change is None else change.agents_left
+        return meter.look(counts, left, self._runtime.views.totals().tokens_total, now)
+
+
+Render = Callable[[str], tuple[bytes, str]]
+"""Writes the metrics in the format that a header asks for: the text, and its type."""
+
+
+def no_metrics(_accept: str) -> tuple[bytes, str]:
+    """There are none."""
+    return b"", "text/plain"
+
+
+class Responder:
+    """Of one balancer."""
+
+    def __init__(
+        self,
+        runtime: FleetRuntime,
+        render: Render = no_metrics,
+        history: History | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._runtime = runtime
+        self._render = render
+        self._history = history or History()
+        self._rates = Rates(runtime, clock)
+        self._wall_clock = wall_clock
+
+    def respond(self, what: str, about: str) -> bytes | None:
+        """The answer; `None` to what this version does not know."""
+        if what not in get_args(What):
+            return None
+        answer = {
+            "fleet": self._fleet,
+            "requests": self._requests,
+            "request": self._request,
+            "cancel": self._cancel,
+            "metrics": self._metrics,
+            "ended": self._ended,
+            "history": self._steps,
+        }[what](about)
+        return None if answer is None else answer.encode()
+
+    def _fleet(self, about: str) -> str | None:
+        if (asked := answers.read(answers.ABOUT_FLEET, about)) is None:
+            return None
+        runtime, rates = self._runtime, self._rates.look()
+        totals = runtime.views.totals()
+        oldest = islice(runtime.views.requests(), asked["limit"])
+        answer = FleetAnswer(
+            queue_depth=totals.queue_depth,
+            slots_busy=totals.slots_busy,
+            num_requests=totals.num_requests,
+            busy=dict(runtime.views.slots_taken()),
+            tokens_per_second=rates.total,
+            rates=dict(rates.agents),
+            requests=[request_json(each, runtime.views.position(each.id)) for each in oldest],
+            by_class=dict(totals.waiting_by_class),
+            tokens_total=totals.tokens_total,
+            moves_total=totals.moves_total,
+        )
+        return answers.written(answers.FLEET, answer)
+
+    def _requests(self, about: str) -> str | None:
+        if (chosen := answers.read(answers.FILTER, about)) is None:
+            return None
+        found = [self._listed(each) for each in chosen.choose(self._runtime.views.requests())]
+        return self._found(found)
+
+    def _request(self, about: str) -> str | None:
+        if (asked := answers.read(answers.ABOUT_REQUEST, about)) is None:
+            return None
+        found = self._runtime.views.request(asked["id"])
+        return self._found([] if found is None else [self._listed(found)])
+
+    def _found(self, requests: list[ListedRequest]) -> str:
+        total = self._runtime.views.totals().num_requests
+        return answers.written(answers.REQUESTS, RequestsAnswer(requests=requests, total=total))
+
+    def _listed(self, request: RequestView) -> ListedRequest:
+        waits = request.state == "queued"
+        waiting = self._runtime.views.waiting(request.id) if waits else None
+        return listed_json(request, waiting, self._wall_clock())
+
+    def _metrics(self, about: str) -> str | None:
+        if (asked := answers.read(answers.ABOUT_METRICS, about)) is None:
+            return None
+        return self._render(asked["accept"])[0].decode()
+
+    def _cancel(self, about: str) -> str | None:
+        if (asked := answers.read(answers.ABOUT_REQUEST, about)) is None:
+            return None
+        answer = CancelAnswer(is_cancelled=bool(self._runtime.cancel([asked["id"]])))
+        return answers.written(answers.CANCEL, answer)
+
+    def _ended(self, about: str) -> str | None:
+        if (wanted := answers.read(answers.ABOUT_ENDED, about)) is None:
+            return None
+        unwritten = self._history.unwritten_endings()
+        answer = EndedAnswer(requests=latest(unwritten, wanted), total=len(unwritten))
+        return answers.written(answers.ENDED, answer)
+
+    def _steps(self, about: str) -> str | None:
+        if (asked := answers.read(answers.ABOUT_HISTORY, about)) is None:
+            return None
+        steps = [each for each in self._history.unwritten_steps() if each.at >= asked["since"]]
+        answer = HistoryAnswer(source=self._history.run_id, steps=steps)
+        return answers.written(answers.HISTORY, answer)

@@ -1,0 +1,275 @@
+"""The parent of the workers: starts them, starts lost ones again, and passes on what they tell.
+
+It also reserves the ports on which all of them listen.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+import time
+import uuid
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, suppress
+from typing import assert_never
+
+from ...shared import lifecycle
+from ...shared.lifecycle import Shutdown, StartupError
+from ...shared.log import context
+from ...shared.quantities import Address
+from ..settings import BalancerSettings
+from .crew import Announce, Crew, Decision, Halt, Quit, Start
+from .peer_store import Beat, Peer
+from .worker import VARIABLE, Place
+from .worker_messages import (
+    MOST_BYTES,
+    Beating,
+    Granted,
+    Lead,
+    Leave,
+    Living,
+    Peers,
+    Ready,
+    Spread,
+    Stop,
+    ToParent,
+    ToWorker,
+    decode_to_parent,
+    encode,
+)
+
+logger = logging.getLogger(__name__)
+
+PROGRAM = (sys.executable, "-m", __name__.removesuffix(".cluster.supervisor"))
+
+MOST_WAITING = 16 * 1024 * 1024
+"""Bytes that may wait for a worker to read them; one that reads nothing any more is killed."""
+
+
+async def main(settings: BalancerSettings, argv: Sequence[str], shutdown: Shutdown) -> int:
+    """Run the workers until `shutdown`; the exit code. Raises `StartupError`."""
+    with ExitStack() as ports:
+        inference = reserve(settings.inference_addr, "--inference-addr", ports)
+        management = reserve(settings.management_addr, "--management-addr", ports)
+        async with asyncio.TaskGroup() as group:
+            place = Place(0, settings.workers, "", inference, management)
+            return await Supervisor([*PROGRAM, *argv], place, group).run(shutdown)
+
+
+def reserve(address: Address, flag: str, until: ExitStack) -> Address:
+    """Keep the port for processes of this user until `until` closes; the address, with its port.
+
+    This process listens on none of them: the system spreads connections over the listening sockets
+    of one port (`SO_REUSEPORT`). A socket that is bound and does not listen gets none, and says
+    which port it is where any free one will do.
+
+    Raises `StartupError` that names `flag`, also where another program listens there.
+    """
+    try:
+        found = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        port = address.port
+        for family, kind, protocol, _, at in found:
+            port = _bound(family, kind, protocol, (at[0], port, *at[2:]), until)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise StartupError(f"{flag}: cannot listen on {address}: {reason}") from error
+    return Address(address.host, port)
+
+
+def _bound(family: int, kind: int, protocol: int, at: tuple[object, ...], until: ExitStack) -> int:
+    """Twice: another program of this user that shares its port, too, would be let in."""
+    with socket.socket(family, kind, protocol) as alone:
+        alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        alone.bind(at)
+        at = (at[0], alone.getsockname()[1], *at[2:])
+    kept = until.enter_context(socket.socket(family, kind, protocol))
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    kept.bind(at)
+    return int(kept.getsockname()[1])
+
+
+class Hub:
+    """Which workers live and which one leads, where their store does not say so.
+
+    Workers are known by their numbers; times are in seconds. Invariants: a worker that leads runs;
+    epochs grow.
+    """
+
+    def __init__(self) -> None:
+        self._beats: dict[int, tuple[Beat, float, float]] = {}
+        self._leader: int | None = None
+        self._epoch = 0
+
+    def beat(self, worker: int, beat: Beat, now: float, wall: float) -> tuple[Peer, ...]:
+        """A worker tells of itself; `wall` is now, in seconds since 1970. All that have."""
+        _, _, since = self._beats.get(worker, (beat, now, wall))
+        self._beats[worker] = (beat, now, since)
+        return tuple(
+            Peer(beat, max(0.0, now - at), since)
+            for _, (beat, at, since) in sorted(self._beats.items())
+        )
+
+    def lead(self, worker: int, above: int) -> int | None:
+        """A worker asks to lead: its epoch, unless another one leads."""
+        if self._leader not in (None, worker):
+            return None
+        self._leader = worker
+        self._epoch = max(self._epoch, above) + 1
+        return self._epoch
+
+    def left(self, worker: int) -> None:
+        """A worker has ended, or is about to."""
+        self._beats.pop(worker, None)
+        if self._leader == worker:
+            self._leader = None
+
+
+class Supervisor:
+    """`command` is what a worker runs; `place` has all of a worker's but its number and run."""
+
+    def __init__(self, command: Sequence[str], place: Place, group: asyncio.TaskGroup) -> None:
+        self._command = command
+        self._place = place
+        self._group = group
+        self._crew = Crew(place.num)
+        self._hub = Hub()
+        self._processes: dict[int, Process] = {}
+        self._runs: dict[int, str] = {}
+        self._facts: dict[str, str] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def run(self, shutdown: Shutdown) -> int:
+        """Until all have ended, after `shutdown` or because they cannot start."""
+        stopping = self._group.create_task(self._stop_when(shutdown))
+        self._carry_out(self._crew.begin())
+        code = await self._code
+        stopping.cancel()
+        return code
+
+    async def _stop_when(self, shutdown: Shutdown) -> None:
+        await shutdown.requested.wait()
+        self._carry_out(self._crew.stop())
+
+    def _carry_out(self, decisions: Iterable[Decision]) -> None:
+        for decision in decisions:
+            match decision:
+                case Start(worker):
+                    self._group.create_task(self._serve(worker))
+                case Halt(worker):
+                    self._say(worker, Stop())
+                case Announce():
+                    lifecycle.ready("balancer", **self._facts)
+                case Quit(code):
+                    self._code.set_result(code)
+                case _:
+                    assert_never(decision)
+        self._arm()
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if (deadline := self._crew.next_deadline()) is not None:
+            self._timer = asyncio.get_running_loop().call_at(deadline, self._tick)
+
+    def _tick(self) -> None:
+        self._carry_out(self._crew.tick(_now()))
+
+    # ---- one worker
+
+    async def _serve(self, worker: int) -> None:
+        """From the start of its process to its end."""
+        run = uuid.uuid4().hex
+        place = Place(worker, self._place.num, run, self._place.inference, self._place.management)
+        try:
+            process = await self._start(place)
+        except OSError as error:
+            logger.error("a worker cannot start: %s", error, extra=context(worker=worker))
+            self._ended(worker, 1)
+            return
+        self._processes[worker], self._runs[worker] = process, run
+        logger.info("a worker starts", extra=context(worker=worker, pid=process.pid))
+        if self._crew.is_stopping:
+            self._say(worker, Stop())
+        await self._hear(worker, process)
+        self._ended(worker, await process.wait())
+
+    async def _hear(self, worker: int, process: Process) -> None:
+        """All that it says. Of one that is killed the last line may be torn."""
+        if process.stdout is None:
+            return
+        try:
+            async for line in process.stdout:
+                self._heard(worker, decode_to_parent(line))
+        except ValueError:
+            logger.exception("a worker cannot be understood", extra=context(worker=worker))
+            _kill(process)
+
+    async def _start(self, place: Place) -> Process:
+        return await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=PIPE,
+            stdout=PIPE,
+            limit=MOST_BYTES,
+            env=os.environ | {VARIABLE: place.text()},
+            # A terminal sends Ctrl-C to the whole process group: workers get it as a message.
+            start_new_session=True,
+        )
+
+    def _ended(self, worker: int, code: int) -> None:
+        self._processes.pop(worker, None)
+        self._runs.pop(worker, None)
+        self._hub.left(worker)
+        decisions = self._crew.ended(worker, code, _now())
+        if self._crew.next_deadline() is not None:
+            pause = self._crew.pause_of(worker)
+            about = context(worker=worker, code=code, pause=pause)
+            logger.error("a worker has ended, and starts again after a pause", extra=about)
+        self._tell_living()
+        self._carry_out(decisions)
+
+    def _heard(self, worker: int, message: ToParent) -> None:
+        match message:
+            case Ready(facts):
+                self._facts = facts
+                decisions = self._crew.ready(worker, _now())
+                self._tell_living()
+                self._carry_out(decisions)
+            case Spread():
+                for each in self._processes:
+                    self._say(each, message)
+            case Beating(id, beat):
+                self._say(worker, Peers(id, self._hub.beat(worker, beat, _now(), time.time())))
+            case Lead(id, above):
+                self._say(worker, Granted(id, self._hub.lead(worker, above)))
+            case Leave():
+                self._hub.left(worker)
+
+    def _tell_living(self) -> None:
+        living = Living(tuple(self._runs[each] for each in self._crew.serving))
+        for worker in self._processes:
+            self._say(worker, living)
+
+    def _say(self, worker: int, message: ToWorker) -> None:
+        process = self._processes.get(worker)
+        if process is None or process.stdin is None or process.stdin.is_closing():
+            return
+        process.stdin.write(encode(message))
+        if process.stdin.transport.get_write_buffer_size() > MOST_WAITING:
+            logger.error("a worker does not read what it is told", extra=context(worker=worker))
+            _kill(process)
+
+
+def _kill(process: Process) -> None:
+    with suppress(ProcessLookupError):  # it has ended by itself
+        process.kill()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

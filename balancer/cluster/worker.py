@@ -1,0 +1,214 @@
+"""A worker's side of the pipes to its parent: who it is, which workers serve, and when to stop.
+
+It ends when its parent is gone: nobody else would stop it, and its ports would stay taken. Where
+the store carries no notifications between balancers, the parent does, and says who leads.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from ...shared import log
+from ...shared.lifecycle import Shutdown
+from ...shared.quantities import Address, parse_address
+from ..store.port import StoreAway
+from .notifications import News, decoded, encoded
+from .peer_store import Beat, Peer, PeerSession
+from .worker_messages import (
+    MOST_BYTES,
+    Beating,
+    Granted,
+    Lead,
+    Leave,
+    Living,
+    Peers,
+    Ready,
+    Spread,
+    Stop,
+    ToParent,
+    ToWorker,
+    decode_to_worker,
+    encode,
+)
+
+logger = logging.getLogger(__name__)
+
+VARIABLE = "ARRIERO_WORKER"
+"""What a parent tells each worker as it starts it; it is no setting."""
+
+EXIT_ORPHANED = 72
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A worker's number, from 0, of `num`; the name of its run; and the ports that all share."""
+
+    number: int
+    num: int
+    run: str
+    inference: Address
+    management: Address
+
+    def named(self, base: str) -> str:
+        """The name of this worker, where `base` is that of all."""
+        return f"{base}/{self.number}"
+
+    def names(self, own: str) -> dict[str, int]:
+        """The names of all workers with their numbers, this one first, whose name is `own`."""
+        base = own.removesuffix(f"/{self.number}")
+        return {own: self.number} | {f"{base}/{number}": number for number in range(self.num)}
+
+    def text(self) -> str:
+        """As `place_in` reads it."""
+        addresses = {"inference": str(self.inference), "management": str(self.management)}
+        numbers = {"number": self.number, "num": self.num, "run": self.run}
+        return json.dumps(numbers | addresses)
+
+
+def place_in(environment: Mapping[str, str]) -> Place | None:
+    """The place of this process; none where it is no worker."""
+    if not (text := environment.get(VARIABLE)):
+        return None
+    told = json.loads(text)
+    inference, management = parse_address(told["inference"]), parse_address(told["management"])
+    return Place(told["number"], told["num"], told["run"], inference, management)
+
+
+class Pipes:
+    """To and from the parent. `on_news` gets news, `on_answer` what the parent answers."""
+
+    def __init__(self, place: Place, orders: asyncio.StreamReader, out: asyncio.WriteTransport):
+        self.place = place
+        self.living: tuple[str, ...] = (place.run,)
+        self.on_news: Callable[[str], None] = _ignored
+        self.on_answer: Callable[[Peers | Granted], None] = _ignored
+        self._orders = orders
+        self._out = out
+
+    def say(self, message: ToParent) -> None:
+        """Tell the parent; lost where it is gone."""
+        if not self._out.is_closing():
+            self._out.write(encode(message))
+
+    def ready(self, **facts: object) -> None:
+        """This worker serves."""
+        self.say(Ready({name: str(value) for name, value in facts.items()}))
+
+    async def run(self, shutdown: Shutdown) -> None:
+        """Hear the parent, until cancelled."""
+        try:
+            async for line in self._orders:
+                self._heard(decode_to_worker(line), shutdown)
+        except ValueError:  # of one that was killed, the last line may be torn
+            logger.exception("the parent of the workers cannot be understood")
+        if shutdown.requested.is_set():
+            log.flush()
+            os._exit(EXIT_ORPHANED)  # a second signal ended the parent at once
+        shutdown.request("its parent is gone")
+
+    def _heard(self, message: ToWorker, shutdown: Shutdown) -> None:
+        match message:
+            case Living(runs):
+                self.living = runs
+            case Stop():
+                shutdown.request("its parent asks for it")
+            case Spread(news):
+                for each in news:
+                    self.on_news(each)
+            case Peers() | Granted() as answer:
+                self.on_answer(answer)
+
+
+def _ignored(_told: object) -> None:
+    """Nobody needs to know."""
+
+
+async def open_pipes(place: Place) -> Pipes:
+    """Over standard input and output; what is printed goes to standard error from now on."""
+    reports = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    loop = asyncio.get_running_loop()
+    orders = asyncio.StreamReader(limit=MOST_BYTES)
+    await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(orders), os.fdopen(os.dup(sys.stdin.fileno()), "rb")
+    )
+    out, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(reports, "wb"))
+    return Pipes(place, orders, out)
+
+
+TIMEOUT = 3.0
+"""Seconds that the parent has for an answer."""
+
+_IDS = count(1)
+"""Of questions, over all sessions of this process."""
+
+
+class HubPeerStore:
+    """A `PeerStore` of one worker, over the pipes to its parent."""
+
+    def __init__(self, pipes: Pipes) -> None:
+        self._pipes = pipes
+
+    async def open_session(
+        self, on_news: Callable[[News], None], on_lost: Callable[[], None]
+    ) -> PeerSession:
+        def heard(text: str) -> None:
+            if (news := decoded(text)) is not None:
+                on_news(news)
+
+        self._pipes.on_news = heard
+        return HubSession(self._pipes)
+
+    async def tell(self, *news: News) -> None:
+        self.spread(news)
+
+    def spread(self, news: Sequence[News]) -> None:
+        """Tell all workers, this one among them."""
+        self._pipes.say(Spread(tuple(encoded(each) for each in news)))
+
+
+class HubSession:
+    """A `PeerSession`. It is with the parent itself, so it is lost only with the worker."""
+
+    def __init__(self, pipes: Pipes) -> None:
+        self._pipes = pipes
+        self._asked: asyncio.Future[Peers | Granted] | None = None
+        self._id = 0
+        pipes.on_answer = self._answered
+
+    async def beat(self, beat: Beat) -> Sequence[Peer]:
+        answer = await self._ask(Beating(self._next_id(), beat))
+        return answer.peers if isinstance(answer, Peers) else ()
+
+    async def lead(self, above: int) -> int | None:
+        answer = await self._ask(Lead(self._next_id(), above))
+        return answer.epoch if isinstance(answer, Granted) else None
+
+    async def leave(self, run: str) -> None:
+        self._pipes.say(Leave())
+
+    def close(self) -> None:
+        self._pipes.say(Leave())
+
+    def _next_id(self) -> int:
+        self._id = next(_IDS)
+        return self._id
+
+    def _answered(self, answer: Peers | Granted) -> None:
+        """What comes too late is not looked at."""
+        if self._asked is not None and not self._asked.done() and answer.id == self._id:
+            self._asked.set_result(answer)
+
+    async def _ask(self, question: Beating | Lead) -> Peers | Granted:
+        self._asked = asyncio.get_running_loop().create_future()
+        self._pipes.say(question)
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                return await self._asked
+        except TimeoutError as error:
+            raise StoreAway("the parent of the workers does not answer") from error

@@ -1,0 +1,110 @@
+"""What a parent and its workers tell one another: lines of JSON, over two pipes."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from .peer_store import Beat, Peer
+
+MOST_BYTES = 1024 * 1024
+"""Of one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Living:
+    """To a worker: the runs of all workers that serve now, itself among them."""
+
+    runs: tuple[str, ...]
+    type: Literal["living"] = "living"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """To a worker: finish, and end."""
+
+    type: Literal["stop"] = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """To a worker, in answer to its beat: the workers that have told of themselves."""
+
+    id: int
+    peers: tuple[Peer, ...]
+    type: Literal["peers"] = "peers"
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """To a worker that asked to lead: the epoch under which it does, or none."""
+
+    id: int
+    epoch: int | None
+    type: Literal["granted"] = "granted"
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """To the parent: this worker serves at these addresses."""
+
+    facts: dict[str, str]
+    type: Literal["ready"] = "ready"
+
+
+@dataclass(frozen=True, slots=True)
+class Beating:
+    """To the parent: what this worker has to tell of itself."""
+
+    id: int
+    beat: Beat
+    type: Literal["beating"] = "beating"
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """To the parent: let this worker lead, under an epoch above this one."""
+
+    id: int
+    above: int
+    type: Literal["lead"] = "lead"
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """To the parent: this worker leads no more, and has nothing to tell."""
+
+    type: Literal["leave"] = "leave"
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """To the parent, and from it to all workers: news, as `notifications` encodes them."""
+
+    news: tuple[str, ...]
+    type: Literal["spread"] = "spread"
+
+
+ToWorker = Living | Stop | Peers | Granted | Spread
+ToParent = Ready | Beating | Lead | Leave | Spread
+
+_TO_WORKER: TypeAdapter[ToWorker] = TypeAdapter(Annotated[ToWorker, Field(discriminator="type")])
+_TO_PARENT: TypeAdapter[ToParent] = TypeAdapter(Annotated[ToParent, Field(discriminator="type")])
+
+
+def encode(message: ToWorker | ToParent) -> bytes:
+    """One line."""
+    adapter: TypeAdapter[ToWorker] | TypeAdapter[ToParent] = (
+        _TO_WORKER if isinstance(message, ToWorker) else _TO_PARENT
+    )
+    return adapter.dump_json(message) + b"\n"  # type: ignore[arg-type]
+
+
+def decode_to_worker(line: bytes) -> ToWorker:
+    """Raises `ValueError`."""
+    return _TO_WORKER.validate_json(line)
+
+
+def decode_to_parent(line: bytes) -> ToParent:
+    """Raises `ValueError`."""
+    return _TO_PARENT.validate_json(line)

@@ -1,1 +1,0 @@
-"""What other balancers over the same store have, and what this one tells them of itself."""

@@ -1,1 +1,0 @@
-"""Balancers over one PostgreSQL: who lives, who leads, and a session that hears news."""

@@ -1,1 +1,0 @@
-"""Several processes of one balancer on a host share both ports; a parent keeps them running."""

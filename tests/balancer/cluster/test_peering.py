@@ -1,0 +1,99 @@
+from collections.abc import Awaitable
+from pathlib import Path
+
+from arriero.balancer.access.access import Access
+from arriero.balancer.access.key_keeper import KeyKeeper
+from arriero.balancer.cluster.peer_store import Beat, Peer
+from arriero.balancer.cluster.peering import balancers_of, open_peers, responding
+from arriero.balancer.cluster.peers import Peers, PeersStatus
+from arriero.balancer.cluster.responder import Responder
+from arriero.balancer.durable.conversation_keeper import QUESTION
+from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
+from arriero.balancer.management.balancers import alone
+from arriero.balancer.management.steering.drains import DrainKeeper
+from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from arriero.balancer.parts import open_conversations
+from arriero.balancer.persistence import Persistence
+from arriero.balancer.settings import BalancerSettings
+from arriero.balancer.store.url import parse_store_url
+from tests.balancer.management.conftest import metrics, runtime
+from tests.balancer.store.postgres import PostgresServer
+
+__all__ = ["metrics", "runtime"]
+
+
+def opened(persistence: Persistence, runtime: FleetRuntime) -> Peers | None:
+    return open_peers(
+        "here",
+        persistence,
+        runtime,
+        keeper=DesiredStateKeeper(runtime, persistence.writer.persist),
+        drains=DrainKeeper(runtime, persistence.store),
+        keys=KeyKeeper(Access(), persistence.store),
+    )
+
+
+async def test_a_file_has_one_balancer(tmp_path: Path, runtime: FleetRuntime) -> None:
+    persistence = await Persistence.open(parse_store_url(f"sqlite:///{tmp_path}/state.db"))
+    assert opened(persistence, runtime) is None
+    await persistence.close()
+
+
+async def test_postgresql_has_several(postgres: PostgresServer, runtime: FleetRuntime) -> None:
+    persistence = await Persistence.open(parse_store_url(postgres.database()))
+    peers = opened(persistence, runtime)
+    assert peers is not None and not peers.status().is_connected
+    await persistence.close()
+
+
+async def test_questions_of_conversations_are_their_keepers(
+    postgres: PostgresServer, runtime: FleetRuntime
+) -> None:
+    persistence = await Persistence.open(parse_store_url(postgres.database()))
+    _, keeper = open_conversations(BalancerSettings(), persistence)
+    respond = responding(Responder(runtime), keeper)
+    about = '{"id":"a","kind":"thread","owner":"","is_unwanted":false}'
+    answer = respond(QUESTION, about)
+    assert isinstance(answer, Awaitable)
+    assert await answer == b'{"was_here":false}'
+    assert respond("cancel", '{"id":"nobody"}') == b'{"is_cancelled":false}'
+    assert responding(Responder(runtime), None)(QUESTION, about) is None
+    await persistence.close()
+
+
+class Told(Peers):
+    """Knows what a test says."""
+
+    def __init__(self, status: PeersStatus) -> None:
+        self.told = status
+
+    def status(self) -> PeersStatus:
+        return self.told
+
+
+def test_balancers_are_listed_as_the_store_told_last() -> None:
+    one = Beat(run="r1", name="one", version="1", is_leading=True, url="https://one")
+    two = Beat(run="r2", name="two", version="2")
+    peers = (Peer(one, 0.5, 70.0), Peer(two, 1.0))
+    told = Told(PeersStatus("r1", True, 3, peers, 0, 2.0))
+    here, other = balancers_of(told, alone(), lambda: 100.0)()
+    assert here == {
+        "name": "one",
+        "url": "https://one",
+        "version": "1",
+        "leads": True,
+        "is_here": True,
+        "since": 70.0,
+        "last_heartbeat": 97.5,
+    }
+    assert (other["is_here"], other["leads"], other["since"]) == (False, False, None)
+    assert other["last_heartbeat"] == 97.0
+    told.told = PeersStatus("r2", True, 4, peers, 0, 0.0)
+    assert [each["leads"] for each in balancers_of(told, alone())()] == [False, True], "since then"
+    told.told = PeersStatus("r2", False, None, (), 0)
+    assert balancers_of(told, alone())() == []
+
+
+def test_a_balancer_without_others_is_listed_alone() -> None:
+    lone = alone()
+    assert balancers_of(None, lone) is lone
