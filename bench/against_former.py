@@ -39,8 +39,8 @@ async def run(scenario: Scenario, former: Path, *, rounds: int, threads: int) ->
             "former": await start_ours(stack, load, programs=former / ".venv" / "bin"),
         }
         for side in sides.values():
-            wishes = prompts.uniform(0, SLOTS, num_words=64, num_tokens=8)
-            check(await ways.continuous(side.client, wishes, size=SLOTS))
+            requests = prompts.uniform(0, SLOTS, num_words=64, num_tokens=8)
+            check(await ways.continuous(side.client, requests, size=SLOTS))
         for number in range(1, rounds + 1):
             for name in sides if number % 2 else reversed(sides):
                 figures[name].append(await scenario.measure(sides[name].client, number))

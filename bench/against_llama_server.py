@@ -85,10 +85,10 @@ async def _measure_cold(
 
 async def _warm_up(ours: Side, theirs: Side) -> None:
     """Short requests; both sides must find the same number of tokens in the same prompts."""
-    wishes = prompts.uniform(_WARM_UP_SEED, SLOTS, num_words=64, num_tokens=8)
+    requests = prompts.uniform(_WARM_UP_SEED, SLOTS, num_words=64, num_tokens=8)
     counts = []
     for side in (ours, theirs):
-        samples = await ways.continuous(side.client, wishes, size=SLOTS)
+        samples = await ways.continuous(side.client, requests, size=SLOTS)
         check(samples)
         counts.append(sorted(sample.num_prompt_tokens for sample in samples))
     if counts[0] != counts[1]:

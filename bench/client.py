@@ -9,7 +9,7 @@ import json
 import time
 from typing import Any
 
-from bench.dialects import Dialect, Wish
+from bench.dialects import Dialect, Request
 from bench.sample import Arrival, Sample, read_answer
 
 _LAST_CHUNK = b"0\r\n\r\n"
@@ -72,7 +72,7 @@ class Client:
         return Client(self._host, self._port, dialect)
 
     async def ask(
-        self, wish: Wish, *, underway: asyncio.Event | None = None, underway_after: int = 1
+        self, request: Request, *, underway: asyncio.Event | None = None, underway_after: int = 1
     ) -> Sample:
         """The whole request, as its client measured it.
 
@@ -80,7 +80,7 @@ class Client:
         """
         sent_at = time.perf_counter()
         try:
-            lifecycle = await self._send(wish, underway_after)
+            lifecycle = await self._send(request, underway_after)
         except OSError as error:
             return Sample(sent_at=sent_at, ended_at=time.perf_counter(), failure=repr(error))
         if underway is not None:
@@ -88,19 +88,19 @@ class Client:
             underway.set()
         ended_at = await lifecycle.ended
         return read_answer(
-            lifecycle.arrivals, self._dialect, wish, sent_at=sent_at, ended_at=ended_at
+            lifecycle.arrivals, self._dialect, request, sent_at=sent_at, ended_at=ended_at
         )
 
-    async def _send(self, wish: Wish, underway_after: int) -> RequestLifecycle:
+    async def _send(self, request: Request, underway_after: int) -> RequestLifecycle:
         loop = asyncio.get_running_loop()
-        request = self._request(wish)
+        head_and_body = self._head_and_body(request)
         _, lifecycle = await loop.create_connection(
-            lambda: RequestLifecycle(request, underway_after), self._host, self._port
+            lambda: RequestLifecycle(head_and_body, underway_after), self._host, self._port
         )
         return lifecycle
 
-    def _request(self, wish: Wish) -> bytes:
-        body = json.dumps(self._dialect.body(wish)).encode()
+    def _head_and_body(self, request: Request) -> bytes:
+        body = json.dumps(self._dialect.body(request)).encode()
         head = (
             f"POST {self._dialect.path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"

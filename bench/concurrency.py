@@ -20,7 +20,7 @@ from rich.table import Table
 from bench import prompts, ways
 from bench.arguments import at_least, model_file
 from bench.client import Client
-from bench.dialects import Wish
+from bench.dialects import Request
 from bench.figures import (
     BETWEEN_TOKENS,
     FIRST_TOKEN,
@@ -60,14 +60,14 @@ async def run_round(client: Client, number: int, arguments: argparse.Namespace) 
     """Every way once. Raises `RequestsFailed`."""
     figures = {}
     for index in range(len(WAYS)) if number % 2 else reversed(range(len(WAYS))):
-        wishes = _wishes(number, index, arguments.requests, arguments.words)
+        requests = _requests(number, index, arguments.requests, arguments.words)
         figures[WAYS[index]] = of_burst(
-            await WAYS[index].run(client, wishes, size=WAYS[index].size)
+            await WAYS[index].run(client, requests, size=WAYS[index].size)
         )
     return figures
 
 
-def _wishes(number: int, index: int, num_requests: int, num_words: int) -> list[Wish]:
+def _requests(number: int, index: int, num_requests: int, num_words: int) -> list[Request]:
     seed = number * len(WAYS) + index
     return prompts.mixed(seed, num_requests, num_words=num_words, lengths_seed=number)
 
@@ -77,7 +77,7 @@ async def run(arguments: argparse.Namespace) -> list[Round]:
     load = Load(arguments.model, max(SIZES), CONTEXT_SIZE, arguments.threads)
     async with AsyncExitStack() as stack:
         side = await start_ours(stack, load)
-        first = _wishes(0, 0, max(SIZES), arguments.words)
+        first = _requests(0, 0, max(SIZES), arguments.words)
         # Warms up, and shows early when requests fail.
         of_burst(await ways.continuous(side.client, first, size=max(SIZES)))
         rounds = []

@@ -32,8 +32,8 @@ Rounds = dict[str, list[dict[str, float]]]
 
 async def streams(client: Client, seed: int, num: int, num_tokens: int) -> dict[str, float]:
     """Tokens a second of `num` answers at once, from the first token on."""
-    wishes = prompts.uniform(seed, num, num_words=16, num_tokens=num_tokens)
-    samples = await ways.continuous(client, wishes, size=num)
+    requests = prompts.uniform(seed, num, num_words=16, num_tokens=num_tokens)
+    samples = await ways.continuous(client, requests, size=num)
     check(samples)
     began = min(sample.token_times[0] for sample in samples)
     ended = max(sample.ended_at for sample in samples)

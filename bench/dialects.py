@@ -6,7 +6,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Request:
     """Exactly `num_tokens` tokens after `prompt`, greedily; end tokens are ignored."""
 
     prompt: str
@@ -32,14 +32,14 @@ class Dialect:
 
     path: str
     token_mark: bytes
-    body: Callable[[Wish], dict[str, Any]]
+    body: Callable[[Request], dict[str, Any]]
     read_end: Callable[[dict[str, Any]], End | None]
 
 
-def _native_body(wish: Wish) -> dict[str, Any]:
+def _native_body(request: Request) -> dict[str, Any]:
     return {
-        "prompt": wish.prompt,
-        "max_tokens": wish.num_tokens,
+        "prompt": request.prompt,
+        "max_tokens": request.num_tokens,
         "ignore_eos": True,
         "temperature": 0,
     }
@@ -52,10 +52,10 @@ def _native_end(event: dict[str, Any]) -> End | None:
     return End(usage["completion_tokens"], usage["prompt_tokens"], usage["cached_tokens"])
 
 
-def _llama_server_body(wish: Wish) -> dict[str, Any]:
+def _llama_server_body(request: Request) -> dict[str, Any]:
     return {
-        "prompt": wish.prompt,
-        "n_predict": wish.num_tokens,
+        "prompt": request.prompt,
+        "n_predict": request.num_tokens,
         "ignore_eos": True,
         "temperature": 0,
         "stream": True,
@@ -69,10 +69,10 @@ def _llama_server_end(event: dict[str, Any]) -> End | None:
     return End(event["tokens_predicted"], event["tokens_evaluated"], cached)
 
 
-def _openai_body(wish: Wish) -> dict[str, Any]:
+def _openai_body(request: Request) -> dict[str, Any]:
     return {
-        "prompt": wish.prompt,
-        "max_tokens": wish.num_tokens,
+        "prompt": request.prompt,
+        "max_tokens": request.num_tokens,
         "ignore_eos": True,
         "temperature": 0,
         "stream": True,

@@ -66,7 +66,7 @@ def scrambled(model: Path) -> Path:
     return path
 
 
-def wishes(number: int, count: int) -> list[Conversation]:
+def questions(number: int, count: int) -> list[Conversation]:
     """What one round asks."""
     every = load_conversations()
     return random.Random(number).sample(every, count)
@@ -171,7 +171,7 @@ def measure(target: Path, slots: int, rounds: int, count: int, sides: Sequence[S
     seconds: dict[Side, list[float]] = {side: [] for side in sides}
     right: dict[Side, str] = {}
     for number in range(rounds):
-        asked = wishes(number, count)
+        asked = questions(number, count)
         results = {
             side: run(side, target, asked, slots) for side in (sides if number % 2 else sides[::-1])
         }

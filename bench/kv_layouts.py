@@ -46,9 +46,9 @@ async def run(scenario: Scenario, *, rounds: int, threads: int, age: int) -> Fig
             THEIRS: await start_theirs(stack, load),
         }
         for side in sides.values():
-            wishes = prompts.uniform(_WARM_UP_SEED, SLOTS, num_words=64, num_tokens=8)
-            wishes += prompts.uniform(_AGING_SEED, age, num_words=256, num_tokens=8)
-            check(await ways.continuous(side.client, wishes, size=SLOTS))
+            requests = prompts.uniform(_WARM_UP_SEED, SLOTS, num_words=64, num_tokens=8)
+            requests += prompts.uniform(_AGING_SEED, age, num_words=256, num_tokens=8)
+            check(await ways.continuous(side.client, requests, size=SLOTS))
         names = list(sides)
         for number in range(1, rounds + 1):
             for name in names:

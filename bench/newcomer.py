@@ -12,7 +12,7 @@ from statistics import median
 
 from bench import prompts
 from bench.client import Client
-from bench.dialects import OPENAI, Wish
+from bench.dialects import OPENAI, Request
 from bench.figures import BETWEEN_TOKENS, FIRST_TOKEN, LONGEST_GAP, RequestsFailed, check
 from bench.sample import Sample
 from bench.stall import longest_gap
@@ -27,10 +27,10 @@ ARRIVES_AFTER = 4.0
 async def measure(client: Client, seed: int) -> dict[str, float]:
     """Raises `RequestsFailed`, also when all streams were over before the prompt arrived."""
     client = client.speaking(OPENAI)
-    wishes = prompts.uniform(seed, NUM_STREAMS, num_words=STREAM_WORDS, num_tokens=STREAM_TOKENS)
-    prompt = Wish(prompts.text(random.Random(f"newcomer {seed}"), PROMPT_WORDS), PROMPT_TOKENS)
+    requests = prompts.uniform(seed, NUM_STREAMS, num_words=STREAM_WORDS, num_tokens=STREAM_TOKENS)
+    prompt = Request(prompts.text(random.Random(f"newcomer {seed}"), PROMPT_WORDS), PROMPT_TOKENS)
     async with asyncio.TaskGroup() as group:
-        streams = [group.create_task(client.ask(wish)) for wish in wishes]
+        streams = [group.create_task(client.ask(request)) for request in requests]
         await asyncio.sleep(ARRIVES_AFTER)
         newcomer = await client.ask(prompt)
     return figures([stream.result() for stream in streams], newcomer)

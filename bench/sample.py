@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from bench.dialects import Dialect, End, Wish
+from bench.dialects import Dialect, End, Request
 
 _DONE = b"data: [DONE]"
 """Ends a stream of OpenAI's API, after the event with the counts."""
@@ -46,17 +46,22 @@ class Sample:
 
 
 def read_answer(
-    arrivals: Sequence[Arrival], dialect: Dialect, wish: Wish, *, sent_at: float, ended_at: float
+    arrivals: Sequence[Arrival],
+    dialect: Dialect,
+    request: Request,
+    *,
+    sent_at: float,
+    ended_at: float,
 ) -> Sample:
-    """The sample of a request that was sent for `wish` and whose answer came as `arrivals`."""
+    """The sample of `request`, whose answer came as `arrivals`."""
     raw = b"".join(data for _, data in arrivals)
     end = _read_end(raw, dialect)
     if isinstance(end, str):
         return Sample(sent_at=sent_at, ended_at=ended_at, failure=end)
     times = tuple(dict.fromkeys(_mark_times(arrivals, raw, dialect.token_mark)))
     failure = None
-    if end.num_tokens != wish.num_tokens:
-        failure = f"{end.num_tokens} tokens came, {wish.num_tokens} were asked for"
+    if end.num_tokens != request.num_tokens:
+        failure = f"{end.num_tokens} tokens came, {request.num_tokens} were asked for"
     elif not times:
         failure = "no text came"
     return Sample(

@@ -6,7 +6,7 @@ from functools import partial
 
 from bench import newcomer, prompts, stall, ways
 from bench.client import Client
-from bench.dialects import Wish
+from bench.dialects import Request
 from bench.figures import FIRST_TOKEN, LONGEST_GAP, TOKENS_PER_SECOND, of_burst
 from bench.models import Q06, TINY, Shape
 
@@ -50,24 +50,24 @@ SLOTS = 8
 
 
 async def _burst(
-    make_wishes: Callable[[int], list[Wish]], client: Client, seed: int
+    make_requests: Callable[[int], list[Request]], client: Client, seed: int
 ) -> dict[str, float]:
-    return of_burst(await ways.continuous(client, make_wishes(seed), size=SLOTS))
+    return of_burst(await ways.continuous(client, make_requests(seed), size=SLOTS))
 
 
-def _streams(seed: int) -> list[Wish]:
+def _streams(seed: int) -> list[Request]:
     return prompts.uniform(seed, 16, num_words=64, num_tokens=48)
 
 
-def _prefix(seed: int) -> list[Wish]:
+def _prefix(seed: int) -> list[Request]:
     return prompts.sharing_prefix(seed, 16, num_common=400, num_own=16, num_tokens=16)
 
 
-def _overhead(seed: int) -> list[Wish]:
+def _overhead(seed: int) -> list[Request]:
     return prompts.uniform(seed, 64, num_words=64, num_tokens=128)
 
 
-def _mixed(seed: int) -> list[Wish]:
+def _mixed(seed: int) -> list[Request]:
     return prompts.mixed(seed, 96, num_words=64, lengths_seed=seed)
 
 

@@ -77,8 +77,8 @@ async def run(arguments: argparse.Namespace) -> list[Point]:
         points = [point(side.daemons, 0)]
         size = arguments.requests // NUM_SAMPLES
         for number in range(1, NUM_SAMPLES + 1):
-            wishes = prompts.uniform(number, size, num_words=12, num_tokens=8)
-            of_burst(await ways.continuous(side.client, wishes, size=SLOTS))
+            requests = prompts.uniform(number, size, num_words=12, num_tokens=8)
+            of_burst(await ways.continuous(side.client, requests, size=SLOTS))
             points.append(point(side.daemons, number * size))
     return points
 

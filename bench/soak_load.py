@@ -16,7 +16,7 @@ from bench.chaos.clients.rude_clients import RudeClients
 from bench.chaos.judge import Judge
 from bench.chaos.wire.network import Loopback
 from bench.client import Client
-from bench.dialects import NATIVE, Wish
+from bench.dialects import NATIVE, Request
 from bench.figures import RequestsFailed, check
 
 LONGEST_SILENCE = 60.0
@@ -55,7 +55,7 @@ class SoakLoad:
 
     async def _ask(self, draw: random.Random) -> None:
         text = prompts.text(draw, draw.randint(1, MOST_WORDS))
-        check([await self._client.ask(Wish(text, NUM_TOKENS))])
+        check([await self._client.ask(Request(text, NUM_TOKENS))])
         self.num_requests += 1
 
     async def _leave(self, draw: random.Random) -> None:

@@ -21,7 +21,7 @@ from rich.table import Table
 from bench import ways
 from bench.arguments import at_least
 from bench.client import Client
-from bench.dialects import Wish
+from bench.dialects import Request
 from bench.figures import (
     FIRST_TOKEN,
     TOKENS_PER_SECOND,
@@ -62,13 +62,13 @@ class Work:
 WORK = tuple(Work(kind, size) for kind in KINDS for size in SIZES)
 
 
-def wishes(kind: str, number: int) -> list[Wish]:
+def requests(kind: str, number: int) -> list[Request]:
     """What a round asks: long answers, others in each of the first rounds."""
     template = compile_template(TEMPLATE.read_text())
     long = [one for one in load_conversations() if one.id.startswith("long-")]
     first = (number * NUM_REQUESTS) % len(long)
     chosen = (long + long)[first : first + NUM_REQUESTS]
-    return [Wish(render(template, _messages(kind, one)), NUM_TOKENS) for one in chosen]
+    return [Request(render(template, _messages(kind, one)), NUM_TOKENS) for one in chosen]
 
 
 def _messages(kind: str, conversation: Conversation) -> list[dict[str, Any]]:
@@ -83,7 +83,7 @@ async def run_round(sides: dict[str, Client], number: int) -> Round:
     order = list(sides) if number % 2 else list(reversed(sides))
     figures: Round = {}
     for work in WORK:
-        asked = wishes(work.kind, number)
+        asked = requests(work.kind, number)
         figures[work.name] = {
             side: of_burst(await ways.continuous(sides[side], asked, size=work.size))
             for side in order

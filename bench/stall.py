@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bench import prompts
 from bench.client import Client
-from bench.dialects import Wish
+from bench.dialects import Request
 from bench.figures import FIRST_TOKEN, LONGEST_GAP, RequestsFailed, check
 from bench.sample import Sample
 
@@ -19,13 +19,13 @@ _UNDERWAY_AFTER = 8
 
 async def measure(client: Client, seed: int) -> dict[str, float]:
     """Raises `RequestsFailed`, also when a stream was over before the prompt was read."""
-    wishes = prompts.uniform(seed, NUM_STREAMS, num_words=STREAM_WORDS, num_tokens=STREAM_TOKENS)
-    prompt = Wish(prompts.text(random.Random(f"newcomer {seed}"), PROMPT_WORDS), PROMPT_TOKENS)
+    requests = prompts.uniform(seed, NUM_STREAMS, num_words=STREAM_WORDS, num_tokens=STREAM_TOKENS)
+    prompt = Request(prompts.text(random.Random(f"newcomer {seed}"), PROMPT_WORDS), PROMPT_TOKENS)
     async with asyncio.TaskGroup() as group:
         streams = []
-        started = [asyncio.Event() for _ in wishes]
-        for wish, event in zip(wishes, started, strict=True):
-            asked = client.ask(wish, underway=event, underway_after=_UNDERWAY_AFTER)
+        started = [asyncio.Event() for _ in requests]
+        for request, event in zip(requests, started, strict=True):
+            asked = client.ask(request, underway=event, underway_after=_UNDERWAY_AFTER)
             streams.append(group.create_task(asked))
         for event in started:
             await event.wait()

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bench.client import Client
-from bench.dialects import Wish
+from bench.dialects import Request
 from bench.sample import Sample
 
 
-async def continuous(client: Client, wishes: Sequence[Wish], *, size: int) -> list[Sample]:
+async def continuous(client: Client, requests: Sequence[Request], *, size: int) -> list[Sample]:
     """Keeps `size` requests in flight: whenever one ends, the next is sent."""
-    waiting = deque(wishes)
+    waiting = deque(requests)
     samples: list[Sample] = []
 
     async def work() -> None:
@@ -26,15 +26,17 @@ async def continuous(client: Client, wishes: Sequence[Wish], *, size: int) -> li
     return samples
 
 
-async def static(client: Client, wishes: Sequence[Wish], *, size: int) -> list[Sample]:
+async def static(client: Client, requests: Sequence[Request], *, size: int) -> list[Sample]:
     """Batches of `size` that start together; the next waits for the longest of them.
 
     A static batch answers when it ends, so that is when its clients have their first token, and
     there is no time between tokens to speak of.
     """
     samples: list[Sample] = []
-    for first in range(0, len(wishes), size):
-        batch = await asyncio.gather(*(client.ask(wish) for wish in wishes[first : first + size]))
+    for first in range(0, len(requests), size):
+        batch = await asyncio.gather(
+            *(client.ask(request) for request in requests[first : first + size])
+        )
         end = time.perf_counter()
         samples += [replace(sample, token_times=(end,), ended_at=end) for sample in batch]
     return samples

@@ -10,20 +10,20 @@ def test_the_same_seed_asks_the_same() -> None:
 
 def test_another_seed_asks_something_else_of_the_same_lengths() -> None:
     one, other = (prompts.mixed(seed, 20, num_words=64, lengths_seed=1) for seed in (3, 4))
-    assert {wish.prompt for wish in one}.isdisjoint(wish.prompt for wish in other)
-    assert [wish.num_tokens for wish in one] == [wish.num_tokens for wish in other]
-    assert all(SHORTEST <= wish.num_tokens <= LONGEST for wish in one)
+    assert {request.prompt for request in one}.isdisjoint(request.prompt for request in other)
+    assert [request.num_tokens for request in one] == [request.num_tokens for request in other]
+    assert all(SHORTEST <= request.num_tokens <= LONGEST for request in one)
 
 
 def test_a_shared_prefix_is_shared_and_the_rest_is_not() -> None:
-    wishes = prompts.sharing_prefix(1, 4, num_common=40, num_own=16, num_tokens=2)
-    words = [wish.prompt.split() for wish in wishes]
+    requests = prompts.sharing_prefix(1, 4, num_common=40, num_own=16, num_tokens=2)
+    words = [request.prompt.split() for request in requests]
     assert {tuple(each[:40]) for each in words} == {tuple(words[0][:40])}
     assert len({tuple(each[40:]) for each in words}) == 4
     assert {len(each) for each in words} == {56}
 
 
 def test_lengths_are_as_told() -> None:
-    (wish,) = prompts.uniform(1, 1, num_words=12, num_tokens=8)
-    assert len(wish.prompt.split()) == 12
-    assert wish.num_tokens == 8
+    (request,) = prompts.uniform(1, 1, num_words=12, num_tokens=8)
+    assert len(request.prompt.split()) == 12
+    assert request.num_tokens == 8

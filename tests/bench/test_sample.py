@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from bench.dialects import LLAMA_SERVER, NATIVE, OPENAI, Wish
+from bench.dialects import LLAMA_SERVER, NATIVE, OPENAI, Request
 from bench.sample import Arrival, Sample, read_answer
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -32,7 +32,7 @@ def theirs(**fields: object) -> bytes:
 
 
 def read(*arrivals: Arrival, num_tokens: int = 2) -> Sample:
-    return read_answer(arrivals, NATIVE, Wish("p", num_tokens), sent_at=10.0, ended_at=20.0)
+    return read_answer(arrivals, NATIVE, Request("p", num_tokens), sent_at=10.0, ended_at=20.0)
 
 
 def test_an_answer_of_ours() -> None:
@@ -57,7 +57,7 @@ def test_an_answer_of_llama_server() -> None:
         (11.0, HEAD + theirs(content="x", stop=False)),
         (12.0, theirs(content="y", stop=False) + end + LAST),
     ]
-    sample = read_answer(arrivals, LLAMA_SERVER, Wish("p", 2), sent_at=10.0, ended_at=12.5)
+    sample = read_answer(arrivals, LLAMA_SERVER, Request("p", 2), sent_at=10.0, ended_at=12.5)
     assert sample.failure is None
     assert sample.token_times == (11.0, 12.0)
     assert (sample.num_tokens, sample.num_prompt_tokens, sample.num_cached_tokens) == (2, 7, 4)
@@ -68,7 +68,7 @@ def test_an_answer_of_openais_api() -> None:
     texts = [theirs(choices=[{"text": text, "finish_reason": None}]) for text in "xy"]
     end = theirs(choices=[{"text": "", "finish_reason": "length"}], usage=usage)
     arrivals = [(11.0, HEAD + texts[0]), (12.0, texts[1] + end), (12.1, DONE + LAST)]
-    sample = read_answer(arrivals, OPENAI, Wish("p", 2), sent_at=10.0, ended_at=12.5)
+    sample = read_answer(arrivals, OPENAI, Request("p", 2), sent_at=10.0, ended_at=12.5)
     assert sample.failure is None
     assert sample.token_times == (11.0, 12.0)
     assert (sample.num_tokens, sample.num_prompt_tokens, sample.num_cached_tokens) == (2, 7, 0)
@@ -76,7 +76,7 @@ def test_an_answer_of_openais_api() -> None:
 
 def test_an_answer_of_openais_api_without_counts_is_a_failure() -> None:
     arrivals = [(11.0, HEAD + theirs(choices=[{"text": "x", "finish_reason": None}]) + DONE + LAST)]
-    sample = read_answer(arrivals, OPENAI, Wish("p", 1), sent_at=10.0, ended_at=12.5)
+    sample = read_answer(arrivals, OPENAI, Request("p", 1), sent_at=10.0, ended_at=12.5)
     assert sample.failure is not None
 
 
