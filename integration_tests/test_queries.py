@@ -15,7 +15,7 @@ import openai
 import pytest
 import pytest_asyncio
 
-from arriero.agent.engine.embedding.chunk_size import LEAST
+from arriero.agent.engine.embedding.embedder import LEAST_CHUNK
 from integration_tests.corpus import UNENDING
 from integration_tests.daemons import Fleet, until
 from tests.agent.engine.llama.encoders import write_encoder
@@ -171,7 +171,7 @@ class TestNative:
         """The vector of a token is the last of the prefix that ends with it."""
         _, told = await post(mixed, "/api/v1/tokenize", model=MODEL, text=" ".join(TEXTS) * 4)
         tokens = told["tokens"]
-        assert len(tokens) > 3 * LEAST, "a first chunk and more"
+        assert len(tokens) > 3 * LEAST_CHUNK, "a first chunk and more"
         prefixes = [tokens[:end] for end in range(1, len(tokens) + 1)]
         [whole] = await rows(mixed, [tokens], pooling="mean")
         lasts = await rows(mixed, prefixes, pooling="last")

@@ -103,7 +103,6 @@ SHELLS = {
     "agent/engine/llama": "*",
     "agent/engine/llama/adapters": "adapters parts",
     "agent/engine/llama/cells": "edits states stream_edits unified_edits",
-    "agent/engine/llama/drafts": "*",
     "agent/engine/llama/media": "*",
     "agent/engine/prompt_store": "prompt_store",
     "agent/engine/speculation": "drafting model_drafter",

@@ -1,4 +1,4 @@
-"""A draft model, as whoever drafts sees it; llama.cpp's is `llama.drafts.draft_model`."""
+"""A draft model, as drafters see it; llama.cpp's is `llama.draft_model`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -8,7 +8,7 @@ from ...shared.errors import InvalidRequest
 from ...shared.inference import GenerateRequest
 from ...shared.sampling import SAMPLERS, SamplingChoices, chosen
 from ..engine.loaded_model import Vocab
-from ..engine.sampling.breakers import BreakerFinder
+from ..engine.sampling.dry import BreakerFinder
 from ..engine.sampling.sampling import Dry, Sampling
 
 DEFAULT_BREAKERS = ("\n", ":", '"', "*")

@@ -52,7 +52,7 @@ async def _serve(settings: AgentSettings, shutdown: Shutdown, channel: Superviso
         return
     with lifecycle.loading():
         from ..daemon import main
-        from ..engine.llama.abort import on_abort
+        from ..engine.llama.log import on_abort
 
     on_abort(partial(_last_words, channel))
     await main(settings, shutdown, channel)

@@ -12,9 +12,8 @@ import numpy as np
 from arriero.agent.chat.output.detokenizer import Detokenizer
 from arriero.agent.engine.grammar.constraint import Constraint, Course, Mask
 from arriero.agent.engine.grammar.grammars import Grammars
-from arriero.agent.engine.llama.grammar_tokens import grammar_tokens
 from arriero.agent.engine.llama.log import route_log
-from arriero.agent.engine.llama.vocab import LlamaVocab
+from arriero.agent.engine.llama.vocab import LlamaVocab, grammar_tokens
 from arriero.agent.engine.loaded_model import LoadedModel
 from tests.agent.fakes import BYTES_INFO
 

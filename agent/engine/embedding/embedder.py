@@ -38,12 +38,17 @@ from ....shared.queries import (
 )
 from ..fair_lock import FairLock
 from ..loaded_model import Vocab
-from .chunk_size import ChunkSize
 from .embedding import EmbeddingContext, EmbeddingModel
 from .embedding_plan import EmbeddingPlan, Slice
 from .pooling import Pool, Rows, normalized
 
 logger = logging.getLogger(__name__)
+
+LEAST_CHUNK = 16
+"""Tokens of the first chunk, and of any: a smaller one costs nearly as much."""
+
+_NEWEST = 0.3
+"""The weight of the newest chunk in what a token is taken to cost."""
 
 LEAST_OPENED = 512
 """Tokens: smaller contexts would not be cheaper, only opened again sooner."""
@@ -248,3 +253,26 @@ def _score(vector: Rows) -> float:
     if not isfinite(score):
         raise EngineFailed("the model's score is no number")
     return within(score, -MOST_SCORE, MOST_SCORE)
+
+
+class ChunkSize:
+    """The size of the largest chunk that takes `seconds`, of `most` tokens at the most."""
+
+    def __init__(self, seconds: float, most: int) -> None:
+        self._seconds = seconds
+        self._most = most
+        self._seconds_per_token: float | None = None
+
+    @property
+    def num_tokens(self) -> int:
+        """The size of the next chunk, by what chunks have cost so far."""
+        if self._seconds_per_token is None:
+            return min(LEAST_CHUNK, self._most)
+        fitting = self._seconds / max(self._seconds_per_token, 1e-9)
+        return min(self._most, max(LEAST_CHUNK, int(fitting)))
+
+    def observe(self, num_tokens: int, seconds: float) -> None:
+        """A chunk of `num_tokens` took `seconds`."""
+        cost = seconds / num_tokens
+        known = self._seconds_per_token
+        self._seconds_per_token = cost if known is None else known + _NEWEST * (cost - known)

@@ -30,14 +30,13 @@ from .cells.stream_edits import StreamEdits
 from .cells.unified_edits import UnifiedEdits
 from .context import MAX_BATCH, Context
 from .determinism import FixedSteps, checked_tokens
-from .drafts.draft_model import LlamaDraftModel
+from .draft_model import LlamaDraftModel
 from .embedding import LlamaEmbedding
-from .grammar_tokens import grammar_tokens
-from .media.encoded import EncodedMedia
-from .media.media_batch import MediaBatch, Rows
+from .media.encoded import EncodedMedia, MediaBatch, Rows
 from .media.projector import Projector
 from .model import Model
 from .rows import RowReader
+from .vocab import grammar_tokens
 
 logger = logging.getLogger(__name__)
 

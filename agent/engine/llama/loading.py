@@ -14,7 +14,7 @@ from ..load_options import LoadOptions
 from ..model_error import ModelError
 from .cells.layout import Layout, choose_layout
 from .context import MAX_BATCH, CannotGenerateError
-from .drafts.draft_model import LlamaDraftModel, load_draft_model
+from .draft_model import LlamaDraftModel, load_draft_model
 from .encoder import EncoderEngine
 from .engine import LlamaEngine
 from .kernels import choose

@@ -1,13 +1,15 @@
-"""llama.cpp's log lines, as Python's.
+"""llama.cpp's log lines as Python's, and the line that it gives when it aborts the process.
 
 llama.cpp logs much that operators do not need: its level INFO becomes DEBUG here.
 While a model is loaded its warnings and errors are held back too, because the one error that the
 user gets (`ModelError`) carries them.
 """
 
+import ctypes
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import PurePath
 
 import llama_cpp.llama_cpp as llama_cpp
 
@@ -74,3 +76,27 @@ def route_log() -> LineLog:
     """Send llama.cpp's log to Python's, from now on. May be called again."""
     llama_cpp.llama_log_set(_log.callback, None)
     return _log
+
+
+_Callback = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+
+_callbacks: list[object] = []
+"""llama.cpp keeps only the pointer: the callback must live as long as the process does."""
+
+
+def on_abort(say: Callable[[str], None]) -> None:
+    """When a failed assertion is about to abort the process, call `say` with llama.cpp's message.
+
+    It is one line, on the thread that fails. llama.cpp prints no backtrace then: the debugger that
+    it starts would keep clients waiting.
+    """
+    callback = _Callback(lambda message: say(_line(message)))
+    _callbacks[:] = [callback]
+    # llama-cpp-python has no name for this function of ggml's.
+    llama_cpp._lib.ggml_set_abort_callback(callback)
+
+
+def _line(message: bytes) -> str:
+    """The message without the build machine's folders."""
+    place, colon, what = message.decode("utf-8", "replace").partition(":")
+    return " ".join((PurePath(place).name + colon + what).split())

@@ -13,7 +13,6 @@ from ....shared.queries import Pooling
 from ....shared.reports.model_info import Kernels, Task
 from ..model_error import ModelError
 from .log import route_log
-from .model_file import check_model_file
 from .vocab import LlamaVocab
 
 _TEXT_BYTES = 256
@@ -167,3 +166,29 @@ def _reason(errors: Iterable[str]) -> str:
     """The error that says most: llama.cpp reports the cause first, then each caller's failure."""
     causes = [line.split(": ", 1)[-1] for line in errors]
     return causes[0] if causes else "llama.cpp gave no reason"
+
+
+MAGIC = b"GGUF"
+
+
+def check_model_file(path: Path, setting: str = "--model") -> None:
+    """Raise `ModelError` unless `path` is a readable file that starts like a GGUF.
+
+    The error names the `setting` to check.
+    """
+    try:
+        with path.open("rb") as file:
+            magic = file.read(len(MAGIC))
+    except FileNotFoundError:
+        raise ModelError(f"model file {path} does not exist: check {setting}") from None
+    except IsADirectoryError:
+        raise ModelError(
+            f"model {path} is a directory: {setting} wants the .gguf file in it"
+        ) from None
+    except OSError as error:
+        raise ModelError(f"model file {path} cannot be read: {error.strerror}") from error
+    if magic != MAGIC:
+        raise ModelError(
+            f"model file {path} is not in GGUF format: {setting} wants a .gguf file, which "
+            "llama.cpp's convert_hf_to_gguf.py makes from other formats"
+        )

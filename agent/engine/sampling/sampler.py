@@ -28,7 +28,6 @@ from .log_probs import LogProbs, RawRow, log_probs_of
 from .mirostat import Mirostat
 from .mt19937 import Mt19937
 from .penalties import Penalties
-from .resumed_chance import num_draws
 from .sampling import Sampling
 
 _LEAST_TEMPERATURE = np.finfo(np.float32).tiny
@@ -70,7 +69,7 @@ class Sampler:
         self._histories = _histories(sequence)
         self._temperature = max(np.float32(sequence.sampling.temperature), _LEAST_TEMPERATURE)
         self._rng = Mt19937(sequence.sampling.seed)
-        self._rng.skip(num_draws(sequence.sampling, len(sequence.said)))
+        self._rng.skip(sequence.sampling.num_draws(len(sequence.said)))
         # XTC has a generator of its own, from the same seed.
         self._xtc_chance = Mt19937(sequence.sampling.seed) if sequence.sampling.has_xtc else None
         has_mirostat = sequence.sampling.mirostat > 0

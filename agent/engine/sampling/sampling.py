@@ -81,6 +81,26 @@ class Sampling:
         return self.mirostat == 0 and (self.typical_p < 1 or self.has_xtc)
 
     @property
+    def can_resume(self) -> bool:
+        """Whether a sampler chooses as another would have that chose the tokens before.
+
+        Two choices depend on rows of logits, which are not there any more, and start anew: mirostat
+        draws only where there is a choice, and its `mu` follows the tokens' surprise; XTC draws,
+        from a generator of its own, only where at least two candidates are left. Rarely, so does a
+        row of which nothing finite was left: it took no draw.
+        """
+        has_mirostat = self.mirostat > 0 and self.temperature > 0
+        return not has_mirostat and not (self.mirostat == 0 and self.has_xtc)
+
+    def num_draws(self, num_tokens: int) -> int:
+        """Draws from the random source that `num_tokens` took; with mirostat, at most.
+
+        One token takes one draw in double precision, whatever the filters leave of the row; none
+        where the highest logit is taken.
+        """
+        return num_tokens if self.temperature > 0 else 0
+
+    @property
     def is_greedy(self) -> bool:
         """Whether the answer is the highest logit, after biases: no chance and no history in it."""
         return (

@@ -21,7 +21,6 @@ from ....shared.inference import Notice, RequestId
 from ....shared.messages import Item, Piece
 from ...engine.grammar.constraint import ConstraintError
 from ...engine.loaded_model import Vocab
-from ...engine.sampling.resumed_chance import can_resume
 from .answer import Answer
 from .delivered import Delivered, MiscountError
 from .prepared import Prepared, Reading
@@ -181,7 +180,7 @@ class _Replay:
         if constraint is not None:
             constraint.after(self._tokens)  # what is forced has to fit as well
             constraint = constraint.after(said)
-        if said and not can_resume(sequence.sampling):
+        if said and not sequence.sampling.can_resume:
             notices = (*notices, RESUMED_ANEW)
         sequence = replace(
             sequence,

@@ -1,4 +1,4 @@
 """Media through llama.cpp's mtmd: a projector makes rows of embeddings of pictures.
 
-`projector` reads and encodes, `encoded` caches, `media_batch` says where the rows lie.
+`projector` reads and encodes; `encoded` caches, and makes batches of the rows.
 """

@@ -23,9 +23,8 @@ from ...media.reader import UnreadableMediaError
 from ...model_error import ModelError
 from ...prompt import Media, Span
 from ..log import route_log
-from ..model_file import check_model_file
-from .encoded import EncodedCache, EncodedMedia
-from .media_batch import NUM_PARTS
+from ..model import check_model_file
+from .encoded import NUM_PARTS, EncodedCache, EncodedMedia
 
 MOST_CACHED = 256 * 2**20
 """Bytes of encoded media that are kept for whoever asks about the same picture again."""

@@ -5,7 +5,7 @@ from llguidance import LLMatcher
 
 from arriero.agent.engine.grammar.constraint import ConstraintError
 from arriero.agent.engine.grammar.grammars import MAX_TEXT, Grammars
-from arriero.agent.engine.llama.grammar_tokens import grammar_tokens
+from arriero.agent.engine.llama.vocab import grammar_tokens
 from tests.agent.saying import demo_vocab
 
 

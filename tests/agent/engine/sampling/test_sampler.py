@@ -19,8 +19,7 @@ from pydantic import TypeAdapter
 from arriero.agent.engine.grammar.constraint import Course, Mask
 from arriero.agent.engine.llama.vocab import LlamaVocab
 from arriero.agent.engine.prompt import Prompt
-from arriero.agent.engine.sampling.breakers import BreakerFinder
-from arriero.agent.engine.sampling.dry import DryPenalty
+from arriero.agent.engine.sampling.dry import BreakerFinder, DryPenalty
 from arriero.agent.engine.sampling.filters import Row
 from arriero.agent.engine.sampling.sampler import Sampler
 from arriero.agent.engine.sampling.sampling import Dry, Sampling

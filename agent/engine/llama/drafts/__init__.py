@@ -1,1 +1,0 @@
-"""A second, small model that guesses what the served one will say."""
