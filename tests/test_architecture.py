@@ -138,7 +138,6 @@ SHELLS = {
     "balancer/jobs/inputs": "*",
     "balancer/management": "agent_log balancers events page",
     "balancer/management/metrics": "fleet_collector loop_delay metrics",
-    "balancer/management/session": "browser_sessions",
     "balancer/management/steering": "drains keeper",
     "balancer/store": "conversations database health history jobs kept store write_behind writer",
     "balancer/tls": "certificates tls_protocol",

@@ -11,7 +11,7 @@ from ..durable.conversation_keeper import QUESTION, ConversationKeeper
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..management.answer_types import Balancer
 from ..management.balancers import ListBalancers
-from ..management.session.browser_sessions import TellSession, nobody
+from ..management.session_routes import Announce
 from ..management.steering.drains import DrainKeeper
 from ..management.steering.keeper import DesiredStateKeeper
 from ..persistence import Persistence
@@ -87,17 +87,17 @@ def taking_up(
     return take_up
 
 
-def session_teller(peers: Peers | None) -> TellSession:
-    """Tells the others who logged in or out here."""
+def announce_sessions(peers: Peers | None) -> Announce | None:
+    """What sends the others who logged in or out here; `None` without any."""
     if peers is None:
-        return nobody
+        return None
 
-    async def tell(token: str, session: Session) -> None:
+    async def announce(token: str, session: Session) -> None:
         await peers.tell_session(
             SessionTold(token, session.name, session.digest, session.csrf, session.expires_at)
         )
 
-    return tell
+    return announce
 
 
 def everywhere_of(peers: Peers | None, workers: Mapping[str, int]) -> Everywhere:

@@ -18,7 +18,7 @@ from ..api.transport.bodies import BODIES, MAX_BODY_BYTES
 from ..api.transport.connections import watch_frames
 from ..api.transport.http import Handler, middlewares
 from ..cluster.cluster_view import Everywhere
-from ..cluster.peering import balancers_of, session_teller
+from ..cluster.peering import announce_sessions, balancers_of
 from ..cluster.worker import Pipes
 from ..fleet.runtime import agent_socket
 from ..fleet.runtime.agent_socket import Workers
@@ -32,13 +32,12 @@ from .events import EventHub, stream_events
 from .fleet_routes import fleet_routes
 from .history.history_routes import history_routes
 from .history.usage_routes import usage_routes
-from .jobs.routes import routes as job_routes
-from .keys.routes import routes as key_routes
+from .job_routes import routes as job_routes
+from .key_routes import routes as key_routes
 from .metrics.metrics import Metrics
 from .serializers import dumps
-from .session.browser_sessions import BrowserSessions
-from .session.routes import routes as session_routes
-from .steering.routes import by_nobody
+from .session_routes import BrowserSessions
+from .session_routes import routes as session_routes
 from .steering.routes import routes as steering_routes
 
 
@@ -56,7 +55,7 @@ def management_app(
         inference = addresses.get("inference")
         return None if inference is None else inference.port
 
-    browsers = BrowserSessions(access, parts.sessions, tell=session_teller(peers))
+    browsers = BrowserSessions(access, parts.sessions, announce=announce_sessions(peers))
     history = parts.persistence.history
     self_alone = alone(settings.balancer_name, settings.public_url)
     routes = [
@@ -69,7 +68,7 @@ def management_app(
         _events_route(parts.hub, admission),
         metrics_route(parts.metrics, everywhere),
         *steering_routes(
-            runtime, parts.keeper, parts.drains, by_nobody if peers is None else peers.retry
+            runtime, parts.keeper, parts.drains, None if peers is None else peers.retry
         ),
         _agent_route(
             agent_socket.agent_handler(

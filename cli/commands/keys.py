@@ -241,7 +241,7 @@ class _InStore:
         return {**self._shown(key), "key": secret}
 
     def _shown(self, key: Any) -> Json:
-        from ...balancer.management.keys.serializers import key_json
+        from ...balancer.management.key_routes import key_json
 
         return dict(key_json(key, self.keeper.now()))
 

@@ -42,17 +42,13 @@ RetryElsewhere = Callable[[AgentId], Awaitable[None]]
 """Has another balancer, which leads, let an agent try again."""
 
 
-async def by_nobody(_agent: AgentId) -> None:
-    """There are no others."""
-
-
 def routes(
     runtime: FleetRuntime,
     keeper: DesiredStateKeeper,
     drains: DrainKeeper,
-    retry_elsewhere: RetryElsewhere = by_nobody,
+    retry_elsewhere: RetryElsewhere | None = None,
 ) -> list[Route]:
-    """All of this room."""
+    """All of these."""
     return [
         *_state_routes(runtime, keeper),
         _models_route(runtime),
@@ -268,7 +264,7 @@ class Steered(TypedDict):
 
 
 def _agent_routes(
-    runtime: FleetRuntime, drains: DrainKeeper, retry_elsewhere: RetryElsewhere
+    runtime: FleetRuntime, drains: DrainKeeper, retry_elsewhere: RetryElsewhere | None
 ) -> list[Route]:
     async def drain(request: web.Request) -> web.Response:
         wanted = await parsed(request, _reader(DRAIN))
@@ -282,7 +278,8 @@ def _agent_routes(
     async def reload(request: web.Request) -> web.Response:
         wanted = await parsed(request, _reader(RELOAD))
         runtime.reload(_agent(request), wanted.deadline)
-        await retry_elsewhere(_agent(request))
+        if retry_elsewhere is not None:
+            await retry_elsewhere(_agent(request))
         return _steered(runtime, request)
 
     return [

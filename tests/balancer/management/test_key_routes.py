@@ -9,16 +9,37 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.access.access import Access
 from arriero.balancer.access.access_key import is_key
+from arriero.balancer.access.identity import CallerLimits
 from arriero.balancer.access.key_keeper import KeyKeeper
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
+from arriero.balancer.management.key_routes import key_json, new_key_json
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.steering.keeper import DesiredStateKeeper
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import SavedKey
 from tests.balancer import documents
+from tests.balancer.access.builders import record, secret
 from tests.balancer.management.apps import management_app
 from tests.balancer.stores import MemoryStore
+
+KEY = record(
+    "rack", 1, "agent", limits=CallerLimits(models=("m",)), labels=(("gpu", "yes"),), expires_at=9.0
+)
+
+
+def test_its_fields() -> None:
+    fields = key_json(KEY, 8.0)
+    assert (fields["models"], fields["labels"]) == (["m"], {"gpu": "yes"})
+    assert (fields["is_valid"], key_json(KEY, 9.0)["is_valid"]) == (True, False)
+    assert key_json(KEY, 8.0)["last_used_at"] is None
+    assert key_json(KEY, 8.0, 5.0)["last_used_at"] == 5.0
+    assert KEY.digest not in str(fields)
+
+
+def test_a_new_one_has_its_secret() -> None:
+    assert new_key_json(KEY, secret(1), 8.0) == {**key_json(KEY, 8.0), "key": secret(1)}
+
 
 pytestmark = pytest.mark.usefixtures("closes_stores")
 

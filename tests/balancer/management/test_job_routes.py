@@ -11,7 +11,7 @@ from arriero.balancer.api.transport.door_reports import DOOR_REPORTS, DoorReport
 from arriero.balancer.api.transport.http import middlewares
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.jobs.jobs import Jobs
-from arriero.balancer.management.jobs.routes import routes
+from arriero.balancer.management.job_routes import routes
 from tests.balancer.jobs.builders import House, created, ended, request_line
 
 pytestmark = pytest.mark.usefixtures("closes_stores")

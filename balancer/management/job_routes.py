@@ -1,4 +1,4 @@
-"""Everybody's batches over REST."""
+"""`/api/v1/batches`: the batches of all callers, for operators."""
 
 import logging
 from collections.abc import Iterator
@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from ....shared.errors import Conflict, NotFound, StoreUnavailable
-from ...api.access.permissions import Needs
-from ...api.common.answering import json_response
-from ...api.openapi.document import Doc, json_answer
-from ...api.route import Route
-from ...api.transport.door_reports import refusals_reported
-from ...jobs.core.batch import Batch, Status
-from ...jobs.jobs import Jobs
-from ...store.port import StoreAway
+from ...shared.errors import Conflict, NotFound, StoreUnavailable
+from ..api.access.permissions import Needs
+from ..api.common.answering import json_response
+from ..api.openapi.document import Doc, json_answer
+from ..api.route import Route
+from ..api.transport.door_reports import refusals_reported
+from ..jobs.core.batch import Batch, Status
+from ..jobs.jobs import Jobs
+from ..store.port import StoreAway
 
 MAX_BATCHES = 100
 

@@ -1,1 +1,0 @@
-"""Everybody's batches, for operators: how far they are, and to cancel them."""

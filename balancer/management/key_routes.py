@@ -1,0 +1,150 @@
+"""`/api/v1/keys`. No answer has a digest, and only that of making or rotating a key has the key."""
+
+import time
+from collections.abc import Callable, Mapping
+
+from aiohttp import hdrs, web
+from pydantic import TypeAdapter
+from pydantic_core import to_json
+from typing_extensions import TypedDict
+
+from ...shared.errors import Conflict, NotFound, StoreUnavailable
+from ...shared.inference import Count
+from ..access.access_key import AccessKey
+from ..access.identity import PriorityClass, Role
+from ..access.key_keeper import KeyKeeper
+from ..access.key_spec import KeySpec, parse_spec
+from ..api.access.permissions import Needs
+from ..api.openapi.document import Doc, ErrorClass, json_answer
+from ..api.openapi.schemas import Body
+from ..api.route import Route
+from ..api.transport.bodies import parsed
+
+
+class Key(TypedDict):
+    """A key without its secret. Times are seconds since 1970; a limit that is null is none.
+
+    `models` and `labels`: null is any. `last_used_at`: when its holder last came in at this
+    balancer; null where that was not since it started.
+    """
+
+    name: str
+    role: Role
+    is_valid: bool
+    models: list[str] | None
+    labels: dict[str, str] | None
+    requests_per_minute: Count | None
+    tokens_per_minute: Count | None
+    max_concurrent: Count | None
+    max_queued: Count | None
+    max_tokens: Count | None
+    priority: PriorityClass
+    default_priority: PriorityClass | None
+    created_at: float
+    expires_at: float | None
+    revoked_at: float | None
+    rotated_at: float | None
+    last_used_at: float | None
+
+
+class NewKey(Key):
+    """`key` is shown this once, and stored nowhere."""
+
+    key: str
+
+
+class Keys(TypedDict):
+    """All keys by name, revoked and expired ones too."""
+
+    keys: list[Key]
+
+
+def key_json(key: AccessKey, now: float, used_at: float | None = None) -> Key:
+    """The fields of a key; `now` and `used_at` in seconds since 1970."""
+    limits = key.limits
+    return Key(
+        name=key.name,
+        role=key.role,
+        is_valid=key.problem(now) is None,
+        models=None if limits.models is None else list(limits.models),
+        labels=None if key.labels is None else dict(key.labels),
+        requests_per_minute=limits.requests_per_minute,
+        tokens_per_minute=limits.tokens_per_minute,
+        max_concurrent=limits.max_concurrent,
+        max_queued=limits.max_queued,
+        max_tokens=limits.max_tokens,
+        priority=limits.priority,
+        default_priority=limits.default_priority,
+        created_at=key.created_at,
+        expires_at=key.expires_at,
+        revoked_at=key.revoked_at,
+        rotated_at=key.rotated_at,
+        last_used_at=used_at,
+    )
+
+
+def new_key_json(key: AccessKey, secret: str, now: float) -> NewKey:
+    """The same, with the key itself."""
+    return NewKey(**key_json(key, now), key=secret)
+
+
+def routes(keeper: KeyKeeper, clock: Callable[[], float] = time.time) -> list[Route]:
+    """All routes of keys."""
+
+    async def listed(_request: web.Request) -> web.Response:
+        now = clock()
+        keys = [key_json(key, now, keeper.used_at(key)) for key in keeper.records()]
+        return _json(Keys(keys=keys))
+
+    async def create(request: web.Request) -> web.Response:
+        spec = await parsed(request, parse_spec)
+        key, secret = await keeper.create(spec)
+        return _json(new_key_json(key, secret, clock()), status=201)
+
+    async def revoke(request: web.Request) -> web.Response:
+        key = await keeper.revoke(request.match_info["name"])
+        return _json(key_json(key, clock(), keeper.used_at(key)))
+
+    async def rotate(request: web.Request) -> web.Response:
+        key, secret = await keeper.rotate(request.match_info["name"])
+        return _json(new_key_json(key, secret, clock()))
+
+    of_one: tuple[ErrorClass, ...] = (NotFound, Conflict, StoreUnavailable)
+    list_doc = Doc(
+        "Keys",
+        "All access keys, without their secrets.",
+        {200: json_answer("All keys, by name.", Keys)},
+    )
+    create_doc = Doc(
+        "CreateKey",
+        "Makes an access key; the answer is the only place where it ever stands.",
+        {201: json_answer("The new key.", NewKey)},
+        body=Body(name="KeySpec", adapter=TypeAdapter(KeySpec)),
+        errors=(Conflict, StoreUnavailable),
+    )
+    revoke_doc = Doc(
+        "RevokeKey",
+        "Revokes a key; what its holder has open ends.",
+        {200: json_answer("The key, revoked.", Key)},
+        errors=of_one,
+    )
+    rotate_doc = Doc(
+        "RotateKey",
+        "Gives a key another secret; the old one ends as if it were revoked.",
+        {200: json_answer("The key with its new secret.", NewKey)},
+        errors=of_one,
+    )
+    path, one = "/api/v1/keys", "/api/v1/keys/{name}"
+    return [
+        Route("GET", path, Needs.ADMINISTER, listed, list_doc),
+        Route("POST", path, Needs.ADMINISTER, create, create_doc),
+        Route("DELETE", one, Needs.ADMINISTER, revoke, revoke_doc),
+        Route("POST", f"{one}/rotate", Needs.ADMINISTER, rotate, rotate_doc),
+    ]
+
+
+def _json(body: Mapping[str, object], *, status: int = 200) -> web.Response:
+    headers = {hdrs.CACHE_CONTROL: "no-store"}
+    return web.Response(
+        body=to_json(body), status=status, content_type="application/json", headers=headers
+    )

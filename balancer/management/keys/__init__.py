@@ -1,1 +1,0 @@
-"""`/api/v1/keys`: operators list, make, revoke and rotate access keys."""

@@ -1,0 +1,240 @@
+"""`/api/v1/session`: people log in to the dashboard with a key, and out.
+
+Browsers carry a session as a cookie, and a header that other origins cannot send.
+
+The cookie is `HttpOnly` and `SameSite=Strict`, and `Secure` where the connection is. The header,
+`x-arriero-csrf`, is needed for whatever is not a GET: it stands in an answer that only pages of
+this origin can read.
+"""
+
+import hmac
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated
+
+from aiohttp import hdrs, web
+from pydantic import Field, TypeAdapter
+from pydantic_core import to_json
+from typing_extensions import TypedDict
+
+from ...shared.errors import Conflict, Forbidden, Unauthorized
+from ...shared.strict import STRICT
+from ...shared.validation import parse_json
+from ..access.access import Access
+from ..access.access_key import digest_of
+from ..access.identity import Identity, Role
+from ..access.sessions import LIFETIME, Session, Sessions
+from ..api.access.credentials import keys_in
+from ..api.access.permissions import Needs
+from ..api.openapi.document import Doc, json_answer
+from ..api.openapi.schemas import Body
+from ..api.route import Route
+from ..api.transport.bodies import parsed
+from ..api.transport.door_reports import refusals_reported
+
+Announce = Callable[[str, Session], Awaitable[None]]
+"""Sends other balancers a session, by the digest of its token; it ended where it expired."""
+
+COOKIE = "arriero_session"
+CSRF_HEADER = "x-arriero-csrf"
+_TOKEN_BYTES = 32
+_SAFE_METHODS = ("GET", "HEAD")
+
+
+class BrowserSessions:
+    """Both sides of a session: the browser's cookie, and the balancer's record."""
+
+    def __init__(
+        self,
+        access: Access,
+        sessions: Sessions,
+        *,
+        announce: Announce | None = None,
+        clock: Callable[[], float] = time.time,
+        random_text: Callable[[int], str] = secrets.token_urlsafe,
+    ) -> None:
+        self.access = access
+        self._sessions = sessions
+        self._announce = announce
+        self._unannounced: list[tuple[str, Session]] = []
+        self._clock = clock
+        self._random_text = random_text
+        access.listen(lambda holder, _error: sessions.end(holder.digest))
+
+    async def identify(self, request: web.Request) -> Identity | None:
+        """By the keys in its headers, else by its cookie. Raises `Unauthorized` or `Forbidden`."""
+        token = request.cookies.get(COOKIE)
+        keys = keys_in(request.headers)
+        if keys or token is None or self.access.is_open:
+            return await self.access.admitted(keys)
+        found = self.find(request)
+        if found is None:
+            raise Unauthorized("the session has ended: log in again")
+        session, holder = found
+        check_csrf(request, session)
+        return holder
+
+    def find(self, request: web.Request) -> tuple[Session, Identity] | None:
+        """The session of its cookie, and whose it is, if the key still opens something."""
+        session = self._sessions.find(request.cookies.get(COOKIE, ""), self._clock())
+        if session is None:
+            return None
+        holder = self.access.holder(session.name, session.digest)
+        return None if holder is None else (session, holder)
+
+    async def announce(self) -> None:
+        """Have other balancers know who logged in here, or out, before the browser does."""
+        unannounced, self._unannounced = self._unannounced, []
+        if self._announce is not None:
+            for token_digest, session in unannounced:
+                await self._announce(token_digest, session)
+
+    def open(self, request: web.Request, response: web.Response, holder: Identity) -> Session:
+        """Log in, in place of whom the cookie stood for; `response` takes the new cookie along."""
+        self._sessions.close(request.cookies.get(COOKIE, ""))
+        token = self._random_text(_TOKEN_BYTES)
+        session = self._sessions.open(token, self._random_text(_TOKEN_BYTES), holder, self._clock())
+        self._unannounced.append((digest_of(token), session))
+        response.set_cookie(
+            COOKIE,
+            token,
+            max_age=int(LIFETIME),
+            path="/",
+            httponly=True,
+            samesite="Strict",
+            secure=_is_secure(request),
+        )
+        return session
+
+    def close(self, request: web.Request, response: web.Response) -> None:
+        """Log out."""
+        if (found := self.find(request)) is not None:
+            check_csrf(request, found[0])
+        token = request.cookies.get(COOKIE, "")
+        self._sessions.close(token)
+        if found is not None:
+            self._unannounced.append((digest_of(token), replace(found[0], expires_at=0.0)))
+        response.del_cookie(
+            COOKIE, path="/", httponly=True, samesite="Strict", secure=_is_secure(request)
+        )
+
+
+def check_csrf(request: web.Request, session: Session) -> None:
+    """Raises `Forbidden` where a call that may change something lacks the session's header."""
+    shown = request.headers.get(CSRF_HEADER, "")
+    if request.method in _SAFE_METHODS:
+        return
+    if not hmac.compare_digest(shown.encode(errors="replace"), session.csrf.encode()):
+        raise Forbidden(
+            f"`{CSRF_HEADER}` is missing or wrong: calls by cookie send the `csrf` of "
+            "GET /api/v1/session with it"
+        )
+
+
+def _is_secure(request: web.Request) -> bool:
+    """Also where a proxy ended TLS. Who lies about that gets a cookie that he cannot use."""
+    return request.secure or request.headers.get("X-Forwarded-Proto") == "https"
+
+
+@dataclass(frozen=True, slots=True)
+class LogIn:
+    """An access key."""
+
+    __pydantic_config__ = STRICT
+    key: Annotated[str, Field(min_length=1, max_length=512, repr=False)]
+
+
+LOG_IN: TypeAdapter[LogIn] = TypeAdapter(LogIn)
+
+
+class SessionState(TypedDict):
+    """Whether a key is needed here at all, and who is logged in; all null where nobody is.
+
+    `csrf` is what calls that change something send as `x-arriero-csrf` beside the cookie.
+    `expires_at`: seconds since 1970.
+    """
+
+    needs_key: bool
+    name: str | None
+    role: Role | None
+    csrf: str | None
+    expires_at: float | None
+
+
+def routes(sessions: BrowserSessions) -> list[Route]:
+    """Who is logged in, logging in, and logging out."""
+
+    async def shown(request: web.Request) -> web.Response:
+        found = sessions.find(request)
+        return _answer(state_of(sessions, *(found or (None, None))))
+
+    async def log_in(request: web.Request) -> web.Response:
+        given = await parsed(request, partial(parse_json, LOG_IN))
+        with refusals_reported(request):
+            holder = await sessions.access.admitted([given.key])
+            if holder is None:
+                raise Conflict("there are no access keys yet, so nobody has to log in")
+            if holder.role in ("agent", "inference"):
+                raise Forbidden(
+                    f"the key {holder.name!r} has the role {holder.role}, which sees "
+                    "nothing here: log in as viewer, operator or admin"
+                )
+        response = web.Response()
+        session = sessions.open(request, response, holder)
+        await sessions.announce()
+        return _answer(state_of(sessions, session, holder), response)
+
+    async def log_out(request: web.Request) -> web.Response:
+        response = web.Response()
+        sessions.close(request, response)
+        await sessions.announce()
+        return _answer(state_of(sessions, None, None), response)
+
+    show_doc = Doc(
+        "Session",
+        "Who is logged in by the cookie, and whether anybody has to be.",
+        {200: json_answer("The session, if there is one.", SessionState)},
+    )
+    log_in_doc = Doc(
+        "LogIn",
+        "Logs in with an access key: the answer sets a cookie, for browsers.",
+        {200: json_answer("The new session.", SessionState)},
+        body=Body(name="LogIn", adapter=LOG_IN),
+        errors=(Unauthorized, Forbidden, Conflict),
+    )
+    log_out_doc = Doc(
+        "LogOut",
+        "Logs out; the session ends, and so does its cookie.",
+        {200: json_answer("Nobody is logged in.", SessionState)},
+        errors=(Forbidden,),
+    )
+    path = "/api/v1/session"
+    return [
+        Route("GET", path, Needs.NOTHING, shown, show_doc),
+        Route("POST", path, Needs.NOTHING, log_in, log_in_doc),
+        Route("DELETE", path, Needs.NOTHING, log_out, log_out_doc),
+    ]
+
+
+def state_of(
+    sessions: BrowserSessions, session: Session | None, holder: Identity | None
+) -> SessionState:
+    """The session as its page sees it."""
+    return SessionState(
+        needs_key=not sessions.access.is_open,
+        name=None if holder is None else holder.name,
+        role=None if holder is None else holder.role,
+        csrf=None if session is None else session.csrf,
+        expires_at=None if session is None else session.expires_at,
+    )
+
+
+def _answer(state: SessionState, response: web.Response | None = None) -> web.Response:
+    response = web.Response() if response is None else response
+    response.content_type = "application/json"
+    response.headers[hdrs.CACHE_CONTROL] = "no-store"
+    response.body = to_json(state)
+    return response
