@@ -1,7 +1,7 @@
 """What loading an adapter costs the streams beside it: `python -m bench.adapter_loading`.
 
 An agent serves what the desired state says, and streams of its model run all the while. Then a
-large adapter (LoRA, random) is wished for, until it answers; and is not wished for any more. The
+large adapter (LoRA, random) is added to the desired state until it answers, and removed again. The
 figures are the longest gap of any stream in each of these times, and in one when nothing happens.
 """
 

@@ -4,7 +4,7 @@ Random adapters (LoRA) of a random model are made on the spot. One agent serves 
 one copy of the model; on the other side each has an agent of its own, which serves the model with
 one adapter. Both sides are up all the while and answer the same requests in turns, so a machine
 that others use, too, is as slow for one as for the other; still many processes get more of it than
-one, so the processor time of a token is told as well. Memory is each process's share (PSS).
+one, so the processor time of a token is reported as well. Memory is each process's share (PSS).
 A third way is the one base with all requests for the same adapter: what turns cost.
 """
 

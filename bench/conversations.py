@@ -79,7 +79,7 @@ CALLED_TWICE = _said(
     "",
     tool_calls=[_call(1, "get_weather", {"city": "Oslo", "days": 3}), _call(2, "now", {})],
 )
-TOLD = _said("assistant", "It is clear.")
+REPLY = _said("assistant", "It is clear.")
 MORE = _said("user", "And tomorrow?")
 DOCUMENTS = [{"title": "Sky", "text": "It is clear.", "doc_id": "1"}]
 
@@ -87,7 +87,7 @@ CONVERSATIONS = {
     "plain": Conversation((ASKED,)),
     "system": Conversation((SYSTEM, ASKED)),
     "turns": Conversation((ASKED, ANSWERED, MORE)),
-    "system and turns": Conversation((SYSTEM, ASKED, ANSWERED, MORE, TOLD, ASKED)),
+    "system and turns": Conversation((SYSTEM, ASKED, ANSWERED, MORE, REPLY, ASKED)),
     "whole": Conversation((ASKED, ANSWERED), add_generation_prompt=False),
     "thinking": Conversation((ASKED,), thinking=True),
     "not thinking": Conversation((ASKED,), thinking=False),
@@ -100,15 +100,15 @@ CONVERSATIONS = {
     "result": Conversation((WEATHER, CALLED, RESULT), TOOLS),
     "result, thinking": Conversation((SYSTEM, WEATHER, CALLED, RESULT), TOOLS, thinking=True),
     "call aloud": Conversation((WEATHER, CALLED_ALOUD, RESULT), TOOLS),
-    "result and turns": Conversation((SYSTEM, WEATHER, CALLED, RESULT, TOLD, MORE), TOOLS),
+    "result and turns": Conversation((SYSTEM, WEATHER, CALLED, RESULT, REPLY, MORE), TOOLS),
     "calls in a row": Conversation((WEATHER, CALLED, RESULT, CALLED_ALOUD, RESULT), TOOLS),
     "parallel calls": Conversation(
-        (WEATHER, CALLED_TWICE, RESULT, _result(2, "now", "12:00"), TOLD, MORE), TOOLS
+        (WEATHER, CALLED_TWICE, RESULT, _result(2, "now", "12:00"), REPLY, MORE), TOOLS
     ),
     "result without tools": Conversation((WEATHER, CALLED, RESULT)),
     "documents": Conversation((ASKED,), options={"documents": DOCUMENTS}),
     "going on": Conversation((ASKED, ANSWERED), goes_on=True, add_generation_prompt=False),
     "going on after turns": Conversation(
-        (SYSTEM, ASKED, TOLD, MORE, THOUGHT), goes_on=True, add_generation_prompt=False
+        (SYSTEM, ASKED, REPLY, MORE, THOUGHT), goes_on=True, add_generation_prompt=False
     ),
 }

@@ -58,7 +58,7 @@ PIECE = " word"
 
 @dataclass(slots=True)
 class Clock:
-    """Goes on when it is told to."""
+    """Goes on when it is called."""
 
     now: float = 1000.0
 
@@ -71,7 +71,7 @@ class Clock:
 
 @dataclass(slots=True)
 class SilentAgent:
-    """Holds the requests it was given, and generates when it is told to."""
+    """Holds the requests it was given, and generates when it is called."""
 
     started: deque[tuple["SilentAgent", RequestId]]
     """What was ever started, and with whom: the same for all agents."""
@@ -170,7 +170,7 @@ class Costs:
 
 
 class Publisher:
-    """Makes events as the hub does, when it is told to."""
+    """Makes events as the hub does, when it is called."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._runtime = simulation.runtime

@@ -78,7 +78,7 @@ class Load:
 
 
 class Readers:
-    """Browsers that watch the fleet, as far as the balancer can tell."""
+    """Browsers that watch the fleet, as far as the balancer can see."""
 
     def __init__(self, address: str) -> None:
         self.num_bytes = 0

@@ -1,6 +1,6 @@
 """A store as a balancer leaves it after a busy hour: a full history, a full list of endings.
 
-Whoever starts on it holds from the first moment what it would else gather for an hour.
+A balancer that starts on it holds from the first moment what it would otherwise gather in an hour.
 """
 
 import itertools

@@ -223,11 +223,11 @@ async def first_tokens(house: House, number: int) -> float:
     async with house.client() as client:
         for each in range(number):
             started = time.monotonic()
-            wanted = body(each, model=house.model_name) | {
+            request = body(each, model=house.model_name) | {
                 "stream": True,
                 "service_tier": "priority",
             }
-            async with await client.chat.completions.create(**wanted) as stream:
+            async with await client.chat.completions.create(**request) as stream:
                 async for chunk in stream:
                     if chunk.choices and chunk.choices[0].delta.content:
                         waits.append(time.monotonic() - started)

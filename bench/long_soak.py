@@ -2,10 +2,10 @@
 
 One agent with the demo model and a balancer with its state in SQLite. A balancer keeps the history
 of an hour second by second, which grows for as long, so it starts with a full one. Requests of all
-kinds, whose answers are checked, prompts that nobody sent before, and clients that leave: see
-`bench.soak_load`. Memory is taken between the samples, while nobody asks. The slopes are those of
-lines fitted to the samples after the first tenth and to those of the second half: caches that fill
-up show in the first and not in the second, a leak shows in both.
+kinds, whose answers are checked, prompts that were never sent before, and clients that disconnect:
+see `bench.soak_load`. Memory is taken between the samples, while no request runs. The slopes are
+those of lines fitted to the samples after the first tenth and to those of the second half: caches
+that fill up show in the first and not in the second, a leak shows in both.
 """
 
 import argparse
@@ -34,7 +34,7 @@ SHOWN = 12
 """Rows of the table."""
 
 KEPT_FOR = "2m"
-"""Answers that outlive their connections are kept for an hour by default: they would come, and
+"""Answers that outlive their connections are stored for an hour by default: they would come, and
 none go, as long as the soak lasts."""
 
 

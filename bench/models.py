@@ -4,7 +4,7 @@
 Qwen3-0.6B, so that compute dominates. Their weights are Q8_0.
 
 Each of their tokens is whole characters: a token of random weights is else often a part of one,
-which nobody is shown before the rest has come, and gaps between texts are not gaps between tokens.
+which are not shown before the rest has come, and gaps between texts are not gaps between tokens.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _VERSION = 2
 """Of what `bench.make_model` makes: files of another are not used any more."""
 
 _BYTES_PER_CELL = 2
-"""llama.cpp keeps keys and values as 16-bit floats unless told otherwise."""
+"""llama.cpp keeps keys and values as 16-bit floats by default."""
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content"

@@ -1,8 +1,8 @@
 """A long prompt arrives at servers that were just started, beside short streams.
 
-The servers are cold: nothing has told the agent what steps cost. The streams have short prompts, so
-all of them run when the long prompt arrives four seconds later, and they may end before it is read.
-Both servers are asked through `/v1/completions`.
+The servers are cold: the agent does not know yet what steps cost. The streams have short prompts,
+so all of them run when the long prompt arrives four seconds later, and they may end before it is
+read. Both servers are asked through `/v1/completions`.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ async def measure(client: Client, seed: int) -> dict[str, float]:
 
 
 def figures(streams: Sequence[Sample], newcomer: Sample) -> dict[str, float]:
-    """The longest gap of any stream while the newcomer's prompt was read, and its first token.
+    """The longest gap of any stream during the newcomer's prefill, and its first token.
 
     Besides: the streams' median gap, and when the last of them was over.
     """

@@ -47,7 +47,7 @@ Kind = Literal["llava", "qwen"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 ALONE_SECONDS = 3.0
-"""For how long streams are watched with nobody beside them."""
+"""For how long streams are watched with no other request beside them."""
 SIDES: dict[Kind, int] = {"llava": 224, "qwen": 336}
 """Of a picture, in pixels: it has 256 patches, or 576, which are 144 tokens."""
 BESIDE = "tokens of a stream meanwhile"
@@ -63,8 +63,8 @@ class Newcomer:
     num_words: int
     side: int
 
-    async def come(self, way: Way, seed: int, told: dict[str, float]) -> None:
-        """Until the token is there; the number of the prompt's tokens goes to `told`."""
+    async def come(self, way: Way, seed: int, measured: dict[str, float]) -> None:
+        """Until the token is there; the number of the prompt's tokens goes to `measured`."""
         if way == "alone":
             await asyncio.sleep(ALONE_SECONDS)
             return
@@ -77,7 +77,7 @@ class Newcomer:
             answer = await response.json()
         if response.status != 200:
             raise SystemExit(f"bench: {answer}")
-        told[PROMPT_TOKENS] = answer["usage"]["prompt_tokens"]
+        measured[PROMPT_TOKENS] = answer["usage"]["prompt_tokens"]
 
 
 def asking(text: str, picture: bytes | None) -> dict[str, Any]:
@@ -90,10 +90,10 @@ def asking(text: str, picture: bytes | None) -> dict[str, Any]:
     return {"messages": messages, "max_tokens": 1, "ignore_eos": True, "stream": False}
 
 
-def figures(way: Way, watched: Watched, told: dict[str, float]) -> dict[str, float]:
+def figures(way: Way, watched: Watched, measured: dict[str, float]) -> dict[str, float]:
     """Of one way, once."""
     found = {LONGEST_GAP: watched.gap, BESIDE: float(watched.num_tokens)}
-    return found if way == "alone" else {**found, FIRST_TOKEN: watched.seconds, **told}
+    return found if way == "alone" else {**found, FIRST_TOKEN: watched.seconds, **measured}
 
 
 # ---- models
@@ -164,11 +164,11 @@ async def run(kind: Kind, arguments: argparse.Namespace) -> Results:
         async with streams.running(arguments.streams):
             for number in range(arguments.rounds + 1):
                 for place, way in enumerate(WAYS if number % 2 else WAYS[::-1]):
-                    told: dict[str, float] = {}
+                    measured: dict[str, float] = {}
                     seed = number * len(WAYS) + place
-                    watched = await streams.watched(partial(newcomer.come, way, seed, told))
+                    watched = await streams.watched(partial(newcomer.come, way, seed, measured))
                     if number:  # in the first, memory is touched and costs are learnt
-                        results[way].append(figures(way, watched, told))
+                        results[way].append(figures(way, watched, measured))
                 if number:
                     _report(kind, number, results)
     return results

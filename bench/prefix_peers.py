@@ -4,7 +4,7 @@ Two agents with one slot and one thread each, and a balancer that chooses by its
 the first agent streams after a prompt and is full, so the second gets two requests, in turns which
 first: one with that prompt, which it can fetch, and one with another prompt of the same length,
 which it has to compute. What counts is the time to the first token. No two rounds have a prompt in
-common. The stream goes on meanwhile; its longest gap is told, too.
+common. The stream goes on meanwhile; its longest gap is reported, too.
 """
 
 import argparse
@@ -46,7 +46,7 @@ class Stream:
 
 
 def prompt(draw: random.Random, length: int) -> list[int]:
-    """Token ids, which nobody has computed."""
+    """Token ids that no agent has computed."""
     return draw.choices(TOKENS, k=length)
 
 
@@ -84,8 +84,8 @@ async def first_token(fleet: Fleet, ids: list[int], *, cached: int) -> float:
     """Seconds until it came. Raises `SystemExit` where other than `cached` tokens were cached."""
     began, first = time.perf_counter(), 0.0
     url = f"{fleet.inference}/api/v1/generate"
-    wanted = body(ids, max_tokens=2)
-    async with fleet.http.post(url, json=wanted, timeout=PATIENCE) as response:
+    request = body(ids, max_tokens=2)
+    async with fleet.http.post(url, json=request, timeout=PATIENCE) as response:
         async for line in response.content:
             event = json.loads(line)
             if event["event"] == "token" and not first:
@@ -135,8 +135,8 @@ async def measure(arguments: argparse.Namespace) -> None:
 
 async def _warm(fleet: Fleet, ids: list[int]) -> None:
     url = f"{fleet.inference}/api/v1/generate"
-    wanted = body(ids, max_tokens=4, stream=False)
-    async with fleet.http.post(url, json=wanted, timeout=PATIENCE) as response:
+    request = body(ids, max_tokens=4, stream=False)
+    async with fleet.http.post(url, json=request, timeout=PATIENCE) as response:
         await response.read()
 
 
@@ -146,7 +146,7 @@ def _line(length: int, rounds: list[list[float]]) -> str:
     return (
         f"{length} tokens: computed {median(computed) * 1000:.0f} ms, "
         f"fetched {median(fetched) * 1000:.0f} ms, fetched to computed {median(ratios):.2f} "
-        f"({min(ratios):.2f} to {max(ratios):.2f}); longest gap of the lender's stream "
+        f"({min(ratios):.2f} to {max(ratios):.2f}); longest gap of the sender's stream "
         f"{max(gaps) * 1000:.0f} ms"
     )
 

@@ -1,4 +1,4 @@
-"""`python -m bench.publish NAME`: keeps a result that the docs quote.
+"""`python -m bench.publish NAME`: publishes a result that the docs quote.
 
 Copies `bench/results/NAME.json`, which the next run overwrites, to `bench/published/` with the day
 and the commit that it was measured at. Refuses where the code differs from that commit.
@@ -18,7 +18,7 @@ PUBLISHED = Path(__file__).parent / "published"
 
 
 def published(document: dict[str, Any], *, commit: str, day: str) -> dict[str, Any]:
-    """What is kept of a result."""
+    """What is published of a result."""
     return {"measured_on": day, "commit": commit, **document}
 
 

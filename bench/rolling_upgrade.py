@@ -5,8 +5,8 @@
 FOLDER is another work tree of the project with an environment of its own. It starts as a balancer
 over PostgreSQL and two agents, which take orders. Agents are replaced one after the other by this
 checkout's; a balancer of this checkout starts beside the former over the same store, then the
-former goes. At each stage every balancer's wish is fulfilled, while clients ask for texts that are
-known. Those that a leaving balancer turns away ask the other.
+former goes. At each stage a change of the desired state at every balancer is carried out, while
+clients ask for texts that are known. Those that a leaving balancer turns away ask the other.
 """
 
 import argparse
@@ -31,10 +31,10 @@ CLIENTS = 4
 CALM = 3.0
 """Seconds of load at each stage."""
 
-WISHED = {"name": "demo", "source": MODEL.absolute().as_uri(), "context_size": 1024}
+DESIRED = {"name": "demo", "source": MODEL.absolute().as_uri(), "context_size": 1024}
 NUM_LONG = 400
 LONG = {"prompt": "Once upon a time", "max_tokens": NUM_LONG, "ignore_eos": True}
-"""Nobody knows its text, but its length."""
+"""Its text is not known, only its length."""
 
 FORMER, PRESENT = "former", "present"
 
@@ -91,12 +91,12 @@ def fixed_ports() -> dict[str, int]:
         return {FORMER: one.getsockname()[1], PRESENT: two.getsockname()[1]}
 
 
-async def wish(scene: Scene, age: str) -> None:
-    """Tell one balancer another number of slots; all show it."""
+async def change_slots(scene: Scene, age: str) -> None:
+    """Change the number of slots at one balancer; all show it."""
     slots = 2 + scene.num_wishes % 3
     scene.num_wishes += 1
     fleet = scene.balancers[age]
-    put = {"models": [WISHED | {"slots": slots}]}
+    put = {"models": [DESIRED | {"slots": slots}]}
 
     async def is_saved() -> bool:
         async with fleet.http.put(f"{fleet.management}/api/v1/desired-state", json=put) as response:
@@ -114,9 +114,9 @@ async def wish(scene: Scene, age: str) -> None:
 
 
 async def stage(scene: Scene, name: str) -> None:
-    """Wishes at each balancer, and a while of load."""
+    """A change of the desired state at each balancer, and a while of load."""
     for age in tuple(scene.balancers):
-        await wish(scene, age)
+        await change_slots(scene, age)
     before = scene.outcomes.total()
     await asyncio.sleep(CALM)
     print(f"{name}: {scene.outcomes.total() - before} requests, {len(scene.wrong)} wrong so far")
@@ -164,9 +164,9 @@ async def background(scene: Scene) -> str:
 async def is_completed(scene: Scene, id: str) -> bool:
     fleet = scene.balancers[PRESENT]
     async with fleet.http.get(f"{fleet.inference}/v1/responses/{id}") as response:
-        told = await response.json()
-    assert told.get("status") in ("queued", "in_progress", "completed"), told
-    return bool(told["status"] == "completed")
+        answer = await response.json()
+    assert answer.get("status") in ("queued", "in_progress", "completed"), answer
+    return bool(answer["status"] == "completed")
 
 
 async def upgrade_agents(scene: Scene) -> None:
@@ -197,7 +197,7 @@ async def opened(former: Path, server: PostgresServer) -> AsyncIterator[Scene]:
         await scene.start_balancer(FORMER)
         for name in ("agent-1", "agent-2"):
             await scene.start_agent(name, FORMER)
-        await wish(scene, FORMER)
+        await change_slots(scene, FORMER)
         yield scene
 
 

@@ -71,12 +71,12 @@ class Cost:
 
     num_tokens: int
     plain: float
-    told: float
+    parsed: float
 
     @property
     def more(self) -> float:
         """What the separation adds."""
-        return max(0.0, self.told - self.plain)
+        return max(0.0, self.parsed - self.plain)
 
 
 def main() -> int:
@@ -84,11 +84,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=at_least(1), default=21, help="of each family (21)")
     rounds = parser.parse_args().rounds
-    table = Table("family", "tokens", "plain, µs", "told apart, µs", "more, µs", *STEPS)
+    table = Table("family", "tokens", "plain, µs", "parsed, µs", "more, µs", *STEPS)
     for name in ANSWERS:
         cost = _cost(name, rounds)
         shares = (f"{cost.more / step:.3%}" for step in STEPS.values())
-        figures = (f"{each * 1e6:.2f}" for each in (cost.plain, cost.told, cost.more))
+        figures = (f"{each * 1e6:.2f}" for each in (cost.plain, cost.parsed, cost.more))
         table.add_row(name, str(cost.num_tokens), *figures, *shares)
     Console().print(table)
     return 0
@@ -97,11 +97,11 @@ def main() -> int:
 def _cost(name: str, rounds: int) -> Cost:
     pieces = _tokens(name)
     reading = Reading(family=family_named(name), is_thinking=False, tools=TOOLS)  # type: ignore[arg-type]
-    plain, told = [], []
+    plain, parsed = [], []
     for _ in range(rounds):
         plain.append(_seconds(pieces, None))
-        told.append(_seconds(pieces, reading))
-    return Cost(len(pieces), median(plain) / len(pieces), median(told) / len(pieces))
+        parsed.append(_seconds(pieces, reading))
+    return Cost(len(pieces), median(plain) / len(pieces), median(parsed) / len(pieces))
 
 
 def _tokens(name: str) -> list[bytes]:

@@ -1,6 +1,6 @@
 """Kills balancers, the one that leads, and PostgreSQL under load: what their own balancer survived.
 
-Three balancers over one PostgreSQL; simulated agents, and real ones that take orders from whoever
+Three balancers over one PostgreSQL; simulated agents, and real ones that obey the balancer that
 leads. Clients send requests to each balancer all the time. A request counts as wrong if the
 balancer that it went to lived and it did not end with all of its tokens. Each kill strikes while
 all run a batch, begun at the one that is killed; it has to answer each of its lines exactly once.
@@ -36,7 +36,7 @@ CLIENTS = 3
 CALM = 4.0
 """Seconds of load before the first kill, and after each."""
 
-WISHED = {"name": "demo", "source": MODEL.absolute().as_uri(), "slots": 2, "context_size": 1024}
+DESIRED = {"name": "demo", "source": MODEL.absolute().as_uri(), "slots": 2, "context_size": 1024}
 
 
 @dataclass
@@ -101,8 +101,8 @@ class Scene:
         await self.fleets[name].balancer.exit_code()
 
     def leader(self) -> str:
-        """Who said last that it leads."""
-        told = [
+        """The balancer that reported last that it leads."""
+        lines = [
             (line, name)
             for name, fleet in self.fleets.items()
             if not self.tallies[name].is_dead
@@ -110,7 +110,7 @@ class Scene:
             if "this balancer leads" in line
         ]
         epochs = {
-            int(json.loads(line)["epoch"]): name for line, name in told if "no more" not in line
+            int(json.loads(line)["epoch"]): name for line, name in lines if "no more" not in line
         }
         return epochs[max(epochs)]
 
@@ -166,17 +166,18 @@ async def opened(given: argparse.Namespace, server: PostgresServer) -> AsyncIter
             await scene.fleets["one"].start_agent(
                 balancer=urls, name=f"real-{number}", model=None, slots=None, context_size=None
             )
-        await wish(scene, "two", slots=2)
+        await change_slots(scene, "two", slots=2)
         yield scene
 
 
-async def wish(scene: Scene, name: str, *, slots: int) -> float:
-    """Tell a balancer; seconds until both real agents have so many slots."""
+async def change_slots(scene: Scene, name: str, *, slots: int) -> float:
+    """Change the desired state at a balancer; seconds until both real agents have so many slots."""
     fleet, begun = scene.fleets[name], time.monotonic()
 
     async def is_saved() -> bool:
         put = fleet.http.put(
-            f"{fleet.management}/api/v1/desired-state", json={"models": [WISHED | {"slots": slots}]}
+            f"{fleet.management}/api/v1/desired-state",
+            json={"models": [DESIRED | {"slots": slots}]},
         )
         async with put as response:
             return response.status == 200
@@ -191,7 +192,7 @@ async def wish(scene: Scene, name: str, *, slots: int) -> float:
 
 
 async def strike(scene: Scene, server: PostgresServer) -> None:
-    """Each fault, with a change of the wish after it: somebody leads."""
+    """Each fault, with a change of the desired state after it: one balancer leads."""
     leader = scene.leader()
     follower = next(name for name in NAMES if name != leader)
     for what, name in (("a balancer that follows", follower), ("the one that leads", leader)):
@@ -199,17 +200,17 @@ async def strike(scene: Scene, server: PostgresServer) -> None:
         await scene.kill(name)
         await asyncio.sleep(CALM)
         other = next(each for each in NAMES if each != name)
-        took = await wish(scene, other, slots=1)
-        print(f"killed {what} ({name}): a wish is fulfilled after {took:.1f} s", flush=True)
+        took = await change_slots(scene, other, slots=1)
+        print(f"killed {what} ({name}): a change is carried out after {took:.1f} s", flush=True)
         await scene.revive(name)
-        await wish(scene, name, slots=2)
+        await change_slots(scene, name, slots=2)
     await scene.begin_batch("one")
     server.stop(signal.SIGKILL)
     await asyncio.sleep(CALM)
     server.start()
-    took = await wish(scene, "one", slots=1)
-    print(f"killed PostgreSQL: a wish is fulfilled {took:.1f} s after it is back", flush=True)
-    await wish(scene, "one", slots=2)
+    took = await change_slots(scene, "one", slots=1)
+    print(f"killed PostgreSQL: a change is carried out {took:.1f} s after it is back", flush=True)
+    await change_slots(scene, "one", slots=2)
 
 
 async def end_batches(scene: Scene) -> int:
@@ -220,8 +221,8 @@ async def end_batches(scene: Scene) -> int:
             wrong = await shared_batches.wrong_lines(scene.fleets["three"], id, scene.num_lines)
         except AssertionError:
             for name, fleet in scene.fleets.items():
-                told = [line for line in fleet.balancer.stderr if id in line]
-                print(f"{name}:", *told[-8:], sep="\n", flush=True)
+                lines = [line for line in fleet.balancer.stderr if id in line]
+                print(f"{name}:", *lines[-8:], sep="\n", flush=True)
             raise
         for each in wrong[:5]:
             print(f"  wrong in {id}: {each}")

@@ -30,7 +30,7 @@ class Side:
 
     @property
     def commands(self) -> list[str]:
-        """The command lines, to be kept with the results."""
+        """The command lines, to be stored with the results."""
         return [" ".join(daemon.command) for daemon in self.daemons]
 
 

@@ -51,7 +51,7 @@ FAILURES = {
     "back after 15 s": Losses(every=20.0, away=15.0),
     "back after 120 s": Losses(every=20.0, away=120.0),
 }
-"""Places are kept for 30 s, while others serve the model (`balancer/control/departures.py`)."""
+"""Places are reserved for 30 s, while others serve the model (`balancer/control/departures.py`)."""
 
 LOAD_SECONDS = 20.0
 
@@ -274,7 +274,7 @@ def _distribution(values: list[float]) -> list[tuple[float, float]]:
 
 
 def summary(run: Run) -> dict[str, object]:
-    """What is kept of a run."""
+    """What is stored of a run."""
     one = run.outcome
     return {
         "trace": run.trace,

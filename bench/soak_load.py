@@ -1,7 +1,8 @@
 """What a fleet is asked in a long soak: everything at once, for some time, and all of it checked.
 
 Answers that are known come from the load of `bench.chaos`. Beside it two clients send prompts that
-nobody sent before, which fill every cache, and rude clients leave in the middle of their answers.
+were never sent before, which fill every cache, and rude clients disconnect in the middle of
+answers.
 """
 
 import asyncio

@@ -34,7 +34,7 @@ async def measure(client: Client, seed: int) -> dict[str, float]:
 
 
 def figures(streams: Sequence[Sample], newcomer: Sample) -> dict[str, float]:
-    """The longest gap of any stream while the newcomer's prompt was read, and its first token."""
+    """The longest gap of any stream during the newcomer's prefill, and its first token."""
     check([*streams, newcomer])
     first = newcomer.token_times[0]
     if any(stream.token_times[-1] < first for stream in streams):

@@ -167,9 +167,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--peers", default=sys.executable, metavar="PYTHON", help="of an environment with the peers"
     )
     given = parser.parse_args(arguments)
-    wanted = given.sides
-    given.sides = [side for side in wanted if installed(side, given.peers)]
-    if missing := [side for side in wanted if side not in given.sides]:
+    requested = given.sides
+    given.sides = [side for side in requested if installed(side, given.peers)]
+    if missing := [side for side in requested if side not in given.sides]:
         print(f"not installed, so not measured: {', '.join(missing)}")
     return given
 

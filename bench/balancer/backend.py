@@ -80,8 +80,8 @@ class Connection(asyncio.Protocol):
 
     def _answer(self, head: bytes, body: bytes) -> None:
         if b"/chat/completions" in head.partition(b"\r\n")[0]:
-            wanted = json.loads(body)
-            num_tokens = wanted.get("max_tokens") or wanted["max_completion_tokens"]
+            request = json.loads(body)
+            num_tokens = request.get("max_tokens") or request["max_completion_tokens"]
             self._group.running[self] = num_tokens
             self.write(_HEAD + _chunked(_FIRST))
             self._group.has_work.set()

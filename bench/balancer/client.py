@@ -168,7 +168,7 @@ class Load:
 
     poll: select.epoll = field(default_factory=select.epoll)
     streams: dict[int, Streams] = field(default_factory=dict)
-    kept: list[list[Arrival]] = field(default_factory=list)
+    stored: list[list[Arrival]] = field(default_factory=list)
     num_ended: int = 0
     num_begun: int = 0
     window: Window | None = None
@@ -193,7 +193,7 @@ class Load:
             if window is not None:
                 window.count(data)
             had_begun = streams.has_begun
-            ended = streams.take(time.monotonic(), data, go_on=go_on, keep=self.kept)
+            ended = streams.take(time.monotonic(), data, go_on=go_on, keep=self.stored)
             self.num_ended += ended
             self.num_begun += streams.has_begun and not had_begun
 
@@ -247,7 +247,7 @@ def opened(given: argparse.Namespace) -> Iterator[Streams]:
 
 def run(given: argparse.Namespace) -> Figures:
     """Raises `BenchFailed`."""
-    gc.disable()  # what comes is kept, and has no cycles
+    gc.disable()  # what comes is stored, and has no cycles
     raise_file_limit(given.streams)
     pids = descendants(given.pid)
     idle_bytes = sum(map(resident_bytes, pids))
@@ -281,13 +281,13 @@ def run(given: argparse.Namespace) -> Figures:
         balancer_busy=cpu / wall,
         others_busy=others / wall,
         bytes_per_stream=held_bytes / given.streams,
-        latencies=percentiles(load.kept, since=started, until=started + wall),
+        latencies=percentiles(load.stored, since=started, until=started + wall),
     )
 
 
-def percentiles(kept: list[list[Arrival]], since: float, until: float) -> dict[str, float]:
+def percentiles(stored: list[list[Arrival]], since: float, until: float) -> dict[str, float]:
     """Of the tokens that came while the load was steady, or of a sample of them."""
-    within = [each for each in kept if since <= each[-1][0] and each[0][0] <= until]
+    within = [each for each in stored if since <= each[-1][0] and each[0][0] <= until]
     sample = random.Random(1).sample(within, min(len(within), _SAMPLE))
     delays = [delay for arrivals in sample for delay in latencies(arrivals, since, until)]
     cuts = quantiles(delays, n=1000, method="inclusive")

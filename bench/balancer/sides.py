@@ -109,7 +109,7 @@ def _ended(process: "subprocess.Popen[str]") -> None:
 
 
 def free_port() -> int:
-    """A port that nobody listens on; for programs that cannot take any free one."""
+    """A port on which no process listens; for programs that cannot take any free one."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
         return port

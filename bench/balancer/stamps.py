@@ -1,6 +1,6 @@
 """The text of a simulated token: the time at which it was sent.
 
-Every process of one machine has the same monotonic clock, so the client can tell how long a token
+Every process of one machine has the same monotonic clock, so the client knows how long a token
 was on its way. The mark stands once in each token, behind a quote only where a text begins, so
 tokens and the events that carry them are counted without parsing.
 """

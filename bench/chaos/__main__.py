@@ -64,10 +64,10 @@ def can(is_inside: bool) -> frozenset[Need]:
     return frozenset({Need.NETWORK, Need.DISK, *clock} if is_inside else clock)
 
 
-def tried(wanted: Sequence[Kind], has: frozenset[Need]) -> tuple[Kind, ...]:
-    """Of the kinds that are wanted, those that the machine can; says which it cannot."""
-    kinds = possible(wanted, has)
-    for kind in wanted:
+def tried(requested: Sequence[Kind], has: frozenset[Need]) -> tuple[Kind, ...]:
+    """The requested kinds that this machine can do; prints those that it cannot."""
+    kinds = possible(requested, has)
+    for kind in requested:
         if kind not in kinds and kind.needs is not None:
             print(f"not tried: {kind.name}, which needs {kind.needs.value}")
     if not kinds:

@@ -49,7 +49,8 @@ HEARTBEAT_TIMEOUT = 1.5
 """After so long a silence the balancer of a run takes an agent for lost."""
 
 DETECTED = HEARTBEAT_TIMEOUT + 1.0
-"""A silent agent is noticed, and its requests run elsewhere, with prompt and tokens computed."""
+"""A silent agent is noticed, and its requests run on other agents, with prompt and tokens
+computed."""
 
 LEAVING = frozenset(["shutting_down"])
 NETWORK, DISK, CLOCK = Need.NETWORK, Need.DISK, Need.CLOCK

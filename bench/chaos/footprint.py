@@ -63,8 +63,8 @@ def gauges(metrics: str) -> dict[str, float]:
 
 def _without_agent(name: str) -> str:
     base, brace, labels = name.partition("{")
-    kept = [each for each in labels.rstrip("}").split(",") if not each.startswith("agent=")]
-    return f"{base}{{{','.join(kept)}}}" if brace else base
+    others = [each for each in labels.rstrip("}").split(",") if not each.startswith("agent=")]
+    return f"{base}{{{','.join(others)}}}" if brace else base
 
 
 def unrest(metrics: str) -> list[str]:

@@ -60,7 +60,7 @@ class Ground:
 
 @dataclass(slots=True)
 class Hosts:
-    """All daemons that run; those that are gone are kept for their logs."""
+    """All daemons that run; those that are gone stay in the list for their logs."""
 
     ground: Ground
     num_agents: int

@@ -20,7 +20,7 @@ AGENTS_LOST = 2
 """So many agents lost with a request make an error of it (`Moves` of `balancer`)."""
 
 REPEATING = frozenset(["responses"])
-"""Kinds of answers that tell their text again at the end, so that no half is a beginning."""
+"""Kinds of answers that have their whole text again at the end, so that no half is a beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,12 @@ class Judge:
     def _of_outcome(self, record: Record, touching: Sequence[Episode]) -> list[str]:
         if record.outcome == "unfinished":
             return ["endless: no end came as long as the client waited"]
-        wanted = self._answers[record.kind].num_endings
-        if len(record.endings) > wanted:
+        expected = self._answers[record.kind].num_endings
+        if len(record.endings) > expected:
             return [f"ended more than once: {record.endings}"]
         if bad := sorted({*record.errors} - _allowed_errors(touching)):
             return [f"ended with {', '.join(bad)}, which nothing allows that touched it"]
-        if record.errors or len(record.endings) == wanted:
+        if record.errors or len(record.endings) == expected:
             return []
         if record.outcome == "ended":
             return ["lost: the answer is over without an end"]

@@ -79,7 +79,7 @@ class Run:
         return Episode(fault.kind, begin, time.monotonic())
 
     async def _rest(self) -> list[str]:
-        """What is still there when nobody asks any more."""
+        """What is still there when no request runs any more."""
         found = [f"at rest, {each}" for each in await self.hosts.unrest()]
         found += await self.operator.findings()
         present = self.hosts.footprints()

@@ -84,7 +84,7 @@ def bursty(random: Random, variation: float = 2.0) -> float:
 
 
 def caller_of(random: Random) -> int:
-    """Who sends the next request, or begins the next session."""
+    """The caller that sends the next request, or begins the next session."""
     return 0 if random.random() < GREEDY else random.randrange(1, NUM_CALLERS)
 
 

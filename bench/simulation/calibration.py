@@ -6,11 +6,11 @@
 - How long a request is on its way: from the client to the first step of an idle agent.
 - How much slower all that is under load. Two rehearsals say so, with requests of the same kind: all
   at once, where agents are full, and at half of that, where most steps are of one sequence.
-  Simulated agents are slowed down until they take as long for reading and generating.
+  Simulated agents are slowed down until they take as long for prefill and generation.
 
 Agents join one after the other, so that it is known how many are busy. Before anything is measured
 they age, and so do simulated ones: they serve requests of the same kind until their caches are full
-of what nobody will ask again.
+of what no request will ask again.
 """
 
 from collections.abc import Callable, Sequence

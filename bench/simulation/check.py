@@ -213,5 +213,5 @@ def _cell(pairs: Sequence[Pair], figure: str) -> str:
     fact = median(getattr(each.fact, figure) for each in pairs)
     paper = median(getattr(each.paper, figure) for each in pairs)
     ratios = [each.ratio(figure) for each in pairs]
-    told = " ".join("-" if ratio is None else f"{ratio:.2f}" for ratio in ratios)
-    return f"{fact:,.3g}, {paper:,.3g}: {told}"
+    shown = " ".join("-" if ratio is None else f"{ratio:.2f}" for ratio in ratios)
+    return f"{fact:,.3g}, {paper:,.3g}: {shown}"

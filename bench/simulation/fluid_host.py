@@ -18,7 +18,7 @@ STALL = 0.5
 """Seconds for which a chunk of a prompt keeps the answers waiting."""
 
 _EPSILON = 1e-6
-"""Seconds: who is so close to the end is there, since times are rounded."""
+"""Seconds: a sequence so close to its end has ended, since times are rounded."""
 
 
 @dataclass(slots=True)
@@ -102,7 +102,7 @@ class FluidHost:
                 items.append(self._read(first, now))
         return items
 
-    def told(self) -> list[Item]:
+    def unsent(self) -> list[Item]:
         """The tokens that the running requests got here so far, as one piece each."""
         reading = {one.id for one in self._reading}
         return [

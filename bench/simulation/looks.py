@@ -24,7 +24,7 @@ SHARE = 0.4
 class Look:
     """Milliseconds of a processor: after a loss, in the median; and of the first placement.
 
-    By that one `num_placed` agents were told to serve a model.
+    In that one `num_placed` agents were assigned a model.
     """
 
     num_agents: int

@@ -1,11 +1,10 @@
 """A machine that several hosts share: where more of them compute, each takes longer.
 
-Work is told in the seconds that it takes while nobody else computes. It is of a kind: reading, or
-generating with so many sequences, since short steps wait longer for others, for what they are. A
-machine has a clock for each kind, which shows how much of it somebody would have done who began
-with the machine. Work ends when its clock shows as much more as there was of it. So nothing has to
-be changed where somebody else begins or ends in the middle of it (processor sharing, by virtual
-time).
+Work is counted in the seconds that it takes while no other host computes. It is of a kind: prefill,
+or generating with so many sequences, since short steps wait longer for others, for what they are. A
+machine has a clock for each kind, which shows how much of it a host would have done that began with
+the machine. Work ends when its clock shows as much more as there was of it. So nothing has to be
+changed where another host begins or ends in the middle of it (processor sharing, by virtual time).
 """
 
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ _EPSILON = 1e-9
 class Machine:
     """Of each kind: where so many hosts compute, work takes so many times as long, from one on.
 
-    More hosts than are told of count as the last; so do further kinds.
+    More hosts than were measured count as the last; so do further kinds.
     """
 
     slowdowns: Sequence[Sequence[float]] = (ALONE,)
@@ -51,7 +50,7 @@ class Machine:
         return self._clocks[self._known(kind)] >= until - _EPSILON
 
     def due(self, kind: int, until: float) -> float:
-        """When the clock will show this much, if nobody else begins or ends before."""
+        """When the clock will show this much, if no other host begins or ends before."""
         kind = self._known(kind)
         left = max(0.0, until - self._clocks[kind])
         return self._now + left * self._slowdown(self.slowdowns[kind])

@@ -48,7 +48,7 @@ class Outcome:
     most_waiting: int = 0
     num_losses: int = 0
     num_orders: int = 0
-    """What the controller told agents to serve."""
+    """What the controller assigned to agents."""
     repairs: list[float] = field(default_factory=list)
     """Seconds from the loss of an agent that served until another served the same."""
     asked: dict[int, int] = field(default_factory=dict)

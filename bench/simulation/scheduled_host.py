@@ -26,7 +26,7 @@ from bench.simulation.machine import READING, Machine
 BATCH = 512
 MOST_MIXED = 63
 PREFIXES = 250
-"""Numbers for kept prefixes: the cells run out before them."""
+"""Numbers for cached prefixes: the cells run out before them."""
 
 _TOKEN = 7
 """What every answer says; no end token."""
@@ -123,8 +123,8 @@ class ScheduledHost:
         self._go_on(now)
         return items
 
-    def told(self) -> list[Item]:
-        """Nothing that was not told: each step's tokens are told when it ends."""
+    def unsent(self) -> list[Item]:
+        """Nothing is left to send: each step's tokens are sent when it ends."""
         return []
 
     def _go_on(self, now: float) -> None:

@@ -137,16 +137,16 @@ class SimulatedAgent:
         return min((each for each in times if each is not None), default=None)
 
     def advance(self, now: float) -> list[FromAgent]:
-        """What is told of what happened until `now`."""
+        """The messages about what happened until `now`."""
         items = self.host.advance(now)
-        told = self._produced(items, now) if items else []
+        messages = self._produced(items, now) if items else []
         if self.host.running and now >= self._reported_at + REPORT_EVERY:
-            told += self._report(now)
+            messages += self._report(now)
         if self._loaded_at is not None and now >= self._loaded_at:
-            told += self._loaded(now)
+            messages += self._loaded(now)
         elif self._phase == "draining" and not self.host.running:
-            told += self._load(now)
-        return told
+            messages += self._load(now)
+        return messages
 
     def _report(self, now: float) -> list[FromAgent]:
         self._num_reports += 1
@@ -157,9 +157,9 @@ class SimulatedAgent:
         """Those of a host that has computed since the report before."""
         return Statistics(cells=Cells(total=self._kind.cache), computed_tokens=self._num_reports)
 
-    def told(self) -> list[FromAgent]:
+    def unsent(self) -> list[FromAgent]:
         """What of the answers got out before it was lost."""
-        items = self.host.told()
+        items = self.host.unsent()
         return [Output(items=tuple(items))] if items else []
 
     # ---- requests
@@ -195,7 +195,7 @@ class SimulatedAgent:
 
     @property
     def _wished(self) -> str | None:
-        """The model that it was told to serve."""
+        """The model that it was assigned."""
         assignment = None if self._order is None else self._order.assignment
         return None if assignment is None else assignment.name
 
@@ -210,7 +210,7 @@ class SimulatedAgent:
         return self._tell(now)
 
     def _load(self, now: float) -> list[FromAgent]:
-        """It has nothing to do: what it served goes, and what was wished is loaded."""
+        """It has nothing to do: what it served is unloaded, and what was assigned is loaded."""
         self.serves = None
         self._phase = "waiting" if self._wished is None else "loading"
         self._loaded_at = None if self._wished is None else now + self._load_seconds

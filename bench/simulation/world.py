@@ -1,7 +1,7 @@
 """The balancer's core among simulated agents, in virtual time: arrivals, answers, losses.
 
-Agents have their own sessions. With a wish, they have no models of their own: the balancer's
-controller says what each loads, also after losses.
+Agents have their own sessions. With a desired state, they have no models of their own: the
+balancer's controller says what each loads, also after losses.
 """
 
 import heapq
@@ -63,7 +63,8 @@ class Losses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wished:
-    """Agents have no models of their own: these are wished for, and loading takes a while."""
+    """Agents have no models of their own: the desired state has these, and loading takes a
+    while."""
 
     state: DesiredState
     load_seconds: float = 20.0
@@ -230,12 +231,12 @@ class World:
         self._at(moment, lambda: self._lose(losses))
 
     def _lose(self, losses: Losses) -> None:
-        """An agent goes in the middle of what it does; what it had told is told."""
+        """An agent goes in the middle of what it does; what it had sent stays sent."""
         if self._places:
             link = self._random.choice(list(self._places))
             place = self._places[link]
             self._catch_up(place)
-            for message in place.agent.told():
+            for message in place.agent.unsent():
                 self._say(link, message)
             del self._places[link]
             self.outcome.num_computed += place.agent.num_computed
@@ -254,7 +255,7 @@ class World:
     # ---- what agents do
 
     def _catch_up(self, place: _Place) -> None:
-        """Let it come to the present; what it tells is told."""
+        """Let it come to the present; what it sends is delivered."""
         agent = place.agent
         self.outcome.busy_seconds += len(agent.host.running) * (self._now - place.since)
         place.since = self._now

@@ -1,1 +1,1 @@
-"""Those who use the fleet of a run: clients that stay, clients that do not, and an operator."""
+"""The users of a run's fleet: clients that stay, clients that do not, and an operator."""

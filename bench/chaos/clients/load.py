@@ -198,7 +198,7 @@ def _event(message: dict[str, Any]) -> Any:
 
 
 def _is_of_the_answer(event: dict[str, Any]) -> bool:
-    """Neither an error nor a warning, such as that a full disk kept nothing."""
+    """Neither an error nor a warning, such as that a full disk stored nothing."""
     return event.get("error") is None and event.get("event") != "warning"
 
 

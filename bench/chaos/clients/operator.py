@@ -1,4 +1,4 @@
-"""An operator who changes the desired state all the time; what was accepted has to stay."""
+"""An operator that changes the desired state all the time; what was accepted has to stay."""
 
 import asyncio
 from contextlib import suppress
@@ -11,11 +11,11 @@ from bench.chaos.clients.register import Register
 
 PAUSE = 0.1
 NOBODY = {"chaos": "nobody"}
-"""Labels that no agent has, so that nothing comes of the wish."""
+"""Labels that no agent has, so that no agent loads the model."""
 
 
 class Operator:
-    """Wishes for a model of another name each time."""
+    """Asks for a model of another name each time."""
 
     def __init__(self, http: aiohttp.ClientSession, url: str) -> None:
         self._http = http
@@ -53,6 +53,6 @@ def _state(number: int) -> dict[str, Any]:
 
 
 def _number(state: dict[str, Any]) -> int:
-    """0: nothing was wished for yet."""
+    """0: the desired state was not changed yet."""
     names = [model["name"] for model in state["models"]]
     return int(names[0].removeprefix("wish-")) if names else 0

@@ -1,6 +1,6 @@
 """Agents and clients that mean harm: they lie, keep silent, or send what is costly to read.
 
-Whatever they do befalls their own connections. What an agent was given meanwhile goes elsewhere.
+What they do ends their own connections alone. Requests that such an agent was given go to others.
 """
 
 import asyncio

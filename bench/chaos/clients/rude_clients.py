@@ -65,7 +65,7 @@ class RudeClients:
                 await loop.sock_sendall(sock, self._request(body))
                 await loop.sock_recv(sock, 1024)
         except (OSError, TimeoutError):
-            pass  # Something else strikes as well; there is nobody to go then.
+            pass  # Another fault strikes as well; then there is no client to disconnect.
         return sock
 
     def _request(self, body: dict[str, object]) -> bytes:

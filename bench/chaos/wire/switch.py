@@ -25,7 +25,7 @@ Address = bytes
 
 
 class Switch:
-    """Lines are made as addresses turn up; until told otherwise their weather is fair."""
+    """Lines are made as addresses turn up; at first nothing disturbs them."""
 
     def __init__(self, seed: int, devices: dict[int, int]) -> None:
         self._chance = Random(seed)

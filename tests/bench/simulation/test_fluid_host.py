@@ -21,10 +21,10 @@ def start(id: str, *, prompt: int = 100, answer: int = 11, given: int = 0) -> St
 
 
 def run(one: FluidHost) -> list[tuple[float, Item]]:
-    told = []
+    items = []
     while (due := one.next_change()) is not None:
-        told += [(due, item) for item in one.advance(due)]
-    return told
+        items += [(due, item) for item in one.advance(due)]
+    return items
 
 
 def test_an_answer_alone_takes_its_prompt_and_its_steps() -> None:
@@ -74,8 +74,8 @@ def test_what_was_told_at_a_loss_is_what_has_flowed() -> None:
     one.start(start("b"), 0.0)
     one.advance(1.0)
     one.advance(1.0 + 3.5 * (STALL + 0.15) / 2)
-    told = one.told()
-    assert [(piece.id, len(piece.tokens)) for piece in told if isinstance(piece, Piece)] == [
+    items = one.unsent()
+    assert [(piece.id, len(piece.tokens)) for piece in items if isinstance(piece, Piece)] == [
         ("a", 2)
     ]
 

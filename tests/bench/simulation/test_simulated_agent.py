@@ -43,10 +43,10 @@ def assign(revision: int, name: str | None) -> Assign:
 
 
 def until_idle(one: SimulatedAgent) -> list[tuple[float, FromAgent]]:
-    told = []
+    messages = []
     while (due := one.next_change()) is not None:
-        told += [(due, message) for message in one.advance(due)]
-    return told
+        messages += [(due, message) for message in one.advance(due)]
+    return messages
 
 
 def test_it_says_what_it_serves_and_how_much_its_cache_holds() -> None:
@@ -63,8 +63,8 @@ def test_its_session_gives_slots_to_requests() -> None:
     assert one.received(start("a"), 0.0) == []
     (busy,) = one.received(start("b"), 0.0)
     assert isinstance(busy, Output) and isinstance(busy.items[0], Busy)
-    told = [(now, type(cast(Output, each).items[0])) for now, each in until_idle(one)]
-    assert told == [(pytest.approx(1.0), PromptRead), (pytest.approx(2.0), Ended)]
+    messages = [(now, type(cast(Output, each).items[0])) for now, each in until_idle(one)]
+    assert messages == [(pytest.approx(1.0), PromptRead), (pytest.approx(2.0), Ended)]
     assert one.received(start("b"), 2.0) == []
 
 
@@ -101,5 +101,5 @@ def test_without_a_wish_it_serves_nothing() -> None:
     one = agent(load_seconds=5.0)
     one.received(assign(1, "m"), 0.0)
     until_idle(one)
-    (told,) = one.received(assign(2, None), 9.0)
-    assert isinstance(told, Status) and told.model is None and not one.is_ready
+    (messages,) = one.received(assign(2, None), 9.0)
+    assert isinstance(messages, Status) and messages.model is None and not one.is_ready

@@ -1,7 +1,7 @@
-"""First tokens of short requests beside a batch, in an engine alone: `python -m bench.giving_way`.
+"""First tokens of short requests beside a batch, in an engine: `python -m bench.beside_batch`.
 
 The engine's own worker, without daemons. Requests come one after the other: alone, beside streams
-of the same class, and beside streams of the class `batch`, which give way. The three take turns, so
+of the same class, and beside streams of the class `batch`, which yield. The three take turns, so
 what else the machine does meets all of them. With `--model FILE` any model that generates.
 """
 
@@ -39,7 +39,7 @@ PAUSE = 0.1
 
 
 class Bench:
-    """A worker, and who waits for a first token."""
+    """A worker, and the requests that wait for a first token."""
 
     def __init__(self, model: Path, threads: int) -> None:
         self._outputs: queue.SimpleQueue[tuple[SequenceOutput, ...]] = queue.SimpleQueue()
@@ -122,7 +122,7 @@ def measure(bench: Bench, *, length: int, requests: int, rounds: int) -> None:
 
 def main() -> None:
     """Prints the figures."""
-    parser = argparse.ArgumentParser(prog="python -m bench.giving_way", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.beside_batch", description=__doc__)
     parser.add_argument("--model", type=Path, default=DEMO)
     parser.add_argument("--threads", type=at_least(1), default=default_threads())
     parser.add_argument("--lengths", type=at_least(1), nargs="+", default=[24, 200])
