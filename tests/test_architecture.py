@@ -121,11 +121,10 @@ SHELLS = {
     "balancer/api/common": "answering counting merge models opening",
     "balancer/api/fields": "reading",
     "balancer/api/links": "fetching filling",
-    "balancer/api/native": "calls frame_writer live_calls socket_key socket_session web_socket",
+    "balancer/api/native": "frame_writer socket_key socket_session web_socket",
     "balancer/api/openai/batches": "boundary line_doors",
     "balancer/api/openai/responses": "answer background",
     "balancer/api/transport": "bodies callers connections door_reports http patience streaming",
-    "balancer/api/transport/pushing": "event_pusher",
     "balancer/cluster": "cluster_view inquiries peering peers postgres_peers responder "
     "supervisor worker",
     "balancer/durable": "*keeper",

@@ -17,7 +17,7 @@ from ....shared.errors import RequestError
 from ....shared.inference import Begun, Count, Done, Token, TokenKind, ToolCallStarted, Usage
 from ..common.accumulator import arguments_of
 from ..common.event_stream import HOLE, Deltas, EventRenderer
-from ..transport.pushing.text_frame import TextFrame
+from ..transport.text_frame import TextFrame
 from .context_edits import AppliedEdit
 from .conversation.blocks import Json
 from .errors import anthropic_error

@@ -22,7 +22,7 @@ from ....shared.inference import (
     ToolCallStarted,
     Waiting,
 )
-from ..transport.pushing.text_frame import TextFrame
+from ..transport.text_frame import TextFrame
 from ..transport.waiting import comment
 from .rendering import Rendering
 

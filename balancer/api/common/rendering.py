@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 
 from ....shared.inference import Event, TokenKind
-from ..transport.pushing.text_frame import TextFrame
+from ..transport.text_frame import TextFrame
 
 
 class Rendering(ABC):

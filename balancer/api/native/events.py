@@ -34,7 +34,7 @@ from ....shared.inference import (
 from ..common.accumulator import Accumulator
 from ..common.log_probs import TokenLogProb, entries
 from ..openapi.document import ErrorAnswer
-from ..transport.pushing.text_frame import TextFrame
+from ..transport.text_frame import TextFrame
 from .batch_statistics import BatchStatistics
 
 # ---- how a request ends

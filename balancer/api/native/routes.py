@@ -31,8 +31,8 @@ from ..openapi.schemas import Body, Form
 from ..route import Route
 from ..transport.bodies import parsed
 from ..transport.http import Handler
-from ..transport.pushing.text_frame import TextFrame
 from ..transport.streaming import EVENT_STREAM, NDJSON, send_stream
+from ..transport.text_frame import TextFrame
 from ..transport.waiting import events_after
 from .batch_statistics import batch_statistics
 from .events import (

@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
@@ -18,14 +20,27 @@ from ....shared.errors import (
     Unauthorized,
 )
 from ....shared.framing.handshake import received
-from ....shared.inference import GenerateRequest
+from ....shared.inference import Done, EndEvent, Event, Failed, GenerateRequest, RequestId
+from ...fleet.queries.query_handle import QueryHandle
 from ...fleet.runtime.fleet_runtime import FleetRuntime
-from ..common.merge import open_all, or_refusal
+from ..common.accumulator import Accumulator
+from ..common.answering import written
+from ..common.merge import EventStream, Merged, open_all, or_refusal
+from ..openapi.document import ErrorAnswer
 from ..transport.bodies import MAX_BODY_BYTES, Bodies, Held, body_too_large
+from ..transport.streaming import Events
 from ..transport.waiting import events_after
-from .calls import answer_batch, answer_generate, answer_query
+from .batch_statistics import batch_statistics
+from .events import (
+    RPC_NOTIFICATIONS,
+    AnswerFields,
+    DoneFields,
+    EventWriter,
+    answer_fields,
+    done_fields,
+    end_fields,
+)
 from .frame_writer import FrameWriter
-from .live_calls import LiveCall, LiveCalls, Opened
 from .queries import CALLS, QueryCall
 from .requests import Batch, parse_batch, parse_generate
 from .rpc import (
@@ -34,10 +49,12 @@ from .rpc import (
     Call,
     RpcError,
     RpcId,
+    is_id,
     parse_frame,
     request_error,
     result,
     rpc_error,
+    written_result,
 )
 from .socket_key import AUTHENTICATE_TIMEOUT, SocketKey
 
@@ -55,6 +72,104 @@ Answer = Callable[[], Awaitable[bytes]]
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
+
+
+# ---- calls that have not been answered
+
+
+MAX_LIVE_REQUESTS = 1024
+"""Maximum queued and running requests per socket; each entry of a batch counts as one."""
+
+
+class Opened(Protocol):
+    """What the fleet runtime has opened for a call: a stream, or a query handle."""
+
+    @property
+    def id(self) -> RequestId | None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LiveCall:
+    """`items` are what a batch calls its `streams`."""
+
+    streams: Sequence[Opened]
+    task: asyncio.Task[None]
+    items: Sequence[str] = ()
+
+    def request_ids(self, item: str | None = None) -> list[RequestId]:
+        """The ids of all its requests, or of the one at that `item` of a batch."""
+        streams = self.streams
+        if item is not None:
+            pairs = zip(self.items, self.streams, strict=False)  # without items there are none
+            streams = [stream for name, stream in pairs if name == item]
+        return [stream.id for stream in streams if stream.id is not None]
+
+    def close(self) -> None:
+        # The task may not have begun, so the streams are closed here too.
+        self.task.cancel()
+        for stream in self.streams:
+            stream.close()
+
+
+class LiveCalls:
+    """The calls that have not been answered, by the id that the client gave each.
+
+    A call is here from before its first event until its answer is written.
+    """
+
+    def __init__(self) -> None:
+        self._calls: dict[RpcId, LiveCall] = {}
+        self._num_requests = 0
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._calls
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """Those that answer."""
+        return [call.task for call in self._calls.values()]
+
+    def add(self, id: RpcId, call: LiveCall) -> None:
+        """A call begins."""
+        self._calls[id] = call
+        self._num_requests += len(call.streams)
+
+    def remove(self, id: RpcId) -> None:
+        """A call has been answered."""
+        self._num_requests -= len(self._calls.pop(id).streams)
+
+    def close(self) -> None:
+        """The socket is gone, so no answer can be sent."""
+        for call in self._calls.values():
+            call.close()
+
+    def check_room(self, num_requests: int) -> None:
+        """Raises `RateLimited` where so many more are too many."""
+        num_live = self._num_requests
+        if num_live + num_requests > MAX_LIVE_REQUESTS:
+            raise RateLimited(
+                f"a socket may have {MAX_LIVE_REQUESTS} requests at once, {num_live} are running"
+            )
+
+    def named(self, params: object) -> list[RequestId]:
+        """The requests that a `cancel` selects. Raises `InvalidRequest`."""
+        match params:
+            case {"all": True, **rest} if not rest:
+                return [id for live in self._calls.values() for id in live.request_ids()]
+            case {"id": id, **rest} if not rest and is_id(id):
+                return self._calls[id].request_ids() if id in self._calls else []
+            case {"id": id, "item": str(item), **rest} if not rest and is_id(id):
+                return self._calls[id].request_ids(item) if id in self._calls else []
+            case _:
+                raise InvalidRequest(
+                    'give either `"id"`, that of a call (and `"item"`, one of its batch), or '
+                    '`"all": true`'
+                )
+
+
+# ---- the socket
 
 
 class SocketSession:
@@ -295,3 +410,79 @@ class SocketSession:
                 stream.close()
         await self._send(frame)
         self._live.remove(id)
+
+
+# ---- answers: events are sent as they arrive, then one answer
+
+
+class Frames(Protocol):
+    """Where frames go: `frame_writer.FrameWriter`."""
+
+    def write(self, frame: bytes, /) -> bool:
+        """Write one frame; says whether there is room for another."""
+
+    async def drained(self) -> None:
+        """Wait until there is room."""
+
+
+async def answer_generate(
+    id: RpcId, wanted: GenerateRequest, stream: Events, frames: Frames
+) -> bytes:
+    """The answer to `generate`; its events are pushed before, if it streams."""
+    writer = EventWriter({"id": id}, RPC_NOTIFICATIONS)
+    accumulator = Accumulator()
+
+    def take(event: Event) -> bool:
+        if not wanted.stream or isinstance(event, Done | Failed):
+            accumulator.add(event)
+            return True
+        frame = writer.render(event)
+        return not frame or frames.write(frame)
+
+    await stream.push(take, frames.drained)
+    if isinstance(accumulator.end, Failed):
+        return request_error(id, accumulator.end.error)
+    fields = done_fields(accumulator.end) if wanted.stream else answer_fields(accumulator)
+    return result(id, fields)
+
+
+async def answer_query(id: RpcId, asking: QueryCall, handle: QueryHandle) -> bytes:
+    """The answer to a call that takes no slot."""
+    try:
+        answer = asking.answer(await handle.results())
+        return written_result(id, await written(answer))
+    except RequestError as error:
+        return request_error(id, error)
+
+
+async def answer_batch(
+    id: RpcId, batch: Batch, streams: list[EventStream], frames: Frames
+) -> bytes:
+    """The answer to `generate_batch`; its notifications tell the entries apart by `item`."""
+    began = time.monotonic()
+    outcomes: Sequence[DoneFields | AnswerFields | ErrorAnswer]
+    async with Merged(streams) as merged:
+        if batch.stream:
+            ends = await _emit_batch(id, batch, merged, frames)
+            outcomes = [end_fields(end) for end in ends]
+        else:
+            answers = await merged.collect()
+            ends = [each.end for each in answers]
+            outcomes = [answer_fields(each) for each in answers]
+    statistics = batch_statistics(ends, time.monotonic() - began)
+    pairs = zip(batch.ids, outcomes, strict=True)
+    results = [{"id": item, **outcome} for item, outcome in pairs]
+    return result(id, {"results": results, "statistics": statistics})
+
+
+async def _emit_batch(id: RpcId, batch: Batch, merged: Merged, frames: Frames) -> list[EndEvent]:
+    writers = [EventWriter({"id": id, "item": item}, RPC_NOTIFICATIONS) for item in batch.ids]
+    ends: dict[int, EndEvent] = {}
+    async for events in merged:
+        for number, event in events:
+            frame = writers[number].render(event)
+            if frame and not frames.write(frame):
+                await frames.drained()
+            if isinstance(event, Done | Failed):
+                ends[number] = event
+    return [ends[number] for number in range(len(writers))]

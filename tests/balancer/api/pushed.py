@@ -7,8 +7,8 @@ from typing import cast
 
 from aiohttp import web
 
-from arriero.balancer.api.transport.pushing.event_pusher import EventPusher, Render
-from arriero.balancer.api.transport.pushing.text_frame import FrameOf, no_frame
+from arriero.balancer.api.transport.streaming import EventPusher, Render
+from arriero.balancer.api.transport.text_frame import FrameOf, no_frame
 from arriero.shared.inference import Event
 
 

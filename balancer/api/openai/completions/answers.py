@@ -36,7 +36,7 @@ from .....shared.inference import (
 from ...common.accumulator import Accumulator
 from ...common.log_probs import TokenLogProb, entries, text_of
 from ...common.rendering import Rendering
-from ...transport.pushing.text_frame import TextFrame
+from ...transport.text_frame import TextFrame
 from ...transport.waiting import comment
 from ..errors import openai_error
 

@@ -11,10 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arriero.balancer.api.app import inference_app
-from arriero.balancer.api.native import live_calls
+from arriero.balancer.api.common.merge import open_all, or_refusal
+from arriero.balancer.api.native.requests import Batch
+from arriero.balancer.api.native.socket_session import (
+    MAX_LIVE_REQUESTS,
+    LiveCall,
+    LiveCalls,
+    answer_batch,
+    answer_generate,
+)
 from arriero.balancer.api.transport.bodies import MAX_BODY_BYTES
-from arriero.shared.errors import AgentLost, QueueFull
-from arriero.shared.inference import Failed, Notice, Token
+from arriero.shared.errors import AgentLost, InvalidRequest, QueueFull, RateLimited
+from arriero.shared.inference import Failed, GenerateRequest, Notice, RequestId, Token, Waiting
 from arriero.shared.queries import Tokenized
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, done, echo
 from tests.balancer.api.json_values import JSON_VALUES, objects_like
@@ -275,7 +283,7 @@ async def test_too_many_live_requests(
     runtime: FakeFleetRuntime, socket: ClientWebSocketResponse
 ) -> None:
     requests = [{"prompt": "x"}] * 256
-    for number in range(live_calls.MAX_LIVE_REQUESTS // 256):
+    for number in range(MAX_LIVE_REQUESTS // 256):
         await socket.send_json(call(number, "generate_batch", requests=requests))
     refused = await ask(socket, "r", "generate", prompt="x")
     assert refused["error"]["data"] == {"code": "rate_limited", "retryable": True}
@@ -374,3 +382,154 @@ class TestQuestions:
         await runtime.until(lambda: len(runtime.questions) == 1)
         await socket.close()
         await runtime.until(lambda: runtime.withdrawn == ["q-0"])
+
+
+class Opened:
+    """A request that remembers being closed."""
+
+    def __init__(self, id: str | None) -> None:
+        self.id = None if id is None else RequestId(id)
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+async def never() -> None:
+    await asyncio.Event().wait()
+
+
+def live(*ids: str | None, items: tuple[str, ...] = ()) -> LiveCall:
+    return LiveCall([Opened(id) for id in ids], asyncio.create_task(never()), items)
+
+
+async def test_a_call_is_here_until_it_is_removed() -> None:
+    calls, call = LiveCalls(), live("r1")
+    calls.add("a", call)
+    assert ("a" in calls, "b" in calls, calls.tasks) == (True, False, [call.task])
+    calls.remove("a")
+    assert ("a" in calls, calls.tasks) == (False, [])
+
+
+async def test_a_cancel_selects_one_call_one_item_or_all() -> None:
+    calls = LiveCalls()
+    calls.add(1, live("r1"))
+    calls.add("many", live("r2", None, "r4", items=("0", "refused", "last")))
+    assert calls.named({"id": 1}) == ["r1"]
+    assert calls.named({"id": "many"}) == ["r2", "r4"], "one was refused, so it has no request"
+    assert calls.named({"id": "many", "item": "last"}) == ["r4"]
+    assert calls.named({"id": 1, "item": "0"}) == []
+    assert calls.named({"id": "nobody"}) == []
+    assert calls.named({"all": True}) == ["r1", "r2", "r4"]
+
+
+@pytest.mark.parametrize("params", [None, {}, {"all": False}, {"id": []}, {"id": 1, "all": True}])
+async def test_a_cancel_of_anything_else_is_refused(params: object) -> None:
+    with pytest.raises(InvalidRequest, match="give either"):
+        LiveCalls().named(params)
+
+
+async def test_each_request_of_a_batch_counts() -> None:
+    calls = LiveCalls()
+    calls.add("many", live("r1", "r2"))
+    calls.check_room(MAX_LIVE_REQUESTS - 2)
+    with pytest.raises(RateLimited, match=r"1024 requests at once, 2 are running"):
+        calls.check_room(MAX_LIVE_REQUESTS - 1)
+    calls.remove("many")
+    calls.check_room(MAX_LIVE_REQUESTS)
+
+
+async def test_closing_closes_requests_and_ends_tasks() -> None:
+    calls, call = LiveCalls(), live("r1", "r2")
+    calls.add("a", call)
+    calls.close()
+    assert all(isinstance(each, Opened) and each.is_closed for each in call.streams)
+    with pytest.raises(asyncio.CancelledError):
+        await call.task
+
+
+class Emitted:
+    """What went out, read back."""
+
+    def __init__(self) -> None:
+        self.params: list[Any] = []
+        self.num_waits = 0
+
+    def write(self, frame: bytes) -> bool:
+        self.params.append(json.loads(frame)["params"])
+        self.num_waits -= 1
+        return False
+
+    async def drained(self) -> None:
+        self.num_waits += 1
+
+    def texts(self, item: str | None = None) -> str:
+        return "".join(p.get("text", "") for p in self.params if p.get("item") == item)
+
+
+async def generate(runtime: FakeFleetRuntime, emit: Emitted, **body: Any) -> Any:
+    wanted = GenerateRequest(prompt="x", **body)
+    return json.loads(await answer_generate("r", wanted, runtime.open(wanted), emit))
+
+
+async def test_events_go_out_before_the_answer() -> None:
+    emitted = Emitted()
+    answer = await generate(FakeFleetRuntime(echo), emitted)
+    assert emitted.texts() == "you said: x"
+    assert emitted.num_waits == 0, "after each frame it waits for room, since there is none"
+    assert answer["result"]["finish_reason"] == "stop"
+    assert "text" not in answer["result"]
+
+
+async def test_in_one_piece_nothing_goes_out_before() -> None:
+    emitted = Emitted()
+    answer = await generate(FakeFleetRuntime(echo), emitted, stream=False)
+    assert emitted.params == []
+    assert answer["result"]["text"] == "you said: x"
+
+
+async def test_one_that_waits_is_told_in_notifications() -> None:
+    runtime = FakeFleetRuntime(lambda _: [Waiting(2, "model"), Failed(AgentLost("gone"))])
+    emitted = Emitted()
+    answer = await generate(runtime, emitted)
+    assert emitted.params == [
+        {"event": "waiting", "id": "r", "position": 2, "for": "model", "seconds_left": None}
+    ]
+    assert answer["error"]["data"]["code"] == "agent_lost"
+
+
+async def test_a_failure_is_the_answer() -> None:
+    runtime = FakeFleetRuntime(lambda _: [Token("a"), Failed(AgentLost("gone"))])
+    for stream in (True, False):
+        answer = await generate(runtime, Emitted(), stream=stream)
+        assert answer["error"]["data"]["code"] == "agent_lost"
+
+
+async def batch(emitted: Emitted, stream: bool) -> list[Any]:
+    runtime = FakeFleetRuntime(echo)
+    runtime.refusals = [None, QueueFull("full")]
+    requests = tuple(GenerateRequest(prompt=name) for name in "AB")
+    streams = open_all(or_refusal(runtime.open), requests)
+    wanted = Batch(("a", "b"), requests, stream)
+    return json.loads(await answer_batch(7, wanted, streams, emitted))["result"]["results"]
+
+
+async def test_a_batchs_events_name_their_item() -> None:
+    emitted = Emitted()
+    first, second = await batch(emitted, True)
+    assert {params["id"] for params in emitted.params} == {7}
+    assert emitted.texts("a") == "you said: A"
+    assert {p["item"]: p["event"] for p in emitted.params} == {"a": "done", "b": "error"}
+    assert (first["id"], first["finish_reason"], "text" in first) == ("a", "stop", False)
+    assert second["error"]["code"] == "queue_full"
+
+
+async def test_a_batch_in_one_piece() -> None:
+    emitted = Emitted()
+    first, second = await batch(emitted, False)
+    assert emitted.params == []
+    assert first["text"] == "you said: A"
+    assert second == {
+        "id": "b",
+        "error": {"code": "queue_full", "message": "full", "retryable": True},
+    }

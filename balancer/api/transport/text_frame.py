@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .....shared.inference import TokenKind
+from ....shared.inference import TokenKind
 
 
 class TextFrame(NamedTuple):

@@ -1,1 +1,0 @@
-"""The events of one answer, rendered and written where they arrive."""
