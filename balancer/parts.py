@@ -46,11 +46,9 @@ from .fleet.limits import Limits
 from .fleet.runtime.fleet_runtime import FleetRuntime
 from .fleet.runtime.kept_requests import MAX_KEPT, KeptRequests
 from .history.recorder import Recorders
-from .jobs.blobs.place import FilesPlace
-from .jobs.blobs.port import BlobsAway
-from .jobs.blobs.temporary_folder import temporary_folder
-from .jobs.core.batch import BatchCaller
-from .jobs.file_limits import FileLimits
+from .jobs.batch import BatchCaller
+from .jobs.blobs import BlobsAway
+from .jobs.files_place import FileLimits, FilesPlace, temporary_folder
 from .jobs.jobs import Jobs, open_jobs
 from .management.events import EventHub
 from .management.metrics.loop_delay import LoopDelay

@@ -14,8 +14,7 @@ from .api.transport.connections import HEADER_TIMEOUT, MAX_CONNECTIONS, WRITE_TI
 from .api.transport.hosts import checked_host, checked_url
 from .api.transport.waiting import EARLY_HEADERS
 from .fleet.limits import Limits, Routing
-from .jobs.blobs.place import FilesPlace, parse_place
-from .jobs.file_limits import FileLimits
+from .jobs.files_place import FileLimits, FilesPlace, parse_place
 from .store.url import StoreUrl, parse_store_url
 
 _LIMITS = Limits()

@@ -33,7 +33,7 @@ LAYERS = (
     "agent/generation agent/peers",
     "agent",
     # ---- a balancer
-    "balancer/tls balancer/control balancer/store balancer/jobs/core balancer/jobs/blobs "
+    "balancer/tls balancer/control balancer/store "
     "balancer/cluster/notifications balancer/cluster/peer_store balancer/cluster/postgres_peers "
     "balancer/cluster/questions",
     "balancer/access",
@@ -131,10 +131,8 @@ SHELLS = {
     "balancer/fleet/queries": "query_handle",
     "balancer/fleet/runtime": "*",
     "balancer/history": "history_task shared_past",
-    "balancer/jobs": "batch_run batches files finalizing input_check jobs line_runs orphans runner "
-    "spool tools work_place",
-    "balancer/jobs/blobs": "*",
-    "balancer/jobs/inputs": "*",
+    "balancer/jobs": "batch_run batches blobs files files_place inputs jobs remote_blobs results "
+    "runner tools",
     "balancer/management": "agent_log balancers events page",
     "balancer/management/metrics": "fleet_collector loop_delay metrics",
     "balancer/management/steering": "drains keeper",

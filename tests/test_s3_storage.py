@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from arriero.balancer.jobs.blobs.place import FilesPlace, open_blobs
-from arriero.balancer.jobs.blobs.port import Blobs, BlobsAway
-from arriero.balancer.jobs.blobs.remote import SENT_AT_ONCE
-from tests.balancer.jobs.blobs.contract import check_blobs, read, write
+from arriero.balancer.jobs.blobs import Blobs, BlobsAway
+from arriero.balancer.jobs.files_place import FilesPlace, open_blobs
+from arriero.balancer.jobs.remote_blobs import SENT_AT_ONCE
+from tests.balancer.jobs.contract import check_blobs, read, write
 from tests.waiting import HANGS
 
 INSTALL = "an S3 server to test with: pip install -c constraints.txt -e '.[test]'"

@@ -1,5 +1,6 @@
 """Files, and batches of requests that survive whatever ends the balancer.
 
-`core` decides; `blobs` hold the bytes; the files here check an input, run its lines, keep each
-result at once (`spool`), put results together, and delete what nothing refers to (`orphans`).
+`batch`, `lines` and `schedule` decide; `blobs` hold the bytes. The `runner` runs batches: each
+checks its input (`inputs`), runs its lines, saves each result at once, and puts the results
+together (`results`).
 """

@@ -8,7 +8,7 @@ from ...shared.errors import InvalidRequest, NotFound, Overloaded
 from ..fleet.caller import Caller
 from ..store.job_records import SavedBatch, SavedFile
 from ..store.jobs import BatchConflict, JobStore
-from .core.batch import Batch, BatchCaller, NewBatch, from_document, to_document
+from .batch import Batch, BatchCaller, NewBatch, from_document, to_document
 from .files import Files
 
 MAX_OPEN = 1000

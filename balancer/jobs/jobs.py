@@ -7,14 +7,12 @@ from dataclasses import dataclass
 
 from ..fleet.caller import Caller
 from ..store.jobs import JobStore
+from .batch import Batch, BatchCaller
 from .batches import Batches
-from .blobs.place import FilesPlace, open_blobs, work_folder
-from .core.batch import Batch, BatchCaller
-from .file_limits import FileLimits
 from .files import Files
+from .files_place import FileLimits, FilesPlace, WorkPlace, open_blobs, work_folder
 from .runner import Fleet, Runner
 from .tools import AnswerLine
-from .work_place import WorkPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,15 +14,13 @@ from typing import Protocol
 from ..fleet.caller import Caller
 from ..store.jobs import JobStore
 from ..store.port import StoreAway
+from .batch import BatchCaller, Fault, from_document
 from .batch_run import BatchRun
 from .batches import MAX_ENDED, Batches
-from .blobs.port import Blobs, BlobsAway
-from .capacity import Capacity, Slots
-from .core.batch import BatchCaller, Fault, from_document
-from .core.schedule import Schedule
-from .files import Files
-from .orphans import sweep
-from .spool import Spool
+from .blobs import Blobs, BlobsAway
+from .files import Files, sweep
+from .results import Spool
+from .schedule import Capacity, Schedule, Slots
 from .tools import LEASE, RECHECK, AnswerLine, Ended, Tools
 
 logger = logging.getLogger(__name__)

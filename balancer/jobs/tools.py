@@ -7,13 +7,13 @@ from pathlib import Path
 
 from ..fleet.caller import Caller
 from ..store.jobs import JobStore
+from .batch import BatchCaller
 from .batches import Batches
-from .blobs.port import Blobs
-from .core.batch import BatchCaller
-from .core.lines import Answered, Line
-from .core.schedule import Schedule
+from .blobs import Blobs
 from .files import Files
-from .spool import Spool
+from .lines import Answered, Line
+from .results import Spool
+from .schedule import Schedule
 
 LEASE = 30.0
 """Seconds for which a runner has what he took, unless he extends it."""

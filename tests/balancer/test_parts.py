@@ -19,8 +19,8 @@ from arriero.balancer.api.openai.responses.requests import parse_response
 from arriero.balancer.api.openai.responses.stored import Stored
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.fleet.limits import Limits
-from arriero.balancer.jobs.blobs.place import FilesPlace
-from arriero.balancer.jobs.core.batch import BatchCaller
+from arriero.balancer.jobs.batch import BatchCaller
+from arriero.balancer.jobs.files_place import FilesPlace
 from arriero.balancer.parts import (
     KINDS,
     assemble,

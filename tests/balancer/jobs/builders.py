@@ -8,15 +8,14 @@ from pathlib import Path
 
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.view import FleetTotals, ForegroundView, ModelView
+from arriero.balancer.jobs.batch import Batch, BatchCaller, NewBatch
 from arriero.balancer.jobs.batches import Batches
-from arriero.balancer.jobs.blobs.local import LocalBlobs
-from arriero.balancer.jobs.core.batch import Batch, BatchCaller, NewBatch
-from arriero.balancer.jobs.core.lines import Answered, Line
-from arriero.balancer.jobs.file_limits import FileLimits
+from arriero.balancer.jobs.blobs import LocalBlobs
 from arriero.balancer.jobs.files import Files
+from arriero.balancer.jobs.files_place import FileLimits, WorkPlace
 from arriero.balancer.jobs.jobs import Jobs
+from arriero.balancer.jobs.lines import Answered, Line
 from arriero.balancer.jobs.runner import Runner
-from arriero.balancer.jobs.work_place import WorkPlace
 from arriero.balancer.store.job_records import SavedFile
 from arriero.balancer.store.jobs import JobStore
 from arriero.shared.reports.model_info import ModelInfo

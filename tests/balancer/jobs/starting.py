@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from arriero.balancer.jobs.core.lines import Line
-from arriero.balancer.jobs.core.schedule import LineKey, Rooms, Schedule
+from arriero.balancer.jobs.lines import Line
+from arriero.balancer.jobs.schedule import LineKey, Rooms, Schedule
 
 
 def all_next(schedule: Schedule, now: float, rooms: Rooms) -> Iterator[tuple[LineKey, Line]]:

@@ -6,8 +6,8 @@ import pytest
 
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.jobs import batches as batches_module
-from arriero.balancer.jobs.core.batch import NewBatch
-from arriero.balancer.jobs.work_place import WorkPlace
+from arriero.balancer.jobs.batch import NewBatch
+from arriero.balancer.jobs.files_place import WorkPlace
 from arriero.shared.errors import InvalidRequest, NotFound, Overloaded
 from tests.balancer.jobs.builders import URL, House, created, request_line, uploaded
 

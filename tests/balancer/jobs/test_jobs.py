@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from arriero.balancer.fleet.caller import Caller
-from arriero.balancer.jobs.blobs.place import FilesPlace
-from arriero.balancer.jobs.core.lines import Answered, Line
-from arriero.balancer.jobs.file_limits import FileLimits
+from arriero.balancer.jobs.files_place import FileLimits, FilesPlace
 from arriero.balancer.jobs.jobs import Pace, open_jobs
+from arriero.balancer.jobs.lines import Answered, Line
 from tests.balancer.jobs.builders import FakeFleet, House, created, echo, ended, request_line
 from tests.balancer.stores import MemoryStore
 from tests.waiting import HANGS

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from arriero.balancer.fleet.caller import Caller
-from arriero.balancer.jobs.core.lines import Answered, Line
+from arriero.balancer.jobs.lines import Answered, Line
 from arriero.balancer.store.job_records import Chunk, SavedBatch
 from arriero.balancer.store.jobs import JobStore
 from arriero.balancer.store.port import StoreAway
@@ -100,7 +100,7 @@ async def test_no_more_run_at_once_than_there_are_slots(tmp_path: Path) -> None:
 async def test_a_poison_line_ends_itself_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("arriero.balancer.jobs.core.outcome.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("arriero.balancer.jobs.lines.FIRST_PAUSE", 0.001)
     house = House(tmp_path)
 
     async def answer(line: Line, caller: Caller) -> Answered:

@@ -10,7 +10,7 @@ from .....shared.errors import InvalidRequest
 from .....shared.quantities import parse_duration
 from .....shared.strict import at_most
 from .....shared.validation import parse_json
-from ....jobs.core.batch import Batch, NewBatch
+from ....jobs.batch import Batch, NewBatch
 from ....jobs.jobs import Jobs
 from ...access.permissions import Needs
 from ...route import OPENAI, Route

@@ -8,7 +8,7 @@ from typing import Protocol
 from aiohttp import web
 
 from .....shared.errors import InvalidRequest, NotSupported, StoreUnavailable
-from ....jobs.blobs.port import BlobsAway
+from ....jobs.blobs import BlobsAway
 from ....jobs.jobs import Jobs
 from ....store.port import StoreAway
 from ...common.answering import json_response

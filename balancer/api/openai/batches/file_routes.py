@@ -20,7 +20,7 @@ from pydantic_core import to_json
 
 from .....shared.errors import Conflict, InvalidRequest
 from .....shared.validation import invalid
-from ....jobs.blobs.port import BlobsAway
+from ....jobs.blobs import BlobsAway
 from ....jobs.files import Files, Upload
 from ....jobs.jobs import Jobs
 from ....store.job_records import SavedFile

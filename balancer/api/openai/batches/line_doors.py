@@ -13,7 +13,7 @@ from .....shared.errors import RequestError, status_of
 from .....shared.inference import GenerateRequest, RequestId
 from ....fleet.caller import Caller
 from ....fleet.runtime.fleet_runtime import FleetRuntime
-from ....jobs.core.lines import Answered, Line
+from ....jobs.lines import Answered, Line
 from ...conversations import Conversations
 from ...endpoint import Endpoint, Generation, collected
 from ...fields.field_notes import FieldNotes

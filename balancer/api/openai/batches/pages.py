@@ -8,7 +8,7 @@ from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from .....shared.validation import invalid
-from ....jobs.core.batch import Batch, Status
+from ....jobs.batch import Batch, Status
 from ....store.job_records import SavedFile
 
 # ---- what is answered

@@ -6,7 +6,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from arriero.balancer.api.openai.batches.boundary import answering, check_after, jobs_for
 from arriero.balancer.api.transport.door_reports import DOOR_REPORTS, DoorReports
-from arriero.balancer.jobs.blobs.port import BlobsAway
+from arriero.balancer.jobs.blobs import BlobsAway
 from arriero.balancer.store.port import StoreAway
 from arriero.shared.errors import InvalidRequest, NotSupported, StoreUnavailable
 

@@ -13,7 +13,7 @@ from arriero.balancer.api.app import inference_app
 from arriero.balancer.api.openai.batches import file_routes
 from arriero.balancer.api.openai.batches.file_routes import MAX_FIELD, MAX_PARTS, parse_form
 from arriero.balancer.jobs import files as files_module
-from arriero.balancer.jobs.file_limits import FileLimits
+from arriero.balancer.jobs.files_place import FileLimits
 from arriero.balancer.store.port import StoreAway
 from arriero.shared.errors import InvalidRequest
 from tests.balancer.api.fake_runtime import FakeFleetRuntime

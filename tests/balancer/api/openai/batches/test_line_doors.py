@@ -9,7 +9,7 @@ from arriero.balancer.api.openai.batches.batch_routes import parse_batch
 from arriero.balancer.api.openai.batches.line_doors import BATCH_PRIORITY, ENDPOINTS, LineDoors
 from arriero.balancer.api.transport.bodies import Bodies
 from arriero.balancer.fleet.caller import Caller
-from arriero.balancer.jobs.core.lines import Answered, Line
+from arriero.balancer.jobs.lines import Answered, Line
 from arriero.shared.errors import QueueFull
 from arriero.shared.queries import Embedded, Vector
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, echo

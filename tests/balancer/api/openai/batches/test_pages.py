@@ -11,7 +11,7 @@ from arriero.balancer.api.openai.batches.pages import (
     page_of,
     parse_page,
 )
-from arriero.balancer.jobs.core.batch import Batch, BatchCaller, Fault
+from arriero.balancer.jobs.batch import Batch, BatchCaller, Fault
 from arriero.balancer.store.job_records import SavedFile
 from arriero.shared.errors import InvalidRequest
 

@@ -1,4 +1,4 @@
-"""Reads an input once: cuts it into chunks, and looks for what makes a batch impossible.
+"""Checks an input, reading it once: cuts it into chunks, and looks for what makes a batch fail.
 
 What is wrong with one line is that line's error later. A batch fails if no line of it can be read,
 if a `custom_id` is there twice, or if there are too many lines. Memory is the same for every size:
@@ -7,17 +7,26 @@ the digests of custom ids go to a file.
 All of it blocks: call it from threads.
 """
 
+import asyncio
+import shutil
+import struct
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from types import TracebackType
+from typing import BinaryIO, Self
 
-from ...store.job_records import Chunk
-from ..core.batch import MAX_FAULTS, Fault
-from ..core.lines import MAX_LINE, Line, parse_line
-from .custom_ids import CustomIds
+from ...shared.errors import NotFound
+from ..store.job_records import Chunk
+from .batch import MAX_FAULTS, Batch, Fault
+from .blobs import on_thread
+from .files import blob_of
+from .lines import MAX_LINE, Line, parse_line
+from .tools import Tools
 
 CHUNK_LINES = 256
 CHUNK_BYTES = 2**20
@@ -66,6 +75,59 @@ def read_chunk(file: BinaryIO, chunk: Chunk, endpoint: str) -> list[Line]:
         if num_bytes >= chunk.num_bytes:
             break
     return lines
+
+
+NUM_PARTS = 64
+
+_PAIR = struct.Struct("<QQ")
+
+
+class CustomIds:
+    """Finds custom ids that are there twice, in as much memory for many as for few.
+
+    Digests go to files, told apart by their first bits, and each file is looked at alone. Two ids
+    with one digest of 64 bits would count as the same: of ten million ids that is one case in
+    300,000. A context manager that deletes its `folder`: `add` all ids, then ask for `repeated`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files = ExitStack()
+
+    def __enter__(self) -> Self:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(parents=True)
+        paths = [self._folder / str(part) for part in range(NUM_PARTS)]
+        self._parts = [self._files.enter_context(path.open("wb")) for path in paths]
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._files.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def add(self, custom_id: str, line: int) -> None:
+        """The id of a line."""
+        digest = int.from_bytes(blake2b(custom_id.encode(), digest_size=8).digest(), "little")
+        self._parts[digest % NUM_PARTS].write(_PAIR.pack(digest, line))
+
+    def repeated(self, most: int) -> list[int]:
+        """Lines whose id an earlier line has: some of them, at most `most`, in their order."""
+        self._files.close()
+        found: list[int] = []
+        for part in range(NUM_PARTS):
+            seen: set[int] = set()
+            with (self._folder / str(part)).open("rb") as file:
+                while block := file.read(_PAIR.size * 4096):
+                    for digest, line in _PAIR.iter_unpack(block):
+                        if digest in seen and len(found) < most * NUM_PARTS:
+                            found.append(line)
+                        seen.add(digest)
+        return sorted(found)[:most]
 
 
 class _Looker:
@@ -155,3 +217,33 @@ def _raw_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         while not rest.endswith(b"\n") and (rest := file.readline(MAX_LINE)):
             size += len(rest)
         yield size, text.strip()
+
+
+class NotWanted(Exception):
+    """Nobody waits for the check any more."""
+
+
+async def check_input(batch: Batch, tools: Tools, is_wanted: Callable[[], bool]) -> Index:
+    """What was found; what an earlier check left behind is forgotten.
+
+    Raises `NotWanted` some time after `is_wanted` says no, and `StoreAway` and `BlobsAway`.
+    """
+    loop = asyncio.get_running_loop()
+
+    def found(chunks: list[Chunk]) -> None:
+        if not is_wanted():
+            raise NotWanted
+        adding = tools.store.add_chunks(batch.id, chunks)
+        asyncio.run_coroutine_threadsafe(adding, loop).result()
+
+    def read() -> Index:
+        with tools.blobs.open(blob_of(batch.input_file)) as file:
+            return index(file, batch.endpoint, tools.scratch / f"{batch.id}.ids", found)
+
+    async with tools.checking:
+        await tools.store.forget_chunks(batch.id)
+        try:
+            await tools.files.find(batch.input_file, batch.caller.owner)
+        except NotFound:
+            return Index(faults=[Fault(code="file_not_found", message="the input file is gone")])
+        return await on_thread(read)

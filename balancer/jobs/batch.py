@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from ....shared.errors import Conflict
+from ...shared.errors import Conflict
 
 Status = Literal[
     "validating",

@@ -1,7 +1,11 @@
 """`--files`: what may be given, and what follows."""
 
 import asyncio
+import os
 import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,11 +13,21 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from arriero.balancer.jobs.blobs.local import LocalBlobs
-from arriero.balancer.jobs.blobs.place import FilesPlace, open_blobs, parse_place, work_folder
-from arriero.balancer.jobs.blobs.port import BlobsAway
-from arriero.balancer.jobs.blobs.remote import RemoteBlobs
-from arriero.balancer.jobs.blobs.threads import on_thread
+from arriero.balancer.jobs import files_place as work_place
+from arriero.balancer.jobs.blobs import BlobsAway, LocalBlobs, on_thread
+from arriero.balancer.jobs.files_place import (
+    GRACE,
+    LOCK,
+    PREFIX,
+    FilesPlace,
+    WorkPlace,
+    open_blobs,
+    parse_place,
+    remove_left_behind,
+    temporary_folder,
+    work_folder,
+)
+from arriero.balancer.jobs.remote_blobs import RemoteBlobs
 from tests.waiting import HANGS
 
 
@@ -109,3 +123,91 @@ def fsspec_settings(**settings: dict[str, object]) -> Iterator[None]:
     finally:
         for name in settings:
             del fsspec.config.conf[name]
+
+
+def test_two_never_share_one(tmp_path: Path) -> None:
+    with WorkPlace.take(tmp_path) as one, WorkPlace.take(tmp_path) as two:
+        assert one.folder != two.folder
+        assert one.name != two.name
+
+
+def test_the_next_process_takes_it_up(tmp_path: Path) -> None:
+    with WorkPlace.take(tmp_path) as one:
+        former = one.name, one.folder
+    with WorkPlace.take(tmp_path) as again:
+        assert (again.name, again.folder) == former
+
+
+def test_a_name_that_was_not_written_is_made_anew(tmp_path: Path) -> None:
+    with WorkPlace.take(tmp_path) as one:
+        (one.folder / "name").write_text("")
+    with WorkPlace.take(tmp_path) as again:
+        assert again.name.startswith("runner-")
+
+
+def test_there_is_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work_place, "MAX_RUNNERS", 1)
+    with WorkPlace.take(tmp_path), pytest.raises(OSError, match="1 balancers use"):
+        WorkPlace.take(tmp_path)
+
+
+LATER = 2 * GRACE
+
+
+@pytest.fixture(autouse=True)
+def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+def left_behind(parent: Path, name: str = "one") -> Path:
+    """The folder of a process that was killed."""
+    folder = parent / f"{PREFIX}{name}"
+    (folder / "work").mkdir(parents=True)
+    (folder / LOCK).touch()
+    return folder
+
+
+def test_it_goes_at_the_end_with_what_is_in_it(parent: Path) -> None:
+    with temporary_folder() as folder:
+        assert folder.parent == parent
+        (folder / "file").write_bytes(b"x")
+    assert list(parent.iterdir()) == []
+
+
+def test_what_a_killed_process_left_goes_at_the_next_start(parent: Path) -> None:
+    folder = left_behind(parent)
+    long_ago = time.time() - LATER
+    os.utime(folder, (long_ago, long_ago))
+    with temporary_folder() as own:
+        assert list(parent.iterdir()) == [own]
+
+
+def test_a_new_folder_is_left_alone(parent: Path) -> None:
+    folder = left_behind(parent)
+    with temporary_folder():
+        assert folder.is_dir()
+
+
+def test_a_folder_whose_process_lives_is_left_alone(parent: Path) -> None:
+    with temporary_folder() as folder:
+        code = (
+            "import sys; from pathlib import Path;"
+            "from arriero.balancer.jobs.files_place import remove_left_behind;"
+            "remove_left_behind(Path(sys.argv[1]), float('inf'))"
+        )
+        subprocess.run([sys.executable, "-c", code, str(parent)], check=True)
+        assert folder.is_dir()
+
+
+def test_what_is_no_such_folder_is_left_alone(parent: Path) -> None:
+    elsewhere = left_behind(parent.parent / f"{parent.name}-elsewhere")
+    (parent / f"{PREFIX}link").symlink_to(elsewhere, target_is_directory=True)
+    (parent / f"{PREFIX}file").touch()
+    (parent / f"{PREFIX}unlocked").mkdir()
+    other = left_behind(parent, "of another user")
+    (other / LOCK).unlink()
+    (other / LOCK).symlink_to(elsewhere / LOCK)
+    remove_left_behind(parent, float("inf"))
+    assert elsewhere.is_dir() and other.is_dir()
+    assert len(list(parent.iterdir())) == 4

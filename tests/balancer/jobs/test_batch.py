@@ -2,7 +2,7 @@
 
 import pytest
 
-from arriero.balancer.jobs.core.batch import (
+from arriero.balancer.jobs.batch import (
     MAX_FAULTS,
     Batch,
     BatchCaller,

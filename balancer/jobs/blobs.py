@@ -1,14 +1,79 @@
-"""Bytes in a folder of this machine."""
+"""What holds bytes under names, and a folder of this machine that does.
 
+All of it blocks: call it with `on_thread`.
+"""
+
+import asyncio
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, ParamSpec, Protocol, TypeVar
 
-from .port import ROOTS, BlobsAway
+ROOTS = ("files", "batches")
+"""The folders of all names."""
+
+
+class BlobsAway(Exception):
+    """The storage cannot be reached, or cannot be read or written; a retry may help."""
+
+
+class BlobWriter(Protocol):
+    """One blob that is written. Nobody sees it before `commit`."""
+
+    def write(self, data: bytes) -> None:
+        """Append. Raises `BlobsAway`, as the others."""
+
+    def commit(self) -> None:
+        """It is whole: it is there after a crash, in place of what had its name."""
+
+    def abort(self) -> None:
+        """Leave nothing behind. Does nothing after `commit`; never raises."""
+
+
+class Blobs(Protocol):
+    """Names are like `files/file-1` and come from us, never from a request."""
+
+    def create(self, name: str) -> BlobWriter:
+        """Begin a blob. Raises `BlobsAway`, as the others."""
+
+    def open(self, name: str, offset: int = 0) -> AbstractContextManager[BinaryIO]:
+        """Read a blob from `offset` on."""
+
+    def delete(self, name: str) -> None:
+        """Delete it; well if it is gone."""
+
+    def delete_all(self, folder: str) -> None:
+        """Delete whatever has a name in this folder."""
+
+    def names(self, folder: str) -> list[str]:
+        """The whole blobs with names in this folder, and in those below it."""
+
+    def modified_at(self, name: str) -> float | None:
+        """Seconds since 1970 when it was written; `None` if it is gone or nobody knows."""
+
+    def sweep(self, before: float) -> None:
+        """Delete what was never finished, and not written since `before`."""
+
+
+NUM_THREADS = 16
+"""They wait for disks and networks. What comes when all are taken waits for one of them."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_THREADS = ThreadPoolExecutor(NUM_THREADS, "files")
+
+
+async def on_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """What `function` returns or raises. It goes on where its caller is cancelled."""
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_THREADS, partial(function, *args, **kwargs))
+
 
 UNFINISHED = ".part"
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from arriero.balancer.jobs.blobs.port import Blobs, BlobsAway
+from arriero.balancer.jobs.blobs import Blobs, BlobsAway
 
 
 def read(blobs: Blobs, name: str, offset: int = 0) -> bytes:

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arriero.balancer.jobs.inputs import indexing
-from arriero.balancer.jobs.inputs.indexing import Index, index, read_chunk
+from arriero.balancer.jobs import inputs as indexing
+from arriero.balancer.jobs.files_place import WorkPlace
+from arriero.balancer.jobs.inputs import CustomIds, Index, NotWanted, check_input, index, read_chunk
 from arriero.balancer.store.job_records import Chunk
+from tests.balancer.jobs.builders import House, created, request_line
 
 URL = "/v1/completions"
 
@@ -103,3 +105,47 @@ def test_others_get_the_interpreter_in_between(tmp_path: Path) -> None:
     data = b"\n".join(text(n) for n in range(200))
     index(io.BytesIO(data), URL, tmp_path / "ids", lambda _: None, pause=pauses.append)
     assert len(pauses) == 200 // indexing.LINES_AT_ONCE
+
+
+def test_the_later_lines_are_found(tmp_path: Path) -> None:
+    with CustomIds(tmp_path / "ids") as ids:
+        for number in range(1, 5001):
+            ids.add(f"r{number % 4990}", number)
+        assert ids.repeated(100) == list(range(4991, 5001))
+    assert not (tmp_path / "ids").exists()
+
+
+def test_so_many_are_told(tmp_path: Path) -> None:
+    with CustomIds(tmp_path / "ids") as ids:
+        for number in range(1000):
+            ids.add("same", number)
+        assert ids.repeated(3) == [1, 2, 3]
+
+
+def test_what_an_earlier_check_left_does_not_count(tmp_path: Path) -> None:
+    ids = CustomIds(tmp_path / "ids")
+    ids.__enter__().add("a", 1)  # and then it was killed
+    with CustomIds(tmp_path / "ids") as again:
+        again.add("a", 1)
+        assert again.repeated(9) == []
+    ids.__exit__(None, None, None)
+
+
+pytestmark = pytest.mark.usefixtures("closes_stores")
+
+
+async def test_chunks_are_stored_and_former_ones_forgotten(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    with WorkPlace.take(tmp_path / "work") as work:
+        jobs = house.jobs(work)
+        batch = await created(jobs, b"".join(map(request_line, range(600))))
+        tools = jobs._runner._tools
+        for _ in range(2):  # as after a kill
+            found = await check_input(batch, tools, lambda: True)
+            assert (found.num_lines, found.faults) == (600, [])
+        assert (await house.store.sums(batch.id)).num_chunks == 3
+        with pytest.raises(NotWanted):
+            await check_input(batch, tools, lambda: False)
+        await jobs.files.delete(batch.input_file, None)
+        found = await check_input(batch, tools, lambda: True)
+        assert [fault.code for fault in found.faults] == ["file_not_found"]

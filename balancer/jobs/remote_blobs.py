@@ -6,7 +6,7 @@ from datetime import datetime
 from io import BufferedReader, RawIOBase
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from .port import BlobsAway
+from .blobs import BlobsAway
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

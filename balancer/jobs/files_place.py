@@ -1,18 +1,34 @@
 """`--files`: where bytes lie, by default beside the store of `--state`.
 
 Besides the files, each balancer has a folder of its own on this machine, for what is not finished.
+Files that shall end with their process lie in a temporary folder.
 """
 
+import fcntl
 import hashlib
 import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Self
 from urllib.parse import unquote, urlsplit
 
-from .local import LocalBlobs
-from .port import Blobs, BlobsAway
-from .remote import RemoteBlobs
+from .blobs import Blobs, BlobsAway, LocalBlobs
+from .remote_blobs import RemoteBlobs
+
+
+@dataclass(frozen=True, slots=True)
+class FileLimits:
+    """Most bytes of one file, and of all together."""
+
+    max_file: int = 2**30
+    max_total: int = 64 * 2**30
+
 
 FORMS = "a folder, or a URL such as s3://BUCKET/FOLDER"
 
@@ -107,3 +123,93 @@ def work_folder(place: FilesPlace) -> Path:
         return place.folder / "work"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "arriero" / "work" / hashlib.sha256(place.url.encode()).hexdigest()[:16]
+
+
+MAX_RUNNERS = 64
+"""Balancers of one machine that share a place."""
+
+
+class WorkPlace:
+    """The folder that one balancer has for unfinished work; leaving the context gives it up.
+
+    A lock tells whose a folder is; it goes with the process, however that ends. So the next process
+    takes up the same folder, its name, and what was left in it.
+    """
+
+    def __init__(self, folder: Path, name: str, lock: int) -> None:
+        self.folder = folder
+        self.name = name
+        self._lock = lock
+
+    @classmethod
+    def take(cls, root: Path) -> Self:
+        """The first folder below `root` that nobody has. Raises `OSError`."""
+        for number in range(1, MAX_RUNNERS + 1):
+            folder = root / str(number)
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(lock)
+                continue
+            return cls(folder, _name(folder / "name"), lock)
+        raise OSError(f"{MAX_RUNNERS} balancers use {root} already")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._lock)
+
+
+def _name(path: Path) -> str:
+    """What the runner is called in the store: the same after a restart, and nobody else."""
+    if not path.exists() or not (name := path.read_text().strip()):
+        name = f"runner-{os.urandom(8).hex()}"
+        unfinished = path.with_suffix(".new")
+        unfinished.write_text(name)
+        unfinished.replace(path)
+    return name
+
+
+PREFIX = "arriero-files-"
+LOCK = "lock"
+
+GRACE = 60.0
+"""Seconds that a new folder is left alone: its process may not have the lock yet."""
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder that is removed at the end, with whatever is in it.
+
+    A process that is killed leaves its folder behind; the next balancer of this machine removes it.
+    A lock tells whose folder it is: it goes with the process, however that ends. Raises `OSError`
+    where none can be made.
+    """
+    remove_left_behind(Path(tempfile.gettempdir()), time.time() - GRACE)
+    with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name:
+        lock = os.open(Path(name) / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield Path(name)
+        finally:
+            os.close(lock)
+
+
+def remove_left_behind(parent: Path, before: float) -> None:
+    """Remove the folders in `parent` whose process has ended, last changed before then."""
+    for folder in parent.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # another user's, or gone by now
+            if folder.lstat().st_mtime < before:
+                _remove_if_free(folder)
+
+
+def _remove_if_free(folder: Path) -> None:
+    lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)

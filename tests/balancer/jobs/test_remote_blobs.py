@@ -6,9 +6,9 @@ import uuid
 import fsspec
 import pytest
 
-from arriero.balancer.jobs.blobs.port import BlobsAway
-from arriero.balancer.jobs.blobs.remote import RemoteBlobs, told
-from tests.balancer.jobs.blobs.contract import check_blobs, read
+from arriero.balancer.jobs.blobs import BlobsAway
+from arriero.balancer.jobs.remote_blobs import RemoteBlobs, told
+from tests.balancer.jobs.contract import check_blobs, read
 
 
 def test_the_contract() -> None:

@@ -1,1 +1,0 @@
-"""Where files' bytes lie: a folder, or storage that fsspec reaches, such as S3."""
