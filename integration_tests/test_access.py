@@ -20,7 +20,7 @@ from schemathesis import GenerationMode
 from arriero.balancer.access.access_key import new_key
 from arriero.client import Client
 from arriero.client.errors import RequestFailed
-from integration_tests.daemons import Fleet, until
+from integration_tests.daemons import DEADLINE, Fleet, until
 from integration_tests.test_openapi import CHECKS, DOCUMENTS
 
 WRONG = new_key(b"w" * 32)
@@ -77,7 +77,7 @@ async def keyed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Keyed
 async def test_openais_client(keyed: Keyed) -> None:
     def client(key: str) -> openai.AsyncOpenAI:
         return openai.AsyncOpenAI(
-            api_key=key, base_url=f"{keyed.fleet.inference}/v1", max_retries=0
+            timeout=DEADLINE, api_key=key, base_url=f"{keyed.fleet.inference}/v1", max_retries=0
         )
 
     async with client(keyed.secrets["app"]) as ours:
@@ -95,7 +95,7 @@ async def test_openais_client(keyed: Keyed) -> None:
 async def test_anthropics_client(keyed: Keyed) -> None:
     async def ask(**shown: Any) -> anthropic.types.Message:
         async with anthropic.AsyncAnthropic(
-            base_url=keyed.fleet.inference, max_retries=0, **shown
+            timeout=DEADLINE, base_url=keyed.fleet.inference, max_retries=0, **shown
         ) as client:
             return await client.messages.create(
                 model="arriero-demo", max_tokens=2, messages=[{"role": "user", "content": "Hi"}]
@@ -112,7 +112,9 @@ async def test_anthropics_client(keyed: Keyed) -> None:
 async def test_langchain(keyed: Keyed) -> None:
     def model(key: str) -> ChatOpenAI:
         url = f"{keyed.fleet.inference}/v1"
-        return ChatOpenAI(model="arriero-demo", base_url=url, api_key=key, max_retries=0)  # type: ignore[arg-type]
+        return ChatOpenAI(
+            timeout=DEADLINE, model="arriero-demo", base_url=url, api_key=key, max_retries=0
+        )  # type: ignore[arg-type]
 
     assert (await model(keyed.secrets["app"]).ainvoke("What is a slot?", max_tokens=4)).content
     with pytest.raises(openai.AuthenticationError):

@@ -37,7 +37,9 @@ def cases() -> list[Case]:
 
 @asynccontextmanager
 async def client_of(fleet: Fleet) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{fleet.inference}/v1", api_key="none") as client:
+    async with AsyncOpenAI(
+        timeout=DEADLINE, base_url=f"{fleet.inference}/v1", api_key="none"
+    ) as client:
         yield client
 
 

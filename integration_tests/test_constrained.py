@@ -13,7 +13,7 @@ import pytest_asyncio
 from pydantic import BaseModel, ConfigDict, Field
 
 from integration_tests.corpus import cases, generate
-from integration_tests.daemons import Fleet
+from integration_tests.daemons import DEADLINE, Fleet
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -62,7 +62,7 @@ class Fact(BaseModel):
 @pytest_asyncio.fixture(loop_scope="session")
 async def client(shared_fleet: Fleet) -> AsyncIterator[openai.AsyncOpenAI]:
     async with openai.AsyncOpenAI(
-        base_url=f"{shared_fleet.inference}/v1", api_key="none", max_retries=0
+        timeout=DEADLINE, base_url=f"{shared_fleet.inference}/v1", api_key="none", max_retries=0
     ) as client:
         yield client
 

@@ -9,7 +9,7 @@ import openai
 import pytest
 import pytest_asyncio
 
-from integration_tests.daemons import MODEL, Fleet
+from integration_tests.daemons import DEADLINE, MODEL, Fleet
 
 CHATML = (
     "{%- for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}"
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 @pytest_asyncio.fixture(loop_scope="session")
 async def client(bare_fleet: Fleet) -> AsyncIterator[openai.AsyncOpenAI]:
     async with openai.AsyncOpenAI(
-        base_url=f"{bare_fleet.inference}/v1", api_key="none", max_retries=0
+        timeout=DEADLINE, base_url=f"{bare_fleet.inference}/v1", api_key="none", max_retries=0
     ) as client:
         yield client
 

@@ -9,7 +9,7 @@ from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from openai import DefaultAsyncHttpxClient
 
 from integration_tests.corpus import Case, cases
-from integration_tests.daemons import Fleet
+from integration_tests.daemons import DEADLINE, Fleet
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -18,6 +18,7 @@ MAX_TURNS = 4
 
 def model_of(fleet: Fleet) -> ChatOpenAI:
     return ChatOpenAI(
+        timeout=DEADLINE,
         model="arriero-demo",
         base_url=f"{fleet.inference}/v1",
         api_key="none",

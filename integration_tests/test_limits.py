@@ -49,10 +49,10 @@ async def test_a_key_with_limits(fleet: Fleet, tmp_path: Path) -> None:
     messages = CASE.body["messages"]
     async with (
         openai.AsyncOpenAI(
-            base_url=f"{fleet.inference}/v1", api_key=alice, max_retries=20
+            timeout=DEADLINE, base_url=f"{fleet.inference}/v1", api_key=alice, max_retries=20
         ) as of_openai,
         anthropic.AsyncAnthropic(
-            base_url=fleet.inference, api_key=alice, max_retries=20
+            timeout=DEADLINE, base_url=fleet.inference, api_key=alice, max_retries=20
         ) as of_anthropic,
     ):
         await agent.pace.hand_out(5)

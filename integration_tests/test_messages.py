@@ -14,8 +14,8 @@ import pytest_asyncio
 from anthropic.types import Message
 
 from integration_tests.corpus import LONG_CONTEXT, Case, cases, plain_cases
+from integration_tests.daemons import DEADLINE, Fleet
 from integration_tests.daemons import MODEL as MODEL_FILE
-from integration_tests.daemons import Fleet
 from tests.balancer.api.anthropic.strict import checked_event, checked_message
 
 MODEL = "arriero-demo"
@@ -25,7 +25,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 def connected(fleet: Fleet) -> anthropic.AsyncAnthropic:
-    return anthropic.AsyncAnthropic(base_url=fleet.inference, api_key="none", max_retries=0)
+    return anthropic.AsyncAnthropic(
+        timeout=DEADLINE, base_url=fleet.inference, api_key="none", max_retries=0
+    )
 
 
 @pytest_asyncio.fixture(loop_scope="session")

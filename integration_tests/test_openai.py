@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from integration_tests.corpus import ENDLESS, cases, plain_cases
-from integration_tests.daemons import Fleet
+from integration_tests.daemons import DEADLINE, Fleet
 
 MODEL = "arriero-demo"
 
@@ -16,7 +16,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 def connected(fleet: Fleet) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url=f"{fleet.inference}/v1", api_key="none", max_retries=0)
+    return openai.AsyncOpenAI(
+        timeout=DEADLINE, base_url=f"{fleet.inference}/v1", api_key="none", max_retries=0
+    )
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from arriero.agent.engine.embedding.embedder import LEAST_CHUNK
 from integration_tests.corpus import UNENDING
-from integration_tests.daemons import Fleet, until
+from integration_tests.daemons import DEADLINE, Fleet, until
 from tests.agent.engine.llama.encoders import write_encoder
 
 MODEL = "arriero-demo"
@@ -44,7 +44,7 @@ async def mixed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client(mixed: Fleet) -> AsyncIterator[openai.AsyncOpenAI]:
     async with openai.AsyncOpenAI(
-        base_url=f"{mixed.inference}/v1", api_key="none", max_retries=0
+        timeout=DEADLINE, base_url=f"{mixed.inference}/v1", api_key="none", max_retries=0
     ) as client:
         yield client
 

@@ -13,8 +13,8 @@ import pytest_asyncio
 from openai.types.responses import Response
 
 from integration_tests.corpus import LONG_CONTEXT, Case, cases, plain_cases
+from integration_tests.daemons import DEADLINE, Fleet
 from integration_tests.daemons import MODEL as MODEL_FILE
-from integration_tests.daemons import Fleet
 from tests.balancer.api.openai.responses.strict import checked_event, checked_response
 
 MODEL = "arriero-demo"
@@ -26,7 +26,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 def connected(fleet: Fleet) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url=f"{fleet.inference}/v1", api_key="none", max_retries=0)
+    return openai.AsyncOpenAI(
+        timeout=DEADLINE, base_url=f"{fleet.inference}/v1", api_key="none", max_retries=0
+    )
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -7,7 +7,7 @@ import openai
 import pytest
 
 from integration_tests.corpus import Case, generate, plain_cases
-from integration_tests.daemons import Fleet
+from integration_tests.daemons import DEADLINE, Fleet
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -42,7 +42,7 @@ async def test_the_operators_template(bare_fleet: Fleet, tmp_path: Path) -> None
     assert error["field"] == "messages"
 
     async with openai.AsyncOpenAI(
-        base_url=f"{bare_fleet.inference}/v1", api_key="none", max_retries=0
+        timeout=DEADLINE, base_url=f"{bare_fleet.inference}/v1", api_key="none", max_retries=0
     ) as client:
         for kwargs, part in (
             ({"refuse": "now"}, "refused: now"),

@@ -20,7 +20,7 @@ from websockets.asyncio.client import connect
 
 from arriero.client import Client, Untrusted
 from arriero.shared.tls.contexts import ClientFiles, client_context
-from integration_tests.daemons import Fleet, until
+from integration_tests.daemons import DEADLINE, Fleet, until
 from integration_tests.installed import installed
 from tests.authority import Authority, Files
 
@@ -100,7 +100,9 @@ async def test_an_old_version_is_refused(secured: Secured) -> None:
 async def test_the_official_clients(secured: Secured) -> None:
     url, question = secured.fleet.inference, {"role": "user", "content": "What is a slot?"}
     http = openai.DefaultAsyncHttpxClient(verify=secured.tls)
-    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", http_client=http) as one:
+    async with openai.AsyncOpenAI(
+        timeout=DEADLINE, base_url=f"{url}/v1", api_key="none", http_client=http
+    ) as one:
         stream = await one.chat.completions.create(
             model="arriero-demo",
             messages=[question],  # type: ignore[list-item]
@@ -109,7 +111,9 @@ async def test_the_official_clients(secured: Secured) -> None:
         )
         assert "".join([each.choices[0].delta.content or "" async for each in stream])
     other = anthropic.DefaultAsyncHttpxClient(verify=secured.tls)
-    async with anthropic.AsyncAnthropic(base_url=url, api_key="none", http_client=other) as two:
+    async with anthropic.AsyncAnthropic(
+        timeout=DEADLINE, base_url=url, api_key="none", http_client=other
+    ) as two:
         answer = await two.messages.create(
             model="arriero-demo",
             messages=[question],  # type: ignore[list-item]
@@ -118,6 +122,7 @@ async def test_the_official_clients(secured: Secured) -> None:
         assert answer.usage.output_tokens > 0
     third = openai.DefaultAsyncHttpxClient(verify=secured.tls)
     langchain = ChatOpenAI(
+        timeout=DEADLINE,
         model="arriero-demo",
         base_url=f"{url}/v1",
         api_key="none",

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from integration_tests.corpus import Case, cases, generate
-from integration_tests.daemons import Fleet
+from integration_tests.daemons import DEADLINE, Fleet
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -32,7 +32,7 @@ METRIC = {
 @pytest_asyncio.fixture(loop_scope="session")
 async def client(shared_fleet: Fleet) -> AsyncIterator[openai.AsyncOpenAI]:
     async with openai.AsyncOpenAI(
-        base_url=f"{shared_fleet.inference}/v1", api_key="none", max_retries=0
+        timeout=DEADLINE, base_url=f"{shared_fleet.inference}/v1", api_key="none", max_retries=0
     ) as client:
         yield client
 

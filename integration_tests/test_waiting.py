@@ -95,7 +95,7 @@ async def test_clients_of_other_apis_wait_for_a_model_that_is_on_its_way(fleet: 
 
     async with (
         openai.AsyncOpenAI(
-            base_url=f"{fleet.inference}/v1", api_key="none", max_retries=0
+            timeout=DEADLINE, base_url=f"{fleet.inference}/v1", api_key="none", max_retries=0
         ) as official,
         asyncio.TaskGroup() as tasks,
     ):
