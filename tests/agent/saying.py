@@ -10,7 +10,7 @@ import llama_cpp.llama_cpp as llama_cpp
 import numpy as np
 
 from arriero.agent.chat.output.detokenizer import Detokenizer
-from arriero.agent.engine.grammar.constraint import Constraint, Course, Mask
+from arriero.agent.engine.grammar.constraint import Constraint, GrammarState, Mask
 from arriero.agent.engine.grammar.grammars import Grammars
 from arriero.agent.engine.llama.log import route_log
 from arriero.agent.engine.llama.vocab import LlamaVocab, grammar_tokens
@@ -71,7 +71,7 @@ def say(
 ) -> Said:
     """What a model says that knows nothing; it likes what ends JSON, to come to an end at all."""
     vocab = demo_vocab()
-    course = constraint.begin(at_once)
+    state = constraint.begin(at_once)
     rng = np.random.default_rng(seed)
     detokenizer = Detokenizer(lambda token: (shown or {}).get(token) or vocab.piece(token))
     text = ""
@@ -81,27 +81,27 @@ def say(
             if vocab.piece(token) in (b'"', b"}", b"]", b"\n"):
                 row[token] += 3
         row[sorted(vocab.end_tokens)] += 3
-        course.restrict(row)
+        state.restrict(row)
         token = int(row.argmax())
         if token in vocab.end_tokens:
-            return Said(text + detokenizer.flush(), course.failure is None, course.failure)
-        course.accept(token)
+            return Said(text + detokenizer.flush(), state.failure is None, state.failure)
+        state.accept(token)
         text += detokenizer.push((token,))
-    return Said(text, False, course.failure)
+    return Said(text, False, state.failure)
 
 
 def fits(constraint: Constraint, text: str) -> bool:
     """Whether a model could have said just this under `constraint`."""
     vocab = demo_vocab()
-    course = constraint.begin(at_once)
+    state = constraint.begin(at_once)
     for token in vocab.tokenize(text, add_special=False, parse_special=True):
-        if not _may_follow(course, token):
+        if not _may_follow(state, token):
             return False
-        course.accept(token)
-    return any(_may_follow(course, token) for token in vocab.end_tokens)
+        state.accept(token)
+    return any(_may_follow(state, token) for token in vocab.end_tokens)
 
 
-def _may_follow(course: Course, token: int) -> bool:
+def _may_follow(state: GrammarState, token: int) -> bool:
     row = np.zeros(demo_vocab().size, np.float32)
-    course.restrict(row)
+    state.restrict(row)
     return bool(np.isfinite(row[token]))

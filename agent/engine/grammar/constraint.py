@@ -2,7 +2,7 @@
 
 llguidance computes after each token the mask of those that may come next. That takes microseconds,
 in bad cases milliseconds, so it runs on a thread of its own between one choice and the next, while
-the batch is decoded. A course advances only with chosen tokens; tokens that are computed again
+the batch is decoded. A state advances only with chosen tokens; tokens that are computed again
 after a preemption do not count again.
 
 llguidance is written in Rust. Its panics arrive as an exception that `except Exception` does not
@@ -112,9 +112,9 @@ class Constraint:
         end = self._end.ids.tolist()
         return Constraint(matcher, self._vocab_size, end, warnings=self.warnings)
 
-    def begin(self, submit: Submit) -> "Course":
+    def begin(self, submit: Submit) -> "GrammarState":
         """The state of a new sequence, at the beginning."""
-        return Course(self._walk(), self._first, self._end, submit)
+        return GrammarState(self._walk(), self._first, self._end, submit)
 
     def matcher(self) -> LLMatcher:
         """llguidance's matcher, at the beginning."""
@@ -148,7 +148,7 @@ class Constraint:
             mask = look(matcher, self._vocab_size)
 
 
-class Course:
+class GrammarState:
     """One sequence's state: call `restrict` and `accept` in turn, on one thread.
 
     After a failure only an end token may follow, and `failure` says why.

@@ -175,8 +175,8 @@ class LlamaEngine:
         if sequence.prompt.has_media:
             self._media[sequence.id] = self._encoded(sequence)
         constraint = sequence.constraint
-        course = constraint.begin(self._mask_threads.submit) if constraint else None
-        self._samplers[sequence.id] = Sampler(sequence, self._model.vocab, course)
+        state = constraint.begin(self._mask_threads.submit) if constraint else None
+        self._samplers[sequence.id] = Sampler(sequence, self._model.vocab, state)
 
     def failure(self, sequence_id: SequenceId) -> str | None:
         """See `Engine`."""

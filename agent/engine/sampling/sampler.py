@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..grammar.constraint import Course
+from ..grammar.constraint import GrammarState
 from ..sequence import NewSequence
 from .dry import DryPenalty
 from .filters import (
@@ -57,9 +57,11 @@ class Sampler:
     is for the caller to silence, once for all that it chooses (`np.errstate`).
     """
 
-    def __init__(self, sequence: NewSequence, vocab: Vocab, course: Course | None = None) -> None:
+    def __init__(
+        self, sequence: NewSequence, vocab: Vocab, grammar: GrammarState | None = None
+    ) -> None:
         self._sampling = sequence.sampling
-        self._course = course
+        self._grammar = grammar
         biases = _biases(sequence.sampling, vocab)
         self._biased = np.array(list(biases.keys()), np.intp)
         self._biases = np.array(list(biases.values()), np.float32)
@@ -79,7 +81,7 @@ class Sampler:
     @property
     def failure(self) -> str | None:
         """Why the sequence's constraint can no longer be kept, where that is so."""
-        return self._course.failure if self._course else None
+        return self._grammar.failure if self._grammar else None
 
     def choose(self, row: Row) -> int:
         """The next token. `row`, the logits of the one before, is overwritten."""
@@ -109,14 +111,14 @@ class Sampler:
             row[self._early] = -np.inf
         for history in self._histories:
             history.apply(row)
-        if self._course is not None:
-            self._course.restrict(row)
+        if self._grammar is not None:
+            self._grammar.restrict(row)
         token = self._pick(row)
         if self._forced:
             token = self._forced.popleft()
         self._num_chosen += 1
-        if self._course is not None:
-            self._course.accept(token)
+        if self._grammar is not None:
+            self._grammar.accept(token)
         for history in self._histories:
             history.accept(token)
         return token
@@ -142,8 +144,8 @@ class Sampler:
 
     def _any_token(self, size: int) -> int:
         """The first token that is not ruled out, where the model rules out all that is left."""
-        if self._course is not None:
-            return self._course.first
+        if self._grammar is not None:
+            return self._grammar.first
         ruled_out = {*self._biased[np.isneginf(self._biases)].tolist()}
         if self._num_chosen < self._sampling.min_tokens:
             ruled_out.update(self._early.tolist())

@@ -25,13 +25,13 @@ def walk(
     vocab = demo_vocab()
     rng = random.Random(seed)
     spelled = [spelled_out(word, shown) for word in words]
-    course = constraint.begin(at_once)
+    state = constraint.begin(at_once)
     detokenizer = Detokenizer(lambda token: shown.get(token) or vocab.piece(token))
     text, planned = "", []
     for _ in range(max_tokens):
         row = np.zeros(vocab.size, np.float32)
-        course.restrict(row)
-        assert course.failure is None
+        state.restrict(row)
+        assert state.failure is None
         allowed = np.flatnonzero(np.isfinite(row))
         ends = [token for token in allowed if int(token) in vocab.end_tokens]
         if ends and (len(ends) == len(allowed) or rng.random() < 0.3):
@@ -42,7 +42,7 @@ def walk(
         if token not in allowed or token in ends:
             planned = []
             token = int(rng.choice([each for each in allowed if each not in ends]))
-        course.accept(token)
+        state.accept(token)
         text += detokenizer.push((token,))
     return None
 

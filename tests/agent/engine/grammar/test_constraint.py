@@ -1,4 +1,4 @@
-"""Courses through a grammar: what may come next, token by token."""
+"""The state of an answer in a grammar: what may come next, token by token."""
 
 import json
 from collections.abc import Iterator
@@ -57,40 +57,40 @@ def test_courses_of_one_constraint_know_nothing_of_each_other() -> None:
     one, other = constraint.begin(at_once), constraint.begin(at_once)
     one.accept(*a)
     other.accept(*c)
-    for course, follows in ((one, b), (other, d)):
+    for state, follows in ((one, b), (other, d)):
         logits = row()
-        course.restrict(logits)
+        state.restrict(logits)
         assert list(np.flatnonzero(np.isfinite(logits))) == list(follows)
-        assert course.failure is None
+        assert state.failure is None
 
 
 def test_at_its_end_only_the_end_may_follow() -> None:
     constraint = constraint_of("a")
-    course = constraint.begin(at_once)
-    course.accept(*demo_vocab().tokenize("a", add_special=False, parse_special=False))
+    state = constraint.begin(at_once)
+    state.accept(*demo_vocab().tokenize("a", add_special=False, parse_special=False))
     logits = row()
-    course.restrict(logits)
+    state.restrict(logits)
     assert set(np.flatnonzero(np.isfinite(logits))) == demo_vocab().end_tokens
 
 
 def test_what_follows_is_worked_out_on_another_thread() -> None:
     constraint = constraint_of("[a-z]{40}")
     with ThreadPoolExecutor(1) as threads:
-        course = constraint.begin(threads.submit)
+        state = constraint.begin(threads.submit)
         for _ in range(3):
             logits = row()
-            course.restrict(logits)
-            course.accept(int(logits.argmax()))
-    assert course.failure is None
+            state.restrict(logits)
+            state.accept(int(logits.argmax()))
+    assert state.failure is None
 
 
 def test_where_the_way_is_lost_the_end_follows_and_the_failure_is_told() -> None:
-    course = constraint_of("ab").begin(at_once)
-    course.accept(*demo_vocab().tokenize("x", add_special=False, parse_special=False))
+    state = constraint_of("ab").begin(at_once)
+    state.accept(*demo_vocab().tokenize("x", add_special=False, parse_special=False))
     logits = row()
-    course.restrict(logits)
+    state.restrict(logits)
     assert set(np.flatnonzero(np.isfinite(logits))) == demo_vocab().end_tokens
-    assert course.failure
+    assert state.failure
 
 
 def test_what_cannot_be_is_refused_at_once() -> None:
@@ -211,15 +211,15 @@ class Panicking:
 
 def test_where_llguidance_fails_itself_the_answer_ends_and_the_grammar_is_not_used_again() -> None:
     constraint = Constraint(cast(LLMatcher, Panicking()), 8, [7])
-    course, other = constraint.begin(at_once), constraint.begin(at_once)
+    state, other = constraint.begin(at_once), constraint.begin(at_once)
     for _ in range(5):
         assert not constraint.is_broken
-        course.restrict(np.zeros(8, np.float32))
-        course.accept(0)
+        state.restrict(np.zeros(8, np.float32))
+        state.accept(0)
     logits = np.zeros(8, np.float32)
-    course.restrict(logits)
+    state.restrict(logits)
     assert list(np.flatnonzero(np.isfinite(logits))) == [7]
-    assert course.failure == "llguidance failed: index out of bounds"
+    assert state.failure == "llguidance failed: index out of bounds"
     assert constraint.is_broken
     other.accept(0)
     other.restrict(np.zeros(8, np.float32))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from llama_cpp import Llama
 
-from arriero.agent.engine.grammar.constraint import Constraint, Course, Mask, Submit
+from arriero.agent.engine.grammar.constraint import Constraint, GrammarState, Mask, Submit
 from arriero.agent.engine.llama.context import Context
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.rows import RowReader
@@ -97,7 +97,7 @@ class Faulty:
     is_broken = False
     warnings = ()
 
-    def begin(self, submit: Submit) -> Course:
+    def begin(self, submit: Submit) -> GrammarState:
         anything = Mask(np.empty(0, np.intp), is_exclusion=True)
         num_said = 0
 
@@ -108,7 +108,7 @@ class Faulty:
                 raise IndexError("no candidates")
             return anything
 
-        return Course(follow, anything, anything, submit)
+        return GrammarState(follow, anything, anything, submit)
 
 
 @pytest.mark.parametrize("max_draft", [0, 6])

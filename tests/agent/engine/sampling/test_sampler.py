@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from arriero.agent.engine.grammar.constraint import Course, Mask
+from arriero.agent.engine.grammar.constraint import GrammarState, Mask
 from arriero.agent.engine.llama.vocab import LlamaVocab
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.dry import BreakerFinder, DryPenalty
@@ -125,7 +125,7 @@ def test_a_model_that_only_wants_to_end_says_something_first() -> None:
 
 def test_a_finished_grammar_ends_an_answer_of_too_few_tokens() -> None:
     for allowed, chosen in (([5], 5), ([5, 8], 8), ([2, 5], 2)):
-        sampler = Sampler(new(min_tokens=9), BareVocab(ROW.size), course_of(allowed))
+        sampler = Sampler(new(min_tokens=9), BareVocab(ROW.size), state_of(allowed))
         assert sampler.choose(ROW.copy()) == chosen
 
 
@@ -381,7 +381,7 @@ def test_broken_logits_break_nothing(name: str, value: float) -> None:
 def test_what_is_ruled_out_is_not_taken_where_the_model_rules_out_all() -> None:
     row = np.full(1000, np.nan, np.float32)
     assert choose(row, logit_bias=((0, -np.inf),)) == 1
-    sampler = Sampler(new(), BareVocab(1000), course_of([60, 70]))
+    sampler = Sampler(new(), BareVocab(1000), state_of([60, 70]))
     assert sampler.choose(row.copy()) == 60
 
 
@@ -494,7 +494,7 @@ def number_and_bounds(hint: Any) -> tuple[type, dict[str, Any]]:
 REQUESTS = TypeAdapter(GenerateRequest)
 
 
-def course_of(allowed: list[int]) -> Course:
+def state_of(allowed: list[int]) -> GrammarState:
     """After every token the same may come next."""
     mask = Mask(np.array(sorted(set(allowed)), np.intp), is_exclusion=False)
 
@@ -503,7 +503,7 @@ def course_of(allowed: list[int]) -> Course:
         done.set_result(work())
         return done
 
-    return Course(lambda token: mask, mask, mask, submit)
+    return GrammarState(lambda token: mask, mask, mask, submit)
 
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -538,8 +538,8 @@ def test_whatever_is_accepted_gives_a_token(data: st.DataObject, choices: dict[s
         id=SequenceId(1), prompt=Prompt((1, 2, 1, 2, 1)), max_tokens=None, sampling=sampling
     )
     allowed = data.draw(st.none() | st.lists(st.integers(0, size - 1), min_size=1, max_size=3))
-    course = None if allowed is None else course_of(allowed)
-    sampler = Sampler(sequence, NoSuppression(size), course)
+    state = None if allowed is None else state_of(allowed)
+    sampler = Sampler(sequence, NoSuppression(size), state)
     for _ in range(3):
         token = sampler.choose(data.draw(rows(size)))
         assert token in (allowed or range(size))
