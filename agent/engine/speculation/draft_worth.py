@@ -161,8 +161,8 @@ class Confidence:
         """That the guess in this `place` of a draft will be right if all before it are."""
         return (self._later if place else self._first).value
 
-    def hope(self, most: int) -> float:
-        """How many guesses of a draft of `most` tokens will be right."""
+    def expected_gain(self, most: int) -> float:
+        """How many guesses of a draft of `most` tokens are likely to be right."""
         chance, total = self.expected(0), 0.0
         for _ in range(most):
             total += chance

@@ -99,21 +99,21 @@ class Drafter(Protocol):
 # ---- two drafters
 
 
-class HopefulDrafter(Drafter, Protocol):
-    """A drafter whose proposals cost time."""
+class ForecastingDrafter(Drafter, Protocol):
+    """A drafter whose proposals cost time: it says beforehand what they are likely to gain."""
 
-    def hope(self, most: int) -> float:
-        """How many tokens of a draft of at most `most` will be right."""
+    def expected_gain(self, most: int) -> float:
+        """How many tokens of a draft of at most `most` are likely to be right."""
 
 
 class JointDrafter:
     """For each sequence the better proposal of prompt lookup and of a draft model.
 
-    Lookup costs nothing, so it is asked first. The model is asked only for sequences of which it
-    hopes to guess more tokens than were found. Both observe all that sequences gain.
+    Lookup costs nothing, so it is asked first. The model is asked only for sequences where its
+    expected gain is larger than what was found. Both observe all that sequences gain.
     """
 
-    def __init__(self, lookup: Drafter, model: HopefulDrafter) -> None:
+    def __init__(self, lookup: Drafter, model: ForecastingDrafter) -> None:
         self._lookup = lookup
         self._model = model
         self._by_model: Collection[SequenceId] = ()
@@ -121,12 +121,14 @@ class JointDrafter:
     def propose(
         self, requests: Sequence[DraftRequest], prices: StepPrices
     ) -> Mapping[SequenceId, Proposal]:
-        """For each sequence the proposal of which more tokens will be right."""
+        """For each sequence the proposal with the larger expected gain."""
         found = self._lookup.propose(requests, prices)
-        hopes = {most: self._model.hope(most) for most in {each.most for each in requests}}
-        open = [each for each in requests if _hope(found, each.id) < hopes[each.most]]
+        gains = {most: self._model.expected_gain(most) for most in {each.most for each in requests}}
+        open = [each for each in requests if _gain_of(found, each.id) < gains[each.most]]
         guessed = self._model.propose(open, prices)
-        better = {id: one for id, one in guessed.items() if _hope(guessed, id) > _hope(found, id)}
+        better = {
+            id: one for id, one in guessed.items() if _gain_of(guessed, id) > _gain_of(found, id)
+        }
         self._by_model = better.keys()
         return {**found, **better}
 
@@ -147,5 +149,5 @@ class JointDrafter:
         self._model.forget(id)
 
 
-def _hope(proposals: Mapping[SequenceId, Proposal], id: SequenceId) -> float:
+def _gain_of(proposals: Mapping[SequenceId, Proposal], id: SequenceId) -> float:
     return sum(proposals[id].chances) if id in proposals else 0.0

@@ -59,9 +59,9 @@ class ModelDrafter:
         self._lent = 0.0
         """Seconds of this round that sequences owe, and do not count yet."""
 
-    def hope(self, most: int) -> float:
-        """How many tokens of a draft of at most `most` will be right."""
-        return self._confidence.hope(most)
+    def expected_gain(self, most: int) -> float:
+        """How many tokens of a draft of at most `most` are likely to be right."""
+        return self._confidence.expected_gain(most)
 
     def propose(
         self, requests: Sequence[DraftRequest], prices: StepPrices

@@ -167,10 +167,10 @@ def test_the_first_token_and_those_after_it_are_told_apart() -> None:
     assert confidence.expected(0) < 0.1 < 0.9 < confidence.expected(1) == confidence.expected(7)
 
 
-def test_it_hopes_for_as_much_as_came_before() -> None:
-    assert Confidence().hope(0) == 0
-    assert Confidence().hope(2) == pytest.approx(PRIOR + PRIOR**2)
-    assert after(40, believed=0.9, is_right=False).hope(8) < 0.5
+def test_as_much_gain_is_expected_as_came_before() -> None:
+    assert Confidence().expected_gain(0) == 0
+    assert Confidence().expected_gain(2) == pytest.approx(PRIOR + PRIOR**2)
+    assert after(40, believed=0.9, is_right=False).expected_gain(8) < 0.5
 
 
 def test_it_is_proven_after_enough_was_seen() -> None:
@@ -185,7 +185,7 @@ def test_chances_are_chances(seen: list[tuple[int, float, bool]], believed: floa
         confidence.observe(place, chance, is_right=is_right)
     assert 0 <= confidence.chance(believed) <= 1
     assert 0 <= confidence.expected(0) <= 1
-    assert 0 <= confidence.hope(8) <= 8
+    assert 0 <= confidence.expected_gain(8) <= 8
 
 
 # ---- what a drafter loses is bounded, whatever was predicted

@@ -43,14 +43,14 @@ ONE, TWO, THREE = SequenceId(1), SequenceId(2), SequenceId(3)
 class Recorder:
     """Proposes what it is told to, and notes what it hears."""
 
-    def __init__(self, proposals: dict[SequenceId, Proposal], hopes: float = 0.0) -> None:
+    def __init__(self, proposals: dict[SequenceId, Proposal], gains: float = 0.0) -> None:
         self.proposals = proposals
-        self.hopes = hopes
+        self.gains = gains
         self.asked: list[SequenceId] = []
         self.heard: list[object] = []
 
-    def hope(self, most: int) -> float:
-        return min(self.hopes, most)
+    def expected_gain(self, most: int) -> float:
+        return min(self.gains, most)
 
     def propose(
         self, requests: Sequence[DraftRequest], prices: StepPrices
@@ -72,13 +72,11 @@ def request(id: SequenceId) -> DraftRequest:
     return DraftRequest(id, History(Prompt((1, 2))), 4)
 
 
-def test_the_model_is_asked_for_those_of_which_it_hopes_for_more_and_the_better_one_counts() -> (
-    None
-):
+def test_the_model_is_asked_where_its_expected_gain_is_larger_and_the_better_one_counts() -> None:
     likely, unlikely = Proposal((7, 8), (0.9, 0.8)), Proposal((7,), (0.4,))
     better, worse = Proposal((5, 6), (0.8, 0.6)), Proposal((5,), (0.3,))
     lookup = Recorder({ONE: likely, TWO: unlikely, THREE: unlikely})
-    model = Recorder({ONE: better, TWO: better, THREE: worse}, hopes=1.5)
+    model = Recorder({ONE: better, TWO: better, THREE: worse}, gains=1.5)
     found = JointDrafter(lookup, model).propose([request(ONE), request(TWO), request(THREE)], P)
     assert found == {ONE: likely, TWO: better, THREE: unlikely}
     assert model.asked == [TWO, THREE]
@@ -86,13 +84,13 @@ def test_the_model_is_asked_for_those_of_which_it_hopes_for_more_and_the_better_
 
 def test_what_only_one_of_them_proposes_counts() -> None:
     one = Proposal((5,), (0.5,))
-    joint = JointDrafter(Recorder({ONE: one}), Recorder({TWO: one}, hopes=4.0))
+    joint = JointDrafter(Recorder({ONE: one}), Recorder({TWO: one}, gains=4.0))
     assert joint.propose([request(ONE), request(TWO), request(THREE)], P) == {ONE: one, TWO: one}
 
 
 def test_whoever_proposed_what_was_computed_answers_for_it() -> None:
     worse, better = Proposal((5,), (0.3,)), Proposal((5,), (0.5,))
-    lookup, model = Recorder({ONE: worse, TWO: better}), Recorder({ONE: better}, hopes=1.0)
+    lookup, model = Recorder({ONE: worse, TWO: better}), Recorder({ONE: better}, gains=1.0)
     joint = JointDrafter(lookup, model)
     joint.propose([request(ONE), request(TWO)], P)
     joint.checked(ONE, 1.0, 2.0)
