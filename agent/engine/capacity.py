@@ -8,19 +8,20 @@ class Capacity:
     """`batch_size` bounds a step's tokens, `num_cells` all sequences' computed tokens together.
 
     A step that reads prompts beside generating pays while it has at most `most_mixed` tokens.
-    `num_holders` counts the numbers that cells can belong to; those that are no slots hold kept
+    `num_holders` counts the numbers that cells can belong to; those that are no slots hold cached
     prefixes. `can_share` says whether cells can belong to several holders, and whether a sequence
     can give up its last ones: not so for recurrent and hybrid models, nor with sliding windows.
-    `can_shift` says whether cells can move to other positions. Of kept prefixes `most_parked` cells
-    can be in host memory, and with `is_compact` should be, since every cell in use costs time. The
-    state of a cell has `cell_bytes`; 0 says that copying it costs nothing. That of a sequence has
-    `fixed_bytes` besides, where it cannot be had in pieces. At most `max_draft` tokens are drafted
+    `can_shift` says whether cells can move to other positions. Of cached prefixes `most_parked`
+    cells can be in host memory, and with `is_compact` should be, since every cell in use costs
+    time. The state of a cell has `cell_bytes`; 0 says that copying it costs nothing. That of a
+    sequence has `fixed_bytes` besides, where it cannot be had in pieces. At most `max_draft` tokens
+    are drafted
     for a sequence in a step: none where it cannot give up its last cells. A step gives
     log-probabilities of at most `most_scored` prompt tokens, at least one a slot.
 
-    With `num_streams` each slot has a cache of its own, a stream, and so have kept prefixes as many
-    as that leaves; 0 stands for one cache for all. Streams whose parts of a batch differ in length
-    are computed one after the other, so reading beside generating gains nothing.
+    With `num_streams` each slot has a cache of its own, a stream, and so have cached prefixes as
+    many as that leaves; 0 stands for one cache for all. Streams whose parts of a batch differ in
+    length are computed one after the other, so reading beside generating gains nothing.
     """
 
     batch_size: int

@@ -13,8 +13,8 @@ so the cache, the prefix tree and stored prompts compare keys and need to know n
 Text prompts cost nothing more than their tokens: their keys are the token ids. Adapters are set for
 a step (`scheduling.adapter_turns`).
 
-Media are computed in parts like text, but a prefix that is shared or kept ends at the `border` of a
-span: cells of a picture may have places in two dimensions, and llama.cpp cannot cut between them.
+Media are computed in parts like text, but a prefix that is shared or cached ends at the `border` of
+a span: cells of a picture may have places in two dimensions, and llama.cpp cannot cut between them.
 Where a model looks at a picture as a whole, each of its positions depends on all others, so one
 step computes them.
 """

@@ -34,7 +34,7 @@ class EngineStatistics:
     `sequence_seconds` adds up, over it, the sequences that ran. `stalls` counts, by `STALL_BOUNDS`,
     the pauses of running sequences that were caused by others: time between two tokens beyond the
     sequence's own decode step. Of the `num_drafted` tokens that were guessed and computed ahead,
-    `num_accepted` were right. `num_grammars` are kept compiled by whoever prepares sequences;
+    `num_accepted` were right. `num_grammars` are cached, compiled, where sequences are prepared;
     `num_embedding_cells` have the contexts that embed and rank, and `num_draft_cells` that of the
     draft model, if there is one, beside the `num_cells` of the one that generates. Encoded pictures
     take `num_media_bytes`, where there is a projector. Prefixes came from other agents in

@@ -1,6 +1,6 @@
 """One step of the engine: what is computed together, and its possible outcomes.
 
-Cells belong to holders: a slot, or (from the number of slots on) a kept prefix. In the unified
+Cells belong to holders: a slot, or (from the number of slots on) a cached prefix. In the unified
 layout all holders have cells of one cache, and may share them; in the layout `streams` each has a
 stream of its own, or is parked.
 """

@@ -1,8 +1,8 @@
 """Embeds and ranks with contexts of its own over the weights that generate.
 
 There are two at most: one embeds with any pooling, one ranks. Each is opened when it is first
-needed, as large as the longest input so far needs, and kept. Opening takes no turn, so no stream
-waits for it.
+needed, as large as the longest input so far needs, and stays open. Opening takes no turn, so no
+stream waits for it.
 
 The embedder has a thread of its own, so it never holds up what is sent or prepared; the contexts
 share the machine's cores, though, so its chunks and the engine's steps take turns. A chunk is

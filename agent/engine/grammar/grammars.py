@@ -1,7 +1,7 @@
 """Compiles grammars for one vocabulary, and caches the last few: clients repeat themselves.
 
 What a grammar may cost is bounded here: its size, the work of compiling it, the work of a single
-token, and how many are kept.
+token, and how many are cached.
 """
 
 import threading
@@ -11,7 +11,7 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
 from .constraint import Constraint, ConstraintError, check, panics_told
 
-MAX_KEPT = 64
+MAX_CACHED = 64
 """Compiled grammars that are cached; the least recently used is evicted."""
 
 MAX_TEXT = 512 * 1024
@@ -31,14 +31,14 @@ LIMITS = LLParserLimits(
 class Grammars:
     """Safe from any thread."""
 
-    def __init__(self, tokenizer: LLTokenizer, *, max_kept: int = MAX_KEPT) -> None:
+    def __init__(self, tokenizer: LLTokenizer, *, max_cached: int = MAX_CACHED) -> None:
         self._tokenizer = tokenizer
-        self._max_kept = max_kept
-        self._kept: OrderedDict[str, Constraint] = OrderedDict()
+        self._max_cached = max_cached
+        self._cached: OrderedDict[str, Constraint] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._cached)
 
     def compile(self, grammar: str) -> Constraint:
         """`grammar` as llguidance takes it. Raises `ConstraintError` where it cannot be served."""
@@ -47,14 +47,14 @@ class Grammars:
                 f"it is {len(grammar)} characters long; at most {MAX_TEXT} are allowed"
             )
         with self._lock:
-            if (kept := self._kept.get(grammar)) is not None and not kept.is_broken:
-                self._kept.move_to_end(grammar)
-                return kept
+            if (cached := self._cached.get(grammar)) is not None and not cached.is_broken:
+                self._cached.move_to_end(grammar)
+                return cached
         constraint = self._compiled(grammar)
         with self._lock:
-            self._kept[grammar] = constraint
-            if len(self._kept) > self._max_kept:
-                self._kept.popitem(last=False)
+            self._cached[grammar] = constraint
+            if len(self._cached) > self._max_cached:
+                self._cached.popitem(last=False)
         return constraint
 
     def complaint(self, grammar: str) -> str | None:

@@ -1,7 +1,7 @@
 """A model's vocabulary: text to token ids and back.
 
 Read-only to its callers, so any thread may use it while the worker decodes; it lives as
-long as its model. Pieces are looked up when they are first needed and kept.
+long as its model. Pieces are looked up when they are first needed, and cached.
 """
 
 import ctypes

@@ -19,7 +19,7 @@ class MediaReader(Protocol):
 
     @property
     def num_cached_bytes(self) -> int:
-        """Of encoded media that are kept for later requests."""
+        """Bytes of encoded media that are cached for later requests."""
 
     @property
     def senses(self) -> tuple[Sense, ...]:

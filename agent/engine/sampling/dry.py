@@ -152,7 +152,7 @@ def repeats(tokens: Sequence[int]) -> list[int]:
 
 # ---- sequence breakers
 
-MAX_KEPT = 64
+MAX_CACHED = 64
 """Texts that are remembered."""
 MAX_TAIL = 20
 """Tokens after the first that are looked at; as in llama.cpp."""
@@ -171,7 +171,7 @@ class BreakerFinder:
 
     def __init__(self, vocab: Vocab) -> None:
         self._vocab = vocab
-        self._find_one = lru_cache(MAX_KEPT)(self._look_up)
+        self._find_one = lru_cache(MAX_CACHED)(self._look_up)
 
     def find(self, texts: Sequence[str]) -> Breakers:
         """By first token, all that may follow it to make one of `texts` whole."""

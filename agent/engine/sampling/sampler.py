@@ -80,7 +80,7 @@ class Sampler:
 
     @property
     def failure(self) -> str | None:
-        """Why the sequence's constraint can no longer be kept, where that is so."""
+        """Why the sequence's constraint can no longer be obeyed, where that is so."""
         return self._grammar.failure if self._grammar else None
 
     def choose(self, row: Row) -> int:

@@ -43,7 +43,7 @@ class Adapters:
         self._part_bytes = part_bytes
         self._lock = threading.Lock()  # of what follows
         self._handles: dict[str, list[Any]] = {}  # of each adapter's parts
-        self._kept: set[str] = set()
+        self._available: set[str] = set()
         self._used: dict[SequenceId, tuple[AdapterUse, ...]] = {}
         self._users: Counter[str] = Counter()
         self._applied: str | None = None
@@ -58,17 +58,17 @@ class Adapters:
         """Make the adapter at `path` available, unless it is. Raises `ModelError`."""
         with self._lock:
             if digest in self._handles:
-                self._kept.add(digest)
+                self._available.add(digest)
                 return
         handles = self._read(path, turn)
         with self._lock:
             self._handles[digest] = handles
-            self._kept.add(digest)
+            self._available.add(digest)
 
     def keep(self, digests: Collection[str], turn: Turn) -> None:
         """Only these are available from now on."""
         with self._lock:
-            self._kept.intersection_update(digests)
+            self._available.intersection_update(digests)
         self._retire()
         while self._leaving:
             with self._guard, turn:
@@ -80,7 +80,7 @@ class Adapters:
             return
         uses = adapter_uses(key)
         with self._lock:
-            if any(use.digest not in self._kept for use in uses):
+            if any(use.digest not in self._available for use in uses):
                 raise ModelNotFound("the adapter that this request asks for was just unloaded")
             self._used[id] = uses
             self._users.update(use.digest for use in uses)
@@ -110,7 +110,7 @@ class Adapters:
 
     def _sweep(self) -> None:
         """Free a part, unless a context is being made: then it is left for the next step."""
-        if len(self._kept) < len(self._handles):
+        if len(self._available) < len(self._handles):
             self._retire()
         if self._leaving and self._guard.acquire(blocking=False):
             try:
@@ -119,13 +119,15 @@ class Adapters:
                 self._guard.release()
 
     def _retire(self) -> None:
-        """Let those go that are neither kept nor used, nor set for the context."""
+        """Let those go that are neither available nor used, nor set for the context."""
         applied = {use.digest for use in adapter_uses(self._applied)}
         with self._lock:
             idle = [
                 digest
                 for digest in self._handles
-                if digest not in self._kept and not self._users[digest] and digest not in applied
+                if digest not in self._available
+                and not self._users[digest]
+                and digest not in applied
             ]
             for digest in idle:
                 self._leaving.extend(self._handles.pop(digest))

@@ -52,7 +52,7 @@ class EncodedCache:
             return media
 
     def put(self, digest: bytes, media: EncodedMedia) -> None:
-        """Keep `media`, unless they alone are more than the limit."""
+        """Cache `media`, unless they alone are more than the limit."""
         with self._lock:
             if digest in self._media or media.num_bytes > self._limit:
                 return

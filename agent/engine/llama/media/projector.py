@@ -27,7 +27,7 @@ from ..model import check_model_file
 from .encoded import NUM_PARTS, EncodedCache, EncodedMedia
 
 MOST_CACHED = 256 * 2**20
-"""Bytes of encoded media that are kept for whoever asks about the same picture again."""
+"""Bytes of encoded media that are cached for later requests with the same picture."""
 
 
 class _Chunk:
@@ -91,7 +91,7 @@ class Projector:
 
     @property
     def num_cached_bytes(self) -> int:
-        """Of encoded pictures that are kept."""
+        """Bytes of the encoded media that are cached."""
         return self._cache.num_bytes
 
     def read_image(self, data: bytes) -> tuple[Span, ...]:

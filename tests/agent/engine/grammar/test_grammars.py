@@ -1,4 +1,4 @@
-"""Compiled grammars: kept, bounded, refused with a reason."""
+"""Compiled grammars: cached, bounded, refused with a reason."""
 
 import pytest
 from llguidance import LLMatcher
@@ -11,7 +11,7 @@ from tests.agent.saying import demo_vocab
 
 @pytest.fixture
 def grammars() -> Grammars:
-    return Grammars(grammar_tokens(demo_vocab()), max_kept=2)
+    return Grammars(grammar_tokens(demo_vocab()), max_cached=2)
 
 
 def regex(pattern: str) -> str:
@@ -43,7 +43,7 @@ def test_the_one_unused_for_longest_goes(grammars: Grammars) -> None:
         (regex("(x{1000}){1000}"), "too many"),
     ],
 )
-def test_what_cannot_be_served_is_not_kept(grammars: Grammars, grammar: str, finding: str) -> None:
+def test_what_cannot_be_served_is_left_out(grammars: Grammars, grammar: str, finding: str) -> None:
     with pytest.raises(ConstraintError, match=finding):
         grammars.compile(grammar)
     assert not len(grammars)

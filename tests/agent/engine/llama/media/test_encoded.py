@@ -21,7 +21,7 @@ def test_the_least_recently_used_go_first() -> None:
     assert cache.num_bytes == 4 * 16
 
 
-def test_what_is_larger_than_all_of_it_is_not_kept() -> None:
+def test_what_is_larger_than_all_of_it_is_not_cached() -> None:
     cache = EncodedCache(limit=16)
     cache.put(b"one", media(1))
     cache.put(b"large", media(2))
