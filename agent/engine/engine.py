@@ -46,7 +46,7 @@ class Engine(Protocol):
         """
 
     def stop(self, is_wanted: bool) -> None:
-        """Have the step that runs end as `Aborted`, if it can, until that is not wanted any more.
+        """Have the step that runs end as `Aborted`, if it can, until this is called with `False`.
 
         From any thread.
         """

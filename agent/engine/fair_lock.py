@@ -59,7 +59,7 @@ class FairLock:
                 self._shared.notify_all()
 
     def close(self) -> None:
-        """Wait for the last turn and for those who share; nothing is granted after it."""
+        """Wait for the last turn and for the threads that share; nothing is granted after it."""
         self._wait()
         with self._guard:
             self._is_over = True
@@ -74,7 +74,7 @@ class FairLock:
             ticket = Lock()
             ticket.acquire()
             self._waiting.append(ticket)
-        ticket.acquire()  # released by whoever passes the turn on, so it stays taken
+        ticket.acquire()  # released by the thread that passes the turn on, so it stays taken
 
     def __exit__(
         self,

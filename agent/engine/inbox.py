@@ -1,7 +1,7 @@
 """The commands for the engine's thread, which takes them between two steps.
 
 A command about a sequence that is here is always taken, and each sequence makes a few of them at
-most. So the inbox is bounded where nothing new comes while it has no room: whoever accepts
+most. The inbox is therefore bounded where nothing new comes while it has no room: what accepts
 sequences asks for that first.
 """
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 class Inbox(Generic[T]):
     """Has room for `most` commands. `on_room` is called where they are taken, and must not block.
 
-    It is called once the inbox is empty, if somebody was told that it had no room.
+    It is called once the inbox is empty, if `has_room` was false before.
     """
 
     def __init__(self, most: int, on_room: Callable[[], None] = lambda: None) -> None:
@@ -32,7 +32,7 @@ class Inbox(Generic[T]):
         if len(self) < self._most:
             return True
         self._has_refused = True
-        return len(self) < self._most  # whoever empties it may not have seen that in time
+        return len(self) < self._most  # the thread that empties it may not have seen that in time
 
     def put(self, command: T) -> None:
         """From any thread; never blocks."""

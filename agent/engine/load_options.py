@@ -209,7 +209,7 @@ class LoadOptions(BaseModel):
 
     @property
     def without_drafts(self) -> "LoadOptions":
-        """The same for a model that cannot take back tokens."""
+        """The same options for a model that cannot take back tokens."""
         return self.model_copy(update={"speculate": 0, "draft_model": None})
 
     @property

@@ -48,7 +48,7 @@ class Vocab(Protocol):
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
         """Token ids of `text`.
 
-        `add_special` adds what the model wants around a prompt (BOS, EOS). With `parse_special`
+        `add_special` adds what the model expects around a prompt (BOS, EOS). With `parse_special`
         the text of a control token becomes that token instead of plain text.
         """
 
@@ -56,7 +56,7 @@ class Vocab(Protocol):
         """The bytes that `token` stands for; control tokens stand for none."""
 
     def name(self, token: int) -> bytes:
-        """As `piece`, but of a control token the text that stands for it."""
+        """Like `piece`, but a control token gives the text that stands for it."""
 
 
 @dataclass(frozen=True, slots=True)

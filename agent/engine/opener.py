@@ -3,7 +3,7 @@
 Setting up a sampler reads the whole prompt, and media are encoded, which on a CPU takes seconds: on
 a thread of their own, so that text does not wait for it, and at a lower priority, so that steps
 take hardly longer. Sequences of the class `batch` have a thread of their own, too: many come at
-once, and nobody else waits for them. An error there ends that sequence only.
+once, and no other sequence waits for them. An error there ends that sequence only.
 """
 
 import logging
@@ -25,7 +25,7 @@ NUM_THREADS = 2
 """One long set-up must not hold up all the others; more would take the engine's cores."""
 
 NICENESS = 5
-"""Of who encodes: beside a busy engine it gets about a quarter of the cores."""
+"""The priority of the thread that encodes: it gets a quarter of the cores of a busy engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Opener:
             self.engine.open(sequence)
         except RequestError as error:
             return error
-        except Exception:  # the boundary of a sequence: it ends, and nobody else notices
+        except Exception:  # the boundary of a sequence: it alone ends
             logger.exception("sequence %d ends: it could not be opened", sequence.id)
             return EngineFailed(
                 "the engine failed to begin this answer; the agent's log has the details"

@@ -2,12 +2,12 @@
 
 Two variables of the environment, which nothing but a test sets:
 
-- `ARRIERO_PACE_SOCKET`, the path of a Unix socket. Whoever listens there says how many steps may be
-  computed: a number, or `free`, a line each. Each line is answered by one once it is obeyed. The
-  number counts steps that give some sequence a token; those that only read prompts are free until
-  it is used up, and at 0 nothing is computed. A second number, if there is one, is the most steps
-  a second. The engine waits for the first line before it begins. Where the other side goes, the
-  engine is free.
+- `ARRIERO_PACE_SOCKET`, the path of a Unix socket. A test listens there and says how many steps
+  may be computed: a number, or `free`, a line each. Each line is answered by one once it is obeyed.
+  The number counts steps that give some sequence a token; those that only read prompts are free
+  until it is used up, and at 0 nothing is computed. A second number, if there is one, is the most
+  steps a second. The engine waits for the first line before it begins. Where the other side goes,
+  the engine is free.
 - `ARRIERO_PACE_STEPS`, the most steps a second: a step takes at least as long as that makes it.
 """
 
@@ -39,7 +39,7 @@ class Allow:
 class Pace:
     """How the step loop is slowed; by nothing where the environment has neither variable.
 
-    `allow` passes what is said on the socket to the engine's thread. Raises `OSError` where nobody
+    `allow` passes what is said on the socket to the engine's thread. Raises `OSError` where nothing
     listens, and `ValueError` for what is no number.
     """
 
@@ -90,7 +90,7 @@ class Pace:
 
 def _order(line: bytes, connection: socket.socket) -> Allow:
     def obeyed() -> None:
-        with suppress(OSError):  # whoever said it is gone, and `pass_on` hears of that
+        with suppress(OSError):  # the other side is gone, which `pass_on` notices
             connection.sendall(b"\n")
 
     num_steps, per_second, *_ = *line.split(), b"", b""

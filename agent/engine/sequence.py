@@ -38,8 +38,8 @@ class NewSequence:
     computed; not available with a `shift` either.
 
     `said` was generated before, by another engine: the sequence goes on after it, as one does that
-    was preempted. The next tokens are those of `forced`, whatever is likely: what is wanted of them
-    are their log-probabilities.
+    was preempted. The next tokens are those of `forced`, whatever is likely: only their
+    log-probabilities are needed.
 
     `marks` are positions of the prompt, which grow, and the names that balancers have for what is
     before them.
@@ -66,7 +66,7 @@ class SequenceStats:
     """Counts, and times in seconds by the scheduler's clock (`None`: there was no such step).
 
     `prefill_tokens` of the prompt, and of what was said before, were computed in steps that only
-    read prompts, in `prefill_seconds`; where streams generated besides, nobody can tell what took
+    read prompts, in `prefill_seconds`; where streams generated besides, it is not known what took
     how long. `completion_tokens` were generated here.
     """
 
@@ -95,8 +95,8 @@ class SequenceOutput:
     """What one sequence gained in one step: `tokens` (no end-of-generation token), `end`, or both.
 
     With drafts a step may give several tokens. A `length` end comes with the last one, `stop` with
-    those that the step gave before it, errors alone. `stats` are those so far, for whoever ends
-    the answer before the sequence does; an `end` has its own. `notices` are for the client, before
+    those that the step gave before it, errors alone. `stats` are those so far, for an answer
+    that ends before the sequence does; an `end` has its own. `notices` are for the client, before
     anything else of this output. `log_probs` are of the tokens, one each, where they are asked for;
     of the token that ended the answer, too. `prompt_log_probs` are of the prompt's next tokens,
     from its second one on, and all of them come before the first of the answer's or with it.

@@ -128,17 +128,17 @@ class Tally:
             self._prefill_seconds += seconds
 
     def gave(self, num_tokens: int) -> None:
-        """So many tokens were given out."""
+        """Count tokens that were given out."""
         self._completion_tokens += num_tokens
 
     def drafted(self, num_drafted: int, num_accepted: int) -> None:
-        """So many tokens were drafted for a step, and so many of them given out."""
+        """Count tokens that were drafted for a step, and those of them that were given out."""
         self._num_drafted += num_drafted
         self._num_accepted += num_accepted
         self._decode_tokens += num_accepted
 
     def shared(self, num_tokens: int) -> None:
-        """So many tokens of a prompt needed no computing."""
+        """Count tokens of a prompt that needed no computing."""
         self._prompt_tokens_cached += num_tokens
 
     def preempted(self) -> None:

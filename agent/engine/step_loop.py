@@ -64,7 +64,7 @@ class HandOut:
 
 @dataclass(frozen=True, slots=True)
 class TakeBack:
-    """What was to be handed out is not wanted any more; its `reply` is not called."""
+    """What was to be handed out is not requested any more; its `reply` is not called."""
 
     id: ExportId
 
@@ -80,9 +80,8 @@ Command = Opened | Finish | Drop | Forget | HandOut | TakeBack | Allow | Stop
 class Interruption:
     """Stops a step that computes nothing urgent when something urgent arrives.
 
-    The engine's thread says when a step may be stopped; any other thread says that it is wanted. A
-    wish that comes between two steps counts for the next one, unless its reason was seen before
-    that.
+    The engine's thread says when a step may be stopped; any other thread requests it. A request
+    that comes between two steps counts for the next one, unless its reason was seen before that.
 
     `stop` is called with `True` only while a step runs that may be stopped, and with `False` when
     that is over. It must not block.
@@ -91,27 +90,27 @@ class Interruption:
     def __init__(self, stop: Callable[[bool], None]) -> None:
         self._stop = stop
         self._lock = Lock()
-        self._is_wanted = False
+        self._is_requested = False
         self._is_allowed = False
 
-    def want(self) -> None:
+    def request(self) -> None:
         """Something urgent has come. From any thread."""
         with self._lock:
-            self._is_wanted = True
+            self._is_requested = True
             if self._is_allowed:
                 self._stop(True)
 
     def seen(self) -> None:
         """All that has come is about to be looked at: no step has to stop for it."""
         with self._lock:
-            self._is_wanted = False
+            self._is_requested = False
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
         """The step inside may be stopped."""
         with self._lock:
             self._is_allowed = True
-            if self._is_wanted:
+            if self._is_requested:
                 self._stop(True)
         try:
             yield
@@ -122,7 +121,7 @@ class Interruption:
 
 
 class StepLoop:
-    """The loop: whatever arrived, then a step, until told to stop.
+    """The loop: whatever arrived, then a step, until it is to stop.
 
     `expected` are the sequences that are being prepared, and whether each is of the class `batch`.
     Another thread adds to them; each access is one operation.
@@ -192,7 +191,7 @@ class StepLoop:
         return True
 
     def _wait_while_held(self) -> None:
-        """Nobody else computes meanwhile, and the time counts as nobody's."""
+        """No other thread computes meanwhile, and the time counts for no step."""
         with self._lock:
             self._obey(self._inbox.get())
         self._last_end = None
@@ -207,7 +206,7 @@ class StepLoop:
                 return
 
     def _waits_for_more(self) -> bool:
-        """Nobody else waits for those of the class `batch`."""
+        """Whether a sequence is expected that others wait for: none wait for the class `batch`."""
         if self._is_stopped:
             return False
         if self._scheduler.is_background:
@@ -298,7 +297,7 @@ class StepLoop:
             if failure is not None:
                 return replace(end, reason=EngineFailed(failure), saved=None)
             return end
-        except Exception:  # the boundary of a sequence: it has ended, and nobody else notices
+        except Exception:  # the boundary of a sequence: it alone has ended
             logger.exception("sequence %d ends: its end could not be completed", id)
             reason = "the engine failed to complete this answer; the agent's log has the details"
             return replace(end, reason=EngineFailed(reason), saved=None)

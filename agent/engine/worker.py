@@ -62,11 +62,11 @@ most, so in a step of two seconds all slots may be taken anew, twice."""
 class Worker:
     """Runs a model. What begins with `on_` is called on the worker's thread and must not block.
 
-    Where the engine can draft, `make_drafter` is told how long sequences can get; a draft model
+    Where the engine can draft, `make_drafter` gets the most tokens of a sequence; a draft model
     drafts, too.
 
     `on_step` gets the outputs of a step's sequences, all at once. `on_crash` gets what ended the
-    steps for good: no output follows, and whoever gave sequences has to end them.
+    steps for good: no output follows, and the owner of the sequences has to end them.
 
     `on_change` says that `has_room` or `draft_failure` may have changed.
 
@@ -222,7 +222,7 @@ class Worker:
     def _hand_over(self, interruption: Interruption, opened: Opened) -> None:
         self._inbox.put(opened)
         if not is_background(opened.sequence.priority):
-            interruption.want()
+            interruption.request()
 
     def _run(self) -> None:
         try:

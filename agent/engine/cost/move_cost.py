@@ -1,23 +1,23 @@
 """What copying states of cells costs, and how many cells may be copied before a step.
 
 Copying into memory for the first time takes ten times as long as copying into it again, so one
-cost says little about the other. While somebody streams, no more bytes are copied at once than take
+cost says little about the other. While sequences stream, no more bytes are copied at once than take
 moments either way.
 
-States of recurrent, hybrid and sliding-window models can only be had whole. While somebody streams,
+States of recurrent, hybrid and sliding-window models can only be had whole. While sequences stream,
 one is copied where it surely takes no longer than a step may, by the slowest copies so far; where
 nothing is known, by the slowest that were measured: 146 ms for 64 MiB into new memory, and 6 into
 the same again.
 """
 
 MOST_BYTES = 32 * 2**20
-"""Of states that are copied before a step beside streams."""
+"""Most bytes of states that are copied before a step beside streams."""
 
 FIRST_BYTES = 8 * 2**20
-"""The same before anything is known."""
+"""Most bytes beside streams before anything is known."""
 
 MOST_BYTES_ALONE = 32 * MOST_BYTES
-"""Of states that are copied before a step with nobody to stall."""
+"""Most bytes of states that are copied before a step where no stream waits."""
 
 SLOWEST = 400 * 2**20
 """Bytes a second of a copy into memory that was never touched, where that is slow."""
@@ -61,7 +61,7 @@ class MoveCost:
         return self._bytes(num_cells) * self._price
 
     def within(self, seconds: float, *, is_alone: bool) -> float:
-        """How many cells may be copied in a step of `seconds`; `is_alone`: nobody streams."""
+        """How many cells may be copied in a step of `seconds`; `is_alone`: no stream waits."""
         if not self._cell_bytes:
             return float("inf")
         most = MOST_BYTES_ALONE if is_alone else MOST_BYTES if self._num_bytes else FIRST_BYTES

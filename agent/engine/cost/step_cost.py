@@ -76,7 +76,7 @@ class StepCost:
             self.knows_unchanged = self.knows_unchanged or not changes_adapter
 
     def _observe_change(self, num_tokens: int, seconds: float) -> None:
-        """As with prompts: one that took much longer or less tells of the machine, too."""
+        """A step that took much longer or less than predicted also tells of the machine."""
         generating = self.generate(num_tokens)
         ratio = seconds / (generating + self.change) if self._changing.is_known else 1.0
         if not LEAST_SURPRISE <= ratio <= MOST_CHANGE:

@@ -53,12 +53,12 @@ _NEWEST = 0.3
 LEAST_OPENED = 512
 """Tokens: smaller contexts would not be cheaper, only opened again sooner."""
 
-IsWanted = Callable[[], bool]
+IsRequested = Callable[[], bool]
 Tokens = tuple[int, ...]
 
 
 class Withdrawn(Exception):
-    """Nobody waits for the answer any more."""
+    """The answer is not requested any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class _Opened:
 class Embedder:
     """`max_stall` in seconds. `clock` measures how long chunks take.
 
-    `on_change` hears, on the embedder's thread, that `num_cells` has changed.
+    `on_change` is called, on the embedder's thread, when `num_cells` has changed.
     """
 
     def __init__(
@@ -98,14 +98,16 @@ class Embedder:
         """Cells of the KV caches that are open. From any thread."""
         return sum(each.context.num_cells for each in tuple(self._opened.values()))
 
-    def answer(self, query: Embed | Rank, is_wanted: IsWanted) -> Embedded | Ranked | Declined:
-        """The answer. Raises `Withdrawn` as soon as nobody waits for it."""
+    def answer(
+        self, query: Embed | Rank, is_requested: IsRequested
+    ) -> Embedded | Ranked | Declined:
+        """The answer. Raises `Withdrawn` as soon as it is not requested any more."""
         try:
             match query:
                 case Embed():
-                    return self._embed(query, is_wanted)
+                    return self._embed(query, is_requested)
                 case Rank():
-                    return self._rank(query, is_wanted)
+                    return self._rank(query, is_requested)
                 case _:
                     assert_never(query)
         except RequestError as error:
@@ -120,7 +122,7 @@ class Embedder:
         except EngineFailed:
             return
 
-    def _embed(self, query: Embed, is_wanted: IsWanted) -> Embedded:
+    def _embed(self, query: Embed, is_requested: IsRequested) -> Embedded:
         pooling = query.pooling or self._model.default_pooling
         if pooling == "rank" and not self._model.can_rank:
             raise InvalidRequest(
@@ -128,7 +130,7 @@ class Embedder:
             )
         norm: Norm = "none" if pooling == "rank" else query.normalize
         inputs = [self._tokens(each) for each in query.inputs]
-        rows = self._compute(pooling, inputs, is_wanted)
+        rows = self._compute(pooling, inputs, is_requested)
         return Embedded(
             vectors=tuple(
                 Vector(error=to_wire(tokens))
@@ -138,12 +140,12 @@ class Embedder:
             )
         )
 
-    def _rank(self, query: Rank, is_wanted: IsWanted) -> Ranked:
+    def _rank(self, query: Rank, is_requested: IsRequested) -> Ranked:
         if not self._model.can_rank:
             raise InvalidRequest("this model does not rank; a reranker does", field="model")
         pairs = (self._model.pair(query.query, each) for each in query.documents)
         inputs = [self._fitting(pair) for pair in pairs]
-        rows = self._compute("rank", inputs, is_wanted)
+        rows = self._compute("rank", inputs, is_requested)
         return Ranked(
             scores=tuple(
                 Score(error=to_wire(tokens))
@@ -194,7 +196,7 @@ class Embedder:
         return context
 
     def _compute(
-        self, pooling: Pooling, inputs: Sequence[Tokens | RequestError], is_wanted: IsWanted
+        self, pooling: Pooling, inputs: Sequence[Tokens | RequestError], is_requested: IsRequested
     ) -> Iterator[Rows]:
         """The vectors of the inputs that are tokens, in their order."""
         known = [each for each in inputs if not isinstance(each, RequestError)]
@@ -208,7 +210,7 @@ class Embedder:
         )
         try:
             while not plan.is_done:
-                if not is_wanted():
+                if not is_requested():
                     raise Withdrawn
                 chunk = plan.next(self._sizes[ranks].num_tokens)
                 for part, rows in zip(chunk, self._step(context, chunk, ranks=ranks), strict=True):

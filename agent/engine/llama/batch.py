@@ -1,7 +1,7 @@
 """The batch that llama.cpp decodes, filled through NumPy.
 
 NumPy owns the memory and llama.cpp gets pointers into it, laid out once: each token belongs to one
-sequence, so a step only writes tokens, positions, sequence ids and which logits it wants.
+sequence, so a step only writes tokens, positions, sequence ids and which logits it needs.
 """
 
 import ctypes

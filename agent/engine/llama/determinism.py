@@ -102,5 +102,5 @@ def checked_tokens(vocab_size: int, context_size: int) -> list[int]:
 
 
 def _chunk(stream: int, start: int, tokens: Sequence[int]) -> Run:
-    """All of whose logits are wanted."""
+    """Rows whose logits are all needed."""
     return Run(SequenceId(stream), stream, start, tuple(tokens), True, scored=tuple(tokens[1:]))

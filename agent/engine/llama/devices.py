@@ -1,7 +1,7 @@
 """The GPUs that llama.cpp finds on this host: the program of a process of its own.
 
-A GPU's driver takes memory and may hang, so whoever asks runs `python -m` this in a child process;
-it writes one line of JSON. llama-cpp-python has no names for these functions of ggml, so they are
+A GPU's driver takes memory and may hang, so this module is run (`python -m`) in a child process; it
+writes one line of JSON. llama-cpp-python has no names for these functions of ggml, so they are
 called as ggml's header (`ggml-backend.h`) declares them.
 """
 
@@ -17,7 +17,7 @@ _KINDS = (1, 2)
 
 @dataclass(frozen=True, slots=True)
 class FoundDevice:
-    """Memory in bytes; `free` is what nobody has at the moment."""
+    """A GPU with its memory in bytes; `free` is what no process has at the moment."""
 
     name: str
     memory: int

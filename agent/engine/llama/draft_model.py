@@ -87,7 +87,7 @@ def load_draft_model(
 
 
 def _guesses(rows: NDArray[np.float32]) -> list[Guess]:
-    """Of each row the token with the highest logit, and its probability."""
+    """For each row the token with the highest logit, and its probability."""
     tokens: NDArray[Any] = rows.argmax(axis=1)
     highest = rows[np.arange(len(rows)), tokens]
     with np.errstate(all="ignore"):
@@ -133,8 +133,8 @@ def _difference(model: Model, draft: Model) -> str | None:
     if ours.size != theirs.size:
         return f"its vocabulary has {theirs.size} tokens instead of {ours.size}"
     for token in range(ours.size):
-        if (text := theirs.name(token)) != (wanted := ours.name(token)):
-            return f"its token {token} is {_quoted(text)} instead of {_quoted(wanted)}"
+        if (text := theirs.name(token)) != (expected := ours.name(token)):
+            return f"its token {token} is {_quoted(text)} instead of {_quoted(expected)}"
     if ours.end_tokens != theirs.end_tokens:
         return "other tokens of its vocabulary end an answer"
     return None

@@ -37,7 +37,7 @@ class LineLog:
         self._text = ""
         self._held: list[str] | None = None
         self.is_calm = False
-        """While it is, warnings and errors are DEBUG: what they tell of is wanted."""
+        """While it is, warnings and errors are DEBUG: what they report is intended."""
 
     def receive(self, level: int, text: bytes) -> None:
         """One text from llama.cpp: a line, a part of one, or several."""

@@ -51,7 +51,7 @@ class Model:
 
     @property
     def architecture(self) -> str:
-        """As the file names it: `llama`, `qwen3`, …"""
+        """The name that the file has for it: `llama`, `qwen3`, …"""
         return self._meta("general.architecture")
 
     @property
@@ -100,14 +100,14 @@ class Model:
 
     def tasks(self, *, generates: bool, senses: Collection[Task] = ()) -> tuple[Task, ...]:
         """What it can do; `senses` are those of its projector."""
-        wanted: dict[Task, bool] = {
+        able: dict[Task, bool] = {
             "generate": generates,
             "embed": True,
             "rank": self.pooling == "rank",
             "vision": "vision" in senses,
             "audio": "audio" in senses,
         }
-        return tuple(task for task, is_able in wanted.items() if is_able)
+        return tuple(task for task, is_able in able.items() if is_able)
 
     def pair(self, query: str, document: str) -> tuple[int, ...]:
         """A query and a document as the model ranks them: by its template, or as BERT has them."""

@@ -57,7 +57,7 @@ class RowReader:
                 start, end = end, end + len(run.scored) + run.samples * (1 + run.num_drafted)
                 try:
                     self._read_one(run, rows[start:end], read)
-                except Exception:  # the boundary of a sequence: it ends, and nobody else notices
+                except Exception:  # the boundary of a sequence: it alone ends
                     logger.exception("sequence %d ends: no token could be chosen for it", run.id)
                     read.broken.add(run.id)
         return read.outcome()

@@ -114,11 +114,11 @@ class LlamaVocab:
 
     def _control_texts(self) -> tuple[str, ...]:
         """Without tokens that the model's author defined as text (`<think>` in some models)."""
-        wanted = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
+        kinds = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
         found = (
             token
             for token in range(self.size)
-            if llama_cpp.llama_vocab_get_attr(self.handle, token) & wanted
+            if llama_cpp.llama_vocab_get_attr(self.handle, token) & kinds
         )
         return tuple(filter(None, map(self._text_of, found)))
 

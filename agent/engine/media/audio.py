@@ -1,7 +1,7 @@
 """How long an audio file is, at most, before it is decoded: WAV and MP3.
 
 llama.cpp decodes, and reserves memory for what a file's header claims. So a header that claims more
-than there is, or a coding of which the size cannot be told, is refused here.
+than there is, or a coding of which the size cannot be found out, is refused here.
 """
 
 import struct
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .reader import UnreadableMediaError
 
 MOST_SECONDS = 600
-"""Of all audio of a request. Decoded it takes 64 kB a second."""
+"""The most seconds of all audio of a request. Decoded, a second takes 64 kB."""
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 _RATES = range(4000, 192_001)

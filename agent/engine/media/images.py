@@ -27,7 +27,7 @@ _BOUNDS = (
     "smaller one"
 )
 MOST_RATIO = 200
-"""Of the longer side to the shorter one: models that scale pictures refuse longer strips."""
+"""The largest ratio of the sides: models that scale pictures refuse longer strips."""
 
 _TURNS: dict[object, Image.Transpose] = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -83,7 +83,7 @@ def decode(data: bytes) -> Picture:
 
 
 def _orientation(image: Image.Image) -> object:
-    """As EXIF has it. What cannot be read says nothing, as in viewers."""
+    """The orientation that EXIF gives; none where it cannot be read, as in viewers."""
     try:
         return image.getexif().get(ExifTags.Base.Orientation)
     except (OSError, ValueError, SyntaxError, KeyError, TypeError, struct.error):

@@ -33,4 +33,4 @@ class MediaReader(Protocol):
         """
 
     def read_audio(self, data: bytes) -> tuple[Span, ...]:
-        """Likewise for a sound file of at most `audio.MOST_SECONDS`."""
+        """The spans that stand for a sound file of at most `audio.MOST_SECONDS`; see above."""

@@ -34,7 +34,7 @@ class Ignored:
 
     @property
     def notice(self) -> Notice:
-        """What the client is told."""
+        """What is reported to the client."""
         return Notice("prompt_cache", self.reason)
 
 

@@ -50,7 +50,7 @@ class StoredPrompt:
     pieces: tuple[Piece, ...]
 
     def first(self, num_tokens: int) -> "StoredPrompt":
-        """As many whole pieces as hold the first `num_tokens`."""
+        """The whole pieces that hold the first `num_tokens`."""
         end = count = 0
         while end < num_tokens:
             end += self.pieces[count].num_tokens

@@ -19,7 +19,7 @@ from ..loaded_model import Vocab
 from .sampling import Breakers, Dry
 
 _LOG_OF_MOST = 88.7228391
-"""Of the largest single precision number: what a penalty may not grow beyond."""
+"""The logarithm of the largest single precision number, beyond which no penalty may grow."""
 
 
 class DryPenalty:
@@ -201,11 +201,11 @@ class BreakerFinder:
 
     def _tokens_with(self, part: bytes, *, at_end: bool = False) -> Iterator[int]:
         text, starts = self._spellings
-        wanted = part.decode("latin-1") + (_GAP if at_end else "")
-        place = text.find(wanted)
+        searched = part.decode("latin-1") + (_GAP if at_end else "")
+        place = text.find(searched)
         while place >= 0:
             yield bisect_right(starts, place) - 1
-            place = text.find(wanted, place + 1)
+            place = text.find(searched, place + 1)
 
     @cached_property
     def _spellings(self) -> tuple[str, list[int]]:

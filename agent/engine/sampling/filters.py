@@ -86,7 +86,7 @@ def most_typical(logits: Row, mass: float) -> Ids:
 
 
 def without_top_choices(row: Row, ids: Ids | None, threshold: float) -> Ids:
-    """Of those with a probability of `threshold` all but the last go; the highest come first.
+    """The tokens, likeliest first, less those of `threshold` or more, of which the last stays.
 
     https://github.com/oobabooga/text-generation-webui/pull/6335
     """

@@ -40,7 +40,7 @@ class Mirostat:
         return int(ids[place])
 
     def _steep(self, row: Row, top: np.float32, whole: np.float32) -> Ids:
-        """As many of the highest as fit the surprise, if probabilities fall by a power law."""
+        """The likeliest tokens that fit the surprise, if probabilities fall by a power law."""
         ids = highest(row, min(_NUM_RANKED, row.size))
         probabilities = np.exp(row[ids] - top) / whole
         ranks = np.arange(1, ids.size, dtype=np.float32)
@@ -57,7 +57,7 @@ class Mirostat:
         return ids[np.argsort(-row[ids])] if ids.size else highest(row, 1)
 
     def _place(self, probabilities: NDArray[np.float32]) -> int:
-        """As C++'s `std::discrete_distribution` draws: nothing where there is no choice."""
+        """Draw like C++'s `std::discrete_distribution`: nothing where there is no choice."""
         if probabilities.size < 2:
             return 0
         shares = probabilities.astype(np.float64)

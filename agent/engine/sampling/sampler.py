@@ -50,8 +50,8 @@ class Vocab(Protocol):
 class Sampler:
     """Chooses the tokens of one sequence, and remembers them where filters or penalties need that.
 
-    Who asks for tokens that may not be kept (a guess to be checked) asks row by row, and stops at
-    the first that differs: what was chosen counts as said.
+    Where tokens may be given up again (a draft is checked), rows come one by one, up to the first
+    token that differs: what was chosen counts as said.
 
     A broken row, or a tiny temperature, gives a token like any other. Numpy would warn of it: that
     is for the caller to silence, once for all that it chooses (`np.errstate`).
@@ -97,7 +97,7 @@ class Sampler:
         return log_probs_of(row, token, self._sampling.top_log_probs or 0)
 
     def take_log_probs(self) -> tuple[LogProbs, ...]:
-        """Of the tokens that were chosen since the last time, where they are asked for."""
+        """Those of the tokens that were chosen since the last call, where they are requested."""
         if not self._log_probs:
             return ()
         log_probs = tuple(self._log_probs)

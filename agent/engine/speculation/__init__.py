@@ -1,1 +1,1 @@
-"""Speculative decoding: who proposes drafts, and which of them pay."""
+"""Speculative decoding: what proposes drafts, and which of them pay."""

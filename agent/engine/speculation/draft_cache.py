@@ -1,8 +1,8 @@
 """What a draft model's cache holds: which sequence each slot follows, and how far.
 
 A slot's tokens are those that were computed in it: the first of its sequence, and then what was
-drafted. Where the sequence went on otherwise, the rest is cut off. A slot that follows nobody keeps
-its tokens for the next sequence that begins alike.
+drafted. Where the sequence went on otherwise, the rest is cut off. A slot that follows no sequence
+keeps its tokens for the next sequence that begins alike.
 
 Invariant: all slots together hold at most `num_cells` tokens.
 """
@@ -22,7 +22,7 @@ class DraftText:
     The sequence had `length` tokens when it was looked at last, and gained `num_new` since. `draft`
     is what was guessed and has not shown yet: for each token its place in the draft, from 0, the
     token, and how likely the model found it. Catching up with the sequence took `debt` seconds that
-    it has not brought back yet; whoever takes its text takes that over.
+    it has not brought back yet; the sequence that takes its text takes that over.
     """
 
     slot: int
@@ -37,7 +37,7 @@ class DraftText:
 
     def look_at(self, history: History) -> int:
         """How many of the tokens that it holds are the sequence's first. The last one of those is
-        never among them, because its logits are wanted.
+        never among them, because its logits are needed.
         """
         is_shifted = len(history) != self.length + self.num_new
         known = 0 if is_shifted else min(self.length - 1, len(self.tokens))

@@ -122,7 +122,7 @@ PRIOR = 0.7
 """The part of guesses that is taken to be right before anything is known."""
 
 PROVEN = 16
-"""As many observations say whether a draft model is good for anything."""
+"""After so many observations it is known whether a draft model is good for anything."""
 
 _WEIGHT = 2.0
 
@@ -180,7 +180,7 @@ FIRST_CHUNK = 64
 """Tokens to catch up with at once before it is known what they cost."""
 
 LEAST_AHEAD = 32
-"""As many tokens a sequence is thought to go on for, at least; then as many as it has."""
+"""A sequence is thought to go on for as many tokens as it has, and for so many at least."""
 
 
 class DraftWorth:
@@ -241,7 +241,7 @@ EARNED = 0.005
 """The part of the time of steps that a drafter may lose."""
 
 FIRST_LOSS = 2.0
-"""So many steps may be lost before any was earned."""
+"""Steps that may be lost before any was earned."""
 
 MOST_LOSS = 10.0
 """Most that may be lost at once, in steps: so much can be saved up."""
@@ -286,5 +286,5 @@ class DraftAllowance:
         self.add(EARNED * step)
 
     def add(self, seconds: float) -> None:
-        """So much was saved, or lost if negative. No more is kept than could be lost at once."""
+        """Add what was saved, or lost if negative; no more is saved up than may be lost at once."""
         self.seconds = min(self.seconds + seconds, self._most)

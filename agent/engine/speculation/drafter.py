@@ -1,4 +1,4 @@
-"""The drafter port: who proposes tokens that sequences may go on with.
+"""The drafter port: what proposes tokens that sequences may go on with.
 
 A drafter is asked before a step is planned, for all generating sequences in one call, so that a
 draft model can compute them as one batch. The planner takes of its proposals what fits and pays.
@@ -18,7 +18,7 @@ from ..sequence import SequenceId
 class DraftRequest:
     """At most `most` tokens can follow `history`.
 
-    `history` grows with the sequence: a drafter that wants it after its answer copies it.
+    `history` grows with the sequence: a drafter that needs it after its answer copies it.
     """
 
     id: SequenceId
@@ -74,7 +74,7 @@ UNKNOWN_PRICES = StepPrices()
 class Drafter(Protocol):
     """Called on the engine's thread between steps, which wait for it.
 
-    What a sequence gains comes with `observe`, in order. A sequence that was asked for is told of
+    What a sequence gains comes with `observe`, in order. A sequence that was asked for is reported
     until `forget`, whether it was preempted meanwhile or not.
     """
 

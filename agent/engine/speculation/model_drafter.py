@@ -55,7 +55,7 @@ class ModelDrafter:
         self._worth = DraftWorth(self._confidence)
         self._allowance = DraftAllowance()
         self._tries = DraftAllowance()
-        """Of which nothing comes back: what good drafts save is not spent on tries."""
+        """What good drafts save is not added to this: it is not spent on tries."""
         self._lent = 0.0
         """Seconds of this round that sequences owe, and do not count yet."""
 
@@ -135,7 +135,7 @@ class ModelDrafter:
     # ---- trying
 
     def _try(self, requests: Sequence[DraftRequest], prices: StepPrices, until: float) -> None:
-        """Guess what those go on with who are level, and otherwise who is the least behind.
+        """Guess how the sequences that are level go on, or else the one that is the least behind.
 
         Catching up waits until there is as much time as it is thought to take. Before the model has
         shown what it is good for, others catch up as well where that leaves enough for showing it.
@@ -261,7 +261,7 @@ class ModelDrafter:
         return took, guesses
 
     def _extend(self, growing: Sequence[_Draft], guesses: Sequence[Guess]) -> list[_Draft]:
-        """Take the guesses; who may go on. Nothing follows an end token."""
+        """Take the guesses; the drafts that may go on. Nothing follows an end token."""
         going_on = []
         for one, guess in zip(growing, guesses, strict=True):
             if not one.tokens:

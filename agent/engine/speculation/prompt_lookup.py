@@ -22,7 +22,7 @@ LONGEST = 16
 """Matches are measured no further."""
 
 PIECE = 1024
-"""Most tokens whose places are entered for one new token, so that long prompts stall nobody."""
+"""Most tokens whose places are entered for one new token, so that long prompts stall no stream."""
 
 _NOWHERE = 0  # no n-gram ends there
 _NUM_KEPT = 2  # of what may be running, in entries of the table a token

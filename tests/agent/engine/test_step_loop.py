@@ -242,11 +242,11 @@ def test_a_step_has_a_number_while_it_is_computed() -> None:
 def test_a_step_is_stopped_only_while_it_may_be() -> None:
     told: list[bool] = []
     interruption = Interruption(told.append)
-    interruption.want()
+    interruption.request()
     interruption.seen()
     with interruption.allowed():
         assert told == []
-        interruption.want()
+        interruption.request()
         assert told == [True]
     assert told == [True, False]
 
@@ -254,7 +254,7 @@ def test_a_step_is_stopped_only_while_it_may_be() -> None:
 def test_what_came_before_the_step_and_was_not_seen_stops_it_at_once() -> None:
     told: list[bool] = []
     interruption = Interruption(told.append)
-    interruption.want()
+    interruption.request()
     with interruption.allowed():
         assert told == [True]
     interruption.seen()

@@ -27,14 +27,14 @@ from ..log import route_log
 from .parts import PART_BYTES, parts_of
 
 Turn = AbstractContextManager[object]
-"""Of those who compute with the model: no step runs within it."""
+"""The turn of a thread that computes with the model: no step runs within it."""
 
 
 class Adapters:
-    """By digest. `model` is llama.cpp's, `guard` is held while its list of adapters changes.
+    """By digest. `model` is llama.cpp's; `guard` is held while its list of adapters changes.
 
-    Whoever takes both takes `guard` first, since it is also held while a context is made.
-    `open` and `close` may be called any time.
+    A thread that takes `guard` and a turn takes `guard` first, since it is also held while a
+    context is made. `open` and `close` may be called any time.
     """
 
     def __init__(self, model: Any, guard: threading.Lock, part_bytes: int = PART_BYTES) -> None:
@@ -47,11 +47,11 @@ class Adapters:
         self._used: dict[SequenceId, tuple[AdapterUse, ...]] = {}
         self._users: Counter[str] = Counter()
         self._applied: str | None = None
-        self._leaving: deque[Any] = deque()  # handles of parts that nobody needs any more
+        self._leaving: deque[Any] = deque()  # handles of parts that are not needed any more
 
     @property
     def digests(self) -> frozenset[str]:
-        """Of all that can be used."""
+        """The digests of the adapters that can be used."""
         return frozenset(self._handles)
 
     def load(self, digest: str, path: Path, turn: Turn) -> None:
@@ -94,9 +94,9 @@ class Adapters:
     def apply(self, context: Any, key: str | None) -> None:
         """The next batches of `context`, always the same one, are computed under `key`.
 
-        Before, a part is freed of those that nobody uses any more.
+        Before, one part is freed of the adapters that are not used any more.
         """
-        self._sweep()
+        self._collect()
         if key == self._applied:
             return
         parts = [
@@ -108,7 +108,7 @@ class Adapters:
             raise RuntimeError(f"llama.cpp did not take the adapters {key}")
         self._applied = key
 
-    def _sweep(self) -> None:
+    def _collect(self) -> None:
         """Free a part, unless a context is being made: then it is left for the next step."""
         if len(self._available) < len(self._handles):
             self._retire()

@@ -131,7 +131,7 @@ def _aligned(place: int, alignment: int) -> int:
 
 
 def _layout(header: bytes, size: int) -> _Layout:
-    """Of a file with `size` bytes. Raises `_UncutError` or `struct.error`."""
+    """The layout of a file with `size` bytes. Raises `_UncutError` or `struct.error`."""
     magic, version, num_tensors, num_entries = _HEAD.unpack_from(header)
     if magic != b"GGUF" or version not in _VERSIONS:
         raise _UncutError
@@ -216,4 +216,4 @@ class _Walk:
             for _ in range(length):
                 self.text()
         else:
-            raise _UncutError  # lists of lists: nobody writes them
+            raise _UncutError  # lists of lists: no converter writes them

@@ -27,7 +27,7 @@ class EncodedMedia:
 
     @property
     def num_bytes(self) -> int:
-        """Of the rows, which are nearly all."""
+        """The bytes of the rows, which are nearly all."""
         return self.rows.nbytes
 
 
@@ -63,7 +63,7 @@ class EncodedCache:
 
 
 NUM_PARTS = 4
-"""Of a place, for models that have places in several dimensions."""
+"""The parts of a place, for models that have places in several dimensions."""
 
 
 @dataclass(frozen=True, slots=True)
