@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class Capacity:
     """`batch_size` bounds a step's tokens, `num_cells` all sequences' computed tokens together.
 
-    A step that reads prompts beside generating pays while it has at most `most_mixed` tokens.
+    A step with prefill beside generating pays while it has at most `most_mixed` tokens.
     `num_holders` counts the numbers that cells can belong to; those that are no slots hold cached
     prefixes. `can_share` says whether cells can belong to several holders, and whether a sequence
     can give up its last ones: not so for recurrent and hybrid models, nor with sliding windows.
@@ -20,7 +20,7 @@ class Capacity:
 
     With `num_streams` each slot has a cache of its own, a stream, and so have cached prefixes as
     many as that leaves; 0 stands for one cache for all. Streams whose parts of a batch differ in
-    length are computed one after the other, so reading beside generating gains nothing.
+    length are computed one after the other, so prefill beside generating gains nothing.
     """
 
     batch_size: int

@@ -4,7 +4,7 @@ Two variables of the environment, which nothing but a test sets:
 
 - `ARRIERO_PACE_SOCKET`, the path of a Unix socket. A test listens there and says how many steps
   may be computed: a number, or `free`, a line each. Each line is answered by one once it is obeyed.
-  The number counts steps that give some sequence a token; those that only read prompts are free
+  The number counts steps that give some sequence a token; those of prefill alone are free
   until it is used up, and at 0 nothing is computed. A second number, if there is one, is the most
   steps a second. The engine waits for the first line before it begins. Where the other side goes,
   the engine is free.

@@ -65,8 +65,8 @@ class NewSequence:
 class SequenceStats:
     """Counts, and times in seconds by the scheduler's clock (`None`: there was no such step).
 
-    `prefill_tokens` of the prompt, and of what was said before, were computed in steps that only
-    read prompts, in `prefill_seconds`; where streams generated besides, it is not known what took
+    `prefill_tokens` of the prompt, and of what was said before, were computed in steps of prefill
+    alone, in `prefill_seconds`; where streams generated besides, it is not known what took
     how long. `completion_tokens` were generated here.
     """
 

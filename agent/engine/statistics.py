@@ -30,7 +30,7 @@ class EngineStatistics:
 
     `num_commands` wait for the step that is computed to end. `num_cells_parked` counts the cells'
     worth of prefixes that is in host memory. `decode_*` count steps that generate, `prefill_*`
-    steps that do nothing but read prompts. `busy_seconds` is the time with anything to do;
+    steps of prefill alone. `busy_seconds` is the time with anything to do;
     `sequence_seconds` adds up, over it, the sequences that ran. `stalls` counts, by `STALL_BOUNDS`,
     the pauses of running sequences that were caused by others: time between two tokens beyond the
     sequence's own decode step. Of the `num_drafted` tokens that were guessed and computed ahead,
@@ -76,7 +76,7 @@ class EngineStatistics:
 
     @property
     def prefill_tokens_per_second(self) -> float | None:
-        """Prompt tokens a second of the steps that only read; `None`: there was none."""
+        """Prompt tokens a second of the steps of prefill alone; `None`: there was none."""
         return rate_of(self.prefill_tokens, self.prefill_seconds)
 
     @property

@@ -224,7 +224,7 @@ class Step:
 
     @property
     def depth(self) -> int:
-        """From which position on the longest part of a prompt is read; 0 where none is."""
+        """The position at which the longest part of a prompt begins; 0 where there is none."""
         chunks = self.runs[self.num_generating :]
         return max(chunks, key=lambda run: run.num_positions).start if chunks else 0
 

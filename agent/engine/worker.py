@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 
 GATHERING = 0.01
 """Seconds that an idle engine waits for sequences that are being prepared, once it has one: a step
-that reads eight prompts takes less time than one and then seven."""
+that prefills eight prompts takes less time than one and then seven."""
 
 COMMANDS_PER_SLOT = 8
 """Commands that may wait for a step to end before nothing new is accepted. A sequence makes four at

@@ -29,7 +29,7 @@ CAUTION = 0.9
 """How slowly it is believed that whole copies are faster than the slowest."""
 
 PART = 0.5
-"""The part of a step's time that copying may take: the rest is for reading prompts."""
+"""The part of a step's time that copying may take: the rest is for prefill."""
 
 _FORGETTING = 0.7
 

@@ -1,7 +1,7 @@
 """The cost of a step, learnt from the steps that were run.
 
-Steps that generate have a line, by their tokens; and so has what prompt tokens take, by theirs, in
-steps of their own or beyond what generating takes (`PrefillCost`).
+Generating has a line, by its tokens. Prefill has a cost of its own, by its tokens, in steps of its
+own or beyond what generating takes (`PrefillCost`).
 
 A drafted token costs what another generating sequence's would, or another prompt token. Beside a
 prompt it is computed for what the whole batch costs, so the price of drafts is that without.
@@ -38,16 +38,16 @@ class StepCost:
 
     def __init__(self, *, most_mixed: int = 0, can_mix: bool = True) -> None:
         self._generating = LinearCost(doubts=True)
-        self._reading = PrefillCost(most_mixed=most_mixed, can_mix=can_mix)
+        self._prefill = PrefillCost(most_mixed=most_mixed, can_mix=can_mix)
         self._drafting = LinearCost(forgetting=FORGETTING, stiffness=STIFFNESS, lean=LEAN)
         self._changing = LinearCost(doubts=True)
         self.knows_unchanged = False
         """Whether a step was seen that only generates, under the adapter of the step before."""
 
     @property
-    def knows_reading(self) -> bool:
-        """Whether a step that reads was seen."""
-        return self._reading.is_known
+    def knows_prefill(self) -> bool:
+        """Whether a step with prefill was seen."""
+        return self._prefill.is_known
 
     def observe(
         self,
@@ -59,7 +59,7 @@ class StepCost:
         seconds: float,
         changes_adapter: bool = False,
     ) -> None:
-        """Learn from a step that took `seconds`, whose prompts were read from `depth` on."""
+        """Learn from a step that took `seconds`, whose prefill began at position `depth`."""
         num_tokens = num_generating + num_drafted
         if changes_adapter and num_prompt_tokens:
             seconds = max(LEAST_OWN * seconds, seconds - self.change)
@@ -68,11 +68,11 @@ class StepCost:
             return
         if num_prompt_tokens:
             own = self._own(num_tokens, num_prompt_tokens, depth, seconds)
-            self._reading.observe(num_prompt_tokens, depth, own, num_generating=num_tokens)
+            self._prefill.observe(num_prompt_tokens, depth, own, num_generating=num_tokens)
         else:
             for line in (self._generating, self._drafting):
                 line.observe(num_tokens, seconds)
-            self._reading.bound_base(self.generate(num_tokens))
+            self._prefill.bound_base(self.generate(num_tokens))
             self.knows_unchanged = self.knows_unchanged or not changes_adapter
 
     def _observe_change(self, num_tokens: int, seconds: float) -> None:
@@ -99,8 +99,8 @@ class StepCost:
         if not num_tokens:
             return seconds
         generating = self.generate(num_tokens)
-        reading = self._reading.predict(num_prompt_tokens, depth, num_generating=num_tokens)
-        change = seconds / (generating + reading) if generating and reading else 1.0
+        prefill = self._prefill.predict(num_prompt_tokens, depth, num_generating=num_tokens)
+        change = seconds / (generating + prefill) if generating and prefill else 1.0
         if not LEAST_SURPRISE <= change <= MOST_CHANGE:
             generating *= change
             self._generating.observe(num_tokens, generating)
@@ -115,15 +115,15 @@ class StepCost:
         """What a drafted token adds to a step of so many generating sequences, as a part of it."""
         return self._drafting.share(num_generating) if self._drafting.is_known else 1.0
 
-    def read_within(
-        self, seconds: float, num_wanted: int, *, depth: int = 0, num_generating: int = 0
+    def prefill_within(
+        self, seconds: float, num_requested: int, *, depth: int = 0, num_generating: int = 0
     ) -> float:
-        """How many of `num_wanted` prompt tokens, from `depth` on, to read in `seconds`.
+        """How many of `num_requested` prompt tokens, from `depth` on, to prefill in `seconds`.
 
         It may be a little more; infinite where nothing is known. Beside `num_generating` the
         seconds are those beyond what generating takes.
         """
-        return self._reading.within(seconds, num_wanted, depth, num_generating=num_generating)
+        return self._prefill.within(seconds, num_requested, depth, num_generating=num_generating)
 
 
 # ---- prefill
@@ -142,8 +142,8 @@ MOST_GROWTH = 1.5
 
 _ATTENTION = 0.001
 """What a pair is thought to cost at first, in prices of a token: at a depth of 1,000 attention
-takes as long as the rest. That is so of small models with fast kernels; others read a little less
-at first than they could."""
+takes as long as the rest. That is so of small models with fast kernels; others prefill a little
+less at first than they could."""
 
 _UNTILED = 1.5
 """What pairs that are not in tiles are thought to cost more at first, in prices of those that
@@ -153,7 +153,7 @@ OVERDRAFT = 1.25
 """How much longer than it should a step may take that just fills a tile."""
 
 _TILE = 64
-"""Tokens that a step may read whatever was read before."""
+"""Tokens that a step may prefill whatever was prefilled before."""
 
 _BASE, _TOKEN, _PAIR, _SURCHARGE = range(4)
 _PENALTIES = (0.02, 0.0, 0.0, 0.0)
@@ -164,10 +164,10 @@ _TIES = (Tie(_PAIR, _SURCHARGE, _UNTILED, 0.003),)
 class PrefillCost:
     """The cost of prefill. Prices in seconds; steps of up to `most_mixed` tokens are not tiled.
 
-    A step that reads prompts has a base (it reads the weights), a price for each token, and one for
-    each pair of a token and one before it that it attends to. So what a chunk costs deep in a long
-    prompt is known from chunks further ahead, before the first one is read there. Beside generating
-    sequences there is no base: that is theirs.
+    A step with prefill has a base (it reads the weights), a price for each token, and one for each
+    pair of a token and one before it that it attends to. So what a chunk costs deep in a long
+    prompt is known from chunks further ahead, before the first one is computed there. Beside
+    generating sequences there is no base: that is theirs.
 
     From a certain number of tokens on attention is computed in tiles, which is cheaper (see
     `scheduling.prefill`). So pairs have a surcharge in steps of fewer tokens, and all the rest is
@@ -176,17 +176,17 @@ class PrefillCost:
     Nothing is believed at once. A step that took much longer than predicted usually means that the
     machine was busy with something else: it counts as `MOST_SURPRISE` times the prediction. If the
     next one does too, the machine has become slower. One that took far less shows that it has
-    become faster. And beside streams no step reads more than `MOST_GROWTH` times what one has read
-    before.
+    become faster. And beside streams no step prefills more than `MOST_GROWTH` times what one has
+    prefilled before.
 
-    Unless a step `can_mix`, prompts are never read beside generating sequences but in turns.
+    Unless a step `can_mix`, prompts are never prefilled beside generating sequences but in turns.
     """
 
     def __init__(self, *, most_mixed: int, can_mix: bool = True) -> None:
         self._can_mix = can_mix
         self.is_known = False
         self._most_mixed = most_mixed
-        self._most_read = 0
+        self._most_prefilled = 0
         self._was_surprised = False
         self._fit = LeastSquares(_PENALTIES, forgetting=_PREFILL_FORGETTING, ties=_TIES)
 
@@ -198,7 +198,7 @@ class PrefillCost:
         Beside `num_generating` those are the seconds beyond what generating takes.
         """
         self.is_known = True
-        self._most_read = max(self._most_read, num_tokens)
+        self._most_prefilled = max(self._most_prefilled, num_tokens)
         if seconds <= 0:
             return
         features = self._features(num_tokens, depth, num_generating)
@@ -218,18 +218,18 @@ class PrefillCost:
         return self._price(self._features(num_tokens, depth, num_generating))
 
     def within(
-        self, seconds: float, num_wanted: int, depth: int, *, num_generating: int = 0
+        self, seconds: float, num_requested: int, depth: int, *, num_generating: int = 0
     ) -> float:
-        """How many of `num_wanted` tokens, from `depth` on, to read in `seconds` or little more.
+        """How many of `num_requested` tokens, from `depth` on, to prefill in about `seconds`.
 
-        It may be more than `num_wanted`; infinite where nothing is known.
+        It may be more than `num_requested`; infinite where nothing is known.
         """
         if not self.is_known:
             return inf
-        fitting = self._fitting(seconds, num_wanted, depth, num_generating)
+        fitting = self._fitting(seconds, num_requested, depth, num_generating)
         if not num_generating:
             return fitting
-        return min(fitting, max(MOST_GROWTH * self._most_read, _TILE))
+        return min(fitting, max(MOST_GROWTH * self._most_prefilled, _TILE))
 
     def _believed(self, seconds: float, predicted: float) -> float:
         """`seconds`, less where the machine was probably busy with something else."""
@@ -243,11 +243,13 @@ class PrefillCost:
             return MOST_SURPRISE * predicted
         return seconds
 
-    def _fitting(self, seconds: float, num_wanted: int, depth: int, num_generating: int) -> float:
+    def _fitting(
+        self, seconds: float, num_requested: int, depth: int, num_generating: int
+    ) -> float:
         enough = self._most_mixed + 1
         is_alone = not (num_generating and self._can_mix)
         little = self._most_within(seconds, depth, is_tiled=False, is_alone=is_alone)
-        if num_wanted < enough - num_generating:
+        if num_requested < enough - num_generating:
             return little
         fitting = self._most_within(seconds, depth, is_tiled=True, is_alone=True)
         if fitting >= enough:

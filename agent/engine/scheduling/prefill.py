@@ -232,10 +232,10 @@ def tokens_in_time(
     cells takes its part of the time.
     """
     seconds = budget.seconds(num_generating) - budget.moves.seconds(num_moved)
-    fitting = budget.cost.read_within(
+    fitting = budget.cost.prefill_within(
         max(0.0, seconds), num_pending, depth=depth, num_generating=num_generating
     )
-    if not budget.cost.knows_reading:
+    if not budget.cost.knows_prefill:
         fitting = FIRST_CHUNK
     return floor(min(batch_size - num_generating, max(fitting, _least(num_pending))))
 

@@ -95,8 +95,8 @@ def checking_cost(prices: StepPrices, step: Step, seconds: float) -> float:
     counts, against what it was thought to take without drafts. Noise is to cancel out over many
     steps, so a negative cost counts, too.
 
-    Where other sequences generate in the step than `prices` are for, or prompts are read besides,
-    the cost is what the drafts were thought to take.
+    Where other sequences generate in the step than `prices` are for, or prompts are prefilled
+    besides, the cost is what the drafts were thought to take.
     """
     if not step.num_drafted:
         return 0.0
