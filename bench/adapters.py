@@ -53,7 +53,7 @@ class Side:
 
     @property
     def processor_seconds(self) -> float:
-        """Of all agents' processes so far."""
+        """The processor time of all agents' processes so far."""
         return sum(_processor_seconds(pid) for agent in self.agents for pid in agent.pids)
 
 

@@ -32,7 +32,7 @@ SIDES = {"alone": None, "beside its class": 0, "beside a batch": -1}
 """The priority of the streams; without one there are none."""
 
 NUM_TOKENS = 8
-"""Of each request."""
+"""Tokens of each request's answer."""
 
 PAUSE = 0.1
 """Seconds at most between two requests, drawn, so that they come at any moment of a step."""

@@ -41,7 +41,7 @@ async def streams(client: Client, seed: int, num: int, num_tokens: int) -> dict[
 
 
 async def prefill(client: Client, seed: int) -> dict[str, float]:
-    """Of one long prompt, until its first token."""
+    """The figures of one long prompt, until its first token."""
     (sample,) = await ways.continuous(
         client, prompts.uniform(seed, 1, num_words=300, num_tokens=2), size=1
     )

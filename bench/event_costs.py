@@ -161,7 +161,7 @@ class Costs:
 
     @property
     def share(self) -> float:
-        """Of a core, at one point a second, and deltas as often as the hub makes them."""
+        """The share of a core, at one point a second, and deltas as often as the hub makes them."""
         return (self.delta_ms * self.deltas_per_second + self.point_ms) / 1000
 
     @property

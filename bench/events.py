@@ -54,7 +54,8 @@ class Load:
         self._numbers = itertools.count()
 
     async def keep_up(self, url: str, num_requests: int, spread: float) -> None:
-        """So many at once, the first of them started over `spread` seconds. Never returns."""
+        """Keep `num_requests` running, the first of them started over `spread` seconds. Never
+        returns."""
         async with (
             connect(url, compression=None, max_size=None, ping_interval=None, proxy=None) as socket,
             asyncio.TaskGroup() as group,

@@ -1,9 +1,9 @@
 """How the queue shares slots, and how long classes wait: `python -m bench.fairness`.
 
 The balancer's own dispatch in virtual time, without sockets: one caller sends a batch at once, and
-others send one request after another. The baseline is the same dispatch when it takes everybody for
-one caller of one class, which is first come, first served. That batch requests give up slots which
-they have is left out.
+others send one request after another. The baseline is the same dispatch when it treats all requests
+as those of one caller and one class, which is first come, first served. Preemption of running batch
+requests is left out.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from bench.arguments import at_least
 from bench.store import wide_console
 
 TOKENS_PER_SECOND = 50.0
-"""Of each slot."""
+"""The speed of each slot."""
 
 FEWEST_TOKENS, MOST_TOKENS = 50, 150
 BATCH = "batch"
@@ -72,7 +72,7 @@ class _Job:
 
 
 class _Run:
-    """One run; with `is_fair` false everybody is one caller of one class."""
+    """One run; with `is_fair` false all callers are one, of one class."""
 
     def __init__(self, load: Load, seed: int, *, is_fair: bool) -> None:
         self._load = load

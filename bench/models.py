@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.store import cache_folder
 
 _VERSION = 2
-"""Of what `bench.make_model` makes: files of another are not used any more."""
+"""The version of what `bench.make_model` makes: files of another one are not used any more."""
 
 _BYTES_PER_CELL = 2
 """llama.cpp keeps keys and values as 16-bit floats by default."""

@@ -49,7 +49,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 ALONE_SECONDS = 3.0
 """For how long streams are watched with no other request beside them."""
 SIDES: dict[Kind, int] = {"llava": 224, "qwen": 336}
-"""Of a picture, in pixels: it has 256 patches, or 576, which are 144 tokens."""
+"""The side of a picture, in pixels: it has 256 patches, or 576, which are 144 tokens."""
 BESIDE = "tokens of a stream meanwhile"
 PROMPT_TOKENS = "prompt tokens"
 _VERSION = 1
@@ -91,7 +91,7 @@ def asking(text: str, picture: bytes | None) -> dict[str, Any]:
 
 
 def figures(way: Way, watched: Watched, measured: dict[str, float]) -> dict[str, float]:
-    """Of one way, once."""
+    """The figures of one measurement of a way."""
     found = {LONGEST_GAP: watched.gap, BESIDE: float(watched.num_tokens)}
     return found if way == "alone" else {**found, FIRST_TOKEN: watched.seconds, **measured}
 

@@ -41,7 +41,7 @@ DESIRED = {"name": "demo", "source": MODEL.absolute().as_uri(), "slots": 2, "con
 
 @dataclass
 class Tally:
-    """Of one balancer's clients. `lives` counts its starts."""
+    """What one balancer's clients saw. `lives` counts its starts."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)

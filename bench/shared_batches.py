@@ -69,7 +69,7 @@ async def wrong_lines(fleet: Fleet, id: str, num: int) -> list[str]:
 
 
 def wrong_of(rows: list[dict[str, Any]], num: int) -> list[str]:
-    """Of so many lines, those that these rows of the output do not answer exactly once."""
+    """The lines, of `num`, that these rows of the output do not answer exactly once."""
     answered = Counter(
         row["custom_id"]
         for row in rows

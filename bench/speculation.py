@@ -49,7 +49,7 @@ Round = dict[str, dict[str, dict[str, float]]]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """So many requests of a kind at once."""
+    """A number of requests of one kind at once."""
 
     kind: str
     size: int

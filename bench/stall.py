@@ -18,7 +18,7 @@ _UNDERWAY_AFTER = 8
 
 
 async def measure(client: Client, seed: int) -> dict[str, float]:
-    """Raises `RequestsFailed`, also when a stream was over before the prompt was read."""
+    """Raises `RequestsFailed`, also when a stream was over before the newcomer's prefill."""
     requests = prompts.uniform(seed, NUM_STREAMS, num_words=STREAM_WORDS, num_tokens=STREAM_TOKENS)
     prompt = Request(prompts.text(random.Random(f"newcomer {seed}"), PROMPT_WORDS), PROMPT_TOKENS)
     async with asyncio.TaskGroup() as group:
@@ -38,12 +38,14 @@ def figures(streams: Sequence[Sample], newcomer: Sample) -> dict[str, float]:
     check([*streams, newcomer])
     first = newcomer.token_times[0]
     if any(stream.token_times[-1] < first for stream in streams):
-        raise RequestsFailed("a stream was over before the prompt was read: it needs more tokens")
+        raise RequestsFailed(
+            "a stream was over before the prefill of the newcomer: it needs more tokens"
+        )
     gaps = (longest_gap(stream, newcomer.sent_at, first) for stream in streams)
     return {LONGEST_GAP: max(gaps), FIRST_TOKEN: newcomer.first_token}
 
 
 def longest_gap(stream: Sample, since: float, until: float) -> float:
-    """Of the gaps that overlap the time between `since` and `until`; 0 if none does."""
+    """The longest gap that overlaps the time between `since` and `until`; 0 if none does."""
     ends = zip(stream.gaps, stream.token_times[1:], strict=True)
     return max((gap for gap, end in ends if end > since and end - gap <= until), default=0.0)

@@ -106,7 +106,7 @@ def readers(url: str, num: int) -> Iterator[None]:
 async def here(hub: EventHub, num_readers: int) -> None:
     """Returns when so many read. Raises `TimeoutError`."""
     async with asyncio.timeout(60):
-        while hub.num_subscribers != num_readers:  # noqa: ASYNC110 (a hub tells nobody)
+        while hub.num_subscribers != num_readers:  # noqa: ASYNC110 (a hub has no event for that)
             await asyncio.sleep(0.1)
 
 

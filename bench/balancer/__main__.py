@@ -30,7 +30,7 @@ Figures = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """So many streams at once, of so many tokens; `rate` in tokens a second and stream.
+    """A number of streams at once, of a number of tokens; `rate` in tokens a second and stream.
 
     With a rate of 0 agents send as fast as the balancer reads.
     """

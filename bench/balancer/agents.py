@@ -36,7 +36,7 @@ MODEL = ModelInfo(
 )
 PROMPT_TOKENS = 10
 ITEMS_PER_FRAME = 128
-"""So that a frame stays below the length from which messages go in pieces."""
+"""With this many a frame stays below the length from which messages go in pieces."""
 
 _HEARTBEAT = encode_from_agent(Heartbeat())
 _IDLE_SECONDS = 0.5

@@ -55,7 +55,8 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Of one run. Times in seconds, sizes in bytes; `latencies` are percentiles by name."""
+    """The figures of one run. Times in seconds, sizes in bytes; `latencies` are percentiles by
+    name."""
 
     num_streams: int
     num_ended: int
@@ -286,7 +287,7 @@ def run(given: argparse.Namespace) -> Figures:
 
 
 def percentiles(stored: list[list[Arrival]], since: float, until: float) -> dict[str, float]:
-    """Of the tokens that came while the load was steady, or of a sample of them."""
+    """Percentiles of the tokens that came while the load was steady, or of a sample of them."""
     within = [each for each in stored if since <= each[-1][0] and each[0][0] <= until]
     sample = random.Random(1).sample(within, min(len(within), _SAMPLE))
     delays = [delay for arrivals in sample for delay in latencies(arrivals, since, until)]

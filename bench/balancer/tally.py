@@ -42,7 +42,7 @@ def faults_of_calls(raw: bytes, num_calls: int, num_tokens: int) -> list[str]:
 
 
 def latencies(arrivals: Sequence[Arrival], since: float, until: float) -> list[float]:
-    """Of each token that came in that time: the seconds from its stamp to its last byte."""
+    """The seconds from stamp to last byte of each token that came in that time."""
     ends = list(accumulate(len(data) for _, data in arrivals))
     raw = b"".join(data for _, data in arrivals)
     times = ((sent, arrivals[bisect_left(ends, position)][0]) for position, sent in stamps(raw))

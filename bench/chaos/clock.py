@@ -34,7 +34,7 @@ class Clock:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of the daemons."""
+        """The environment that the daemons are started with."""
         return {"LD_PRELOAD": str(self._library), "ARRIERO_CHAOS_CLOCK": str(self._offset)}
 
     @property

@@ -31,7 +31,7 @@ MUST_BE_ZERO = (
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Of one process: open files by what they are, threads, and its own memory in bytes."""
+    """What one process has: open files by what they are, threads, and its own memory in bytes."""
 
     files: Counter[str] = field(default_factory=Counter)
     num_threads: int = 0
@@ -52,7 +52,7 @@ def left_over(before: Footprint, after: Footprint) -> list[str]:
 
 
 def gauges(metrics: str) -> dict[str, float]:
-    """Of a page of metrics: those that must be zero at rest, summed over agents."""
+    """The metrics of a page that must be zero at rest, summed over agents."""
     sums: dict[str, float] = dict.fromkeys(MUST_BE_ZERO, 0.0)
     for line in metrics.splitlines():
         name, _, value = line.rpartition(" ")

@@ -54,7 +54,7 @@ class Ground:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of the daemons."""
+        """The environment that the daemons are started with."""
         return self.clock.environment if self.clock else {}
 
 
@@ -183,7 +183,7 @@ class Hosts:
         return found
 
     def footprints(self) -> dict[str, Footprint]:
-        """Of each process that runs, by its daemon's name and its number."""
+        """The footprint of each process that runs, by its daemon's name and its number."""
         named = [("balancer", self.balancer)]
         named += [(f"agent-{number + 1}", agent) for number, agent in enumerate(self.agents)]
         return {

@@ -17,7 +17,7 @@ AFTERMATH = 2.0
 """Seconds for which a fault that is over still counts: agents come back, packets are sent again."""
 
 AGENTS_LOST = 2
-"""So many agents lost with a request make an error of it (`Moves` of `balancer`)."""
+"""A request that lost this many agents ends with an error (`Moves` of `balancer`)."""
 
 REPEATING = frozenset(["responses"])
 """Kinds of answers that have their whole text again at the end, so that no half is a beginning."""

@@ -14,7 +14,7 @@ EARLIEST, LATEST = 0.3, 1.5
 """When a fault may strike, in seconds after the load began."""
 
 SHARE_OF_PAIRS = 0.3
-"""Of the rounds, how many get a second fault."""
+"""The share of rounds that get a second fault."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ MOST_FINDINGS = 20
 
 @dataclass(slots=True)
 class Row:
-    """Of one kind of fault: how often it struck, requests it touched, those that moved.
+    """A row for one kind of fault: how often it struck, requests it touched, those that moved.
 
     `silence` is the longest while it struck alone, `bound` what was allowed then, in seconds.
     """

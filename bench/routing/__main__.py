@@ -52,7 +52,7 @@ def simulated(hosts: list[HostKind], name: str, seed: int) -> Pair:
 
 
 def real(arguments: argparse.Namespace, name: str, seed: int) -> Pair:
-    """The same with daemons, one way after the other."""
+    """Compares both ways with daemons, one after the other."""
     model = made(SHAPES[arguments.model])
 
     def run(way: Routing, **sizes: int) -> Outcome:

@@ -49,7 +49,7 @@ def measure() -> Iterable[Cost]:
 
 
 def _end(random: Random) -> Measurement:
-    """Of an answer that was faster or slower than others."""
+    """The end of an answer that was faster or slower than others."""
     pace = random.lognormvariate(0.0, SPREAD)
     rates = Rates(prefill_tokens_per_second=500 * pace, decode_tokens_per_second=20 * pace)
     return Measurement(USAGE, rates, running=2, seconds=5.0 / pace)

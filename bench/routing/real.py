@@ -76,7 +76,7 @@ async def _ask(
     timeout = aiohttp.ClientTimeout(total=DEADLINE)
     async with http.post(f"{url}/api/v1/generate", json=body, timeout=timeout) as response:
         async for line in response.content:
-            event = json.loads(line)  # some tell that it waits, or that its prompt was read
+            event = json.loads(line)  # some say that it waits, or that its prompt was computed
             if event["event"] == "token":
                 if not texts:
                     outcome.first_tokens.append(time.perf_counter() - sent_at)

@@ -103,7 +103,7 @@ class Simulation:
         heapq.heappush(self._events, (time, next(self._order), act))
 
     def _watch(self) -> None:
-        """How long an agent idles while somebody waits."""
+        """How long an agent idles while a request waits."""
         idle = any(not host.running for host in self._hosts.values())
         if idle and self._views.totals().queue_depth:
             self._idle_since = self._now if self._idle_since is None else self._idle_since

@@ -51,7 +51,7 @@ class Lengths:
     most: int = 32_768
 
     def draw(self, random: Random) -> tuple[int, int]:
-        """Of a prompt and its answer; at least one token each."""
+        """The lengths of a prompt and its answer; at least one token each."""
         return self._one(random, self.prompt), self._one(random, self.answer)
 
     def _one(self, random: Random, center: float) -> int:

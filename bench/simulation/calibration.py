@@ -46,7 +46,7 @@ Ageing = Callable[[int], Sequence[Arrival]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Seconds until prompts were read, and seconds of a step; medians.
+    """Seconds until prompts were computed, and seconds of a step; medians.
 
     Of a request that has next to nothing to read, and of an agent full of deep prompts, since
     attention passes over them. And by how many agents were busy, from one on: full ones that read,
@@ -60,7 +60,8 @@ class Measured:
     step_of_full: tuple[float, ...]
 
     def slower(self, *, reading: float, one: float, full: float) -> "Measured":
-        """All of it so many times: reading, steps of one sequence, and of full agents."""
+        """All of it multiplied by a factor each: prefill, steps of one sequence, and of full
+        agents."""
         return Measured(
             read_nothing=self.read_nothing,
             step_of_deep=self.step_of_deep * full,
@@ -90,7 +91,7 @@ class Rehearsal:
 
 
 async def measured_speeds(fleet: RealFleet, ageing: Ageing) -> Measured:
-    """Of a fleet without agents, which has all of them afterwards, aged."""
+    """The speeds of a fleet that has no agents at first, and all of them afterwards, aged."""
     await _join(fleet, ageing, 1)
     read_nothing, step_of_deep = await _seconds_on_the_way(fleet), await _seconds_of_deep(fleet)
     read_full, step_of_one, step_of_full = [], [], []
@@ -121,14 +122,14 @@ async def _seconds_on_the_way(fleet: RealFleet) -> float:
 
 
 async def _seconds_of_reading(fleet: RealFleet, num_agents: int) -> float:
-    """Until the last of so many full agents' prompts was read."""
+    """Seconds until the last prompt of `num_agents` full agents was computed."""
     num = num_agents * SLOTS
     all_times = [await fleet.together(num, num_prompt=LONG, num_answer=1) for _ in range(TIMES)]
     return median(max(each.first_token for each in answers) for answers in all_times)
 
 
 async def _seconds_of_step(fleet: RealFleet, num: int) -> float:
-    """Of so many sequences, which agents have in equal parts."""
+    """A step's seconds with `num` sequences, which agents have in equal parts."""
     steps = [
         _step(each)
         for _ in range(TIMES)
@@ -138,7 +139,8 @@ async def _seconds_of_step(fleet: RealFleet, num: int) -> float:
 
 
 async def _seconds_of_deep(fleet: RealFleet) -> float:
-    """Of a full agent's step. Its last sequence generates while no prompt is read any more."""
+    """A full agent's step in seconds. Its last sequence generates after all prompts are
+    computed."""
     deep = [await fleet.together(SLOTS, num_prompt=DEEP, num_answer=ANSWER) for _ in range(TIMES)]
     return median(min(map(_step, answers)) for answers in deep)
 
@@ -211,7 +213,7 @@ def aged_world(calibration: Calibration, past: Sequence[Arrival]) -> World:
 def fitted(
     measured: Measured, pasts: Sequence[Sequence[Arrival]], *, few: Rehearsal, full: Rehearsal
 ) -> Calibration:
-    """Slowed down until reading and generating take as long in the rehearsals as they did.
+    """The calibration, slowed down until prefill and generation take as long as in the rehearsals.
 
     In `few` agents have few sequences, in `full` as many as they can.
     """

@@ -71,7 +71,7 @@ class Plan:
         return self._drawn(f"{REHEARSAL} at half {seed}", self.rehearsed, capacity / 2)
 
     def requests(self, load: str, seed: int, capacity: float) -> list[Arrival]:
-        """Of a load; `capacity` is in requests a second."""
+        """The requests of a load; `capacity` is in requests a second."""
         share, num = self.loads[load]
         return self._drawn(f"{load} {seed}", num, None if share is None else share * capacity)
 
@@ -161,7 +161,7 @@ async def measured_round(fleet: RealFleet, seed: int, plan: Plan = PLAN) -> Roun
 
 
 def calibration_by(found: Round, plan: Plan = PLAN) -> Calibration:
-    """Of a round's agents, by what was measured before the loads."""
+    """The calibration of a round's agents, by what was measured before the loads."""
     return fitted(
         found.measured,
         plan.pasts(found.seed),

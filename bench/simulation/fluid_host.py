@@ -1,7 +1,7 @@
 """A simulated agent whose answers flow: no event for a step, so that a million requests are quick.
 
-Prompts are read one after the other, answers are generated together. A step with `n` sequences
-takes `step + n * sequence` seconds. While a prompt is read, chunks of `STALL` seconds and steps
+Prompts are computed one after the other, answers are generated together. A step with `n` sequences
+takes `step + n * sequence` seconds. While a prompt is computed, chunks of `STALL` seconds and steps
 take turns, as an engine's scheduler has them with `--max-stall`. Between two changes (a start, the
 end of a prompt or of an answer) all rates are constant, so only changes are events.
 """

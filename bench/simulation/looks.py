@@ -17,7 +17,7 @@ KIND = HostKind(slots=16, cache=65_536)
 LOOKS = 5
 MODELS = ("m", "n")
 SHARE = 0.4
-"""Of all agents, for each of the models; the others are spare."""
+"""The share of all agents for each of the models; the others are spare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,8 @@ def wish_for(num_agents: int) -> DesiredState:
 
 
 def look_costs(num_agents: int) -> Look:
-    """Of a fleet without models, and then while one agent after the other is lost."""
+    """What the controller costs in a fleet without models, and then while one agent after another
+    is lost."""
     fleet = Fleet(LIMITS)
     fleet.wished(wish_for(num_agents), 0.0)
     for number in range(num_agents):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 ALONE = (1.0,)
 READING = 0
-"""The kind of steps that read prompts; others' kind is the number of sequences that generate."""
+"""The kind of prefill steps; others' kind is the number of sequences that generate."""
 
 _EPSILON = 1e-9
 """Seconds of work that are none: what is left of sums."""
@@ -20,7 +20,8 @@ _EPSILON = 1e-9
 
 @dataclass(slots=True)
 class Machine:
-    """Of each kind: where so many hosts compute, work takes so many times as long, from one on.
+    """`slowdowns` say, for each kind, how many times as long work takes where one host computes,
+    two, and so on.
 
     More hosts than were measured count as the last; so do further kinds.
     """

@@ -60,12 +60,12 @@ class Outcome:
 
     @property
     def microseconds(self) -> float:
-        """Of the core, for a request from its arrival to its end."""
+        """The core's time for a request, from its arrival to its end."""
         return self.core_seconds / max(self.num_requests, 1) * 1e6
 
     @property
     def microseconds_of_event(self) -> float:
-        """Of the core, for an event: a request has three and more."""
+        """The core's time for an event: a request has three and more."""
         return self.core_seconds / max(self.num_core_calls, 1) * 1e6
 
     @property

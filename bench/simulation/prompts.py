@@ -16,7 +16,7 @@ def chat_of(arrival: Arrival) -> GenerateRequest:
 
 
 def completion_of(arrival: Arrival) -> GenerateRequest:
-    """The same in tokens, which real agents take just as they are."""
+    """The request in tokens, which real agents take just as they are."""
     prompt = (
         *_tokens(-arrival.document, arrival.num_shared),
         *_tokens(arrival.session, arrival.num_prompt - arrival.num_shared),

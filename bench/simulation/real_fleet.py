@@ -68,7 +68,7 @@ class RealFleet:
         return _answer(first, time.perf_counter() - begun, event)
 
     async def together(self, num: int, *, num_prompt: int, num_answer: int) -> list[Answer]:
-        """So many requests at once, which have nothing in common but their lengths."""
+        """Send `num` requests at once, which have nothing in common but their lengths."""
         requests = [
             GenerateRequest(
                 prompt=tuple(self._random.randrange(1000, 20_000) for _ in range(num_prompt)),

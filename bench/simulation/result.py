@@ -52,7 +52,7 @@ class Answer:
 
 
 def result_of(answers: Sequence[Answer], seconds: float) -> Result:
-    """Of requests that took so long from the first one's beginning to the last one's end."""
+    """The result of requests that took `seconds` from the first beginning to the last end."""
     first_tokens = [each.first_token for each in answers]
     return Result(
         throughput=sum(each.num_answer for each in answers) / seconds,
@@ -66,13 +66,13 @@ def result_of(answers: Sequence[Answer], seconds: float) -> Result:
 
 
 def mean_of(results: Sequence[Result]) -> Result:
-    """Of the same load in several courses that it may take: the mean of each figure."""
+    """The mean of each figure, over several courses that one load may take."""
     names = [each.name for each in fields(Result)]
     return Result(**{name: mean(getattr(each, name) for each in results) for name in names})
 
 
 def result_of_simulated(outcome: Outcome) -> Result:
-    """Of simulated requests."""
+    """The result of simulated requests."""
     return Result(
         throughput=outcome.num_answer / outcome.seconds,
         wait=mean(outcome.waits),

@@ -1,8 +1,8 @@
 """A simulated agent whose steps are planned by an engine's own scheduler, in virtual time.
 
-What a step takes is a function of what is in it: prompt tokens by the rate of reading, and for
+What a step takes is a function of what is in it: prompt tokens by the rate of prefill, and for
 generating a fixed price, one for each sequence, and one for each token before it. Chunks of
-prompts, the turns that reading and generating take, prefixes, preemption and the slots are decided
+prompts, the turns that prefill and generation take, prefixes, preemption and the slots are decided
 as on a real host. Hosts may share a machine, and then slow each other down: a host's `next_change`
 depends on what the others do.
 """
@@ -58,7 +58,7 @@ class ScheduledHost:
     """Cells."""
     machine: Machine = field(default_factory=Machine)
     streams: int = 0
-    """Of so many equal caches each sequence has one; 0: all share one cache."""
+    """The number of equal caches, of which each sequence has one; 0: all share one cache."""
     running: dict[RequestId, SequenceId] = field(default_factory=dict)
     num_computed: float = 0.0
     """Tokens of prompts that were computed, those computed again included."""

@@ -49,7 +49,7 @@ REPORT_EVERY = 2.0
 
 Host = FluidHost | ScheduledHost
 MakeHost = Callable[[HostKind, float], Host]
-"""Of this kind, from this moment on."""
+"""Makes a host of a kind, which starts at a moment."""
 
 
 def fluid(kind: HostKind, now: float) -> Host:
@@ -63,7 +63,7 @@ def scheduled(kind: HostKind, now: float) -> Host:
 
 
 def scheduled_on(machine: Machine, *, streams: int = 0) -> MakeHost:
-    """The same, of hosts that share a machine, and divide their caches into `streams`, if any."""
+    """Makes hosts that share a machine, and divide their caches into `streams`, if any."""
     return lambda kind, now: ScheduledHost(
         kind.speeds, kind.slots, kind.cache, machine, streams=streams
     )

@@ -140,7 +140,7 @@ class World:
         self._num_waiting = 0
         self._last_arrival = 0.0
         self._unserved: dict[str, deque[float]] = {name: deque() for name in self._models}
-        """Of each model, when agents were lost that served it and have no successor yet."""
+        """For each model, when agents were lost that served it and have no successor yet."""
         if wished is not None:
             self._follow(self.fleet.wished(wished.state, self._now))
         for number, kind in enumerate(kinds, 1):

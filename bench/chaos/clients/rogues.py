@@ -40,7 +40,7 @@ SENT_BY_CLIENTS = (
     (BODY, COMPRESSED),
     (HEADERS, b"\r\n"),
 )
-"""Of each way: the head of a request, and what follows it."""
+"""For each way, the head of a request, and what follows it."""
 
 
 class Rogues:
