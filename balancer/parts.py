@@ -29,10 +29,10 @@ from .api.conversation_store import MAX_ENTRIES, ConversationStore
 from .api.conversations import Conversations
 from .api.links.fetching import Fetcher
 from .api.links.filling import LinkFiller
-from .api.openai.batches.line_doors import LineDoors
+from .api.openai.batches.line_handlers import LineHandlers
 from .api.openai.responses.stored import Stored
 from .api.transport.bodies import MAX_BODY_BYTES, Bodies
-from .api.transport.door_reports import DoorReports
+from .api.transport.fault_reports import FaultReports
 from .api.transport.hosts import AllowedHosts
 from .cluster.cluster_view import Everywhere
 from .cluster.peering import everywhere_of, open_peers
@@ -85,7 +85,7 @@ class Parts:
     kept_keeper: KeptKeeper | None
     bodies: Bodies
     hosts: AllowedHosts
-    reports: DoorReports
+    reports: FaultReports
     certificates: Certificates | None
     access: Access
     keys: KeyKeeper
@@ -184,7 +184,7 @@ async def assemble(
         kept_keeper=kept_keeper,
         bodies=bodies,
         hosts=hosts_of(settings),
-        reports=DoorReports(metrics, is_strict=settings.strict_fields),
+        reports=FaultReports(metrics, is_strict=settings.strict_fields),
         certificates=certificates_of(settings),
         access=access,
         keys=keys,
@@ -411,7 +411,7 @@ async def open_batch_jobs(
             place,
             FileLimits(settings.max_file_size, settings.files_limit),
             fleet=runtime,
-            answer=LineDoors(runtime, conversations, bodies).answer,
+            answer=LineHandlers(runtime, conversations, bodies).answer,
             caller_of=callers(access),
             patience=min(PATIENCE, settings.model_memory),
             until_the_end=until_the_end,

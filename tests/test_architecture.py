@@ -122,9 +122,9 @@ SHELLS = {
     "balancer/api/fields": "reading",
     "balancer/api/links": "fetching filling",
     "balancer/api/native": "frame_writer socket_key socket_session web_socket",
-    "balancer/api/openai/batches": "boundary line_doors",
+    "balancer/api/openai/batches": "boundary line_handlers",
     "balancer/api/openai/responses": "answer background",
-    "balancer/api/transport": "bodies callers connections door_reports http patience streaming",
+    "balancer/api/transport": "bodies callers connections fault_reports http patience streaming",
     "balancer/cluster": "cluster_view inquiries peering peers postgres_peers responder "
     "supervisor worker",
     "balancer/durable": "*keeper",

@@ -34,7 +34,7 @@ from .openai.responses import routes as responses_routes
 from .openapi.document import Doc, json_answer
 from .route import Route, document_route, mount, permissions
 from .transport.bodies import BODIES, Bodies
-from .transport.door_reports import DOOR_REPORTS, DoorReports
+from .transport.fault_reports import FAULT_REPORTS, FaultReports
 from .transport.hosts import AllowedHosts
 from .transport.http import ErrorAnswer, error_response, middlewares, request_id_key
 from .vllm import routes as vllm_routes
@@ -46,7 +46,7 @@ def inference_app(
     *,
     bodies: Bodies | None = None,
     hosts: AllowedHosts | None = None,
-    reports: DoorReports | None = None,
+    reports: FaultReports | None = None,
     access: Access | None = None,
     kept: KeptRequests | None = None,
     jobs: Jobs | None = None,
@@ -88,7 +88,7 @@ def inference_app(
     app[KEPT_REQUESTS] = kept
     app[RECALL] = recall
     app[BODIES] = bodies
-    app[DOOR_REPORTS] = DoorReports() if reports is None else reports
+    app[FAULT_REPORTS] = FaultReports() if reports is None else reports
     app.on_response_prepare.append(tell_ignored)
     app.on_response_prepare.append(limit_headers(runtime))
     app.on_shutdown.append(close_sockets)

@@ -28,7 +28,7 @@ from .common.rendering import Rendering
 from .fields.field_notes import FieldNotes
 from .fields.reading import obeyed
 from .transport.callers import caller_of
-from .transport.door_reports import refusals_reported
+from .transport.fault_reports import refusals_reported
 from .transport.http import Handler, request_id_key
 from .transport.streaming import (
     EVENT_STREAM,

@@ -12,7 +12,7 @@ from ..api.access.permissions import Needs
 from ..api.common.answering import json_response
 from ..api.openapi.document import Doc, json_answer
 from ..api.route import Route
-from ..api.transport.door_reports import refusals_reported
+from ..api.transport.fault_reports import refusals_reported
 from ..jobs.batch import Batch, Status
 from ..jobs.jobs import Jobs
 from ..store.port import StoreAway

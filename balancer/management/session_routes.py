@@ -33,7 +33,7 @@ from ..api.openapi.document import Doc, json_answer
 from ..api.openapi.schemas import Body
 from ..api.route import Route
 from ..api.transport.bodies import parsed
-from ..api.transport.door_reports import refusals_reported
+from ..api.transport.fault_reports import refusals_reported
 
 Announce = Callable[[str, Session], Awaitable[None]]
 """Sends other balancers a session, by the digest of its token; it ended where it expired."""

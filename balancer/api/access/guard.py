@@ -10,7 +10,7 @@ from ....shared.errors import Unauthorized
 from ...access.access import Access
 from ...access.identity import Identity
 from ..transport.callers import identity_key
-from ..transport.door_reports import door_of, refusals_reported
+from ..transport.fault_reports import refusals_reported, route_of
 from ..transport.http import Handler
 from .credentials import is_upgrade, keys_in, refuse_key_in_url
 from .permissions import Needs, Table, check_role, needs_of
@@ -67,9 +67,9 @@ def by_key(access: Access) -> Identify:
 def _needs(table: Table, request: web.Request) -> Needs | None:
     if request.match_info.http_exception is not None:
         return Needs.ANY  # there is nothing; only a holder of a key is told so
-    needs = needs_of(table, request.method, door_of(request))
+    needs = needs_of(table, request.method, route_of(request))
     if needs is None:
-        logger.error("%s %s is no declared route", request.method, door_of(request))
+        logger.error("%s %s is no declared route", request.method, route_of(request))
     return needs
 
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 from aiohttp import web
 
 from ..transport.bodies import parsed
-from ..transport.door_reports import DOOR_REPORTS
+from ..transport.fault_reports import FAULT_REPORTS
 from .field_notes import FieldNotes
 
 IGNORED_HEADER = "X-Arriero-Ignored"
@@ -21,7 +21,7 @@ async def obeyed(request: web.Request, parse: Callable[[bytes, FieldNotes], T]) 
 
     Raises as `transport.bodies.parsed` does.
     """
-    reports = request.app.get(DOOR_REPORTS)
+    reports = request.app.get(FAULT_REPORTS)
     notes = FieldNotes(is_strict=reports is not None and reports.is_strict)
     try:
         return await parsed(request, lambda body: parse(body, notes))

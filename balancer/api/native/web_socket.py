@@ -38,7 +38,7 @@ from ..openapi.document import Answer, Doc, ErrorAnswer, json_answer
 from ..route import Route
 from ..transport.bodies import BODIES, MAX_BODY_BYTES
 from ..transport.connections import watch_frames
-from ..transport.door_reports import report_refusal
+from ..transport.fault_reports import report_refusal
 from .frame_writer import FrameWriter
 from .socket_key import SocketKey
 from .socket_session import FLUSH_SECONDS, SocketSession

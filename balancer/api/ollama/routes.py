@@ -40,7 +40,7 @@ Parse = Callable[[bytes, FieldNotes | None], Wanted]
 
 
 @dataclass(frozen=True, slots=True)
-class _Door:
+class _Call:
     """How the two calls differ."""
 
     parse: Parse
@@ -50,8 +50,8 @@ class _Door:
     loaded: Callable[[Head], OllamaChat | OllamaText]
 
 
-_CHAT = _Door(parse_chat, CHAT_NAMES, CHAT, whole_chat, loaded_chat)
-_GENERATE = _Door(parse_generate, GENERATE_NAMES, GENERATE, whole_text, loaded_text)
+_CHAT = _Call(parse_chat, CHAT_NAMES, CHAT, whole_chat, loaded_chat)
+_GENERATE = _Call(parse_generate, GENERATE_NAMES, GENERATE, whole_text, loaded_text)
 
 
 def routes(runtime: FleetRuntime) -> list[Route]:
@@ -82,21 +82,21 @@ def model_of(runtime: FleetRuntime, asked: str, caller: Caller) -> ModelView:
     return model
 
 
-def _endpoint(runtime: FleetRuntime, door: _Door) -> Endpoint[Wanted]:
+def _endpoint(runtime: FleetRuntime, call: _Call) -> Endpoint[Wanted]:
     async def answer(wanted: Wanted, caller: Caller) -> Generation | Known:
         asked = wanted.request_for(name_of(runtime, wanted.model, caller))
         if asked is None:  # whether the model is there is all that is asked
             model_of(runtime, wanted.model, caller)
-            return Known(door.loaded(Head(wanted.model, time.time())))
+            return Known(call.loaded(Head(wanted.model, time.time())))
         return Generation(
             requests=[asked],
             is_streamed=wanted.stream,
             rendering=lambda opened: OllamaAnswer(
-                door.shape, Head(wanted.model, opened.created_at), door.whole
+                call.shape, Head(wanted.model, opened.created_at), call.whole
             ),
-            names=door.names,
+            names=call.names,
             content_types=(NDJSON,),
             tells_waiting=False,  # lines have no comments
         )
 
-    return Endpoint(door.parse, answer)
+    return Endpoint(call.parse, answer)

@@ -22,7 +22,7 @@ from aiohttp.web_protocol import RequestPayloadError
 
 from ....shared.errors import InvalidRequest, Overloaded, RequestTooLarge
 from ....shared.json_size import JsonCounter
-from .door_reports import refusals_reported
+from .fault_reports import refusals_reported
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 """Longest request body; a longer one is refused before it is parsed."""

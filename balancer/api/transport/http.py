@@ -19,7 +19,7 @@ from ....shared.errors import (
     public_body,
     status_of,
 )
-from .door_reports import refusals_reported, report_refusal
+from .fault_reports import refusals_reported, report_refusal
 from .hosts import AllowedHosts
 from .streaming import REQUEST_ID
 

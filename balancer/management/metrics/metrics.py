@@ -479,12 +479,12 @@ class Metrics:
 
     # ---- what the inference port's paths tell
 
-    def field_ignored(self, door: str, field: str) -> None:
-        self._ignored_fields.labels(door, field).inc()
+    def field_ignored(self, route: str, field: str) -> None:
+        self._ignored_fields.labels(route, field).inc()
 
-    def refused(self, door: str, code: str) -> None:
+    def refused(self, route: str, code: str) -> None:
         self._requests.labels(code).inc()
-        self._refusals.labels(door, code).inc()
+        self._refusals.labels(route, code).inc()
 
     # ---- inside
 

@@ -1,4 +1,4 @@
-"""A fleet runtime without a fleet: tests play the agents, and see what the doors opened and closed.
+"""A fleet runtime without a fleet: tests play the agents, and see what the APIs opened and closed.
 
 A request is answered by `script` if there is one, else by what the test `say`s to its stream.
 """

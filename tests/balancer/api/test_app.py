@@ -1,4 +1,4 @@
-"""All doors together: who leaves, what is sent, and the real fleet runtime behind them."""
+"""All APIs together: who leaves, what is sent, and the real fleet runtime behind them."""
 
 import asyncio
 import json

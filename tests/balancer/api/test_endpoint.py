@@ -21,7 +21,7 @@ from arriero.balancer.api.endpoint import (
     handler,
 )
 from arriero.balancer.api.transport.bodies import BODIES, Bodies
-from arriero.balancer.api.transport.door_reports import DOOR_REPORTS, DoorReports
+from arriero.balancer.api.transport.fault_reports import FAULT_REPORTS, FaultReports
 from arriero.balancer.api.transport.http import middlewares, request_id_key
 from arriero.balancer.api.transport.streaming import EVENT_STREAM, NDJSON
 from arriero.balancer.fleet.caller import Caller
@@ -96,7 +96,7 @@ async def asked(
         return await handle(request)
 
     app = web.Application(middlewares=middlewares())
-    app[BODIES], app[DOOR_REPORTS] = Bodies(), DoorReports()
+    app[BODIES], app[FAULT_REPORTS] = Bodies(), FaultReports()
     app.add_routes([web.post("/", handle_with_id)])
     async with TestClient(TestServer(app, handler_cancellation=True)) as client:
         yield client

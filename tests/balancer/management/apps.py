@@ -7,7 +7,7 @@ from arriero.balancer.access.key_keeper import KeyKeeper
 from arriero.balancer.access.sessions import Sessions
 from arriero.balancer.api.conversations import Conversations
 from arriero.balancer.api.transport.bodies import Bodies
-from arriero.balancer.api.transport.door_reports import DoorReports
+from arriero.balancer.api.transport.fault_reports import FaultReports
 from arriero.balancer.api.transport.hosts import AllowedHosts
 from arriero.balancer.cluster.cluster_view import Everywhere
 from arriero.balancer.cluster.notifications import SessionTold
@@ -71,7 +71,7 @@ def management_app(
         kept_keeper=None,
         bodies=Bodies(),
         hosts=AllowedHosts(),
-        reports=DoorReports(),
+        reports=FaultReports(),
         certificates=None,
         access=access,
         keys=KeyKeeper(access, persistence.store) if keys is None else keys,

@@ -7,7 +7,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.route import mount
-from arriero.balancer.api.transport.door_reports import DOOR_REPORTS, DoorReports
+from arriero.balancer.api.transport.fault_reports import FAULT_REPORTS, FaultReports
 from arriero.balancer.api.transport.http import middlewares
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.jobs.jobs import Jobs
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("closes_stores")
 
 def app(jobs: Jobs | None) -> web.Application:
     made = web.Application(middlewares=middlewares())
-    made[DOOR_REPORTS] = DoorReports()
+    made[FAULT_REPORTS] = FaultReports()
     mount(made, routes(jobs))
     return made
 

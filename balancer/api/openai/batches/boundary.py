@@ -12,7 +12,7 @@ from ....jobs.blobs import BlobsAway
 from ....jobs.jobs import Jobs
 from ....store.port import StoreAway
 from ...common.answering import json_response
-from ...transport.door_reports import refusals_reported
+from ...transport.fault_reports import refusals_reported
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from ...fields.reading import obeyed
 from ...route import OPENAI, Route
 from ...transport.bodies import Bodies
 from ...transport.callers import caller_of
-from ...transport.door_reports import refusals_reported
+from ...transport.fault_reports import refusals_reported
 from ...transport.http import request_id_key
 from ...transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
 from .answer import Answer

@@ -1,4 +1,4 @@
-"""A request that is sent again with its idempotency key is answered once, through every door."""
+"""A request that is sent again with its idempotency key is answered once, at every path."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ from tests.waiting import HANGS
 
 KEY = {"Idempotency-Key": "k-1"}
 MESSAGES = [{"role": "user", "content": "hi"}]
-DOORS: dict[str, dict[str, Any]] = {
+BODIES: dict[str, dict[str, Any]] = {
     "/api/v1/generate": {"prompt": "hi"},
     "/v1/completions": {"prompt": "hi", "stream": True},
     "/v1/chat/completions": {"messages": MESSAGES, "stream": True},
@@ -51,14 +51,14 @@ async def begun(
 ) -> AsyncIterator[ClientResponse]:
     """A response that has begun with the text `alpha`."""
     async with asyncio.TaskGroup() as group:
-        asking = group.create_task(client.post(path, json=DOORS[path], headers=headers))
+        asking = group.create_task(client.post(path, json=BODIES[path], headers=headers))
         [stream] = await runtime.opened()
         stream.say(Token("alpha"))
         async with asyncio.timeout(HANGS), await asking as response:
             yield response
 
 
-@pytest.mark.parametrize("path", DOORS)
+@pytest.mark.parametrize("path", BODIES)
 async def test_a_lost_connection_is_picked_up(
     client: TestClient, runtime: FakeFleetRuntime, path: str
 ) -> None:
@@ -68,7 +68,7 @@ async def test_a_lost_connection_is_picked_up(
     [stream] = runtime.streams
     stream.say(Token("beta"))
     assert not stream.is_closed_early
-    async with client.post(path, json=DOORS[path], headers=KEY) as response:
+    async with client.post(path, json=BODIES[path], headers=KEY) as response:
         assert ids == response.headers.getall("X-Request-Id", [])
         stream.say(Token("gamma"), done())
         told = await response.text()
@@ -77,7 +77,7 @@ async def test_a_lost_connection_is_picked_up(
     assert len(runtime.streams) == 1
 
 
-@pytest.mark.parametrize("path", DOORS)
+@pytest.mark.parametrize("path", BODIES)
 async def test_without_a_key_a_lost_connection_cancels(
     client: TestClient, runtime: FakeFleetRuntime, path: str
 ) -> None:
@@ -87,12 +87,12 @@ async def test_without_a_key_a_lost_connection_cancels(
         await runtime.until(lambda: stream.is_closed_early)
 
 
-@pytest.mark.parametrize("path", [path for path in DOORS if path != "/api/v1/generate"])
+@pytest.mark.parametrize("path", [path for path in BODIES if path != "/api/v1/generate"])
 async def test_an_answer_says_again_whose_it_is_when_no_agent_is_there(
     client: TestClient, runtime: FakeFleetRuntime, path: str
 ) -> None:
     runtime.script = lambda _: [Token("alpha"), done()]
-    body = {name: value for name, value in DOORS[path].items() if name != "model"}
+    body = {name: value for name, value in BODIES[path].items() if name != "model"}
     told = []
     for names in (["demo"], [], ["another"]):
         runtime.model_names = names

@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.app import inference_app
 from arriero.balancer.api.fields.reading import IGNORED_HEADER
-from arriero.balancer.api.transport.door_reports import DoorReports
+from arriero.balancer.api.transport.fault_reports import FaultReports
 from arriero.shared.errors import QueueFull
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, done
 from tests.waiting import HANGS
@@ -39,10 +39,10 @@ class Counts:
     def __init__(self) -> None:
         self.ignored: list[tuple[str, str]] = []
 
-    def field_ignored(self, door: str, field: str) -> None:
-        self.ignored.append((door, field))
+    def field_ignored(self, route: str, field: str) -> None:
+        self.ignored.append((route, field))
 
-    def refused(self, door: str, code: str) -> None: ...
+    def refused(self, route: str, code: str) -> None: ...
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def counts() -> Counts:
 @pytest.fixture
 async def client(counts: Counts) -> AsyncIterator[TestClient]:
     runtime = FakeFleetRuntime(script=lambda _request: [done()])
-    app = inference_app(runtime, reports=DoorReports(counts))
+    app = inference_app(runtime, reports=FaultReports(counts))
     async with TestClient(TestServer(app)) as client:
         yield client
 
@@ -111,7 +111,7 @@ async def test_a_refusal_of_the_fleet_tells_it_too() -> None:
 )
 async def test_a_strict_balancer_refuses(path: str, body: dict[str, Any], field: str) -> None:
     runtime = FakeFleetRuntime(script=lambda _request: [done()])
-    app = inference_app(runtime, reports=DoorReports(is_strict=True))
+    app = inference_app(runtime, reports=FaultReports(is_strict=True))
     async with TestClient(TestServer(app)) as client:
         answer = await client.post(path, json=body)
         error = (await answer.json())["error"]

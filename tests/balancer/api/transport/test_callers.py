@@ -1,4 +1,4 @@
-"""The caller of each door's requests reaches the fleet."""
+"""The caller of each route's requests reaches the fleet."""
 
 import json
 from dataclasses import replace
@@ -20,7 +20,7 @@ PROMPT: dict[str, Any] = {"prompt": "x"}
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}]}
 BATCH: dict[str, Any] = {"requests": [PROMPT | {"id": "a"}, PROMPT | {"id": "b"}]}
 
-DOORS: dict[str, dict[str, Any]] = {
+BODIES: dict[str, dict[str, Any]] = {
     "/api/v1/generate": PROMPT,
     "/api/v1/generate_batch": BATCH,
     "/api/v1/embed": {"input": "x"},
@@ -43,7 +43,7 @@ DOORS: dict[str, dict[str, Any]] = {
     "/api/embeddings": {"model": "demo", "prompt": "x"},
     "/api/show": {"model": "demo"},
 }
-METHODS = [path.removeprefix("/api/v1/") for path in DOORS if path.startswith("/api/v1/")]
+METHODS = [path.removeprefix("/api/v1/") for path in BODIES if path.startswith("/api/v1/")]
 
 
 @pytest.fixture
@@ -60,9 +60,9 @@ def told(runtime: FakeFleetRuntime) -> set[Caller]:
     return {replace(caller, connection=None) for caller in runtime.callers}
 
 
-@pytest.mark.parametrize("path", DOORS)
+@pytest.mark.parametrize("path", BODIES)
 async def test_over_http(answering: FakeFleetRuntime, client: TestClient, path: str) -> None:
-    response = await client.post(path, json=DOORS[path], headers=HEADERS)
+    response = await client.post(path, json=BODIES[path], headers=HEADERS)
     await response.read()
     assert told(answering) == {CALLER}, response.status
 
@@ -71,7 +71,7 @@ async def test_over_http(answering: FakeFleetRuntime, client: TestClient, path: 
 async def test_over_the_socket(
     answering: FakeFleetRuntime, client: TestClient, method: str
 ) -> None:
-    call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": DOORS[f"/api/v1/{method}"]}
+    call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": BODIES[f"/api/v1/{method}"]}
     async with client.ws_connect("/api/v1/socket", headers=HEADERS) as socket:
         await socket.send_str(json.dumps(call))
         while (await socket.receive_json()).get("id") != 1:
@@ -84,7 +84,7 @@ async def test_every_door_that_takes_a_request_is_tried(client: TestClient) -> N
     posts = {
         str(route.resource.canonical) for route in app.router.routes() if route.method == "POST"
     }
-    assert posts - set(DOORS) == {
+    assert posts - set(BODIES) == {
         "/v1/responses/{id}/cancel",
         "/v1/files",
         "/v1/batches",

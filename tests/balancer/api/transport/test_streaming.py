@@ -101,7 +101,7 @@ def spelled(event: Event) -> bytes:
     return event.text.encode() if isinstance(event, Token) else b"."
 
 
-class Door:
+class Served:
     """A server whose one request streams what the test puts."""
 
     def __init__(self, render: Render = spelled) -> None:
@@ -123,29 +123,29 @@ class Door:
 
 
 async def test_each_token_is_written_as_it_is_put() -> None:
-    door = Door()
-    async with door.client() as client, asyncio.timeout(HANGS):
-        door.stream.put(Token(""))
-        door.stream.put(Token("a"))
+    served = Served()
+    async with served.client() as client, asyncio.timeout(HANGS):
+        served.stream.put(Token(""))
+        served.stream.put(Token("a"))
         response = await client.get("/")
         assert await response.content.readexactly(1) == b"a"
         for word in (b"bc", b"d"):
-            door.stream.put(Token(word.decode()))
+            served.stream.put(Token(word.decode()))
             assert await response.content.readexactly(len(word)) == word
-        door.stream.put(END)
+        served.stream.put(END)
         assert await response.read() == b"."
 
 
 async def test_a_client_without_chunks_gets_the_bare_bytes() -> None:
-    door = Door()
-    async with door.client() as client, asyncio.timeout(HANGS):
+    served = Served()
+    async with served.client() as client, asyncio.timeout(HANGS):
         reader, writer = await asyncio.open_connection(client.host, client.port)
         writer.write(b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n")
-        door.stream.put(Token("a"))
+        served.stream.put(Token("a"))
         assert (await reader.readuntil(b"\r\n\r\na")).startswith(b"HTTP/1.0 200 OK")
-        door.stream.put(Token("b"))
+        served.stream.put(Token("b"))
         assert await reader.readexactly(1) == b"b"
-        door.stream.put(END)
+        served.stream.put(END)
         assert await reader.read() == b"."
         writer.close()
 
@@ -156,24 +156,24 @@ async def test_an_error_before_the_first_bytes_is_a_status_of_pushed_events() ->
             raise event.error
         return b""
 
-    door = Door(refuse)
-    door.stream.put(Token(""))
-    door.stream.put(Failed(QueueTimeout("too long")))
-    async with door.client() as client, asyncio.timeout(HANGS):
+    served = Served(refuse)
+    served.stream.put(Token(""))
+    served.stream.put(Failed(QueueTimeout("too long")))
+    async with served.client() as client, asyncio.timeout(HANGS):
         assert (await client.get("/")).status == 504
 
 
 async def test_a_disconnect_closes_the_stream() -> None:
-    door = Door()
+    served = Served()
     gone = asyncio.Event()
-    door.stream = Stream(RequestId("r"), lambda id: gone.set())
-    async with door.client() as client, asyncio.timeout(HANGS):
-        door.stream.put(Token("a"))
+    served.stream = Stream(RequestId("r"), lambda id: gone.set())
+    async with served.client() as client, asyncio.timeout(HANGS):
+        served.stream.put(Token("a"))
         response = await client.get("/")
         await response.content.readexactly(1)
         response.close()
         await gone.wait()
-        door.stream.put(Token("late"))
+        served.stream.put(Token("late"))
 
 
 async def test_what_cannot_be_rendered_cuts_its_own_connection_only(
@@ -184,37 +184,37 @@ async def test_what_cannot_be_rendered_cuts_its_own_connection_only(
             raise ValueError("cannot be rendered")
         return spelled(event)
 
-    door = Door(fail)
-    async with door.client() as client, asyncio.timeout(HANGS):
-        door.stream.put(Token("a"))
+    served = Served(fail)
+    async with served.client() as client, asyncio.timeout(HANGS):
+        served.stream.put(Token("a"))
         response = await client.get("/")
         await response.content.readexactly(1)
         with caplog.at_level(logging.ERROR):
-            door.stream.put(Token("b"))
+            served.stream.put(Token("b"))
             with pytest.raises(aiohttp.ClientPayloadError):
                 await response.read()
-    assert door.closed == ["r"]
+    assert served.closed == ["r"]
     assert "cannot be rendered" in caplog.text
 
 
 async def test_a_client_that_does_not_read_makes_tokens_wait_and_merge() -> None:
-    door = Door()
-    async with door.client() as client, asyncio.timeout(HANGS):
+    served = Served()
+    async with served.client() as client, asyncio.timeout(HANGS):
         reader, writer = await asyncio.open_connection(client.host, client.port, limit=1024)
         writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        door.stream.put(Token("a"))
+        served.stream.put(Token("a"))
         await reader.readuntil(b"\r\n\r\n")
         num_put = 0
-        while not door.stream.num_pending:
-            door.stream.put(Token("b" * 1000))
+        while not served.stream.num_pending:
+            served.stream.put(Token("b" * 1000))
             num_put += 1
             await asyncio.sleep(0)
         for _ in range(1000):
-            door.stream.put(Token("b" * 1000))
+            served.stream.put(Token("b" * 1000))
             await asyncio.sleep(0)
         num_put += 1000
-        assert door.stream.num_pending <= MAX_PENDING
-        door.stream.put(END)
+        assert served.stream.num_pending <= MAX_PENDING
+        served.stream.put(END)
         answer = b""
         while not answer.endswith(b"0\r\n\r\n"):
             answer += await reader.read(2**16)

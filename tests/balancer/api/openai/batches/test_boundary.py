@@ -5,7 +5,7 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from arriero.balancer.api.openai.batches.boundary import answering, check_after, jobs_for
-from arriero.balancer.api.transport.door_reports import DOOR_REPORTS, DoorReports
+from arriero.balancer.api.transport.fault_reports import FAULT_REPORTS, FaultReports
 from arriero.balancer.jobs.blobs import BlobsAway
 from arriero.balancer.store.port import StoreAway
 from arriero.shared.errors import InvalidRequest, NotSupported, StoreUnavailable
@@ -13,7 +13,7 @@ from arriero.shared.errors import InvalidRequest, NotSupported, StoreUnavailable
 
 def request() -> web.Request:
     app = web.Application()
-    app[DOOR_REPORTS] = DoorReports()
+    app[FAULT_REPORTS] = FaultReports()
     return make_mocked_request("GET", "/v1/files", app=app)
 
 

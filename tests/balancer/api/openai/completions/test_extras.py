@@ -1,4 +1,4 @@
-"""vLLM's and llama-server's fields at OpenAI's doors."""
+"""vLLM's and llama-server's fields at OpenAI's paths."""
 
 import json
 import re

@@ -1,7 +1,7 @@
 """Answers the lines of batches: each as its path answers a request, within the process.
 
-A line's request has the class `batch`, so it gives way to everybody's who waits. What it makes is
-in the batch's output and nowhere else: responses are not stored.
+A line's request has the class `batch`, so all other requests that wait come before it. What it
+makes is in the batch's output and nowhere else: responses are not stored.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ BATCH_PRIORITY = -1
 """The class `batch`."""
 
 
-class LineDoors:
+class LineHandlers:
     """`answer` is what a runner of batches needs."""
 
     def __init__(self, runtime: FleetRuntime, conversations: Conversations, bodies: Bodies) -> None:
@@ -59,16 +59,6 @@ class LineDoors:
         if isinstance(answer, Generation):
             answer = replace(answer, requests=[_of_batch(each) for each in answer.requests])
         return await collected(self._runtime, caller, answer)
-
-
-ENDPOINTS = (
-    "/v1/chat/completions",
-    "/v1/completions",
-    "/v1/embeddings",
-    "/v1/rerank",
-    "/v1/responses",
-)
-"""Paths that batches may ask."""
 
 
 def _parse_unstored(body: bytes, notes: FieldNotes | None) -> Wanted:

@@ -22,27 +22,27 @@ LONGEST_FIELD = 64
 """Characters of a field's name that the log repeats."""
 
 NO_ROUTE = "other"
-"""The door of a request to an unknown path."""
+"""The route of a request to an unknown path."""
 
 _log = logging.getLogger(__name__)
 
 
-class DoorRecorder(Protocol):
+class FaultRecorder(Protocol):
     """Counts ignored fields and refusals. Every argument is one of a bounded set."""
 
-    def field_ignored(self, door: str, field: str) -> None:
-        """A request at `door` had `field`, which was ignored."""
+    def field_ignored(self, route: str, field: str) -> None:
+        """A request at `route` had `field`, which was ignored."""
 
-    def refused(self, door: str, code: str) -> None:
-        """A request at `door` was refused with the error `code` before it reached the fleet."""
+    def refused(self, route: str, code: str) -> None:
+        """A request at `route` was refused with the error `code` before it reached the fleet."""
 
 
-class DoorReports:
+class FaultReports:
     """The inference port's reports. With `is_strict`, fields are refused instead of ignored."""
 
     def __init__(
         self,
-        recorder: DoorRecorder | None = None,
+        recorder: FaultRecorder | None = None,
         *,
         is_strict: bool = False,
         clock: Callable[[], float] = time.monotonic,
@@ -59,30 +59,30 @@ class DoorReports:
 
     def ignored(self, request: web.Request, names: Sequence[str], labels: Sequence[str]) -> None:
         """Fields of `request` were ignored: `names` for the log, `labels` for the metric."""
-        door, client = door_of(request), client_of(request)
+        route, client = route_of(request), client_of(request)
         if self._recorder is not None:
             for label in labels:
-                self._recorder.field_ignored(door, label)
+                self._recorder.field_ignored(route, label)
         now = self._clock()
         if told := [name for name in names if self._notices.allows((client, name), now)]:
-            _log.info("%s: ignored %s, sent by %s", door, ", ".join(told), client)
+            _log.info("%s: ignored %s, sent by %s", route, ", ".join(told), client)
 
     def refused(self, request: web.Request, error: RequestError) -> None:
         """`request`, or a call over its WebSocket, was refused before it reached the fleet."""
-        door, client = door_of(request), client_of(request)
+        route, client = route_of(request), client_of(request)
         if self._recorder is not None:
-            self._recorder.refused(door, error.code)
+            self._recorder.refused(route, error.code)
         place = (error.field or "")[:LONGEST_FIELD]
-        if self._notices.allows((client, door, error.code, place), self._clock()):
+        if self._notices.allows((client, route, error.code, place), self._clock()):
             at = f" at {place!r}" if place else ""
-            _log.warning("%s: refused with %s%s, sent by %s", door, error.code, at, client)
+            _log.warning("%s: refused with %s%s, sent by %s", route, error.code, at, client)
 
 
-DOOR_REPORTS = web.AppKey("DOOR_REPORTS", DoorReports)
-"""App key of its `DoorReports`."""
+FAULT_REPORTS = web.AppKey("FAULT_REPORTS", FaultReports)
+"""App key of its `FaultReports`."""
 
 
-def door_of(request: web.Request) -> str:
+def route_of(request: web.Request) -> str:
     """The route of `request`, as it was declared."""
     resource = request.match_info.route.resource
     return NO_ROUTE if resource is None else resource.canonical
@@ -95,8 +95,8 @@ def client_of(request: web.Request) -> str:
 
 
 def report_refusal(request: web.Request, error: RequestError) -> None:
-    """Reports a refusal to the `DoorReports` of the request's app, if it has any."""
-    reports = request.app.get(DOOR_REPORTS)
+    """Reports a refusal to the `FaultReports` of the request's app, if it has any."""
+    reports = request.app.get(FAULT_REPORTS)
     if reports is not None:
         reports.refused(request, error)
 

@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 from arriero.balancer.api.app import inference_app
 from arriero.balancer.api.native.socket_session import MAX_LIVE_REQUESTS
 from arriero.balancer.api.transport.callers import LONGEST_USER_AGENT
-from arriero.balancer.api.transport.door_reports import DoorReports, client_of
+from arriero.balancer.api.transport.fault_reports import FaultReports, client_of
 from tests.balancer.api.fake_runtime import FakeFleetRuntime
 from tests.balancer.fleet.recording import ManualClock
 from tests.waiting import HANGS
@@ -20,17 +20,17 @@ class Counts:
         self.ignored: list[tuple[str, str]] = []
         self.refusals: list[tuple[str, str]] = []
 
-    def refused(self, door: str, code: str) -> None:
-        self.refusals.append((door, code))
+    def refused(self, route: str, code: str) -> None:
+        self.refusals.append((route, code))
 
-    def field_ignored(self, door: str, field: str) -> None:
-        self.ignored.append((door, field))
+    def field_ignored(self, route: str, field: str) -> None:
+        self.ignored.append((route, field))
 
 
 def test_a_notice_a_minute_for_each_field_and_client(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     counts, clock = Counts(), ManualClock()
-    reports = DoorReports(counts, clock=clock)
+    reports = FaultReports(counts, clock=clock)
     codex = make_mocked_request("POST", "/x", headers={"User-Agent": "codex/1"})
     other = make_mocked_request("POST", "/x", headers={"User-Agent": "other/1"})
     for request in (codex, codex, other):
@@ -60,7 +60,7 @@ def counts() -> Counts:
 
 @pytest.fixture
 async def client(counts: Counts) -> AsyncIterator[TestClient]:
-    app = inference_app(FakeFleetRuntime(), reports=DoorReports(counts))
+    app = inference_app(FakeFleetRuntime(), reports=FaultReports(counts))
     async with TestClient(TestServer(app), headers={"User-Agent": "codex/1"}) as client:
         yield client
 

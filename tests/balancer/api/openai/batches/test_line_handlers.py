@@ -1,12 +1,13 @@
 """Lines are answered as their paths answer requests, with the class of batches."""
 
 import json
+from typing import get_args
 
 import pytest
 
 from arriero.balancer.api.conversations import Conversations
-from arriero.balancer.api.openai.batches.batch_routes import parse_batch
-from arriero.balancer.api.openai.batches.line_doors import BATCH_PRIORITY, ENDPOINTS, LineDoors
+from arriero.balancer.api.openai.batches.batch_routes import Endpoint, parse_batch
+from arriero.balancer.api.openai.batches.line_handlers import BATCH_PRIORITY, LineHandlers
 from arriero.balancer.api.transport.bodies import Bodies
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.jobs.lines import Answered, Line
@@ -20,8 +21,10 @@ ANN = Caller(name="ann", owner="ann")
 async def asked(runtime: FakeFleetRuntime, url: str, **body: object) -> Answered:
     with Bodies() as bodies:
         conversations = Conversations()
-        doors = LineDoors(runtime, conversations, bodies)  # type: ignore[arg-type]
-        answered = await doors.answer(Line(number=1, url=url, body=json.dumps(body).encode()), ANN)
+        handlers = LineHandlers(runtime, conversations, bodies)  # type: ignore[arg-type]
+        answered = await handlers.answer(
+            Line(number=1, url=url, body=json.dumps(body).encode()), ANN
+        )
         assert len(conversations.memory) == 0, "nothing is stored of a batch"
         return answered
 
@@ -69,9 +72,10 @@ async def test_errors_are_answers() -> None:
     assert answered.status == 404
 
 
-def test_every_endpoint_that_may_be_asked_has_a_door() -> None:
-    doors = LineDoors(FakeFleetRuntime(), Conversations(), Bodies())  # type: ignore[arg-type]
-    assert set(doors._endpoints) == set(ENDPOINTS)
-    for endpoint in ENDPOINTS:
+def test_every_endpoint_that_may_be_asked_has_a_handler() -> None:
+    handlers = LineHandlers(FakeFleetRuntime(), Conversations(), Bodies())  # type: ignore[arg-type]
+    endpoints = get_args(Endpoint)
+    assert set(handlers._endpoints) == set(endpoints)
+    for endpoint in endpoints:
         body = {"input_file_id": "f", "endpoint": endpoint, "completion_window": "24h"}
         assert parse_batch(json.dumps(body).encode()).endpoint == endpoint
