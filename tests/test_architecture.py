@@ -117,7 +117,7 @@ SHELLS = {
     "balancer": "*",
     "balancer/access": "access key_keeper offline",
     "balancer/api": "app conversations endpoint limit_headers route",
-    "balancer/api/access": "admission guard",
+    "balancer/api/access": "guard leases",
     "balancer/api/common": "answering counting merge models opening",
     "balancer/api/fields": "reading",
     "balancer/api/links": "fetching filling",

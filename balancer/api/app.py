@@ -12,8 +12,8 @@ from ..access.access import Access
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.runtime.kept_requests import KeptRequests
 from ..jobs.jobs import Jobs
-from .access.admission import Admission
 from .access.guard import ACCESS, guard
+from .access.leases import Leases
 from .access.permissions import Needs
 from .anthropic import routes as anthropic_routes
 from .common import models
@@ -64,7 +64,7 @@ def inference_app(
     should have been drained before.
     """
     access = Access() if access is None else access
-    socket = NativeSocket(runtime, Admission(access))
+    socket = NativeSocket(runtime, Leases(access))
 
     async def close_sockets(_app: web.Application) -> None:
         await socket.close()

@@ -20,7 +20,7 @@ from ...shared.errors import (
 )
 from ...shared.inference import AgentId
 from ...shared.reports.log_lines import LogLine
-from ..api.access.admission import Admission
+from ..api.access.leases import Leases
 from ..api.access.permissions import Needs
 from ..api.openapi.document import Answer, Doc, json_answer, parameter
 from ..api.route import Route
@@ -43,7 +43,7 @@ _HEADERS = {
 }
 
 
-def agent_log_routes(runtime: FleetRuntime, admission: Admission) -> list[Route]:
+def agent_log_routes(runtime: FleetRuntime, leases: Leases) -> list[Route]:
     """What was logged, and what is."""
 
     async def log(request: web.Request) -> web.Response:
@@ -54,7 +54,7 @@ def agent_log_routes(runtime: FleetRuntime, admission: Admission) -> list[Route]
         return web.Response(body=body, content_type="application/json", headers=headers)
 
     async def events(request: web.Request) -> web.StreamResponse:
-        return await _follow(runtime, request, admission)
+        return await _follow(runtime, request, leases)
 
     errors = (InvalidRequest, NotFound, RateLimited, AgentLost)
     after = parameter("after", "query", {"type": "integer", "minimum": 0})
@@ -90,7 +90,7 @@ def agent_log_routes(runtime: FleetRuntime, admission: Admission) -> list[Route]
 
 
 async def _follow(
-    runtime: FleetRuntime, request: web.Request, admission: Admission
+    runtime: FleetRuntime, request: web.Request, leases: Leases
 ) -> web.StreamResponse:
     """Answer `request` with lines until it goes away, its key is no more, or the link is gone."""
     agent = AgentId(request.match_info["id"])
@@ -103,7 +103,7 @@ async def _follow(
         if reader is not None:
             reader.cancel()
 
-    with admission.lease(admission.holder(request), end):
+    with leases.lease(leases.holder(request), end):
         await response.prepare(request)
         while True:
             told = log_json(lines, after)

@@ -20,7 +20,7 @@ from itertools import islice
 from aiohttp import web
 
 from ...shared.errors import RateLimited, ShuttingDown
-from ..api.access.admission import Admission
+from ..api.access.leases import Leases
 from ..cluster.cluster_view import Everywhere
 from ..cluster.others import NOBODY
 from ..fleet.runtime.fleet_runtime import FleetRuntime
@@ -280,13 +280,11 @@ class EventHub:
             reader.notify()
 
 
-async def stream_events(
-    hub: EventHub, request: web.Request, admission: Admission
-) -> web.StreamResponse:
+async def stream_events(hub: EventHub, request: web.Request, leases: Leases) -> web.StreamResponse:
     """Answer `request` with events until it goes away, its key is no more, or the hub closes."""
     last_event_id = request.headers.get("Last-Event-ID") or request.query.get("last_event_id", "")
-    holder = admission.holder(request)
-    with hub.subscribe(last_event_id) as reader, admission.lease(holder, reader.end):
+    holder = leases.holder(request)
+    with hub.subscribe(last_event_id) as reader, leases.lease(holder, reader.end):
         response = web.StreamResponse(headers=_HEADERS)
         await response.prepare(request)
         await _write(response, [*await reader.take(), _RETRY])

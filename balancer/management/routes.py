@@ -8,8 +8,8 @@ from aiohttp import hdrs, web
 from ...shared.errors import InvalidRequest, RateLimited, ShuttingDown
 from ...shared.messages import Issue
 from ...shared.quantities import Address
-from ..api.access.admission import Admission
 from ..api.access.guard import ACCESS, guard
+from ..api.access.leases import Leases
 from ..api.access.permissions import Needs
 from ..api.native.routes import generate_route
 from ..api.openapi.document import Answer, Doc, json_answer, parameter
@@ -49,7 +49,7 @@ def management_app(
     `addresses` of the ports, by name, are put in once they are open.
     """
     runtime, access, peers = parts.runtime, parts.access, parts.peers
-    admission, everywhere = Admission(access), parts.everywhere
+    leases, everywhere = Leases(access), parts.everywhere
 
     def inference_port() -> int | None:
         inference = addresses.get("inference")
@@ -64,8 +64,8 @@ def management_app(
         *balancer_routes(balancers_of(peers, self_alone)),
         *usage_routes(history),
         *fleet_routes(runtime, history, everywhere),
-        *agent_log_routes(runtime, admission),
-        _events_route(parts.hub, admission),
+        *agent_log_routes(runtime, leases),
+        _events_route(parts.hub, leases),
         metrics_route(parts.metrics, everywhere),
         *steering_routes(
             runtime, parts.keeper, parts.drains, None if peers is None else peers.retry
@@ -75,7 +75,7 @@ def management_app(
                 runtime,
                 needs_certificate=settings.agent_ca is not None,
                 workers=workers_of(parts.pipes),
-                admission=admission,
+                admission=leases,
                 watch=watch_frames,
             )
         ),
@@ -97,9 +97,9 @@ def management_app(
     return app
 
 
-def _events_route(hub: EventHub, admission: Admission) -> Route:
+def _events_route(hub: EventHub, leases: Leases) -> Route:
     async def events(request: web.Request) -> web.StreamResponse:
-        return await stream_events(hub, request, admission)
+        return await stream_events(hub, request, leases)
 
     doc = Doc(
         "Events",

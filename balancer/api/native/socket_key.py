@@ -14,7 +14,7 @@ from aiohttp import web
 from ....shared.errors import InvalidRequest, Unauthorized
 from ...access.identity import Identity
 from ...fleet.caller import Caller
-from ..access.admission import Admission
+from ..access.leases import Leases
 from ..transport.callers import caller_of, held_by
 
 AUTHENTICATE_TIMEOUT = 10.0
@@ -27,13 +27,13 @@ MAX_FIRST_FRAME = 4096
 class SocketKey:
     """`caller` is who opened the socket, as far as is known; `error` why it may do nothing more."""
 
-    def __init__(self, request: web.Request, admission: Admission) -> None:
+    def __init__(self, request: web.Request, leases: Leases) -> None:
         self.caller: Caller = caller_of(request)
         self.error: Unauthorized | None = None
-        self._admission = admission
-        self._holder = admission.holder(request)
-        self._is_awaited = self._holder is None and admission.needs_key
-        self._lease = ExitStack()
+        self._leases = leases
+        self._holder = leases.holder(request)
+        self._is_awaited = self._holder is None and leases.needs_key
+        self._open = ExitStack()
         self._on_end: Callable[[Unauthorized], None] | None = None
 
     @property
@@ -44,11 +44,11 @@ class SocketKey:
     def begin(self, on_end: Callable[[Unauthorized], None]) -> None:
         """The socket is open. `on_end` is called once if its key is no more, until `end`."""
         self._on_end = on_end
-        self._lease.enter_context(self._admission.lease(self._holder, self._ended))
+        self._open.enter_context(self._leases.lease(self._holder, self._ended))
 
     def end(self) -> None:
         """The socket is closed."""
-        self._lease.close()
+        self._open.close()
 
     def check(self) -> None:
         """Before a call. Raises `Unauthorized`."""
@@ -86,7 +86,7 @@ class SocketKey:
 
     async def _identify(self, key: str) -> Identity | None:
         try:
-            return await self._admission.identify(key)
+            return await self._leases.identify(key)
         except Unauthorized as error:
             if self._is_awaited:
                 self.error = error
@@ -98,7 +98,7 @@ class SocketKey:
             return
         self._holder = holder
         self.caller = held_by(self.caller, holder)
-        self._lease.enter_context(self._admission.lease(holder, self._ended))
+        self._open.enter_context(self._leases.lease(holder, self._ended))
 
     def _ended(self, error: Unauthorized) -> None:
         self.error = error

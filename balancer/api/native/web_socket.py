@@ -32,7 +32,7 @@ from aiohttp import web
 from ....shared.errors import InvalidRequest
 from ....shared.framing.handshake import is_handshake
 from ...fleet.runtime.fleet_runtime import FleetRuntime
-from ..access.admission import Admission
+from ..access.leases import Leases
 from ..access.permissions import Needs
 from ..openapi.document import Answer, Doc, ErrorAnswer, json_answer
 from ..route import Route
@@ -52,9 +52,9 @@ HEARTBEAT_SECONDS = 30.0
 class NativeSocket:
     """The WebSocket endpoint; it tracks its open sockets, to close them at shutdown."""
 
-    def __init__(self, runtime: FleetRuntime, admission: Admission) -> None:
+    def __init__(self, runtime: FleetRuntime, leases: Leases) -> None:
         self._runtime = runtime
-        self._admission = admission
+        self._leases = leases
         self._sessions: set[SocketSession] = set()
 
     def route(self) -> Route:
@@ -93,7 +93,7 @@ class NativeSocket:
                 tasks,
                 bodies,
                 held,
-                key=SocketKey(request, self._admission),
+                key=SocketKey(request, self._leases),
                 refused=partial(report_refusal, request),
             )
             session.counts_parts = watch_frames(

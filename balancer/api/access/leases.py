@@ -12,8 +12,8 @@ from ..transport.callers import identity_key
 from .permissions import Needs, check_role
 
 
-class Admission:
-    """For what stays open for long: sockets and streams of events."""
+class Leases:
+    """Holders of keys, and what they have open for long: sockets and streams of events."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -24,7 +24,7 @@ class Admission:
 
     @property
     def needs_key(self) -> bool:
-        """Whether nobody may come in without one."""
+        """Whether a key is needed to come in."""
         return not self._access.is_open
 
     async def identify(self, key: str) -> Identity | None:
