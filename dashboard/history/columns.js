@@ -47,7 +47,7 @@ function failures(answer) {
     }));
 }
 
-/** Of all requests in the range. */
+/** The note under the plot of errors: how many of the requests in the range failed. */
 function failureNote(answer) {
   const totals = Object.entries(columns(answer)?.ended ?? {}).map(([code, all]) => [code, sum(all)]);
   const of = (isMeant) => sum(totals.filter(([code]) => isMeant(code)).map(([, total]) => total));

@@ -77,7 +77,7 @@ export class KeyForm {
   }
 }
 
-/** Of a list, or of names with what each means. */
+/** A choice among the names of a list, or of an object that says what each means. */
 function select(choices) {
   const named = Array.isArray(choices) ? choices.map((name) => [name, ""]) : Object.entries(choices);
   const options = named.map(([name, meaning]) => {
