@@ -97,7 +97,7 @@ SHELLS = {
     "agent/chat/constraints": "constrain",
     "agent/chat/templates": "chat_templates",
     "agent/discovery": "links",
-    "agent/engine": "fair_lock inbox opener pace step_loop worker",
+    "agent/engine": "fair_lock opener pace step_loop worker",
     "agent/engine/embedding": "embedder",
     "agent/engine/grammar": "grammars",
     "agent/engine/llama": "*",

@@ -1,20 +1,19 @@
 """What the engine's thread does again and again: draft, plan, compute, account, and one call out.
 
-Commands come through one queue, between steps. An idle engine sleeps on that queue. The scheduler
-makes all decisions.
+Commands come through one inbox, between steps. An idle engine sleeps on it. The scheduler makes all
+decisions.
 """
 
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from queue import Empty
+from queue import Empty, SimpleQueue
 from threading import Lock
 
 from ...shared.errors import EngineFailed
 from .engine import Engine
 from .fair_lock import FairLock
-from .inbox import Inbox
 from .opener import Opened, close
 from .pace import Allow, Pace
 from .prompt import Prompt
@@ -77,6 +76,46 @@ class Stop:
 Command = Opened | Finish | Drop | Forget | HandOut | TakeBack | Allow | Stop
 
 
+class Inbox:
+    """The commands for the engine's thread. It has room for `most`.
+
+    A command about a sequence that is here is always taken, and each sequence makes a few of them
+    at most. The inbox is therefore bounded where nothing new comes while it has no room: what
+    accepts sequences asks for that first.
+
+    `on_room` is called where commands are taken, once the inbox is empty, if `has_room` was false
+    before. It must not block.
+    """
+
+    def __init__(self, most: int, on_room: Callable[[], None] = lambda: None) -> None:
+        self._most = most
+        self._on_room = on_room
+        self._commands: SimpleQueue[Command] = SimpleQueue()
+        self._has_refused = False
+
+    def __len__(self) -> int:
+        return self._commands.qsize()
+
+    def has_room(self) -> bool:
+        """Whether anything new should come. From any thread."""
+        if len(self) < self._most:
+            return True
+        self._has_refused = True
+        return len(self) < self._most  # the thread that empties it may not have seen that in time
+
+    def put(self, command: Command) -> None:
+        """From any thread; never blocks."""
+        self._commands.put(command)
+
+    def get(self, timeout: float | None = None) -> Command:
+        """The next command; blocks until there is one. Raises `queue.Empty` after `timeout`."""
+        command = self._commands.get(timeout=timeout)
+        if self._has_refused and not len(self):
+            self._has_refused = False
+            self._on_room()
+        return command
+
+
 class Interruption:
     """Stops a step that computes nothing urgent when something urgent arrives.
 
@@ -134,7 +173,7 @@ class StepLoop:
         drafting: Drafting,
         *,
         lock: FairLock,
-        inbox: Inbox[Command],
+        inbox: Inbox,
         interruption: Interruption,
         expected: dict[SequenceId, bool],
         gathering: float,

@@ -18,7 +18,6 @@ from ...shared.inference import is_background
 from .adapter import AdapterError
 from .engine import Engine, LoadEngine
 from .fair_lock import FairLock
-from .inbox import Inbox
 from .llama.loading import load_engine
 from .load_options import LoadOptions
 from .loaded_model import LoadedModel
@@ -36,11 +35,11 @@ from .speculation.model_drafter import ModelDrafter
 from .speculation.prompt_lookup import LookupDrafter
 from .statistics import EngineStatistics, Gone
 from .step_loop import (
-    Command,
     Drop,
     Finish,
     Forget,
     HandOut,
+    Inbox,
     Interruption,
     StepLoop,
     Stop,
@@ -102,7 +101,7 @@ class Worker:
         self._on_step = on_step
         self._on_crash = on_crash
         self._on_change = on_change
-        self._inbox: Inbox[Command] = Inbox(COMMANDS_PER_SLOT * options.slots, on_change)
+        self._inbox = Inbox(COMMANDS_PER_SLOT * options.slots, on_change)
         self._expected: dict[SequenceId, bool] = {}
         self._export_ids = count()
         self._statistics = EngineStatistics()

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from itertools import count
+from queue import Empty
 
 import pytest
 
 from arriero.agent.engine.fair_lock import FairLock
-from arriero.agent.engine.inbox import Inbox
 from arriero.agent.engine.opener import Opened
 from arriero.agent.engine.pace import Allow, Pace
 from arriero.agent.engine.prompt import Prompt
@@ -24,6 +24,7 @@ from arriero.agent.engine.step_loop import (
     Finish,
     Forget,
     HandOut,
+    Inbox,
     Interruption,
     StepLoop,
     Stop,
@@ -46,7 +47,7 @@ class Scene:
 
     def __init__(self, engine: FakeEngine, num: int = 1) -> None:
         self.engine = engine
-        self.inbox: Inbox[Command] = Inbox(100)
+        self.inbox = Inbox(100)
         self.expected: dict[SequenceId, bool] = {}
         self.calls: list[tuple[SequenceOutput, ...]] = []
         self.statistics: list[EngineStatistics] = []
@@ -261,3 +262,41 @@ def test_what_came_before_the_step_and_was_not_seen_stops_it_at_once() -> None:
     with interruption.allowed():
         pass
     assert told == [True, False, False]
+
+
+# ---- the inbox
+
+
+FIRST, SECOND, THIRD = (Drop(SequenceId(number)) for number in (1, 2, 3))
+
+
+def test_commands_come_out_in_the_order_in_which_they_went_in() -> None:
+    inbox = Inbox(2)
+    for command in (FIRST, SECOND, THIRD):
+        inbox.put(command)
+    assert len(inbox) == 3
+    assert [inbox.get() for _ in range(3)] == [FIRST, SECOND, THIRD]
+    with pytest.raises(Empty):
+        inbox.get(timeout=0.001)
+
+
+def test_room_is_reported_once_after_it_was_refused_and_when_the_inbox_is_empty() -> None:
+    reported: list[int] = []
+    inbox = Inbox(2, lambda: reported.append(len(inbox)))
+    inbox.put(FIRST)
+    assert inbox.has_room()
+    inbox.put(SECOND)
+    assert not inbox.has_room()
+    inbox.get()
+    assert reported == []
+    inbox.get()
+    assert reported == [0]
+    inbox.put(THIRD)
+    inbox.get()
+    assert reported == [0]
+
+
+def test_room_is_not_reported_where_it_was_not_asked_for() -> None:
+    inbox = Inbox(1, lambda: pytest.fail("it was not refused"))
+    inbox.put(FIRST)
+    inbox.get()
