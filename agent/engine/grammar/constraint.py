@@ -89,8 +89,8 @@ class Constraint:
         self._end = Mask(np.array(end_tokens, np.intp), is_exclusion=False)
         self.is_broken = False
         self.warnings = tuple(warnings)
-        with panics_told():
-            self._first = look(matcher, vocab_size)
+        with panics_raised():
+            self._first = next_mask(matcher, vocab_size)
             self._try()
 
     def after(self, tokens: Sequence[int]) -> "Constraint":
@@ -98,7 +98,7 @@ class Constraint:
 
         Raises `ConstraintError` if they are no beginning of what it allows. Takes time with each.
         """
-        with panics_told():
+        with panics_raised():
             matcher = self.matcher()
             for start in range(0, len(tokens), NUM_AT_ONCE):
                 some = [*tokens[start : start + NUM_AT_ONCE]]
@@ -127,10 +127,10 @@ class Constraint:
         def follow(token: int) -> Mask:
             nonlocal matcher
             try:
-                with panics_told():
+                with panics_raised():
                     matcher = matcher or self.matcher()
                     matcher.consume_token(token)
-                    return look(matcher, self._vocab_size)
+                    return next_mask(matcher, self._vocab_size)
             except PanicError:
                 self.is_broken = True
                 raise
@@ -145,7 +145,7 @@ class Constraint:
             check(matcher)
             if matcher.is_stopped():
                 break
-            mask = look(matcher, self._vocab_size)
+            mask = next_mask(matcher, self._vocab_size)
 
 
 class GrammarState:
@@ -188,8 +188,8 @@ class GrammarState:
         self._next = self._submit(partial(self._follow, token))
 
 
-def look(matcher: LLMatcher, vocab_size: int) -> Mask:
-    """What may come next. Raises `ConstraintError`."""
+def next_mask(matcher: LLMatcher, vocab_size: int) -> Mask:
+    """The mask of what may come next. Raises `ConstraintError`."""
     bits = matcher.compute_bitmask()
     check(matcher)
     is_allowed = _unpacked(bits, vocab_size)
@@ -202,7 +202,7 @@ def look(matcher: LLMatcher, vocab_size: int) -> Mask:
 
 
 @contextmanager
-def panics_told() -> Iterator[None]:
+def panics_raised() -> Iterator[None]:
     """Raises `PanicError` where llguidance panics."""
     try:
         yield

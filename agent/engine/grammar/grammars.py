@@ -9,7 +9,7 @@ from collections import OrderedDict
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
-from .constraint import Constraint, ConstraintError, check, panics_told
+from .constraint import Constraint, ConstraintError, check, panics_raised
 
 MAX_CACHED = 64
 """Compiled grammars that are cached; the least recently used is evicted."""
@@ -60,13 +60,13 @@ class Grammars:
     def complaint(self, grammar: str) -> str | None:
         """What is wrong with `grammar` itself, whatever the vocabulary; `None` if nothing is."""
         try:
-            with panics_told():
+            with panics_raised():
                 return LLMatcher.validate_grammar(grammar, limits=LIMITS) or None
         except ConstraintError as error:
             return str(error)
 
     def _compiled(self, grammar: str) -> Constraint:
-        with panics_told():
+        with panics_raised():
             matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=LIMITS)
             check(matcher)
         tokenizer, warnings = self._tokenizer, matcher.get_grammar_warnings()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llguidance import LLMatcher
 
-from arriero.agent.engine.grammar.constraint import Constraint, ConstraintError, Mask, panics_told
+from arriero.agent.engine.grammar.constraint import Constraint, ConstraintError, Mask, panics_raised
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampler import Sampler
 from arriero.agent.engine.sampling.sampling import Dry, Sampling
@@ -227,7 +227,7 @@ def test_where_llguidance_fails_itself_the_answer_ends_and_the_grammar_is_not_us
 
 
 def test_what_is_not_a_panic_is_nobody_elses_business() -> None:
-    with pytest.raises(KeyboardInterrupt), panics_told():
+    with pytest.raises(KeyboardInterrupt), panics_raised():
         raise KeyboardInterrupt
 
 
