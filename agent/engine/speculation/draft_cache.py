@@ -19,10 +19,10 @@ from ..sequence import SequenceId
 class DraftText:
     """What `slot` holds, and what is known of the sequence `id` that it follows.
 
-    The sequence had `length` tokens when it was looked at last, and gained `num_new` since. `draft`
-    is what was guessed and has not shown yet: for each token its place in the draft, from 0, the
-    token, and how likely the model found it. Catching up with the sequence took `debt` seconds that
-    it has not brought back yet; the sequence that takes its text takes that over.
+    The sequence had `length` tokens when it was reconciled last, and gained `num_new` since.
+    `draft` is what was guessed and has not shown yet: for each token its place in the draft, from
+    0, the token, and how likely the model found it. Catching up with the sequence took `debt`
+    seconds that it has not brought back yet; the sequence that takes its text takes that over.
     """
 
     slot: int
@@ -35,9 +35,10 @@ class DraftText:
     draft: list[tuple[int, int, float]] = field(default_factory=list)
     debt: float = 0.0
 
-    def look_at(self, history: History) -> int:
-        """How many of the tokens that it holds are the sequence's first. The last one of those is
-        never among them, because its logits are needed.
+    def reconcile(self, history: History) -> int:
+        """Note how long the sequence is now; how many of the tokens held are its first ones.
+
+        The sequence's last token is never among them, because its logits are needed.
         """
         is_shifted = len(history) != self.length + self.num_new
         known = 0 if is_shifted else min(self.length - 1, len(self.tokens))
@@ -78,7 +79,7 @@ class DraftCache:
     ) -> DraftText | None:
         """The text of a sequence, its own or one that is free now; `None` where none is.
 
-        None is taken from those that are `present`. What it holds is to be looked at.
+        None is taken from those that are `present`. It is then to be reconciled.
         """
         self._now += 1
         text = self._by_id.get(id) or self._take(id, history, present)
@@ -86,7 +87,7 @@ class DraftCache:
             text.last_used = self._now
         return text
 
-    def leave(self, id: SequenceId) -> DraftText | None:
+    def detach(self, id: SequenceId) -> DraftText | None:
         """A sequence is not followed any more; the text it had."""
         text = self._by_id.pop(id, None)
         if text is not None:

@@ -56,7 +56,7 @@ class ModelDrafter:
         self._allowance = DraftAllowance()
         self._tries = DraftAllowance()
         """What good drafts save is not added to this: it is not spent on tries."""
-        self._lent = 0.0
+        self._owed = 0.0
         """Seconds of this round that sequences owe, and do not count yet."""
 
     def expected_gain(self, most: int) -> float:
@@ -72,9 +72,9 @@ class ModelDrafter:
         if self._allowance.is_spent or not prices.step or not prices.most:
             return {}
         began = self._clock()
-        self._lent = 0.0
+        self._owed = 0.0
         drafts = self._round([one for one in requests if self._can_draft(one)], prices, began)
-        self._allowance.add(self._lent - (self._clock() - began))
+        self._allowance.add(self._owed - (self._clock() - began))
         return {
             each.text.id: Proposal(tuple(each.tokens), tuple(each.chances))
             for each in drafts
@@ -103,7 +103,7 @@ class ModelDrafter:
 
     def forget(self, id: SequenceId) -> None:
         """A sequence is over. Unknown ids are ignored."""
-        text = self._cache.leave(id)
+        text = self._cache.detach(id)
         if text is not None:
             self._allowance.add(-text.debt)
             text.debt = 0.0
@@ -178,7 +178,7 @@ class ModelDrafter:
             if self._worth.is_worth_catching_up(num_late, num_gained, saving):
                 took = self._catch_up(one, seconds, requests)
                 one.text.debt += took
-                self._lent += took
+                self._owed += took
         return level
 
     def _found(self, requests: Sequence[DraftRequest]) -> tuple[list[_Draft], list[_Draft]]:
@@ -193,7 +193,7 @@ class ModelDrafter:
         text = self._cache.follow(request.id, request.history, present)
         if text is None:
             return None
-        num_alike = text.look_at(request.history)
+        num_alike = text.reconcile(request.history)
         if num_alike < len(text.tokens):
             self._cut(text, num_alike)
         missing = request.history.token_ids(num_alike, len(request.history))

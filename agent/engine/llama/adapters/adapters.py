@@ -47,7 +47,7 @@ class Adapters:
         self._used: dict[SequenceId, tuple[AdapterUse, ...]] = {}
         self._users: Counter[str] = Counter()
         self._applied: str | None = None
-        self._leaving: deque[Any] = deque()  # handles of parts that are not needed any more
+        self._unneeded: deque[Any] = deque()  # handles of parts that are not needed any more
 
     @property
     def digests(self) -> frozenset[str]:
@@ -70,7 +70,7 @@ class Adapters:
         with self._lock:
             self._available.intersection_update(digests)
         self._retire()
-        while self._leaving:
+        while self._unneeded:
             with self._guard, turn:
                 self._free_one()
 
@@ -112,7 +112,7 @@ class Adapters:
         """Free a part, unless a context is being made: then it is left for the next step."""
         if len(self._available) < len(self._handles):
             self._retire()
-        if self._leaving and self._guard.acquire(blocking=False):
+        if self._unneeded and self._guard.acquire(blocking=False):
             try:
                 self._free_one()
             finally:
@@ -130,12 +130,12 @@ class Adapters:
                 and digest not in applied
             ]
             for digest in idle:
-                self._leaving.extend(self._handles.pop(digest))
+                self._unneeded.extend(self._handles.pop(digest))
                 del self._users[digest]
 
     def _free_one(self) -> None:
-        if self._leaving:
-            llama_cpp.llama_adapter_lora_free(self._leaving.popleft())
+        if self._unneeded:
+            llama_cpp.llama_adapter_lora_free(self._unneeded.popleft())
 
     def _read(self, path: Path, turn: Turn) -> list[Any]:
         """All parts of it, or none."""

@@ -19,7 +19,7 @@ def followed(cache: DraftCache, id: SequenceId, *tokens: int) -> DraftText:
     """The text of a sequence, which holds all of it but the last token."""
     text = cache.follow(id, history(*tokens), {id})
     assert text is not None
-    num_held = text.look_at(history(*tokens))
+    num_held = text.reconcile(history(*tokens))
     text.compute(num_held, tokens[num_held:-1])
     return text
 
@@ -28,35 +28,35 @@ def test_of_a_new_sequence_nothing_is_held_and_the_last_token_never() -> None:
     cache = DraftCache(2, 100)
     text = cache.follow(ONE, history(1, 2, 3), {ONE})
     assert text is not None
-    assert text.look_at(history(1, 2, 3)) == 0
+    assert text.reconcile(history(1, 2, 3)) == 0
     text.compute(0, (1, 2, 3))
-    assert text.look_at(history(1, 2, 3)) == 2
+    assert text.reconcile(history(1, 2, 3)) == 2
 
 
 def test_drafted_tokens_are_held_as_far_as_they_were_right() -> None:
     text = followed(DraftCache(1, 100), ONE, 1, 2, 3)
     text.compute(2, (3, 4, 5))
     text.gain(3)
-    assert text.look_at(history(1, 2, 3, 4, 9, 9)) == 4
+    assert text.reconcile(history(1, 2, 3, 4, 9, 9)) == 4
     assert text.num_gained == 3
 
 
 def test_after_a_context_shift_all_is_compared_anew() -> None:
     text = followed(DraftCache(1, 100), ONE, 1, 2, 3, 4, 5, 6)
     text.gain(1)
-    assert text.look_at(history(1, 2, 5, 6, 7)) == 2
+    assert text.reconcile(history(1, 2, 5, 6, 7)) == 2
 
 
 def test_a_sequence_that_begins_like_one_that_is_over_takes_its_text() -> None:
     cache = DraftCache(3, 100)
     first, second = followed(cache, ONE, 1, 2, 3, 4), followed(cache, TWO, 7, 8, 9)
-    cache.leave(ONE)
-    cache.leave(TWO)
-    cache.leave(THREE)
+    cache.detach(ONE)
+    cache.detach(TWO)
+    cache.detach(THREE)
     text = cache.follow(THREE, history(7, 8, 5), {THREE})
     assert text is not None
     assert (text.slot, text.tokens) == (second.slot, [7, 8])
-    assert text.look_at(history(7, 8, 5)) == 2
+    assert text.reconcile(history(7, 8, 5)) == 2
     assert first.id is None
 
 
@@ -122,7 +122,7 @@ class Lives(RuleBasedStateMachine):
         if id is None or not text:
             return
         now = self.histories[id]
-        num_held = text.look_at(now)
+        num_held = text.reconcile(now)
         self.cut(text, num_held)
         assert text.tokens == list(now.tokens[:num_held])
         assert num_held < len(now)
@@ -155,8 +155,8 @@ class Lives(RuleBasedStateMachine):
         id = self.pick(pick)
         if id is not None:
             del self.histories[id]
-            self.cache.leave(id)
-            self.cache.leave(id)
+            self.cache.detach(id)
+            self.cache.detach(id)
 
     @invariant()
     def holds(self) -> None:

@@ -160,7 +160,7 @@ def test_a_step_frees_no_more_than_a_part_of_what_went(
     num_left = []
     for _ in range(3):
         in_parts.apply(engine._context.handle, None)
-        num_left.append(len(in_parts._leaving))
+        num_left.append(len(in_parts._unneeded))
     assert num_left == [num_left[0], num_left[0] - 1, num_left[0] - 2]
 
 
