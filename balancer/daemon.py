@@ -15,8 +15,8 @@ from ..shared.quantities import Address
 from .cluster.worker import Pipes
 from .fleet.runtime.fleet_runtime import FleetRuntime
 from .management.events import EventHub
-from .management.steering.drains import DrainKeeper
-from .management.steering.keeper import DesiredStateKeeper
+from .management.steering.desired_state_service import DesiredStateService
+from .management.steering.drains import DrainService
 from .parts import assemble, collect_numbers, measure_loop_delay
 from .persistence import LAST_WRITES
 from .ports import check_exposure, open_ports
@@ -42,7 +42,7 @@ async def main(settings: BalancerSettings, shutdown: Shutdown, pipes: Pipes | No
         collect_numbers(parts)
         measure_loop_delay(parts.metrics, until_the_end)
         check_exposure(settings, has_keys=not parts.access.is_open)
-        await restore(parts.keeper, parts.drains, parts.persistence.store)
+        await restore(parts.desired_state, parts.drains, parts.persistence.store)
         served = await parts.persistence.history.models_served(settings.model_memory)
         parts.runtime.recall_models(served)
         async with asyncio.TaskGroup() as tasks:
@@ -67,11 +67,11 @@ async def main(settings: BalancerSettings, shutdown: Shutdown, pipes: Pipes | No
                 task.cancel()
 
 
-async def restore(keeper: DesiredStateKeeper, drains: DrainKeeper, store: Store) -> None:
+async def restore(desired_state: DesiredStateService, drains: DrainService, store: Store) -> None:
     """Take up the desired state and the drains that were saved. Raises `StartupError`."""
     try:
         await drains.restore()
-        keeper.restore(await store.load_desired_state())
+        desired_state.restore(await store.load_desired_state())
     except StoreAway as error:
         raise StartupError(f"--state: cannot read the desired state: {error}") from error
     except InvalidRequest as error:

@@ -22,7 +22,7 @@ from ..shared.tls.key_pair import KeyPair, TlsFileError
 from ..shared.tracing.open_telemetry import open_tracer
 from .access.access import Access
 from .access.access_key import FILE_KEY, AccessKey, digest_of, is_key
-from .access.key_keeper import KeyKeeper, load_keys
+from .access.key_service import KeyService, load_keys
 from .access.sessions import Sessions
 from .api.anthropic.threads import Thread
 from .api.conversation_store import MAX_ENTRIES, ConversationStore
@@ -53,8 +53,8 @@ from .jobs.jobs import Jobs, open_jobs
 from .management.events import EventHub
 from .management.metrics.loop_delay import LoopDelay
 from .management.metrics.metrics import Metrics
-from .management.steering.drains import DrainKeeper
-from .management.steering.keeper import DesiredStateKeeper
+from .management.steering.desired_state_service import DesiredStateService
+from .management.steering.drains import DrainService
 from .persistence import Persistence
 from .settings import BalancerSettings
 from .store.conversations import ConversationBounds
@@ -77,8 +77,8 @@ class Parts:
     persistence: Persistence
     runtime: FleetRuntime
     hub: EventHub
-    keeper: DesiredStateKeeper
-    drains: DrainKeeper
+    desired_state: DesiredStateService
+    drains: DrainService
     conversations: Conversations
     conversation_keeper: ConversationKeeper | None
     kept: KeptRequests
@@ -88,7 +88,7 @@ class Parts:
     reports: FaultReports
     certificates: Certificates | None
     access: Access
-    keys: KeyKeeper
+    keys: KeyService
     sessions: Sessions
     jobs: Jobs | None
     peers: Peers | None
@@ -118,7 +118,7 @@ class Parts:
         work = [
             self.runtime.run(),
             self.hub.run(),
-            self.persistence.run(self.runtime.views.totals, self.keeper.told),
+            self.persistence.run(self.runtime.views.totals, self.desired_state.told),
         ]
         if self.jobs is not None:
             work.append(self.jobs.run())
@@ -149,15 +149,15 @@ async def assemble(
     conversations, conversation_keeper = open_conversations(settings, persistence)
     bodies = bodies_of(settings, metrics, until_the_end)
     kept, kept_keeper = kept_requests(settings, persistence, runtime, access)
-    desired_state = DesiredStateKeeper(runtime, persistence.writer.persist)
-    drains = DrainKeeper(runtime, persistence.store)
-    keys = KeyKeeper(access, persistence.store)
+    desired_state = DesiredStateService(runtime, persistence.writer.persist)
+    drains = DrainService(runtime, persistence.store)
+    keys = KeyService(access, persistence.store)
     sessions = Sessions()
     peers = open_peers(
         settings.balancer_name,
         persistence,
         runtime,
-        keeper=desired_state,
+        desired_state=desired_state,
         drains=drains,
         keys=keys,
         url=settings.public_url,
@@ -176,7 +176,7 @@ async def assemble(
         persistence=persistence,
         runtime=runtime,
         hub=EventHub(runtime, everywhere),
-        keeper=desired_state,
+        desired_state=desired_state,
         drains=drains,
         conversations=conversations,
         conversation_keeper=conversation_keeper,

@@ -25,7 +25,7 @@ from rich.table import Table
 from arriero.balancer.api.transport.connections import Connections, ConnectionsRunner
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from arriero.balancer.management.steering.desired_state_service import DesiredStateService
 from bench.arguments import at_least
 from bench.event_costs import TICK, Clock, Simulation
 from bench.events import Readers
@@ -135,8 +135,8 @@ async def measured(drive: Drive, hub: EventHub, num_readers: int, seconds: float
 async def run(given: argparse.Namespace) -> list[Phase]:
     simulation = Simulation(given.agents, given.requests, WallClock())
     hub, drive = EventHub(simulation.runtime), Drive(simulation, given.turnover)
-    keeper = DesiredStateKeeper(simulation.runtime, lambda _persist: None)
-    app = management_app(simulation.runtime, hub, Metrics(), keeper=keeper)
+    desired_state = DesiredStateService(simulation.runtime, lambda _persist: None)
+    app = management_app(simulation.runtime, hub, Metrics(), desired_state=desired_state)
     runner = ConnectionsRunner(app, Connections(), shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

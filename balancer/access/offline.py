@@ -1,7 +1,7 @@
 """Keys changed in the store itself, by `arriero keys --state`: for the first one, and for repairs.
 
 A balancer that runs finds keys made so when they are first used. That one was revoked or rotated it
-sees within `key_keeper.LOOK_INTERVAL`; over the management port it is at once.
+sees within `key_service.LOOK_INTERVAL`; over the management port it is at once.
 """
 
 from collections.abc import AsyncIterator
@@ -13,12 +13,12 @@ from ..store.store import open_store
 from ..store.url import StoreUrl, parse_store_url
 from .access import Access
 from .access_key import AccessKey
-from .key_keeper import KeyKeeper, load_keys
+from .key_service import KeyService, load_keys
 from .key_spec import KeySpec
 
 
 @asynccontextmanager
-async def keys_in(state: str) -> AsyncIterator[KeyKeeper]:
+async def keys_in(state: str) -> AsyncIterator[KeyService]:
     """What changes the keys in the store at the URL `state`. Raises `RequestError`."""
     try:
         store = await open_store(_lasting(state))
@@ -27,7 +27,7 @@ async def keys_in(state: str) -> AsyncIterator[KeyKeeper]:
     access = Access()
     try:
         access.replace(await load_keys(store))
-        yield KeyKeeper(access, store)
+        yield KeyService(access, store)
     except StoreAway as error:
         raise StoreUnavailable(f"--state: {error}") from error
     finally:
@@ -35,16 +35,16 @@ async def keys_in(state: str) -> AsyncIterator[KeyKeeper]:
         await store.close()
 
 
-async def bootstrap(keeper: KeyKeeper, name: str) -> tuple[AccessKey, str]:
+async def bootstrap(service: KeyService, name: str) -> tuple[AccessKey, str]:
     """The first admin's key. Raises `Conflict` where an admin has one already."""
-    now = keeper.now()
-    admins = [key for key in keeper.records() if key.role == "admin" and key.problem(now) is None]
+    now = service.now()
+    admins = [key for key in service.records() if key.role == "admin" and key.problem(now) is None]
     if admins:
         raise Conflict(
             f"there is an admin's key already, {admins[0].name!r}; make further keys with it by "
             "`arriero keys create`, or here with --state"
         )
-    return await keeper.create(KeySpec(name=name, role="admin"))
+    return await service.create(KeySpec(name=name, role="admin"))
 
 
 def _lasting(state: str) -> StoreUrl:

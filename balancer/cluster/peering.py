@@ -5,15 +5,15 @@ import uuid
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 
-from ..access.key_keeper import KeyKeeper
+from ..access.key_service import KeyService
 from ..access.sessions import Session, Sessions
 from ..durable.conversation_keeper import QUESTION, ConversationKeeper
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..management.answer_types import Balancer
 from ..management.balancers import ListBalancers
 from ..management.session_routes import Announce
-from ..management.steering.drains import DrainKeeper
-from ..management.steering.keeper import DesiredStateKeeper
+from ..management.steering.desired_state_service import DesiredStateService
+from ..management.steering.drains import DrainService
 from ..persistence import Persistence
 from .cluster_view import Everywhere
 from .inquiries import Answer, Respond
@@ -28,9 +28,9 @@ def open_peers(
     persistence: Persistence,
     runtime: FleetRuntime,
     *,
-    keeper: DesiredStateKeeper,
-    drains: DrainKeeper,
-    keys: KeyKeeper,
+    desired_state: DesiredStateService,
+    drains: DrainService,
+    keys: KeyService,
     url: str | None = None,
     render: Render = no_metrics,
     sessions: Sessions | None = None,
@@ -48,7 +48,7 @@ def open_peers(
         persistence.peers,
         runtime,
         {
-            "desired_state": lambda: keeper.look(store),
+            "desired_state": lambda: desired_state.look(store),
             "keys": keys.look,
             "cordons": drains.look,
         },

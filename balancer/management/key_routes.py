@@ -12,7 +12,7 @@ from ...shared.errors import Conflict, NotFound, StoreUnavailable
 from ...shared.inference import Count
 from ..access.access_key import AccessKey
 from ..access.identity import PriorityClass, Role
-from ..access.key_keeper import KeyKeeper
+from ..access.key_service import KeyService
 from ..access.key_spec import KeySpec, parse_spec
 from ..api.access.permissions import Needs
 from ..api.openapi.document import Doc, ErrorClass, json_answer
@@ -88,25 +88,25 @@ def new_key_json(key: AccessKey, secret: str, now: float) -> NewKey:
     return NewKey(**key_json(key, now), key=secret)
 
 
-def routes(keeper: KeyKeeper, clock: Callable[[], float] = time.time) -> list[Route]:
+def routes(service: KeyService, clock: Callable[[], float] = time.time) -> list[Route]:
     """All routes of keys."""
 
     async def listed(_request: web.Request) -> web.Response:
         now = clock()
-        keys = [key_json(key, now, keeper.used_at(key)) for key in keeper.records()]
+        keys = [key_json(key, now, service.used_at(key)) for key in service.records()]
         return _json(Keys(keys=keys))
 
     async def create(request: web.Request) -> web.Response:
         spec = await parsed(request, parse_spec)
-        key, secret = await keeper.create(spec)
+        key, secret = await service.create(spec)
         return _json(new_key_json(key, secret, clock()), status=201)
 
     async def revoke(request: web.Request) -> web.Response:
-        key = await keeper.revoke(request.match_info["name"])
-        return _json(key_json(key, clock(), keeper.used_at(key)))
+        key = await service.revoke(request.match_info["name"])
+        return _json(key_json(key, clock(), service.used_at(key)))
 
     async def rotate(request: web.Request) -> web.Response:
-        key, secret = await keeper.rotate(request.match_info["name"])
+        key, secret = await service.rotate(request.match_info["name"])
         return _json(new_key_json(key, secret, clock()))
 
     of_one: tuple[ErrorClass, ...] = (NotFound, Conflict, StoreUnavailable)

@@ -68,7 +68,7 @@ def management_app(
         _events_route(parts.hub, leases),
         metrics_route(parts.metrics, everywhere),
         *steering_routes(
-            runtime, parts.keeper, parts.drains, None if peers is None else peers.retry
+            runtime, parts.desired_state, parts.drains, None if peers is None else peers.retry
         ),
         _agent_route(
             agent_socket.agent_handler(

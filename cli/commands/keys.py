@@ -215,27 +215,27 @@ async def _bootstrap(arguments: argparse.Namespace) -> None:
 class _InStore:
     """The keys of a store, with the methods of the management port's client."""
 
-    keeper: Any
+    service: Any
 
     async def bootstrap(self, name: str) -> Json:
         from ...balancer.access.offline import bootstrap
 
-        return self._new(*await bootstrap(self.keeper, name))
+        return self._new(*await bootstrap(self.service, name))
 
     async def keys(self) -> list[Json]:
-        return [self._shown(key) for key in self.keeper.records()]
+        return [self._shown(key) for key in self.service.records()]
 
     async def create_key(self, name: str, role: str, **more: Any) -> Json:
         from ...balancer.access.key_spec import parse_spec
 
         spec = parse_spec(json.dumps({"name": name, "role": role, **more}))
-        return self._new(*await self.keeper.create(spec))
+        return self._new(*await self.service.create(spec))
 
     async def revoke_key(self, name: str) -> Json:
-        return self._shown(await self.keeper.revoke(name))
+        return self._shown(await self.service.revoke(name))
 
     async def rotate_key(self, name: str) -> Json:
-        return self._new(*await self.keeper.rotate(name))
+        return self._new(*await self.service.rotate(name))
 
     def _new(self, key: Any, secret: str) -> Json:
         return {**self._shown(key), "key": secret}
@@ -243,7 +243,7 @@ class _InStore:
     def _shown(self, key: Any) -> Json:
         from ...balancer.management.key_routes import key_json
 
-        return dict(key_json(key, self.keeper.now()))
+        return dict(key_json(key, self.service.now()))
 
 
 async def _in_store(state: str, act: Callable[[_InStore], Awaitable[None]]) -> None:
@@ -251,8 +251,8 @@ async def _in_store(state: str, act: Callable[[_InStore], Awaitable[None]]) -> N
     from ...shared.errors import RequestError
 
     try:
-        async with keys_in(state) as keeper:
-            await act(_InStore(keeper))
+        async with keys_in(state) as service:
+            await act(_InStore(service))
     except RequestError as error:
         raise RequestFailed(error.code, error.message) from error
 

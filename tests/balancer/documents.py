@@ -12,7 +12,7 @@ from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from arriero.balancer.management.steering.desired_state_service import DesiredStateService
 from tests.balancer.management.apps import management_app
 from tests.balancer.openapi_checks import Json
 
@@ -34,8 +34,10 @@ async def _served_by_inference() -> Json:
 
 async def _served_by_management() -> Json:
     runtime = _runtime()
-    keeper = DesiredStateKeeper(runtime, lambda _persist: None)
-    return await _served(management_app(runtime, EventHub(runtime), Metrics(), keeper=keeper))
+    desired_state = DesiredStateService(runtime, lambda _persist: None)
+    return await _served(
+        management_app(runtime, EventHub(runtime), Metrics(), desired_state=desired_state)
+    )
 
 
 def _runtime() -> FleetRuntime:

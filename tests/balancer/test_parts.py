@@ -9,7 +9,7 @@ import pytest
 
 from arriero.balancer.access.access import Access
 from arriero.balancer.access.access_key import AccessKey
-from arriero.balancer.access.key_keeper import KeyKeeper
+from arriero.balancer.access.key_service import KeyService
 from arriero.balancer.access.key_spec import KeySpec
 from arriero.balancer.api.anthropic.requests import parse_messages
 from arriero.balancer.api.anthropic.threads import Thread, stored_thread
@@ -104,7 +104,7 @@ async def test_keys_survive_a_restart(tmp_path: Path) -> None:
     first = await Persistence.open(url)
     access = await open_access(first, None)
     assert access.is_open
-    _, root = await KeyKeeper(access, first.store).create(KeySpec(name="root", role="admin"))
+    _, root = await KeyService(access, first.store).create(KeySpec(name="root", role="admin"))
     await first.close()
     second = await Persistence.open(url)
     again = await open_access(second, None)
@@ -120,7 +120,7 @@ async def test_the_file_gives_an_admin_to_any_store(tmp_path: Path) -> None:
     access = await open_access(persistence, file)
     holder = await access.admitted([secret(1)])
     assert holder is not None and (holder.name, holder.role) == ("admin-key-file", "admin")
-    await KeyKeeper(access, persistence.store).create(KeySpec(name="ci", role="inference"))
+    await KeyService(access, persistence.store).create(KeySpec(name="ci", role="inference"))
     await persistence.close()
 
 

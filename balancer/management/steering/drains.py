@@ -25,7 +25,7 @@ SAVE_TIMEOUT = 5.0
 Save = Coroutine[None, None, None]
 
 
-class DrainKeeper:
+class DrainService:
     """`drain` and `resume` raise `NotFound`, or `StoreUnavailable` where it is done but not saved.
 
     To do it again saves it again.

@@ -32,8 +32,8 @@ from ...control.state_document import (
 )
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.view import AgentState, ModelStatus
-from .drains import DrainKeeper
-from .keeper import DesiredStateKeeper
+from .desired_state_service import DesiredStateService
+from .drains import DrainService
 
 _ETAG = re.compile(r'"(\d{1,15})"', re.ASCII)
 
@@ -44,13 +44,13 @@ RetryElsewhere = Callable[[AgentId], Awaitable[None]]
 
 def routes(
     runtime: FleetRuntime,
-    keeper: DesiredStateKeeper,
-    drains: DrainKeeper,
+    service: DesiredStateService,
+    drains: DrainService,
     retry_elsewhere: RetryElsewhere | None = None,
 ) -> list[Route]:
     """All of these."""
     return [
-        *_state_routes(runtime, keeper),
+        *_state_routes(runtime, service),
         _models_route(runtime),
         *_agent_routes(runtime, drains, retry_elsewhere),
     ]
@@ -81,9 +81,9 @@ class DryRun(TypedDict):
     agents: list[AgentStep]
 
 
-def _state_routes(runtime: FleetRuntime, keeper: DesiredStateKeeper) -> list[Route]:
+def _state_routes(runtime: FleetRuntime, service: DesiredStateService) -> list[Route]:
     async def get(_request: web.Request) -> web.Response:
-        return _state(keeper)
+        return _state(service)
 
     async def put(request: web.Request) -> web.Response:
         try:
@@ -92,9 +92,9 @@ def _state_routes(runtime: FleetRuntime, keeper: DesiredStateKeeper) -> list[Rou
             return _problems(error)
         expected = _expected(request)
         if _is_dry_run(request):
-            return _dry_run(runtime, keeper, state, expected)
-        await keeper.put(state, expected=expected)
-        return _state(keeper)
+            return _dry_run(runtime, service, state, expected)
+        await service.put(state, expected=expected)
+        return _state(service)
 
     get_doc = Doc(
         "DesiredState",
@@ -119,9 +119,9 @@ def _state_routes(runtime: FleetRuntime, keeper: DesiredStateKeeper) -> list[Rou
     ]
 
 
-def _state(keeper: DesiredStateKeeper) -> web.Response:
-    response = _json(desired_state_fields(keeper.state))
-    response.headers[hdrs.ETAG] = f'"{keeper.revision}"'
+def _state(service: DesiredStateService) -> web.Response:
+    response = _json(desired_state_fields(service.state))
+    response.headers[hdrs.ETAG] = f'"{service.revision}"'
     return response
 
 
@@ -152,10 +152,10 @@ def _is_dry_run(request: web.Request) -> bool:
 
 
 def _dry_run(
-    runtime: FleetRuntime, keeper: DesiredStateKeeper, state: DesiredState, expected: int | None
+    runtime: FleetRuntime, service: DesiredStateService, state: DesiredState, expected: int | None
 ) -> web.Response:
-    if expected is not None and expected != keeper.revision:
-        raise Conflict(f"the desired state is revision {keeper.revision} by now; read it again")
+    if expected is not None and expected != service.revision:
+        raise Conflict(f"the desired state is revision {service.revision} by now; read it again")
     return _json({"agents": [asdict(plan) for plan in runtime.views.dry_run(state)]})
 
 
@@ -264,7 +264,7 @@ class Steered(TypedDict):
 
 
 def _agent_routes(
-    runtime: FleetRuntime, drains: DrainKeeper, retry_elsewhere: RetryElsewhere | None
+    runtime: FleetRuntime, drains: DrainService, retry_elsewhere: RetryElsewhere | None
 ) -> list[Route]:
     async def drain(request: web.Request) -> web.Response:
         wanted = await parsed(request, _reader(DRAIN))

@@ -11,16 +11,16 @@ from arriero.shared.errors import Conflict, InvalidRequest, StoreUnavailable
 
 async def test_the_first_admin_and_no_second_by_accident(tmp_path: Path) -> None:
     state = f"sqlite:///{tmp_path}/state.db"
-    async with keys_in(state) as keeper:
-        key, secret = await bootstrap(keeper, "root")
+    async with keys_in(state) as service:
+        key, secret = await bootstrap(service, "root")
         assert (key.name, key.role) == ("root", "admin")
-    async with keys_in(state) as keeper:
-        assert [each.name for each in keeper.records()] == ["root"]
+    async with keys_in(state) as service:
+        assert [each.name for each in service.records()] == ["root"]
         with pytest.raises(Conflict, match="there is an admin's key already, 'root'"):
-            await bootstrap(keeper, "other")
-        await keeper.create(KeySpec(name="ci", role="inference"))
-        await keeper.revoke("root")
-        await bootstrap(keeper, "root")  # whoever has the store can come back in
+            await bootstrap(service, "other")
+        await service.create(KeySpec(name="ci", role="inference"))
+        await service.revoke("root")
+        await bootstrap(service, "root")  # whoever has the store can come back in
     assert secret not in (tmp_path / "state.db").read_bytes().decode(errors="replace")
 
 

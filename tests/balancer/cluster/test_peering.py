@@ -2,7 +2,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 
 from arriero.balancer.access.access import Access
-from arriero.balancer.access.key_keeper import KeyKeeper
+from arriero.balancer.access.key_service import KeyService
 from arriero.balancer.cluster.peer_store import Beat, Peer
 from arriero.balancer.cluster.peering import balancers_of, open_peers, responding
 from arriero.balancer.cluster.peers import Peers, PeersStatus
@@ -10,8 +10,8 @@ from arriero.balancer.cluster.responder import Responder
 from arriero.balancer.durable.conversation_keeper import QUESTION
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.balancers import alone
-from arriero.balancer.management.steering.drains import DrainKeeper
-from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from arriero.balancer.management.steering.desired_state_service import DesiredStateService
+from arriero.balancer.management.steering.drains import DrainService
 from arriero.balancer.parts import open_conversations
 from arriero.balancer.persistence import Persistence
 from arriero.balancer.settings import BalancerSettings
@@ -27,9 +27,9 @@ def opened(persistence: Persistence, runtime: FleetRuntime) -> Peers | None:
         "here",
         persistence,
         runtime,
-        keeper=DesiredStateKeeper(runtime, persistence.writer.persist),
-        drains=DrainKeeper(runtime, persistence.store),
-        keys=KeyKeeper(Access(), persistence.store),
+        desired_state=DesiredStateService(runtime, persistence.writer.persist),
+        drains=DrainService(runtime, persistence.store),
+        keys=KeyService(Access(), persistence.store),
     )
 
 
@@ -50,8 +50,8 @@ async def test_questions_of_conversations_are_their_keepers(
     postgres: PostgresServer, runtime: FleetRuntime
 ) -> None:
     persistence = await Persistence.open(parse_store_url(postgres.database()))
-    _, keeper = open_conversations(BalancerSettings(), persistence)
-    respond = responding(Responder(runtime), keeper)
+    _, desired_state = open_conversations(BalancerSettings(), persistence)
+    respond = responding(Responder(runtime), desired_state)
     about = '{"id":"a","kind":"thread","owner":"","is_unwanted":false}'
     answer = respond(QUESTION, about)
     assert isinstance(answer, Awaitable)

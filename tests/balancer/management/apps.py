@@ -3,7 +3,7 @@
 from aiohttp import web
 
 from arriero.balancer.access.access import Access
-from arriero.balancer.access.key_keeper import KeyKeeper
+from arriero.balancer.access.key_service import KeyService
 from arriero.balancer.access.sessions import Sessions
 from arriero.balancer.api.conversations import Conversations
 from arriero.balancer.api.transport.bodies import Bodies
@@ -18,8 +18,8 @@ from arriero.balancer.fleet.runtime.kept_requests import KeptRequests
 from arriero.balancer.management import routes
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.balancer.management.steering.drains import DrainKeeper
-from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from arriero.balancer.management.steering.desired_state_service import DesiredStateService
+from arriero.balancer.management.steering.drains import DrainService
 from arriero.balancer.parts import Parts
 from arriero.balancer.persistence import Persistence
 from arriero.balancer.settings import BalancerSettings
@@ -47,9 +47,9 @@ def management_app(
     hub: EventHub,
     metrics: Metrics,
     *,
-    keeper: DesiredStateKeeper,
+    desired_state: DesiredStateService,
     access: Access | None = None,
-    keys: KeyKeeper | None = None,
+    keys: KeyService | None = None,
     sessions: Sessions | None = None,
     persistence: Persistence | None = None,
     peers: Peers | None = None,
@@ -63,8 +63,8 @@ def management_app(
         persistence=persistence,
         runtime=runtime,
         hub=hub,
-        keeper=keeper,
-        drains=DrainKeeper(runtime, persistence.store),
+        desired_state=desired_state,
+        drains=DrainService(runtime, persistence.store),
         conversations=Conversations(),
         conversation_keeper=None,
         kept=KeptRequests(runtime),
@@ -74,7 +74,7 @@ def management_app(
         reports=FaultReports(),
         certificates=None,
         access=access,
-        keys=KeyKeeper(access, persistence.store) if keys is None else keys,
+        keys=KeyService(access, persistence.store) if keys is None else keys,
         sessions=Sessions() if sessions is None else sessions,
         jobs=None,
         peers=peers,

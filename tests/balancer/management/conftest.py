@@ -11,7 +11,7 @@ from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from arriero.balancer.management.steering.desired_state_service import DesiredStateService
 from arriero.balancer.store.records import Persist, Persisted
 from tests.balancer.management.apps import management_app
 
@@ -32,20 +32,20 @@ def hub(runtime: FleetRuntime) -> EventHub:
 
 
 @pytest.fixture
-def keeper(runtime: FleetRuntime) -> DesiredStateKeeper:
+def desired_state(runtime: FleetRuntime) -> DesiredStateService:
     """Saves at once."""
 
     def persist(persist: Persist) -> None:
-        asyncio.get_running_loop().call_soon(keeper.told, Persisted(persist))
+        asyncio.get_running_loop().call_soon(desired_state.told, Persisted(persist))
 
-    keeper = DesiredStateKeeper(runtime, persist)
-    return keeper
+    desired_state = DesiredStateService(runtime, persist)
+    return desired_state
 
 
 @pytest.fixture
 async def client(
-    runtime: FleetRuntime, hub: EventHub, metrics: Metrics, keeper: DesiredStateKeeper
+    runtime: FleetRuntime, hub: EventHub, metrics: Metrics, desired_state: DesiredStateService
 ) -> AsyncIterator[TestClient]:
-    server = TestServer(management_app(runtime, hub, metrics, keeper=keeper))
+    server = TestServer(management_app(runtime, hub, metrics, desired_state=desired_state))
     async with TestClient(server) as client:
         yield client

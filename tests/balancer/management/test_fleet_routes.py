@@ -8,7 +8,7 @@ from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from arriero.balancer.management.steering.desired_state_service import DesiredStateService
 from arriero.shared.inference import Failed, GenerateRequest
 from arriero.shared.messages import Cancel
 from tests.balancer.cluster.beside import beside
@@ -101,13 +101,13 @@ async def test_requests_by_state_and_their_number(
 
 
 async def test_a_request_that_another_balancer_has(
-    runtime: FleetRuntime, hub: EventHub, metrics: Metrics, keeper: DesiredStateKeeper
+    runtime: FleetRuntime, hub: EventHub, metrics: Metrics, desired_state: DesiredStateService
 ) -> None:
     there = FleetRuntime(Fleet(Limits()), recorder=metrics)
     Peer(runtime, "a")
     agent = Peer(there, "a")
     everywhere = beside({"there": there, "silent": None})
-    app = management_app(runtime, hub, metrics, keeper=keeper, everywhere=everywhere)
+    app = management_app(runtime, hub, metrics, desired_state=desired_state, everywhere=everywhere)
     async with TestClient(TestServer(app)) as client:
         with (
             there.open(REQUEST, caller=ANONYMOUS) as theirs,

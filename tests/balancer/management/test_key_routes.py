@@ -10,12 +10,12 @@ from aiohttp.test_utils import TestClient, TestServer
 from arriero.balancer.access.access import Access
 from arriero.balancer.access.access_key import is_key
 from arriero.balancer.access.identity import CallerLimits
-from arriero.balancer.access.key_keeper import KeyKeeper
+from arriero.balancer.access.key_service import KeyService
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.key_routes import key_json, new_key_json
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from arriero.balancer.management.steering.desired_state_service import DesiredStateService
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import SavedKey
 from tests.balancer import documents
@@ -62,11 +62,17 @@ def store() -> Store:
 
 @pytest.fixture
 async def client(
-    runtime: FleetRuntime, hub: EventHub, metrics: Metrics, keeper: DesiredStateKeeper, store: Store
+    runtime: FleetRuntime,
+    hub: EventHub,
+    metrics: Metrics,
+    desired_state: DesiredStateService,
+    store: Store,
 ) -> AsyncIterator[TestClient]:
     access = Access()
-    keys = KeyKeeper(access, store)
-    app = management_app(runtime, hub, metrics, keeper=keeper, access=access, keys=keys)
+    keys = KeyService(access, store)
+    app = management_app(
+        runtime, hub, metrics, desired_state=desired_state, access=access, keys=keys
+    )
     async with TestClient(TestServer(app)) as client:
         yield client
 

@@ -14,7 +14,7 @@ from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.routes import about_route, workers_of
-from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from arriero.balancer.management.steering.desired_state_service import DesiredStateService
 from arriero.shared.inference import GenerateRequest
 from arriero.shared.messages import Issue
 from tests.balancer import documents
@@ -86,11 +86,11 @@ async def test_agents_may_dial_here(client: TestClient) -> None:
 
 
 async def test_an_agent_that_another_balancer_may_let_try_again(
-    runtime: FleetRuntime, hub: EventHub, metrics: Metrics, keeper: DesiredStateKeeper
+    runtime: FleetRuntime, hub: EventHub, metrics: Metrics, desired_state: DesiredStateService
 ) -> None:
     others = Others()
     Peer(runtime, "a")
-    app = management_app(runtime, hub, metrics, keeper=keeper, peers=others)
+    app = management_app(runtime, hub, metrics, desired_state=desired_state, peers=others)
     async with TestClient(TestServer(app)) as client:
         assert (await client.post("/api/v1/agents/id-a/reload", json={})).status == 200
         assert (await client.post("/api/v1/agents/nobody/reload", json={})).status == 404
@@ -103,9 +103,9 @@ DOCUMENT: dict[str, Any] = documents.management()
 
 
 def test_every_route_is_described(
-    runtime: FleetRuntime, hub: EventHub, metrics: Metrics, keeper: DesiredStateKeeper
+    runtime: FleetRuntime, hub: EventHub, metrics: Metrics, desired_state: DesiredStateService
 ) -> None:
-    app = management_app(runtime, hub, metrics, keeper=keeper)
+    app = management_app(runtime, hub, metrics, desired_state=desired_state)
     assert routes_in(DOCUMENT) == routes_of(app)
 
 

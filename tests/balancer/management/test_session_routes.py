@@ -15,7 +15,7 @@ from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.session_routes import COOKIE, CSRF_HEADER, BrowserSessions
-from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from arriero.balancer.management.steering.desired_state_service import DesiredStateService
 from tests.balancer import documents
 from tests.balancer.access.builders import record, secret
 from tests.balancer.management.apps import Others, management_app
@@ -97,10 +97,10 @@ async def client(
     runtime: FleetRuntime,
     hub: EventHub,
     metrics: Metrics,
-    keeper: DesiredStateKeeper,
+    desired_state: DesiredStateService,
     access: Access,
 ) -> AsyncIterator[TestClient]:
-    app = management_app(runtime, hub, metrics, keeper=keeper, access=access)
+    app = management_app(runtime, hub, metrics, desired_state=desired_state, access=access)
     jar = CookieJar(unsafe=True)
     async with TestClient(TestServer(app), cookie_jar=jar) as client:
         yield client
@@ -247,10 +247,10 @@ async def test_a_session_ends_with_its_key(client: TestClient, access: Access) -
 
 
 async def test_without_keys_nobody_logs_in(
-    runtime: FleetRuntime, hub: EventHub, metrics: Metrics, keeper: DesiredStateKeeper
+    runtime: FleetRuntime, hub: EventHub, metrics: Metrics, desired_state: DesiredStateService
 ) -> None:
     async with TestClient(
-        TestServer(management_app(runtime, hub, metrics, keeper=keeper))
+        TestServer(management_app(runtime, hub, metrics, desired_state=desired_state))
     ) as open_:
         async with open_.get("/api/v1/session") as answer:
             assert (await answer.json())["needs_key"] is False
@@ -263,12 +263,16 @@ async def test_who_logs_in_at_one_balancer_is_logged_in_at_the_others(
     runtime: FleetRuntime,
     hub: EventHub,
     metrics: Metrics,
-    keeper: DesiredStateKeeper,
+    desired_state: DesiredStateService,
     access: Access,
 ) -> None:
     theirs = Sessions()
-    app = management_app(runtime, hub, metrics, keeper=keeper, access=access, peers=Others(theirs))
-    other = management_app(runtime, hub, metrics, keeper=keeper, access=access, sessions=theirs)
+    app = management_app(
+        runtime, hub, metrics, desired_state=desired_state, access=access, peers=Others(theirs)
+    )
+    other = management_app(
+        runtime, hub, metrics, desired_state=desired_state, access=access, sessions=theirs
+    )
     jar = CookieJar(unsafe=True)
     async with (
         TestClient(TestServer(app), cookie_jar=jar) as client,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from arriero.balancer.access.key_keeper import saved
+from arriero.balancer.access.key_service import saved
 from arriero.balancer.cluster.notifications import Changed, News
 from arriero.balancer.store import store as stores
 from arriero.balancer.store.database import engine_of, tell

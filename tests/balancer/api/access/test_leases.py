@@ -14,7 +14,7 @@ from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from arriero.balancer.management.steering.desired_state_service import DesiredStateService
 from arriero.shared.messages import (
     FromAgent,
     Hello,
@@ -44,9 +44,9 @@ def runtime() -> FleetRuntime:
 
 @pytest.fixture
 async def client(runtime: FleetRuntime, access: Access) -> AsyncIterator[TestClient]:
-    keeper = DesiredStateKeeper(runtime, lambda _persist: None)
+    desired_state = DesiredStateService(runtime, lambda _persist: None)
     hub = EventHub(runtime)
-    app = management_app(runtime, hub, Metrics(), keeper=keeper, access=access)
+    app = management_app(runtime, hub, Metrics(), desired_state=desired_state, access=access)
     async with TestClient(TestServer(app)) as client:
         yield client
 

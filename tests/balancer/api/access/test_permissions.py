@@ -18,7 +18,7 @@ from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.routes import metrics_route
-from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from arriero.balancer.management.steering.desired_state_service import DesiredStateService
 from tests.balancer.access.builders import record, secret
 from tests.balancer.management.apps import management_app
 
@@ -31,12 +31,14 @@ def apps() -> dict[str, web.Application]:
     metrics = Metrics()
     runtime = FleetRuntime(Fleet(Limits(max_buffered_requests=0)), recorder=metrics)
     access = Access(record(role, number, role) for number, role in enumerate(ROLES))
-    keeper = DesiredStateKeeper(runtime, lambda _persist: None)
+    desired_state = DesiredStateService(runtime, lambda _persist: None)
     hub = EventHub(runtime)
     hub.close()  # so that no stream of events goes on for ever
     return {
         "inference": inference_app(runtime, access=access, more_routes=[metrics_route(metrics)]),
-        "management": management_app(runtime, hub, metrics, keeper=keeper, access=access),
+        "management": management_app(
+            runtime, hub, metrics, desired_state=desired_state, access=access
+        ),
     }
 
 

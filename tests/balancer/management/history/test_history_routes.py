@@ -16,7 +16,7 @@ from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.history.history_task import History
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from arriero.balancer.management.steering.desired_state_service import DesiredStateService
 from arriero.balancer.persistence import Persistence
 from arriero.balancer.store.records import StoreStatus
 from arriero.balancer.store.store import Store
@@ -76,7 +76,7 @@ class Port:
 
 @pytest.fixture
 async def port(
-    runtime: FleetRuntime, hub: EventHub, metrics: Metrics, keeper: DesiredStateKeeper
+    runtime: FleetRuntime, hub: EventHub, metrics: Metrics, desired_state: DesiredStateService
 ) -> AsyncIterator[Port]:
     port = Port()
     persistence = Persistence(Store(StoreUrl("memory")))
@@ -85,7 +85,7 @@ async def port(
         runtime,
         hub,
         metrics,
-        keeper=keeper,
+        desired_state=desired_state,
         persistence=persistence,
         everywhere=port.with_others(runtime),
     )

@@ -4,7 +4,7 @@ import pytest
 
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.fleet.view import Cordon, ToldCordon
-from arriero.balancer.management.steering.drains import DrainKeeper
+from arriero.balancer.management.steering.drains import DrainService
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import SavedCordon
 from arriero.shared.errors import NotFound, StoreUnavailable
@@ -39,8 +39,8 @@ async def store() -> Store:
 
 
 @pytest.fixture
-def drains(runtime: FleetRuntime, store: Store) -> DrainKeeper:
-    return DrainKeeper(runtime, store, clock=lambda: 7.0)
+def drains(runtime: FleetRuntime, store: Store) -> DrainService:
+    return DrainService(runtime, store, clock=lambda: 7.0)
 
 
 def state_of_a(runtime: FleetRuntime) -> str:
@@ -50,7 +50,7 @@ def state_of_a(runtime: FleetRuntime) -> str:
 
 
 async def test_a_drain_is_done_and_saved(
-    runtime: FleetRuntime, store: Store, drains: DrainKeeper
+    runtime: FleetRuntime, store: Store, drains: DrainService
 ) -> None:
     Peer(runtime, "a")
     await drains.drain(A, None)
@@ -62,7 +62,7 @@ async def test_a_drain_is_done_and_saved(
 
 
 async def test_a_host_that_was_drained_before_the_balancer_started(
-    runtime: FleetRuntime, store: Store, drains: DrainKeeper
+    runtime: FleetRuntime, store: Store, drains: DrainService
 ) -> None:
     await store.save_cordon(SavedCordon("old-id", "a", 1.0))
     await drains.restore()
@@ -76,7 +76,7 @@ async def test_a_host_that_was_drained_before_the_balancer_started(
 
 
 async def test_a_store_that_is_away_is_told_and_the_drain_is_done(
-    runtime: FleetRuntime, store: Store, drains: DrainKeeper
+    runtime: FleetRuntime, store: Store, drains: DrainService
 ) -> None:
     Peer(runtime, "a")
     store.is_away = True
@@ -89,7 +89,7 @@ async def test_a_store_that_is_away_is_told_and_the_drain_is_done(
 
 
 async def test_saves_keep_the_order_of_what_was_done_whoever_goes(
-    runtime: FleetRuntime, store: Store, drains: DrainKeeper
+    runtime: FleetRuntime, store: Store, drains: DrainService
 ) -> None:
     Peer(runtime, "a")
     store.goes_on.clear()
@@ -103,7 +103,7 @@ async def test_saves_keep_the_order_of_what_was_done_whoever_goes(
     assert await store.load_cordons() == []
 
 
-async def test_an_agent_that_is_not_here(store: Store, drains: DrainKeeper) -> None:
+async def test_an_agent_that_is_not_here(store: Store, drains: DrainService) -> None:
     for act in (drains.drain(A, None), drains.resume(A)):
         with pytest.raises(NotFound):
             await act
@@ -111,7 +111,7 @@ async def test_an_agent_that_is_not_here(store: Store, drains: DrainKeeper) -> N
 
 
 async def test_what_operators_of_other_balancers_did_is_done_here(
-    runtime: FleetRuntime, store: Store, drains: DrainKeeper
+    runtime: FleetRuntime, store: Store, drains: DrainService
 ) -> None:
     Peer(runtime, "a")
     await store.save_cordon(SavedCordon(A, "a", 1.0))
@@ -123,7 +123,7 @@ async def test_what_operators_of_other_balancers_did_is_done_here(
 
 
 async def test_the_deadline_of_a_drain_is_told_to_other_balancers(
-    runtime: FleetRuntime, store: Store, drains: DrainKeeper, monkeypatch: pytest.MonkeyPatch
+    runtime: FleetRuntime, store: Store, drains: DrainService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Peer(runtime, "a")
     await drains.drain(A, 30.0)
@@ -131,12 +131,12 @@ async def test_the_deadline_of_a_drain_is_told_to_other_balancers(
     told: list[ToldCordon] = []
     monkeypatch.setattr(runtime, "take_up_cordons", told.extend)
     for now in (17.0, 40.0):
-        assert await DrainKeeper(runtime, store, clock=lambda now=now: now).look()  # type: ignore[misc]
+        assert await DrainService(runtime, store, clock=lambda now=now: now).look()  # type: ignore[misc]
     assert told == [ToldCordon(Cordon(A, "a"), within) for within in (20.0, 0.0)]
 
 
 async def test_a_look_waits_for_what_is_being_saved(
-    runtime: FleetRuntime, store: Store, drains: DrainKeeper
+    runtime: FleetRuntime, store: Store, drains: DrainService
 ) -> None:
     Peer(runtime, "a")
     store.goes_on.clear()
@@ -151,7 +151,7 @@ async def test_a_look_waits_for_what_is_being_saved(
 
 
 async def test_a_look_reads_again_where_something_was_saved_meanwhile(
-    runtime: FleetRuntime, store: Store, drains: DrainKeeper, monkeypatch: pytest.MonkeyPatch
+    runtime: FleetRuntime, store: Store, drains: DrainService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it read is older than the resume, which it would undo."""
     Peer(runtime, "a")

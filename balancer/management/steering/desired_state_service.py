@@ -29,7 +29,7 @@ LOOK_TIMEOUT = 15.0
 """Seconds for a look at the store; a save that is under way comes first."""
 
 
-class DesiredStateKeeper:
+class DesiredStateService:
     """`revision` is that of the state; 0 before anybody wished for anything."""
 
     def __init__(self, runtime: FleetRuntime, persist: Callable[[Persist], None]) -> None:

@@ -53,7 +53,7 @@ async def load_keys(store: Store) -> list[AccessKey]:
     return [restored(each) for each in await store.load_keys()]
 
 
-class KeyKeeper:
+class KeyService:
     """Every method raises `StoreUnavailable`, and then nothing has changed."""
 
     def __init__(

@@ -6,7 +6,7 @@ from arriero.balancer.control.controller import SETTLE
 from arriero.balancer.control.desired_state import DesiredState, WishedModel
 from arriero.balancer.control.state_document import desired_state_json
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
-from arriero.balancer.management.steering.keeper import DesiredStateKeeper
+from arriero.balancer.management.steering.desired_state_service import DesiredStateService
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import (
     Conflicted,
@@ -26,15 +26,15 @@ def state(name: str) -> DesiredState:
 
 
 class Desk:
-    """A keeper whose saves are told by the test."""
+    """A service whose saves are told by the test."""
 
     def __init__(self, runtime: FleetRuntime) -> None:
         self.runtime = runtime
         self.saves: list[Persist] = []
-        self.keeper = DesiredStateKeeper(runtime, self.saves.append)
+        self.service = DesiredStateService(runtime, self.saves.append)
 
     async def put(self, name: str, expected: int | None = None) -> asyncio.Task[None]:
-        task = asyncio.create_task(self.keeper.put(state(name), expected=expected))
+        task = asyncio.create_task(self.service.put(state(name), expected=expected))
         await asyncio.sleep(0)
         return task
 
@@ -54,14 +54,14 @@ async def test_a_change_counts_when_it_is_saved(desk: Desk) -> None:
     assert save.expected == 0
     assert not task.done()
     assert desk.wished == set()
-    desk.keeper.told(Persisted(save))
+    desk.service.told(Persisted(save))
     await task
-    assert (desk.keeper.revision, desk.wished) == (1, {"m"})
+    assert (desk.service.revision, desk.wished) == (1, {"m"})
 
 
 async def test_the_same_again_is_not_saved(desk: Desk) -> None:
     task = await desk.put("m")
-    desk.keeper.told(Persisted(desk.saves[0]))
+    desk.service.told(Persisted(desk.saves[0]))
     await task
     await (await desk.put("m", expected=1))
     assert len(desk.saves) == 1
@@ -77,7 +77,7 @@ async def test_one_change_is_saved_at_a_time(desk: Desk) -> None:
     task = await desk.put("m")
     with pytest.raises(Conflict, match="another change is being saved"):
         await (await desk.put("n"))
-    desk.keeper.told(Persisted(desk.saves[0]))
+    desk.service.told(Persisted(desk.saves[0]))
     await task
 
 
@@ -85,45 +85,45 @@ async def test_a_change_is_made_though_its_client_has_gone(desk: Desk) -> None:
     task = await desk.put("m")
     task.cancel()
     await asyncio.wait([task])
-    desk.keeper.told(Persisted(desk.saves[0]))
+    desk.service.told(Persisted(desk.saves[0]))
     assert desk.wished == {"m"}
 
 
 async def test_what_another_balancer_saved_is_taken_up(desk: Desk) -> None:
     task = await desk.put("m")
     document = '{"models": [{"name": "n", "source": "file:///n.gguf"}]}'
-    desk.keeper.told(Conflicted(desk.saves[0], SavedState(7, document)))
+    desk.service.told(Conflicted(desk.saves[0], SavedState(7, document)))
     with pytest.raises(Conflict, match="revision 7 by now"):
         await task
-    assert (desk.keeper.revision, desk.wished) == (7, {"n"})
+    assert (desk.service.revision, desk.wished) == (7, {"n"})
 
 
 async def test_without_the_store_nothing_changes_and_it_is_said(desk: Desk) -> None:
     task = await desk.put("m")
-    desk.keeper.told(NotPersisted(desk.saves[0], "the disk is full"))
+    desk.service.told(NotPersisted(desk.saves[0], "the disk is full"))
     with pytest.raises(StoreUnavailable, match="not saved: the disk is full"):
         await task
-    assert (desk.keeper.revision, desk.wished) == (0, set())
+    assert (desk.service.revision, desk.wished) == (0, set())
     await desk.put("m")
     assert len(desk.saves) == 2
 
 
 async def test_what_was_saved_is_taken_up_at_the_start(desk: Desk) -> None:
-    desk.keeper.restore(None)
-    assert desk.keeper.revision == 0
-    desk.keeper.restore(SavedState(4, '{"models": [{"name": "m", "source": "file:///m.gguf"}]}'))
-    assert (desk.keeper.revision, desk.wished) == (4, {"m"})
+    desk.service.restore(None)
+    assert desk.service.revision == 0
+    desk.service.restore(SavedState(4, '{"models": [{"name": "m", "source": "file:///m.gguf"}]}'))
+    assert (desk.service.revision, desk.wished) == (4, {"m"})
     assert SETTLE > 0
     with pytest.raises(InvalidRequest):
-        desk.keeper.restore(SavedState(5, '{"model": 1}'))
+        desk.service.restore(SavedState(5, '{"model": 1}'))
 
 
 async def test_what_another_balancer_saved_is_taken_up_once(desk: Desk) -> None:
     store = MemoryStore()
     await store.save_desired_state(Persist(0, desired_state_json(state("m")).decode()))
     for _ in range(2):
-        assert await desk.keeper.look(store)
-        assert (desk.keeper.revision, desk.wished) == (1, {"m"})
+        assert await desk.service.look(store)
+        assert (desk.service.revision, desk.wished) == (1, {"m"})
 
 
 async def test_a_look_waits_for_the_save_that_is_under_way(desk: Desk) -> None:
@@ -132,13 +132,13 @@ async def test_a_look_waits_for_the_save_that_is_under_way(desk: Desk) -> None:
     [save] = desk.saves
     await store.save_desired_state(save)
     await store.save_desired_state(Persist(1, desired_state_json(state("n")).decode()))
-    looking = asyncio.create_task(desk.keeper.look(store))
+    looking = asyncio.create_task(desk.service.look(store))
     await asyncio.sleep(0)
     assert not looking.done()
-    desk.keeper.told(Persisted(save))
+    desk.service.told(Persisted(save))
     await task
     assert await looking
-    assert (desk.keeper.revision, desk.wished) == (2, {"n"})
+    assert (desk.service.revision, desk.wished) == (2, {"n"})
 
 
 async def test_a_look_in_vain_changes_nothing(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
@@ -148,5 +148,5 @@ async def test_a_look_in_vain_changes_nothing(desk: Desk, caplog: pytest.LogCapt
         raise StoreAway("no route")
 
     store.load_desired_state = away  # type: ignore[method-assign]
-    assert not await desk.keeper.look(store)
+    assert not await desk.service.look(store)
     assert "no route" in caplog.text

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from arriero.balancer.access import key_keeper
+from arriero.balancer.access import key_service
 from arriero.balancer.access.access import Access
 from arriero.balancer.access.access_key import AccessKey, is_key
 from arriero.balancer.access.identity import CallerLimits
-from arriero.balancer.access.key_keeper import KeyKeeper, load_keys, restored, saved
+from arriero.balancer.access.key_service import KeyService, load_keys, restored, saved
 from arriero.balancer.access.key_spec import KeySpec
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import SavedKey
@@ -40,69 +40,69 @@ class SlowStore(MemoryStore):
         await super().save_key(key)
 
 
-def balancer(store: SlowStore) -> tuple[Access, KeyKeeper]:
+def balancer(store: SlowStore) -> tuple[Access, KeyService]:
     access = Access()
-    return access, KeyKeeper(access, store)
+    return access, KeyService(access, store)
 
 
 async def test_a_key_is_told_once_and_kept_as_its_digest() -> None:
     store = SlowStore()
-    access, keeper = balancer(store)
-    key, secret = await keeper.create(ROOT)
+    access, service = balancer(store)
+    key, secret = await service.create(ROOT)
     assert is_key(secret)
     assert (await access.admitted([secret])) == key.identity
-    assert await load_keys(store) == keeper.records() == [key]
-    assert secret not in repr(await store.load_keys()) + repr(keeper.records())
+    assert await load_keys(store) == service.records() == [key]
+    assert secret not in repr(await store.load_keys()) + repr(service.records())
 
 
 async def test_two_keys_are_never_the_same() -> None:
-    _, keeper = balancer(SlowStore())
-    await keeper.create(ROOT)
-    secrets = [(await keeper.create(KeySpec(name=f"k{n}", role="viewer")))[1] for n in range(20)]
+    _, service = balancer(SlowStore())
+    await service.create(ROOT)
+    secrets = [(await service.create(KeySpec(name=f"k{n}", role="viewer")))[1] for n in range(20)]
     assert len(set(secrets)) == 20
 
 
 async def test_revoking_and_rotating() -> None:
     store = SlowStore()
-    access, keeper = balancer(store)
-    await keeper.create(ROOT)
-    _, first = await keeper.create(CI)
-    _, second = await keeper.rotate("ci")
+    access, service = balancer(store)
+    await service.create(ROOT)
+    _, first = await service.create(CI)
+    _, second = await service.rotate("ci")
     with pytest.raises(Unauthorized):
         await access.admitted([first])
     assert (await access.admitted([second])) is not None
-    await keeper.revoke("ci")
+    await service.revoke("ci")
     with pytest.raises(Unauthorized, match="revoked"):
         await access.admitted([second])
     assert (await load_keys(store))[0].revoked_at is not None
     with pytest.raises(NotFound):
-        await keeper.revoke("nobody")
+        await service.revoke("nobody")
 
 
 async def test_without_the_store_nothing_changes_and_known_keys_go_on() -> None:
     store = SlowStore()
-    access, keeper = balancer(store)
-    _, root = await keeper.create(ROOT)
+    access, service = balancer(store)
+    _, root = await service.create(ROOT)
     store.is_away = True
-    for change in (keeper.create(CI), keeper.rotate("root"), keeper.revoke("root")):
+    for change in (service.create(CI), service.rotate("root"), service.revoke("root")):
         with pytest.raises(StoreUnavailable, match="the store is away: no answer"):
             await change
-    assert [key.name for key in keeper.records()] == ["root"]
+    assert [key.name for key in service.records()] == ["root"]
     assert (await access.admitted([root])) is not None
 
 
 async def test_a_client_that_leaves_does_not_cut_a_change() -> None:
     store = SlowStore()
-    access, keeper = balancer(store)
+    access, service = balancer(store)
     store.may_save.clear()
-    waiting = asyncio.create_task(keeper.create(ROOT))
+    waiting = asyncio.create_task(service.create(ROOT))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
     store.may_save.set()
-    await keeper.create(CI)  # waits for its turn
-    assert [key.name for key in keeper.records()] == ["ci", "root"]
+    await service.create(CI)  # waits for its turn
+    assert [key.name for key in service.records()] == ["ci", "root"]
     assert not access.is_open
 
 
@@ -124,7 +124,7 @@ async def test_a_change_that_is_always_overtaken_is_a_conflict() -> None:
             return []
 
     store: Any = Overtaken()
-    _, keeper = balancer(store)
+    _, service = balancer(store)
     await store.save_key(
         SavedKey(
             name="root",
@@ -137,15 +137,15 @@ async def test_a_change_that_is_always_overtaken_is_a_conflict() -> None:
         ),
     )
     with pytest.raises(Conflict, match="another change"):
-        await keeper.create(ROOT)
+        await service.create(ROOT)
 
 
 async def test_what_another_program_revoked_ends_here_at_the_next_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(key_keeper, "LOOK_INTERVAL", 0.0)
+    monkeypatch.setattr(key_service, "LOOK_INTERVAL", 0.0)
     store, access = MemoryStore(), Access()
-    here, there = KeyKeeper(access, store), KeyKeeper(Access(), store)
+    here, there = KeyService(access, store), KeyService(Access(), store)
     await here.create(ROOT)
     _, key = await here.create(CI)
     assert access.identify([key])
@@ -166,15 +166,15 @@ async def test_a_look_in_vain_changes_nothing_and_is_told_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     store, access = MemoryStore(), Access()
-    keeper = KeyKeeper(access, store)
-    _, key = await keeper.create(ROOT)
+    service = KeyService(access, store)
+    _, key = await service.create(ROOT)
 
     async def away() -> list[SavedKey]:
         raise error
 
     monkeypatch.setattr(store, "load_keys", away)
     for _ in range(2):
-        assert not await keeper.look()
+        assert not await service.look()
     assert access.identify([key])
     assert len(caplog.records) == 1 and "no route" in caplog.text
 
