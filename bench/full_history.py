@@ -8,8 +8,8 @@ import time
 
 from arriero.balancer.fleet.recorder import Ending, Origin
 from arriero.balancer.fleet.view import FleetTotals
-from arriero.balancer.history.documents import to_saved
 from arriero.balancer.history.history_task import History
+from arriero.balancer.history.series import to_saved
 from arriero.balancer.store.records import MAX_ENDINGS, STEPS_KEPT
 from arriero.balancer.store.store import open_store
 from arriero.balancer.store.url import parse_store_url

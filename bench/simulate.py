@@ -51,7 +51,7 @@ FAILURES = {
     "back after 15 s": Losses(every=20.0, away=15.0),
     "back after 120 s": Losses(every=20.0, away=120.0),
 }
-"""Places are reserved for 30 s, while others serve the model (`balancer/control/departures.py`)."""
+"""Places are reserved for 30 s, while others serve the model (`balancer/control/placement.py`)."""
 
 LOAD_SECONDS = 20.0
 

@@ -1,4 +1,4 @@
-"""Which agent should serve which model. Moves as little as it can.
+"""Which agent should serve which model, moving as little as it can.
 
 Each model wants a number of agents, or all that are left. Agents that have a model already keep it
 as long as the model wants them; then idle ones are taken, then those of models that are wanted
@@ -8,15 +8,19 @@ well, that model moves.
 Each model sorts the agents that it may have once, by the models that these have already. So a place
 costs O(models), and all of them O(models x agents x log agents); only where an agent has to be
 taken from a model that was placed, all agents are looked at for one place.
+
+It goes by the memory that models need (`MemoryNeeds`) and by agents that went a moment ago
+(`Departures`).
 """
 
-from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import count
 
 from ...shared.inference import AgentId
-from .members import Member
+from ...shared.models.assignments import Assignment, loaded_with
+from .members import AgentReport, Member
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,3 +226,104 @@ def _worth_keeping(member: Member) -> tuple[bool, bool, int, str]:
     """Later ones are kept: those that serve, then the busiest."""
     serves = member.report.serves is not None and member.report.serves == member.model
     return (serves, not member.has_failed, member.report.num_running, member.id)
+
+
+# ---- what placement goes by
+
+MAX_KNOWN = 1024
+
+
+class MemoryNeeds:
+    """How much memory models need, as agents estimated it from their files.
+
+    In bytes, by what decides them: the files, adapters, slots, context and engine options. At most
+    `MAX_KNOWN` are remembered, the latest ones.
+    """
+
+    def __init__(self) -> None:
+        self._needed: OrderedDict[Hashable, int] = OrderedDict()
+
+    def learn(self, report: AgentReport) -> None:
+        """Remember what an agent estimated."""
+        work = report.work
+        if work is None or work.assignment is None or work.needed is None:
+            return
+        key = _key(work.assignment)
+        self._needed[key] = work.needed
+        self._needed.move_to_end(key)
+        if len(self._needed) > MAX_KNOWN:
+            self._needed.popitem(last=False)
+
+    def of(self, assignment: Assignment) -> int | None:
+        """Bytes that it needs, if an agent told."""
+        return self._needed.get(_key(assignment))
+
+    def fits(self, assignment: Assignment, report: AgentReport) -> bool:
+        """Whether the agent has the memory, as far as is known."""
+        needed = self.of(assignment)
+        return needed is None or not report.memory or needed <= report.memory
+
+
+def _key(assignment: Assignment) -> Hashable:
+    return loaded_with(assignment), assignment.adapters, assignment.slots
+
+
+HOLD = 30.0
+"""Seconds for which the place of an agent that has gone is reserved."""
+
+REDIAL = 3.0
+"""Seconds within which an agent that lost its connection is back."""
+
+MAX_RESERVED = 4096
+
+
+class Departures:
+    """Places that are reserved for agents that went a moment ago: most of them come back.
+
+    It knows the agents that have gone, with their model and the time until which their place is
+    reserved. A model that no other agent has waits only as long as an agent takes to dial again,
+    where one is spare. At most `MAX_RESERVED` places are reserved.
+    """
+
+    def __init__(self) -> None:
+        self._gone: OrderedDict[AgentId, tuple[str, str, float]] = OrderedDict()
+        self._here: dict[AgentId, tuple[str, str | None]] = {}
+
+    def look(self, members: Mapping[AgentId, Member], now: float) -> None:
+        """Compare with the look before: who has gone, who is back."""
+        for id in self._here.keys() - members.keys():
+            name, model = self._here[id]
+            if model is not None:
+                self._gone[id] = (name, model, now + HOLD)
+        new = members.keys() - self._here.keys()
+        self._came_back(new, Counter(members[id].report.name for id in new))
+        while self._gone and (self._first_end() <= now or len(self._gone) > MAX_RESERVED):
+            self._gone.popitem(last=False)
+        self._here = {id: (m.report.name, m.model) for id, m in members.items()}
+
+    def _came_back(self, ids: Set[AgentId], names: Counter[str]) -> None:
+        """An agent that was started again has another id and the same name."""
+        for id in list(self._gone):
+            name, _, _ = self._gone[id]
+            if id in ids:
+                del self._gone[id]
+            elif names[name]:
+                names[name] -= 1
+                del self._gone[id]
+
+    def reserved(self) -> Counter[str]:
+        """How many places of each model are reserved."""
+        return Counter(model for _, model, _ in self._gone.values())
+
+    def redialling(self, now: float) -> set[str]:
+        """The models of agents that may only have lost their connection."""
+        return {model for _, model, until in self._gone.values() if now < until - HOLD + REDIAL}
+
+    def next_change(self, now: float) -> float | None:
+        """When the next one has been away for `REDIAL`, or the first place is given up."""
+        redials = (until - HOLD + REDIAL for _, _, until in self._gone.values())
+        coming = [time for time in redials if now < time]
+        return min([*coming, self._first_end()]) if self._gone else None
+
+    def _first_end(self) -> float:
+        return next(iter(self._gone.values()))[2]

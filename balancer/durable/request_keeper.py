@@ -16,8 +16,7 @@ from ...shared.log import context
 from ..fleet.caller import Caller
 from ..fleet.kept_record import Asked
 from ..fleet.requests.routing import Engine
-from ..fleet.runtime.kept_request import KeptRequest
-from ..fleet.runtime.kept_requests import KeptRequests
+from ..fleet.runtime.kept_requests import KeptRequest, KeptRequests
 from ..store.health import StoreHealth
 from ..store.kept import KeptStore
 from ..store.kept_records import FoundRequest, KeptBounds, KeptWrite, SavedEvents

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Literal
 
-from .latencies import Histogram, percentile
 from .series import Levels, Selection, Step, beside, join
-from .sums import Sums
+from .sums import Histogram, Sums, percentile
 
 By = Literal["agent", "model"]
 

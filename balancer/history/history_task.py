@@ -25,10 +25,9 @@ from ..store.records import (
 )
 from ..store.writer import StoreWriter
 from .chart import By, Chart, chart
-from .documents import from_saved, to_saved
 from .endings import Endings, latest
 from .recorder import HistoryRecorder
-from .series import OTHERS, Selection, Series, Step, beside
+from .series import OTHERS, Selection, Series, Step, beside, from_saved, to_saved
 from .shared_past import SharedPast, ToldSteps
 from .usage import UsageLedger, added_up
 

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from ..store.records import STEPS_KEPT
+from pydantic import TypeAdapter, ValidationError
+
+from ..store.records import STEPS_KEPT, SavedStep, StepWidth
 from .sums import Sums, add
 
 MAX_NAMES = 64
@@ -191,3 +193,20 @@ def _added(steps: Sequence[Step]) -> Levels:
 
 def _weight(sums: Sums) -> int:
     return sums.completion_tokens + sums.prompt_tokens + sum(sums.ended.values())
+
+
+_STEP = TypeAdapter(Step)
+
+
+def to_saved(step: Step, width: StepWidth, source: str = "") -> SavedStep:
+    """`step` for a store; `source` counted it."""
+    return SavedStep(width, step.at, _STEP.dump_json(step).decode(), source)
+
+
+def from_saved(saved: SavedStep) -> Step | None:
+    """The step again; `None` if the document is of another version and cannot be read."""
+    try:
+        step = _STEP.validate_json(saved.document)
+    except ValidationError:
+        return None
+    return step if step.at == saved.at else None

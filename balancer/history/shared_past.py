@@ -10,10 +10,9 @@ from ..store.health import StoreHealth
 from ..store.history import HistoryStore
 from ..store.port import StoreAway
 from ..store.records import EndedRequest, EndingFilter, SavedStep, StepRange
-from .documents import from_saved
 from .endings import latest
 from .other_steps import FromSource, OtherSteps
-from .series import Selection, Step
+from .series import Selection, Step, from_saved
 
 ToldSteps = Mapping[str, Iterable[Step]]
 """What others told of themselves, by the run of the balancer."""

@@ -16,8 +16,7 @@ from ....shared.errors import InvalidRequest, NotSupported
 from ....shared.inference import GenerateRequest, RequestId
 from ...fleet.caller import Caller
 from ...fleet.runtime.fleet_runtime import FleetRuntime, new_request_id
-from ...fleet.runtime.kept_request import KeptRequest
-from ...fleet.runtime.kept_requests import KeptRequests
+from ...fleet.runtime.kept_requests import KeptRequest, KeptRequests
 from ...fleet.runtime.stream import Stream
 from ..transport.bodies import IDEMPOTENCY_KEY, body_digest_key
 from ..transport.callers import caller_of

@@ -36,10 +36,9 @@ from ..trust import Needed
 from ..view import RequestView
 from .delivered import Claim, Told, consistent
 from .dispatch.dispatch import Assign, Dispatch
-from .dispatch.needs import Needs
 from .giving_way import Foreground, GivingWay, least_run
 from .request_lifecycle import RequestLifecycle
-from .routing import ByText, Offer, RoutingRequest, Wanted, routing_of
+from .routing import ByText, Needs, Offer, RoutingRequest, Wanted, routing_of
 from .waiting_room import WaitingRoom
 
 _AGENTS_FAULT = (FirstTokenTimeout.code, TokenTimeout.code)

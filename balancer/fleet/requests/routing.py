@@ -1,17 +1,22 @@
-"""What dispatch may know of a request to choose an agent for it: never its text."""
+"""What dispatch may know of a request to choose an agent for it, and who can serve it.
 
+Dispatch never knows its text.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
 from ....shared.continuation import BY_TEXT
-from ....shared.inference import GenerateRequest, PriorityClass, priority_class_of
-from ....shared.inference.abilities import needs_of
+from ....shared.inference import GenerateRequest, PriorityClass, RequestId, priority_class_of
+from ....shared.inference.abilities import ABILITIES, Ability, needs_of
 from ....shared.inference.prefix_chain import NO_CHAIN, PrefixChain, chain_of
 from ....shared.inference.prefix_peers import Peer
 from ..caller import ANONYMOUS, Caller
 from ..decisions import LinkId
 from ..routing.cache_keys import digest_of
+from ..tally import Tally
 from ..token_estimate import LEAST, charge_of
 
 
@@ -167,3 +172,85 @@ def by_text_of(request: GenerateRequest, model: str, origin: str | None) -> ByTe
     if request.messages is not None:
         needs.add("continue_final_message")
     return ByText(request.model or model, tuple(sorted(needs)), origin)
+
+
+Key = Able | ByText
+
+MAX_UNUSED = 16
+"""Keys that are kept for the next request like those before."""
+
+
+class Needs:
+    """Requests that not every agent can serve, and the keys by which they find those that can.
+
+    An agent with an engine of its own can do everything, but for pictures, which take a projector.
+    One that forwards says what its server can do. Requests that need what an agent lacks must not
+    go to it. They wait for a key of their own, `Able`, which every agent offers that can do all of
+    it. As long as no agent lacks anything there are no such keys. Answers that go on by text are
+    found in the same way, by `ByText`.
+
+    `lacked` is what any agent was seen to lack; it only grows, up to all abilities there are.
+    Invariant: `keys` has those of all requests that are here, and at most `MAX_UNUSED` others.
+    """
+
+    def __init__(self) -> None:
+        self.lacked: frozenset[Ability] = frozenset()
+        self._keys: dict[Key, None] = {}
+        self._used: Tally[Key] = Tally()
+        self._by_request: dict[RequestId, Key] = {}
+
+    def __len__(self) -> int:
+        """How many keys there are."""
+        return len(self._keys)
+
+    def seen(self, abilities: frozenset[Ability]) -> bool:
+        """An agent can do this. Returns whether requests are to be looked at again."""
+        before, self.lacked = self.lacked, self.lacked | (ABILITIES - abilities)
+        return self.lacked != before
+
+    def key_of(self, request: GenerateRequest) -> Able | None:
+        """What the request waits for, unless every agent of its model can serve it."""
+        if not self.lacked:
+            return None
+        special = needs_of(request, self.lacked)
+        return Able(request.model, tuple(sorted(special))) if special else None
+
+    def keys_for(
+        self,
+        model: str | None,
+        abilities: frozenset[Ability],
+        goes_on_from: Callable[[str | None], bool] = lambda _: True,
+    ) -> tuple[Key, ...]:
+        """Those that an agent of this model offers. `goes_on_from`: with which answers, by text."""
+        return tuple(
+            key
+            for key in self._keys
+            if key.model in (None, model)
+            and abilities.issuperset(key.needs)
+            and (isinstance(key, Able) or goes_on_from(key.origin))
+        )
+
+    def came(self, id: RequestId, key: Key) -> bool:
+        """A request waits for `key`. Returns whether agents have others to offer now."""
+        self.left(id)
+        self._by_request[id] = key
+        self._used.add(key, 1)
+        if key in self._keys:
+            return False
+        self._keys[key] = None
+        return True
+
+    def left(self, id: RequestId) -> None:
+        """A request is over, if it had a key."""
+        if (key := self._by_request.pop(id, None)) is None:
+            return
+        self._used.add(key, -1)
+        unused = [each for each in self._keys if each not in self._used]
+        for each in unused[: max(0, len(unused) - MAX_UNUSED)]:
+            del self._keys[each]
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        used = set(self._by_request.values())
+        if not used <= self._keys.keys() or len(self._keys) > len(used) + MAX_UNUSED:
+            raise RuntimeError("keys of nobody, or requests without theirs")

@@ -9,15 +9,16 @@ import logging
 import secrets
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from typing import assert_never
 
-from ....shared.errors import AgentLost, RequestError
+from ....shared.errors import AgentLost, RateLimited, RequestError
 from ....shared.inference import AgentId, Done, Event, Failed, GenerateRequest, RequestId
 from ....shared.log import context
-from ....shared.messages import FromAgent, Hello
+from ....shared.messages import FromAgent, Hello, LogRead
 from ....shared.reports.log_lines import LogLine
 from ....shared.tracing.tracer import NO_TRACER, Tracer
 from ...access.identity import Identity
@@ -47,10 +48,100 @@ from ..queries.query_handle import QueryHandle
 from ..recorder import Ending, Recorder
 from ..requests.routing import Engine
 from ..view import Cordon, ToldCordon
-from .deadline_timer import DeadlineTimer
-from .log_reads import PATIENCE, LogReads
 from .outbox import Backlog, Peer
 from .stream import Sink, Stream
+
+MAX_LOG_READS = 64
+"""Operators who may wait for the log of an agent at once."""
+
+LOG_PATIENCE = 5.0
+"""Seconds that an agent has to send lines of its log."""
+
+LogLines = tuple[LogLine, ...]
+
+
+class LogReads:
+    """The readers that wait for the lines of an agent's log, by the id of what they asked for.
+
+    At most `MAX_LOG_READS` wait, each until its lines came or its reader has gone.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[RequestId, asyncio.Future[LogLines]] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @contextmanager
+    def expect(self, id: RequestId) -> Iterator[asyncio.Future[LogLines]]:
+        """The lines that will come for `id`, while inside. Raises `RateLimited`."""
+        if len(self._waiting) >= MAX_LOG_READS:
+            raise RateLimited(f"{MAX_LOG_READS} readers wait for agents' logs already")
+        future = self._waiting[id] = asyncio.get_running_loop().create_future()
+        try:
+            yield future
+        finally:
+            del self._waiting[id]
+
+    def lost(self, ids: Iterable[RequestId]) -> None:
+        """The agent of these has gone."""
+        for id in ids:
+            if (future := self._waiting.get(id)) is not None and not future.done():
+                future.set_exception(AgentLost("the agent has gone"))
+
+    def read(self, message: LogRead) -> None:
+        """An agent sent lines; ignored if nobody waits for them any more."""
+        future = self._waiting.get(message.id)
+        if future is not None and not future.done():
+            future.set_result(tuple(message.lines))
+
+
+_GRAIN = 0.001
+"""Event loops round to milliseconds; a shorter timer would fire early, again and again."""
+
+
+class DeadlineTimer:
+    """Calls `fire` when the deadline has come that it was armed for.
+
+    While it runs, the event loop holds at most one of its handles.
+    """
+
+    def __init__(self, fire: Callable[[], None], clock: Callable[[], float]) -> None:
+        self._fire = fire
+        self._clock = clock
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._handle: asyncio.TimerHandle | None = None
+        self._at = 0.0
+
+    async def run(self, deadline: float | None) -> None:
+        """Keep `deadline` and those that `arm` is told of, until cancelled."""
+        self._loop = asyncio.get_running_loop()
+        self.arm(deadline)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._loop = None
+            self._disarm()
+
+    def arm(self, deadline: float | None) -> None:
+        """See to it that it fires no later than `deadline`; for nothing while it does not run."""
+        if self._loop is None or deadline is None:
+            return
+        if self._handle is not None and self._at <= deadline:
+            return
+        self._disarm()
+        delay = max(deadline - self._clock(), _GRAIN)
+        self._handle = self._loop.call_later(delay, self._on_time)
+        self._at = deadline
+
+    def _disarm(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _on_time(self) -> None:
+        self._handle = None
+        self._fire()
 
 
 class DecisionExecutor:
@@ -435,12 +526,12 @@ class FleetRuntime:
             asked = self._fleet.read_log(id, agent, after, self._clock(), wait=is_waiting)
             self._carry_out(asked)
             try:
-                async with asyncio.timeout(PATIENCE if wait is None else wait):
+                async with asyncio.timeout(LOG_PATIENCE if wait is None else wait):
                     return await lines
             except TimeoutError:
                 if is_waiting:
                     return ()
-                raise AgentLost(f"the agent did not answer within {PATIENCE:g} s") from None
+                raise AgentLost(f"the agent did not answer within {LOG_PATIENCE:g} s") from None
             finally:
                 self._carry_out(self._fleet.stop_reading_log(id, self._clock()))
 

@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from arriero.balancer.control.controller import SETTLE, Controller, Told
 from arriero.balancer.control.demand import MIN_TURN, Demand
-from arriero.balancer.control.departures import HOLD, REDIAL
 from arriero.balancer.control.desired_state import DesiredState, WishedModel
+from arriero.balancer.control.placement import HOLD, REDIAL
 from arriero.shared.models.assignments import Assignment, needs_reload
 from tests.balancer.control.builders import SimulatedAgent, state, wished
 

@@ -1,9 +1,20 @@
 from collections.abc import Iterator
+from dataclasses import replace
 
-from arriero.balancer.control.members import Member, member_of
-from arriero.balancer.control.placement import Placement, Want, place
+from arriero.balancer.control.members import AgentReport, Member, member_of
+from arriero.balancer.control.placement import (
+    HOLD,
+    MAX_KNOWN,
+    REDIAL,
+    Departures,
+    MemoryNeeds,
+    Placement,
+    Want,
+    place,
+)
 from arriero.shared.inference import AgentId
-from tests.balancer.control.builders import report, wished
+from arriero.shared.models.assignments import Assignment, HostFacts, Work
+from tests.balancer.control.builders import GIB, report, wished
 
 
 def agent(name: str, model: str | None = None, *, num_running: int = 0) -> Member:
@@ -121,3 +132,80 @@ def test_a_place_does_not_cost_a_look_at_all_agents() -> None:
     placement = place(wants, [agent(name) for name in names])
     assert not placement.missing
     assert eligible.num_looks <= 6 * len(names)
+
+
+MODEL = wished("m", slots=4).assignment
+
+
+def told(assignment: Assignment, needed: int | None) -> AgentReport:
+    return report("a", work=Work(revision=1, assignment=assignment, needed=needed))
+
+
+def test_what_one_agent_estimated_holds_for_the_others() -> None:
+    needs = MemoryNeeds()
+    small = report("b", facts=HostFacts(memory=4 * GIB))
+    assert needs.fits(MODEL, small)
+    needs.learn(told(MODEL, 5 * GIB))
+    assert needs.of(MODEL) == 5 * GIB
+    assert not needs.fits(MODEL, small)
+    assert needs.fits(MODEL, report("c", facts=HostFacts(memory=5 * GIB)))
+    assert needs.fits(MODEL, report("d")), "an agent that does not say what it has may try"
+
+
+def test_other_slots_are_another_need() -> None:
+    needs = MemoryNeeds()
+    needs.learn(told(MODEL, 5 * GIB))
+    assert needs.of(wished("m", slots=8).assignment) is None
+    assert needs.of(wished("m", slots=4, chat_template="t").assignment) == 5 * GIB
+
+
+def test_it_remembers_so_many() -> None:
+    needs = MemoryNeeds()
+    for number in range(MAX_KNOWN + 1):
+        needs.learn(told(wished("m", number).assignment, 1))
+    needs.learn(told(MODEL, None))
+    assert needs.of(wished("m", 0).assignment) is None
+    assert needs.of(wished("m", MAX_KNOWN).assignment) == 1
+
+
+def host(id: str, *, name: str = "host", model: str | None = "m") -> Member:
+    told = None if model is None else wished(model).assignment
+    return member_of(replace(report(id, told=told), name=name), None)
+
+
+def look(departures: Departures, now: float, *members: Member) -> dict[str, int]:
+    departures.look({member.id: member for member in members}, now)
+    return dict(departures.reserved())
+
+
+def test_the_place_of_an_agent_that_has_gone_is_kept_for_a_while() -> None:
+    departures = Departures()
+    assert look(departures, 0.0, host("a"), host("b", model=None)) == {}
+    assert look(departures, 1.0) == {"m": 1}
+    assert departures.next_change(1.0) == 1.0 + REDIAL
+    assert departures.next_change(1.0 + REDIAL) == 1.0 + HOLD
+    assert look(departures, 1.0 + HOLD) == {}
+    assert departures.next_change(1.0 + HOLD) is None
+
+
+def test_an_agent_that_is_gone_for_a_moment_may_only_dial_again() -> None:
+    departures = Departures()
+    look(departures, 0.0, host("a"))
+    look(departures, 1.0)
+    assert departures.redialling(1.0) == {"m"}
+    assert departures.redialling(1.0 + REDIAL) == set()
+
+
+def test_an_agent_that_is_back_has_its_place() -> None:
+    departures = Departures()
+    look(departures, 0.0, host("a"))
+    look(departures, 1.0)
+    assert look(departures, 2.0, host("a")) == {}
+
+
+def test_an_agent_that_was_started_again_has_another_id_and_the_same_name() -> None:
+    departures = Departures()
+    look(departures, 0.0, host("a"), host("b", name="other"))
+    look(departures, 1.0)
+    new = AgentId("a2")
+    assert look(departures, 2.0, host(new, model=None)) == {"m": 1}

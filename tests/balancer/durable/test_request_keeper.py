@@ -14,8 +14,7 @@ from arriero.balancer.durable.request_keeper import KeptKeeper
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.kept_record import KeptRecord
 from arriero.balancer.fleet.requests.routing import Engine
-from arriero.balancer.fleet.runtime.kept_request import KeptRequest
-from arriero.balancer.fleet.runtime.kept_requests import KeptRequests
+from arriero.balancer.fleet.runtime.kept_requests import KeptRequest, KeptRequests
 from arriero.balancer.store import write_behind
 from arriero.balancer.store.health import LOST
 from arriero.balancer.store.kept import KeptStore

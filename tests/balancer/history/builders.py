@@ -2,9 +2,8 @@
 
 from arriero.balancer.fleet.recorder import Ending
 from arriero.balancer.fleet.view import FleetTotals
-from arriero.balancer.history.latencies import histogram
 from arriero.balancer.history.series import Levels, Step
-from arriero.balancer.history.sums import Sums
+from arriero.balancer.history.sums import Sums, histogram
 from arriero.shared.errors import RequestError
 from arriero.shared.inference import RequestId, Timings, Usage
 

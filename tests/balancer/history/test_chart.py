@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from arriero.balancer.history.chart import chart, step_for
-from arriero.balancer.history.latencies import histogram
 from arriero.balancer.history.series import Levels, Selection, Step
-from arriero.balancer.history.sums import Sums
+from arriero.balancer.history.sums import Sums, histogram
 from tests.balancer.history.builders import step
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from arriero.balancer.history.documents import to_saved
+from arriero.balancer.history.series import to_saved
 from arriero.balancer.history.shared_past import SharedPast
 from arriero.balancer.store.records import EndingFilter, SavedStep
 from tests.balancer.history.builders import step

@@ -18,8 +18,7 @@ from .....shared.errors import InvalidRequest, RequestTimeout
 from .....shared.inference import RequestId, UsedTier
 from .....shared.log import context
 from ....fleet.caller import Caller
-from ....fleet.runtime.kept_request import KeptRequest
-from ....fleet.runtime.kept_requests import KeptRequests
+from ....fleet.runtime.kept_requests import KeptRequest, KeptRequests
 from ...common.event_stream import frames
 from ...common.opening import Recall
 from ...conversation_store import Keeping

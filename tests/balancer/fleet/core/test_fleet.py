@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from arriero.balancer.control.controller import VERSIONS
 from arriero.balancer.control.demand import Demand
-from arriero.balancer.control.order_numbers import VERSIONS
 from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.decisions import (
     Decision,

@@ -17,7 +17,6 @@ from arriero.balancer.fleet.decisions import (
 )
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.registry import Registry
-from arriero.balancer.fleet.requests.dispatch.needs import Needs
 from arriero.balancer.fleet.requests.giving_way import FIRST_RUN
 from arriero.balancer.fleet.requests.request_lifecycle import RequestLifecycle
 from arriero.balancer.fleet.requests.requests import (
@@ -27,6 +26,7 @@ from arriero.balancer.fleet.requests.requests import (
     offer_of,
     refuse,
 )
+from arriero.balancer.fleet.requests.routing import Needs
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import EngineFailed, QueueFull, RequestError, ShuttingDown
 from arriero.shared.inference import (

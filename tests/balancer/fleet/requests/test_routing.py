@@ -2,8 +2,11 @@ from dataclasses import replace
 
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.fleet.requests.routing import (
+    MAX_UNUSED,
+    Able,
     ByText,
     Engine,
+    Needs,
     Offer,
     RoutingRequest,
     by_text_of,
@@ -11,7 +14,8 @@ from arriero.balancer.fleet.requests.routing import (
     routing_of,
 )
 from arriero.balancer.fleet.token_estimate import charge_of
-from arriero.shared.inference import ChatMessage, GenerateRequest
+from arriero.shared.inference import ChatMessage, GenerateRequest, RequestId
+from arriero.shared.inference.abilities import ABILITIES
 from arriero.shared.inference.prefix_chain import chain_of
 from tests.balancer.fleet.builders import request
 
@@ -86,3 +90,64 @@ def test_who_goes_on_by_text_has_the_model_and_can_do_what_the_request_needs() -
     assert by_text_of(chat, "llama", None) == ByText(
         "llama:a", ("continue_final_message", "messages"), None
     )
+
+
+SCORED = GenerateRequest(prompt="a", model="m", logprobs=True)
+PLAIN = GenerateRequest(prompt="a", model="m")
+KEY = Able("m", ("logprobs",))
+FEW = ABILITIES - {"logprobs", "gbnf"}
+R = RequestId("r")
+
+
+def test_as_long_as_all_agents_can_do_everything_there_are_no_keys() -> None:
+    needs = Needs()
+    assert not needs.seen(ABILITIES)
+    assert needs.key_of(SCORED) is None
+
+
+def test_a_request_has_a_key_for_what_some_agent_lacks() -> None:
+    needs = Needs()
+    assert needs.seen(FEW)
+    assert not needs.seen(FEW)
+    assert not needs.seen(ABILITIES)
+    assert needs.key_of(SCORED) == KEY
+    assert needs.key_of(PLAIN) is None
+
+
+def test_agents_offer_the_keys_of_those_who_are_here() -> None:
+    needs = Needs()
+    needs.seen(FEW)
+    assert needs.came(R, KEY)
+    assert not needs.came(RequestId("r2"), KEY)
+    assert needs.keys_for("m", ABILITIES) == (KEY,)
+    assert needs.keys_for("m", FEW) == ()
+    assert needs.keys_for("other", ABILITIES) == ()
+    anyones = Able(None, ("logprobs",))
+    assert needs.came(RequestId("r3"), anyones)
+    assert needs.keys_for("other", ABILITIES) == (anyones,)
+    needs.check_integrity()
+
+
+def test_answers_that_go_on_by_text_are_offered_to_those_who_go_on_with_them() -> None:
+    needs = Needs()
+    by_text = ByText("m", ("prompt",), "f")
+    assert needs.came(R, by_text)
+    assert needs.keys_for("m", ABILITIES, lambda origin: origin == "f") == (by_text,)
+    assert needs.keys_for("m", ABILITIES, lambda origin: origin == "g") == ()
+    assert needs.keys_for("m", ABILITIES - {"prompt"}, lambda _: True) == ()
+    assert needs.keys_for("other", ABILITIES, lambda _: True) == ()
+    needs.check_integrity()
+
+
+def test_only_so_many_keys_are_kept_that_nobody_needs() -> None:
+    needs = Needs()
+    needs.seen(frozenset())
+    needs.came(R, KEY)
+    for number in range(3 * MAX_UNUSED):
+        needs.came(RequestId("other"), Able(f"m{number}", ("gbnf",)))
+        needs.check_integrity()
+    assert len(needs) <= MAX_UNUSED + 2
+    assert needs.keys_for("m", ABILITIES) == (KEY,)
+    needs.left(R)
+    needs.left(R)
+    needs.check_integrity()

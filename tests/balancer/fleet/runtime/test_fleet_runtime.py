@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from contextlib import aclosing, suppress
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 
 import pytest
@@ -12,19 +13,27 @@ from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.decisions import LinkId, LogBad
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.recorder import Origin
-from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime, log_bad
+from arriero.balancer.fleet.runtime import fleet_runtime
+from arriero.balancer.fleet.runtime.fleet_runtime import (
+    MAX_LOG_READS,
+    DeadlineTimer,
+    FleetRuntime,
+    LogReads,
+    log_bad,
+)
 from arriero.balancer.fleet.runtime.outbox import Backlog
-from arriero.shared.errors import AgentLost, QueueFull, ShuttingDown
+from arriero.shared.errors import AgentLost, NotFound, QueueFull, RateLimited, ShuttingDown
 from arriero.shared.framing.heartbeat import SECOND_LOOK
-from arriero.shared.inference import AgentId, Done, Event, Failed, Rates, Token, Usage
-from arriero.shared.messages import Cancel, Goodbye, Heartbeat, Start, Welcome
+from arriero.shared.inference import AgentId, Done, Event, Failed, Rates, RequestId, Token, Usage
+from arriero.shared.messages import Cancel, Goodbye, Heartbeat, LogRead, ReadLog, Start, Welcome
+from arriero.shared.reports.log_lines import LogLine
 from arriero.shared.tracing.trace_context import TraceContext
 from arriero.shared.tracing.tracer import QueueTracer
 from tests.balancer.fleet.builders import ended, hello, output, piece, request
 from tests.balancer.fleet.recording import RecordingPeer, RecordingRecorder
 from tests.balancer.fleet.runtime.query_dispatcher import SEEDED, QueryDispatcher
 from tests.shared.tracing.fakes import Kept
-from tests.waiting import HANGS
+from tests.waiting import HANGS, GivenTime, given_time
 
 
 async def test_the_agent_s_part_of_a_request_belongs_to_its_trace() -> None:
@@ -344,3 +353,142 @@ def test_a_fault_of_ours_has_its_traceback(caplog: pytest.LogCaptureFixture) -> 
     [record] = caplog.records
     assert record.levelno == logging.ERROR
     assert record.exc_info is not None and record.exc_info[0] is ZeroDivisionError
+
+
+SOON = 1.0
+LATER = 60.0
+
+
+class Fired:
+    """What the timer calls, by the event loop's own clock."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def __call__(self) -> None:
+        self.times.append(now())
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@pytest.fixture
+async def time() -> AsyncIterator[GivenTime]:
+    async with given_time() as time:
+        yield time
+
+
+@asynccontextmanager
+async def running(timer: DeadlineTimer, deadline: float | None) -> AsyncIterator[None]:
+    task = asyncio.create_task(timer.run(deadline))
+    await asyncio.sleep(0)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_it_fires_when_the_deadline_has_come_and_not_before(time: GivenTime) -> None:
+    fired, deadline = Fired(), now() + SOON
+    async with running(DeadlineTimer(fired, now), deadline):
+        await time.passes(0.9 * SOON)
+        assert fired.times == []
+        await time.passes(0.1 * SOON)
+        await time.passes(LATER)
+    assert fired.times == [pytest.approx(deadline)]
+
+
+async def test_a_nearer_deadline_brings_it_forward(time: GivenTime) -> None:
+    fired = Fired()
+    timer = DeadlineTimer(fired, now)
+    async with running(timer, now() + LATER):
+        timer.arm(now() + SOON)
+        await time.passes(SOON)
+    assert len(fired.times) == 1
+
+
+async def test_a_later_deadline_and_none_leave_it_as_it_is(time: GivenTime) -> None:
+    fired = Fired()
+    timer = DeadlineTimer(fired, now)
+    async with running(timer, now() + SOON):
+        timer.arm(now() + LATER)
+        timer.arm(None)
+        await time.passes(SOON)
+    assert len(fired.times) == 1
+
+
+async def test_after_it_has_fired_it_is_armed_anew(time: GivenTime) -> None:
+    fired = Fired()
+    timer = DeadlineTimer(fired, now)
+    async with running(timer, now() - 1.0):
+        await time.passes(SOON)
+        assert len(fired.times) == 1
+        timer.arm(now() + SOON)
+        await time.passes(SOON)
+    assert len(fired.times) == 2
+
+
+async def test_nothing_fires_before_it_runs_or_after(time: GivenTime) -> None:
+    fired = Fired()
+    timer = DeadlineTimer(fired, now)
+    timer.arm(now() - 1.0)
+    async with running(timer, now() + SOON):
+        pass
+    timer.arm(now() - 1.0)
+    await time.passes(LATER)
+    assert fired.times == []
+
+
+LINE = LogLine(number=7, at=1.0, level="warning", text="hot")
+
+
+async def test_lines_reach_who_asked_and_nobody_else() -> None:
+    reads = LogReads()
+    with reads.expect(RequestId("a")) as mine, reads.expect(RequestId("b")) as other:
+        for _ in range(2):  # an agent that answers twice
+            reads.read(LogRead(id=RequestId("a"), lines=(LINE,)))
+        reads.read(LogRead(id=RequestId("nobody"), lines=(LINE,)))
+        assert await mine == (LINE,)
+        assert not other.done()
+    assert len(reads) == 0
+
+
+async def test_readers_are_bounded() -> None:
+    reads = LogReads()
+    waiting = [reads.expect(RequestId(str(number))) for number in range(MAX_LOG_READS)]
+    for each in waiting:
+        each.__enter__()
+    with pytest.raises(RateLimited), reads.expect(RequestId("more")):
+        pass
+    assert len(reads) == MAX_LOG_READS
+
+
+async def test_an_agent_is_asked() -> None:
+    dispatcher = QueryDispatcher()
+    link, peer = dispatcher.join("a1")
+    reading = asyncio.create_task(dispatcher.runtime.read_log(AgentId("a1"), 5))
+    await asyncio.sleep(0)
+    asked = peer.sent[-1]
+    assert isinstance(asked, ReadLog)
+    assert asked.after == 5
+    assert dispatcher.runtime.num_log_reads == 1
+    dispatcher.runtime.agent_said(link, LogRead(id=asked.id, lines=(LINE,)))
+    assert await reading == (LINE,)
+    assert dispatcher.runtime.num_log_reads == 0
+
+
+async def test_an_agent_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet_runtime, "LOG_PATIENCE", 0.01)
+    dispatcher = QueryDispatcher()
+    dispatcher.join("a1")
+    with pytest.raises(AgentLost, match="did not answer"):
+        await dispatcher.runtime.read_log(AgentId("a1"), 0)
+    assert dispatcher.runtime.num_log_reads == 0
+
+
+async def test_an_agent_that_is_not_here() -> None:
+    with pytest.raises(NotFound):
+        await QueryDispatcher().runtime.read_log(AgentId("nobody"), 0)

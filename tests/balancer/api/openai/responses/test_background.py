@@ -13,7 +13,7 @@ from arriero.balancer.api.openai.responses.background import answer_to, answers_
 from arriero.balancer.api.openai.responses.requests import parse_response
 from arriero.balancer.api.openai.responses.stored import Stored, stored
 from arriero.balancer.fleet.kept_record import KeptKey, KeptRecord
-from arriero.balancer.fleet.runtime.kept_request import KeptRequest
+from arriero.balancer.fleet.runtime.kept_requests import KeptRequest
 from arriero.shared.errors import AgentLost
 from arriero.shared.inference import Begun, Failed, RequestId, Token
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, done
