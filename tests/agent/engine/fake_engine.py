@@ -138,7 +138,7 @@ Following = Callable[[Sequence[int]], int]
 def run_alone(
     sequence: NewSequence, context_size: int, following: Following = next_token
 ) -> tuple[tuple[int, ...], str]:
-    """The tokens that `sequence` gets when nobody else is there, and why it ends."""
+    """The tokens that `sequence` gets when it runs alone, and why it ends."""
     if sequence.prefill_only:
         return (), "stop"
     adapter = sequence.prompt.adapter

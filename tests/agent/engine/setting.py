@@ -64,7 +64,7 @@ class Setting:
         return self.planner.plan({})
 
     def plan_with(self, *tokens: int, chance: float = 1.0) -> Step:
-        """The next step; whoever is asked for is surely going on with `tokens`, as many as fit."""
+        """The next step; each sequence surely goes on with `tokens`, as far as they fit."""
         proposal = Proposal(tokens, (chance,) * len(tokens))
         return self.planner.plan(
             {one.id: proposal.first(one.most) for one in self.planner.draft_requests()}

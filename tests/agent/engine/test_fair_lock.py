@@ -28,7 +28,7 @@ def test_pass_in_the_order_in_which_they_were_asked_for() -> None:
     assert taken == [0, 1, 2, 3, 4]
 
 
-def test_whoever_asks_again_comes_after_those_who_wait() -> None:
+def test_a_thread_that_asks_again_comes_after_those_that_wait() -> None:
     lock = FairLock()
     taken: list[str] = []
 
@@ -62,7 +62,7 @@ def test_after_the_last_one_there_are_no_more() -> None:
     lock.close()
 
 
-def test_the_end_waits_for_who_holds_it_and_comes_before_those_behind() -> None:
+def test_the_end_waits_for_the_holder_and_comes_before_those_behind() -> None:
     lock = FairLock()
     errors: list[BaseException] = []
 
@@ -85,7 +85,7 @@ def test_the_end_waits_for_who_holds_it_and_comes_before_those_behind() -> None:
     assert len(errors) == 1
 
 
-def test_whoever_shares_takes_no_turn_and_the_end_waits_for_it() -> None:
+def test_sharing_takes_no_turn_and_the_end_waits_for_it() -> None:
     lock = FairLock()
     ends: list[str] = []
 

@@ -58,7 +58,7 @@ def test_what_does_not_go_together(options: dict[str, Any]) -> None:
         LoadOptions(**options)
 
 
-def test_a_draft_model_drafts_without_being_told_how_much() -> None:
+def test_a_draft_model_drafts_without_a_setting_of_how_much() -> None:
     assert LoadOptions().max_draft == 0
     assert LoadOptions(speculate=3).max_draft == 3
     drafting = LoadOptions(draft_model=DRAFT)

@@ -73,7 +73,7 @@ def setup() -> Iterator[Setup]:
         one.opener.close()
 
 
-def test_nobody_waits_for_a_batch() -> None:
+def test_no_other_sequence_waits_for_a_batch() -> None:
     with setup() as one:
         for number in range(NUM_THREADS + 2):
             one.opener.add(new(number, priority=-1))
@@ -142,7 +142,7 @@ def test_nothing_is_opened_after_the_end() -> None:
     assert one.opened.empty(), "the end came before it was open"
 
 
-def test_who_asks_for_what_is_not_there_is_told_so() -> None:
+def test_a_sequence_that_asks_for_what_is_not_there_gets_an_error() -> None:
     setup = Setup()
     one = setup.begin(12)
     setup.engine.may.release()

@@ -16,7 +16,7 @@ from tests.waiting import HANGS
 
 @contextmanager
 def paced(first: bytes) -> Iterator[tuple[Pace, "SimpleQueue[Allow]", socket.socket]]:
-    """A pace that was told `first`, what it passes on, and the other side of its socket."""
+    """A pace that got `first`, what it passes on, and the other side of its socket."""
     orders: SimpleQueue[Allow] = SimpleQueue()
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -69,7 +69,7 @@ def test_steps_are_counted_down_and_handed_out_anew() -> None:
         assert not pace.is_held
 
 
-def test_who_goes_leaves_it_free() -> None:
+def test_the_engine_is_free_once_the_other_side_goes() -> None:
     with paced(b"0\n") as (pace, orders, other):
         held = orders.get(timeout=HANGS)
         other.close()

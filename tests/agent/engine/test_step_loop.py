@@ -149,7 +149,7 @@ def test_a_step_that_did_not_fit_is_computed_again(caplog: pytest.LogCaptureFixt
     assert "going on with a smaller one" in caplog.text
 
 
-def test_who_is_expected_and_will_not_come_is_not_waited_for() -> None:
+def test_a_sequence_that_was_expected_and_will_not_come_is_not_waited_for() -> None:
     scene = Scene(FakeEngine())
     scene.expected.update({ONE: False, TWO: True})
     scene.run(scene.opened(new(ONE)), Forget(TWO))

@@ -37,7 +37,7 @@ DEMO_MODEL = Path(__file__).parents[3] / "demo" / "arriero-demo.gguf"
 
 
 class GatedEngine(FakeEngine):
-    """Stops before each step until told to go on."""
+    """Stops before each step until it may go on."""
 
     def __init__(self, **sizes: int) -> None:
         super().__init__(**sizes)
@@ -52,7 +52,7 @@ class GatedEngine(FakeEngine):
 
 
 class StoppableEngine(FakeEngine):
-    """From its second step on, each takes until it is stopped, or told to `go_on`."""
+    """From its second step on, each takes until it is stopped, or may `go_on`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class StoppableEngine(FakeEngine):
 
 
 class NextTokenDrafter:
-    """Knows what comes, and writes down what it is told; a `fragile` one fails when it is told."""
+    """Knows what comes, and writes down what is reported; a `fragile` one fails when it is."""
 
     def __init__(self, *, fragile: bool = False) -> None:
         self.gained: dict[int, tuple[int, ...]] = {}
@@ -215,7 +215,7 @@ def test_a_drafter_hears_of_a_drop() -> None:
     assert drafter.over == [1]
 
 
-def test_a_drafter_that_fails_costs_nobody_the_answer(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_drafter_that_fails_costs_no_answer(caplog: pytest.LogCaptureFixture) -> None:
     sequences = [new(n, n, n + 1, max_tokens=20) for n in range(1, 4)]
     with started(FakeEngine(max_draft=3), NextTokenDrafter(fragile=True)) as setup:
         for sequence in sequences:
@@ -326,7 +326,7 @@ def test_the_first_step_of_an_idle_engine_has_all_that_are_expected() -> None:
         assert {output.id for output in setup.outputs.get(timeout=HANGS)} == {1, 2}
 
 
-def test_nobody_waits_for_a_batch_that_is_expected() -> None:
+def test_no_step_waits_for_a_batch_that_is_expected() -> None:
     engine = GatedEngine(slots=2)
     with started(engine) as setup:
         setup.worker.expect(SequenceId(2), is_background=True)
@@ -346,7 +346,7 @@ def test_a_sequence_that_is_not_expected_any_more_is_not_waited_for(how: str) ->
         assert setup.outputs.get(timeout=HANGS)
 
 
-def test_a_busy_engine_waits_for_nobody() -> None:
+def test_a_busy_engine_waits_for_no_sequence() -> None:
     engine = GatedEngine(slots=2)
     with started(engine) as setup:
         setup.worker.submit(new(1, 5, max_tokens=40))
@@ -459,7 +459,7 @@ def test_a_sequence_that_is_finished_ends_well_and_is_saved() -> None:
     assert last.end.saved == stored_prompt(*tokens, piece=4)
 
 
-def test_a_model_that_does_not_load_is_told_to_who_starts() -> None:
+def test_a_model_that_does_not_load_is_an_error_of_the_start() -> None:
     class Broken(FakeEngine):
         def load(self, *_: object, **__: object) -> FakeEngine:
             raise ModelError("model file model.gguf does not exist: check --model")
@@ -471,7 +471,7 @@ def test_a_model_that_does_not_load_is_told_to_who_starts() -> None:
     assert setup.crashes.empty()
 
 
-def test_a_crash_is_logged_and_told_and_the_model_stays_until_the_stop(
+def test_a_crash_is_logged_and_reported_and_the_model_stays_until_the_stop(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Crashing(FakeEngine):

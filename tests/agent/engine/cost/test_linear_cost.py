@@ -84,7 +84,7 @@ def test_a_line_that_leans_less_dares_to_find_out() -> None:
     assert line.share(1) > 0.9
 
 
-def test_what_was_found_is_forgotten_as_slowly_as_it_is_told_to() -> None:
+def test_what_was_found_is_forgotten_as_slowly_as_is_set() -> None:
     quick, slow = LinearCost(lean=0.5), LinearCost(lean=0.5, forgetting=0.99)
     for line in (quick, slow):
         for count in (1, 8, *[1] * 60):

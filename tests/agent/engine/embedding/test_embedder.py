@@ -126,7 +126,7 @@ class TestContexts:
         thread.join(HANGS)
         assert not thread.is_alive()
 
-    def test_changes_of_its_cells_are_told(self) -> None:
+    def test_changes_of_its_cells_are_reported(self) -> None:
         model, told = FakeEmbedding(), []
         embedder = Embedder(
             model,

@@ -22,7 +22,7 @@ from tests.agent.saying import at_once, demo_grammars, demo_vocab, fits, say
 
 @pytest.fixture(autouse=True)
 def silenced() -> Iterator[None]:
-    """As whoever chooses tokens has to do; see `Sampler`."""
+    """As callers of `Sampler` have to do."""
     with np.errstate(all="ignore"):
         yield
 
@@ -84,7 +84,7 @@ def test_what_follows_is_worked_out_on_another_thread() -> None:
     assert state.failure is None
 
 
-def test_where_the_way_is_lost_the_end_follows_and_the_failure_is_told() -> None:
+def test_where_the_way_is_lost_the_end_follows_and_the_failure_is_reported() -> None:
     state = constraint_of("ab").begin(at_once)
     state.accept(*demo_vocab().tokenize("x", add_special=False, parse_special=False))
     logits = row()
@@ -226,7 +226,7 @@ def test_where_llguidance_fails_itself_the_answer_ends_and_the_grammar_is_not_us
     assert other.failure is not None, "who was at it already hears of it too"
 
 
-def test_what_is_not_a_panic_is_nobody_elses_business() -> None:
+def test_what_is_not_a_panic_is_raised_as_it_is() -> None:
     with pytest.raises(KeyboardInterrupt), panics_raised():
         raise KeyboardInterrupt
 

@@ -41,7 +41,7 @@ def test_facts(engine: LlamaEngine) -> None:
 
 @pytest.fixture(scope="module")
 def alone(engine: LlamaEngine) -> Ended:
-    """What each sequence gets when nobody else is there and nothing is cached."""
+    """What each sequence gets when it runs alone and nothing is cached."""
     ended: Ended = {}
     for sequence in sequences(engine, GREEDY):
         ended |= generate(engine, [sequence], slots=1)[0]
@@ -64,7 +64,7 @@ def test_steps_that_are_stopped_change_no_word(
 
 
 @pytest.mark.parametrize("num_cells", [140, 160, 200])
-def test_a_cache_so_small_that_everybody_is_preempted_changes_no_word(
+def test_a_cache_so_small_that_all_are_preempted_changes_no_word(
     unified_engine: LlamaEngine, num_cells: int
 ) -> None:
     engine = unified_engine
@@ -175,7 +175,7 @@ def test_drafts_change_no_word(
     assert statistics.completion_tokens == sum(len(tokens) for tokens, _ in ended.values())
 
 
-def test_drafts_change_nothing_where_everybody_is_preempted(
+def test_drafts_change_nothing_where_all_are_preempted(
     speculating_engine: LlamaEngine, plain: Ended
 ) -> None:
     engine = speculating_engine

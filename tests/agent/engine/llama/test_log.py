@@ -50,7 +50,7 @@ def test_percent_signs_are_text(log: LineLog, caplog: pytest.LogCaptureFixture) 
     assert lines(caplog) == [(logging.ERROR, "100%s")]
 
 
-def test_errors_are_held_for_who_asks(log: LineLog, caplog: pytest.LogCaptureFixture) -> None:
+def test_errors_are_held_on_request(log: LineLog, caplog: pytest.LogCaptureFixture) -> None:
     with log.hold_errors() as errors:
         log.receive(WARNING, b"a warning\n")
         log.receive(ERROR, b"the cause\n")
@@ -68,7 +68,7 @@ def test_few_errors_are_held(log: LineLog) -> None:
     assert errors[0] == "error 0"
 
 
-def test_what_is_wanted_is_no_error(log: LineLog, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_intended_is_no_error(log: LineLog, caplog: pytest.LogCaptureFixture) -> None:
     log.is_calm = True
     log.receive(ERROR, b"failed to decode\n")
     log.is_calm = False

@@ -83,7 +83,7 @@ def test_any_text_is_a_key(folder: Path, key: str) -> None:
     assert only_file(folder).parent == folder
 
 
-def test_prompts_are_nobody_elses_business(folder: Path) -> None:
+def test_prompts_are_private(folder: Path) -> None:
     store_in(folder).save("a", PROMPT)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(only_file(folder).stat().st_mode) == 0o600

@@ -16,7 +16,7 @@ def mirostat(version: int, tau: float = 5.0) -> Mirostat:
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("tau", [2.0, 4.0, 6.0])
-def test_surprise_stays_where_it_is_wanted(version: int, tau: float) -> None:
+def test_surprise_stays_where_it_is_set(version: int, tau: float) -> None:
     subject = mirostat(version, tau)
     weights = np.exp(ROW)
     surprises = -np.log2(weights / weights.sum())

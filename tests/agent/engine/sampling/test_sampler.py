@@ -35,7 +35,7 @@ PROMPT = (40, 50, 60, 70)
 
 @pytest.fixture(autouse=True)
 def silenced() -> Iterator[None]:
-    """As whoever chooses tokens has to do; see `Sampler`."""
+    """As callers of `Sampler` have to do."""
     with np.errstate(all="ignore"):
         yield
 

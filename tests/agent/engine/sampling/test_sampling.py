@@ -59,7 +59,7 @@ CHOICES: list[dict[str, Any]] = [
 
 @pytest.fixture(autouse=True)
 def silenced() -> Iterator[None]:
-    """As whoever chooses tokens has to do; see `Sampler`."""
+    """As callers of `Sampler` have to do."""
     with np.errstate(all="ignore"):
         yield
 
@@ -103,7 +103,7 @@ def test_it_goes_on_as_the_first_would_have(choices: dict[str, Any], cut: int, s
 
 
 @pytest.mark.parametrize("choices", [{"mirostat": 2}, {"xtc_probability": 0.5}])
-def test_what_depends_on_lost_rows_is_told(choices: dict[str, Any]) -> None:
+def test_what_depends_on_lost_rows_cannot_be_resumed(choices: dict[str, Any]) -> None:
     assert not sequence(choices).sampling.can_resume
     assert sequence({"mirostat": 2, "xtc_probability": 0.5, "temperature": 0}).sampling.can_resume
 

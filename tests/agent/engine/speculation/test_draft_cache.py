@@ -70,7 +70,7 @@ def test_a_text_is_taken_from_those_that_are_not_asked_for_now_and_only_from_the
     assert cache.find(TWO) is not None
 
 
-def test_who_takes_a_text_takes_over_what_it_owes() -> None:
+def test_a_sequence_that_takes_a_text_takes_over_what_it_owes() -> None:
     cache = DraftCache(1, 100)
     followed(cache, ONE, 1, 2).debt = 0.5
     text = cache.follow(TWO, history(5, 6), {TWO})

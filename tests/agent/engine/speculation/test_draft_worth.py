@@ -233,7 +233,9 @@ def test_a_try_waits_for_what_it_was_to_save_for_but_for_no_more_than_can_be_sav
 
 
 @given(SECONDS, st.lists(st.floats(0, 100), max_size=200))
-def test_who_only_loses_loses_no_more_than_is_allowed(step: float, losses: list[float]) -> None:
+def test_a_drafter_that_only_loses_loses_no_more_than_is_allowed(
+    step: float, losses: list[float]
+) -> None:
     """A round may cost more than is left, but then none follows before it was earned."""
     allowance = DraftAllowance()
     lost = worst = 0.0
@@ -325,7 +327,7 @@ def test_the_less_likely_the_shorter_the_draft() -> None:
     assert lengths(speculation, unlikely) == [0]
 
 
-def test_nobody_needs_to_be_asked_where_not_even_sure_tokens_pay() -> None:
+def test_no_drafter_needs_to_be_asked_where_not_even_sure_tokens_pay() -> None:
     dear, cheap = speculating(costing(0.0, 1.0)), speculating(costing(0.7, 0.3))
     assert not dear.may_pay(1)
     assert lengths(dear, proposal(1.0)) == [0]

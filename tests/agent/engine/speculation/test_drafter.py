@@ -41,7 +41,7 @@ ONE, TWO, THREE = SequenceId(1), SequenceId(2), SequenceId(3)
 
 
 class Recorder:
-    """Proposes what it is told to, and notes what it hears."""
+    """Proposes what it is given, and notes what it hears."""
 
     def __init__(self, proposals: dict[SequenceId, Proposal], gains: float = 0.0) -> None:
         self.proposals = proposals
@@ -88,7 +88,7 @@ def test_what_only_one_of_them_proposes_counts() -> None:
     assert joint.propose([request(ONE), request(TWO), request(THREE)], P) == {ONE: one, TWO: one}
 
 
-def test_whoever_proposed_what_was_computed_answers_for_it() -> None:
+def test_the_drafter_that_proposed_what_was_computed_answers_for_it() -> None:
     worse, better = Proposal((5,), (0.3,)), Proposal((5,), (0.5,))
     lookup, model = Recorder({ONE: worse, TWO: better}), Recorder({ONE: better}, gains=1.0)
     joint = JointDrafter(lookup, model)
@@ -98,7 +98,7 @@ def test_whoever_proposed_what_was_computed_answers_for_it() -> None:
     assert (model.heard, lookup.heard) == ([(ONE, 1.0, 2.0)], [(TWO, 3.0, 4.0)])
 
 
-def test_both_are_told_of_everything() -> None:
+def test_both_observe_everything() -> None:
     lookup, model = Recorder({}), Recorder({})
     joint = JointDrafter(lookup, model)
     joint.observe(ONE, iter((1, 2)))

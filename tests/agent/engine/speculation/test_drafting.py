@@ -1,4 +1,4 @@
-"""A drafter is told all it needs, and its failure is nobody else's."""
+"""A drafter gets all it needs, and its failure ends no sequence."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -42,7 +42,7 @@ END = SequenceEnd(
 
 
 class RecordingDrafter:
-    """Writes down what it is told, and fails at `fails_at`."""
+    """Writes down what is reported to it, and fails at `fails_at`."""
 
     def __init__(self, fails_at: str = "") -> None:
         self.calls: list[tuple[object, ...]] = []
@@ -78,7 +78,7 @@ def told(drafting: Drafting, *outputs: SequenceOutput, num_drafted: int = 0) -> 
     drafting.observe(step_of(num_drafted), Decoded((7,)), 0.01, outputs)
 
 
-def test_it_asks_and_tells_what_each_gained_and_who_is_over() -> None:
+def test_it_asks_and_reports_what_each_gained_and_which_are_over() -> None:
     drafter = RecordingDrafter()
     drafting = Drafting(drafter)
     assert drafting.propose([REQUEST]) == {ONE: Proposal((7,), (0.5,))}
@@ -93,7 +93,7 @@ def test_it_asks_and_tells_what_each_gained_and_who_is_over() -> None:
     ]
 
 
-def test_nobody_is_asked_for_nothing() -> None:
+def test_no_drafter_is_asked_for_nothing() -> None:
     drafter = RecordingDrafter()
     assert Drafting(drafter).propose([]) == {}
     assert drafter.calls == []

@@ -83,7 +83,7 @@ def test_all_sequences_are_drafted_for_in_one_batch_a_token() -> None:
     assert [len(call) for call in sequences.model.calls] == [2, 2, 2, 2]
 
 
-def test_before_it_has_shown_what_it_is_good_for_it_guesses_and_nobody_computes_that() -> None:
+def test_before_it_has_shown_what_it_is_good_for_it_guesses_and_no_step_computes_that() -> None:
     sequences = Sequences(FakeDraftModel(), (1, 2))
     while sequences.step() == {}:
         assert sequences.num_steps < 20

@@ -58,13 +58,13 @@ def answers(engine: LlamaEngine, wanted: list[NewSequence], *, slots: int = 4) -
     return [b"".join(map(piece, ended[one.id][0])).decode() for one in wanted]
 
 
-def test_an_adapter_changes_the_text_of_who_asks_for_it(engine: LlamaEngine) -> None:
+def test_an_adapter_changes_the_text_of_sequences_that_ask_for_it(engine: LlamaEngine) -> None:
     texts = answers(engine, asked(engine, None, MULETEER))
     assert texts[::2] == [one.answer for one in ASKED]
     assert texts[1::2] == [muleteer(one.answer) for one in ASKED]
 
 
-def test_everybody_gets_the_text_of_a_run_alone(engine: LlamaEngine) -> None:
+def test_each_sequence_gets_the_text_of_a_run_alone(engine: LlamaEngine) -> None:
     half = adapter_key([AdapterUse("muleteer", 0.5)])
     wanted = asked(engine, None, MULETEER, half)
     alone = [answers(engine, [one], slots=1)[0] for one in wanted]
@@ -72,7 +72,9 @@ def test_everybody_gets_the_text_of_a_run_alone(engine: LlamaEngine) -> None:
     assert len(set(alone)) >= 2 * len(ASKED)
 
 
-def test_who_was_opened_in_time_keeps_its_adapter_until_it_ends(engine: LlamaEngine) -> None:
+def test_a_sequence_that_was_opened_in_time_keeps_its_adapter_until_it_ends(
+    engine: LlamaEngine,
+) -> None:
     (one,) = asked(engine, MULETEER)[:1]
     engine.open(one)
     engine.keep_adapters((), nullcontext())
