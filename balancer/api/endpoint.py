@@ -110,9 +110,9 @@ def handler(runtime: FleetRuntime, endpoint: Endpoint[W]) -> Handler:
     """Answers requests to `endpoint`."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        wanted = await obeyed(request, endpoint.parse)
+        requested = await obeyed(request, endpoint.parse)
         with refusals_reported(request):
-            answer = await endpoint.answer(wanted, caller_of(request))
+            answer = await endpoint.answer(requested, caller_of(request))
         return await respond(request, runtime, answer)
 
     return handle

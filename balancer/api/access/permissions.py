@@ -49,8 +49,8 @@ def needs_of(table: Table, method: str, path: str) -> Needs | None:
 def check_role(holder: Identity, needs: Needs | None) -> None:
     """Raises `Forbidden` where the holder's role does not open what needs this."""
     if needs is None or not may(holder.role, needs):
-        wanted = "nobody may use this" if needs is None else f"this needs {needs.value}"
-        raise Forbidden(f"the key {holder.name!r} has the role {holder.role}; {wanted}")
+        why = "nobody may use this" if needs is None else f"this needs {needs.value}"
+        raise Forbidden(f"the key {holder.name!r} has the role {holder.role}; {why}")
 
 
 def may(role: Role, needs: Needs) -> bool:

@@ -198,8 +198,8 @@ class ClearToolUses(Edit):
         return Change(tuple(edited), len(results))
 
     def _clears_input_of(self, tool: str) -> bool:
-        wanted = self.clear_tool_inputs
-        return wanted if isinstance(wanted, bool) else tool in (wanted or ())
+        cleared = self.clear_tool_inputs
+        return cleared if isinstance(cleared, bool) else tool in (cleared or ())
 
     def told(self, num_cleared: int, num_tokens: int) -> AppliedEdit:
         """The entry in the answer's `applied_edits`."""

@@ -52,8 +52,8 @@ def grammar(options: OutputOptions, format: Format | None) -> Grammar | None:
         raise InvalidRequest(
             f"`{field}` must be left out, or be the same as `output_config.format`", field=field
         )
-    wanted = format or options.format
-    return None if wanted is None else JsonSchemaGrammar(type="json_schema", schema=wanted.schema)
+    chosen = format or options.format
+    return None if chosen is None else JsonSchemaGrammar(type="json_schema", schema=chosen.schema)
 
 
 Tier = Literal["auto", "standard_only"]

@@ -126,7 +126,7 @@ MESSAGES_FIELDS = FieldTable(_messages_body, MESSAGES)
 COUNT_FIELDS = FieldTable(_count_body, MESSAGES)
 
 
-class Wanted:
+class Requested:
     """A parsed body."""
 
     def __init__(self, body: _Body, num_bytes: int) -> None:
@@ -171,20 +171,20 @@ def _check_same(field: str, given: object, stored: object) -> None:
         )
 
 
-def parse_messages(body: bytes, notes: FieldNotes | None = None) -> Wanted:
+def parse_messages(body: bytes, notes: FieldNotes | None = None) -> Requested:
     """The body of `/v1/messages`. Raises `InvalidRequest`."""
     given = to_json(MESSAGES_FIELDS.given(body, notes, prepare=_with_types))
-    return Wanted(_checked(parse_json(_messages_body, given)), len(body))
+    return Requested(_checked(parse_json(_messages_body, given)), len(body))
 
 
-def parse_count(body: bytes, notes: FieldNotes | None = None) -> Wanted:
+def parse_count(body: bytes, notes: FieldNotes | None = None) -> Requested:
     """The body of `/v1/messages/count_tokens`: the same, but `max_tokens` is optional.
 
     As at Anthropic's, a conversation to be summarized is counted as it was sent.
     """
     given = to_json(COUNT_FIELDS.given(body, notes, prepare=_with_types))
     parsed = _checked(parse_json(_count_body, given))
-    return Wanted(replace(parsed, compaction=None), len(body))
+    return Requested(replace(parsed, compaction=None), len(body))
 
 
 def _with_types(body: Json) -> Json:
@@ -271,7 +271,7 @@ def _calling(choice: Choice | NamedChoice, conversation: Conversation) -> dict[s
 
 
 def _to_summarize(
-    body: _Body, wanted: Summarize, conversation: Conversation
+    body: _Body, summarize: Summarize, conversation: Conversation
 ) -> tuple[_Body, Conversation]:
     """Without tools and thinking, so that the answer is the summary."""
     for field in ("context_management", "stop_sequences", "output_format"):
@@ -281,7 +281,7 @@ def _to_summarize(
         raise _beside_compaction("output_config.format")
     if body.tool_choice.type in ("any", "tool"):
         raise _beside_compaction("tool_choice")
-    messages = (*conversation.messages, wanted.asked())
+    messages = (*conversation.messages, summarize.asked())
     return (
         replace(body, thinking=None, tool_choice=_NO_CHOICE),
         replace(conversation, messages=messages, tools=()),

@@ -34,7 +34,14 @@ from .conversation.compaction import summarized
 from .errors import anthropic_error, anthropic_status
 from .events import ContextManaged, MessageEvents
 from .options import tier_of
-from .requests import FIELD_NAMES, ContinueThread, Conversation, Wanted, parse_count, parse_messages
+from .requests import (
+    FIELD_NAMES,
+    ContinueThread,
+    Conversation,
+    Requested,
+    parse_count,
+    parse_messages,
+)
 from .threads import Thread, stored_thread, unknown_thread
 
 
@@ -153,7 +160,7 @@ async def apply_edits(
 class _Asked:
     """A parsed body, with the conversation of the thread that it continues."""
 
-    wanted: Wanted
+    requested: Requested
     conversation: Conversation
     num_bytes: int
     """Those of all bodies that made the conversation."""
@@ -167,44 +174,44 @@ class _Messages:
         self._conversations = conversations
         self._bodies = bodies
 
-    async def answer(self, wanted: Wanted, caller: Caller) -> Generation:
+    async def answer(self, requested: Requested, caller: Caller) -> Generation:
         """The message that continues the conversation."""
-        asked = await self._asked(wanted, caller.owner)
+        asked = await self._asked(requested, caller.owner)
         edited = await self._edited(asked, caller)
         return Generation(
             requests=[edited.request],
-            is_streamed=wanted.stream,
+            is_streamed=requested.stream,
             rendering=partial(_Answer, self._conversations, asked, edited, caller.owner),
             names=FIELD_NAMES,
             id_headers=(ID_HEADER,),
         )
 
-    async def count(self, wanted: Wanted, caller: Caller) -> Known:
+    async def count(self, requested: Requested, caller: Caller) -> Known:
         """How many tokens the conversation has, after its edits."""
-        asked = await self._asked(wanted, caller.owner)
+        asked = await self._asked(requested, caller.owner)
         edited = await self._edited(asked, caller)
         num_tokens = edited.num_tokens
         if num_tokens is None:
             num_tokens = await self._count(caller, edited.request)
         body: CountedMessage = {"input_tokens": num_tokens}
-        if wanted.context_management is not None:
+        if requested.context_management is not None:
             original = num_tokens if edited.original_tokens is None else edited.original_tokens
             body["context_management"] = {"original_input_tokens": original}
         id = new_request_id()
         return Known(body, {ID_HEADER: id, REQUEST_ID: id})
 
-    async def _asked(self, wanted: Wanted, owner: str | None) -> _Asked:
+    async def _asked(self, requested: Requested, owner: str | None) -> _Asked:
         """The body with the thread that it continues. Raises `RequestError`."""
-        thread = wanted.thread
+        thread = requested.thread
         if not isinstance(thread, ContinueThread):
-            return _Asked(wanted, wanted.conversation(), wanted.num_bytes)
+            return _Asked(requested, requested.conversation(), requested.num_bytes)
         id = thread.previous_message_id
         previous = await self._conversations.find(id, Thread, owner=owner)
         if previous is None:
             raise unknown_thread(id)
-        num_bytes = previous.num_bytes + wanted.num_bytes
+        num_bytes = previous.num_bytes + requested.num_bytes
         check_copies(num_bytes, field="thread.previous_message_id")
-        return _Asked(wanted, wanted.conversation(previous.conversation), num_bytes)
+        return _Asked(requested, requested.conversation(previous.conversation), num_bytes)
 
     async def _edited(self, asked: _Asked, caller: Caller) -> Edited:
         """The request after its context edits. Raises `RequestError`."""
@@ -215,14 +222,14 @@ class _Messages:
 
         return await apply_edits(
             conversation.messages,
-            asked.wanted.edits,
+            asked.requested.edits,
             run=run,
-            build=lambda each: asked.wanted.request(replace(conversation, messages=each)),
+            build=lambda each: asked.requested.request(replace(conversation, messages=each)),
             count=lambda shorter: self._count(caller, shorter),
         )
 
-    async def _count(self, caller: Caller, wanted: GenerateRequest) -> int:
-        return await count_tokens(self._runtime, wanted, FIELD_NAMES, caller=caller)
+    async def _count(self, caller: Caller, requested: GenerateRequest) -> int:
+        return await count_tokens(self._runtime, requested, FIELD_NAMES, caller=caller)
 
 
 class _Answer(MessageEvents):
@@ -236,15 +243,15 @@ class _Answer(MessageEvents):
         owner: str | None,
         opened: Opened,
     ) -> None:
-        wanted = asked.wanted
+        requested = asked.requested
         super().__init__(
             opened.id,
             model=opened.model,
-            max_tokens=wanted.max_tokens,
+            max_tokens=requested.max_tokens,
             tier=tier_of(opened.priority),
-            context=_context(wanted, edited),
-            hides_thinking=wanted.hides_thinking,
-            summarizes=summarized(asked.conversation.messages) if wanted.is_compaction else None,
+            context=_context(requested, edited),
+            hides_thinking=requested.hides_thinking,
+            summarizes=summarized(asked.conversation.messages) if requested.is_compaction else None,
         )
         self._store = store
         self._asked = asked
@@ -253,7 +260,7 @@ class _Answer(MessageEvents):
     def take(self, event: Event, _number: int = 0, /) -> list[Json]:
         """The API events for `event`."""
         told = super().take(event)
-        if isinstance(event, Done) and self._asked.wanted.thread is not None:
+        if isinstance(event, Done) and self._asked.requested.thread is not None:
             # Stored before the end is sent: the client may continue the thread at once.
             self._keep()
         return told
@@ -264,5 +271,5 @@ class _Answer(MessageEvents):
         self._store.keep(self.message["id"], thread, time.monotonic(), owner=self._owner)
 
 
-def _context(wanted: Wanted, edited: Edited) -> ContextManaged | None:
-    return None if wanted.context_management is None else {"applied_edits": edited.applied}
+def _context(requested: Requested, edited: Edited) -> ContextManaged | None:
+    return None if requested.context_management is None else {"applied_edits": edited.applied}

@@ -77,12 +77,12 @@ async def opener(
     numbers = count()
 
     def open_kept(
-        wanted: GenerateRequest, id: RequestId | None = None, /, *, together: int = 1
+        requested: GenerateRequest, id: RequestId | None = None, /, *, together: int = 1
     ) -> Stream:
         opened = kept.open(
             _name(request, key, next(numbers)),
             digest,
-            wanted,
+            requested,
             caller=caller,
             id=id,
             tell_waiting=tell_waiting,
@@ -105,12 +105,14 @@ async def keeper(request: web.Request, note: bytes) -> Callable[[GenerateRequest
     if key is not None:
         await _recall(request, key)
 
-    def keep(wanted: GenerateRequest) -> KeptRequest:
+    def keep(requested: GenerateRequest) -> KeptRequest:
         id = new_request_id()
         name, digest = f"{request.path}#{id}", b""
         if key is not None:
             name, digest = _name(request, key, 0), request[body_digest_key]
-        return kept.open(name, digest, wanted, caller=caller, id=id, keeps_failure=True, note=note)
+        return kept.open(
+            name, digest, requested, caller=caller, id=id, keeps_failure=True, note=note
+        )
 
     return keep
 

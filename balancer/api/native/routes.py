@@ -79,10 +79,10 @@ def generate_route(runtime: FleetRuntime) -> Route:
     return _post("generate", handler(runtime, endpoint), doc)
 
 
-async def _answer(wanted: GenerateRequest, _caller: Caller) -> Generation:
+async def _answer(requested: GenerateRequest, _caller: Caller) -> Generation:
     return Generation(
-        requests=[wanted],
-        is_streamed=wanted.stream,
+        requests=[requested],
+        is_streamed=requested.stream,
         rendering=_OneAnswer,
         content_types=(NDJSON, EVENT_STREAM),
     )

@@ -292,7 +292,7 @@ class SocketSession:
         return True
 
     async def _take(self, frame: bytes) -> bytes | None:
-        """An immediate answer; `None` if the answer comes later or none is wanted."""
+        """An immediate answer; `None` if the answer comes later or none is requested."""
         if len(frame) > MAX_BODY_BYTES:
             self._refused(body_too_large())
             return request_error(None, body_too_large())
@@ -368,12 +368,12 @@ class SocketSession:
         handle = self._runtime.ask(asking.query_request, caller=self._key.caller)
         self._start(call.id, [handle], partial(answer_query, call.id, asking, handle))
 
-    def _generate(self, call: Call, wanted: GenerateRequest) -> None:
+    def _generate(self, call: Call, requested: GenerateRequest) -> None:
         self._check_room(1)
         stream = self._runtime.open(
-            wanted, caller=self._key.caller, tell_waiting=events_after(wanted.stream)
+            requested, caller=self._key.caller, tell_waiting=events_after(requested.stream)
         )
-        answer = partial(answer_generate, call.id, wanted, stream, self._frames)
+        answer = partial(answer_generate, call.id, requested, stream, self._frames)
         self._start(call.id, [stream], answer)
 
     def _generate_batch(self, call: Call, batch: Batch) -> None:
@@ -426,14 +426,14 @@ class Frames(Protocol):
 
 
 async def answer_generate(
-    id: RpcId, wanted: GenerateRequest, stream: Events, frames: Frames
+    id: RpcId, requested: GenerateRequest, stream: Events, frames: Frames
 ) -> bytes:
     """The answer to `generate`; its events are pushed before, if it streams."""
     writer = EventWriter({"id": id}, RPC_NOTIFICATIONS)
     accumulator = Accumulator()
 
     def take(event: Event) -> bool:
-        if not wanted.stream or isinstance(event, Done | Failed):
+        if not requested.stream or isinstance(event, Done | Failed):
             accumulator.add(event)
             return True
         frame = writer.render(event)
@@ -442,7 +442,7 @@ async def answer_generate(
     await stream.push(take, frames.drained)
     if isinstance(accumulator.end, Failed):
         return request_error(id, accumulator.end.error)
-    fields = done_fields(accumulator.end) if wanted.stream else answer_fields(accumulator)
+    fields = done_fields(accumulator.end) if requested.stream else answer_fields(accumulator)
     return result(id, fields)
 
 

@@ -70,7 +70,7 @@ class _GenerateBody(_Body):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Requested:
     """A parsed body. Without a `request` nothing is to be answered."""
 
     model: str
@@ -89,47 +89,47 @@ CHAT_FIELDS = FieldTable(_chat, fields.CHAT)
 GENERATE_FIELDS = FieldTable(_generate, fields.GENERATE)
 
 
-def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Wanted:
+def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Requested:
     """The body of `/api/chat`. Raises `InvalidRequest` and `RequestTooLarge`."""
     given = CHAT_FIELDS.given(body, notes, prepare=plain_options)
     parsed = parse_json(_chat, to_json(given))
     messages = to_neutral(parsed.messages)
     check_few(messages)
     if not messages:
-        return _wanted(parsed, None)
+        return _requested(parsed, None)
     goes_on = can_go_on(messages)
     tools = parsed.tools or None
-    return _wanted(
+    return _requested(
         parsed, {"messages": messages, "tools": tools, "continue_final_message": goes_on}
     )
 
 
-def parse_generate(body: bytes, notes: FieldNotes | None = None) -> Wanted:
+def parse_generate(body: bytes, notes: FieldNotes | None = None) -> Requested:
     """The body of `/api/generate`. Raises `InvalidRequest` and `RequestTooLarge`."""
     given = GENERATE_FIELDS.given(body, notes, prepare=plain_options)
     parsed = parse_json(_generate, to_json(given))
     if parsed.raw and parsed.system:
         raise InvalidRequest("`system` cannot be combined with `raw`", field="system")
     if not (parsed.prompt or parsed.suffix or parsed.images):
-        return _wanted(parsed, None)
+        return _requested(parsed, None)
     if parsed.raw or parsed.suffix:
         if parsed.images:
             raise InvalidRequest(
                 "`images` cannot be combined with `raw` or `suffix`", field="images"
             )
-        return _wanted(parsed, {"prompt": parsed.prompt, "suffix": parsed.suffix or None})
+        return _requested(parsed, {"prompt": parsed.prompt, "suffix": parsed.suffix or None})
     system = [ChatMessage(role="system", content=parsed.system)] if parsed.system else []
     content = with_images(parsed.prompt, parsed.images or (), "images")
     user = ChatMessage(role="user", content=content)
-    return _wanted(parsed, {"messages": (*system, user)})
+    return _requested(parsed, {"messages": (*system, user)})
 
 
-def _wanted(parsed: _Body, asked: Json | None) -> Wanted:
+def _requested(parsed: _Body, asked: Json | None) -> Requested:
     """`asked` are the neutral fields of what is to be answered."""
     if parsed.top_logprobs and not parsed.logprobs:
         raise InvalidRequest("`top_logprobs` needs `logprobs: true`", field="top_logprobs")
     if asked is None:
-        return Wanted(parsed.model, parsed.stream, None)
+        return Requested(parsed.model, parsed.stream, None)
     request = GenerateRequest(
         **asked,
         **(parsed.options or Options()).neutral(),
@@ -140,7 +140,7 @@ def _wanted(parsed: _Body, asked: Json | None) -> Wanted:
         top_logprobs=parsed.top_logprobs or None,
     )
     check_readable(request)
-    return Wanted(parsed.model, parsed.stream, request)
+    return Requested(parsed.model, parsed.stream, request)
 
 
 def _thinking(think: Think | None) -> Json:

@@ -34,9 +34,9 @@ from .answers import (
 )
 from .models import served_name
 from .options import CHAT_NAMES, GENERATE_NAMES
-from .requests import Wanted, parse_chat, parse_generate
+from .requests import Requested, parse_chat, parse_generate
 
-Parse = Callable[[bytes, FieldNotes | None], Wanted]
+Parse = Callable[[bytes, FieldNotes | None], Requested]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +82,17 @@ def model_of(runtime: FleetRuntime, asked: str, caller: Caller) -> ModelView:
     return model
 
 
-def _endpoint(runtime: FleetRuntime, call: _Call) -> Endpoint[Wanted]:
-    async def answer(wanted: Wanted, caller: Caller) -> Generation | Known:
-        asked = wanted.request_for(name_of(runtime, wanted.model, caller))
+def _endpoint(runtime: FleetRuntime, call: _Call) -> Endpoint[Requested]:
+    async def answer(requested: Requested, caller: Caller) -> Generation | Known:
+        asked = requested.request_for(name_of(runtime, requested.model, caller))
         if asked is None:  # whether the model is there is all that is asked
-            model_of(runtime, wanted.model, caller)
-            return Known(call.loaded(Head(wanted.model, time.time())))
+            model_of(runtime, requested.model, caller)
+            return Known(call.loaded(Head(requested.model, time.time())))
         return Generation(
             requests=[asked],
-            is_streamed=wanted.stream,
+            is_streamed=requested.stream,
             rendering=lambda opened: OllamaAnswer(
-                call.shape, Head(wanted.model, opened.created_at), call.whole
+                call.shape, Head(requested.model, opened.created_at), call.whole
             ),
             names=call.names,
             content_types=(NDJSON,),

@@ -290,15 +290,15 @@ def raise_file_limit(num_connections: int) -> int:
     Logs if that is not enough. Returns the limit.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = num_connections + SPARE_FILES
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    needed = num_connections + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    if soft != resource.RLIM_INFINITY and soft < needed:
         logger.warning(
             "the limit of open files is %d, and %d connections need %d: raise it (`ulimit -n`, or "
             "LimitNOFILE= of systemd), or lower --max-connections",
-            *(soft, num_connections, wanted),
+            *(soft, num_connections, needed),
         )
     return soft
 

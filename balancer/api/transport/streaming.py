@@ -196,8 +196,8 @@ def prefers_event_stream(accept: str) -> bool:
         media_type, *parameters = (part.strip().lower() for part in entry.split(";"))
         if media_type in liked:
             liked[media_type] = _quality(parameters)
-    wanted = liked.pop(EVENT_STREAM)
-    return wanted > 0 and wanted >= max(liked.values())
+    quality = liked.pop(EVENT_STREAM)
+    return quality > 0 and quality >= max(liked.values())
 
 
 def _quality(parameters: list[str]) -> float:

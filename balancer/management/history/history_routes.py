@@ -114,10 +114,10 @@ async def ended_requests(
     history: HistoryTask, query: Mapping[str, str], everywhere: Everywhere
 ) -> web.Response:
     """The answer to `GET /api/v1/requests?state=ended`. Raises `InvalidRequest`."""
-    wanted = ended_filter(query)
-    told = await everywhere.ended(wanted)
-    chosen, total = await history.ended(wanted, told.requests, told.total)
-    more = cursor_after(chosen[-1]) if len(chosen) == wanted.limit else None
+    requested = ended_filter(query)
+    told = await everywhere.ended(requested)
+    chosen, total = await history.ended(requested, told.requests, told.total)
+    more = cursor_after(chosen[-1]) if len(chosen) == requested.limit else None
     body = EndedRequests(requests=chosen, total=total, next=more)
     if told.missing:
         body["missing"] = [*told.missing]

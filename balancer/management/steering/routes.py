@@ -267,8 +267,8 @@ def _agent_routes(
     runtime: FleetRuntime, drains: DrainService, retry_elsewhere: RetryElsewhere | None
 ) -> list[Route]:
     async def drain(request: web.Request) -> web.Response:
-        wanted = await parsed(request, _reader(DRAIN))
-        await drains.drain(_agent(request), wanted.deadline)
+        requested = await parsed(request, _reader(DRAIN))
+        await drains.drain(_agent(request), requested.deadline)
         return _steered(runtime, request)
 
     async def resume(request: web.Request) -> web.Response:
@@ -276,8 +276,8 @@ def _agent_routes(
         return _steered(runtime, request)
 
     async def reload(request: web.Request) -> web.Response:
-        wanted = await parsed(request, _reader(RELOAD))
-        runtime.reload(_agent(request), wanted.deadline)
+        requested = await parsed(request, _reader(RELOAD))
+        runtime.reload(_agent(request), requested.deadline)
         if retry_elsewhere is not None:
             await retry_elsewhere(_agent(request))
         return _steered(runtime, request)

@@ -198,8 +198,10 @@ class FakeFleetRuntime:
         self.changed.set()
 
     def cancel(self, ids: Iterable[RequestId]) -> int:
-        wanted = set(ids)
-        live = [stream for stream in self.streams if stream.id in wanted and not stream.has_ended]
+        requested = set(ids)
+        live = [
+            stream for stream in self.streams if stream.id in requested and not stream.has_ended
+        ]
         for stream in live:
             stream.cancel()
         return len(live)

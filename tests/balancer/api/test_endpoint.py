@@ -83,7 +83,7 @@ def asking(num: int = 1, *, is_streamed: bool = True, **more: Any) -> Generation
 async def asked(
     runtime: FakeFleetRuntime, answer: object, *, id: str | None = None
 ) -> AsyncIterator[TestClient]:
-    async def answered(_wanted: bytes, _caller: Caller) -> Any:
+    async def answered(_requested: bytes, _caller: Caller) -> Any:
         if isinstance(answer, RequestError):
             raise answer
         return answer

@@ -49,15 +49,15 @@ async def test_the_page_is_served_with_a_strict_policy(client: TestClient) -> No
 
 
 async def test_everything_the_page_loads_is_there(client: TestClient) -> None:
-    wanted = [url for url in Page(FILES["index.html"]).loaded if not url.startswith("#")]
+    requested = [url for url in Page(FILES["index.html"]).loaded if not url.startswith("#")]
     imported = [
         posixpath.normpath(posixpath.join(posixpath.dirname(name), path))
         for name in SCRIPTS
         for path in re.findall(r'from "(\.{1,2}/[^"]+)"', FILES[name])
     ]
-    assert len(wanted) >= 3
+    assert len(requested) >= 3
     assert any("/" in name for name in imported), "modules in folders are served as well"
-    for url in {*wanted, *(f"dashboard/{name}" for name in imported)}:
+    for url in {*requested, *(f"dashboard/{name}" for name in imported)}:
         async with client.get(f"/{url}") as response:
             assert response.status == 200, url
 

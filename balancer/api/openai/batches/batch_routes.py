@@ -106,8 +106,8 @@ def routes(jobs: Jobs | None) -> list[Route]:
 
 
 async def _create(request: web.Request, jobs: Jobs) -> BatchObject:
-    wanted = await request.app[BODIES].parsed(request, parse_batch)
-    return await shown(jobs, await jobs.batches.create(wanted, caller_of(request)))
+    batch = await request.app[BODIES].parsed(request, parse_batch)
+    return await shown(jobs, await jobs.batches.create(batch, caller_of(request)))
 
 
 async def _list(request: web.Request, jobs: Jobs) -> ListOf[BatchObject]:

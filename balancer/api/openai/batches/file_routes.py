@@ -187,11 +187,11 @@ async def receive(request: web.Request, files: Files, owner: str | None) -> Save
     async with files.upload() as upload:
         with _refused():
             given, name = await _read(request, upload)
-        wanted = parse_form(given)
+        form = parse_form(given)
         if name is None:
             raise InvalidRequest("`file`: is missing", field="file")
         return await upload.keep(
-            owner=owner, name=name, purpose=wanted.purpose, expires_after=wanted.expires_after
+            owner=owner, name=name, purpose=form.purpose, expires_after=form.expires_after
         )
 
 

@@ -21,7 +21,7 @@ from ...transport.bodies import Bodies
 from ..completions.routes import CHAT, COMPLETION
 from ..errors import openai_error
 from ..queries.routes import embeddings_endpoint, rerank_endpoint
-from ..responses.requests import Wanted, parse_response
+from ..responses.requests import Requested, parse_response
 from ..responses.routes import Responses
 
 BATCH_PRIORITY = -1
@@ -54,17 +54,17 @@ class LineHandlers:
     async def _answer(
         self, endpoint: Endpoint[Any], body: bytes, caller: Caller
     ) -> tuple[RequestId | None, bytes]:
-        wanted = await self._bodies.off_loop(len(body), lambda: endpoint.parse(body, None))
-        answer = await endpoint.answer(wanted, caller)
+        requested = await self._bodies.off_loop(len(body), lambda: endpoint.parse(body, None))
+        answer = await endpoint.answer(requested, caller)
         if isinstance(answer, Generation):
             answer = replace(answer, requests=[_of_batch(each) for each in answer.requests])
         return await collected(self._runtime, caller, answer)
 
 
-def _parse_unstored(body: bytes, notes: FieldNotes | None) -> Wanted:
-    wanted = parse_response(body, notes)
-    wanted.store = False
-    return wanted
+def _parse_unstored(body: bytes, notes: FieldNotes | None) -> Requested:
+    requested = parse_response(body, notes)
+    requested.store = False
+    return requested
 
 
 def _of_batch(request: GenerateRequest) -> GenerateRequest:

@@ -66,10 +66,10 @@ class Guided(SamplingChoices):
         yield from _grammars(
             "guided_", self.guided_json, self.guided_regex, self.guided_grammar, self.guided_choice
         )
-        if (wanted := self.structured_outputs) is not None:
+        if (outputs := self.structured_outputs) is not None:
             name = "structured_outputs."
-            yield from _grammars(name, wanted.json, wanted.regex, wanted.grammar, wanted.choice)
-            if wanted.json_object:
+            yield from _grammars(name, outputs.json, outputs.regex, outputs.grammar, outputs.choice)
+            if outputs.json_object:
                 schema = JsonSchemaGrammar(type="json_schema", schema=ANY_OBJECT)
                 yield f"{name}json_object", schema
 

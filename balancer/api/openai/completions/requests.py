@@ -115,7 +115,7 @@ class _CompletionBody(_Body):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Requested:
     """A parsed body: one request per choice, `num_choices` in a row for each prompt.
 
     `echoes` are the prompts that the choices begin with, if they are echoed and agents do not send
@@ -153,7 +153,7 @@ CHAT_FIELDS = FieldTable(_chat, fields.CHAT, kinds=fields.CHAT_KINDS)
 COMPLETION_FIELDS = FieldTable(_completion, fields.COMPLETION)
 
 
-def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Wanted:
+def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Requested:
     """The body of `/v1/chat/completions`. Raises `InvalidRequest` and `RequestTooLarge`."""
     raw = _with_stops(CHAT_FIELDS.given(body, notes))
     if "messages" in raw:
@@ -185,11 +185,11 @@ def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Wanted:
         "logprobs": parsed.logprobs,
         "top_logprobs": parsed.top_logprobs or None,
     }
-    wanted = _wanted(parsed, [conversation])
+    requested = _requested(parsed, [conversation])
     names = names_of(found, _format_names(parsed.response_format))
     if parsed.max_completion_tokens is not None:
         names = names.also(_COMPLETION_TOKENS)
-    return replace(wanted, field_names=names)
+    return replace(requested, field_names=names)
 
 
 _COMPLETION_TOKENS = {"max_tokens": "max_completion_tokens"}
@@ -222,7 +222,7 @@ def _grammars(parsed: _Body, answer: ResponseFormat | None = None) -> list[tuple
     return [*found, *parsed.grammars()]
 
 
-def parse_completion(body: bytes, notes: FieldNotes | None = None) -> Wanted:
+def parse_completion(body: bytes, notes: FieldNotes | None = None) -> Requested:
     """The body of `/v1/completions`. Raises `InvalidRequest` and `RequestTooLarge`."""
     raw = _with_stops(COMPLETION_FIELDS.given(body, notes))
     if "prompt" in raw:
@@ -249,11 +249,11 @@ def parse_completion(body: bytes, notes: FieldNotes | None = None) -> Wanted:
         "logprobs": parsed.logprobs is not None,
         "top_logprobs": parsed.logprobs or None,
     }
-    wanted = _wanted(parsed, [{"prompt": prompt, **common} for prompt in parsed.prompt])
-    wanted = replace(wanted, field_names=names_of(found, SAME_NAMES))
+    requested = _requested(parsed, [{"prompt": prompt, **common} for prompt in parsed.prompt])
+    requested = replace(requested, field_names=names_of(found, SAME_NAMES))
     if not parsed.echo or is_scored:
-        return wanted
-    return replace(wanted, echoes=_texts(wanted.requests))
+        return requested
+    return replace(requested, echoes=_texts(requested.requests))
 
 
 def _with_prompts(fields: bytes, prompts: bytes) -> bytes:
@@ -307,13 +307,13 @@ def _plain_message(message: object) -> object:
     return {name: value for name, value in message.items() if value is not None}
 
 
-def _wanted(parsed: _Body, prompts: list[dict[str, Any]]) -> Wanted:
+def _requested(parsed: _Body, prompts: list[dict[str, Any]]) -> Requested:
     if parsed.stream_options is not None and not parsed.stream:
         raise InvalidRequest("`stream_options` is only for `stream: true`", field="stream_options")
     options = parsed.stream_options or _StreamOptions()
     requests = [[_neutral(parsed, prompt, n) for n in range(parsed.n)] for prompt in prompts]
     check_readable(requests[0][0])  # the others differ in their seeds and prompts only
-    return Wanted(
+    return Requested(
         requests=tuple(chain.from_iterable(requests)),
         num_choices=parsed.n,
         model=parsed.model,

@@ -9,30 +9,32 @@ from ...access.permissions import Needs
 from ...endpoint import Endpoint, Generation, Opened, handler
 from ...route import OPENAI, Route
 from .answers import Chat, ChoicesAnswer, Completion, Head, Shape
-from .requests import Wanted, parse_chat, parse_completion
+from .requests import Requested, parse_chat, parse_completion
 
 
-async def _answer_chat(wanted: Wanted, _caller: Caller) -> Generation:
-    return _generation(wanted, Chat(has_log_probs=wanted.has_log_probs))
+async def _answer_chat(requested: Requested, _caller: Caller) -> Generation:
+    return _generation(requested, Chat(has_log_probs=requested.has_log_probs))
 
 
-async def _answer_completion(wanted: Wanted, _caller: Caller) -> Generation:
+async def _answer_completion(requested: Requested, _caller: Caller) -> Generation:
     shape = Completion(
-        has_log_probs=wanted.has_log_probs, echoes=wanted.echoes, generates=wanted.generates
+        has_log_probs=requested.has_log_probs,
+        echoes=requested.echoes,
+        generates=requested.generates,
     )
-    return _generation(wanted, shape)
+    return _generation(requested, shape)
 
 
-def _generation(wanted: Wanted, shape: Shape) -> Generation:
+def _generation(requested: Requested, shape: Shape) -> Generation:
     return Generation(
-        requests=wanted.requests,
-        is_streamed=wanted.stream,
-        rendering=partial(_rendering, wanted, shape),
-        names=wanted.field_names,
+        requests=requested.requests,
+        is_streamed=requested.stream,
+        rendering=partial(_rendering, requested, shape),
+        names=requested.field_names,
     )
 
 
-def _rendering(wanted: Wanted, shape: Shape, opened: Opened) -> ChoicesAnswer:
+def _rendering(requested: Requested, shape: Shape, opened: Opened) -> ChoicesAnswer:
     head = Head(
         id=f"{shape.id_prefix}{opened.id}",
         created=int(opened.created_at),
@@ -42,9 +44,9 @@ def _rendering(wanted: Wanted, shape: Shape, opened: Opened) -> ChoicesAnswer:
     return ChoicesAnswer(
         shape,
         head,
-        num_choices=wanted.num_choices,
-        include_usage=wanted.include_usage,
-        has_running_usage=wanted.has_running_usage,
+        num_choices=requested.num_choices,
+        include_usage=requested.include_usage,
+        has_running_usage=requested.has_running_usage,
     )
 
 

@@ -7,12 +7,12 @@ from ...conversation_store import Keeping
 from .answer_types import Response
 from .events import ResponseEvents
 from .items import Json, with_ids
-from .requests import Wanted
+from .requests import Requested
 from .stored import Stored, stored
 
 
 class Answer(ResponseEvents):
-    """The answer to `wanted`, which continues `previous`, by the model `served`.
+    """The answer to `requested`, which continues `previous`, by the model `served`.
 
     It has the `service_tier`, and belongs to `owner`.
     """
@@ -21,7 +21,7 @@ class Answer(ResponseEvents):
         self,
         id: RequestId,
         store: Keeping,
-        wanted: Wanted,
+        requested: Requested,
         previous: Stored | None,
         *,
         served: str,
@@ -31,25 +31,25 @@ class Answer(ResponseEvents):
     ) -> None:
         self._store = store
         self._owner = owner
-        self._wanted = wanted
+        self._requested = requested
         self._previous = previous
         super().__init__(
             id,
             created_at=created_at,
-            echo=wanted.echo(served, service_tier),
-            namespaces=wanted.namespaces,
-            is_background=wanted.background,
+            echo=requested.echo(served, service_tier),
+            namespaces=requested.namespaces,
+            is_background=requested.background,
         )
 
     def take(self, event: Event, _number: int = 0, /) -> list[Json]:
         """The API events for `event`."""
         told = super().take(event)
-        if isinstance(event, Done) and self._wanted.store:
+        if isinstance(event, Done) and self._requested.store:
             # Stored before the end is sent: the client may continue the response at once.
             self._keep(self.response)
         return told
 
     def _keep(self, response: Response) -> None:
-        given = with_ids(self._wanted.input, self._id)
+        given = with_ids(self._requested.input, self._id)
         entry = stored(response, given, self._previous)
         self._store.keep(response["id"], entry, time.monotonic(), owner=self._owner)

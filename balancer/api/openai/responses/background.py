@@ -25,7 +25,7 @@ from ...conversation_store import Keeping
 from .answer import Answer
 from .answer_types import Response
 from .events import RESPONSE_PREFIX, ResponseEvents
-from .requests import Wanted, parse_response
+from .requests import Requested, parse_response
 from .stored import Stored
 
 logger = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ async def chunks(response: BackgroundResponse, after: int) -> AsyncIterator[byte
 
 
 def parse_after(request: web.Request) -> int:
-    """The number after which events are wanted; -1 for all. Raises `InvalidRequest`."""
+    """The number after which events are requested; -1 for all. Raises `InvalidRequest`."""
     given = request.query.get("starting_after", "-1")
     if given != "-1" and not (given.isascii() and given.isdigit() and len(given) < 10):
         raise InvalidRequest(
@@ -176,10 +176,12 @@ class _Note:
 _note = TypeAdapter(_Note)
 
 
-def note_of(wanted: Wanted, previous: Stored | None, served: str, service_tier: UsedTier) -> bytes:
+def note_of(
+    requested: Requested, previous: Stored | None, served: str, service_tier: UsedTier
+) -> bytes:
     """As it is kept with the request. `served` is the model that answers."""
     note = _Note(
-        body=wanted.raw.decode(), served=served, service_tier=service_tier, previous=previous
+        body=requested.raw.decode(), served=served, service_tier=service_tier, previous=previous
     )
     return _note.dump_json(note)
 
@@ -203,7 +205,7 @@ def answers_of(kept: KeptRequest, store: Keeping) -> Callable[[], Answer]:
 def answer_to(
     id: RequestId,
     store: Keeping,
-    wanted: Wanted,
+    requested: Requested,
     previous: Stored | None,
     *,
     served: str,
@@ -215,7 +217,7 @@ def answer_to(
     return Answer(
         id,
         store,
-        wanted,
+        requested,
         previous,
         served=served,
         service_tier=service_tier,

@@ -97,14 +97,16 @@ class _TextOptions:
     verbosity: Verbosity | None = None
 
     @property
-    def wanted(self) -> _Format:
+    def format_or_text(self) -> _Format:
         return self.format or TextFormat(type="text")
 
     def echo(self) -> TextEcho:
-        wanted = {name: value for name, value in asdict(self.wanted).items() if value is not None}
+        format = {
+            name: value for name, value in asdict(self.format_or_text).items() if value is not None
+        }
         if self.verbosity is None:
-            return {"format": wanted}
-        return {"format": wanted, "verbosity": self.verbosity}
+            return {"format": format}
+        return {"format": format, "verbosity": self.verbosity}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +189,7 @@ class _Body(Guided):
 
         Raises `InvalidRequest`.
         """
-        grammar = self.text.wanted.grammar()
+        grammar = self.text.format_or_text.grammar()
         return list(self.grammars()) if grammar is None else [("text.format", grammar)]
 
 
@@ -196,7 +198,7 @@ _body = TypeAdapter(_Body)
 RESPONSE_FIELDS = FieldTable(_body, BODY)
 
 
-class Wanted:
+class Requested:
     """A parsed body."""
 
     def __init__(self, body: _Body, raw: bytes) -> None:
@@ -281,14 +283,14 @@ class Wanted:
         }
 
 
-def parse_response(body: bytes, notes: FieldNotes | None = None) -> Wanted:
+def parse_response(body: bytes, notes: FieldNotes | None = None) -> Requested:
     """The body of `/v1/responses`. Raises `InvalidRequest`."""
     raw = RESPONSE_FIELDS.given(body, notes, prepare=_prepared)
     if isinstance(raw.get("stop"), str):
         raw["stop"] = [raw["stop"]]
     parsed = parse_json(_body, to_json(raw))
     _check(parsed)
-    return Wanted(parsed, body)
+    return Requested(parsed, body)
 
 
 def _prepared(raw: Json) -> Json:

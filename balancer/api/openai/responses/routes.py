@@ -28,7 +28,7 @@ from .answer import Answer
 from .answer_types import CountedInput, DeletedResponse
 from .background import BackgroundResponses, answer_to, answers_of, chunks, note_of, parse_after
 from .listing import input_list, parse_page
-from .requests import Wanted, parse_response
+from .requests import Requested, parse_response
 from .stored import Stored
 
 
@@ -60,7 +60,7 @@ def routes(
 class _Asked:
     """A parsed body with what it continues, and the request that this makes."""
 
-    wanted: Wanted
+    requested: Requested
     previous: Stored | None
     neutral: GenerateRequest
 
@@ -80,21 +80,21 @@ class Responses:
         self._bodies = bodies
         self._background = background
 
-    async def answer(self, wanted: Wanted, caller: Caller) -> Generation:
+    async def answer(self, requested: Requested, caller: Caller) -> Generation:
         """The response, while its client waits for it."""
-        asked = await self.asked(wanted, caller)
+        asked = await self.asked(requested, caller)
         return Generation(
             requests=[asked.neutral],
-            is_streamed=wanted.stream,
+            is_streamed=requested.stream,
             rendering=partial(self._rendering, asked, caller.owner),
-            names=wanted.field_names,
+            names=requested.field_names,
         )
 
     def _rendering(self, asked: _Asked, owner: str | None, opened: Opened) -> Answer:
         return Answer(
             opened.id,
             self._conversations,
-            asked.wanted,
+            asked.requested,
             asked.previous,
             served=opened.model,
             service_tier=tier_of(opened.priority),
@@ -102,23 +102,23 @@ class Responses:
             owner=owner,
         )
 
-    async def count(self, wanted: Wanted, caller: Caller) -> Known:
+    async def count(self, requested: Requested, caller: Caller) -> Known:
         """How many tokens the input has."""
-        asked = await self.asked(wanted, caller)
+        asked = await self.asked(requested, caller)
         num_tokens = await count_tokens(
-            self._runtime, asked.neutral, wanted.field_names, caller=caller
+            self._runtime, asked.neutral, requested.field_names, caller=caller
         )
         body: CountedInput = {"object": "response.input_tokens", "input_tokens": num_tokens}
         return Known(body)
 
-    async def asked(self, wanted: Wanted, caller: Caller) -> _Asked:
-        """The request with all of the conversation. Raises as `Wanted.request` does."""
-        previous = await self._previous(wanted.previous_response_id, caller)
+    async def asked(self, requested: Requested, caller: Caller) -> _Asked:
+        """The request with all of the conversation. Raises as `Requested.request` does."""
+        previous = await self._previous(requested.previous_response_id, caller)
         history = () if previous is None else previous.history
-        num_bytes = wanted.num_bytes + (0 if previous is None else previous.history_bytes)
+        num_bytes = requested.num_bytes + (0 if previous is None else previous.history_bytes)
         check_copies(num_bytes, field="previous_response_id")
-        neutral = await self._bodies.off_loop(num_bytes, lambda: wanted.request(history))
-        return _Asked(wanted, previous, neutral)
+        neutral = await self._bodies.off_loop(num_bytes, lambda: requested.request(history))
+        return _Asked(requested, previous, neutral)
 
     async def _previous(self, id: str | None, caller: Caller) -> Stored | None:
         """What a response continues. Raises `NotFound`, and `Conflict` while that one runs."""
@@ -151,31 +151,31 @@ class _Handlers:
         self._responses = responses
 
     async def create(self, request: web.Request) -> web.StreamResponse:
-        wanted = await obeyed(request, parse_response)
-        if wanted.background:
-            return await self._run(request, wanted)
+        requested = await obeyed(request, parse_response)
+        if requested.background:
+            return await self._run(request, requested)
         with refusals_reported(request):
-            generation = await self._responses.answer(wanted, caller_of(request))
+            generation = await self._responses.answer(requested, caller_of(request))
         return await respond(request, self._runtime, generation)
 
-    async def _run(self, request: web.Request, wanted: Wanted) -> web.StreamResponse:
+    async def _run(self, request: web.Request, requested: Requested) -> web.StreamResponse:
         """In the background."""
         caller = caller_of(request)
         with refusals_reported(request):
-            asked = await self._responses.asked(wanted, caller)
-        served = wanted.model or self._runtime.views.model_name_for("generate", caller)
+            asked = await self._responses.asked(requested, caller)
+        served = requested.model or self._runtime.views.model_name_for("generate", caller)
         tier = tier_of(self._runtime.views.priority(asked.neutral, caller))
-        keep = await keeper(request, note_of(wanted, asked.previous, served, tier))
+        keep = await keeper(request, note_of(requested, asked.previous, served, tier))
         try:
             kept = keep(asked.neutral)
         except RequestError as error:
-            raise wanted.field_names.told(error) from error
+            raise requested.field_names.told(error) from error
         request[request_id_key] = kept.id
         render = partial(
             answer_to,
             kept.id,
             self._conversations.memory,  # with its events it is in the store of kept requests
-            wanted,
+            requested,
             asked.previous,
             served=served,
             service_tier=tier,
@@ -184,7 +184,7 @@ class _Handlers:
         )
         response = self._background.add(kept, render)
         headers = {REQUEST_ID: kept.id}
-        if not wanted.stream:
+        if not requested.stream:
             return json_response(response.response(), headers=headers)
         return await send_stream(
             request, chunks(response, -1), content_type=EVENT_STREAM, headers=headers

@@ -50,8 +50,8 @@ def text(value: str) -> dict[str, Any]:
 
 def edited(conversation: list[dict[str, Any]], **edit: Any) -> Change | None:
     messages = _messages.validate_json(json.dumps(conversation))
-    (wanted,) = _management.validate_json(json.dumps({"edits": [edit]})).edits
-    return wanted.change(messages)
+    (requested,) = _management.validate_json(json.dumps({"edits": [edit]})).edits
+    return requested.change(messages)
 
 
 def neutral(change: Change | None) -> tuple[ChatMessage, ...]:

@@ -40,10 +40,10 @@ def test_what_is_told_of_thinking() -> None:
 def test_either_field_has_the_format() -> None:
     some = Format(type="json_schema", schema={"type": "object"})
     other = Format(type="json_schema", schema={"type": "array"})
-    wanted = JsonSchemaGrammar(type="json_schema", schema={"type": "object"})
-    assert grammar(OutputOptions(format=some), None) == wanted
-    assert grammar(OutputOptions(), some) == wanted
-    assert grammar(OutputOptions(format=some), some) == wanted
+    expected = JsonSchemaGrammar(type="json_schema", schema={"type": "object"})
+    assert grammar(OutputOptions(format=some), None) == expected
+    assert grammar(OutputOptions(), some) == expected
+    assert grammar(OutputOptions(format=some), some) == expected
     assert grammar(OutputOptions(), None) is None
     with pytest.raises(InvalidRequest) as caught:
         grammar(OutputOptions(format=some), other)

@@ -233,8 +233,8 @@ async def test_a_failed_answer_leaves_no_thread(
 
 async def test_a_conversation_is_summarized(client: TestClient, runtime: FakeFleetRuntime) -> None:
     for stream in (False, True):
-        wanted = {"compaction": {"type": "summarize"}, "thread": {"type": "create"}}
-        _, headers, text = await ask(client, **wanted, stream=stream)
+        requested = {"compaction": {"type": "summarize"}, "thread": {"type": "create"}}
+        _, headers, text = await ask(client, **requested, stream=stream)
         asked = runtime.streams[-1].request
         summary = f"you said: {(asked.messages or ())[-1].text}"
         if stream:
@@ -311,13 +311,13 @@ async def edited(
     counter: Counter, conversation: list[dict[str, Any]], *edits: dict[str, Any]
 ) -> Edited:
     body = {"max_tokens": 5, "messages": conversation, "context_management": {"edits": edits}}
-    wanted = parse_messages(json.dumps(body).encode())
-    conversation = wanted.conversation()
+    requested = parse_messages(json.dumps(body).encode())
+    conversation = requested.conversation()
     return await apply_edits(
         conversation.messages,
-        wanted.edits,
+        requested.edits,
         run=at_once,
-        build=lambda messages: wanted.request(replace(conversation, messages=messages)),
+        build=lambda messages: requested.request(replace(conversation, messages=messages)),
         count=counter.count,
     )
 

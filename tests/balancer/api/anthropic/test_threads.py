@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from arriero.balancer.api.anthropic.conversation.messages import to_messages
-from arriero.balancer.api.anthropic.requests import Wanted, parse_messages
+from arriero.balancer.api.anthropic.requests import Requested, parse_messages
 from arriero.balancer.api.anthropic.threads import Thread, stored_thread
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import ChatMessage
@@ -15,19 +15,19 @@ USER = {"role": "user", "content": "hi"}
 TOOL = {"name": "f", "input_schema": {"type": "object"}}
 
 
-def wanted(**body: Any) -> Wanted:
+def requested(**body: Any) -> Requested:
     least = {"max_tokens": 5, "messages": [USER], "thread": {"type": "create"}}
     return parse_messages(json.dumps(least | body).encode())
 
 
 def begun(answer: str = "hello", **body: Any) -> Thread:
-    conversation = wanted(**body).conversation()
+    conversation = requested(**body).conversation()
     return stored_thread(conversation, [{"type": "text", "text": answer}], 100)
 
 
 def test_a_thread_goes_on_with_its_tools_and_instructions() -> None:
     thread = begun(system="be kind", tools=[TOOL])
-    more = wanted(messages=[{"role": "user", "content": "and?"}], tool_choice={"type": "any"})
+    more = requested(messages=[{"role": "user", "content": "and?"}], tool_choice={"type": "any"})
     request = more.request(more.conversation(thread.conversation))
     assert [(m.role, m.content) for m in request.messages or ()] == [
         ("system", "be kind"),
@@ -40,11 +40,11 @@ def test_a_thread_goes_on_with_its_tools_and_instructions() -> None:
 
 
 def test_the_result_of_a_call_in_the_thread() -> None:
-    conversation = wanted(tools=[TOOL]).conversation()
+    conversation = requested(tools=[TOOL]).conversation()
     call: Any = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
     thread = stored_thread(conversation, [call], 100)
     result = {"type": "tool_result", "tool_use_id": "a", "content": "1"}
-    more = wanted(messages=[{"role": "user", "content": [result]}])
+    more = requested(messages=[{"role": "user", "content": [result]}])
     messages = more.request(more.conversation(thread.conversation)).messages or ()
     assert messages[-1] == ChatMessage(role="tool", content="1", tool_call_id="a")
 
@@ -63,8 +63,8 @@ def test_a_thread_counts_for_all_that_it_took() -> None:
 @pytest.mark.parametrize("changed", [{"system": "be rude"}, {"tools": [TOOL | {"name": "g"}]}])
 def test_instructions_and_tools_stay_the_same(changed: dict[str, Any]) -> None:
     thread = begun(system="be kind", tools=[TOOL])
-    same = wanted(system="be kind", tools=[TOOL])
+    same = requested(system="be kind", tools=[TOOL])
     assert same.conversation(thread.conversation).tools == thread.conversation.tools
     with pytest.raises(InvalidRequest) as caught:
-        wanted(**changed).conversation(thread.conversation)
+        requested(**changed).conversation(thread.conversation)
     assert caught.value.field == next(iter(changed))

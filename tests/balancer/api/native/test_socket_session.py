@@ -468,8 +468,8 @@ class Emitted:
 
 
 async def generate(runtime: FakeFleetRuntime, emit: Emitted, **body: Any) -> Any:
-    wanted = GenerateRequest(prompt="x", **body)
-    return json.loads(await answer_generate("r", wanted, runtime.open(wanted), emit))
+    requested = GenerateRequest(prompt="x", **body)
+    return json.loads(await answer_generate("r", requested, runtime.open(requested), emit))
 
 
 async def test_events_go_out_before_the_answer() -> None:
@@ -510,8 +510,8 @@ async def batch(emitted: Emitted, stream: bool) -> list[Any]:
     runtime.refusals = [None, QueueFull("full")]
     requests = tuple(GenerateRequest(prompt=name) for name in "AB")
     streams = open_all(or_refusal(runtime.open), requests)
-    wanted = Batch(("a", "b"), requests, stream)
-    return json.loads(await answer_batch(7, wanted, streams, emitted))["result"]["results"]
+    requested = Batch(("a", "b"), requests, stream)
+    return json.loads(await answer_batch(7, requested, streams, emitted))["result"]["results"]
 
 
 async def test_a_batchs_events_name_their_item() -> None:

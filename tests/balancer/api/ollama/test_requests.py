@@ -26,15 +26,15 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 
 def chat(**body: Any) -> GenerateRequest:
     sent = {"model": "m", "messages": [USER]} | body
-    wanted = parse_chat(json.dumps(sent).encode())
-    assert wanted.request is not None
-    return wanted.request
+    requested = parse_chat(json.dumps(sent).encode())
+    assert requested.request is not None
+    return requested.request
 
 
 def generate(**body: Any) -> GenerateRequest:
-    wanted = parse_generate(json.dumps({"model": "m", "prompt": "Hi"} | body).encode())
-    assert wanted.request is not None
-    return wanted.request
+    requested = parse_generate(json.dumps({"model": "m", "prompt": "Hi"} | body).encode())
+    assert requested.request is not None
+    return requested.request
 
 
 def test_a_chat() -> None:
@@ -43,9 +43,9 @@ def test_a_chat() -> None:
 
 
 def test_the_model_is_set_when_its_name_is_known() -> None:
-    wanted = parse_chat(json.dumps({"model": "m:latest", "messages": [USER]}).encode())
-    assert wanted.model == "m:latest"
-    asked = wanted.request_for("m")
+    requested = parse_chat(json.dumps({"model": "m:latest", "messages": [USER]}).encode())
+    assert requested.model == "m:latest"
+    asked = requested.request_for("m")
     assert asked is not None
     assert asked.model == "m"
 

@@ -278,8 +278,8 @@ def test_frames_write_what_rendering_does(events: list[Event], is_chunked: bool)
     pushes = pusher(client, spelling, spelling.frame_of, is_chunked=is_chunked)
     for event in events:
         assert pushes.take(event)
-    wanted = [data for event in events if (data := render(event))]
-    assert client.written == (chunks(wanted) if is_chunked else wanted)
+    expected = [data for event in events if (data := render(event))]
+    assert client.written == (chunks(expected) if is_chunked else expected)
     framed = spelling.num_rendered + len(spelling.kept)
     assert framed == len(events)
 

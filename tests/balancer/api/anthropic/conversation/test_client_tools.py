@@ -32,9 +32,9 @@ def test_the_memory_tools_input_is_that_of_its_commands() -> None:
     assert sorted(schemas["command"]["enum"]) == sorted(commands)
     for command in COMMANDS:
         for name, field in command.model_fields.items():
-            wanted = field.annotation if field.is_required() else get_args(field.annotation)[0]
-            if get_origin(wanted) is not Literal:
-                expected: Any = list[int] if get_origin(wanted) is list else wanted
+            requested = field.annotation if field.is_required() else get_args(field.annotation)[0]
+            if get_origin(requested) is not Literal:
+                expected: Any = list[int] if get_origin(requested) is list else requested
                 assert KINDS[schemas[name]["type"]] == expected
 
 

@@ -87,9 +87,9 @@ GOOD = {"input_file_id": "f", "endpoint": "/v1/responses", "completion_window": 
 
 def test_openais_own() -> None:
     expires = {"anchor": "created_at", "seconds": 3600}
-    wanted = parse_batch(json.dumps(GOOD | {"output_expires_after": expires}).encode())
-    assert (wanted.window, wanted.completion_window) == (86_400.0, "24h")
-    assert wanted.output_expires_after == 3600
+    requested = parse_batch(json.dumps(GOOD | {"output_expires_after": expires}).encode())
+    assert (requested.window, requested.completion_window) == (86_400.0, "24h")
+    assert requested.output_expires_after == 3600
 
 
 @pytest.mark.parametrize("window", ["30m", "1.5h", "30d"])

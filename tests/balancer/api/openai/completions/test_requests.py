@@ -12,7 +12,7 @@ from arriero.balancer.api.common.field_names import SAME_NAMES
 from arriero.balancer.api.openai.completions import requests
 from arriero.balancer.api.openai.completions.requests import (
     MAX_CHOICES,
-    Wanted,
+    Requested,
     parse_chat,
     parse_completion,
 )
@@ -34,11 +34,11 @@ MESSAGES = [{"role": "user", "content": "Hi"}]
 HI = (ChatMessage(role="user", content="Hi"),)
 
 
-def chat(**body: Any) -> Wanted:
+def chat(**body: Any) -> Requested:
     return parse_chat(json.dumps({"messages": MESSAGES} | body).encode())
 
 
-def completion(**body: Any) -> Wanted:
+def completion(**body: Any) -> Requested:
     return parse_completion(json.dumps({"prompt": "x"} | body).encode())
 
 
@@ -49,8 +49,8 @@ def refusal(parse: Any, **body: Any) -> InvalidRequest:
 
 
 def test_the_least() -> None:
-    assert chat() == Wanted((GenerateRequest(messages=HI, stream=False),), 1, None, False, False)
-    assert completion() == Wanted(
+    assert chat() == Requested((GenerateRequest(messages=HI, stream=False),), 1, None, False, False)
+    assert completion() == Requested(
         (GenerateRequest(prompt="x", stream=False),), 1, None, False, False
     )
 
@@ -74,7 +74,7 @@ def test_everything() -> None:
         "model": "m",
         "stream": True,
     }
-    wanted = chat(
+    requested = chat(
         **sampling,
         max_completion_tokens=9,
         tools=[{"type": "function"}],
@@ -102,7 +102,7 @@ def test_everything() -> None:
         ignore_eos=True,
         model="m",
     )
-    assert replace(wanted, field_names=SAME_NAMES) == Wanted((expected,), 1, "m", True, True)
+    assert replace(requested, field_names=SAME_NAMES) == Requested((expected,), 1, "m", True, True)
     (request,) = completion(**sampling, max_tokens=9).requests
     assert (request.max_tokens, request.temperature, request.stop) == (9, 1.0, ("a", "b"))
 
@@ -126,22 +126,27 @@ def test_stop_as_a_string() -> None:
 
 
 def test_choices_draw_with_seeds_of_their_own() -> None:
-    wanted = chat(n=3, seed=2**32 - 2)
-    assert [request.seed for request in wanted.requests] == [2**32 - 2, 2**32 - 1, 0]
-    assert wanted.num_choices == 3
+    requested = chat(n=3, seed=2**32 - 2)
+    assert [request.seed for request in requested.requests] == [2**32 - 2, 2**32 - 1, 0]
+    assert requested.num_choices == 3
     assert [request.seed for request in chat(n=2).requests] == [None, None]
     assert chat(seed=-1).requests[0].seed == 2**32 - 1
 
 
 def test_a_cache_key_is_passed_on_and_nothing_is_loaded_for_it() -> None:
-    for wanted in (chat(prompt_cache_key="k", n=2), completion(prompt="a", prompt_cache_key="k")):
-        assert {(one.prompt_cache_key, one.cache_key) for one in wanted.requests} == {("k", None)}
+    for requested in (
+        chat(prompt_cache_key="k", n=2),
+        completion(prompt="a", prompt_cache_key="k"),
+    ):
+        assert {(one.prompt_cache_key, one.cache_key) for one in requested.requests} == {
+            ("k", None)
+        }
     assert refusal(chat, prompt_cache_key="x" * 1025).field == "prompt_cache_key"
 
 
 def test_several_prompts_in_order() -> None:
-    wanted = completion(prompt=["a", "b"], n=2, seed=1)
-    assert [(r.prompt, r.seed) for r in wanted.requests] == [
+    requested = completion(prompt=["a", "b"], n=2, seed=1)
+    assert [(r.prompt, r.seed) for r in requested.requests] == [
         ("a", 1),
         ("a", 2),
         ("b", 1),
@@ -261,15 +266,15 @@ def test_an_echo_is_of_the_prompts() -> None:
 
 @pytest.mark.parametrize("prompt", ["a", [1, 2]])
 def test_an_echo_beside_log_probabilities_comes_from_the_agent(prompt: Any) -> None:
-    wanted = completion(prompt=prompt, echo=True, logprobs=1)
-    assert (wanted.echoes, wanted.requests[0].prompt_logprobs) == ((), True)
+    requested = completion(prompt=prompt, echo=True, logprobs=1)
+    assert (requested.echoes, requested.requests[0].prompt_logprobs) == ((), True)
     assert not completion(prompt=prompt, logprobs=1).requests[0].prompt_logprobs
 
 
 def test_no_tokens_are_a_prompt_alone() -> None:
-    wanted = completion(max_tokens=0)
-    assert (wanted.requests[0].prefill_only, wanted.requests[0].max_tokens) == (True, None)
-    assert (wanted.generates, completion().generates) == (False, True)
+    requested = completion(max_tokens=0)
+    assert (requested.requests[0].prefill_only, requested.requests[0].max_tokens) == (True, None)
+    assert (requested.generates, completion().generates) == (False, True)
     assert refusal(chat, max_tokens=0).field == "max_tokens"
 
 
@@ -284,8 +289,8 @@ def test_best_of_as_many_as_there_are_is_no_choice() -> None:
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_each_sampler_is_taken_beside_openais_fields(name: str) -> None:
     for value in VALUES[name]:
-        for wanted in (chat(**{name: value}), completion(**{name: value})):
-            assert getattr(wanted.requests[0], name) == value
+        for requested in (chat(**{name: value}), completion(**{name: value})):
+            assert getattr(requested.requests[0], name) == value
 
 
 def test_what_asks_for_nothing_is_let_through() -> None:
@@ -404,11 +409,11 @@ EXAMPLE = {
 def test_any_json_is_refused_or_taken(body: Any) -> None:
     for parse in (parse_chat, parse_completion):
         try:
-            wanted = parse(json.dumps(body).encode())
+            requested = parse(json.dumps(body).encode())
         except InvalidRequest as error:
             assert error.message
         else:
-            assert wanted.requests
+            assert requested.requests
 
 
 @given(st.lists(objects_like({"role": "user", "content": "x", "tool_calls": []}) | JSON_VALUES))
@@ -438,8 +443,8 @@ def schema_format(**fields: Any) -> dict[str, Any]:
 )
 def test_response_formats(format: Any, schema: Any) -> None:
     (request,) = chat(response_format=format).requests
-    wanted = None if schema is None else JsonSchemaGrammar(type="json_schema", schema=schema)
-    assert request.grammar == wanted
+    expected = None if schema is None else JsonSchemaGrammar(type="json_schema", schema=schema)
+    assert request.grammar == expected
 
 
 def test_errors_name_the_schema_as_the_body_does() -> None:
@@ -467,9 +472,9 @@ def test_what_response_formats_cannot_be(format: Any, field: str) -> None:
 
 def test_grammars_as_in_the_native_api() -> None:
     grammar = {"type": "regex", "pattern": "yes|no"}
-    wanted = RegexGrammar(type="regex", pattern="yes|no")
-    assert chat(grammar=grammar).requests[0].grammar == wanted
-    assert completion(grammar=grammar).requests[0].grammar == wanted
+    expected = RegexGrammar(type="regex", pattern="yes|no")
+    assert chat(grammar=grammar).requests[0].grammar == expected
+    assert completion(grammar=grammar).requests[0].grammar == expected
     error = refusal(chat, grammar=grammar, response_format={"type": "json_object"})
     assert error.field == "response_format"
 
@@ -571,12 +576,12 @@ def test_verbosity_is_told_to_the_template() -> None:
 
 def test_a_json_object_may_have_a_schema() -> None:
     schema = {"type": "object", "required": ["a"]}
-    wanted = chat(response_format={"type": "json_object", "schema": schema})
-    assert wanted.requests[0].grammar == JsonSchemaGrammar(type="json_schema", schema=schema)
+    requested = chat(response_format={"type": "json_object", "schema": schema})
+    assert requested.requests[0].grammar == JsonSchemaGrammar(type="json_schema", schema=schema)
     error = InvalidRequest("`grammar.schema.a`: no", field="grammar.schema.a")
-    assert wanted.field_names.told(error).field == "response_format.schema.a"
+    assert requested.field_names.told(error).field == "response_format.schema.a"
 
 
 def test_a_running_usage() -> None:
-    wanted = chat(stream=True, stream_options={"continuous_usage_stats": True})
-    assert (wanted.has_running_usage, wanted.include_usage) == (True, False)
+    requested = chat(stream=True, stream_options={"continuous_usage_stats": True})
+    assert (requested.has_running_usage, requested.include_usage) == (True, False)

@@ -180,11 +180,11 @@ RECORD = KeptRecord(KeptKey("ana@1", "k"), RequestId("r"), b"", created_at=12.5)
 
 def previous() -> Stored:
     store = ConversationStore()
-    wanted = parse_response(b'{"input": "before"}')
+    requested = parse_response(b'{"input": "before"}')
     answer = answer_to(
         RequestId("p"),
         store,
-        wanted,
+        requested,
         None,
         served="m",
         service_tier="priority",
@@ -194,24 +194,24 @@ def previous() -> Stored:
     answer.begin()
     answer.take(Token("well"))
     answer.take(done())
-    return stored(answer.response, wanted.input, None)
+    return stored(answer.response, requested.input, None)
 
 
 @pytest.mark.parametrize("continues", [False, True])
 def test_it_is_the_same(continues: bool) -> None:
-    wanted, before = parse_response(BODY), previous() if continues else None
+    requested, before = parse_response(BODY), previous() if continues else None
     store = ConversationStore()
     first = answer_to(
         RECORD.id,
         store,
-        wanted,
+        requested,
         before,
         served="m",
         service_tier="priority",
         created_at=12.5,
         owner="ana@1",
     )
-    kept = KeptRequest(RECORD, lambda _, __: None, note=note_of(wanted, before, "m", "priority"))
+    kept = KeptRequest(RECORD, lambda _, __: None, note=note_of(requested, before, "m", "priority"))
     other_store = ConversationStore()
     second = answers_of(kept, other_store)()
     for event in (Token("a"), done()):

@@ -8,7 +8,7 @@ from hypothesis import given
 from openai.types.responses import response_create_params
 
 from arriero.balancer.api.openai.responses.events import ResponseEvents
-from arriero.balancer.api.openai.responses.requests import Wanted, parse_response
+from arriero.balancer.api.openai.responses.requests import Requested, parse_response
 from arriero.shared.errors import InvalidRequest, RequestError
 from arriero.shared.inference import ChatMessage, GenerateRequest, JsonSchemaGrammar, NamedTool
 from tests.balancer.api.json_values import objects_like
@@ -17,7 +17,7 @@ from tests.balancer.api.openai.responses.strict import checked_response
 TOOL = {"type": "function", "name": "f", "description": "does f", "parameters": {"type": "object"}}
 
 
-def parse(**body: Any) -> Wanted:
+def parse(**body: Any) -> Requested:
     return parse_response(json.dumps({"input": "hi"} | body).encode())
 
 
@@ -26,11 +26,15 @@ def request(**body: Any) -> GenerateRequest:
 
 
 def test_the_least() -> None:
-    wanted = parse()
-    assert wanted.request(()) == GenerateRequest(
+    requested = parse()
+    assert requested.request(()) == GenerateRequest(
         messages=(ChatMessage(role="user", content="hi"),), stream=False
     )
-    assert (wanted.stream, wanted.store, wanted.previous_response_id) == (False, True, None)
+    assert (requested.stream, requested.store, requested.previous_response_id) == (
+        False,
+        True,
+        None,
+    )
 
 
 def test_one_in_the_background_may_be_streamed_later() -> None:
@@ -104,10 +108,12 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "null"}}}
     ],
 )
 def test_formats(format: Any, schema: Any) -> None:
-    wanted = parse(text={"format": format})
-    grammar = wanted.request(()).grammar
+    requested = parse(text={"format": format})
+    grammar = requested.request(()).grammar
     assert grammar == (schema and JsonSchemaGrammar(type="json_schema", schema=schema))
-    response = checked_response(ResponseEvents("r", created_at=1, echo=wanted.echo("m")).response)
+    response = checked_response(
+        ResponseEvents("r", created_at=1, echo=requested.echo("m")).response
+    )
     assert response.text is not None and response.text.format is not None
     assert response.text.format.model_dump(exclude_none=True, by_alias=True) == format
 
@@ -121,10 +127,12 @@ def test_formats(format: Any, schema: Any) -> None:
     ],
 )
 def test_choices_of_tools(choice: Any, neutral: Any) -> None:
-    wanted = parse(tools=[TOOL], tool_choice=choice, parallel_tool_calls=False)
-    asked = wanted.request(())
+    requested = parse(tools=[TOOL], tool_choice=choice, parallel_tool_calls=False)
+    asked = requested.request(())
     assert (asked.tool_choice, asked.parallel_tool_calls) == (neutral, False)
-    response = checked_response(ResponseEvents("r", created_at=1, echo=wanted.echo("m")).response)
+    response = checked_response(
+        ResponseEvents("r", created_at=1, echo=requested.echo("m")).response
+    )
     assert response.parallel_tool_calls is False
     told = response.tool_choice
     assert (told if isinstance(told, str) else told.model_dump()) == choice
@@ -266,12 +274,12 @@ LIKE = {
 @given(objects_like(LIKE))
 def test_any_body_is_taken_or_refused(body: dict[str, Any]) -> None:
     try:
-        wanted = parse_response(json.dumps(body).encode())
-        wanted.request(())
+        requested = parse_response(json.dumps(body).encode())
+        requested.request(())
     except RequestError as error:
         assert isinstance(error, InvalidRequest)
     else:
-        checked_response(ResponseEvents("r", created_at=1, echo=wanted.echo("m")).response)
+        checked_response(ResponseEvents("r", created_at=1, echo=requested.echo("m")).response)
 
 
 NAMESPACE = {"type": "namespace", "name": "crm", "description": "customers", "tools": [TOOL]}
@@ -296,9 +304,9 @@ class TestNamespaces:
         )
 
     def test_a_function_of_one_is_told_by_namespace_and_name(self) -> None:
-        wanted = parse(tools=[TOOL, NAMESPACE])
-        assert wanted.namespaces == {"crm__f": ("crm", "f")}
-        assert checked_echo(wanted)["tools"][1]["tools"][0]["name"] == "f"
+        requested = parse(tools=[TOOL, NAMESPACE])
+        assert requested.namespaces == {"crm__f": ("crm", "f")}
+        assert checked_echo(requested)["tools"][1]["tools"][0]["name"] == "f"
 
     def test_a_call_that_was_made_has_the_name_that_the_model_knows(self) -> None:
         call = {
@@ -354,14 +362,14 @@ class TestAllowedTools:
 
 
 def test_verbosity_is_told_to_the_template() -> None:
-    wanted = parse(text={"verbosity": "low"}, reasoning={"effort": "high"})
+    requested = parse(text={"verbosity": "low"}, reasoning={"effort": "high"})
     told = {"reasoning_effort": "high", "verbosity": "low"}
-    assert wanted.request(()).chat_template_kwargs == told
-    assert checked_echo(wanted)["text"] == {"format": {"type": "text"}, "verbosity": "low"}
+    assert requested.request(()).chat_template_kwargs == told
+    assert checked_echo(requested)["text"] == {"format": {"type": "text"}, "verbosity": "low"}
 
 
-def checked_echo(wanted: Wanted) -> dict[str, Any]:
+def checked_echo(requested: Requested) -> dict[str, Any]:
     """What a response repeats, held to the types of OpenAI's client."""
-    response = ResponseEvents("r", created_at=0, echo=wanted.echo("demo")).response
+    response = ResponseEvents("r", created_at=0, echo=requested.echo("demo")).response
     checked_response(response)
     return dict(response)
