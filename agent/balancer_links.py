@@ -14,9 +14,9 @@ from ..shared.models.assignments import Assign, Reload
 from ..shared.reports.statistics import Statistics
 from .discovery.links import Links, dialling
 from .generation import port
-from .link.agent_key import AgentKey
+from .link.balancer_socket import BalancerSocket
 from .link.connection import Connection
-from .link.outbound import Outbound
+from .link.dialling import AgentKey
 from .link.queries import Queries
 from .link.requests import Requests
 from .link.session import Session
@@ -64,7 +64,7 @@ class BalancerLinks:
         numbers = count(1)
 
         def make(
-            url: str, dial: Callable[[str], Awaitable[Outbound]], on_ended: Callable[[], None]
+            url: str, dial: Callable[[str], Awaitable[BalancerSocket]], on_ended: Callable[[], None]
         ) -> Connection:
             status = self._status()
             session = Session(

@@ -6,10 +6,12 @@ the event loop's thread while the next step is computed.
 
 import asyncio
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
-from typing import assert_never
+from pathlib import Path
+from typing import Protocol, assert_never
 
 from ..shared.errors import EngineFailed
 from ..shared.lifecycle import Shutdown, StartupError
@@ -29,12 +31,15 @@ from .change_refusals import (
 )
 from .engine.adapter import AdapterError
 from .engine.embedding.embedder import Embedder
+from .engine.fair_lock import FairLock
+from .engine.load_options import LoadOptions
 from .engine.loaded_model import LoadedModel
 from .engine.model_error import ModelError
-from .engine.sequence import SequenceOutput
-from .engine.statistics import EngineStatistics
+from .engine.prompt import Prompt
+from .engine.prompt_store.stored_prompt import StoredPrompt
+from .engine.sequence import NewSequence, SequenceId, SequenceOutput
+from .engine.statistics import EngineStatistics, Gone
 from .engine.worker import Worker
-from .engine_port import MakeWorker
 from .generation.local_generation import LocalGeneration, PromptSaver
 from .generation.preparation import Preparation
 from .generation.preparer import Preparer
@@ -54,6 +59,43 @@ from .supervision.supervisor_protocol import (
 )
 
 logger = logging.getLogger(__name__)
+
+
+class EngineWorker(Protocol):
+    """What the daemon needs of the engine; see `engine.worker.Worker`. Tests have their own."""
+
+    lock: FairLock
+
+    def start(self) -> LoadedModel: ...
+    def stop(self) -> None: ...
+    def expect(self, sequence_id: SequenceId, *, is_background: bool) -> None: ...
+    def forget(self, sequence_id: SequenceId) -> None: ...
+    def submit(self, sequence: NewSequence) -> None: ...
+    def finish(self, sequence_id: SequenceId) -> None: ...
+    def drop(self, sequence_id: SequenceId) -> None: ...
+    def hand_out(
+        self, prompt: Prompt, reply: Callable[[StoredPrompt | None], None]
+    ) -> Callable[[], None]: ...
+    def use_adapters(self, files: Mapping[str, Path]) -> None: ...
+    def statistics(self) -> EngineStatistics: ...
+    def current_step(self) -> int | None: ...
+    def has_room(self) -> bool: ...
+    def draft_failure(self) -> str | None: ...
+    def take_evicted(self, most: int) -> Gone: ...
+
+
+class MakeWorker(Protocol):
+    """Makes a worker without starting it; see `engine.worker.Worker`."""
+
+    def __call__(
+        self,
+        model_path: Path,
+        options: LoadOptions,
+        *,
+        on_step: Callable[[tuple[SequenceOutput, ...]], None],
+        on_crash: Callable[[BaseException], None],
+        on_change: Callable[[], None],
+    ) -> EngineWorker: ...
 
 
 async def main(

@@ -93,7 +93,7 @@ IMPURE = {
 
 SHELLS = {
     "*": "__main__ routes *_routes",
-    "agent": "balancer_links daemon engine_port gpus served_model settings upstream_daemon",
+    "agent": "balancer_links daemon gpus served_model settings upstream_daemon",
     "agent/chat/constraints": "constrain",
     "agent/chat/templates": "chat_templates",
     "agent/discovery": "links",
@@ -107,11 +107,11 @@ SHELLS = {
     "agent/engine/prompt_store": "prompt_store",
     "agent/engine/speculation": "drafting model_drafter",
     "agent/generation": "local_generation prepar* query_executor *_spans",
-    "agent/link": "agent_key connection dialling outbound",
+    "agent/link": "balancer_socket connection dialling",
     "agent/models": "downloader fetch_process fetcher file_lock hub located "
     "models_folder part_file",
     "agent/peers": "counts fetcher lender sharing wire",
-    "agent/supervision": "assigned_settings child engine_process engine_run model_fetch standby "
+    "agent/supervision": "assigned_settings engine_process engine_run model_fetch standby "
     "supervisor supervisor_protocol",
     "agent/upstream": "client generation queries watch",
     "balancer": "*",

@@ -1,17 +1,20 @@
-"""Which addresses of a balancer's name are dialled: all, where there are several of one kind.
+"""Which addresses of a balancer's name are dialled, and how many connections each address needs.
 
 A name with one address is dialled as it is. One with several, such as that of a headless service,
 stands for so many balancers. An address that the name has no longer is dialled until its connection
-is lost, since who is about to go may still have requests.
+is lost, since a balancer that is about to end may still have requests.
 
-Invariant: something is dialled always, once the name was looked up.
+A dial reaches any of the workers that listen at an address. Its answer says how many there are to
+be, and names those that serve now; an older balancer, or one of a single process, says nothing. So
+a connection dials again until it has met a worker that no other one has.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 MOST_ADDRESSES = 64
-"""Of one name; more are left out."""
+"""Most addresses of one name; more are left out."""
 
 Address = str | None
 """`None`: the name itself, whatever it stands for."""
@@ -35,7 +38,10 @@ Decision = Dial | Leave
 
 
 class Addresses:
-    """Of one name."""
+    """The addresses of one name.
+
+    Invariant: something is dialled always, once the name was looked up.
+    """
 
     def __init__(self) -> None:
         self.dialled: set[Address] = set()
@@ -84,3 +90,47 @@ def of_one_kind(found: Iterable[tuple[bool, str]]) -> list[str]:
 
 def _sorted(addresses: Iterable[Address]) -> list[Address]:
     return sorted(addresses, key=lambda each: each or "")
+
+
+MOST_WORKERS = 64
+"""Most workers of one address; more are left out."""
+
+DIALS_PER_WORKER = 4
+"""Dials at once before the next pause, while there is a worker still to be met."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """`num` are to be, of which those of these names serve now."""
+
+    num: int = 1
+    living: frozenset[str] = frozenset()
+
+    @classmethod
+    def told(cls, header: str | None) -> Self:
+        """From an answer's header: the number, a semicolon, names with commas between."""
+        number, _, names = (header or "").partition(";")
+        if not (number.isascii() and number.isdigit() and len(number) < 4):
+            return cls()
+        living = [name for name in names.split(",") if name][:MOST_WORKERS]
+        return cls(min(max(1, int(number)), MOST_WORKERS), frozenset(living))
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Numbers of connections to open, and to leave; `num_dials` are worth a try at once."""
+
+    opened: tuple[int, ...] = ()
+    left: tuple[int, ...] = ()
+    num_dials: int = 1
+
+
+def wanted(workers: Workers, met: Mapping[int, str | None]) -> Wanted:
+    """What to do for these; `met` is which worker each connection has now, if any, by number.
+
+    A connection beyond the number is left once it has nobody: its worker is gone for good.
+    """
+    opened = tuple(number for number in range(workers.num) if number not in met)
+    left = tuple(n for n, worker in met.items() if n >= workers.num and worker is None)
+    is_to_meet = bool(workers.living - set(met.values()))
+    return Wanted(opened, left, DIALS_PER_WORKER * workers.num if is_to_meet else 1)

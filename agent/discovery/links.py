@@ -16,12 +16,10 @@ from urllib.parse import urlsplit
 
 from ...shared.log import context
 from ...shared.tls.contexts import ClientFiles
-from ..link.agent_key import AgentKey
+from ..link.balancer_socket import BalancerSocket
 from ..link.connection import Connection
-from ..link.dialling import DialFailed
-from ..link.outbound import Outbound, dial
-from .addresses import Address, Addresses, Decision, Dial, Leave, of_one_kind
-from .worker_links import Workers, wanted
+from ..link.dialling import AgentKey, DialFailed, dial
+from .addresses import Address, Addresses, Decision, Dial, Leave, Workers, of_one_kind, wanted
 
 logger = logging.getLogger(__name__)
 
@@ -31,10 +29,10 @@ LOOK_INTERVAL = 30.0
 LOOK_AFTER_LOSS = 1.0
 """Seconds from a lost connection to the next look, less a random half."""
 
-DialAddress = Callable[[str, Address], Awaitable[Outbound]]
+DialAddress = Callable[[str, Address], Awaitable[BalancerSocket]]
 """Dials a URL, at this address of its name."""
 
-Make = Callable[[str, Callable[[str], Awaitable[Outbound]], Callable[[], None]], Connection]
+Make = Callable[[str, Callable[[str], Awaitable[BalancerSocket]], Callable[[], None]], Connection]
 """Makes a connection to a URL, which dials so and says when it has ended or failed."""
 
 Key = tuple[str, Address, int]
@@ -56,7 +54,7 @@ async def resolve(host: str) -> list[str]:
 def dialling(*, tls: ClientFiles, key: AgentKey) -> DialAddress:
     """Dials with these files and this key."""
 
-    async def dial_at(url: str, address: Address) -> Outbound:
+    async def dial_at(url: str, address: Address) -> BalancerSocket:
         return await dial(url, tls=tls, key=key, address=address)
 
     return dial_at
@@ -169,11 +167,11 @@ class Links:
     ) -> None:
         key = (url, address, number)
 
-        async def dial_it(at: str) -> Outbound:
-            outbound = await self._meet(key, at, open_another)
+        async def dial_it(at: str) -> BalancerSocket:
+            dialled = await self._meet(key, at, open_another)
             if addresses is not None:
                 addresses.joined(address)
-            return outbound
+            return dialled
 
         def open_another(number: int) -> None:
             self._open(url, address, addresses, on_ended, number)
@@ -186,23 +184,23 @@ class Links:
         self._num_running += 1
         self._group.create_task(self._run(self._connections[key]))
 
-    async def _meet(self, key: Key, at: str, open_another: Callable[[int], None]) -> Outbound:
+    async def _meet(self, key: Key, at: str, open_another: Callable[[int], None]) -> BalancerSocket:
         """Dial until a balancer answers that no connection has, as often as that is worth a try.
 
         Raises `AlreadyConnected`.
         """
         num_dials = 0
         while True:
-            outbound = await self._dial(at, key[1])
+            dialled = await self._dial(at, key[1])
             num_dials += 1
-            is_new = self._claim(key, outbound)
-            plan = wanted(Workers.told(outbound.workers), self._met(*key[:2]))
+            is_new = self._claim(key, dialled)
+            plan = wanted(Workers.told(dialled.workers), self._met(*key[:2]))
             for number in plan.opened if key in self._connections else ():
                 open_another(number)
             for number in plan.left:
                 self._leave((*key[:2], number))
             if is_new:
-                return outbound
+                return dialled
             if num_dials >= plan.num_dials or key not in self._connections:
                 raise AlreadyConnected("another connection leads to the same balancer, too")
 
@@ -223,13 +221,13 @@ class Links:
             if not self._num_running and not self._lookouts:
                 self._ended.set()
 
-    def _claim(self, key: Key, outbound: Outbound) -> bool:
+    def _claim(self, key: Key, dialled: BalancerSocket) -> bool:
         """Whether it leads to a balancer that no other connection has; it is closed if not."""
-        balancer = outbound.balancer
+        balancer = dialled.balancer
         if balancer is None:
             return True
         if balancer in self._balancers.values():
-            outbound.abort()
+            dialled.abort()
             return False
         self._balancers[key] = balancer
         return True

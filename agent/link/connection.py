@@ -25,9 +25,8 @@ from ...shared.queries import Result
 from ...shared.reports.statistics import Statistics
 from ..generation.port import Generation, Queries, QueryId
 from ..sequence_id import SequenceId
-from .agent_key import VARIABLE
-from .backoff import Backoff
 from .balancer_secrets import BalancerSecrets
+from .balancer_socket import FAILED, WELL, BalancerSocket
 from .decisions import (
     Allow,
     AnswerQuery,
@@ -45,9 +44,40 @@ from .decisions import (
     TellLog,
     WithdrawQuery,
 )
-from .dialling import KeyRefused
-from .outbound import FAILED, WELL, Outbound, dial
+from .dialling import VARIABLE, KeyRefused, dial
 from .session import Session
+
+FIRST_CEILING = 0.1
+LAST_CEILING = 5.0
+REFUSED_CEILING = 60.0
+"""The pause after a refused key is longer: a person has to do something first."""
+
+
+class Backoff:
+    """The pauses between dials, in seconds: exponential backoff with full jitter.
+
+    Full jitter (any time from zero to the ceiling) keeps the agents of a fleet from reconnecting
+    all at once.
+    """
+
+    def __init__(self) -> None:
+        self._ceiling = FIRST_CEILING
+
+    def next_pause(self, jitter: float) -> float:
+        """The next pause in seconds; `jitter` is uniform in [0, 1)."""
+        pause = self._ceiling * jitter
+        self._ceiling = min(self._ceiling * 2, LAST_CEILING)
+        return pause
+
+    def refused(self, jitter: float) -> float:
+        """The pause after a refused key: between half of `REFUSED_CEILING` and all of it."""
+        self._ceiling = LAST_CEILING
+        return REFUSED_CEILING * (1 + jitter) / 2
+
+    def reset(self) -> None:
+        """An attempt succeeded."""
+        self._ceiling = FIRST_CEILING
+
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +108,7 @@ class Connection:
         on_order: Callable[[Assign | Reload], None],
         on_ended: Callable[[], None] = _nothing,
         on_loan: Callable[[str, float], None] = _no_loans,
-        dial: Callable[[str], Awaitable[Outbound]] = dial,
+        dial: Callable[[str], Awaitable[BalancerSocket]] = dial,
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
     ) -> None:
@@ -104,7 +134,7 @@ class Connection:
         self._jitter = jitter
         self._backoff = Backoff()
         self._task: asyncio.Task[None] | None = None
-        self._outbound: Outbound | None = None
+        self._socket: BalancerSocket | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._final_word: str | None = None
@@ -142,18 +172,18 @@ class Connection:
             self._report_away("cannot reach the balancer", str(error) or type(error).__name__)
         return self._backoff.next_pause(self._jitter())
 
-    async def _serve(self, outbound: Outbound) -> None:
-        self._outbound = outbound
+    async def _serve(self, socket: BalancerSocket) -> None:
+        self._socket = socket
         bell = LogBell(self._log_grew, lambda: self._session.awaits_log)
         try:
-            secret = self._secrets.of(outbound.balancer)
+            secret = self._secrets.of(socket.balancer)
             self._carry_out(self._session.connected(self._clock(), secret))
-            await outbound.serve(self._take, self._heard, self._cannot_send)
+            await socket.serve(self._take, self._heard, self._cannot_send)
         finally:
             bell.close()
             self._carry_out(self._session.disconnected())
-            self._outbound = None
-        self._report_away("lost the balancer", outbound.why_closed)
+            self._socket = None
+        self._report_away("lost the balancer", socket.why_closed)
 
     def _cannot_send(self, id: RequestId) -> None:
         """Called while the exception is handled. The balancer gets an error."""
@@ -207,7 +237,7 @@ class Connection:
     def _stop(self, decisions: list[Decision]) -> None:
         self._is_stopping = True
         self._carry_out(decisions)
-        if self._outbound is None and self._task is not None:
+        if self._socket is None and self._task is not None:
             self._task.cancel()
 
     def _answered(self, query: QueryId, result: Result) -> None:
@@ -263,17 +293,17 @@ class Connection:
                 assert_never(decision)
 
     def _put(self, message: FromAgent) -> None:
-        if self._outbound is not None:
-            self._outbound.put(message)
+        if self._socket is not None:
+            self._socket.put(message)
 
     def _keep(self, secret: str) -> None:
-        balancer = None if self._outbound is None else self._outbound.balancer
+        balancer = None if self._socket is None else self._socket.balancer
         if balancer is not None:
             self._secrets.given(balancer, secret)
 
     def _close(self, reason: str, *, is_failure: bool = False) -> None:
-        if self._outbound is not None:
-            self._outbound.close(reason, FAILED if is_failure else WELL)
+        if self._socket is not None:
+            self._socket.close(reason, FAILED if is_failure else WELL)
 
     def _mark_connected(self) -> None:
         self._backoff.reset()

@@ -1,18 +1,32 @@
-"""TLS towards a balancer, and what a failed dial means."""
+"""Dials a balancer: its address, TLS, the access key, and what a failed dial means."""
 
 import asyncio
 import json
+import os
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
+from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidMessage, InvalidStatus
 
+from ...shared.framing.frames import MAX_FRAME_BYTES, PIECE_BYTES
+from ...shared.framing.unsent import limit_unsent
 from ...shared.tls.contexts import NOTHING_GIVEN, ClientFiles, client_context
 from ...shared.tls.key_pair import TlsFileError
+from .balancer_socket import CLOSE_GRACE, BalancerSocket
 
 LONGEST_REASON = 300
+
+
+VARIABLE = "ARRIERO_AGENT_KEY"
+
+
+LONGEST = 512
 
 
 class DialFailed(OSError):
@@ -21,6 +35,84 @@ class DialFailed(OSError):
 
 class KeyRefused(DialFailed):
     """The balancer does not take the agent's key; dialling again soon does not help."""
+
+
+class AgentKey:
+    """The access key with which an agent dials, read anew for each dial, so that it can be changed.
+
+    It comes from the file, if one is given, else from the environment; never from the command line,
+    which every user of a host can see.
+    """
+
+    def __init__(self, file: Path | None, environ: Mapping[str, str] = os.environ) -> None:
+        self._file = file
+        self._environ = environ
+
+    def headers(self) -> dict[str, str]:
+        """What shows the key, if there is one. Raises `DialFailed`, which never has the key."""
+        key = self._read()
+        return {"Authorization": f"Bearer {key}"} if key else {}
+
+    def _read(self) -> str:
+        if self._file is None:
+            return _checked(self._environ.get(VARIABLE, ""), VARIABLE)
+        try:
+            text = self._file.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise DialFailed(f"--key-file: cannot read {self._file}: {reason}") from error
+        if not (key := _checked(text, "--key-file")):
+            raise DialFailed(f"--key-file: {self._file} is empty; it must hold the agent's key")
+        return key
+
+
+NO_KEY = AgentKey(None, {})
+
+
+async def dial(
+    url: str,
+    *,
+    tls: ClientFiles = NOTHING_GIVEN,
+    key: AgentKey = NO_KEY,
+    address: str | None = None,
+    close_grace: float = CLOSE_GRACE,
+) -> BalancerSocket:
+    """Dial `url`, at this `address` of its name if given.
+
+    Raises `OSError` or `WebSocketException` when nobody suitable answers.
+    """
+    headers = await asyncio.to_thread(key.headers)
+    with dialling_explained(tls):
+        return await _dial(url, await context_for(url, tls), headers, close_grace, address)
+
+
+async def _dial(
+    url: str,
+    context: ssl.SSLContext | None,
+    headers: Mapping[str, str],
+    close_grace: float,
+    address: str | None,
+) -> BalancerSocket:
+    at: dict[str, Any] = {} if address is None else {"host": address, "port": _port_of(url)}
+    socket = await connect(
+        url,
+        ssl=context,
+        additional_headers=headers,
+        compression=None,
+        max_size=MAX_FRAME_BYTES,
+        ping_interval=None,  # the session has its own heartbeats
+        close_timeout=close_grace,
+        proxy=None,
+        write_limit=PIECE_BYTES,
+        **at,
+    )
+    limit_unsent(socket.transport.get_extra_info("socket"))
+    return BalancerSocket(socket, close_grace)
+
+
+def _port_of(url: str) -> int:
+    parts = urlsplit(url)
+    return parts.port or (443 if parts.scheme == "wss" else 80)
 
 
 async def context_for(url: str, files: ClientFiles) -> ssl.SSLContext | None:
@@ -69,3 +161,10 @@ def _answer(refusal: InvalidStatus) -> tuple[str, str]:
         return str(error["code"]), f"{told}: {str(error['message'])[:LONGEST_REASON]}"
     except (ValueError, KeyError, TypeError):
         return "", told
+
+
+def _checked(text: str, source: str) -> str:
+    key = text.strip()
+    if len(key) > LONGEST or not key.isascii() or not key.isprintable() or " " in key:
+        raise DialFailed(f"{source}: must hold one access key on one line")
+    return key

@@ -16,10 +16,12 @@ from typing import Literal, assert_never
 
 from pydantic import ValidationError
 
-from ...shared.errors import Cancelled, RequestError, ShuttingDown, to_wire
+from ...shared.errors import Cancelled, RequestError, ShuttingDown, shortened, to_wire
 from ...shared.framing.heartbeat import HeartbeatMonitor
-from ...shared.inference import RequestId
+from ...shared.inference import MAX_COUNT, RequestId
 from ...shared.messages import (
+    MAX_ISSUES,
+    MAX_WORDS,
     OLDEST_PROTOCOL,
     PROTOCOL_VERSION,
     Ask,
@@ -31,6 +33,7 @@ from ...shared.messages import (
     Goodbye,
     Heartbeat,
     Hello,
+    Issue,
     Item,
     Lend,
     LogRead,
@@ -46,15 +49,16 @@ from ...shared.messages import (
     decode_from_balancer,
     for_version,
 )
-from ...shared.models.assignments import Assign, Reload
+from ...shared.models.assignments import MAX_BYTES, Assign, Reload
 from ...shared.queries import Result
 from ...shared.reports.log_lines import LogLines
+from ...shared.reports.model_info import MAX_ARCHITECTURE, ModelInfo
 from ...shared.reports.statistics import Statistics
 from ...shared.since import without_newer
 from ...shared.validation import invalid
 from ..generation.port import QueryId
 from ..sequence_id import SequenceId
-from .bounds import bounded_hello, bounded_status
+from .codec import outputs
 from .decisions import (
     Allow,
     Close,
@@ -66,7 +70,6 @@ from .decisions import (
     Send,
     TellLog,
 )
-from .outgoing import outputs
 from .queries import Queries, declined
 from .requests import Requests
 
@@ -389,3 +392,32 @@ class Session:
 
 def _cancelled(id: RequestId) -> Refused:
     return Refused(id=id, error=to_wire(Cancelled("cancelled before it started")))
+
+
+def bounded_hello(hello: Hello) -> Hello:
+    """`hello` with bounded models."""
+    return replace(hello, model=_bounded_model(hello.model), loading=_bounded_model(hello.loading))
+
+
+def bounded_status(status: Status) -> Status:
+    """`status` with a bounded model, and bounded issues."""
+    issues = tuple(map(_bounded_issue, status.issues[:MAX_ISSUES]))
+    return replace(status, model=_bounded_model(status.model), issues=issues)
+
+
+def _bounded_model(model: ModelInfo | None) -> ModelInfo | None:
+    if model is None:
+        return None
+    return replace(
+        model,
+        architecture=shortened(model.architecture, MAX_ARCHITECTURE),
+        parameters=min(model.parameters, MAX_BYTES),
+        size_bytes=min(model.size_bytes, MAX_BYTES),
+        context_size=min(model.context_size, MAX_COUNT),
+        longest_token=min(model.longest_token, MAX_COUNT),
+    )
+
+
+def _bounded_issue(issue: Issue) -> Issue:
+    message, hint = shortened(issue.message, MAX_WORDS), shortened(issue.hint, MAX_WORDS)
+    return replace(issue, message=message, hint=hint)

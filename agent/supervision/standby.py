@@ -19,10 +19,10 @@ from ...shared.queries import Declined, Query, Result
 from ...shared.reports.model_info import ModelInfo
 from ..discovery.links import Links, dialling
 from ..generation.port import Listener, QueryId
-from ..link.agent_key import AgentKey
 from ..link.balancer_secrets import BalancerSecrets
+from ..link.balancer_socket import BalancerSocket
 from ..link.connection import Connection
-from ..link.outbound import Outbound
+from ..link.dialling import AgentKey
 from ..link.queries import Queries
 from ..link.requests import Requests
 from ..link.session import Session
@@ -98,7 +98,10 @@ class Standby:
             self._links = self._links or None
 
     def _make(
-        self, url: str, dial: Callable[[str], Awaitable[Outbound]], on_ended: Callable[[], None]
+        self,
+        url: str,
+        dial: Callable[[str], Awaitable[BalancerSocket]],
+        on_ended: Callable[[], None],
     ) -> Connection:
         numbers = count(1)
         requests = Requests(slots=Slots(0), numbers=numbers)

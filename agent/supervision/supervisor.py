@@ -35,7 +35,6 @@ from ..models.port import Lease, ModelFiles
 from ..settings import AgentSettings
 from .assigned_settings import adapter_flags, assigned_settings
 from .assigner import Assigner
-from .child import Child
 from .decisions import (
     CancelFetch,
     ChangeEngine,
@@ -49,7 +48,7 @@ from .decisions import (
     RetireEngine,
     StartEngine,
 )
-from .engine_run import EngineRun, StartProcess
+from .engine_run import Child, EngineRun, StartProcess
 from .engines import LeftOut
 from .model_fetch import Brought, bring_adapters, fetch_model
 from .restarts import Quit, Restarts

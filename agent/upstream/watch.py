@@ -14,13 +14,22 @@ from ...shared.messages import Issue
 from ...shared.reports.model_info import ModelInfo
 from .client import Client, KeyFileError
 from .health import Health
-from .protocol.abilities import info_of, server_of, wants_new_names, with_new_names
 from .protocol.bodies import Server
-from .protocol.continuation_probes import going_on_probe, opening_probe
 from .protocol.dialects import Dialect, dialect_of
 from .protocol.failures import UpstreamFault, UpstreamLost, UpstreamRefusal, told_of
 from .protocol.listing import ListedModel, NoSuchModel, choose, listed
-from .protocol.probes import Probe, first_probe, passes, probes_of
+from .protocol.probes import (
+    Probe,
+    first_probe,
+    going_on_probe,
+    info_of,
+    opening_probe,
+    passes,
+    probes_of,
+    server_of,
+    wants_new_names,
+    with_new_names,
+)
 
 logger = logging.getLogger(__name__)
 

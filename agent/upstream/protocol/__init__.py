@@ -2,6 +2,6 @@
 
 `bodies` make their bodies of neutral requests, `event_lines` and `answer` make neutral items of
 what they stream. `dialects` are what kinds of servers call things, `listing` reads their models,
-`probes` find out what they can do, `queries` are embeddings and tokens, `failures` their errors,
+`probes` finds out what they can do, `queries` are embeddings and tokens, `failures` their errors,
 `address` is where they are.
 """

@@ -1,21 +1,49 @@
-"""What an upstream server can do, found out by trying.
+"""What an upstream server can do, found out by trying: which requests it gets, and in which form.
 
 Each probe is one small request and a verdict on its answer. Servers differ less in what they refuse
 than in what they take and ignore, so a verdict looks for the effect wherever there is one.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import struct
+from base64 import b64encode
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from math import pi, sin
 from typing import Any
 
 from pydantic_core import from_json
 
-from ....shared.inference.abilities import Ability
+from ....shared.inference.abilities import ABILITIES, Ability
+from ....shared.reports.model_info import ModelInfo, Task, Upstream
 from .answer import DONE
-from .bodies import CHAT, TEXT, Json
+from .bodies import CHAT, TEXT, Json, Server
+from .continuing import fingerprint_of
 from .dialects import Dialect
 from .event_lines import EventLines
-from .tone import tone
+from .listing import ListedModel
+
+RATE = 16_000
+
+
+SECONDS = 0.5
+"""Encoders hear pieces of a few hundredths of a second; servers refuse a sound without one."""
+
+
+_PITCH = 440
+
+
+_LOUDNESS = 9_000
+
+
+def tone() -> str:
+    """A short sound, to try whether a server hears: a WAV file in base64, 16 bits, one channel."""
+    count = int(RATE * SECONDS)
+    samples = (int(_LOUDNESS * sin(2 * pi * _PITCH * at / RATE)) for at in range(count))
+    data = struct.pack(f"<{count}h", *samples)
+    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, RATE, 2 * RATE, 2, 16)
+    body = b"WAVE" + form + struct.pack("<4sI", b"data", len(data)) + data
+    return b64encode(struct.pack("<4sI", b"RIFF", len(body)) + body).decode()
+
 
 MAX_TOKENS = 32
 """Most tokens of an answer to the probe of `ignore_eos`."""
@@ -196,3 +224,132 @@ def _goes_on(answer: Json) -> bool:
 
 def _is_vector(answer: Json) -> bool:
     return len(answer["data"][0]["embedding"]) > 0
+
+
+LEAST_SAID = 8
+"""Characters of the second half that have to be there, and the same."""
+MOST_SAID = 24
+"""Characters that are compared: later ones may differ where a server computes in other batches."""
+
+_QUESTION = {"role": "user", "content": "Count from one to thirty in words, with commas."}
+
+
+def opening_probe(model: str) -> Probe:
+    """A question without chance; its answer goes to `going_on_probe`.
+
+    The server then gets the first half of its answer, and should say the second. A server that
+    takes the half for a finished message begins a new one. Both answers are streamed, as those to
+    requests are: some servers repeat the half in an answer that is not.
+    """
+    return Probe(shows="opening", path=CHAT, body=_body(model, []))
+
+
+def going_on_probe(model: str, dialect: Dialect, opening: bytes) -> Probe | None:
+    """Whether it goes on. `None` where the answer `opening` is not fit to tell."""
+    halves = cut(opening)
+    if halves is None:
+        return None
+    first, second = halves
+    given = {"role": "assistant", "content": first}
+    return Probe(
+        shows="continue_final_message",
+        path=CHAT,
+        body=_body(model, [given]) | dict(dialect.continues),
+        is_right=lambda answer: _agree(_said(answer), second),
+    )
+
+
+def cut(opening: bytes) -> tuple[str, str] | None:
+    """The answer's halves, cut before a word; `None` if it is too short, or repeats itself."""
+    try:
+        text = _said(read(opening))
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return None
+    place = text.find(" ", len(text) // 2)
+    first, second = text[:place], text[place:]
+    if place <= 0 or not first.strip() or len(second) < LEAST_SAID:
+        return None
+    if first != first.rstrip() or first.startswith(second[:LEAST_SAID].strip()):
+        return None
+    return first, second
+
+
+def _body(model: str, given: list[Json]) -> Json:
+    messages: list[Any] = [_QUESTION, *given]
+    few = {"max_tokens": MAX_TOKENS, "temperature": 0, "stream": True}
+    return {"model": model, "messages": messages, **few}
+
+
+def _said(answer: Json) -> str:
+    choices = [choice for chunk in answer["chunks"] for choice in chunk["choices"]]
+    return "".join(choice["delta"].get("content") or "" for choice in choices)
+
+
+def _agree(one: str, other: str) -> bool:
+    num = min(len(one), len(other), MOST_SAID)
+    return num >= LEAST_SAID and one[:num] == other[:num]
+
+
+OLD_NAMES: Mapping[str, str] = {"max_tokens": "max_completion_tokens"}
+"""What newer models of OpenAI call fields."""
+
+_TOKENS: frozenset[Ability] = frozenset(("tokenize", "detokenize"))
+_COUNTS: frozenset[Ability] = frozenset(("count_tokens",))
+
+
+def wants_new_names(message: str) -> bool:
+    """Whether a server's refusal says that it calls `max_tokens` otherwise."""
+    return OLD_NAMES["max_tokens"] in message
+
+
+def with_new_names(probe: Probe) -> Probe:
+    """The same probe, in the words of such a server."""
+    body = {OLD_NAMES.get(name, name): value for name, value in probe.body.items()}
+    return replace(probe, body=body)
+
+
+def server_of(
+    model: ListedModel, dialect: Dialect, shown: Collection[str], *, has_new_names: bool
+) -> Server:
+    """The server, of which probes have `shown` something."""
+    return Server(
+        dialect=dialect,
+        model=model.id,
+        abilities=_abilities(dialect, shown),
+        counts_at_end="counts" in shown,
+        renamed=OLD_NAMES if has_new_names else {},
+        refused=frozenset() if "seed" in shown else frozenset(("seed",)),
+        embeds="embed" in shown,
+    )
+
+
+def _abilities(dialect: Dialect, shown: Collection[str]) -> frozenset[Ability]:
+    tried = frozenset(each for each in ABILITIES if each in shown)
+    tokens = _TOKENS if dialect.tokenizer is not None else frozenset()
+    counts = _COUNTS if dialect.counter is not None else frozenset()
+    return tried | dialect.abilities | tokens | counts
+
+
+def info_of(server: Server, model: ListedModel, name: str, address: str) -> ModelInfo:
+    """What balancers hear: the model under the `name` that clients use."""
+    tasks: tuple[Task, ...] = ()
+    if server.abilities & {"messages", "prompt"}:
+        tasks += ("generate",)
+    if server.abilities >= {"messages", "vision"}:
+        tasks += ("vision",)
+    if server.abilities >= {"messages", "audio"}:
+        tasks += ("audio",)
+    if server.embeds:
+        tasks += ("embed",)
+    return ModelInfo(
+        name=name,
+        architecture=server.dialect.kind,
+        parameters=0,
+        size_bytes=0,
+        context_size=model.context_size,
+        tasks=tasks,
+        fingerprint=fingerprint_of(server, model),
+        upstream=Upstream(
+            kind=server.dialect.kind, address=address, abilities=tuple(sorted(server.abilities))
+        ),
+    )

@@ -6,7 +6,7 @@ and has to stay away for a while; nobody else notices.
 Messages are decoded within bounds that no honest one comes near. pydantic decodes a message in one
 go, and nothing else runs meanwhile: 30 MB of empty items take seconds, on a thread as well. So what
 a large message would cost is counted first, a part in each turn of the event loop. Honest ones are
-small, because agents cut what they send (`frames`, `agent/link/outgoing`), except for two replies:
+small, because agents cut what they send (`frames`, `agent/link/codec`), except for two replies:
 embeddings, which are few long strings and cost next to nothing, and the tokens of a text, which are
 decoded in parts.
 """

@@ -7,12 +7,12 @@ from typing import Any, cast
 import pytest
 
 from arriero.agent.discovery.links import AlreadyConnected, Links, resolve
+from arriero.agent.link.balancer_socket import BalancerSocket
 from arriero.agent.link.connection import Connection
-from arriero.agent.link.outbound import Outbound
 from tests.waiting import HANGS
 
 
-class FakeOutbound:
+class FakeSocket:
     def __init__(self, balancer: str | None, workers: str | None = None) -> None:
         self.balancer, self.workers = balancer, workers
         self.is_aborted = False
@@ -73,16 +73,16 @@ class Agent:
             self.news.notify_all()
 
     def _make(
-        self, url: str, dial: Callable[[str], Awaitable[Outbound]], ended: Callable[[], None]
+        self, url: str, dial: Callable[[str], Awaitable[BalancerSocket]], ended: Callable[[], None]
     ) -> Connection:
         self.made.append(FakeConnection(url, dial, ended))
         return cast(Connection, self.made[-1])
 
-    async def _dial(self, url: str, address: str | None) -> Outbound:
+    async def _dial(self, url: str, address: str | None) -> BalancerSocket:
         self.dialled.append(address)
         if self.answers:
-            return cast(Outbound, FakeOutbound(*self.answers.pop(0)))
-        return cast(Outbound, FakeOutbound(self.balancers.get(address)))
+            return cast(BalancerSocket, FakeSocket(*self.answers.pop(0)))
+        return cast(BalancerSocket, FakeSocket(self.balancers.get(address)))
 
     async def until(self, num: int) -> None:
         """Wait until there are so many connections."""

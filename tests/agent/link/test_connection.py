@@ -17,10 +17,10 @@ from arriero.agent.generation.local_generation import LocalGeneration, PromptSav
 from arriero.agent.generation.preparation import Preparation
 from arriero.agent.generation.preparer import Preparer
 from arriero.agent.generation.query_executor import QueryExecutor, TextQueries
-from arriero.agent.link.agent_key import NO_KEY, AgentKey
 from arriero.agent.link.balancer_secrets import BalancerSecrets
-from arriero.agent.link.connection import Connection
-from arriero.agent.link.outbound import Outbound, dial
+from arriero.agent.link.balancer_socket import BalancerSocket
+from arriero.agent.link.connection import Backoff, Connection
+from arriero.agent.link.dialling import NO_KEY, AgentKey, dial
 from arriero.agent.link.slots import Slots
 from arriero.shared.inference import GenerateRequest, Notice, RequestId
 from arriero.shared.lifecycle import StartupError
@@ -54,6 +54,32 @@ from tests.agent.generation.outputs import a_store
 from tests.agent.link.sessions import HELLO, make_requests, make_session, welcome
 from tests.agent.stored import whole
 from tests.waiting import given_time
+
+
+def test_pauses_double_up_to_a_ceiling() -> None:
+    backoff = Backoff()
+    pauses = [backoff.next_pause(1.0) for _ in range(8)]
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+
+
+def test_any_time_below_the_ceiling_may_be_drawn() -> None:
+    backoff = Backoff()
+    assert [backoff.next_pause(jitter) for jitter in (0.0, 0.5, 0.25)] == [0.0, 0.1, 0.1]
+
+
+def test_a_success_starts_over() -> None:
+    backoff = Backoff()
+    for _ in range(5):
+        backoff.next_pause(1.0)
+    backoff.reset()
+    assert backoff.next_pause(1.0) == 0.1
+
+
+def test_after_a_refused_key_it_waits_for_long() -> None:
+    backoff = Backoff()
+    assert [backoff.refused(jitter) for jitter in (0.0, 1.0)] == [30.0, 60.0]
+    assert backoff.next_pause(1.0) == 5.0
+
 
 LOGGER = "arriero.agent.link.connection"
 
@@ -111,7 +137,7 @@ class House:
         self.connections.append(connection)
         return connection
 
-    async def dial(self, url: str) -> Outbound:
+    async def dial(self, url: str) -> BalancerSocket:
         self.dials.put_nowait(url)
         return await dial(url, key=self.key)
 

@@ -26,13 +26,21 @@ from arriero.agent.link.decisions import (
     TellLog,
     WithdrawQuery,
 )
-from arriero.agent.link.session import HANDSHAKE_TIMEOUT, LAST_WORDS, MAX_LOG_WAITS, Session
+from arriero.agent.link.session import (
+    HANDSHAKE_TIMEOUT,
+    LAST_WORDS,
+    MAX_LOG_WAITS,
+    Session,
+    bounded_hello,
+    bounded_status,
+)
 from arriero.agent.link.slots import Slots
 from arriero.shared.errors import ShuttingDown
 from arriero.shared.framing.heartbeat import SECOND_LOOK
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.inference.prefix_peers import Peer, PrefixSource
 from arriero.shared.messages import (
+    MAX_ISSUES,
     PROTOCOL_VERSION,
     Ask,
     Busy,
@@ -54,6 +62,8 @@ from arriero.shared.messages import (
     Start,
     Status,
     Withdraw,
+    decode_from_agent,
+    encode_from_agent,
     encode_from_balancer,
 )
 from arriero.shared.models.assignments import Assign, Reload, Work
@@ -658,3 +668,22 @@ class TestFrames:
         decisions: list[Decision] = session.read(json.dumps(document), 0.1)
         session.check_integrity()
         assert isinstance(decisions, list)
+
+
+LOADED = Status(slots=1, accepting=True, model=MODEL)
+
+
+def test_what_files_and_servers_say_is_short_enough_to_be_sent() -> None:
+    whole = replace(MODEL, architecture="a" * 999, parameters=2**60, context_size=2**40)
+    issue = Issue(code="c", message="m" * 10**5, hint="h" * 10**5)
+    told = bounded_status(replace(LOADED, model=whole, issues=(issue,) * 99))
+    assert decode_from_agent(encode_from_agent(told)) == told
+    assert len(told.issues) == MAX_ISSUES
+    hello = bounded_hello(replace(HELLO, model=whole, loading=whole))
+    assert decode_from_agent(encode_from_agent(hello)) == hello
+
+
+def test_what_is_within_bounds_is_sent_as_it_is() -> None:
+    status = replace(LOADED, issues=(Issue(code="c", message="m", hint="h", adapter="a"),))
+    assert bounded_status(status) == status
+    assert bounded_hello(replace(HELLO, model=MODEL)) == replace(HELLO, model=MODEL)

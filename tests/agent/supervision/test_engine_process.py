@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from arriero.agent.settings import AgentSettings
-from arriero.agent.supervision.child import COMMAND
 from arriero.agent.supervision.engine_process import EXIT_ORPHANED
+from arriero.agent.supervision.engine_run import COMMAND
 from arriero.agent.supervision.supervisor_protocol import (
     Alive,
     Begin,

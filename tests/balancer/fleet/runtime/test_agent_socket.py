@@ -13,7 +13,7 @@ from aiohttp import ClientWebSocketResponse, WSCloseCode, WSMsgType, web
 from aiohttp.test_utils import TestClient, TestServer
 from pydantic import ValidationError
 
-from arriero.agent.link.outgoing import AgentCodec, outputs
+from arriero.agent.link.codec import AgentCodec, outputs
 from arriero.balancer.api.transport.http import middlewares
 from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.core.fleet import Fleet

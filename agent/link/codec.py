@@ -1,4 +1,4 @@
-"""The frame queue's codec for the agent's messages."""
+"""The codec of an agent's messages to a balancer, and how a step's items become messages."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -6,15 +6,7 @@ from dataclasses import replace
 from ...shared.errors import EngineFailed, to_wire
 from ...shared.framing.frames import Topic
 from ...shared.inference import MAX_TOKEN_IDS, RequestId
-from ...shared.messages import (
-    FromAgent,
-    Item,
-    Output,
-    Piece,
-    Refused,
-    Reply,
-    encode_from_agent,
-)
+from ...shared.messages import FromAgent, Item, Output, Piece, Refused, Reply, encode_from_agent
 from ...shared.queries import Declined, Tokenized
 
 MOST_MERGED = 256

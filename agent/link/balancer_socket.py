@@ -6,22 +6,15 @@ long.
 """
 
 import asyncio
-import ssl
-from collections.abc import Callable, Mapping
-from typing import Any
-from urllib.parse import urlsplit
+from collections.abc import Callable
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from ...shared.framing.frames import MAX_FRAME_BYTES, PIECE_BYTES, Assembler, BadPiece, FrameQueue
-from ...shared.framing.unsent import limit_unsent
+from ...shared.framing.frames import Assembler, BadPiece, FrameQueue
 from ...shared.inference import RequestId
 from ...shared.messages import BALANCER_HEADER, WORKERS_HEADER, FromAgent
-from ...shared.tls.contexts import NOTHING_GIVEN, ClientFiles
-from .agent_key import NO_KEY, AgentKey
-from .dialling import context_for, dialling_explained
-from .outgoing import AgentCodec
+from .codec import AgentCodec
 
 MAX_WAITING = 1024
 """Messages that may wait for the peer to read; an engine makes some tens of them a second."""
@@ -34,53 +27,7 @@ WELL, FAILED = 1000, 1011
 """Codes of a close frame (RFC 6455, 7.4.1)."""
 
 
-async def dial(
-    url: str,
-    *,
-    tls: ClientFiles = NOTHING_GIVEN,
-    key: AgentKey = NO_KEY,
-    address: str | None = None,
-    close_grace: float = CLOSE_GRACE,
-) -> "Outbound":
-    """Dial `url`, at this `address` of its name if given.
-
-    Raises `OSError` or `WebSocketException` when nobody suitable answers.
-    """
-    headers = await asyncio.to_thread(key.headers)
-    with dialling_explained(tls):
-        return await _dial(url, await context_for(url, tls), headers, close_grace, address)
-
-
-async def _dial(
-    url: str,
-    context: ssl.SSLContext | None,
-    headers: Mapping[str, str],
-    close_grace: float,
-    address: str | None,
-) -> "Outbound":
-    at: dict[str, Any] = {} if address is None else {"host": address, "port": _port_of(url)}
-    socket = await connect(
-        url,
-        ssl=context,
-        additional_headers=headers,
-        compression=None,
-        max_size=MAX_FRAME_BYTES,
-        ping_interval=None,  # the session has its own heartbeats
-        close_timeout=close_grace,
-        proxy=None,
-        write_limit=PIECE_BYTES,
-        **at,
-    )
-    limit_unsent(socket.transport.get_extra_info("socket"))
-    return Outbound(socket, close_grace)
-
-
-def _port_of(url: str) -> int:
-    parts = urlsplit(url)
-    return parts.port or (443 if parts.scheme == "wss" else 80)
-
-
-class Outbound:
+class BalancerSocket:
     """One open socket. All of it belongs to the event loop's thread."""
 
     def __init__(self, socket: ClientConnection, close_grace: float) -> None:

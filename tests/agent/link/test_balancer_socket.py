@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from arriero.agent.link.dialling import DialFailed
-from arriero.agent.link.outbound import MAX_WAITING, Outbound, dial
+from arriero.agent.link.balancer_socket import MAX_WAITING, BalancerSocket
+from arriero.agent.link.dialling import DialFailed, dial
 from arriero.shared.framing.frames import MAX_FRAME_BYTES, PIECE_BYTES, Assembler
 from arriero.shared.inference import RequestId
 from arriero.shared.messages import Heartbeat, Output, Piece, decode_from_agent
@@ -27,7 +27,7 @@ def nothing() -> None:
     """Nobody counts the pieces."""
 
 
-async def pair(balancer: FakeBalancer) -> tuple[Outbound, Peer]:
+async def pair(balancer: FakeBalancer) -> tuple[BalancerSocket, Peer]:
     return await dial(balancer.url), await balancer.peers.get()
 
 
@@ -39,13 +39,13 @@ def output(size: int, id: str = "r") -> Output:
 
 
 async def test_frames_are_text_and_keep_their_order(balancer: FakeBalancer) -> None:
-    outbound, peer = await pair(balancer)
+    dialled, peer = await pair(balancer)
     taken: list[str | bytes] = []
     for number in range(5):
-        outbound.put(Statistics(num_running=number))
-    outbound.close("done")
+        dialled.put(Statistics(num_running=number))
+    dialled.close("done")
     await peer.socket.send("hello")
-    await outbound.serve(taken.append, nothing, never)
+    await dialled.serve(taken.append, nothing, never)
     frames = [frame async for frame in peer.socket]
     assert all(isinstance(frame, str) for frame in frames)
     assert list(map(decode_from_agent, frames)) == [
@@ -58,12 +58,12 @@ async def test_frames_are_text_and_keep_their_order(balancer: FakeBalancer) -> N
 async def test_a_large_message_leaves_in_pieces_with_others_between(
     balancer: FakeBalancer,
 ) -> None:
-    outbound, peer = await pair(balancer)
-    outbound.put(output(LARGE, "large"))
-    outbound.put(Heartbeat())
-    outbound.put(output(1, "small"))
-    outbound.close("done")
-    await outbound.serve(lambda frame: None, nothing, never)
+    dialled, peer = await pair(balancer)
+    dialled.put(output(LARGE, "large"))
+    dialled.put(Heartbeat())
+    dialled.put(output(1, "small"))
+    dialled.close("done")
+    await dialled.serve(lambda frame: None, nothing, never)
     assembler = Assembler()
     texts = [
         assembler.take(frame) if isinstance(frame, bytes) else frame async for frame in peer.socket
@@ -74,103 +74,103 @@ async def test_a_large_message_leaves_in_pieces_with_others_between(
 
 
 async def test_pieces_arrive_as_one_message(balancer: FakeBalancer) -> None:
-    outbound, peer = await pair(balancer)
+    dialled, peer = await pair(balancer)
     taken: list[str | bytes] = []
     heard: list[None] = []
     for frame in (b"\0\0\0\1\0ab", "whole", b"\0\0\0\1\1cd"):
         await peer.socket.send(frame)
     await asyncio.gather(
-        outbound.serve(taken.append, lambda: heard.append(None), never), peer.socket.close()
+        dialled.serve(taken.append, lambda: heard.append(None), never), peer.socket.close()
     )
     assert taken == ["whole", b"abcd"]
     assert len(heard) == 1
 
 
 async def test_a_bad_piece_closes_the_connection(balancer: FakeBalancer) -> None:
-    outbound, peer = await pair(balancer)
+    dialled, peer = await pair(balancer)
     await peer.socket.send(b"\0")
-    await outbound.serve(lambda frame: None, nothing, never)
-    assert outbound.why_closed.startswith("the balancer's frame: a piece has a header")
+    await dialled.serve(lambda frame: None, nothing, never)
+    assert dialled.why_closed.startswith("the balancer's frame: a piece has a header")
     await peer.socket.wait_closed()
     assert peer.socket.close_code == 1002
 
 
 async def test_what_is_put_after_the_close_never_leaves(balancer: FakeBalancer) -> None:
-    outbound, peer = await pair(balancer)
-    outbound.close("done")
-    outbound.close("twice")
-    outbound.put(Heartbeat())
-    await outbound.serve(lambda frame: None, nothing, never)
+    dialled, peer = await pair(balancer)
+    dialled.close("done")
+    dialled.close("twice")
+    dialled.put(Heartbeat())
+    await dialled.serve(lambda frame: None, nothing, never)
     assert [frame async for frame in peer.socket] == []
-    assert outbound.why_closed == "done"
+    assert dialled.why_closed == "done"
 
 
 async def test_a_long_reason_is_cut_at_a_whole_character(balancer: FakeBalancer) -> None:
-    outbound, peer = await pair(balancer)
-    outbound.close("é" * 100)
-    await outbound.serve(lambda frame: None, nothing, never)
+    dialled, peer = await pair(balancer)
+    dialled.close("é" * 100)
+    await dialled.serve(lambda frame: None, nothing, never)
     await peer.socket.wait_closed()
     assert peer.socket.close_reason == "é" * 61
 
 
 async def test_the_other_sides_reason_is_known(balancer: FakeBalancer) -> None:
-    outbound, peer = await pair(balancer)
+    dialled, peer = await pair(balancer)
     await asyncio.gather(
-        outbound.serve(lambda frame: None, nothing, never), peer.socket.close(reason="bye")
+        dialled.serve(lambda frame: None, nothing, never), peer.socket.close(reason="bye")
     )
-    assert outbound.why_closed == "bye"
+    assert dialled.why_closed == "bye"
 
 
 async def test_a_cut_line_ends_it(balancer: FakeBalancer) -> None:
-    outbound, peer = await pair(balancer)
+    dialled, peer = await pair(balancer)
     peer.socket.transport.abort()
-    await outbound.serve(lambda frame: None, nothing, never)
-    assert outbound.why_closed == "the other side closed the socket"
+    await dialled.serve(lambda frame: None, nothing, never)
+    assert dialled.why_closed == "the other side closed the socket"
 
 
 async def test_a_peer_that_does_not_read_is_disconnected(balancer: FakeBalancer) -> None:
-    outbound, peer = await pair(balancer)
+    dialled, peer = await pair(balancer)
     peer.socket.transport.pause_reading()
 
     async def flood() -> None:
-        while outbound.why_closed != "it does not read what it is sent":
+        while dialled.why_closed != "it does not read what it is sent":
             for _ in range(MAX_WAITING // 4):
-                outbound.put(output(LARGE))
+                dialled.put(output(LARGE))
             await asyncio.to_thread(lambda: None)
 
-    await asyncio.gather(outbound.serve(lambda frame: None, nothing, never), flood())
+    await asyncio.gather(dialled.serve(lambda frame: None, nothing, never), flood())
     peer.socket.transport.abort()
 
 
 async def test_a_peer_that_holds_up_the_close_is_cut_off(balancer: FakeBalancer) -> None:
-    outbound = await dial(balancer.url, close_grace=0.05)
+    dialled = await dial(balancer.url, close_grace=0.05)
     peer = await balancer.peers.get()
     peer.socket.transport.pause_reading()
     for _ in range(MAX_WAITING):
-        outbound.put(output(LARGE))
-    outbound.close("done")
-    await outbound.serve(lambda frame: None, nothing, never)
+        dialled.put(output(LARGE))
+    dialled.close("done")
+    await dialled.serve(lambda frame: None, nothing, never)
     peer.socket.transport.abort()
 
 
 async def test_frames_of_a_mistake_in_taking_are_not_swallowed(balancer: FakeBalancer) -> None:
-    outbound, peer = await pair(balancer)
+    dialled, peer = await pair(balancer)
 
     def take(frame: str | bytes) -> None:
         raise ZeroDivisionError
 
     await peer.socket.send("x")
     with pytest.raises(ExceptionGroup) as caught:
-        await outbound.serve(take, nothing, never)
+        await dialled.serve(take, nothing, never)
     assert caught.group_contains(ZeroDivisionError)
     peer.socket.transport.abort()
 
 
 async def test_a_frame_over_the_limit_ends_it(balancer: FakeBalancer) -> None:
-    outbound, peer = await pair(balancer)
+    dialled, peer = await pair(balancer)
     taken: list[str | bytes] = []
     sending = asyncio.create_task(peer.socket.send("x" * (MAX_FRAME_BYTES + 1)))
-    await outbound.serve(taken.append, nothing, never)
+    await dialled.serve(taken.append, nothing, never)
     await asyncio.gather(sending, return_exceptions=True)
     assert taken == []
     assert peer.socket.close_code == 1009
@@ -197,10 +197,10 @@ async def test_somebody_else_there() -> None:
 
 async def test_a_name_is_dialled_at_the_address_that_is_given(balancer: FakeBalancer) -> None:
     port = balancer.url.rpartition(":")[2]
-    outbound = await dial(f"ws://balancers.invalid:{port}", address="127.0.0.1")
+    dialled = await dial(f"ws://balancers.invalid:{port}", address="127.0.0.1")
     peer = await balancer.peers.get()
     assert peer.socket.request is not None
     assert peer.socket.request.headers["Host"] == f"balancers.invalid:{port}"
-    assert outbound.balancer is None, "this one does not say which it is"
-    outbound.abort()
+    assert dialled.balancer is None, "this one does not say which it is"
+    dialled.abort()
     await peer.socket.wait_closed()

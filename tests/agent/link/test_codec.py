@@ -2,7 +2,7 @@
 
 import pytest
 
-from arriero.agent.link.outgoing import MOST_EXPLAINED, MOST_MERGED, AgentCodec, outputs
+from arriero.agent.link.codec import MOST_EXPLAINED, MOST_MERGED, AgentCodec, outputs
 from arriero.shared.framing.frames import PIECE_BYTES, Assembler, FrameQueue
 from arriero.shared.inference import LogProb, RequestId, TokenLogProbs
 from arriero.shared.messages import (
