@@ -28,8 +28,8 @@ from .supervision.supervisor_protocol import Dial, Ordered, Ready, SupervisorCha
 class BalancerLinks:
     """`status` makes as many `slots` as it tells. `on_change`: a slot was taken or freed.
 
-    `on_loan`: a balancer gave a ticket for a prefix of this agent's to another. No request is taken
-    unless what computes them `has_room`; call `slots_changed` when it has room again.
+    `on_ticket`: a balancer gave a ticket for a prefix of this agent's to another. No request is
+    taken unless what computes them `has_room`; call `slots_changed` when it has room again.
     """
 
     def __init__(
@@ -38,14 +38,14 @@ class BalancerLinks:
         channel: SupervisorChannel,
         status: Callable[[], Status],
         on_change: Callable[[], None] = lambda: None,
-        on_loan: Callable[[str, float], None] = lambda ticket, seconds: None,
+        on_ticket: Callable[[str, float], None] = lambda ticket, seconds: None,
         has_room: Callable[[], bool] = lambda: True,
     ) -> None:
         self._settings = settings
         self._channel = channel
         self._status = status
         self._on_change = on_change
-        self._on_loan = on_loan
+        self._on_ticket = on_ticket
         self._links: Links | None = None
         self._is_ready = False
         self.slots = Slots(settings.slots, has_room)
@@ -83,7 +83,7 @@ class BalancerLinks:
                 on_change=self.slots_changed,
                 on_order=self._pass_on,
                 on_ended=on_ended,
-                on_loan=self._on_loan,
+                on_ticket=self._on_ticket,
                 dial=dial,
             )
 

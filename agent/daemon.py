@@ -46,7 +46,7 @@ from .generation.preparer import Preparer
 from .generation.query_executor import QueryExecutor, TextQueries
 from .generation.request_spans import RequestSpans
 from .link.reporter import Reporter
-from .peers.sharing import Sharing, open_sharing
+from .peers.kv_transfer import KvTransfer, open_kv_transfer
 from .served_model import AdapterUnusableError, ServedModel, adapters_with_digests
 from .settings import AgentSettings, adapter_file
 from .supervision.supervisor_protocol import (
@@ -130,10 +130,10 @@ class _Agent:
             channel,
             self._status,
             self._slots_changed,
-            self._allow_loan,
+            self._allow_transfer,
             lambda: self._worker.has_room(),
         )
-        self._sharing: Sharing | None = None
+        self._kv_transfer: KvTransfer | None = None
         self._served: ServedModel | None = None
         self._embedder: Embedder | None = None
         self._worker = make_worker(
@@ -232,7 +232,7 @@ class _Agent:
     async def _serve(self, served: ServedModel, dial: Dial) -> None:
         self._served = served
         model = served.model
-        self._sharing = await self._loop.run_in_executor(None, self._share, served, dial)
+        self._kv_transfer = await self._loop.run_in_executor(None, self._open_peers, served, dial)
         preparation = Preparation(served.preparer)
         queries = TextQueries(model.vocab, served.preparer)
         tracer = await self._loop.run_in_executor(
@@ -245,7 +245,7 @@ class _Agent:
             PromptSaver(served.store),
             model.vocab.piece,
             spans,
-            self._sharing.fetcher if self._sharing else None,
+            self._kv_transfer.receiver if self._kv_transfer else None,
         )
         self._embedder = self._make_embedder(model)
         executor = QueryExecutor(queries, self._embedder)
@@ -267,8 +267,8 @@ class _Agent:
                     helper.cancel()
         finally:
             self._reporter.stop()
-            if self._sharing is not None:
-                await self._loop.run_in_executor(None, self._sharing.close)
+            if self._kv_transfer is not None:
+                await self._loop.run_in_executor(None, self._kv_transfer.close)
             # They use the model, which is freed after this.
             await self._loop.run_in_executor(None, generation.close)
             await self._loop.run_in_executor(None, executor.close)
@@ -276,7 +276,7 @@ class _Agent:
         if self._crash.done():
             raise StartupError(f"the engine stopped: {_line(self._crash.result())}")
 
-    def _share(self, served: ServedModel, dial: Dial) -> Sharing | None:
+    def _open_peers(self, served: ServedModel, dial: Dial) -> KvTransfer | None:
         """Listen for peers, where that is wanted. Blocks. Raises `StartupError`."""
         address, model = self._settings.peer_addr, served.model
         if address is None:
@@ -285,7 +285,7 @@ class _Agent:
             logger.warning("--peer-addr: prefixes of this model cannot be handed out")
             return None
         try:
-            return open_sharing(
+            return open_kv_transfer(
                 address,
                 self._worker.hand_out,
                 origin=served.origin,
@@ -301,9 +301,9 @@ class _Agent:
         except TlsFileError as error:
             raise StartupError(str(error)) from error
 
-    def _allow_loan(self, ticket: str, seconds: float) -> None:
-        if self._sharing is not None:
-            self._sharing.lender.allow(ticket, seconds)
+    def _allow_transfer(self, ticket: str, seconds: float) -> None:
+        if self._kv_transfer is not None:
+            self._kv_transfer.sender.allow(ticket, seconds)
 
     def _make_embedder(self, model: LoadedModel) -> Embedder | None:
         if model.embedding is None:
@@ -370,7 +370,7 @@ class _Agent:
             model=served.info,
             issues=served.issues + self._own_issues + links.told.issues,
             work=links.told.work,
-            peer=self._sharing.peer if self._sharing else None,
+            peer=self._kv_transfer.peer if self._kv_transfer else None,
         )
 
     @property
@@ -403,7 +403,7 @@ class _Agent:
             num_embedding_cells=self._embedder.num_cells if self._embedder else 0,
             num_draft_cells=self._served.model.num_draft_cells if self._served else None,
             num_media_bytes=media.num_cached_bytes if media else None,
-            fetches=self._sharing.counts.total if self._sharing else None,
+            fetches=self._kv_transfer.counts.total if self._kv_transfer else None,
         )
 
     def _report(self, statistics: Statistics) -> None:

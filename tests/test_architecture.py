@@ -110,7 +110,7 @@ SHELLS = {
     "agent/link": "balancer_socket connection dialling",
     "agent/models": "downloader fetch_process fetcher file_lock hub located "
     "models_folder part_file",
-    "agent/peers": "counts fetcher lender sharing wire",
+    "agent/peers": "counts kv_receiver kv_sender kv_transfer wire",
     "agent/supervision": "assigned_settings engine_process engine_run model_fetch standby "
     "supervisor supervisor_protocol",
     "agent/upstream": "client generation queries watch",

@@ -55,7 +55,7 @@ class Worker(Protocol):
     def drop(self, sequence_id: SequenceId) -> None: ...
 
 
-class Fetcher(Protocol):
+class PrefixFetcher(Protocol):
     """What is needed of whatever fetches prefixes from other agents."""
 
     def fetch(
@@ -104,7 +104,7 @@ class LocalGeneration:
         saver: PromptSaver,
         piece: Callable[[int], bytes],
         spans: RequestSpans | None = None,
-        fetcher: Fetcher | None = None,
+        fetcher: PrefixFetcher | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock

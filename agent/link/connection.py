@@ -88,8 +88,8 @@ def _nothing() -> None:
     """Nobody needs to know."""
 
 
-def _no_loans(ticket: str, seconds: float) -> None:
-    """Nothing is lent here."""
+def _no_tickets(ticket: str, seconds: float) -> None:
+    """This agent transfers no prefixes."""
 
 
 class Connection:
@@ -107,7 +107,7 @@ class Connection:
         on_change: Callable[[], None],
         on_order: Callable[[Assign | Reload], None],
         on_ended: Callable[[], None] = _nothing,
-        on_loan: Callable[[str, float], None] = _no_loans,
+        on_ticket: Callable[[str, float], None] = _no_tickets,
         dial: Callable[[str], Awaitable[BalancerSocket]] = dial,
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
@@ -116,8 +116,8 @@ class Connection:
 
         `secrets` are those of all processes of the agent.
         `on_order`: the balancer says what this host should serve. `on_ended`: a dial came to
-        nothing, or the connection that it made is over. `on_loan`: a ticket for a prefix was given
-        to another agent, and is good for so many seconds.
+        nothing, or the connection that it made is over. `on_ticket`: a ticket for a prefix was
+        given to another agent, and is good for so many seconds.
         """
         self._url = url
         self._session = session
@@ -128,7 +128,7 @@ class Connection:
         self._on_change = on_change
         self._on_order = on_order
         self._on_ended = on_ended
-        self._on_loan = on_loan
+        self._on_ticket = on_ticket
         self._dial = dial
         self._clock = clock
         self._jitter = jitter
@@ -279,7 +279,7 @@ class Connection:
             case Obey(order):
                 self._on_order(order)
             case Allow(ticket, seconds):
-                self._on_loan(ticket, seconds)
+                self._on_ticket(ticket, seconds)
             case TellLog(id, after):
                 lines = log.recent(after)
                 for told in self._session.read_own_log(id, lines, self._clock()):

@@ -84,7 +84,7 @@ class Obey:
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """Lend a prefix to whoever shows this ticket within so many seconds."""
+    """Send a prefix to the agent that shows this ticket within so many seconds."""
 
     ticket: str
     seconds: float

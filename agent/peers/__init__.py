@@ -1,4 +1,4 @@
-"""Prefixes that agents fetch from each other: lent to who has a ticket, and fetched with one.
+"""Prefixes that agents transfer to each other: one sends what another shows a ticket for.
 
 A balancer tells both sides of a ticket. What goes over the connection is the format of stored
 prompts (`engine.prompt_store`), so lengths, tokens, model and checksum are checked as those of a

@@ -1,4 +1,4 @@
-"""What came of fetches and loans, counted from any thread."""
+"""What came of transfers of prefixes, counted from any thread."""
 
 import threading
 from dataclasses import replace

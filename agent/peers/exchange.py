@@ -1,4 +1,4 @@
-"""What two agents say to each other: who wants which prefix, and how long the answer is.
+"""What two agents say to each other: which prefix is asked for, and how long the answer is.
 
 Integers are little-endian. The request: magic, version (u16), lengths of the description (u32) and
 of the tokens (u32, their number); the description (JSON); the tokens (i32 each). The answer: magic,
@@ -48,7 +48,7 @@ _description: TypeAdapter[_Description] = TypeAdapter(_Description)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The longest beginning of `prompt` that there is, for who has the `ticket`."""
+    """A request for the longest beginning of `prompt` that there is, with the `ticket` for it."""
 
     ticket: str
     prompt: Prompt

@@ -1,4 +1,4 @@
-"""An agent that lends, and one that fetches from it, over loopback."""
+"""An agent that sends a prefix, and one that receives it, over loopback."""
 
 import threading
 from collections.abc import Callable
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity, Origin, StoredPrompt
 from arriero.agent.peers.counts import Counts
-from arriero.agent.peers.fetcher import Fetcher
-from arriero.agent.peers.lender import READING, Lender
+from arriero.agent.peers.kv_receiver import KvReceiver
+from arriero.agent.peers.kv_sender import READING, KvSender
 from arriero.shared.inference.prefix_peers import PrefixSource
 from arriero.shared.quantities import LOOPBACK, Address
 from tests.agent.engine.fake_engine import stored_prompt
@@ -52,13 +52,13 @@ class Mute(Cache):
         self.was_asked.set()
 
 
-def lender(
+def sender(
     cache: Cache,
     counts: Counts | None = None,
     origin: Origin = ORIGIN,
     reading: float = READING,
-) -> Lender:
-    return Lender(
+) -> KvSender:
+    return KvSender(
         cache.hand_out,
         origin=origin,
         most_tokens=MOST_TOKENS,
@@ -67,8 +67,8 @@ def lender(
     )
 
 
-def fetcher(counts: Counts | None = None, most_bytes: int = 10**9) -> Fetcher:
-    return Fetcher(
+def receiver(counts: Counts | None = None, most_bytes: int = 10**9) -> KvReceiver:
+    return KvReceiver(
         origin=ORIGIN,
         cell_bytes=CELL_BYTES,
         most_bytes=most_bytes,

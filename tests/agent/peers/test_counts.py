@@ -1,4 +1,4 @@
-"""What came of fetches and loans."""
+"""What came of transfers."""
 
 from arriero.agent.peers.counts import Counts
 from arriero.shared.reports.statistics import Fetches

@@ -1,7 +1,7 @@
-"""Lends prefixes of this agent's cache to other agents that have a ticket.
+"""Sends prefixes of this agent's cache to other agents that have a ticket.
 
-A thread accepts connections, and each loan has one of a few. Whoever has no good ticket, asks for
-what is not here, is slow or talks nonsense gets nothing; nobody else notices.
+A thread accepts connections, and each transfer has one of a few. A peer that has no good ticket,
+asks for what is not here, is slow or talks nonsense gets nothing; other transfers go on.
 """
 
 import logging
@@ -26,7 +26,7 @@ from .wire import Wire
 
 logger = logging.getLogger(__name__)
 
-MAX_LOANS = 2
+MAX_TRANSFERS = 2
 """At once: each takes host memory for the states of a prefix."""
 
 MAX_CONNECTIONS = 32
@@ -36,7 +36,7 @@ ASKING = 5.0
 """Seconds to say what is wanted."""
 
 ON_THE_WAY = 1.0
-"""Seconds that a ticket may come later than who has it: they take different ways."""
+"""Seconds that a ticket may come later than the peer that has it: they take different ways."""
 
 READING = 20.0
 """Seconds until a busy engine has read the states."""
@@ -51,8 +51,8 @@ HandOut = Callable[[Prompt, Callable[[StoredPrompt | None], None]], Callable[[],
 """Hands out the longest beginning of a prompt, unless that is taken back; see `Worker.hand_out`."""
 
 
-class Lender:
-    """What it lends was computed by `origin`. `tls` makes the context of each connection."""
+class KvSender:
+    """What it sends was computed by `origin`. `tls` makes the context of each connection."""
 
     def __init__(
         self,
@@ -76,15 +76,17 @@ class Lender:
         """Until when each ticket is good, which is for one prefix."""
         self._news = threading.Condition()
         self._closed = threading.Event()
-        self._threads = ThreadPoolExecutor(MAX_LOANS, thread_name_prefix="lend")
+        self._threads = ThreadPoolExecutor(MAX_TRANSFERS, thread_name_prefix="lend")
         self._listener: socket.socket | None = None
         self._open: dict[Wire, SimpleQueue[StoredPrompt | None]] = {}
 
     def listen(self, address: Address, *, takes_over: bool = False) -> Address:
-        """Lend to who connects there; the address taken. Raises `OSError`. Blocks for a look-up.
+        """Send to peers that connect there; the address taken.
 
-        `takes_over`: another process of this agent listens there until it has finished. Whoever
-        connects to that one with a ticket of this one gets nothing.
+        Raises `OSError`. Blocks for a look-up.
+
+        `takes_over`: another process of this agent listens there until it has finished. A peer
+        that connects to that one with a ticket of this one gets nothing.
         """
         family, _, _, _, found = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -101,7 +103,7 @@ class Lender:
         return Address(address.host, listener.getsockname()[1])
 
     def allow(self, ticket: str, seconds: float) -> None:
-        """Whoever shows this ticket gets a prefix. From any thread."""
+        """A peer that shows this ticket gets a prefix. From any thread."""
         with self._news:
             self._tickets[ticket] = self._clock() + seconds
             if len(self._tickets) > MAX_TICKETS:
@@ -109,7 +111,7 @@ class Lender:
             self._news.notify_all()
 
     def close(self) -> None:
-        """Lend nothing any more; blocks until the threads are done."""
+        """Send nothing any more; blocks until the threads are done."""
         self._closed.set()
         if self._listener is not None:
             with suppress(OSError):
@@ -145,21 +147,21 @@ class Lender:
         if not is_welcome:
             connection.close()
 
-    # ---- on the thread of a loan
+    # ---- on the thread of a transfer
 
     def _serve(self, wire: Wire) -> None:
         with wire:
             try:
                 wire.within(ASKING)
-                self._lend(wire)
+                self._send(wire)
             except OSError as error:
                 logger.info("a peer got no prefix: %s", error)
-            except Exception:  # the boundary of a loan: nobody else notices
-                logger.exception("a prefix could not be lent")
+            except Exception:  # the boundary of a transfer: the others go on
+                logger.exception("a prefix could not be sent")
         with self._news:
             del self._open[wire]
 
-    def _lend(self, wire: Wire) -> None:
+    def _send(self, wire: Wire) -> None:
         if self._tls is not None:
             wire.upgrade(partial(self._tls().wrap_socket, server_side=True))
         wanted = read_wanted(wire, self._most_tokens)

@@ -9,7 +9,7 @@ from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import unpack
 from arriero.agent.peers.counts import Counts
 from arriero.agent.peers.exchange import Wanted, encode, read_answer_head
-from arriero.agent.peers.lender import MAX_TICKETS, READING, Lender
+from arriero.agent.peers.kv_sender import MAX_TICKETS, READING, KvSender
 from arriero.agent.peers.wire import Wire
 from arriero.shared.quantities import Address
 from tests.agent.peers.setting import (
@@ -20,7 +20,7 @@ from tests.agent.peers.setting import (
     PROMPT,
     Cache,
     Mute,
-    lender,
+    sender,
 )
 
 
@@ -28,8 +28,8 @@ class Scene:
     def __init__(self, cache: Cache, reading: float = READING) -> None:
         self.cache = cache
         self.counts = Counts()
-        self.lender: Lender = lender(cache, self.counts, reading=reading)
-        self.address: Address = self.lender.listen(ANY_PORT)
+        self.sender: KvSender = sender(cache, self.counts, reading=reading)
+        self.address: Address = self.sender.listen(ANY_PORT)
 
     def connect(self) -> Wire:
         return Wire(socket.create_connection((self.address.host, self.address.port)), 30.0)
@@ -45,11 +45,11 @@ class Scene:
 def scene() -> Iterator[Scene]:
     made = Scene(Cache())
     yield made
-    made.lender.close()
+    made.sender.close()
 
 
 def test_who_has_a_ticket_gets_a_prefix_once(scene: Scene) -> None:
-    scene.lender.allow("t", 30.0)
+    scene.sender.allow("t", 30.0)
     with scene.connect() as wire:
         wire.write([encode(Wanted("t", PROMPT))])
         size = read_answer_head(wire, 10**6)
@@ -58,34 +58,34 @@ def test_who_has_a_ticket_gets_a_prefix_once(scene: Scene) -> None:
     assert scene.cache.taken_back == []
     assert scene.answer() == 0
     assert scene.cache.asked == [PROMPT]
-    scene.lender.close()
+    scene.sender.close()
     assert scene.counts.total.lent == 1
 
 
 def test_who_comes_before_its_ticket_waits_a_moment(scene: Scene) -> None:
     with scene.connect() as wire:
         wire.write([encode(Wanted("t", PROMPT))])
-        scene.lender.allow("t", 30.0)
+        scene.sender.allow("t", 30.0)
         assert read_answer_head(wire, 10**6) > 0
 
 
 def test_a_ticket_that_is_over_is_none(scene: Scene) -> None:
-    scene.lender.allow("t", 0.0)
+    scene.sender.allow("t", 0.0)
     assert scene.answer() == 0
     assert scene.cache.asked == []
 
 
 def test_tickets_are_bounded(scene: Scene) -> None:
-    scene.lender.allow("t", 30.0)
+    scene.sender.allow("t", 30.0)
     for number in range(MAX_TICKETS):
-        scene.lender.allow(str(number), 30.0)
+        scene.sender.allow(str(number), 30.0)
     assert scene.answer() == 0
     assert scene.cache.asked == []
 
 
 def test_what_is_not_here_is_not_lent(scene: Scene) -> None:
     scene.cache.kept = None
-    scene.lender.allow("t", 30.0)
+    scene.sender.allow("t", 30.0)
     assert scene.answer() == 0
     assert scene.counts.total.lent == 0
 
@@ -99,18 +99,18 @@ def test_nonsense_ends_the_connection_and_the_next_is_served(scene: Scene, said:
         wire.write([said])
         with pytest.raises(OSError):
             wire.read(1)
-    scene.lender.allow("t", 30.0)
+    scene.sender.allow("t", 30.0)
     assert scene.answer() > 0
 
 
 def test_an_engine_that_has_stopped_keeps_nobody_from_closing() -> None:
     mute = Mute()
     scene = Scene(mute)
-    scene.lender.allow("t", 30.0)
+    scene.sender.allow("t", 30.0)
     with scene.connect() as wire:
         wire.write([encode(Wanted("t", PROMPT))])
         assert mute.was_asked.wait(30)
-        scene.lender.close()
+        scene.sender.close()
         with pytest.raises(OSError):
             wire.read(1)
     assert mute.taken_back == [PROMPT]
@@ -121,20 +121,20 @@ def test_an_engine_that_has_stopped_keeps_nobody_from_closing() -> None:
 def test_what_an_engine_does_not_read_in_time_is_taken_back() -> None:
     mute = Mute()
     scene = Scene(mute, reading=0.01)
-    scene.lender.allow("t", 30.0)
+    scene.sender.allow("t", 30.0)
     with scene.connect() as wire:
         wire.write([encode(Wanted("t", PROMPT))])
         with pytest.raises(OSError):
             wire.read(1)
     assert mute.taken_back == mute.asked == [PROMPT]
-    scene.lender.close()
+    scene.sender.close()
     assert scene.counts.total.lent == 0
 
 
 def test_an_address_that_somebody_else_has_is_refused_unless_it_is_taken_over(
     scene: Scene,
 ) -> None:
-    second = lender(Cache())
+    second = sender(Cache())
     with pytest.raises(OSError):
         second.listen(scene.address)
     second.listen(scene.address, takes_over=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from arriero.agent.engine.prompt_store.stored_prompt import Origin, StoredPrompt
-from arriero.agent.peers.sharing import Sharing, open_sharing
+from arriero.agent.peers.kv_transfer import KvTransfer, open_kv_transfer
 from arriero.shared.quantities import LOOPBACK, Address
 from arriero.shared.tls.contexts import NOTHING_GIVEN, ClientFiles
 from arriero.shared.tls.key_pair import KeyPair, TlsFileError
@@ -17,10 +17,10 @@ from tests.authority import Authority
 from tests.waiting import HANGS
 
 
-def sharing(
+def opened(
     tls: ClientFiles = NOTHING_GIVEN, origin: Origin = ORIGIN, address: Address | None = None
-) -> Sharing:
-    return open_sharing(
+) -> KvTransfer:
+    return open_kv_transfer(
         address or Address(LOOPBACK, 0),
         Cache().hand_out,
         origin=origin,
@@ -32,11 +32,11 @@ def sharing(
     )
 
 
-async def fetched(ours: Sharing, theirs: Sharing) -> StoredPrompt | None:
+async def fetched(ours: KvTransfer, theirs: KvTransfer) -> StoredPrompt | None:
     """What `ours` gets of `theirs`; both are closed then."""
-    theirs.lender.allow("t", 30.0)
+    theirs.sender.allow("t", 30.0)
     reply: asyncio.Future[StoredPrompt | None] = asyncio.get_running_loop().create_future()
-    ours.fetcher.fetch(1, source(theirs.peer.address), PROMPT, reply.set_result)
+    ours.receiver.fetch(1, source(theirs.peer.address), PROMPT, reply.set_result)
     try:
         return await asyncio.wait_for(reply, HANGS)
     finally:
@@ -45,7 +45,7 @@ async def fetched(ours: Sharing, theirs: Sharing) -> StoredPrompt | None:
 
 
 async def test_a_prefix_goes_from_one_to_the_other() -> None:
-    ours, theirs = sharing(), sharing()
+    ours, theirs = opened(), opened()
     assert ours.peer.can_use(theirs.peer)
     assert ours.peer.cell_bytes == CELL_BYTES
     assert await fetched(ours, theirs) == KEPT
@@ -59,7 +59,7 @@ def files(authority: Authority, name: str) -> ClientFiles:
 
 async def test_over_tls_both_sides_show_who_they_are(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
-    ours, theirs = sharing(files(authority, "a")), sharing(files(authority, "b"))
+    ours, theirs = opened(files(authority, "a")), opened(files(authority, "b"))
     assert ours.peer.tls and ours.peer.can_use(theirs.peer)
     assert await fetched(ours, theirs) == KEPT
 
@@ -68,14 +68,14 @@ async def test_a_peer_that_another_authority_signed_gets_nothing(tmp_path: Path)
     stranger = files(Authority(tmp_path, "other"), "a")
     stranger = replace(stranger, ca=Authority(tmp_path).ca)
     authority = Authority(tmp_path)
-    ours = sharing(replace(stranger, ca=authority.ca))
-    theirs = sharing(files(authority, "b"))
+    ours = opened(replace(stranger, ca=authority.ca))
+    theirs = opened(files(authority, "b"))
     assert await fetched(ours, theirs) is None
     assert theirs.counts.total.lent == 0
 
 
 def test_agents_of_another_engine_do_not_fit() -> None:
-    ours, theirs = sharing(), sharing(origin=replace(ORIGIN, engine="e 2"))
+    ours, theirs = opened(), opened(origin=replace(ORIGIN, engine="e 2"))
     assert not ours.peer.can_use(theirs.peer)
     ours.close()
     theirs.close()
@@ -83,6 +83,6 @@ def test_agents_of_another_engine_do_not_fit() -> None:
 
 def test_what_cannot_be_opened_says_so(tmp_path: Path) -> None:
     with pytest.raises(TlsFileError, match="--tls-cert"):
-        sharing(ClientFiles(None, KeyPair(tmp_path / "none", tmp_path / "none")))
+        opened(ClientFiles(None, KeyPair(tmp_path / "none", tmp_path / "none")))
     with socket.create_server((LOOPBACK, 0)) as taken, pytest.raises(OSError):
-        sharing(address=Address(LOOPBACK, taken.getsockname()[1]))
+        opened(address=Address(LOOPBACK, taken.getsockname()[1]))

@@ -1,4 +1,4 @@
-"""What an agent with `--peer-addr` does for others and has of them: a lender and a fetcher."""
+"""How an agent with `--peer-addr` transfers prefixes: a sender and a receiver."""
 
 import ssl
 import time
@@ -12,28 +12,28 @@ from ...shared.tls.contexts import ClientFiles, client_context, server_context
 from ...shared.tls.key_pair import KeyPair, trust
 from ..engine.prompt_store.stored_prompt import Origin
 from .counts import Counts
-from .fetcher import Fetcher
-from .lender import HandOut, Lender
+from .kv_receiver import KvReceiver
+from .kv_sender import HandOut, KvSender
 
 _DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class KvTransfer:
     """`peer` is what balancers hear of it."""
 
     peer: Peer
-    lender: Lender
-    fetcher: Fetcher
+    sender: KvSender
+    receiver: KvReceiver
     counts: Counts
 
     def close(self) -> None:
-        """Blocks until no thread lends or fetches."""
-        self.fetcher.close()
-        self.lender.close()
+        """Blocks until no thread sends or receives."""
+        self.receiver.close()
+        self.sender.close()
 
 
-def open_sharing(
+def open_kv_transfer(
     address: Address,
     hand_out: HandOut,
     *,
@@ -43,7 +43,7 @@ def open_sharing(
     most_bytes: int,
     tls: ClientFiles,
     takes_over: bool,
-) -> Sharing:
+) -> KvTransfer:
     """Listen at `address`. Blocks. Raises `OSError`, and `TlsFileError` for `tls`.
 
     Prefixes have up to `context_size` tokens, and those that come at once up to `most_bytes`.
@@ -51,27 +51,27 @@ def open_sharing(
     """
     counts = Counts()
     pair = tls.pair
-    lender = Lender(
+    sender = KvSender(
         hand_out,
         origin=origin,
         most_tokens=context_size,
         counts=counts,
-        tls=None if pair is None else partial(_lending_context, tls, pair),
+        tls=None if pair is None else partial(_sending_context, tls, pair),
     )
     if pair is not None:
-        _lending_context(tls, pair)  # what is wrong with the files is told now
-    fetcher = Fetcher(
+        _sending_context(tls, pair)  # what is wrong with the files is told now
+    receiver = KvReceiver(
         origin=origin,
         cell_bytes=cell_bytes,
         most_bytes=most_bytes,
         counts=counts,
         tls=None if pair is None else lambda: client_context(tls, time.time()),
     )
-    taken = lender.listen(address, takes_over=takes_over)
+    taken = sender.listen(address, takes_over=takes_over)
     peer = Peer(
         address=str(taken), tls=pair is not None, cells=_cells(origin), cell_bytes=cell_bytes
     )
-    return Sharing(peer, lender, fetcher, counts)
+    return KvTransfer(peer, sender, receiver, counts)
 
 
 def _cells(origin: Origin) -> str:
@@ -79,7 +79,7 @@ def _cells(origin: Origin) -> str:
     return blake2b(repr(origin).encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
-def _lending_context(files: ClientFiles, pair: KeyPair) -> ssl.SSLContext:
+def _sending_context(files: ClientFiles, pair: KeyPair) -> ssl.SSLContext:
     """From the files as they are now. With `--tls-ca`, peers have to show a certificate."""
     context = server_context(pair, time.time()).context
     if files.ca is not None:

@@ -1,4 +1,4 @@
-"""Fetches prefixes from other agents, while the requests that want them wait in preparation.
+"""Receives prefixes from other agents, while the requests that want them wait in preparation.
 
 Called on the event loop's thread, and replies there. A fetch that fails, is late, or has no place
 is answered with `None`: the prefix is computed instead. A peer that failed is left alone for a
@@ -94,7 +94,7 @@ class Resting:
         self._rests.pop(address, None)
 
 
-class Fetcher:
+class KvReceiver:
     """What it takes was computed by `origin`. At most `most_bytes` come at once.
 
     A token's state has `cell_bytes`. `tls` makes the context of each connection.

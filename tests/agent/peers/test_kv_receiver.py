@@ -13,12 +13,12 @@ from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt, pack
 from arriero.agent.peers.counts import Counts
 from arriero.agent.peers.exchange import answer_head
-from arriero.agent.peers.fetcher import (
+from arriero.agent.peers.kv_receiver import (
     FIRST_REST,
     LONGEST_REST,
     MAX_FETCHES,
     MAX_PEERS,
-    Fetcher,
+    KvReceiver,
     Resting,
 )
 from arriero.shared.inference.prefix_peers import PrefixSource
@@ -31,8 +31,8 @@ from tests.agent.peers.setting import (
     PROMPT,
     TOKENS,
     Cache,
-    fetcher,
-    lender,
+    receiver,
+    sender,
     source,
 )
 from tests.waiting import HANGS
@@ -41,13 +41,13 @@ from tests.waiting import HANGS
 class Scene:
     """`replies` are those that came."""
 
-    def __init__(self, made: Fetcher, counts: Counts) -> None:
-        self.fetcher = made
+    def __init__(self, made: KvReceiver, counts: Counts) -> None:
+        self.receiver = made
         self.counts = counts
         self.replies: asyncio.Queue[StoredPrompt | None] = asyncio.Queue()
 
     def ask(self, where: PrefixSource, id: int = 1, prompt: Prompt = PROMPT) -> None:
-        self.fetcher.fetch(id, where, prompt, self.replies.put_nowait)
+        self.receiver.fetch(id, where, prompt, self.replies.put_nowait)
 
     async def fetch(self, where: PrefixSource, id: int = 1) -> StoredPrompt | None:
         self.ask(where, id)
@@ -57,9 +57,9 @@ class Scene:
 @pytest.fixture
 async def scene() -> AsyncIterator[Scene]:
     counts = Counts()
-    made = Scene(fetcher(counts), counts)
+    made = Scene(receiver(counts), counts)
     yield made
-    made.fetcher.close()
+    made.receiver.close()
 
 
 class Liars:
@@ -107,29 +107,29 @@ def liars() -> Iterator[Liars]:
 
 async def test_a_prefix_comes_from_who_has_it(scene: Scene) -> None:
     cache = Cache()
-    lending = lender(cache)
-    address = lending.listen(ANY_PORT)
-    lending.allow("t", 30.0)
+    sending = sender(cache)
+    address = sending.listen(ANY_PORT)
+    sending.allow("t", 30.0)
     assert await scene.fetch(source(address)) == KEPT
     assert cache.asked == [PROMPT.part(0, len(PROMPT) - 1)]
     done = scene.counts.total
     assert (done.num, done.failed, done.tokens) == (1, 0, len(TOKENS))
     assert done.bytes > 0 and done.seconds > 0
-    await asyncio.to_thread(lending.close)
+    await asyncio.to_thread(sending.close)
 
 
 async def test_what_a_peer_does_not_have_is_computed_and_it_may_be_asked_again(
     scene: Scene,
 ) -> None:
     cache = Cache(None)
-    lending = lender(cache)
-    address = lending.listen(ANY_PORT)
+    sending = sender(cache)
+    address = sending.listen(ANY_PORT)
     for ticket in ("a", "b"):
-        lending.allow(ticket, 30.0)
+        sending.allow(ticket, 30.0)
         assert await scene.fetch(source(address, ticket)) is None
     assert len(cache.asked) == 2
     assert scene.counts.total.failed == 2
-    await asyncio.to_thread(lending.close)
+    await asyncio.to_thread(sending.close)
 
 
 def answer(prefix: StoredPrompt, *, size: int | None = None, spoil: bool = False) -> bytes:
@@ -180,9 +180,9 @@ async def test_a_peer_that_is_not_there(scene: Scene) -> None:
 async def test_what_is_abandoned_is_not_answered(scene: Scene, liars: Liars) -> None:
     address = liars(b"")
     scene.ask(source(address))
-    scene.fetcher.abandon(1)
-    scene.fetcher.abandon(1)
-    await asyncio.to_thread(scene.fetcher.close)
+    scene.receiver.abandon(1)
+    scene.receiver.abandon(1)
+    await asyncio.to_thread(scene.receiver.close)
     await asyncio.sleep(0)
     assert scene.replies.empty()
     assert scene.counts.total.failed == 0
@@ -199,21 +199,21 @@ async def test_only_a_few_come_at_once(scene: Scene, liars: Liars) -> None:
 
 async def test_what_has_no_place_in_memory_is_computed() -> None:
     counts = Counts()
-    scene = Scene(fetcher(counts, most_bytes=100), counts)
+    scene = Scene(receiver(counts, most_bytes=100), counts)
     scene.ask(source("127.0.0.1:1"))
     assert scene.replies.get_nowait() is None
     scene.ask(source("127.0.0.1:1"), 2, Prompt((1,)))
     assert scene.replies.get_nowait() is None
-    await asyncio.to_thread(scene.fetcher.close)
+    await asyncio.to_thread(scene.receiver.close)
 
 
 async def test_another_models_cells_are_not_taken(scene: Scene) -> None:
     other = replace(ORIGIN, engine="e 2")
-    lending = lender(Cache(), origin=other)
-    address = lending.listen(ANY_PORT)
-    lending.allow("t", 30.0)
+    sending = sender(Cache(), origin=other)
+    address = sending.listen(ANY_PORT)
+    sending.allow("t", 30.0)
     assert await scene.fetch(source(address)) is None
-    await asyncio.to_thread(lending.close)
+    await asyncio.to_thread(sending.close)
 
 
 # ---- peers that failed are left alone
