@@ -31,7 +31,7 @@ from .decisions import (
     FetchId,
     RetireEngine,
 )
-from .engines import Engine, Engines, Lack, LeftOut, Load
+from .engines import Engine, Engines, LeftOut, Load, Shortage
 from .load_failures import adapters_crashed, load_failed
 from .restarts import Quit
 
@@ -199,8 +199,8 @@ class Assigner:
         self._attempt.failure = None
         self._attempt.load = Load(wish, file, is_beside=is_beside)
         if issues:
-            lack = Lack(wish, issues, may_retry=True)
-            self._attempt.load = Load(_with_those_of(file, wish), file, lack=lack)
+            shortage = Shortage(wish, issues, may_retry=True)
+            self._attempt.load = Load(_with_those_of(file, wish), file, shortage=shortage)
         return self._make_room(available)
 
     def _is_kept(self, wish: Assignment) -> bool:
@@ -234,16 +234,16 @@ class Assigner:
                 return [ended, *self._load_failed(engine, left_out.issues[0], None, now)]
             engine.left_out(left_out)
             if engine.role == "serving":
-                self._tell_lack(engine, now)
+                self._report_shortage(engine, now)
         takes_over = self.is_standing_in or self._engines.is_connected
         engine.is_loaded = True
         return [DialBalancers(id, takes_over), *engine.catch_up()]
 
-    def _tell_lack(self, engine: Engine, now: float) -> None:
+    def _report_shortage(self, engine: Engine, now: float) -> None:
         """The model is served; what is missing is told, and tried again if that may help."""
-        lack, engine.lack = engine.lack, None
-        if lack is not None and self._attempt.failure is None:
-            self._attempt.lacks(lack, now)
+        shortage, engine.shortage = engine.shortage, None
+        if shortage is not None and self._attempt.failure is None:
+            self._attempt.fell_short(shortage, now)
 
     def joined(self, id: EngineId, now: float) -> list[Decision]:
         """A balancer let the engine in: it takes over."""
@@ -257,8 +257,8 @@ class Assigner:
         engine.role = "serving"
         self._attempt.fallback = None
         self._attempt.succeeded()
-        if engine.lack is not None and engine.lack.wish == self._wish:
-            self._tell_lack(engine, now)
+        if engine.shortage is not None and engine.shortage.wish == self._wish:
+            self._report_shortage(engine, now)
         return [] if old is None else [old.retire(self._drain_timeout)]
 
     def changed(

@@ -11,7 +11,7 @@ from ...shared.models.assignments import Assign, Assignment, Download, Phase, Wo
 from ..models.model_file import AdapterOnHost, ModelFile
 from ..models.retry_pauses import pause_after, spread
 from .decisions import CancelFetch, Decision, Fetch, FetchId
-from .engines import Engines, Lack, Load
+from .engines import Engines, Load, Shortage
 
 
 class Attempt:
@@ -108,10 +108,10 @@ class Attempt:
         """Why it failed, if it did."""
         return () if self.failure is None else (self.failure, *self.more)
 
-    def lacks(self, lack: Lack, now: float) -> None:
+    def fell_short(self, shortage: Shortage, now: float) -> None:
         """It came about without some adapters."""
-        self.failed(lack.issues[0], now, may_retry=lack.may_retry)
-        self.more = lack.issues[1:]
+        self.failed(shortage.issues[0], now, may_retry=shortage.may_retry)
+        self.more = shortage.issues[1:]
 
     def failed(self, issue: Issue, now: float, *, may_retry: bool) -> None:
         """It failed. `may_retry`: another attempt takes nothing from anybody."""

@@ -34,7 +34,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class Shortage:
     """Adapters of `wish` are not served, as `issues` say. `may_retry`: as soon as they are here."""
 
     wish: Assignment
@@ -47,14 +47,14 @@ class Load:
     """What to load. A fallback ran before, and was retired to make room.
 
     `is_beside`: only the file's adapters are to be loaded, in the engine that has the rest.
-    `lack`: the wish has more adapters than `assignment`.
+    `shortage`: the wish has more adapters than `assignment`.
     """
 
     assignment: Assignment
     file: ModelFile
     is_fallback: bool = False
     is_beside: bool = False
-    lack: Lack | None = None
+    shortage: Shortage | None = None
 
     def is_free(self, available: int | None) -> bool:
         """Whether it fits into `available` bytes, as far as both are known."""
@@ -78,7 +78,7 @@ class Engine:
     is_loaded: bool = False
     has_joined: bool = False
     num_asked: int = 0
-    lack: Lack | None = None
+    shortage: Shortage | None = None
 
     @property
     def is_fallback(self) -> bool:
@@ -115,8 +115,8 @@ class Engine:
         if serves is None:
             return
         issues = left_out.issues
-        lack = self.lack or Lack(serves, ())
-        self.lack = replace(lack, issues=(*lack.issues, *issues))
+        shortage = self.shortage or Shortage(serves, ())
+        self.shortage = replace(shortage, issues=(*shortage.issues, *issues))
         left = tuple(one for one in serves.adapters or () if one.name not in left_out.names)
         self.serves = replace(serves, adapters=None if serves.adapters is None else left)
         if self.told == serves:
@@ -211,7 +211,7 @@ class Engines:
             told=wish,
             role=role,
             adapters=adapters,
-            lack=None if load is None else load.lack,
+            shortage=None if load is None else load.shortage,
         )
         return StartEngine(id, wish, None if load is None else load.file)
 
