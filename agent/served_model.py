@@ -92,13 +92,13 @@ class ServedModel:
 
     @property
     def num_slots(self) -> int:
-        """As many as are wished for; none for a model that only embeds."""
-        wished = self._assignment and self._assignment.slots
-        return (wished or self._settings.slots) if self._generates else 0
+        """As many as are assigned; none for a model that only embeds."""
+        assigned = self._assignment and self._assignment.slots
+        return (assigned or self._settings.slots) if self._generates else 0
 
     @property
     def named_info(self) -> ModelInfo:
-        """The model, under the name that is wished for."""
+        """The model, under the name that is assigned."""
         info = self.model.info
         return info if self._assignment is None else replace(info, name=self._assignment.name)
 

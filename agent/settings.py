@@ -285,7 +285,7 @@ class AgentSettings(LoadOptions, DaemonSettings):
 
     @property
     def is_pinned(self) -> bool:
-        """Whether it serves a model of its own, whatever balancers wish."""
+        """Whether it serves a model of its own, whatever balancers assign."""
         return self.model is not None or self.upstream is not None
 
     @property

@@ -42,10 +42,10 @@ MAX_NAMED = 20
 def pick_file(names: Iterable[str], quantisation: str, repo: str) -> str:
     """The model's first file. Raises `FetchError`: `not_found`, or `ambiguous` with candidates."""
     models = _models(names)
-    wanted = re.compile(
+    pattern = re.compile(
         rf"(?<![A-Za-z0-9]){re.escape(quantisation)}(?![A-Za-z0-9_])", re.IGNORECASE | re.ASCII
     )
-    fitting = [name for name in models if wanted.search(name)]
+    fitting = [name for name in models if pattern.search(name)]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:

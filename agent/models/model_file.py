@@ -21,8 +21,8 @@ class ModelFile:
     """A model's file on this host. `needed` is the memory in bytes that it takes when loaded.
 
     `info` is what its header says, for balancers, while it is being loaded. `projector`, a fetched
-    `draft_model` and `adapters` are the files of what is wished for beside it, the latter in the
-    wish's order and counted in `needed`.
+    `draft_model` and `adapters` are the files that the assignment has beside it, the latter in the
+    assignment's order and counted in `needed`.
     """
 
     path: str
@@ -60,19 +60,19 @@ class AdaptersHere:
     def all(self) -> tuple[AdapterOnHost, ...]:
         return tuple(self._files.values())
 
-    def missing(self, wish: Assignment) -> tuple[WishedAdapter, ...]:
-        """Those that `wish` has besides."""
-        return tuple(each for each in wish.adapters or () if each.source not in self._files)
+    def missing(self, assignment: Assignment) -> tuple[WishedAdapter, ...]:
+        """Those that `assignment` has besides."""
+        return tuple(each for each in assignment.adapters or () if each.source not in self._files)
 
-    def of(self, wish: Assignment) -> tuple[AdapterOnHost, ...]:
-        """The files of all adapters of `wish`, none of which is missing, in its order."""
-        return tuple(self._files[each.source] for each in wish.adapters or ())
+    def of(self, assignment: Assignment) -> tuple[AdapterOnHost, ...]:
+        """The files of all adapters of `assignment`, none of which is missing, in its order."""
+        return tuple(self._files[each.source] for each in assignment.adapters or ())
 
     def add(self, adapters: Iterable[AdapterOnHost]) -> None:
         """These files have come."""
         self._files.update({each.source: each for each in adapters})
 
-    def keep_only(self, *wishes: Assignment) -> None:
-        """Forget what none of `wishes` has."""
-        wanted = {each.source for wish in wishes for each in wish.adapters or ()}
-        self._files = {key: each for key, each in self._files.items() if key in wanted}
+    def keep_only(self, *assignments: Assignment) -> None:
+        """Forget what none of `assignments` has."""
+        sources = {each.source for one in assignments for each in one.adapters or ()}
+        self._files = {key: each for key, each in self._files.items() if key in sources}

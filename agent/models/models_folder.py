@@ -154,15 +154,15 @@ class ModelsFolder:
         disk = shutil.disk_usage(_existing(self.root))
         return max(disk.free - reserve(disk.total), 0)
 
-    def make_room(self, wanted: Mapping[Path, int]) -> None:
-        """Evict until each file in `wanted` can grow to its size. Raises `FetchError`.
+    def make_room(self, sizes: Mapping[Path, int]) -> None:
+        """Evict until each file in `sizes` can grow to its size. Raises `FetchError`.
 
         The caller holds their `use` locks. A download of others counts with all it will take.
         """
         with self._alone():
-            growth = sum(max(size - _here(file), 0) for file, size in wanted.items())
+            growth = sum(max(size - _here(file), 0) for file, size in sizes.items())
             if self.limit is not None:
-                self._evict(wanted, growth, self.limit)
+                self._evict(sizes, growth, self.limit)
             free = self.disk_room()
         if growth > free:
             raise disk_full(self.root, growth, free)
@@ -175,13 +175,13 @@ class ModelsFolder:
         """While it is held, nobody else looks who uses what."""
         return FileLock.exclusive(self._locks / "folder")
 
-    def _evict(self, wanted: Mapping[Path, int], growth: int, limit: int) -> None:
-        others = [each for each in self.stored() if whole_of(self.root / each.name) not in wanted]
-        over = sum(file.bytes for file in others) + sum(wanted.values()) - limit
+    def _evict(self, sizes: Mapping[Path, int], growth: int, limit: int) -> None:
+        others = [each for each in self.stored() if whole_of(self.root / each.name) not in sizes]
+        over = sum(file.bytes for file in others) + sum(sizes.values()) - limit
         try:
             evicted = to_evict(others, max(over, growth - self.disk_room()))
         except NoRoomError as error:
-            raise too_large(sum(wanted.values()), limit, error.missing) from error
+            raise too_large(sum(sizes.values()), limit, error.missing) from error
         for file in evicted:
             self._remove(self.root / file.name)
 

@@ -1,6 +1,6 @@
 """The port to model files: a source goes in, a path on this host comes out, or a typed error.
 
-Who wants a model holds a `FetchedModel`, and with it a lease: agents that share the folder do not
+The holder of a model has a `FetchedModel`, and with it a lease: agents that share the folder do not
 evict files that are leased. `fetch` is cancelled as its task is; what had arrived by then stays in
 the folder, and the next `fetch` of the same source goes on from there.
 """
@@ -29,7 +29,7 @@ FetchCode = Literal[
 """Codes of the issues that keep a model's files from being here.
 
 `torn`: the file ends too early or late. `ambiguous`: several files fit the source. `gated`: the
-server wants a token, or another one. `fetch_failed`: a fault of the agent, with details in its log.
+server asks for a token, or another one. `fetch_failed`: a fault of the agent; its log has details.
 """
 
 FETCH_CODES: frozenset[str] = frozenset(get_args(FetchCode))

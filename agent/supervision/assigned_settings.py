@@ -28,15 +28,15 @@ class OptionsError(Exception):
 def assigned_settings(
     settings: AgentSettings, assignment: Assignment, file: ModelFile
 ) -> AgentSettings:
-    """`settings`, but for the model in `file` as `assignment` wants it. Raises `OptionsError`.
+    """`settings`, but for the model in `file` as `assignment` has it. Raises `OptionsError`.
 
     Template and sampling are not settings: they change without a new process.
     """
     options = {
         field.name: getattr(assignment.engine, field.name) for field in fields(EngineOptions)
     }
-    wanted = {"slots": assignment.slots, "context_size": assignment.context_size, **options}
-    given = {name: value for name, value in wanted.items() if value is not None}
+    assigned = {"slots": assignment.slots, "context_size": assignment.context_size, **options}
+    given = {name: value for name, value in assigned.items() if value is not None}
     if file.projector is not None:
         given["projector"] = Path(file.projector)
     if file.draft_model is not None:
@@ -61,6 +61,6 @@ def adapter_flags(
     if assignment.adapters is None:
         return tuple(settings.adapter)
     return tuple(
-        f"{wished.name}={path}:{Decimal(repr(wished.scale)):f}"
-        for wished, path in zip(assignment.adapters, adapters, strict=True)
+        f"{adapter.name}={path}:{Decimal(repr(adapter.scale)):f}"
+        for adapter, path in zip(assignment.adapters, adapters, strict=True)
     )

@@ -161,7 +161,7 @@ class Assigner:
         return [*self._abandon(), *([serving.retire(self._drain_timeout)] if serving else [])]
 
     def _reload(self, order: Reload) -> list[Decision]:
-        if self._wish is None or self._attempt.is_under_way(self._engines):
+        if self._desired is None or self._attempt.is_under_way(self._engines):
             return []
         self._drain_timeout = order.drain_timeout
         self._attempt.forget_failure()
@@ -187,27 +187,27 @@ class Assigner:
 
         `issues` say why it is without some adapters.
         """
-        wish = self._wish
-        if id != self._attempt.fetch or wish is None:
+        desired = self._desired
+        if id != self._attempt.fetch or desired is None:
             return []
         is_beside = self._attempt.beside is not None
         self._attempt.end_fetch()
         if (issue := self._engines.too_large(file)) is not None:
             return self._fail(issue, available, now, may_retry=True)
-        if issues and self._is_kept(wish):
+        if issues and self._is_kept(desired):
             return self._fail(issues[0], available, now, may_retry=True)
         self._attempt.failure = None
-        self._attempt.load = Load(wish, file, is_beside=is_beside)
+        self._attempt.load = Load(desired, file, is_beside=is_beside)
         if issues:
-            shortage = Shortage(wish, issues, may_retry=True)
-            self._attempt.load = Load(_with_those_of(file, wish), file, shortage=shortage)
+            shortage = Shortage(desired, issues, may_retry=True)
+            self._attempt.load = Load(_with_those_of(file, desired), file, shortage=shortage)
         return self._make_room(available)
 
-    def _is_kept(self, wish: Assignment) -> bool:
+    def _is_kept(self, desired: Assignment) -> bool:
         """Whether the model runs, or will again: rather as it was than with fewer adapters."""
         serving = self._engines.serving
         loads = (None if serving is None else serving.served, self._attempt.fallback)
-        return any(load is not None and load.assignment.name == wish.name for load in loads)
+        return any(load is not None and load.assignment.name == desired.name for load in loads)
 
     def fetch_failed(self, id: FetchId, issue: Issue, now: float) -> list[Decision]:
         """The file cannot be brought here, or is no model."""
@@ -227,9 +227,9 @@ class Assigner:
         if engine.role == "retiring" or self._is_stopping:
             return []
         if left_out is not None:
-            wish = engine.serves
+            desired = engine.serves
             is_new = engine.role == "replacing" and not engine.is_fallback
-            if is_new and wish is not None and self._is_kept(wish):
+            if is_new and desired is not None and self._is_kept(desired):
                 ended = engine.retire(self._drain_timeout)
                 return [ended, *self._load_failed(engine, left_out.issues[0], None, now)]
             engine.left_out(left_out)
@@ -257,7 +257,7 @@ class Assigner:
         engine.role = "serving"
         self._attempt.fallback = None
         self._attempt.succeeded()
-        if engine.shortage is not None and engine.shortage.wish == self._wish:
+        if engine.shortage is not None and engine.shortage.desired == self._desired:
             self._report_shortage(engine, now)
         return [] if old is None else [old.retire(self._drain_timeout)]
 
@@ -266,13 +266,13 @@ class Assigner:
     ) -> list[Decision]:
         """The engine serves `assignment` now, or refused it for `issue` and goes on as before."""
         engine = self._engines[id]
-        is_wish = assignment == self._wish and engine.role != "retiring"
+        is_desired = assignment == self._desired and engine.role != "retiring"
         if issue is None:
             engine.changed(assignment)
-            if is_wish:
+            if is_desired:
                 self._attempt.forget_failure()
             return []
-        if not engine.refused(assignment) or not is_wish:
+        if not engine.refused(assignment) or not is_desired:
             return []  # it was told something else since
         return self._fail(issue, None, now, may_retry=False)
 
@@ -312,29 +312,29 @@ class Assigner:
 
     # ---- the least that brings an assignment about
 
-    def _pursue(self, wish: Assignment) -> list[Decision]:
-        engine = self._engines.that_can_become(wish, self._slots)
+    def _pursue(self, desired: Assignment) -> list[Decision]:
+        engine = self._engines.that_can_become(desired, self._slots)
         if engine is None:
             return self._begin()
         is_serving = engine.role == "serving"
         decisions = self._abandon() if is_serving else self._attempt.cancel()
-        if engine.adapters.missing(wish):
-            return [*decisions, self._attempt.begin(wish, beside=engine.file)]
-        return [*decisions, *engine.change(wish)]
+        if engine.adapters.missing(desired):
+            return [*decisions, self._attempt.begin(desired, beside=engine.file)]
+        return [*decisions, *engine.change(desired)]
 
     def _retry(self) -> list[Decision]:
-        """Another try at the wish: as a change, if that is what failed."""
-        wish, serving = self._wish, self._engines.serving
-        if wish is None or serving is None or serving.serves == wish:
+        """Another try at the desired assignment: as a change, if that is what failed."""
+        desired, serving = self._desired, self._engines.serving
+        if desired is None or serving is None or serving.serves == desired:
             return self._begin()
-        return self._pursue(wish)
+        return self._pursue(desired)
 
     # ---- an attempt: fetch, make room, load
 
     def _begin(self) -> list[Decision]:
         decisions = self._abandon()
-        wish = self._wish
-        return decisions if wish is None else [*decisions, self._attempt.begin(wish)]
+        desired = self._desired
+        return decisions if desired is None else [*decisions, self._attempt.begin(desired)]
 
     def _abandon(self) -> list[Decision]:
         """Stop the attempt, whatever it is at."""
@@ -408,7 +408,7 @@ class Assigner:
     # ---- how things stand
 
     @property
-    def _wish(self) -> Assignment | None:
+    def _desired(self) -> Assignment | None:
         return None if self._order is None else self._order.assignment
 
     def check_integrity(self) -> None:
@@ -417,8 +417,8 @@ class Assigner:
         self._attempt.check_integrity(is_loading=self._engines.replacing is not None)
 
 
-def _with_those_of(file: ModelFile, wish: Assignment) -> Assignment:
-    """`wish` with those of its adapters that are beside `file`."""
+def _with_those_of(file: ModelFile, desired: Assignment) -> Assignment:
+    """`desired` with those of its adapters that are beside `file`."""
     here = {each.source for each in file.adapters}
-    there = tuple(each for each in wish.adapters or () if each.source in here)
-    return replace(wish, adapters=there)
+    there = tuple(each for each in desired.adapters or () if each.source in here)
+    return replace(desired, adapters=there)

@@ -34,12 +34,12 @@ class Attempt:
         """What else failed with it: adapters that a model is served without."""
         self.retry_at: float | None = None
 
-    def begin(self, wish: Assignment, beside: ModelFile | None = None) -> Fetch:
+    def begin(self, desired: Assignment, beside: ModelFile | None = None) -> Fetch:
         """Fetch the file; or the adapters that `beside` does not have, which is loaded."""
         self.retry_at = None
         self.fetch = next(self._ids)
         self.beside = beside
-        return Fetch(self.fetch, wish, beside)
+        return Fetch(self.fetch, desired, beside)
 
     def cancel(self) -> list[Decision]:
         """Stop it, as far as no engine has been started."""
@@ -88,18 +88,18 @@ class Attempt:
         is_loading = engines.replacing is not None
         return self.fetch is not None or self.load is not None or is_loading
 
-    def _phase(self, wish: Assignment | None, engines: Engines) -> Phase:
+    def _phase(self, desired: Assignment | None, engines: Engines) -> Phase:
         """A failure is shown until it is mended."""
         if self.failure is not None:
             return "failed"
         if self.fetch is not None:
             return "fetching"
-        if self.load is not None or (wish is None and len(engines)):
+        if self.load is not None or (desired is None and len(engines)):
             return "draining"
         engine = engines.latest
         if engine is None:
             return "waiting"
-        return "serving" if engine.is_loaded and engine.serves == wish else "loading"
+        return "serving" if engine.is_loaded and engine.serves == desired else "loading"
 
     # ---- failures
 
@@ -135,7 +135,7 @@ class Attempt:
             self._pause = 0.0
 
     def forget_failure(self) -> None:
-        """Something else is wished for, or the same anew."""
+        """Something else is assigned, or the same anew."""
         self.failure = None
         self.retry_at = None
         self._pause = 0.0

@@ -35,9 +35,12 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Adapters of `wish` are not served, as `issues` say. `may_retry`: as soon as they are here."""
+    """Adapters of `desired` are not served, as `issues` say.
 
-    wish: Assignment
+    `may_retry`: they are tried again as soon as they are here.
+    """
+
+    desired: Assignment
     issues: tuple[Issue, ...]
     may_retry: bool = False
 
@@ -47,7 +50,7 @@ class Load:
     """What to load. A fallback ran before, and was retired to make room.
 
     `is_beside`: only the file's adapters are to be loaded, in the engine that has the rest.
-    `shortage`: the wish has more adapters than `assignment`.
+    `shortage`: the desired assignment has more adapters than this one.
     """
 
     assignment: Assignment
@@ -85,29 +88,33 @@ class Engine:
         """Whether it brings back what ran before."""
         return self.load is not None and self.load.is_fallback
 
-    def can_become(self, wish: Assignment, slots: int) -> bool:
-        """Whether it can serve `wish` without a reload; `slots` where an assignment says none."""
+    def can_become(self, desired: Assignment, slots: int) -> bool:
+        """Whether it can serve `desired` without a reload.
+
+        There are `slots` where an assignment says none.
+        """
         if self.load is None:
             return False
         loaded = self.load.assignment
-        wanted = replace(wish, slots=wish.slots or slots)
-        return not needs_reload(loaded, wanted, loaded_slots=loaded.slots or slots)
+        with_slots = replace(desired, slots=desired.slots or slots)
+        return not needs_reload(loaded, with_slots, loaded_slots=loaded.slots or slots)
 
-    def change(self, wish: Assignment) -> list[Decision]:
-        """Have it serve `wish`, no adapter of which is missing, once it is loaded."""
-        if self.told == wish:
+    def change(self, desired: Assignment) -> list[Decision]:
+        """Have it serve `desired`, no adapter of which is missing, once it is loaded."""
+        if self.told == desired:
             return []
-        self.told = wish
-        return [self._ask(wish)] if self.is_loaded else []
+        self.told = desired
+        return [self._ask(desired)] if self.is_loaded else []
 
     def catch_up(self) -> list[Decision]:
         """It is loaded, with what it serves: have it serve what it was told since."""
         self.num_asked = 0
         return [] if self.told is None or self.told == self.serves else [self._ask(self.told)]
 
-    def _ask(self, wish: Assignment) -> ChangeEngine:
+    def _ask(self, desired: Assignment) -> ChangeEngine:
         self.num_asked += 1
-        return ChangeEngine(self.id, wish, tuple(each.path for each in self.adapters.of(wish)))
+        paths = tuple(each.path for each in self.adapters.of(desired))
+        return ChangeEngine(self.id, desired, paths)
 
     def left_out(self, left_out: LeftOut) -> None:
         """It is loaded without some of the adapters that it was to serve."""
@@ -202,18 +209,18 @@ class Engines:
     def start(self, load: Load | None, role: Role) -> StartEngine:
         """One more."""
         id = next(self._ids)
-        wish = None if load is None else load.assignment
+        desired = None if load is None else load.assignment
         adapters = AdaptersHere(() if load is None else load.file.adapters)
         self._engines[id] = Engine(
             id,
             load,
-            serves=wish,
-            told=wish,
+            serves=desired,
+            told=desired,
             role=role,
             adapters=adapters,
             shortage=None if load is None else load.shortage,
         )
-        return StartEngine(id, wish, None if load is None else load.file)
+        return StartEngine(id, desired, None if load is None else load.file)
 
     # ---- who is here
 
@@ -229,7 +236,7 @@ class Engines:
 
     @property
     def latest(self) -> Engine | None:
-        """The one that brings the wish about, or did."""
+        """The one that brings the assignment about, or did."""
         return self.replacing or self.serving
 
     @property
@@ -252,10 +259,10 @@ class Engines:
         """Whether one that stays is loaded, and has not joined yet."""
         return any(each.is_loaded and not each.has_joined for each in self.staying)
 
-    def that_can_become(self, wish: Assignment, slots: int) -> Engine | None:
-        """One that can serve `wish` without loading the model; `slots` where it says none."""
+    def that_can_become(self, desired: Assignment, slots: int) -> Engine | None:
+        """One that can serve `desired` without loading the model; `slots` where it says none."""
         both = (each for each in (self.serving, self.replacing) if each is not None)
-        return next((each for each in both if each.can_become(wish, slots)), None)
+        return next((each for each in both if each.can_become(desired, slots)), None)
 
     def _in_role(self, role: Role) -> Engine | None:
         return next((each for each in self if each.role == role), None)

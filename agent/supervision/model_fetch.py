@@ -30,7 +30,7 @@ Leases = tuple[tuple[ModelFile | AdapterOnHost, Lease], ...]
 class Brought:
     """A model's file with its adapters, and a lease for each file that was fetched.
 
-    `issues` say why the file is without other adapters that are wished for.
+    `issues` say why the file is without other adapters of the assignment.
     """
 
     file: ModelFile
@@ -43,8 +43,8 @@ class FetchedFiles:
     """All files of an assignment: the model, its companions and adapters.
 
     There is one lease for what is loaded with the model, and one for each adapter, since those
-    come and go while the model stays. `adapters` are those of `wished`: of the assignment's, in its
-    order, all that can be had.
+    come and go while the model stays. `adapters` are those of `requested`: of the assignment's, in
+    its order, all that can be had.
 
     `failures` say why others cannot. `release` gives up all but the adapters. `bytes` is the size
     of model and projector.
@@ -53,7 +53,7 @@ class FetchedFiles:
     model: FetchedModel
     projector: FetchedModel | None = None
     draft_model: FetchedModel | None = None
-    wished: tuple[WishedAdapter, ...] = ()
+    requested: tuple[WishedAdapter, ...] = ()
     adapters: tuple[FetchedModel, ...] = ()
     failures: tuple[FetchError, ...] = ()
 
@@ -180,21 +180,21 @@ def _inspect(
     """Raises `HeaderError`, `OptionsError`, `_TooLarge` and `OSError`."""
     path = fetched.model.path
     if fetched.failures:
-        assignment = replace(assignment, adapters=fetched.wished)
-    adapters = adapters_on_host(fetched.wished, fetched.adapters)
+        assignment = replace(assignment, adapters=fetched.requested)
+    adapters = adapters_on_host(fetched.requested, fetched.adapters)
     file = ModelFile(
         str(path),
         projector=fetched.projector_path,
         adapters=adapters,
         draft_model=fetched.draft_path,
     )
-    wanted = assigned_settings(settings, assignment, file)
+    options = assigned_settings(settings, assignment, file)
     with path.open("rb") as opened:
         header = read_header(opened)
     file_bytes = fetched.bytes + bytes_of(adapters)
-    found = _estimated(header, wanted.load_options, file_bytes=file_bytes)
+    found = _estimated(header, options.load_options, file_bytes=file_bytes)
     if devices and found is not None:
-        needed, memory = found.on_gpus(wanted.gpu_layers), sum(each.memory for each in devices)
+        needed, memory = found.on_gpus(options.gpu_layers), sum(each.memory for each in devices)
         if needed > memory:
             raise _TooLarge(needed, memory)
     info = ModelInfo(
@@ -202,7 +202,7 @@ def _inspect(
         architecture=header.architecture,
         parameters=header.num_parameters,
         size_bytes=fetched.model.bytes,
-        context_size=wanted.context_size,
+        context_size=options.context_size,
     )
     return replace(file, needed=None if found is None else found.total, info=info)
 
@@ -232,30 +232,30 @@ async def fetch_all(
         model=model,
         projector=projector,
         draft_model=draft_model,
-        wished=tuple(wished for wished, _ in adapters),
+        requested=tuple(adapter for adapter, _ in adapters),
         adapters=tuple(fetched for _, fetched in adapters),
         failures=tuple(failures),
     )
 
 
 async def fetch_adapters(
-    files: ModelFiles, wished: Sequence[WishedAdapter], on_progress: OnProgress
+    files: ModelFiles, adapters: Sequence[WishedAdapter], on_progress: OnProgress
 ) -> tuple[FetchedModel, ...]:
     """These alone. Raises `FetchError` as `fetch_all` does, if one of them cannot be had."""
     with ExitStack() as held:
         bringer = _Bringer(files, on_progress, held)
-        adapters = [await bringer.bring_adapter(each) for each in wished]
+        fetched = [await bringer.bring_adapter(each) for each in adapters]
         held.pop_all()
-    return tuple(adapters)
+    return tuple(fetched)
 
 
 def adapters_on_host(
-    wished: Sequence[WishedAdapter], fetched: Sequence[FetchedModel]
+    adapters: Sequence[WishedAdapter], fetched: Sequence[FetchedModel]
 ) -> tuple[AdapterOnHost, ...]:
     """What was fetched for each."""
     return tuple(
-        AdapterOnHost(wish.source, str(file.path), file.bytes)
-        for wish, file in zip(wished, fetched, strict=True)
+        AdapterOnHost(adapter.source, str(file.path), file.bytes)
+        for adapter, file in zip(adapters, fetched, strict=True)
     )
 
 
@@ -284,9 +284,9 @@ class _Bringer:
     async def bring_any(self, source: str | None, called: str) -> FetchedModel | None:
         return None if source is None else await self.bring(source, called)
 
-    async def bring_adapter(self, wished: WishedAdapter) -> FetchedModel:
+    async def bring_adapter(self, adapter: WishedAdapter) -> FetchedModel:
         try:
-            return await self.bring(wished.source, f"adapter `{wished.name}`: ")
+            return await self.bring(adapter.source, f"adapter `{adapter.name}`: ")
         except FetchError as error:
-            error.adapter = wished.name
+            error.adapter = adapter.name
             raise

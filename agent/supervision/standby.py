@@ -45,7 +45,7 @@ class Standby:
         on_connected: Callable[[], None],
         on_order: Callable[[Assign | Reload], None],
     ) -> None:
-        """`on_connected`: a balancer let the agent in. `on_order`: what it wants of it."""
+        """`on_connected`: a balancer let the agent in. `on_order`: what it orders."""
         self._balancers = settings.balancer
         self._dial = dialling(tls=settings.tls, key=AgentKey(settings.key_file))
         self._hello = Hello(

@@ -1,4 +1,4 @@
-"""The agent's first process: starts engine processes as balancers wish, and after crashes.
+"""The agent's first process: starts engine processes as balancers assign, and after crashes.
 
 All native code that can crash runs in engine processes. While none serves, the supervisor connects
 to the balancers itself (`standby`), without slots, and says why. The assigner decides what to do.
@@ -324,8 +324,8 @@ class _Supervisor:
             self._progressed(fetch.id, download)
 
         if fetch.beside is not None:
-            wish = fetch.assignment
-            return await bring_adapters(self._files, wish, fetch.beside, on_progress=on_progress)
+            desired = fetch.assignment
+            return await bring_adapters(self._files, desired, fetch.beside, on_progress=on_progress)
         return await fetch_model(
             self._files,
             self._settings,

@@ -29,7 +29,7 @@ from ..settings import AgentSettings
 class Begin:
     """Load the model of `settings`. All engine processes of an agent have the same `agent_id`.
 
-    `assignment` says what balancers want beyond what the settings say; `None` for a pinned agent.
+    `assignment` says what balancers order beyond what the settings say; `None` for a pinned agent.
     `log` has what the supervisor logged last, such as why an engine process before crashed.
     """
 

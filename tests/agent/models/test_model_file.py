@@ -10,9 +10,9 @@ CALM = AdapterOnHost("file:///calm.gguf", "/calm.gguf", 10)
 LOUD = AdapterOnHost("file:///loud.gguf", "/loud.gguf", 5)
 
 
-def wish(*adapters: AdapterOnHost) -> Assignment:
-    wished = (WishedAdapter(name=one.path[1:-5], source=one.source) for one in adapters)
-    return replace(PLAIN, adapters=tuple(wished))
+def with_adapters(*adapters: AdapterOnHost) -> Assignment:
+    found = (WishedAdapter(name=one.path[1:-5], source=one.source) for one in adapters)
+    return replace(PLAIN, adapters=tuple(found))
 
 
 def test_adapters_are_counted_once_each() -> None:
@@ -24,17 +24,17 @@ def test_adapters_are_counted_once_each() -> None:
 
 def test_what_a_wish_has_besides() -> None:
     here = AdaptersHere((CALM,))
-    assert here.missing(PLAIN) == () == here.missing(wish(CALM))
-    (missing,) = here.missing(wish(LOUD, CALM))
+    assert here.missing(PLAIN) == () == here.missing(with_adapters(CALM))
+    (missing,) = here.missing(with_adapters(LOUD, CALM))
     assert missing.source == LOUD.source
     here.add((LOUD,))
-    assert here.missing(wish(LOUD, CALM)) == ()
-    assert here.of(wish(LOUD, CALM)) == (LOUD, CALM) and here.of(PLAIN) == ()
+    assert here.missing(with_adapters(LOUD, CALM)) == ()
+    assert here.of(with_adapters(LOUD, CALM)) == (LOUD, CALM) and here.of(PLAIN) == ()
 
 
 def test_what_nobody_wishes_for_is_forgotten() -> None:
     here = AdaptersHere((CALM, LOUD))
-    here.keep_only(wish(LOUD), wish(CALM))
+    here.keep_only(with_adapters(LOUD), with_adapters(CALM))
     assert here.all == (CALM, LOUD)
-    here.keep_only(wish(LOUD), PLAIN)
+    here.keep_only(with_adapters(LOUD), PLAIN)
     assert here.all == (LOUD,)

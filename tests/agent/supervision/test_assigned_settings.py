@@ -47,13 +47,13 @@ def test_what_is_wished_for_beside_the_model_replaces_the_agents_own() -> None:
         WishedAdapter(name="a", source="file:///a.gguf"),
         WishedAdapter(name="b", source="file:///b.gguf", scale=-1e-05),
     )
-    wished = replace(PLAIN, projector="file:///p.gguf", adapters=adapters)
+    desired = replace(PLAIN, projector="file:///p.gguf", adapters=adapters)
     on_host = (
         AdapterOnHost("file:///a.gguf", "/a.gguf", 1),
         AdapterOnHost("file:///b.gguf", "/b:2.gguf", 1),
     )
     file = replace(FILE, projector="/p.gguf", adapters=on_host)
-    found = assigned_settings(own, wished, file)
+    found = assigned_settings(own, desired, file)
     assert found.projector == Path("/p.gguf")
     assert found.adapters == (
         AdapterFile("a", Path("/a.gguf")),
@@ -64,6 +64,6 @@ def test_what_is_wished_for_beside_the_model_replaces_the_agents_own() -> None:
 
 
 def test_a_draft_model_that_was_fetched() -> None:
-    wished = replace(PLAIN, engine=EngineOptions(draft_model="https://host/d.gguf"))
-    found = assigned_settings(SETTINGS, wished, replace(FILE, draft_model="/models/d.gguf"))
+    desired = replace(PLAIN, engine=EngineOptions(draft_model="https://host/d.gguf"))
+    found = assigned_settings(SETTINGS, desired, replace(FILE, draft_model="/models/d.gguf"))
     assert found.draft_model == Path("/models/d.gguf")

@@ -205,11 +205,11 @@ CALM, LOUD = (
 )
 
 
-def wishing(*adapters: AdapterOnHost, scale: float = 1.0) -> Assignment:
-    wished = (
+def with_adapters(*adapters: AdapterOnHost, scale: float = 1.0) -> Assignment:
+    found = (
         WishedAdapter(name=each.path[1:-5], source=each.source, scale=scale) for each in adapters
     )
-    return replace(A, adapters=tuple(wished))
+    return replace(A, adapters=tuple(found))
 
 
 NO_CALM, NO_LOUD = (
@@ -223,64 +223,64 @@ class TestAdapters:
     def test_a_new_one_is_fetched_and_loaded_by_the_engine_that_runs(self) -> None:
         host = Host()
         host.serve(A)
-        wish = wishing(CALM)
-        assert host.assign(wish) == [Fetch(FetchId(2), wish, HALF)]
+        desired = with_adapters(CALM)
+        assert host.assign(desired) == [Fetch(FetchId(2), desired, HALF)]
         assert (host.phase, host.assigner.is_standing_in) == ("fetching", False)
         told = host.fetched(2, HALF.with_adapters((CALM,)))
-        assert told == [ChangeEngine(FIRST, wish, (CALM.path,))]
+        assert told == [ChangeEngine(FIRST, desired, (CALM.path,))]
         assert host.assigner.files == {HALF, CALM}
         assert host.phase == "loading"
-        assert host.assigner.changed(FIRST, wish, None, 0.0) == []
+        assert host.assigner.changed(FIRST, desired, None, 0.0) == []
         assert host.phase == "serving"
         assert host.assigner.work and host.assigner.work.needed == 60
         assert host.assigner.adapters_of(FIRST) == (CALM.path,)
 
     def with_both(self) -> Host:
         host = Host()
-        host.serve(wishing(CALM, LOUD), HALF.with_adapters((CALM, LOUD)))
+        host.serve(with_adapters(CALM, LOUD), HALF.with_adapters((CALM, LOUD)))
         return host
 
     def test_what_is_here_already_is_not_fetched(self) -> None:
         host = self.with_both()
-        fewer = wishing(LOUD, scale=0.5)
+        fewer = with_adapters(LOUD, scale=0.5)
         assert host.assign(fewer) == [ChangeEngine(FIRST, fewer, (LOUD.path,))]
         assert host.assigner.files == {HALF, CALM, LOUD}, "it may be refused"
         host.assigner.changed(FIRST, fewer, None, 0.0)
         assert host.assigner.files == {HALF, LOUD}
-        assert host.assign(wishing(CALM)) == [
-            Fetch(FetchId(2), wishing(CALM), HALF.with_adapters((LOUD,)))
+        assert host.assign(with_adapters(CALM)) == [
+            Fetch(FetchId(2), with_adapters(CALM), HALF.with_adapters((LOUD,)))
         ]
 
     def test_one_that_cannot_be_had_leaves_the_rest_as_it_was(self) -> None:
         host = Host()
         host.serve(A)
-        wish = wishing(CALM)
-        host.assign(wish)
+        desired = with_adapters(CALM)
+        host.assign(desired)
         assert host.assigner.fetch_failed(FetchId(2), MISSING, 0.0) == []
         assert (host.phase, host.assigner.issues) == ("failed", (MISSING,))
         deadline = host.assigner.next_deadline()
         assert deadline is not None
-        assert host.assigner.tick(deadline) == [Fetch(FetchId(3), wish, HALF)]
+        assert host.assigner.tick(deadline) == [Fetch(FetchId(3), desired, HALF)]
         host.fetched(3, HALF.with_adapters((CALM,)))
-        host.assigner.changed(FIRST, wish, None, 0.0)
+        host.assigner.changed(FIRST, desired, None, 0.0)
         assert (host.phase, host.codes) == ("serving", [])
 
     def test_one_that_the_engine_refuses_is_tried_again_when_it_is_told_again(self) -> None:
         host = Host()
         host.serve(A)
-        wish = wishing(CALM)
-        host.assign(wish)
+        desired = with_adapters(CALM)
+        host.assign(desired)
         host.fetched(2, HALF.with_adapters((CALM,)))
-        assert host.assigner.changed(FIRST, wish, REFUSED, 0.0) == []
+        assert host.assigner.changed(FIRST, desired, REFUSED, 0.0) == []
         assert (host.phase, host.assigner.issues) == ("failed", (REFUSED,))
         assert host.assigner.next_deadline() is None
         assert host.assigner.files == {HALF}
-        assert host.assign(wish) == [Fetch(FetchId(3), wish, HALF)]
+        assert host.assign(desired) == [Fetch(FetchId(3), desired, HALF)]
 
     def test_too_large_beside_the_model(self) -> None:
         host = Host()
         host.serve(A)
-        host.assign(wishing(CALM))
+        host.assign(with_adapters(CALM))
         large = replace(CALM, bytes=51)
         assert host.fetched(2, HALF.with_adapters((large,))) == []
         assert (host.phase, host.codes) == ("failed", ["too_large"])
@@ -291,37 +291,37 @@ class TestAdapters:
         host.assign(A)
         host.fetched(2)
         host.joined(SECOND)
-        wish = wishing(CALM)
-        host.assign(wish)
+        desired = with_adapters(CALM)
+        host.assign(desired)
         file = HALF.with_adapters((CALM,))
         assert host.fetched(3, file) == []
-        assert host.ended(FIRST) == [ChangeEngine(SECOND, wish, (CALM.path,))]
+        assert host.ended(FIRST) == [ChangeEngine(SECOND, desired, (CALM.path,))]
 
     def test_while_the_model_is_loading(self) -> None:
         host = Host()
         host.assign(A)
         host.fetched(1)
-        wish = wishing(CALM)
-        assert host.assign(wish) == [Fetch(FetchId(2), wish, HALF)]
+        desired = with_adapters(CALM)
+        assert host.assign(desired) == [Fetch(FetchId(2), desired, HALF)]
         assert host.fetched(2, HALF.with_adapters((CALM,))) == []
         assert host.assigner.loaded(FIRST, 0.0) == [
             DialBalancers(FIRST, takes_over=True),
-            ChangeEngine(FIRST, wish, (CALM.path,)),
+            ChangeEngine(FIRST, desired, (CALM.path,)),
         ]
 
     def test_the_model_cannot_be_loaded_for_which_they_are_fetched(self) -> None:
         host = Host()
         host.assign(A)
         host.fetched(1)
-        host.assign(wishing(CALM))
+        host.assign(with_adapters(CALM))
         assert host.ended(FIRST, code=1) == [CancelFetch(FetchId(2))]
         assert (host.phase, host.codes) == ("failed", ["load_failed"])
 
     def test_a_crash_while_they_change_gives_them_up(self) -> None:
         host = Host()
         host.serve(A)
-        wish = wishing(CALM)
-        host.assign(wish)
+        desired = with_adapters(CALM)
+        host.assign(desired)
         host.fetched(2, HALF.with_adapters((CALM,)))
         assert host.assigner.crashed(FIRST, -signal.SIGSEGV, None, 0.0) == []
         assert (host.phase, host.codes) == ("failed", ["adapter"])
@@ -330,8 +330,8 @@ class TestAdapters:
 
     def test_the_first_load_does_without_one_that_cannot_be_had(self) -> None:
         host = Host()
-        wish, there = wishing(CALM, LOUD), wishing(LOUD)
-        host.assign(wish)
+        desired, there = with_adapters(CALM, LOUD), with_adapters(LOUD)
+        host.assign(desired)
         file = HALF.with_adapters((LOUD,))
         assert host.without(1, file, NO_CALM) == [StartEngine(FIRST, there, file)]
         assert (host.phase, host.codes) == ("loading", [])
@@ -339,16 +339,16 @@ class TestAdapters:
         assert (host.phase, host.assigner.issues) == ("failed", (NO_CALM,))
         deadline = host.assigner.next_deadline()
         assert deadline is not None
-        assert host.assigner.tick(deadline) == [Fetch(FetchId(2), wish, file)], "calm alone"
+        assert host.assigner.tick(deadline) == [Fetch(FetchId(2), desired, file)], "calm alone"
         both = HALF.with_adapters((CALM, LOUD))
-        assert host.fetched(2, both) == [ChangeEngine(FIRST, wish, (CALM.path, LOUD.path))]
-        host.assigner.changed(FIRST, wish, None, 0.0)
+        assert host.fetched(2, both) == [ChangeEngine(FIRST, desired, (CALM.path, LOUD.path))]
+        host.assigner.changed(FIRST, desired, None, 0.0)
         assert (host.phase, host.codes) == ("serving", [])
 
     def test_the_first_load_does_without_one_that_cannot_be_loaded(self) -> None:
         host = Host()
-        wish, there = wishing(CALM, LOUD), wishing(LOUD)
-        host.assign(wish)
+        desired, there = with_adapters(CALM, LOUD), with_adapters(LOUD)
+        host.assign(desired)
         host.fetched(1, HALF.with_adapters((CALM, LOUD)))
         left_out = LeftOut(("calm",), (NO_CALM,))
         assert host.assigner.loaded(FIRST, 0.0, left_out) == [DialBalancers(FIRST, takes_over=True)]
@@ -356,26 +356,26 @@ class TestAdapters:
         host.assigner.joined(FIRST, 0.0)
         assert (host.phase, host.assigner.issues) == ("failed", (NO_CALM,))
         assert host.assigner.next_deadline() is None, "the same file would fail again"
-        assert host.assign(wish) == [ChangeEngine(FIRST, wish, (CALM.path, LOUD.path))]
-        host.assigner.changed(FIRST, wish, REFUSED, 0.0)
+        assert host.assign(desired) == [ChangeEngine(FIRST, desired, (CALM.path, LOUD.path))]
+        host.assigner.changed(FIRST, desired, REFUSED, 0.0)
         assert host.assign(there) == [], "that is what it serves"
         assert (host.phase, host.codes) == ("serving", [])
 
     def test_all_that_are_missing_are_named(self) -> None:
         host = Host()
-        host.assign(wishing(CALM, LOUD))
+        host.assign(with_adapters(CALM, LOUD))
         host.without(1, HALF.with_adapters((LOUD,)), NO_CALM)
         host.assigner.loaded(FIRST, 0.0, LeftOut(("loud",), (NO_LOUD,)))
         host.assigner.joined(FIRST, 0.0)
         assert host.assigner.issues == (NO_CALM, NO_LOUD)
-        host.assign(wishing(LOUD))
+        host.assign(with_adapters(LOUD))
         assert host.assigner.issues == ()
 
     def test_a_wish_that_came_meanwhile_lacks_nothing(self) -> None:
         host = Host()
-        host.assign(wishing(CALM, LOUD))
+        host.assign(with_adapters(CALM, LOUD))
         host.without(1, HALF.with_adapters((LOUD,)), NO_CALM)
-        assert host.assign(wishing(LOUD)) == []
+        assert host.assign(with_adapters(LOUD)) == []
         host.joined(FIRST)
         assert (host.phase, host.codes) == ("serving", [])
 
@@ -384,8 +384,8 @@ class TestAdapters:
         both = small.with_adapters((CALM, LOUD))
         for is_fetched in (False, True):
             host = Host()
-            host.serve(wishing(CALM, LOUD), both)
-            host.assign(replace(wishing(CALM, LOUD), context_size=99))
+            host.serve(with_adapters(CALM, LOUD), both)
+            host.assign(replace(with_adapters(CALM, LOUD), context_size=99))
             if not is_fetched:
                 assert host.without(2, small.with_adapters((LOUD,)), NO_CALM) == []
             else:
@@ -413,9 +413,9 @@ class TestAdapters:
 
     def test_answers_that_come_late(self) -> None:
         host = self.with_both()
-        first, second = wishing(CALM), wishing(LOUD)
-        for wish in (first, second, first):
-            host.assign(wish)
+        first, second = with_adapters(CALM), with_adapters(LOUD)
+        for desired in (first, second, first):
+            host.assign(desired)
         host.assigner.changed(FIRST, first, None, 0.0)
         host.assigner.changed(FIRST, second, None, 0.0)
         assert host.assigner.adapters_of(FIRST) == (LOUD.path,)
@@ -424,13 +424,13 @@ class TestAdapters:
 
     def test_what_is_loaded_again_has_those_that_were_served(self) -> None:
         host = self.with_both()
-        host.assign(wishing(LOUD))
-        host.assigner.changed(FIRST, wishing(LOUD), None, 0.0)
+        host.assign(with_adapters(LOUD))
+        host.assigner.changed(FIRST, with_adapters(LOUD), None, 0.0)
         host.assign(B)
         assert host.fetched(2, MOST) == [RetireEngine(FIRST, 7.0)]
         host.ended(FIRST)
         file = HALF.with_adapters((LOUD,))
-        assert host.ended(SECOND, code=1) == [StartEngine(THIRD, wishing(LOUD), file)]
+        assert host.ended(SECOND, code=1) == [StartEngine(THIRD, with_adapters(LOUD), file)]
 
 
 class TestBeside:

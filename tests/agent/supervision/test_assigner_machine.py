@@ -78,7 +78,7 @@ class Machine(RuleBasedStateMachine):
         self.assigner = Assigner(slots=4, memory=MEMORY)
         self.now = 0.0
         self.revision = 0
-        self.wish: Assignment | None = None
+        self.desired: Assignment | None = None
         self.fetches: dict[FetchId, Fetch] = {}
         self.engines: dict[EngineId, Engine] = {}
         self.changes: list[tuple[EngineId, Assignment]] = []
@@ -90,7 +90,7 @@ class Machine(RuleBasedStateMachine):
     @rule(assignment=st.none() | assignments, drain_timeout=st.sampled_from([0.0, 30.0]))
     def assign(self, assignment: Assignment | None, drain_timeout: float) -> None:
         self.revision += 1
-        self.wish = assignment
+        self.desired = assignment
         self.order(Assign(revision=self.revision, assignment=assignment))
 
     @rule(assignment=st.none() | assignments)
@@ -105,7 +105,7 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def assign_again(self) -> None:
         self.revision += 1
-        decisions = self.assigner.ordered(Assign(revision=self.revision, assignment=self.wish))
+        decisions = self.assigner.ordered(Assign(revision=self.revision, assignment=self.desired))
         assert decisions == [] or self.assigner.issues, "the same state touches nothing"
         self.carry_out(decisions)
 
@@ -245,7 +245,7 @@ class Machine(RuleBasedStateMachine):
         for decision in decisions:
             match decision:
                 case Fetch(id, assignment):
-                    assert assignment == self.wish
+                    assert assignment == self.desired
                     self.fetches[id] = decision
                 case CancelFetch(id):
                     del self.fetches[id]
@@ -272,14 +272,14 @@ class Machine(RuleBasedStateMachine):
         self.engines[id] = Engine(SIZES[assignment.source], assignment)
 
     def stops(self, id: EngineId) -> None:
-        """One that serves may only stop if another serves, or for want of room, or of a wish."""
+        """It may stop only if another serves, or for want of room, or of an assignment."""
         engine = self.engines[id]
-        if not engine.has_joined or self.wish is None:
+        if not engine.has_joined or self.desired is None:
             return
         others = [each for key, each in self.engines.items() if key != id]
         if any(each.has_joined and not each.is_retiring for each in others):
             return
-        needed = needed_by(self.wish)
+        needed = needed_by(self.desired)
         is_short = self.available is not None and self.available < needed
         held = engine.needed + sum(each.bytes for each in ADAPTERS.values())
         assert held + needed > MEMORY or is_short, "it could have been loaded beside"
@@ -296,11 +296,11 @@ class Machine(RuleBasedStateMachine):
         if work is None:
             assert self.revision == 0
             return
-        assert (work.revision, work.assignment) == (self.revision, self.wish)
+        assert (work.revision, work.assignment) == (self.revision, self.desired)
         assert (work.phase == "failed") == bool(self.assigner.issues)
         if work.phase == "serving":
             loaded = [e for e in self.engines.values() if e.is_loaded and not e.is_dying]
-            assert self.wish in [each.serves for each in loaded]
+            assert self.desired in [each.serves for each in loaded]
 
     @invariant()
     def somebody_is_connected(self) -> None:
@@ -310,7 +310,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def settles(self) -> None:
-        """With nothing in the way the wish comes true, unless an issue says why not."""
+        """With nothing in the way the assignment is served, unless an issue says why not."""
         for _ in range(100):
             if not self.one_step():
                 break
@@ -320,7 +320,7 @@ class Machine(RuleBasedStateMachine):
         if work is None or work.phase == "failed":
             return
         serving = [each.serves for each in self.engines.values()]
-        assert serving == ([] if self.wish is None else [self.wish])
+        assert serving == ([] if self.desired is None else [self.desired])
 
     def one_step(self) -> bool:
         if self.fetches:

@@ -16,8 +16,8 @@ MISSING = Issue(code="not_found", message="it is not there")
 ONE, TWO = FetchId(1), FetchId(2)
 
 
-def phase(attempt: Attempt, engines: Engines, wish: Assignment | None = A) -> str:
-    return attempt.work(Assign(revision=1, assignment=wish), engines).phase
+def phase(attempt: Attempt, engines: Engines, desired: Assignment | None = A) -> str:
+    return attempt.work(Assign(revision=1, assignment=desired), engines).phase
 
 
 def test_its_phases_one_after_the_other() -> None:
@@ -38,7 +38,7 @@ def test_its_phases_one_after_the_other() -> None:
     engine.is_loaded, engine.role = True, "serving"
     assert phase(attempt, engines) == "serving"
     assert not attempt.is_under_way(engines)
-    assert phase(attempt, engines, wish=None) == "draining"
+    assert phase(attempt, engines, desired=None) == "draining"
 
 
 def test_cancelled_at_whatever_it_is_at() -> None:

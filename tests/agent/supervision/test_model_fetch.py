@@ -87,8 +87,8 @@ async def test_a_draft_model_needs_its_own() -> None:
 async def test_a_draft_model_that_cannot_be_read() -> None:
     for path in ("/nowhere/draft.gguf", str(Path(__file__))):
         files = FakeFiles()
-        wanted = replace(A, engine=EngineOptions(draft_model=path))
-        outcome = await fetch(files, wanted)
+        assignment = replace(A, engine=EngineOptions(draft_model=path))
+        outcome = await fetch(files, assignment)
         assert isinstance(outcome, Issue)
         assert outcome.code == "invalid_options"
         assert f"`draft_model`: {path} cannot be read" in outcome.message
@@ -130,8 +130,8 @@ async def test_a_model_comes_without_adapters_that_cannot_be_had() -> None:
 
 async def test_a_draft_model_from_a_source_comes_along_and_is_counted() -> None:
     files = FakeFiles()
-    wanted = replace(A, engine=EngineOptions(draft_model="file:///draft.gguf"))
-    outcome = await fetch(files, wanted)
+    assignment = replace(A, engine=EngineOptions(draft_model="file:///draft.gguf"))
+    outcome = await fetch(files, assignment)
     assert isinstance(outcome, Brought)
     file, ((_, lease),) = outcome.file, outcome.leases
     assert file.draft_model == str(files.path)
@@ -139,7 +139,7 @@ async def test_a_draft_model_from_a_source_comes_along_and_is_counted() -> None:
     lease.release()
     assert files.leases["file:///draft.gguf"].is_released
     files.failures["file:///draft.gguf"] = "not_found"
-    failed = await fetch(files, wanted)
+    failed = await fetch(files, assignment)
     assert isinstance(failed, Issue)
     assert failed.message.startswith("`engine.draft_model`: ")
 
@@ -151,8 +151,8 @@ class TestAdaptersBesideAModel:
     beside = ModelFile("/a.gguf", needed=100, adapters=(here,))
 
     async def bring(self, files: FakeFiles) -> object:
-        wish = replace(A, adapters=(self.loud, self.calm))
-        return await bring_adapters(files, wish, self.beside, on_progress=lambda _: None)
+        desired = replace(A, adapters=(self.loud, self.calm))
+        return await bring_adapters(files, desired, self.beside, on_progress=lambda _: None)
 
     async def test_only_what_is_missing_is_fetched(self) -> None:
         files = FakeFiles()
@@ -300,7 +300,7 @@ async def test_a_model_does_without_adapters_that_cannot_be_had() -> None:
     files = FakeFiles()
     files.failures["file:///b.gguf"] = "not_found"
     fetched = await fetch_all(files, FULL, lambda _: None)
-    assert [each.name for each in fetched.wished] == ["a"]
+    assert [each.name for each in fetched.requested] == ["a"]
     assert len(fetched.adapters) == 1
     assert [each.message for each in fetched.failures] == ["adapter `b`: file:///b.gguf is bad"]
     assert [each.issue.adapter for each in fetched.failures] == ["b"]
