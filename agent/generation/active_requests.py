@@ -33,7 +33,7 @@ from .answers.resumption import Outcome, Resume, Resumed
 from .port import Listener
 
 HELD = 0.1
-"""Seconds between two messages with tokens of an answer that nobody reads while it is written."""
+"""Seconds between two messages with tokens of an answer that no client reads as it is written."""
 
 _NOT_SAVED = Notice(
     "prompt_cache",
@@ -103,7 +103,7 @@ class Save:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class SendItems:
     """Pass these items and released sequences on to `listener`."""
 
     listener: Listener
@@ -119,12 +119,12 @@ class LogFailure:
     error: Exception
 
 
-Decision = Prepare | Abandon | Fetch | Run | Finish | Drop | Save | Tell | LogFailure
+Decision = Prepare | Abandon | Fetch | Run | Finish | Drop | Save | SendItems | LogFailure
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What to tell the listener, and what to do after that."""
+    """What to send to the listener, and what to do after that."""
 
     items: tuple[Item, ...] = ()
     decisions: tuple[Decision, ...] = ()
@@ -170,7 +170,7 @@ class ActiveRequest:
         return saves_as(self.request)
 
     def prepared(self, prepared: Prepared, piece: Callable[[int], bytes]) -> Change:
-        """It can run, or wants a prefix first. `piece`: a token's bytes."""
+        """It can run, or needs a prefix first. `piece`: a token's bytes."""
         source, self._source = self._source, None
         if source is not None and _may_fetch(prepared):
             self._fetching = prepared
@@ -209,12 +209,12 @@ class ActiveRequest:
         items = self._answer.take(output) if self._ended is None else []
         return self._answered(items, output) if self._answer.is_over else Change(tuple(items))
 
-    def told(self, items: tuple[Item, ...], now: float) -> tuple[Item, ...]:
-        """What to tell at `now`, in seconds, of `items`, which a step gave."""
-        return items if self._held is None else self._held.told(items, now)
+    def to_send(self, items: tuple[Item, ...], now: float) -> tuple[Item, ...]:
+        """What to send at `now`, in seconds, of `items`, which a step gave."""
+        return items if self._held is None else self._held.to_send(items, now)
 
     def with_rest(self, items: tuple[Item, ...]) -> tuple[Item, ...]:
-        """`items`, and before them what was not told yet."""
+        """`items`, and before them what was not sent yet."""
         return items if self._held is None else self._held.with_rest(items)
 
     def saved(self, failure: Notice | None) -> Change:
@@ -282,14 +282,14 @@ def saves_as(request: GenerateRequest) -> str | None:
 
 
 def _may_fetch(prepared: Prepared) -> bool:
-    """Whether it could begin with a fetched prefix, of tokens, that nobody has stored here."""
+    """Whether it could begin with a fetched prefix, of tokens, that is not stored here."""
     sequence = prepared.sequence
     is_plain = sequence.shift is None and prepared.echo is None and not sequence.prompt.has_media
     return is_plain and sequence.stored is None
 
 
 class HeldPieces:
-    """What one request gained and its balancer was not told, as nobody reads it meanwhile.
+    """What one request gained and its balancer was not sent, as no client reads it meanwhile.
 
     Each message costs the agent and the balancer more than the engine needs for a token of a small
     model. An agent that is lost takes what it held with it, so that much may be computed again.
@@ -299,8 +299,8 @@ class HeldPieces:
         self._pieces: list[Item] = []
         self._due = float("-inf")
 
-    def told(self, items: tuple[Item, ...], now: float) -> tuple[Item, ...]:
-        """What to tell now: nothing, where `items` are tokens and others were told lately."""
+    def to_send(self, items: tuple[Item, ...], now: float) -> tuple[Item, ...]:
+        """What to send now: nothing, where `items` are tokens and others were sent lately."""
         if now < self._due and all(isinstance(item, Piece) for item in items):
             self._pieces += items
             return ()
@@ -346,14 +346,14 @@ class ActiveRequests:
         """Those that were not released, also those that are only being saved."""
         return len(self._active)
 
-    # ---- what the listeners want
+    # ---- what the listeners ask for
 
     def start(self, id: SequenceId, start: Start, listener: Listener) -> list[Decision]:
         """A new request; see `port.Generation`."""
         active = ActiveRequest(id, start, listener)
         if (key := active.key) is not None:
             if key in self._saving:
-                return [Tell(listener, (_key_is_taken(start.id, key),), (id,))]
+                return [SendItems(listener, (_key_is_taken(start.id, key),), (id,))]
             self._saving.add(key)
         self._active[id] = active
         return [Prepare(id, start.request, active.resume)]
@@ -405,23 +405,23 @@ class ActiveRequests:
         return active.prepared(outcome, self._piece)
 
     def stepped(self, outputs: Sequence[SequenceOutput], now: float) -> list[Decision]:
-        """The engine made a step; one `Tell` a listener, whatever is in it. `now` in seconds."""
-        told: dict[Listener, tuple[list[Item], list[SequenceId]]] = {}
+        """The engine made a step; one `SendItems` for each listener. `now` in seconds."""
+        outgoing: dict[Listener, tuple[list[Item], list[SequenceId]]] = {}
         decisions: list[Decision] = []
         for output in outputs:
             if (active := self._active.get(output.id)) is None:
                 continue
             change = self._stepped(active, output)
-            items, released = told.setdefault(active.listener, ([], []))
-            items += active.told(change.items, now)
+            items, released = outgoing.setdefault(active.listener, ([], []))
+            items += active.to_send(change.items, now)
             released += self._released(active)
             decisions += change.decisions
-        tells = [
-            Tell(listener, tuple(items), tuple(released))
-            for listener, (items, released) in told.items()
+        sends = [
+            SendItems(listener, tuple(items), tuple(released))
+            for listener, (items, released) in outgoing.items()
             if items or released
         ]
-        return [*tells, *decisions]
+        return [*sends, *decisions]
 
     def saved(self, id: SequenceId, failure: Notice | None) -> list[Decision]:
         """A save was written, or failed; a listener that still waits gets the end."""
@@ -445,7 +445,7 @@ class ActiveRequests:
         if any(active.is_over for active in self._active.values()):
             raise RuntimeError("a request that is over is still here")
         if any(each.is_discarded and not each.is_saving for each in self._active.values()):
-            raise RuntimeError("a request that nobody waits for goes on")
+            raise RuntimeError("a request that was discarded goes on")
 
     def _awaited(self, id: SequenceId) -> ActiveRequest | None:
         active = self._active.get(id)
@@ -469,7 +469,7 @@ class ActiveRequests:
         if not change.items and not released:
             return [*change.decisions]
         items = active.with_rest(change.items) if change.items else ()
-        return [Tell(active.listener, items, released), *change.decisions]
+        return [SendItems(active.listener, items, released), *change.decisions]
 
     def _released(self, active: ActiveRequest) -> list[SequenceId]:
         """Forget it if it is over; its id, then."""

@@ -35,7 +35,7 @@ from .active_requests import (
     Prepare,
     Run,
     Save,
-    Tell,
+    SendItems,
 )
 from .answers.resumption import Outcome, Resumed
 from .port import Listener
@@ -157,7 +157,7 @@ class LocalGeneration:
     def _carry_out(self, decisions: Sequence[Decision]) -> None:
         for decision in decisions:
             match decision:
-                case Tell(listener, items, released):
+                case SendItems(listener, items, released):
                     if released:
                         self._spans.ended(items, released)
                     listener.produced(items, released)
@@ -205,7 +205,7 @@ class LocalGeneration:
 def _saved(store: PromptStore, key: str, prompt: StoredPrompt) -> Notice | None:
     try:
         ignored = store.save(key, prompt)
-    except Exception:  # the boundary of saving: everything is logged and the client told
+    except Exception:  # the boundary of saving: everything is logged, and the client gets a notice
         logger.exception("a prompt could not be saved")
         ignored = Ignored("the agent failed to save the prompt; its log has the details")
     return None if ignored is None else ignored.notice

@@ -168,8 +168,8 @@ class Preparer:
     ) -> tuple[Notice, ...]:
         notices = [loaded.notice] if isinstance(loaded, Ignored) else []
         # A forced call works all the same: the grammar knows the tools.
-        if _tools(request) and not must_call(request) and (told := self._templates.tools_notice):
-            notices.append(told)
+        if _tools(request) and not must_call(request) and (notice := self._templates.tools_notice):
+            notices.append(notice)
         if held and held.notice:
             notices.append(held.notice)
         return tuple(notices)

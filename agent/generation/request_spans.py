@@ -31,7 +31,7 @@ class _Open:
 
 
 class RequestSpans:
-    """Of the agent called `agent`; `clock` tells nanoseconds since 1970.
+    """The spans of the requests of the agent called `agent`; `clock` gives nanoseconds since 1970.
 
     Only requests whose trace is recorded are kept, each as long as it holds its slot.
     """
@@ -63,7 +63,7 @@ class RequestSpans:
             request.prepared = self._clock()
 
     def ended(self, items: Sequence[Item], released: Iterable[SequenceId]) -> None:
-        """The slots of these sequences are free; `items` were told with that."""
+        """The slots of these sequences are free; `items` were sent with that."""
         for id in released:
             if (request := self._open.pop(id, None)) is not None:
                 self._record(request, _end_of(request.id, items))
@@ -87,7 +87,7 @@ class RequestSpans:
 
 
 def _end_of(id: RequestId, items: Sequence[Item]) -> Ended | Refused | None:
-    """None for a request that nobody waits for any more."""
+    """The request's end among `items`; none for one that was discarded."""
     ends = (item for item in items if isinstance(item, Ended | Refused) and item.id == id)
     return next(ends, None)
 

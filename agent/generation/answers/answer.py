@@ -75,13 +75,13 @@ class EchoWriter:
 
         `None` if there is nothing to send.
         """
-        told = [with_bytes(each, self._piece) for each in log_probs]
+        entries = [with_bytes(each, self._piece) for each in log_probs]
         if self._first is not None:
-            told.insert(0, TokenLogProbs(LogProb(self._first, self._piece(self._first))))
+            entries.insert(0, TokenLogProbs(LogProb(self._first, self._piece(self._first))))
             self._first = None
-        if not told:
+        if not entries:
             return None
-        return EchoPart(self._next_text([each.chosen.token for each in told]), tuple(told))
+        return EchoPart(self._next_text([each.chosen.token for each in entries]), tuple(entries))
 
     def _next_text(self, tokens: Sequence[int]) -> str:
         if self._text is None:
@@ -213,7 +213,7 @@ class Answer:
         return [*self._utterance.take(self._transcript.flush()), *self._utterance.flush()]
 
     def _begun(self, output: SequenceOutput) -> list[Item]:
-        """The length of the prompt, once the engine has told how much of it was cached."""
+        """The length of the prompt, once the engine has reported how much of it was cached."""
         has_failed = output.end is not None and isinstance(output.end.reason, RequestError)
         if self._stats is None or has_failed:
             return []
@@ -240,8 +240,8 @@ class Answer:
         explained = output.log_probs[len(output.tokens) :]
         if not self._explains_end or not explained:
             return []
-        told = tuple(with_bytes(each, self._piece) for each in explained)
-        return [Piece(id=self._id, text="", log_probs=told)]
+        entries = tuple(with_bytes(each, self._piece) for each in explained)
+        return [Piece(id=self._id, text="", log_probs=entries)]
 
     def _ended(self, reason: FinishReason, end: SequenceEnd | None) -> Ended:
         self.is_over = True

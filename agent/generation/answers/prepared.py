@@ -36,8 +36,8 @@ class Prepared:
     """The `sequence` is for the engine; all else is for the answer.
 
     Without a `reading` the answer is plain text. `notices` are for the client. An `echo` comes
-    before the answer. `num_more` tokens were told of an answer that another model began, than it
-    has here.
+    before the answer. `num_more`: the client was sent so many
+    more tokens of an answer that another model began than it has here.
     """
 
     sequence: NewSequence

@@ -1,12 +1,12 @@
 """Goes on with an answer that another agent began: its tokens pass through the answer again.
 
 What was delivered is counted by the balancer; what of the tokens gives more is sent at once. Where
-log-probabilities are wanted, tokens of which they were not delivered are generated again, as they
-were: only the engine can tell how likely they were.
+log-probabilities are requested, tokens of which they were not delivered are generated again, as
+they were: only the engine knows how likely they were.
 
 Of an answer that a server began, or an engine with other weights, only the text is known: token ids
 mean nothing here then. The text is cut into tokens anew, and these pass through the answer as if
-this model had said them. The client was told how many tokens it had so far: `max_tokens` and usage
+this model had said them. The client heard how many tokens it had so far: `max_tokens` and usage
 count on from there.
 
 With many tokens this takes seconds, so it is done where requests are prepared.
@@ -253,7 +253,10 @@ def _spelt(tokens: tuple[int, ...], vocab: Vocab) -> bytes:
 
 
 def _recounted(prepared: Prepared, more: int, num_tokens: int) -> Prepared:
-    """With bounds in tokens of this model, of which the client was told `more`, or fewer."""
+    """`prepared` with bounds in tokens of this model.
+
+    The client was sent `more` tokens than this model has for the same text, or fewer.
+    """
     sequence, stop = prepared.sequence, prepared.stop
     most, sampling = sequence.max_tokens, sequence.sampling
     sequence = replace(

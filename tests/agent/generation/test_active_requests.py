@@ -20,7 +20,7 @@ from arriero.agent.generation.active_requests import (
     Prepare,
     Run,
     Save,
-    Tell,
+    SendItems,
 )
 from arriero.agent.generation.answers.prepared import Echo, Prepared
 from arriero.agent.generation.answers.resumption import Resume, resumed
@@ -77,10 +77,10 @@ class TestOneRequest:
         requests = ActiveRequests(a_byte)
         assert requests.start(ONE, Start(id=R, request=REQUEST), US) == [Prepare(ONE, REQUEST)]
         assert requests.prepared(ONE, PREPARED) == [Run(PREPARED.sequence)]
-        assert requests.stepped([gained("a")], NOW) == [Tell(US, (piece("r", "a"),))]
+        assert requests.stepped([gained("a")], NOW) == [SendItems(US, (piece("r", "a"),))]
         end = SequenceEnd("stop", STATS)
         assert requests.stepped([gained("", end=end)], NOW) == [
-            Tell(US, (prompt_read("r"), ENDED), (ONE,))
+            SendItems(US, (prompt_read("r"), ENDED), (ONE,))
         ]
         assert len(requests) == 0
 
@@ -89,13 +89,13 @@ class TestOneRequest:
         requests.start(ONE, Start(id=R, request=REQUEST), US)
         error = InvalidRequest("no")
         refused = Refused(id=R, error=to_wire(error))
-        assert requests.prepared(ONE, error) == [Tell(US, (refused,), (ONE,))]
+        assert requests.prepared(ONE, error) == [SendItems(US, (refused,), (ONE,))]
         assert requests.prepared(ONE, error) == []
 
     def test_after_a_stop_string_nothing_comes(self) -> None:
         requests = running()
-        [tell, drop] = requests.stepped([gained("a!b")], NOW)
-        assert isinstance(tell, Tell) and tell.released == (ONE,)
+        [sent, drop] = requests.stepped([gained("a!b")], NOW)
+        assert isinstance(sent, SendItems) and sent.released == (ONE,)
         assert drop == Drop(ONE)
         assert requests.stepped([gained("more")], NOW) == []
 
@@ -106,7 +106,7 @@ class TestManyRequests:
         error = EngineFailed("lost")
         failed = gained("", TWO, end=SequenceEnd(error, STATS))
         assert requests.stepped([gained("a"), failed], NOW) == [
-            Tell(US, (piece("r", "a"), Refused(id=S, error=to_wire(error))), (TWO,))
+            SendItems(US, (piece("r", "a"), Refused(id=S, error=to_wire(error))), (TWO,))
         ]
 
     def test_each_listener_hears_of_its_own(self) -> None:
@@ -114,8 +114,8 @@ class TestManyRequests:
         requests.start(TWO, Start(id=R, request=REQUEST), them)
         requests.prepared(TWO, other(PREPARED, id=TWO))
         assert requests.stepped([gained("a"), gained("b", TWO)], NOW) == [
-            Tell(US, (piece("r", "a"),)),
-            Tell(them, (piece("r", "b"),)),
+            SendItems(US, (piece("r", "a"),)),
+            SendItems(them, (piece("r", "b"),)),
         ]
 
     def test_steps_of_others_are_ignored(self) -> None:
@@ -127,7 +127,7 @@ class TestEndedFromOutside:
         requests = running()
         requests.stepped([gained("a")], NOW)
         ended = Ended(id=R, finish_reason="cancelled", usage=USAGE, rates=Rates())
-        assert requests.cancel(ONE) == [Tell(US, (ended,), (ONE,)), Drop(ONE)]
+        assert requests.cancel(ONE) == [SendItems(US, (ended,), (ONE,)), Drop(ONE)]
         assert requests.cancel(ONE) == []
 
     def test_cancelled_while_being_prepared(self) -> None:
@@ -140,10 +140,10 @@ class TestEndedFromOutside:
     def test_failed(self) -> None:
         error = EngineFailed("gone")
         refused = Refused(id=R, error=to_wire(error))
-        assert running().fail(ONE, error) == [Tell(US, (refused,), (ONE,)), Drop(ONE)]
+        assert running().fail(ONE, error) == [SendItems(US, (refused,), (ONE,)), Drop(ONE)]
 
     def test_discarded_it_is_only_released(self) -> None:
-        assert running().discard(ONE) == [Tell(US, (), (ONE,)), Drop(ONE)]
+        assert running().discard(ONE) == [SendItems(US, (), (ONE,)), Drop(ONE)]
 
     def test_unknown_sequences_are_ignored(self) -> None:
         requests = running()
@@ -154,9 +154,9 @@ class TestEndedFromOutside:
 class TestFailureBoundary:
     def test_an_answer_that_breaks_ends_alone(self) -> None:
         requests = running("r", "s")
-        [tell, log, drop] = requests.stepped([gained("a?"), gained("b", TWO)], NOW)
-        assert isinstance(tell, Tell) and tell.released == (ONE,)
-        refused, other = tell.items
+        [sent, log, drop] = requests.stepped([gained("a?"), gained("b", TWO)], NOW)
+        assert isinstance(sent, SendItems) and sent.released == (ONE,)
+        refused, other = sent.items
         assert isinstance(refused, Refused) and refused.error.code == "internal_error"
         assert other == piece("s", "b")
         assert isinstance(log, LogFailure) and log.id == R
@@ -166,21 +166,21 @@ class TestFailureBoundary:
 
     def test_of_a_sequence_that_has_ended_nothing_is_dropped(self) -> None:
         decisions = running().stepped([gained("?", end=SequenceEnd("stop", STATS))], NOW)
-        assert [type(each) for each in decisions] == [Tell, LogFailure]
+        assert [type(each) for each in decisions] == [SendItems, LogFailure]
 
     def test_a_preparation_that_nothing_can_be_made_of(self) -> None:
         requests = ActiveRequests(a_byte)
         requests.start(ONE, Start(id=R, request=REQUEST), US)
         broken = replace(PREPARED, stop=None)  # type: ignore[arg-type]
-        [tell, log] = requests.prepared(ONE, broken)
-        assert isinstance(tell, Tell) and isinstance(tell.items[0], Refused)
-        assert tell.released == (ONE,)
+        [sent, log] = requests.prepared(ONE, broken)
+        assert isinstance(sent, SendItems) and isinstance(sent.items[0], Refused)
+        assert sent.released == (ONE,)
         assert isinstance(log, LogFailure)
 
     def test_a_decision_that_cannot_be_carried_out(self) -> None:
         requests = running()
-        [tell, log] = requests.crashed(ONE, RuntimeError("no threads"), is_in_engine=False)
-        assert isinstance(tell, Tell) and tell.released == (ONE,)
+        [sent, log] = requests.crashed(ONE, RuntimeError("no threads"), is_in_engine=False)
+        assert isinstance(sent, SendItems) and sent.released == (ONE,)
         assert isinstance(log, LogFailure)
         assert requests.crashed(ONE, RuntimeError("again"), is_in_engine=False) == []
 
@@ -194,12 +194,12 @@ class TestSaving:
         return requests
 
     def test_the_end_waits_for_it(self) -> None:
-        assert self.saving().saved(ONE, None) == [Tell(US, (ENDED,), (ONE,))]
+        assert self.saving().saved(ONE, None) == [SendItems(US, (ENDED,), (ONE,))]
 
     def test_cancelling_what_is_complete_changes_nothing(self) -> None:
         requests = self.saving()
         assert requests.cancel(ONE) == []
-        assert requests.saved(ONE, None) == [Tell(US, (ENDED,), (ONE,))]
+        assert requests.saved(ONE, None) == [SendItems(US, (ENDED,), (ONE,))]
 
     @pytest.mark.parametrize("discards", [True, False])
     def test_goes_on_when_nobody_waits_and_is_released_at_its_end(self, discards: bool) -> None:
@@ -207,19 +207,19 @@ class TestSaving:
         if discards:
             assert requests.discard(ONE) == []
         else:
-            assert requests.fail(ONE, EngineFailed("gone")) == [Tell(US, (ENDED,))]
+            assert requests.fail(ONE, EngineFailed("gone")) == [SendItems(US, (ENDED,))]
         assert len(requests) == 1
         assert requests.discard(ONE) == []
-        assert requests.saved(ONE, None) == [Tell(US, (), (ONE,))]
+        assert requests.saved(ONE, None) == [SendItems(US, (), (ONE,))]
 
 
 class TestKeys:
     def test_have_one_writer_at_a_time_whoever_listens(self) -> None:
         requests = ActiveRequests(a_byte)
         requests.start(ONE, Start(id=R, request=SAVING), US)
-        [tell] = requests.start(TWO, Start(id=S, request=SAVING), Heard())
-        assert isinstance(tell, Tell) and tell.released == (TWO,)
-        [refused] = tell.items
+        [sent] = requests.start(TWO, Start(id=S, request=SAVING), Heard())
+        assert isinstance(sent, SendItems) and sent.released == (TWO,)
+        [refused] = sent.items
         assert isinstance(refused, Refused)
         assert (refused.error.code, refused.error.field) == ("invalid_request", "save_cache")
         requests.cancel(ONE)
@@ -248,12 +248,12 @@ class TestOneThatGoesOn:
         decisions = requests.start(ONE, Start(id=R, request=REQUEST, continuation=continuation), US)
         assert decisions == [Prepare(ONE, REQUEST, resume)]
         outcome = resumed(PREPARED, resume, ByteVocab(), 16)
-        [tell, run] = requests.prepared(ONE, outcome)
-        assert tell == Tell(US, (Piece(id=R, text="b"),))
+        [sent, run] = requests.prepared(ONE, outcome)
+        assert sent == SendItems(US, (Piece(id=R, text="b"),))
         assert isinstance(run, Run)
         assert (run.sequence.said, run.sequence.forced) == (tuple(b"ab"), ())
-        [tell] = requests.stepped([gained("c")], NOW)
-        assert tell == Tell(US, (piece("r", "c"),))
+        [sent] = requests.stepped([gained("c")], NOW)
+        assert sent == SendItems(US, (piece("r", "c"),))
 
     def test_explains_an_echoed_prompt_only_before_its_first_token(self) -> None:
         scored = make_prepared(
@@ -275,10 +275,10 @@ class TestOneThatGoesOn:
         continuation = Continuation.after([*b"a!"])
         requests.start(ONE, Start(id=R, request=request_, continuation=continuation), US)
         outcome = resumed(PREPARED, Resume(R, continuation), ByteVocab(), 16)
-        [tell] = requests.prepared(ONE, outcome)
-        assert isinstance(tell, Tell)
-        assert tell.released == (ONE,)
-        said, *notices, end = tell.items
+        [sent] = requests.prepared(ONE, outcome)
+        assert isinstance(sent, SendItems)
+        assert sent.released == (ONE,)
+        said, *notices, end = sent.items
         assert said == Piece(id=R, text="a")
         assert len(notices) == (request_ is SAVING), "it is told that nothing was saved"
         assert isinstance(end, Ended) and end.stop_string == "!"
@@ -289,9 +289,9 @@ class TestOneThatGoesOn:
         requests.start(
             ONE, Start(id=R, request=REQUEST, continuation=Continuation.after((1, 2))), US
         )
-        [tell, _] = requests.cancel(ONE)
-        assert isinstance(tell, Tell)
-        [ended] = tell.items
+        [sent, _] = requests.cancel(ONE)
+        assert isinstance(sent, SendItems)
+        [ended] = sent.items
         assert isinstance(ended, Ended) and ended.usage.completion_tokens == 2
 
 
@@ -309,7 +309,7 @@ class TestFetching:
         [run] = requests.fetched(ONE, SAVED)
         assert isinstance(run, Run) and run.sequence.stored == SAVED
         assert requests.fetched(ONE, SAVED) == []
-        assert requests.stepped([gained("a")], NOW) == [Tell(US, (piece("r", "a"),))]
+        assert requests.stepped([gained("a")], NOW) == [SendItems(US, (piece("r", "a"),))]
 
     def test_without_one_all_is_computed(self) -> None:
         requests = ActiveRequests(a_byte)
@@ -467,25 +467,25 @@ A, B, C, D, E = (piece("r", text) for text in "abcde")
 
 def holding(*items: Item) -> HeldPieces:
     held = HeldPieces()
-    held.told((prompt_read("r"), A), 5.0)
+    held.to_send((prompt_read("r"), A), 5.0)
     for item in items:
-        assert held.told((item,), 5.05) == ()
+        assert held.to_send((item,), 5.05) == ()
     return held
 
 
 def test_the_first_token_is_told_at_once() -> None:
-    assert HeldPieces().told((prompt_read("r"), A), 5.0) == (prompt_read("r"), A)
+    assert HeldPieces().to_send((prompt_read("r"), A), 5.0) == (prompt_read("r"), A)
 
 
 def test_what_comes_meanwhile_is_told_as_one_piece() -> None:
     held = holding(B, C)
-    assert held.told((D,), 5.0 + HELD) == (piece("r", "bcd"),)
-    assert held.told((E,), 5.05 + HELD) == ()
+    assert held.to_send((D,), 5.0 + HELD) == (piece("r", "bcd"),)
+    assert held.to_send((E,), 5.05 + HELD) == ()
 
 
 def test_an_end_waits_for_nothing() -> None:
     held = holding(B)
-    assert held.told((C, ENDED), 5.05) == (piece("r", "bc"), ENDED)
+    assert held.to_send((C, ENDED), 5.05) == (piece("r", "bc"), ENDED)
     assert held.with_rest((ENDED,)) == (ENDED,)
 
 

@@ -19,7 +19,7 @@ from arriero.agent.generation.active_requests import (
     Prepare,
     Run,
     Save,
-    Tell,
+    SendItems,
 )
 from arriero.agent.generation.answers.prepared import Prepared
 from arriero.agent.sequence_id import SequenceId
@@ -127,7 +127,7 @@ class Machine(RuleBasedStateMachine):
 
     def _do(self, decision: Decision) -> None:
         match decision:
-            case Tell(listener, items, released):
+            case SendItems(listener, items, released):
                 listener.produced(items, released)
             case LogFailure(id, _):
                 self.logged.append(id)
