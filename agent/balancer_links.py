@@ -22,11 +22,11 @@ from .link.requests import Requests
 from .link.session import Session
 from .link.slots import Slots
 from .settings import AgentSettings
-from .supervision.supervisor_protocol import Dial, Ordered, Ready, SupervisorChannel, Tell
+from .supervision.supervisor_protocol import Dial, Ordered, Ready, ReportStatus, SupervisorChannel
 
 
 class BalancerLinks:
-    """`status` makes as many `slots` as it tells. `on_change`: a slot was taken or freed.
+    """`status` makes as many `slots` as it reports. `on_change`: a slot was taken or freed.
 
     `on_ticket`: a balancer gave a ticket for a prefix of this agent's to another. No request is
     taken unless what computes them `has_room`; call `slots_changed` when it has room again.
@@ -49,7 +49,7 @@ class BalancerLinks:
         self._links: Links | None = None
         self._is_ready = False
         self.slots = Slots(settings.slots, has_room)
-        self.told = Tell()
+        self.supervisor_status = ReportStatus()
         """What the supervisor said last."""
 
     def dial(
@@ -60,7 +60,7 @@ class BalancerLinks:
         queries: port.Queries,
     ) -> None:
         """Connect to all balancers, with tasks of `group`."""
-        self.told = Tell(issues=order.issues, work=order.work)
+        self.supervisor_status = ReportStatus(issues=order.issues, work=order.work)
         numbers = count(1)
 
         def make(
@@ -108,21 +108,21 @@ class BalancerLinks:
 
     # ---- what balancers hear
 
-    def tell(self) -> None:
+    def status_changed(self) -> None:
         """Something of the status has changed."""
         status = self._status()
         for connection in self._links or ():
-            connection.tell(status)
+            connection.status_changed(status)
 
     def report(self, statistics: Statistics) -> None:
-        """Tell all of them these."""
+        """Send these to all of them."""
         for connection in self._links or ():
             connection.report(statistics)
 
-    def tell_evicted(self, evicted: Evicted) -> None:
-        """Tell all of them what left the engine's cache."""
+    def evicted(self, evicted: Evicted) -> None:
+        """Send all of them what left the engine's cache."""
         for connection in self._links or ():
-            connection.tell_evicted(evicted)
+            connection.evicted(evicted)
 
     # ---- the end
 
@@ -153,7 +153,7 @@ class BalancerLinks:
     # ---- what connections say
 
     def slots_changed(self) -> None:
-        """A slot may be free: balancers that were told `Busy` are told to try again."""
+        """A slot may be free: balancers that heard `Busy` are asked to try again."""
         for connection in self._links or ():
             connection.slots_changed()
         self._on_change()

@@ -16,7 +16,7 @@ def default_threads() -> int:
 
 
 def physical_cores(cpuinfo: str, allowed: set[int]) -> int | None:
-    """Distinct cores behind the `allowed` processors; `None` where `cpuinfo` does not tell."""
+    """Distinct cores behind the `allowed` processors; `None` where `cpuinfo` does not say."""
     cores = set()
     for block in cpuinfo.split("\n\n"):
         pairs = (line.partition(":") for line in block.splitlines())

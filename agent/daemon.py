@@ -54,8 +54,8 @@ from .supervision.supervisor_protocol import (
     Changed,
     Dial,
     Loaded,
+    ReportStatus,
     SupervisorChannel,
-    Tell,
 )
 
 logger = logging.getLogger(__name__)
@@ -146,7 +146,7 @@ class _Agent:
         channel.step = self._worker.current_step
         self._reporter = Reporter(
             read=self._statistics,
-            tell=self._report,
+            send=self._report,
             call_later=self._loop.call_later,
         )
 
@@ -326,8 +326,8 @@ class _Agent:
         while True:
             order = await self._channel.orders.get()
             match order:
-                case Tell():
-                    self._links.told = order
+                case ReportStatus():
+                    self._links.supervisor_status = order
                 case Change(assignment=assignment):
                     issue = await self._change(served, order)
                     for reader in readers:
@@ -335,7 +335,7 @@ class _Agent:
                     self._channel.report(Changed(assignment=assignment, issue=issue))
                 case _:
                     assert_never(order)
-            self._links.tell()
+            self._links.status_changed()
 
     async def _change(self, served: ServedModel, order: Change) -> Issue | None:
         """Serve what is ordered with the model that is loaded. Returns why not, if so."""
@@ -363,13 +363,13 @@ class _Agent:
         served, links = self._served, self._links
         if served is None:
             raise RuntimeError("there is no model yet")
-        links.slots.resize(0 if links.told.is_stalled else served.num_slots)
+        links.slots.resize(0 if links.supervisor_status.is_stalled else served.num_slots)
         return Status(
             slots=links.slots.total,
             accepting=True,
             model=served.info,
-            issues=served.issues + self._own_issues + links.told.issues,
-            work=links.told.work,
+            issues=served.issues + self._own_issues + links.supervisor_status.issues,
+            work=links.supervisor_status.work,
             peer=self._kv_transfer.peer if self._kv_transfer else None,
         )
 
@@ -388,7 +388,7 @@ class _Agent:
 
     def _worker_changed(self) -> None:
         if self._served is not None:
-            self._links.tell()
+            self._links.status_changed()
             self._links.slots_changed()
 
     def _slots_changed(self) -> None:
@@ -409,7 +409,7 @@ class _Agent:
     def _report(self, statistics: Statistics) -> None:
         self._links.report(statistics)
         while gone := self._worker.take_evicted(MAX_EVICTED):
-            self._links.tell_evicted(Evicted(keys=gone.keys, everything=gone.everything))
+            self._links.evicted(Evicted(keys=gone.keys, everything=gone.everything))
 
 
 def _line(error: BaseException) -> str:

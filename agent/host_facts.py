@@ -20,7 +20,7 @@ def host_facts(
     devices: Iterable[Device] = (),
     root: Path = ROOT,
 ) -> HostFacts:
-    """The facts, as the system tells them now; 0 for what it does not tell. Reads a few files."""
+    """The facts, as the system reports them now; 0 for what it does not. Reads a few files."""
     return HostFacts(
         memory=total_memory(root) or 0,
         devices=tuple(devices),

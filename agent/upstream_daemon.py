@@ -18,8 +18,8 @@ from .supervision.supervisor_protocol import (
     Changed,
     Dial,
     Loaded,
+    ReportStatus,
     SupervisorChannel,
-    Tell,
 )
 from .upstream.client import Client
 from .upstream.generation import UpstreamGeneration
@@ -62,7 +62,7 @@ class _Forwarder:
         self._channel = channel
         self._links = BalancerLinks(settings, channel, self._status)
         self._is_stopping = asyncio.Event()
-        self._watch = Watch(client, settings.upstream_model, self._links.tell)
+        self._watch = Watch(client, settings.upstream_model, self._links.status_changed)
         self._generation = UpstreamGeneration(
             client,
             group,
@@ -75,7 +75,7 @@ class _Forwarder:
         self._queries = UpstreamQueries(client, group, lambda: self._watch.server)
         self._reporter = Reporter(
             read=lambda: self._generation.meter.statistics(time.monotonic()),
-            tell=self._links.report,
+            send=self._links.report,
             call_later=asyncio.get_running_loop().call_later,
         )
 
@@ -117,9 +117,9 @@ class _Forwarder:
         while True:
             order = await self._channel.orders.get()
             match order:
-                case Tell():
-                    self._links.told = order
-                    self._links.tell()
+                case ReportStatus():
+                    self._links.supervisor_status = order
+                    self._links.status_changed()
                 case Change(assignment=assignment):
                     refusal = Changed(assignment=assignment, issue=forwarder_refused())
                     self._channel.report(refusal)
@@ -136,6 +136,6 @@ class _Forwarder:
             slots=links.slots.total,
             accepting=True,
             model=None if known is None else known.info,
-            issues=(*self._watch.issues, *links.told.issues),
-            work=links.told.work,
+            issues=(*self._watch.issues, *links.supervisor_status.issues),
+            work=links.supervisor_status.work,
         )

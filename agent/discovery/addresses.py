@@ -107,7 +107,7 @@ class Workers:
     living: frozenset[str] = frozenset()
 
     @classmethod
-    def told(cls, header: str | None) -> Self:
+    def parse(cls, header: str | None) -> Self:
         """From an answer's header: the number, a semicolon, names with commas between."""
         number, _, names = (header or "").partition(";")
         if not (number.isascii() and number.isdigit() and len(number) < 4):

@@ -194,7 +194,7 @@ class Links:
             dialled = await self._dial(at, key[1])
             num_dials += 1
             is_new = self._claim(key, dialled)
-            plan = wanted(Workers.told(dialled.workers), self._met(*key[:2]))
+            plan = wanted(Workers.parse(dialled.workers), self._met(*key[:2]))
             for number in plan.opened if key in self._connections else ():
                 open_another(number)
             for number in plan.left:

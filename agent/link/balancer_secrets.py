@@ -29,7 +29,7 @@ class BalancerSecrets:
         return iter(list(self._secrets.items()))
 
     def of(self, balancer: str | None) -> str | None:
-        """What the balancer of that name gave; it is told to no other."""
+        """What the balancer of that name gave; it is shown to no other."""
         return None if balancer is None else self._secrets.get(balancer)
 
     def given(self, balancer: str, secret: str) -> None:

@@ -40,8 +40,8 @@ from .decisions import (
     MarkConnected,
     Obey,
     Send,
+    SendLog,
     StartGeneration,
-    TellLog,
     WithdrawQuery,
 )
 from .dialling import VARIABLE, KeyRefused, dial
@@ -213,17 +213,17 @@ class Connection:
         for decision in self._session.slots_changed(self._clock()):
             self._do(decision)
 
-    def tell(self, status: Status) -> None:
+    def status_changed(self, status: Status) -> None:
         """The agent has changed."""
-        self._carry_out(self._session.tell(status, self._clock()))
+        self._carry_out(self._session.status_changed(status, self._clock()))
 
     def report(self, statistics: Statistics) -> None:
         """New statistics of the engine."""
         self._carry_out(self._session.report(statistics, self._clock()))
 
-    def tell_evicted(self, evicted: Evicted) -> None:
+    def evicted(self, evicted: Evicted) -> None:
         """Prefixes left the engine's cache."""
-        self._carry_out(self._session.tell_evicted(evicted, self._clock()))
+        self._carry_out(self._session.evicted(evicted, self._clock()))
 
     def drain(self, timeout: float) -> None:
         """Take nothing new, finish what runs within `timeout` seconds, then let `run` return."""
@@ -280,10 +280,10 @@ class Connection:
                 self._on_order(order)
             case Allow(ticket, seconds):
                 self._on_ticket(ticket, seconds)
-            case TellLog(id, after):
+            case SendLog(id, after):
                 lines = log.recent(after)
-                for told in self._session.read_own_log(id, lines, self._clock()):
-                    self._do(told)
+                for decision in self._session.read_own_log(id, lines, self._clock()):
+                    self._do(decision)
             case Close(reason, is_failure):
                 self._close(reason, is_failure=is_failure)
             case GiveUp(reason):

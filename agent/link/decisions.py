@@ -91,7 +91,7 @@ class Allow:
 
 
 @dataclass(frozen=True, slots=True)
-class TellLog:
+class SendLog:
     """Report the log's lines with numbers above `after` under this id: `read_own_log`."""
 
     id: RequestId
@@ -128,7 +128,7 @@ Decision = (
     | WithdrawQuery
     | Obey
     | Allow
-    | TellLog
+    | SendLog
     | Close
     | GiveUp
 )

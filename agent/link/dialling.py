@@ -155,12 +155,12 @@ def dialling_explained(files: ClientFiles = NOTHING_GIVEN) -> Iterator[None]:
 def _answer(refusal: InvalidStatus) -> tuple[str, str]:
     """The code of an error that the balancer answered, and what it says."""
     response = refusal.response
-    told = f"it answers with status {response.status_code}"
+    answer = f"it answers with status {response.status_code}"
     try:
         error = json.loads(response.body or b"")["error"]
-        return str(error["code"]), f"{told}: {str(error['message'])[:LONGEST_REASON]}"
+        return str(error["code"]), f"{answer}: {str(error['message'])[:LONGEST_REASON]}"
     except (ValueError, KeyError, TypeError):
-        return "", told
+        return "", answer
 
 
 def _checked(text: str, source: str) -> str:

@@ -20,29 +20,29 @@ class Timer(Protocol):
 
 
 class Reporter:
-    """`read` gets the statistics, `tell` sends them; `call_later` is the event loop's."""
+    """`read` gets the statistics, `send` sends them; `call_later` is the event loop's."""
 
     def __init__(
         self,
         *,
         read: Callable[[], EngineStatistics],
-        tell: Callable[[Statistics], None],
+        send: Callable[[Statistics], None],
         call_later: Callable[[float, Callable[[], None]], Timer],
     ) -> None:
         self._read = read
-        self._tell = tell
+        self._send = send
         self._call_later = call_later
-        self._told: EngineStatistics | None = None
+        self._sent: EngineStatistics | None = None
         self._timer: Timer | None = None
 
     def look(self) -> None:
         """Send the statistics if they changed."""
         present = self._read()
-        is_news = present != self._told
-        if is_news:
-            self._told = present
-            self._tell(message(present))
-        if is_news or present.num_running or present.num_waiting:
+        is_new = present != self._sent
+        if is_new:
+            self._sent = present
+            self._send(message(present))
+        if is_new or present.num_running or present.num_waiting:
             self.stir()
 
     def stir(self) -> None:

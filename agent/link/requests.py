@@ -60,10 +60,10 @@ class Requests:
 
     def has_room_again(self) -> bool:
         """Whether a slot is free and the balancer was turned away, which counts once."""
-        is_news = self._was_busy and self._slots.num_free > 0
-        if is_news:
+        is_new = self._was_busy and self._slots.num_free > 0
+        if is_new:
             self._was_busy = False
-        return is_news
+        return is_new
 
     def discard(self, id: RequestId) -> list[DiscardGeneration]:
         """What this request produced could not be sent, so it is over."""

@@ -68,7 +68,7 @@ from .decisions import (
     MarkConnected,
     Obey,
     Send,
-    TellLog,
+    SendLog,
 )
 from .queries import Queries, declined
 from .requests import Requests
@@ -81,7 +81,7 @@ MAX_LOG_WAITS = 64
 lines."""
 
 LAST_WORDS = 1.0
-"""Longest wait for the ends of requests that were told to fail, in seconds."""
+"""Longest wait for the ends of requests that have to fail, in seconds."""
 
 PROTOCOLS = range(OLDEST_PROTOCOL, PROTOCOL_VERSION + 1)
 """The versions that an agent speaks."""
@@ -114,7 +114,7 @@ class Session:
         self._heartbeat: HeartbeatMonitor | None = None
         self._drain_deadline: float | None = None
         self._failure: str | None = None
-        """Why what runs was told to end, once that is so."""
+        """Why what runs has to end, once that is so."""
 
     @property
     def is_live(self) -> bool:
@@ -214,7 +214,7 @@ class Session:
             case ReadLog(id=id, after=after, wait=wait):
                 if wait and len(self._log_waits) < MAX_LOG_WAITS:
                     self._log_waits[id] = after
-                return [TellLog(id, after)]
+                return [SendLog(id, after)]
             case _:
                 assert_never(message)
 
@@ -241,8 +241,8 @@ class Session:
 
     def _says_more(self) -> bool:
         """Whether the status holds what the hello of this connection did not."""
-        told, status = self._greeting, bounded_status(self._status)
-        is_old = (status.slots, status.model, status.work) == (told.slots, told.model, told.work)
+        hello, status = self._greeting, bounded_status(self._status)
+        is_old = (status.slots, status.model, status.work) == (hello.slots, hello.model, hello.work)
         return bool(status.issues or status.peer) or not is_old
 
     def _rejected(self, reason: str, retry: bool) -> list[Decision]:
@@ -294,7 +294,7 @@ class Session:
         return self._settle(replies) if replies else []
 
     def read_own_log(self, id: RequestId, lines: LogLines, now: float) -> list[Decision]:
-        """The lines that the balancer wants to show; without any, one that waits goes on."""
+        """The lines that the balancer asked for; without any, a read that waits goes on."""
         if not self.is_live or (not lines and id in self._log_waits):
             return []
         self._log_waits.pop(id, None)
@@ -307,27 +307,27 @@ class Session:
 
     def log_grew(self) -> list[Decision]:
         """Something was logged."""
-        return [TellLog(id, after) for id, after in self._log_waits.items()]
+        return [SendLog(id, after) for id, after in self._log_waits.items()]
 
     def slots_changed(self, now: float) -> list[Decision]:
-        """A slot may have become free: a balancer that was told `Busy` is told to try again."""
+        """A slot may have become free: a balancer that heard `Busy` is asked to try again."""
         if self._drain_deadline is not None or not self._requests.has_room_again():
             return []
         return [self._send(self._status, now)]
 
-    def tell(self, status: Status, now: float) -> list[Decision]:
+    def status_changed(self, status: Status, now: float) -> list[Decision]:
         """The agent has changed; later connections begin with what it is now."""
-        told, self._status = self._status, replace(status, accepting=self._drain_deadline is None)
+        before, self._status = self._status, replace(status, accepting=self._drain_deadline is None)
         self._hello = replace(self._hello, slots=status.slots, model=status.model, work=status.work)
-        is_news = self._status != told
-        return [self._send(self._status, now)] if is_news and self.is_live else []
+        is_new = self._status != before
+        return [self._send(self._status, now)] if is_new and self.is_live else []
 
     def report(self, statistics: Statistics, now: float) -> list[Decision]:
         """New statistics of the engine; sent after `Welcome` if the session is not live."""
         self._statistics = statistics
         return [self._send(statistics, now)] if self.is_live else []
 
-    def tell_evicted(self, evicted: Evicted, now: float) -> list[Decision]:
+    def evicted(self, evicted: Evicted, now: float) -> list[Decision]:
         """Prefixes left the cache. A balancer that is not here knows of none on its next link."""
         return [self._send(evicted, now)] if self.is_live else []
 

@@ -59,7 +59,7 @@ def open_kv_transfer(
         tls=None if pair is None else partial(_sending_context, tls, pair),
     )
     if pair is not None:
-        _sending_context(tls, pair)  # what is wrong with the files is told now
+        _sending_context(tls, pair)  # what is wrong with the files is reported now
     receiver = KvReceiver(
         origin=origin,
         cell_bytes=cell_bytes,

@@ -240,7 +240,7 @@ class Assigner:
         return [DialBalancers(id, takes_over), *engine.catch_up()]
 
     def _report_shortage(self, engine: Engine, now: float) -> None:
-        """The model is served; what is missing is told, and tried again if that may help."""
+        """The model is served; what is missing is reported, and tried again if that may help."""
         shortage, engine.shortage = engine.shortage, None
         if shortage is not None and self._attempt.failure is None:
             self._attempt.fell_short(shortage, now)
@@ -273,7 +273,7 @@ class Assigner:
                 self._attempt.forget_failure()
             return []
         if not engine.refused(assignment) or not is_desired:
-            return []  # it was told something else since
+            return []  # it was asked for something else since
         return self._fail(issue, None, now, may_retry=False)
 
     def crashed(self, id: EngineId, code: int, reason: str | None, now: float) -> list[Decision]:

@@ -28,10 +28,10 @@ from .supervisor_protocol import (
     Logged,
     Order,
     Report,
+    ReportStatus,
     SecretGiven,
     Stop,
     SupervisorChannel,
-    Tell,
     decode_order,
     encode_report,
 )
@@ -132,7 +132,7 @@ def _obey(channel: SupervisorChannel, shutdown: Shutdown) -> Callable[[Order], N
         match order:
             case Dial():
                 channel.dials.put_nowait(order)
-            case Tell() | Change():
+            case ReportStatus() | Change():
                 channel.orders.put_nowait(order)
             case SecretGiven(balancer=balancer, secret=secret):
                 channel.secrets.learn(balancer, secret)

@@ -61,7 +61,7 @@ StartProcess = Callable[[], Awaitable[EngineProcess]]
 
 
 class Watcher(Protocol):
-    """Who is told what happens to an engine."""
+    """What hears what happens to an engine: the supervisor, or a test."""
 
     def on_loaded(self, id: EngineId, loaded: Loaded) -> None: ...
     def on_joined(self, id: EngineId) -> None: ...

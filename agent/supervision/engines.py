@@ -68,14 +68,14 @@ class Load:
 class Engine:
     """`load` is what it began with: `None` for the model that the agent is pinned to.
 
-    `serves` is what it serves now, `told` what it was told last; both began as its `load`'s.
+    `serves` is what it serves now, `asked` what it was asked for last; both began as its `load`'s.
     `adapters` are those of both, and of the `num_asked` changes that it has not answered.
     """
 
     id: EngineId
     load: Load | None
     serves: Assignment | None
-    told: Assignment | None
+    asked: Assignment | None
     role: Role
     adapters: AdaptersHere
     is_loaded: bool = False
@@ -101,15 +101,15 @@ class Engine:
 
     def change(self, desired: Assignment) -> list[Decision]:
         """Have it serve `desired`, no adapter of which is missing, once it is loaded."""
-        if self.told == desired:
+        if self.asked == desired:
             return []
-        self.told = desired
+        self.asked = desired
         return [self._ask(desired)] if self.is_loaded else []
 
     def catch_up(self) -> list[Decision]:
-        """It is loaded, with what it serves: have it serve what it was told since."""
+        """It is loaded, with what it serves: have it serve what it was asked for since."""
         self.num_asked = 0
-        return [] if self.told is None or self.told == self.serves else [self._ask(self.told)]
+        return [] if self.asked is None or self.asked == self.serves else [self._ask(self.asked)]
 
     def _ask(self, desired: Assignment) -> ChangeEngine:
         self.num_asked += 1
@@ -126,8 +126,8 @@ class Engine:
         self.shortage = replace(shortage, issues=(*shortage.issues, *issues))
         left = tuple(one for one in serves.adapters or () if one.name not in left_out.names)
         self.serves = replace(serves, adapters=None if serves.adapters is None else left)
-        if self.told == serves:
-            self.told = self.serves
+        if self.asked == serves:
+            self.asked = self.serves
 
     def changed(self, assignment: Assignment) -> None:
         """It answers that it serves `assignment` now."""
@@ -135,20 +135,20 @@ class Engine:
         self._answered()
 
     def refused(self, assignment: Assignment) -> bool:
-        """It answers that it does not serve `assignment`. Whether that is what it was told last."""
-        is_last = self.told == assignment
+        """It answers that it does not serve `assignment`. Whether that was asked for last."""
+        is_last = self.asked == assignment
         if is_last:
-            self.told = self.serves
+            self.asked = self.serves
         self._answered()
         return is_last
 
     def crashed(self) -> bool:
         """Its process ended. Whether it was about to serve other adapters: those are given up."""
         self.is_loaded = self.has_joined = False
-        serves, told = self.serves, self.told
-        if serves is None or told is None or serves.adapters == told.adapters:
+        serves, asked = self.serves, self.asked
+        if serves is None or asked is None or serves.adapters == asked.adapters:
             return False
-        self.told, self.num_asked = serves, 1
+        self.asked, self.num_asked = serves, 1
         self._answered()
         return True
 
@@ -156,7 +156,7 @@ class Engine:
         """Adapters are forgotten when no answer is open that may bring them back."""
         self.num_asked -= 1
         if not self.num_asked:
-            self.adapters.keep_only(*(each for each in (self.serves, self.told) if each))
+            self.adapters.keep_only(*(each for each in (self.serves, self.asked) if each))
 
     @property
     def file(self) -> ModelFile | None:
@@ -215,7 +215,7 @@ class Engines:
             id,
             load,
             serves=desired,
-            told=desired,
+            asked=desired,
             role=role,
             adapters=adapters,
             shortage=None if load is None else load.shortage,

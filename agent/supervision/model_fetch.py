@@ -111,7 +111,7 @@ async def fetch_model(
             message=f"{assignment.source} cannot be read as a model: {error}",
             hint="name another file, or bring this one there again",
         )
-    except Exception:  # the boundary of a fetch: the fleet is told, the log has it all
+    except Exception:  # the boundary of a fetch: the fleet gets an issue, the log has it all
         logger.exception("%s could not be fetched", assignment.source)
         return _mistake("the model")
 

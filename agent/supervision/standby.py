@@ -1,6 +1,6 @@
 """Stands in for an agent at its balancers while no engine process serves: no slots, but issues.
 
-To balancers it is the same agent. It tells how far the agent's assignment is, and hands on what
+To balancers it is the same agent. It reports how far the agent's assignment is, and hands on what
 they order. The engine process takes over from it, link by link.
 """
 
@@ -72,7 +72,7 @@ class Standby:
         *,
         is_making_way: bool = False,
     ) -> None:
-        """Connect to every balancer, or tell those connected how things stand now.
+        """Connect to every balancer, or report to those connected how things stand now.
 
         `is_making_way`: an engine process dials, so stay where it is let in, and dial nobody.
 
@@ -82,7 +82,7 @@ class Standby:
         self._status = Status(slots=0, accepting=True, issues=issues, work=work)
         self._hello = replace(self._hello, work=work, loading=loading, takes_over=True)
         for connection in self._links or ():
-            connection.tell(self._status)
+            connection.status_changed(self._status)
         if is_making_way:
             self._leave(only_dead=True)
         elif self._links is None:

@@ -53,7 +53,7 @@ from .engines import LeftOut
 from .model_fetch import Brought, bring_adapters, fetch_model
 from .restarts import Quit, Restarts
 from .standby import Standby
-from .supervisor_protocol import Begin, Change, Dial, Loaded, Logged, SecretGiven, Tell
+from .supervisor_protocol import Begin, Change, Dial, Loaded, Logged, ReportStatus, SecretGiven
 
 logger = logging.getLogger(__name__)
 
@@ -83,11 +83,14 @@ async def main(
 
 @dataclass(slots=True)
 class _Engine:
-    """A run, what its next process begins with, and what it was told; `None` before it may dial."""
+    """A run, what its next process begins with, and the status that it was sent.
+
+    The status is `None` before it may dial.
+    """
 
     run: EngineRun
     begin: Begin
-    told: tuple[tuple[Issue, ...], Work | None, bool] | None = None
+    reported: tuple[tuple[Issue, ...], Work | None, bool] | None = None
 
 
 class _Supervisor:
@@ -212,7 +215,7 @@ class _Supervisor:
         self._show()
 
     def on_crashed(self, id: EngineId, code: int, reason: str | None) -> None:
-        self._engines[id].told = None
+        self._engines[id].reported = None
         self._carry_out(self._assigner.crashed(id, code, reason, time.monotonic()))
 
     def on_ended(self, id: EngineId, quit: Quit, reason: str | None) -> None:
@@ -255,8 +258,8 @@ class _Supervisor:
             case StartEngine(id, assignment, file):
                 self._start_engine(id, assignment, file)
             case DialBalancers(id, takes_over):
-                issues, work, _ = told = self._news(id)
-                self._engines[id].told = told
+                issues, work, _ = reported = self._status_of(id)
+                self._engines[id].reported = reported
                 for balancer, secret in self._secrets:
                     given = SecretGiven(balancer=balancer, secret=secret)
                     self._engines[id].run.say(given)
@@ -267,7 +270,7 @@ class _Supervisor:
                 self._engines[id].run.say(Change(assignment=assignment, adapter=flags))
             case RetireEngine(id, drain_timeout):
                 most = self._settings.drain_timeout if drain_timeout is None else drain_timeout
-                self._engines[id].told = None
+                self._engines[id].reported = None
                 self._engines[id].run.retire(drain_timeout, most)
             case EndEngine(id):
                 self._engines[id].run.end()
@@ -349,7 +352,7 @@ class _Supervisor:
 
     # ---- what balancers hear
 
-    def _news(self, id: EngineId | None) -> tuple[tuple[Issue, ...], Work | None, bool]:
+    def _status_of(self, id: EngineId | None) -> tuple[tuple[Issue, ...], Work | None, bool]:
         """The issues, the work, and whether the engine is stalled."""
         run = None if id is None or id not in self._engines else self._engines[id].run
         issues = () if run is None else run.issues
@@ -357,16 +360,16 @@ class _Supervisor:
         return self._assigner.issues + issues, self._assigner.work, is_stalled
 
     def _show(self) -> None:
-        """Tell balancers what is new, over whichever links there are."""
+        """Send balancers what is new, over whichever links there are."""
         for id, engine in self._engines.items():
-            if engine.told is not None and (news := self._news(id)) != engine.told:
-                issues, work, is_stalled = engine.told = news
-                engine.run.say(Tell(issues=issues, work=work, is_stalled=is_stalled))
+            if engine.reported is not None and (status := self._status_of(id)) != engine.reported:
+                issues, work, is_stalled = engine.reported = status
+                engine.run.say(ReportStatus(issues=issues, work=work, is_stalled=is_stalled))
         if not self._assigner.is_standing_in:
             self._standby.leave()
             return
         serving = (id for id in self._engines if self._assigner.is_serving(id))
-        issues, work, _ = self._news(next(serving, None))
+        issues, work, _ = self._status_of(next(serving, None))
         self._standby.show(
             issues, work, self._loading(), is_making_way=self._assigner.is_making_way
         )

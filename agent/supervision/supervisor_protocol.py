@@ -54,7 +54,7 @@ class Dial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tell:
+class ReportStatus:
     """Send these issues, and how far the agent's assignment is, to balancers from now on.
 
     While the engine `is_stalled`, the agent takes nothing new.
@@ -175,7 +175,7 @@ class Failed:
 
 
 Order = Annotated[
-    Begin | Dial | Tell | Change | Stop | Logged | SecretGiven, Field(discriminator="type")
+    Begin | Dial | ReportStatus | Change | Stop | Logged | SecretGiven, Field(discriminator="type")
 ]
 Report = Annotated[
     Loaded | Ready | Alive | Ordered | Changed | Failed | SecretGiven, Field(discriminator="type")
@@ -216,7 +216,7 @@ class SupervisorChannel:
         self.begin = begin
         self.report = report
         self.dials: asyncio.Queue[Dial] = asyncio.Queue()
-        self.orders: asyncio.Queue[Tell | Change] = asyncio.Queue()
+        self.orders: asyncio.Queue[ReportStatus | Change] = asyncio.Queue()
         self.drain_timeout: float | None = None
         self.step: Callable[[], int | None] = lambda: None
         self.secrets = BalancerSecrets(self._pass_on)

@@ -224,7 +224,7 @@ class SimulatedAgent:
         return self._tell(now)
 
     def _tell(self, now: float) -> list[FromAgent]:
-        return self._sent(self._session.tell(self._status(), now), now)
+        return self._sent(self._session.status_changed(self._status(), now), now)
 
     def _status(self) -> Status:
         order = self._order

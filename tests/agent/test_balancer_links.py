@@ -68,13 +68,13 @@ class Agent:
 
     def status(self) -> Status:
         self.links.slots.resize(self.slots)
-        told = self.links.told
+        order = self.links.supervisor_status
         return Status(
             slots=self.slots,
             accepting=True,
             model=BYTES_INFO,
-            issues=told.issues,
-            work=told.work,
+            issues=order.issues,
+            work=order.work,
         )
 
     def changed(self) -> None:
@@ -124,7 +124,7 @@ async def test_all_balancers_hear_what_changes_and_share_the_slots() -> None:
             await second.start("s")
             assert (await second.output()).items == (Busy(id=RequestId("s")),)
             agent.slots = 2
-            agent.links.tell()
+            agent.links.status_changed()
             assert [(await heard(peer)).slots for peer in (first, second)] == [2, 2]
         assert agent.reports.count(Ready()) == 1, "it is ready with the first balancer"
 

@@ -26,8 +26,8 @@ from arriero.agent.supervision.supervisor_protocol import (
     Ordered,
     Ready,
     Report,
+    ReportStatus,
     SupervisorChannel,
-    Tell,
 )
 from arriero.shared.continuation import Continuation
 from arriero.shared.inference import AgentId, ChatMessage, GenerateRequest, RequestId
@@ -242,7 +242,7 @@ async def test_tells_of_crashes_and_when_they_are_forgotten(balancer: FakeBalanc
         assert isinstance(status, Status)
         template, crash = status.issues
         assert crash == CRASHED
-        agent.channel.orders.put_nowait(Tell(work=WORK))
+        agent.channel.orders.put_nowait(ReportStatus(work=WORK))
         status = await peer.next()
         assert isinstance(status, Status)
         assert (status.issues, status.work) == ((template,), WORK)
@@ -356,13 +356,13 @@ async def test_a_stalled_engine_gets_nothing_new_until_it_gets_on(balancer: Fake
     stalled = Issue(code="engine_stalled", message="a step takes long")
     async with agent.running():
         peer = await balancer.peer()
-        agent.channel.orders.put_nowait(Tell(issues=(stalled,), is_stalled=True))
+        agent.channel.orders.put_nowait(ReportStatus(issues=(stalled,), is_stalled=True))
         status = await peer.next()
         assert isinstance(status, Status)
         assert (status.slots, status.issues) == (0, (stalled,))
         await peer.start("r", "hi")
         assert [type(item) for item in (await peer.output()).items] == [Busy]
-        agent.channel.orders.put_nowait(Tell())
+        agent.channel.orders.put_nowait(ReportStatus())
         status = await peer.next()
         assert isinstance(status, Status)
         assert (status.slots, status.issues) == (agent.settings.slots, ())
@@ -474,7 +474,7 @@ class TestAnAssignment:
             assert changed.assignment == broken
             assert changed.issue is not None and changed.issue.code == "chat_template"
             assert "line 1" in changed.issue.message
-            agent.channel.orders.put_nowait(Tell(work=WORK))
+            agent.channel.orders.put_nowait(ReportStatus(work=WORK))
             status = await peer.next()
             assert isinstance(status, Status)
             assert status.model == loaded(agent, "wished"), "as before"
@@ -510,7 +510,7 @@ class TestAnAssignment:
                 assert changed.issue.code == "adapter"
                 assert f"adapter `{flag.partition('=')[0]}`: " in changed.issue.message
                 assert said in changed.issue.message
-            agent.channel.orders.put_nowait(Tell(work=WORK))
+            agent.channel.orders.put_nowait(ReportStatus(work=WORK))
             status = await peer.next()
             assert isinstance(status, Status) and status.model is not None
             assert status.model.adapters == ("calm",), "as before"
@@ -523,7 +523,7 @@ class TestAnAssignment:
         agent = Agent(balancer=(balancer.url,), assignment=ASSIGNMENT, adapter=flags)
         async with agent.running():
             peer = await balancer.peer()
-            agent.channel.orders.put_nowait(Tell(work=WORK))
+            agent.channel.orders.put_nowait(ReportStatus(work=WORK))
             status = await peer.next()
             assert isinstance(status, Status) and status.model is not None
             assert status.model.adapters == ("calm", "loud")

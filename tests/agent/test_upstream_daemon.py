@@ -15,8 +15,8 @@ from arriero.agent.supervision.supervisor_protocol import (
     Loaded,
     Ready,
     Report,
+    ReportStatus,
     SupervisorChannel,
-    Tell,
 )
 from arriero.shared.inference import AgentId, ChatMessage, GenerateRequest, RequestId
 from arriero.shared.lifecycle import Shutdown
@@ -140,7 +140,7 @@ async def test_what_the_supervisor_says_is_passed_on() -> None:
     async with world() as (_, balancer, agent), agent.running():
         peer = await joined(agent, balancer)
         issue = Issue(code="engine_crashed", message="it was started again")
-        agent.channel.orders.put_nowait(Tell(issues=(issue,)))
+        agent.channel.orders.put_nowait(ReportStatus(issues=(issue,)))
         status = await peer.next()
         assert isinstance(status, Status)
         assert status.issues == (issue,)

@@ -101,13 +101,13 @@ TWO = Workers(2, frozenset("ab"))
 
 @pytest.mark.parametrize("header", [None, "", "a,b", "-1;a", "²;a", "9999;a"])
 def test_who_says_nothing_of_workers_is_one(header: str | None) -> None:
-    assert Workers.told(header) == Workers()
+    assert Workers.parse(header) == Workers()
 
 
 def test_what_is_told() -> None:
-    assert Workers.told("2;a,b") == TWO
-    assert Workers.told("3;") == Workers(3)
-    many = Workers.told("999;" + ",".join(map(str, range(999))))
+    assert Workers.parse("2;a,b") == TWO
+    assert Workers.parse("3;") == Workers(3)
+    many = Workers.parse("999;" + ",".join(map(str, range(999))))
     assert (many.num, len(many.living)) == (MOST_WORKERS, MOST_WORKERS)
 
 

@@ -44,15 +44,15 @@ class House:
         self.clock = Clock()
         self.done = EngineStatistics(num_cells=10)
         self.num_looks = 0
-        self.told: list[tuple[float, Statistics]] = []
-        self.reporter = Reporter(read=self.read, tell=self.tell, call_later=self.clock.call_later)
+        self.reports: list[tuple[float, Statistics]] = []
+        self.reporter = Reporter(read=self.read, send=self.sent, call_later=self.clock.call_later)
 
     def read(self) -> EngineStatistics:
         self.num_looks += 1
         return self.done
 
-    def tell(self, statistics: Statistics) -> None:
-        self.told.append((self.clock.now, statistics))
+    def sent(self, statistics: Statistics) -> None:
+        self.reports.append((self.clock.now, statistics))
 
     def step(self, num_steps: int, *, num_running: int = 1) -> None:
         self.done = replace(self.done, completion_tokens=num_steps, num_running=num_running)
@@ -60,7 +60,7 @@ class House:
 
     @property
     def tokens(self) -> list[tuple[float, int]]:
-        return [(at, each.completion_tokens) for at, each in self.told]
+        return [(at, each.completion_tokens) for at, each in self.reports]
 
 
 def resting() -> House:
@@ -68,7 +68,7 @@ def resting() -> House:
     house = House()
     house.reporter.look()
     house.clock.pass_to(5.0)
-    house.told.clear()
+    house.reports.clear()
     house.num_looks = 0
     return house
 
@@ -76,14 +76,14 @@ def resting() -> House:
 def test_how_things_stand_is_told_at_once() -> None:
     house = House()
     house.reporter.look()
-    assert house.told == [(0.0, message(house.done))]
+    assert house.reports == [(0.0, message(house.done))]
 
 
 def test_of_an_engine_that_rests_nothing_is_told_or_asked() -> None:
     house = resting()
     assert house.clock.calls == {}
     house.clock.pass_to(1000.0)
-    assert house.told == []
+    assert house.reports == []
     assert house.num_looks == 0
 
 
@@ -103,7 +103,7 @@ def test_the_last_report_is_of_an_idle_engine() -> None:
     house.step(2, num_running=0)
     house.clock.pass_to(100.0)
     assert house.tokens == [(6.0, 1), (7.0, 2)]
-    assert house.told[-1][1].num_running == 0
+    assert house.reports[-1][1].num_running == 0
     assert house.clock.calls == {}
 
 
@@ -114,7 +114,7 @@ def test_a_long_step_is_waited_for_though_nobody_stirs() -> None:
     assert house.tokens == [(6.0, 1)], "no news"
     house.done = replace(house.done, num_running=0)
     house.clock.pass_to(100.0)
-    assert [at for at, _ in house.told] == [6.0, 61.0]
+    assert [at for at, _ in house.reports] == [6.0, 61.0]
     assert house.clock.calls == {}
 
 
@@ -124,7 +124,7 @@ def test_stopped_it_looks_no_more() -> None:
     house.reporter.stop()
     house.reporter.stop()
     house.clock.pass_to(100.0)
-    assert house.told == []
+    assert house.reports == []
 
 
 def test_what_is_told() -> None:

@@ -22,8 +22,8 @@ from arriero.agent.link.decisions import (
     MarkConnected,
     Obey,
     Send,
+    SendLog,
     StartGeneration,
-    TellLog,
     WithdrawQuery,
 )
 from arriero.agent.link.session import (
@@ -140,21 +140,21 @@ class TestGreeting:
     def test_issues_that_change_are_told_at_once(self) -> None:
         session = live()
         status = replace(STATUS, issues=(Issue(code="engine_crashed", message="SIGABRT"),))
-        assert session.tell(status, 0.2) == [Send(status)]
-        assert session.tell(status, 0.2) == [], "that is known"
-        assert session.tell(STATUS, 0.3) == [Send(STATUS)]
+        assert session.status_changed(status, 0.2) == [Send(status)]
+        assert session.status_changed(status, 0.2) == [], "that is known"
+        assert session.status_changed(STATUS, 0.3) == [Send(STATUS)]
 
     def test_issues_that_changed_offline_are_told_after_the_welcome(self) -> None:
         session = make_session()
         status = replace(STATUS, issues=(Issue(code="engine_crashed", message="SIGABRT"),))
         session.connected(0.1)
-        assert session.tell(status, 0.2) == []
+        assert session.status_changed(status, 0.2) == []
         assert session.received(WELCOME, 0.3) == [MarkConnected(), Send(status)]
 
     def test_what_changed_offline_is_in_the_hello(self) -> None:
         session = make_session()
         status = replace(STATUS, slots=1, work=Work(revision=3))
-        assert session.tell(status, 0.0) == []
+        assert session.status_changed(status, 0.0) == []
         hello = replace(HELLO, slots=1, model=STATUS.model, work=Work(revision=3))
         assert session.connected(0.1) == [Send(hello)]
 
@@ -162,7 +162,7 @@ class TestGreeting:
         session = make_session()
         session.connected(0.0)
         status = replace(STATUS, work=Work(revision=3))
-        assert session.tell(status, 0.1) == []
+        assert session.status_changed(status, 0.1) == []
         assert session.received(WELCOME, 0.2) == [MarkConnected(), Send(status)]
 
     def test_takes_over_at_its_first_connection_only(self) -> None:
@@ -208,8 +208,8 @@ class TestGreeting:
 
     def test_what_left_the_cache_is_told_to_who_is_here(self) -> None:
         gone = Evicted(keys=(1, 2))
-        assert live().tell_evicted(gone, 0.5) == [Send(gone)]
-        assert make_session().tell_evicted(gone, 0.0) == []
+        assert live().evicted(gone, 0.5) == [Send(gone)]
+        assert make_session().evicted(gone, 0.0) == []
 
     def test_another_version_ends_it_for_good(self) -> None:
         session = make_session()
@@ -248,7 +248,7 @@ class TestGreeting:
             session = make_session(protocols=range(version, version + 1))
             session.connected(0.0)
             session.received(replace(WELCOME, protocol=version), 0.1)
-            assert session.tell(moody, 0.2) == [Send(replace(moody, mood=mood))]
+            assert session.status_changed(moody, 0.2) == [Send(replace(moody, mood=mood))]
 
     def test_the_hello_says_all_of_the_model(self) -> None:
         model = replace(MODEL, fingerprint="f")
@@ -319,7 +319,7 @@ class TestLog:
     def test_is_told_when_asked_for(self) -> None:
         session = live()
         asked = ReadLog(id=RequestId("l"), after=5)
-        assert session.received(asked, 0.0) == [TellLog(RequestId("l"), 5)]
+        assert session.received(asked, 0.0) == [SendLog(RequestId("l"), 5)]
         line = LogLine(number=6, at=1.0, level="info", text="x")
         told = Send(LogRead(id=RequestId("l"), lines=(line,)))
         assert session.read_own_log(RequestId("l"), (line,), 0.1) == [told]
@@ -327,10 +327,10 @@ class TestLog:
     def test_a_read_that_waits_is_answered_by_the_first_lines(self) -> None:
         session = live()
         id = RequestId("l")
-        assert session.received(ReadLog(id=id, after=5, wait=True), 0.0) == [TellLog(id, 5)]
+        assert session.received(ReadLog(id=id, after=5, wait=True), 0.0) == [SendLog(id, 5)]
         assert session.read_own_log(id, (), 0.1) == []
         assert session.awaits_log
-        assert session.log_grew() == [TellLog(id, 5)]
+        assert session.log_grew() == [SendLog(id, 5)]
         line = LogLine(number=6, at=1.0, level="info", text="x")
         assert session.read_own_log(id, (line,), 0.2) == [Send(LogRead(id=id, lines=(line,)))]
         assert not session.awaits_log
@@ -391,7 +391,7 @@ class TestPeers:
         session.connected(0.0)
         peer = Peer(address="h:1", tls=False, cells="c", cell_bytes=1)
         status = replace(STATUS, peer=peer)
-        assert session.tell(status, 0.1) == []
+        assert session.status_changed(status, 0.1) == []
         assert Send(status) in session.received(WELCOME, 0.2)
 
 

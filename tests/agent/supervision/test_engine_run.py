@@ -20,8 +20,8 @@ from arriero.agent.supervision.supervisor_protocol import (
     Ordered,
     Ready,
     Report,
+    ReportStatus,
     Stop,
-    Tell,
     encode_report,
 )
 from arriero.shared.inference import AgentId
@@ -61,7 +61,7 @@ async def test_orders_in_and_reports_out() -> None:
     child = await start(ECHO)
     reports = child.reports()
     assert await anext(reports) == Loaded(model=BYTES_INFO)
-    child.say(Tell())
+    child.say(ReportStatus())
     child.say(Stop())
     assert await anext(reports) == Failed(reason="stopped")
     assert await child.end() == 7

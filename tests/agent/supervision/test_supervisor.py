@@ -24,8 +24,8 @@ from arriero.agent.supervision.supervisor_protocol import (
     Logged,
     Ordered,
     Ready,
+    ReportStatus,
     Stop,
-    Tell,
 )
 from arriero.shared.lifecycle import Shutdown, StartupError
 from arriero.shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Hello, Reject, Status
@@ -183,7 +183,7 @@ async def test_a_crash_is_logged_and_told_until_it_is_forgotten(
         assert [issue.code for issue in dial.issues] == ["engine_crashed"]
         assert "it was started again" in dial.issues[0].message
         process.report(Ready())
-        assert await process.orders.get() == Tell()
+        assert await process.orders.get() == ReportStatus()
 
 
 async def test_last_words_are_part_of_the_issue() -> None:
@@ -432,7 +432,7 @@ class TestAssignments:
             agent.order(process, new)
             assert await process.order() == Change(assignment=new)
             process.report(Changed(assignment=new))
-            while not isinstance(tell := await process.orders.get(), Tell) or (
+            while not isinstance(tell := await process.orders.get(), ReportStatus) or (
                 tell.work is None or tell.work.phase != "serving"
             ):
                 pass
@@ -485,7 +485,7 @@ class TestAssignments:
             new.report(Loaded(model=BYTES_INFO))
             dial = await new.order()
             assert isinstance(dial, Dial) and dial.takes_over
-            assert old.orders.empty() or isinstance(await old.orders.get(), Tell)
+            assert old.orders.empty() or isinstance(await old.orders.get(), ReportStatus)
             new.report(Ready())
             assert await old.order() == Stop(drain_timeout=9.0)
             assert agent.balancer.peers.empty(), "nobody stands in"

@@ -15,9 +15,9 @@ from arriero.agent.supervision.supervisor_protocol import (
     Ordered,
     Ready,
     Report,
+    ReportStatus,
     Stop,
     SupervisorChannel,
-    Tell,
     decode_order,
     decode_report,
     encode_order,
@@ -54,8 +54,8 @@ ASSIGNMENT = Assignment(
         Begin(agent_id=AgentId("a"), settings=AgentSettings()),
         Begin(agent_id=AgentId("a"), settings=SETTINGS, facts=FACTS, assignment=ASSIGNMENT),
         Dial(takes_over=True, work=Work(revision=1, assignment=ASSIGNMENT)),
-        Tell(),
-        Tell(issues=(Issue(code="c", message="two\nlines"),)),
+        ReportStatus(),
+        ReportStatus(issues=(Issue(code="c", message="two\nlines"),)),
         Change(assignment=ASSIGNMENT, adapter=("calm=/calm.gguf:0.5",)),
         Stop(),
         Stop(drain_timeout=1.5),
@@ -97,7 +97,11 @@ def test_a_channel_keeps_every_order_in_order() -> None:
     channel = SupervisorChannel(Begin(agent_id=AgentId("a"), settings=SETTINGS), reports.append)
     channel.report(Loaded(model=BYTES_INFO))
     assert reports == [Loaded(model=BYTES_INFO)]
-    orders = [Tell(issues=(Issue(code="c", message="m"),)), Change(assignment=ASSIGNMENT), Tell()]
+    orders = [
+        ReportStatus(issues=(Issue(code="c", message="m"),)),
+        Change(assignment=ASSIGNMENT),
+        ReportStatus(),
+    ]
     for order in orders:
         channel.orders.put_nowait(order)
     assert [channel.orders.get_nowait() for _ in orders] == orders
