@@ -133,14 +133,14 @@ async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
     return b"".join(pieces)
 
 
-def _retry_after(told: str | None, now: float) -> float | None:
+def _retry_after(header: str | None, now: float) -> float | None:
     """The seconds that the header names, or that are left until its date; `now` since 1970."""
     try:
-        return max(0.0, float(told)) if told and isfinite(float(told)) else None
+        return max(0.0, float(header)) if header and isfinite(float(header)) else None
     except ValueError:
         pass
     try:
-        return max(0.0, parsedate_to_datetime(told or "").timestamp() - now)
+        return max(0.0, parsedate_to_datetime(header or "").timestamp() - now)
     except ValueError:
         return None
 

@@ -2,7 +2,7 @@
 
 Called on the event loop's thread only. Each request is a task of its own, and the boundary around
 it: what goes wrong for one request ends that one, with one typed error. Leaving a request closes
-its connection, by which servers know that nobody wants the rest.
+its connection, by which servers know that the rest is not needed.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from .protocol.failures import (
     UpstreamRefusal,
     error_of,
     loss_of,
-    told_of,
+    message_of,
     unwilling,
 )
 
@@ -50,7 +50,7 @@ class _Active:
 
 
 class UpstreamGeneration:
-    """`port.Generation` over a server. `group` has the tasks; `clock` tells seconds.
+    """`port.Generation` over a server. `group` has the tasks; `clock` gives seconds.
 
     `server` is what is known of the server now; `None` while it is not there.
     `on_suspicion`: a request could not reach it. `on_refusal`: it refused one because of how it is,
@@ -150,8 +150,8 @@ class UpstreamGeneration:
             self._on_served()
             active.is_taken = True
             if notice is not None:
-                told = Noticed(id=active.id, code=notice.code, message=notice.message)
-                active.listener.produced((told,), ())
+                noticed = Noticed(id=active.id, code=notice.code, message=notice.message)
+                active.listener.produced((noticed,), ())
             async for part in data:
                 items = [item for event in lines.push(part) for item in answer.take(event)]
                 if id not in self._active:
@@ -182,7 +182,7 @@ class UpstreamGeneration:
         return self._client.address.shown
 
     def _turned_away(self, refusal: UpstreamRefusal) -> None:
-        """Among requests that it has taken, a refusal only tells that it is busy."""
+        """Among requests that it has taken, a refusal only means that it is busy."""
         if not refusal.asks_for_pause:
             self._on_suspicion()
         if refusal.asks_for_pause or not any(each.is_taken for each in self._active.values()):
@@ -196,7 +196,7 @@ class UpstreamGeneration:
                 if error.is_servers:
                     self._turned_away(error)
                 elif active.is_rest:
-                    return unwilling(told_of(error), self._host)
+                    return unwilling(message_of(error), self._host)
                 return error_of(error, self._host)
             case UpstreamFault() if active.is_rest and not active.answer.has_begun:
                 return unwilling(str(error), self._host)

@@ -16,7 +16,7 @@ from .client import Client, KeyFileError
 from .health import Health
 from .protocol.bodies import Server
 from .protocol.dialects import Dialect, dialect_of
-from .protocol.failures import UpstreamFault, UpstreamLost, UpstreamRefusal, told_of
+from .protocol.failures import UpstreamFault, UpstreamLost, UpstreamRefusal, message_of
 from .protocol.listing import ListedModel, NoSuchModel, choose, listed
 from .protocol.probes import (
     Probe,
@@ -248,10 +248,11 @@ def _is_certain(error: Exception) -> bool:
 
 def _issue_of(error: UpstreamLost | UpstreamRefusal | UpstreamFault) -> Issue:
     if isinstance(error, UpstreamRefusal) and error.status in (401, 403):
-        return Issue(code="upstream_key", message=told_of(error), hint="check --upstream-key-file")
+        hint = "check --upstream-key-file"
+        return Issue(code="upstream_key", message=message_of(error), hint=hint)
     if isinstance(error, UpstreamRefusal) and error.status == 429:
         hint = "raise its limits, or take fewer --slots; it is tried again by itself"
-        return Issue(code="upstream_limit", message=told_of(error), hint=hint)
-    message = told_of(error) if isinstance(error, UpstreamRefusal) else str(error)
+        return Issue(code="upstream_limit", message=message_of(error), hint=hint)
+    message = message_of(error) if isinstance(error, UpstreamRefusal) else str(error)
     hint = "start the server, or correct --upstream; it is tried again by itself"
     return Issue(code="upstream_unreachable", message=message, hint=hint)

@@ -2,8 +2,8 @@
 
 Invariant: exactly one end, with `Ended`, once the server said all; nothing after it.
 
-Token ids are not told by these servers, so pieces carry 0 for each token; only their number counts,
-since an answer from an upstream is continued by its text. Where the server tells no counts as
+These servers do not say token ids, so pieces carry 0 for each token; only their number counts,
+since an answer from an upstream is continued by its text. Where the server reports no counts as
 it goes, a chunk counts as one token, and the end sets that right.
 """
 
@@ -91,7 +91,7 @@ class Answer:
         self._usage: Usage | None = None
         self._finish: FinishReason | None = None
         self._stop_string: str | None = None
-        self._is_prompt_told = False
+        self._is_prompt_reported = False
         self.is_over = False
         """Whether the server has said all, so that `ended` may be called."""
         self.has_begun = False
@@ -133,12 +133,12 @@ class Answer:
             reason = "tool_calls"
         usage = self._usage or self._counted()
         items: list[Item] = [*self._close_call(), *self._unseen(usage)]
-        if not self._is_prompt_told and usage.prompt_tokens:
+        if not self._is_prompt_reported and usage.prompt_tokens:
             items.append(self._prompt_read(usage))
         return [*items, self._end(reason, usage, rates)]
 
     def cancelled(self, rates: Rates) -> Ended:
-        """Its end where the client does not want the rest."""
+        """Its end where the client cancelled the rest."""
         return self._end("cancelled", self._usage or self._counted(), rates)
 
     def full(self) -> Ended:
@@ -157,7 +157,7 @@ class Answer:
             raise UpstreamFault(words_of(str(chunk["error"]).encode()) or "it reports an error")
         known = self._num_tokens
         counted = self._read_usage(chunk.get("usage"))
-        if counted is not None and not self._is_prompt_told and counted.prompt_tokens:
+        if counted is not None and not self._is_prompt_reported and counted.prompt_tokens:
             yield self._prompt_read(counted)
         for choice in chunk.get("choices") or ():
             new = max(0, counted.completion_tokens - known) if counted else None
@@ -205,9 +205,9 @@ class Answer:
 
     # ---- calls
 
-    def _called(self, told: Json, num_new: int | None) -> Iterator[Item]:
-        function = told.get("function") or {}
-        index = told.get("index") or 0
+    def _called(self, call: Json, num_new: int | None) -> Iterator[Item]:
+        function = call.get("function") or {}
+        index = call.get("index") or 0
         name = _text(function.get("name"))
         is_new = self._call is None or index != self._call.index
         if is_new and name:
@@ -215,7 +215,7 @@ class Answer:
             if self._one_call and self._num_calls:
                 self._finish, self.is_over = "tool_calls", True
                 return
-            yield self._start_call(told, name, index)
+            yield self._start_call(call, name, index)
         elif is_new:
             raise UpstreamFault("it goes on with a call that it had ended")
         if text := _written(function.get("arguments")):
@@ -228,9 +228,9 @@ class Answer:
             raise UpstreamFault("arguments came before the name of the tool")
         return self._call
 
-    def _start_call(self, told: Json, name: str, index: int) -> CallStarted:
+    def _start_call(self, call: Json, name: str, index: int) -> CallStarted:
         self.has_begun = True
-        id = _text(told.get("id")) or f"call_{self._id}_{self._num_calls}"
+        id = _text(call.get("id")) or f"call_{self._id}_{self._num_calls}"
         id, name = shortened(id, MAX_NAME), shortened(name, MAX_NAME)
         self._num_calls += 1
         self._call = _Call(id, name, index)
@@ -272,19 +272,19 @@ class Answer:
 
     # ---- counts
 
-    def _read_usage(self, told: Json | None) -> Usage | None:
-        if not told:
+    def _read_usage(self, usage: Json | None) -> Usage | None:
+        if not usage:
             return None
-        prompt = told.get("prompt_tokens_details") or {}
-        answer = told.get("completion_tokens_details") or {}
-        num_prompt = _count(told.get("prompt_tokens"))
-        num_answer = min(_count(told.get("completion_tokens")), self._most_tokens)
+        prompt = usage.get("prompt_tokens_details") or {}
+        answer = usage.get("completion_tokens_details") or {}
+        num_prompt = _count(usage.get("prompt_tokens"))
+        num_answer = min(_count(usage.get("completion_tokens")), self._most_tokens)
         self._usage = Usage(
             prompt_tokens=num_prompt,
             cached_tokens=min(_count(prompt.get("cached_tokens")), num_prompt),
             completion_tokens=num_answer,
             reasoning_tokens=min(
-                _count(answer.get("reasoning_tokens") or told.get("reasoning_tokens"))
+                _count(answer.get("reasoning_tokens") or usage.get("reasoning_tokens"))
                 or self._num_reasoning,
                 num_answer,
             ),
@@ -298,10 +298,10 @@ class Answer:
         return usage if self._rest is None else self._rest.whole(usage)
 
     def _prompt_read(self, usage: Usage) -> PromptRead:
-        self._is_prompt_told = True
-        told = self._whole(usage)
+        self._is_prompt_reported = True
+        whole = self._whole(usage)
         return PromptRead(
-            id=self._id, prompt_tokens=told.prompt_tokens, cached_tokens=told.cached_tokens
+            id=self._id, prompt_tokens=whole.prompt_tokens, cached_tokens=whole.cached_tokens
         )
 
 
@@ -324,30 +324,30 @@ def _written(arguments: Any) -> str:
 
 
 LEAST_LOG_PROB = -9999.0
-"""What servers tell in place of minus infinity, which JSON does not have."""
+"""What servers send in place of minus infinity, which JSON does not have."""
 
 
-def log_probs_of(told: Json | None) -> Iterator[TokenLogProbs]:
-    """Those of each token of a chunk. Token ids are 0 where the server does not tell them.
+def log_probs_of(log_probs: Json | None) -> Iterator[TokenLogProbs]:
+    """Those of each token of a chunk. Token ids are 0 where the server does not say them.
 
     Raises `KeyError`, `TypeError`, `IndexError` or `AttributeError` for what is in neither form.
     """
-    if not told:
+    if not log_probs:
         return
-    for entry in told.get("content") or ():
+    for entry in log_probs.get("content") or ():
         top = entry.get("top_logprobs") or ()
         yield TokenLogProbs(_of_chat(entry), tuple(map(_of_chat, top[:MAX_TOP_LOGPROBS])))
-    tops = told.get("top_logprobs") or ()
-    for place, token in enumerate(told.get("tokens") or ()):
+    tops = log_probs.get("top_logprobs") or ()
+    for place, token in enumerate(log_probs.get("tokens") or ()):
         top = (tops[place] if place < len(tops) else None) or {}
         likely = [_of_text(text, value) for text, value in top.items()]
-        chosen = _of_text(token, told["token_logprobs"][place])
+        chosen = _of_text(token, log_probs["token_logprobs"][place])
         yield TokenLogProbs(chosen, tuple(likely[:MAX_TOP_LOGPROBS]))
 
 
 def _of_chat(entry: Json) -> LogProb:
-    told, id = entry.get("bytes"), entry.get("id")
-    piece = bytes(told) if isinstance(told, list) else entry["token"].encode()
+    given, id = entry.get("bytes"), entry.get("id")
+    piece = bytes(given) if isinstance(given, list) else entry["token"].encode()
     token = id if isinstance(id, int) and 0 <= id <= MAX_COUNT else 0
     return LogProb(token, piece[:MAX_TOKEN_BYTES], _bounded(entry["logprob"]))
 

@@ -38,7 +38,7 @@ class Server:
     """What is known of the server: its `dialect`, its name for the model, what it can do.
 
     `counts_at_end`: `stream_options` are understood. `renamed` are fields that it calls otherwise
-    than most, such as `max_completion_tokens`. `refused`: fields that it takes from nobody.
+    than most, such as `max_completion_tokens`. `refused`: fields that it always refuses.
     `embeds`: it makes vectors.
     """
 
@@ -105,15 +105,15 @@ def _text(request: GenerateRequest) -> Json:
 
 def _message(message: ChatMessage, dialect: Dialect) -> Json:
     role = "system" if message.role == "developer" else message.role
-    told: Json = {"role": role, "content": _content(message)}
+    body: Json = {"role": role, "content": _content(message)}
     for name in ("name", "tool_call_id"):
         if (value := getattr(message, name)) is not None:
-            told[name] = value
+            body[name] = value
     if message.tool_calls:
-        told["tool_calls"] = list(message.tool_calls)
+        body["tool_calls"] = list(message.tool_calls)
     if message.reasoning_content is not None and dialect.has_template:
-        told["reasoning_content"] = message.reasoning_content
-    return told
+        body["reasoning_content"] = message.reasoning_content
+    return body
 
 
 def _content(message: ChatMessage) -> str | list[Json]:
@@ -130,8 +130,8 @@ def _part(part: TextPart | MediaPart) -> Json:
         case ImagePart(image_url=image):
             return {"type": "image_url", "image_url": {"url": image.url}}
         case AudioPart(input_audio=audio):
-            told = {"data": audio.data, "format": audio.format}
-            return {"type": "input_audio", "input_audio": told}
+            sound = {"data": audio.data, "format": audio.format}
+            return {"type": "input_audio", "input_audio": sound}
 
 
 def _choice(choice: str | NamedTool | None) -> str | Json | None:

@@ -22,21 +22,21 @@ _COUNTING = ("frequency_penalty", "mirostat", "presence_penalty", "repeat_penalt
 def fingerprint_of(server: Server, model: ListedModel) -> str | None:
     """What servers have in common that go on with each other's answers; `None`: this one cannot.
 
-    That it is the same model is the operator's claim, who gave both the same name.
+    That it is the same model is the claim of the operator, who gave both the same name.
     """
     needed = "continue_final_message" if "messages" in server.abilities else "prompt"
     if needed not in server.abilities:
         return None
-    told = (model.id, model.root or "", str(model.context_size))
-    parts = (server.dialect.kind, *told, *sorted(server.abilities))
+    named = (model.id, model.root or "", str(model.context_size))
+    parts = (server.dialect.kind, *named, *sorted(server.abilities))
     digest = blake2b("\n".join(parts).encode(), digest_size=_DIGEST_BYTES)
     return BY_TEXT + digest.hexdigest()
 
 
 def notice_of(request: GenerateRequest, dialect: Dialect) -> Notice | None:
     """What the client hears where the server's sampling does not know what came before the seam."""
-    told = {name: getattr(request, name) for name in _COUNTING if name not in dialect.recalls}
-    anew = [name for name, value in told.items() if value not in (None, SAMPLERS[name].off)]
+    values = {name: getattr(request, name) for name in _COUNTING if name not in dialect.recalls}
+    anew = [name for name, value in values.items() if value not in (None, SAMPLERS[name].off)]
     if not anew:
         return None
     names = ", ".join(f"`{name}`" for name in anew)

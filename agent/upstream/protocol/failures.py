@@ -1,8 +1,8 @@
 """What goes wrong with an upstream server, as the errors of requests.
 
 A request that the server would not take because of how it is, is given back: another agent may have
-it, or this one later. What is wrong with the request itself is told to its client, in the server's
-words, of which the key was cut out.
+it, or this one later. What is wrong with the request itself is passed on to its client, in
+the server's words, of which the key was cut out.
 """
 
 import json
@@ -53,7 +53,7 @@ class UpstreamFault(Exception):
 class UpstreamLost(Exception):
     """The server cannot be reached, or is silent; the message is the rest of a sentence about it.
 
-    `is_certain`: nobody listens there. Otherwise it may only be slow.
+    `is_certain`: nothing listens there. Otherwise it may only be slow.
     """
 
     def __init__(self, message: str, *, is_certain: bool) -> None:
@@ -105,7 +105,7 @@ def _message(document: Any) -> str:
 _WORDS = ("error", "message", "detail", "msg")
 
 
-def told_of(refusal: UpstreamRefusal) -> str:
+def message_of(refusal: UpstreamRefusal) -> str:
     """What it said, for people; of its key a server may say too much."""
     if refusal.status in (401, 403):
         return f"it refuses the key of --upstream-key-file (status {refusal.status})"
@@ -116,12 +116,12 @@ def told_of(refusal: UpstreamRefusal) -> str:
 
 def error_of(refusal: UpstreamRefusal, host: str) -> RequestError:
     """The error of a request that the server at `host` answered with an error."""
-    told = f"the upstream server at {host}: {told_of(refusal)}"
+    message = f"the upstream server at {host}: {message_of(refusal)}"
     if refusal.is_servers:
-        return ShuttingDown(told)
+        return ShuttingDown(message)
     if any(words in refusal.message.lower() for words in _TOO_LONG):
-        return PromptTooLong(told)
-    return _CLIENTS.get(refusal.status, EngineFailed)(told)
+        return PromptTooLong(message)
+    return _CLIENTS.get(refusal.status, EngineFailed)(message)
 
 
 def loss_of(reason: str, host: str, *, has_streamed: bool) -> RequestError:
@@ -129,8 +129,8 @@ def loss_of(reason: str, host: str, *, has_streamed: bool) -> RequestError:
 
     `reason` is the rest of a sentence about the server.
     """
-    told = f"the upstream server at {host} was lost: {reason}"
-    return AgentLost(told) if has_streamed else ShuttingDown(told)
+    message = f"the upstream server at {host} was lost: {reason}"
+    return AgentLost(message) if has_streamed else ShuttingDown(message)
 
 
 def unwilling(reason: str, host: str) -> AgentLost:

@@ -17,7 +17,7 @@ _SIZES = ("max_model_len", "context_length", "max_context_length", "loaded_conte
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedModel:
-    """One model. `context_size` is 0 where the server does not tell it.
+    """One model. `context_size` is 0 where the server does not say it.
 
     `root` is what it is a name of, `is_derived` says that it is an adapter of another one.
     """
@@ -58,17 +58,17 @@ def _model(entry: dict[str, Any]) -> ListedModel:
 
 def _context_size(entry: dict[str, Any]) -> int:
     meta = entry.get("meta")
-    told = [entry.get(name) for name in _SIZES]
-    told += [meta.get("n_ctx")] if isinstance(meta, dict) else []
-    return next((each for each in told if isinstance(each, int) and each > 0), 0)
+    sizes = [entry.get(name) for name in _SIZES]
+    sizes += [meta.get("n_ctx")] if isinstance(meta, dict) else []
+    return next((each for each in sizes if isinstance(each, int) and each > 0), 0)
 
 
-def choose(models: Sequence[ListedModel], wanted: str | None) -> ListedModel:
-    """The model called `wanted`, or the only one. Raises `NoSuchModel`, which names the flag."""
-    if wanted is not None:
-        found = next((each for each in models if wanted in _names(each)), None)
+def choose(models: Sequence[ListedModel], name: str | None) -> ListedModel:
+    """The model called `name`, or the only one. Raises `NoSuchModel`, which names the flag."""
+    if name is not None:
+        found = next((each for each in models if name in _names(each)), None)
         if found is None:
-            raise NoSuchModel(f"--upstream-model: it has no model {wanted}{_shown(models)}")
+            raise NoSuchModel(f"--upstream-model: it has no model {name}{_shown(models)}")
         return found
     distinct = {each.root or each.id: each for each in reversed(models) if not each.is_derived}
     if len(distinct) == 1:

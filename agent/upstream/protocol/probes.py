@@ -245,7 +245,7 @@ def opening_probe(model: str) -> Probe:
 
 
 def going_on_probe(model: str, dialect: Dialect, opening: bytes) -> Probe | None:
-    """Whether it goes on. `None` where the answer `opening` is not fit to tell."""
+    """Whether it goes on. `None` where the answer `opening` does not show it."""
     halves = cut(opening)
     if halves is None:
         return None

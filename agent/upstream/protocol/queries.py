@@ -91,8 +91,8 @@ def _embed(query: Embed, server: Server) -> Call:
     if query.pooling is not None:
         raise NotSupported("`pooling`: an upstream server pools as it does", field="pooling")
     if query.normalize == "none":
-        told = "`normalize`: an upstream server gives normalised vectors; must be l2 or rms"
-        raise NotSupported(told, field="normalize")
+        message = "`normalize`: an upstream server gives normalised vectors; must be l2 or rms"
+        raise NotSupported(message, field="normalize")
     if any(not isinstance(each, str) for each in query.inputs):
         if "token_ids" not in server.abilities:
             raise NotSupported("`input`: the upstream server takes texts only", field="input")

@@ -5,7 +5,7 @@ from arriero.agent.upstream.protocol.failures import (
     UpstreamRefusal,
     error_of,
     loss_of,
-    told_of,
+    message_of,
     words_of,
 )
 from arriero.shared.errors import RequestError
@@ -69,9 +69,9 @@ def test_what_is_wrong_with_the_server_gives_the_request_back(status: int) -> No
 
 def test_what_it_says_of_its_key_is_not_passed_on() -> None:
     refusal = UpstreamRefusal(401, b"the key sk-123 is wrong")
-    assert told_of(refusal) == "it refuses the key of --upstream-key-file (status 401)"
-    assert told_of(UpstreamRefusal(500, b"")) == "status 500"
-    assert "redirects" in told_of(UpstreamRefusal(307, b"https://elsewhere"))
+    assert message_of(refusal) == "it refuses the key of --upstream-key-file (status 401)"
+    assert message_of(UpstreamRefusal(500, b"")) == "status 500"
+    assert "redirects" in message_of(UpstreamRefusal(307, b"https://elsewhere"))
 
 
 def test_a_loss_before_the_answer_began_gives_the_request_back() -> None:
