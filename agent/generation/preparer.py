@@ -15,7 +15,7 @@ from ...shared.inference import GenerateRequest, Notice, PromptInput
 from ...shared.inference.prefix_chain import chain_of
 from ...shared.sampling import SamplingChoices
 from ..adapter_table import AdapterTable
-from ..chat.constraints.answer_grammar import Voice, must_call
+from ..chat.constraints.answer_grammar import AnswerFormat, must_call
 from ..chat.constraints.constrain import ConstrainedAnswer, constrain
 from ..chat.families.families import family_named, family_of
 from ..chat.families.family import Family
@@ -112,7 +112,7 @@ class Preparer:
         prompt = self._prompt(request, rendered, pictures)
         sampling = self._resolver.sampling(request, self._draw_seed())
         loaded = self._load(request.cache_key)
-        held = constrain(request, self._voice(request, text), self._grammars)
+        held = constrain(request, self._answer_format(request, text), self._grammars)
         sequence = NewSequence(
             id=id,
             prompt=prompt,
@@ -174,11 +174,11 @@ class Preparer:
             notices.append(held.notice)
         return tuple(notices)
 
-    def _voice(self, request: GenerateRequest, text: str) -> Voice | None:
+    def _answer_format(self, request: GenerateRequest, text: str) -> AnswerFormat | None:
         if request.messages is None:
             return None
         markers = self._family.reasoning
-        return Voice(
+        return AnswerFormat(
             family=self._family,
             template=self._source,
             is_thinking=self._is_thinking(text),

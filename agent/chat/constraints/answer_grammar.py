@@ -46,7 +46,7 @@ class AnswerGrammar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Voice:
+class AnswerFormat:
     """How the answer to a conversation will be parsed.
 
     `is_thinking`: the prompt ends within reasoning. `may_think`: it may begin with reasoning.
@@ -60,8 +60,8 @@ class Voice:
     control: Mapping[str, int] = field(default_factory=dict)
 
 
-def answer_grammar(request: GenerateRequest, voice: Voice | None) -> AnswerGrammar | None:
-    """The grammar of the answer; `None` if it is unconstrained. Without a `voice` all is content.
+def answer_grammar(request: GenerateRequest, form: AnswerFormat | None) -> AnswerGrammar | None:
+    """The grammar of the answer; `None` if it is unconstrained. Without `form` all is content.
 
     Raises `RequestError` for unsupported constraints.
     """
@@ -76,8 +76,8 @@ def answer_grammar(request: GenerateRequest, voice: Voice | None) -> AnswerGramm
             "answer ends",
             field="ignore_eos",
         )
-    syntax = voice.family.syntax(voice.template) if voice and functions else None
-    if voice and functions and is_forced:
+    syntax = form.family.syntax(form.template) if form and functions else None
+    if form and functions and is_forced:
         syntax = syntax or JSON_CALLS
     if functions and syntax is None:
         if request.grammar is None and not is_forced and request.parallel_tool_calls:
@@ -86,7 +86,7 @@ def answer_grammar(request: GenerateRequest, voice: Voice | None) -> AnswerGramm
     blamed = "grammar" if request.grammar is not None and not is_forced else "tools"
     _check_sizes(request, functions)
     try:
-        return _written(request, _Writer(voice), functions, syntax, blamed)
+        return _written(request, _Writer(form), functions, syntax, blamed)
     except TooMuchWorkError as error:
         raise InvalidRequest(f"`{blamed}` cannot be served: {error}", field=blamed) from error
 
@@ -167,9 +167,9 @@ def _no_syntax(request: GenerateRequest) -> NotSupported:
 
 
 class _Writer:
-    def __init__(self, voice: Voice | None) -> None:
-        self._voice = voice
-        self._lark = Lark(voice.control if voice else {})
+    def __init__(self, form: AnswerFormat | None) -> None:
+        self._format = form
+        self._lark = Lark(form.control if form else {})
         self.schemas: list[Schema] = []
         self.lenient: list[Schema] = []
         self.unenforced: list[Unenforced] = []
@@ -203,10 +203,10 @@ class _Writer:
 
     def _text(self, *, like: Sequence[str] = (), end: str = "") -> str:
         """Text without reasoning and calls, followed by `end`."""
-        lark, voice = self._lark, self._voice
-        if voice is None or voice.family.has_channels:
+        lark, form = self._lark, self._format
+        if form is None or form.family.has_channels:
             return self._in_final(lark.text(like=like, without=ENDS))
-        family = voice.family
+        family = form.family
         barred = list(family.calls.openings) if family.calls else []
         barred += family.wrappers if family.bare else ()
         barred += [end] if end else []
@@ -238,7 +238,7 @@ class _Writer:
 
     @property
     def _has_channels(self) -> bool:
-        return self._voice is not None and self._voice.family.has_channels
+        return self._format is not None and self._format.family.has_channels
 
     def _in_final(self, content: str) -> str:
         if not self._has_channels:
@@ -246,18 +246,18 @@ class _Writer:
         return f"{self._lark.literal('<|channel|>final<|message|>')} {content}"
 
     def _reasoning(self) -> str:
-        voice, lark = self._voice, self._lark
-        if voice is None:
+        form, lark = self._format, self._lark
+        if form is None:
             return ""
-        if voice.family.has_channels:
+        if form.family.has_channels:
             channel, message = lark.literal("<|channel|>"), lark.literal("<|message|>")
             rest = f"{lark.text(without=ENDS, end='<|end|>')} {lark.literal('<|start|>assistant')}"
             return f'({channel} ("analysis" | "commentary") {message} {rest})*'
-        markers = voice.family.reasoning
-        if markers is None or not (voice.is_thinking or voice.may_think):
+        markers = form.family.reasoning
+        if markers is None or not (form.is_thinking or form.may_think):
             return ""
         rest = f"{lark.up_to(markers.closing)} {_SPACE}"
-        return rest if voice.is_thinking else f"({self._begun(markers.opening)} {rest})?"
+        return rest if form.is_thinking else f"({self._begun(markers.opening)} {rest})?"
 
     def _begun(self, opening: str) -> str:
         """The marker, possibly after new lines; one terminal with them, or the lexer reads text."""

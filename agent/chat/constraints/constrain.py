@@ -6,7 +6,7 @@ from ....shared.errors import InvalidRequest, NotSupported
 from ....shared.inference import GenerateRequest, Notice
 from ...engine.grammar.constraint import Constraint, ConstraintError
 from ...engine.grammar.grammars import Grammars
-from .answer_grammar import AnswerGrammar, Voice, answer_grammar
+from .answer_grammar import AnswerFormat, AnswerGrammar, answer_grammar
 from .schema import Unenforced, keywords_in, notice_of, places_of, schema_place
 
 _MAX_REASON = 300
@@ -22,13 +22,13 @@ class ConstrainedAnswer:
 
 
 def constrain(
-    request: GenerateRequest, voice: Voice | None, grammars: Grammars | None
+    request: GenerateRequest, form: AnswerFormat | None, grammars: Grammars | None
 ) -> ConstrainedAnswer | None:
     """`None` if nothing constrains the answer.
 
-    Without a `voice` all of the answer is content. Raises `RequestError` that names the field.
+    Without `form` all of the answer is content. Raises `RequestError` that names the field.
     """
-    grammar = answer_grammar(request, voice)
+    grammar = answer_grammar(request, form)
     if grammar is None:
         return None
     if grammars is None:

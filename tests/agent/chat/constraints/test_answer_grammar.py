@@ -5,7 +5,11 @@ from typing import Any
 
 import pytest
 
-from arriero.agent.chat.constraints.answer_grammar import AnswerGrammar, Voice, answer_grammar
+from arriero.agent.chat.constraints.answer_grammar import (
+    AnswerFormat,
+    AnswerGrammar,
+    answer_grammar,
+)
 from arriero.agent.chat.families.families import family_named
 from arriero.agent.engine.grammar.constraint import Constraint
 from arriero.shared.errors import InvalidRequest, NotSupported
@@ -39,14 +43,14 @@ NOW = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
 MESSAGES = (ChatMessage(role="user", content="hi"),)
 
 
-def voice(
+def answer_format(
     family: str = "qwen",
     template: str = "",
     *,
     is_thinking: bool = False,
     may_think: bool = False,
-) -> Voice:
-    return Voice(
+) -> AnswerFormat:
+    return AnswerFormat(
         family=family_named(family),
         template=template,
         is_thinking=is_thinking,
@@ -54,11 +58,11 @@ def voice(
     )
 
 
-def grammar(spoken: Voice | None, **fields: Any) -> AnswerGrammar | None:
+def grammar(spoken: AnswerFormat | None, **fields: Any) -> AnswerGrammar | None:
     return answer_grammar(GenerateRequest(messages=MESSAGES, **fields), spoken)
 
 
-def constraint(spoken: Voice | None, **fields: Any) -> Constraint:
+def constraint(spoken: AnswerFormat | None, **fields: Any) -> Constraint:
     found = grammar(spoken, **fields)
     assert found is not None
     return demo_grammars().compile(found.text)
@@ -80,7 +84,7 @@ def check(constraint: Constraint, *, good: list[str], bad: list[str]) -> None:
     ],
 )
 def test_mostly_anything_goes(fields: dict[str, Any]) -> None:
-    assert grammar(voice(), **fields) is None
+    assert grammar(answer_format(), **fields) is None
     assert grammar(None, **fields) is None
 
 
@@ -94,29 +98,29 @@ class TestContent:
         ],
     )
     def test_is_as_the_grammar_says(self, wanted: Any, good: list[str], bad: list[str]) -> None:
-        for spoken in (None, voice(), voice("plain")):
+        for spoken in (None, answer_format(), answer_format("plain")):
             check(constraint(spoken, grammar=wanted), good=good, bad=bad)
 
     def test_comes_after_open_reasoning(self) -> None:
         check(
-            constraint(voice(is_thinking=True), grammar=NUMBER),
+            constraint(answer_format(is_thinking=True), grammar=NUMBER),
             good=["so 1 {</think>12", "</think>\n\n12", "a\nb</think>\n1"],
             bad=["12", "so", "so</think>", "so</think>twelve", "</think>1</think>2"],
         )
 
     def test_may_come_after_reasoning(self) -> None:
         check(
-            constraint(voice(may_think=True), grammar=NUMBER),
+            constraint(answer_format(may_think=True), grammar=NUMBER),
             good=["12", "<think>\nso\n</think>\n\n12"],
             bad=["<think>12", "<think></think>", "so</think>12"],
         )
 
     def test_does_not_come_after_reasoning_where_there_is_none(self) -> None:
-        check(constraint(voice(), grammar=NUMBER), good=["12"], bad=["<think></think>12"])
+        check(constraint(answer_format(), grammar=NUMBER), good=["12"], bad=["<think></think>12"])
 
     def test_stands_in_the_final_channel(self) -> None:
         check(
-            constraint(voice("gpt-oss"), grammar=NUMBER),
+            constraint(answer_format("gpt-oss"), grammar=NUMBER),
             good=[
                 "<|channel|>final<|message|>12",
                 "<|channel|>analysis<|message|>so<|end|><|start|>assistant"
@@ -127,7 +131,7 @@ class TestContent:
 
     def test_with_tools_is_one_way_to_answer(self) -> None:
         check(
-            constraint(voice(), grammar=NUMBER, tools=TOOLS),
+            constraint(answer_format(), grammar=NUMBER, tools=TOOLS),
             good=["12", GREET, f"{NOW}\n{NOW}"],
             bad=["so", f"12{NOW}"],
         )
@@ -146,7 +150,7 @@ class TestContent:
 class TestCalls:
     def test_have_to_be_made(self) -> None:
         check(
-            constraint(voice(may_think=True), tools=TOOLS, tool_choice="required"),
+            constraint(answer_format(may_think=True), tools=TOOLS, tool_choice="required"),
             good=[GREET, f"{NOW}\n{GREET}\n{NOW}", f"<think>hm</think>\n\n{NOW}"],
             bad=["", "Hello", f"Hello {NOW}", f"{NOW} Hello", NOW.replace("now", "noo")],
         )
@@ -154,14 +158,14 @@ class TestCalls:
     def test_of_one_function(self) -> None:
         choice = NamedTool(name="now")
         check(
-            constraint(voice(), tools=TOOLS, tool_choice=choice),
+            constraint(answer_format(), tools=TOOLS, tool_choice=choice),
             good=[NOW, f"{NOW}\n{NOW}"],
             bad=[GREET, f"{NOW}\n{GREET}"],
         )
 
     def test_have_the_arguments_that_the_schema_describes(self) -> None:
         check(
-            constraint(voice(), tools=TOOLS, tool_choice="required"),
+            constraint(answer_format(), tools=TOOLS, tool_choice="required"),
             good=[GREET],
             bad=[
                 GREET.replace(ANN, "{}"),
@@ -173,21 +177,23 @@ class TestCalls:
 
     def test_one_at_most(self) -> None:
         check(
-            constraint(voice(), tools=TOOLS, tool_choice="required", parallel_tool_calls=False),
+            constraint(
+                answer_format(), tools=TOOLS, tool_choice="required", parallel_tool_calls=False
+            ),
             good=[NOW],
             bad=[f"{NOW}\n{NOW}", f"{NOW}{NOW}"],
         )
 
     def test_one_or_none(self) -> None:
         check(
-            constraint(voice(may_think=True), tools=TOOLS, parallel_tool_calls=False),
+            constraint(answer_format(may_think=True), tools=TOOLS, parallel_tool_calls=False),
             good=["", "Hello", NOW, f"Well: {GREET}", f"<think>so</think>\nOh {NOW}"],
             bad=[f"{NOW}\n{NOW}", f"{NOW}Hello", "Hello <tool_call>", f"Well: {NOW}{GREET}"],
         )
 
     def test_of_strict_functions_are_held_to_their_schemas(self) -> None:
         check(
-            constraint(voice(), tools=STRICT),
+            constraint(answer_format(), tools=STRICT),
             good=["Hello", GREET, f"Well: {GREET}\n{GREET}"],
             bad=[GREET.replace("7", '"7"'), NOW],
         )
@@ -195,17 +201,17 @@ class TestCalls:
     def test_are_written_as_the_family_does(self) -> None:
         fields = {"tools": TOOLS, "tool_choice": "required"}
         check(
-            constraint(voice("llama"), **fields),
+            constraint(answer_format("llama"), **fields),
             good=[f'{{"name": "greet", "parameters": {ANN}}}'],
             bad=[GREET],
         )
         check(
-            constraint(voice("mistral", "[TOOL_CALLS][ARGS]"), **fields),
+            constraint(answer_format("mistral", "[TOOL_CALLS][ARGS]"), **fields),
             good=["[TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]now[ARGS]{}"],
             bad=["[TOOL_CALLS]now{}"],
         )
         check(
-            constraint(voice("kimi"), **fields),
+            constraint(answer_format("kimi"), **fields),
             good=[
                 "<|tool_calls_section_begin|><|tool_call_begin|>functions.now:0"
                 "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>"
@@ -213,7 +219,7 @@ class TestCalls:
             bad=["<|tool_calls_section_begin|><|tool_calls_section_end|>"],
         )
         check(
-            constraint(voice("gpt-oss"), **fields),
+            constraint(answer_format("gpt-oss"), **fields),
             good=["<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}"],
             bad=["<|channel|>final<|message|>now"],
         )
@@ -249,7 +255,7 @@ class TestCalls:
     def test_in_a_notation_of_its_own(
         self, family: str, template: str, now: str, greet: str, wrong: tuple[str, str]
     ) -> None:
-        spoken = voice(family, template)
+        spoken = answer_format(family, template)
         between = "" if family == "gemma" else "\n"
         bad = [greet.replace(*wrong), now.replace("now", "greet"), f"{now}!", ""]
         check(
@@ -265,14 +271,14 @@ class TestCalls:
 
     def test_that_are_only_thought_of_are_none(self) -> None:
         check(
-            constraint(voice(may_think=True), tools=TOOLS, parallel_tool_calls=False),
+            constraint(answer_format(may_think=True), tools=TOOLS, parallel_tool_calls=False),
             good=[f"<think>not <tool_call>, no</think>{NOW}", f"\n<think>a {NOW}</think>Hello"],
             bad=[f"<think>so {NOW}"],
         )
 
     def test_without_a_marker_are_told_from_text_by_their_beginning(self) -> None:
         check(
-            constraint(voice("llama"), tools=TOOLS, parallel_tool_calls=False),
+            constraint(answer_format("llama"), tools=TOOLS, parallel_tool_calls=False),
             good=["Hello {}", '{"name": "now", "parameters": {}}'],
             bad=['{"name": "now"}', '{"name": "now", "parameters": {}}; {"name": "now"}', "[1]"],
         )
@@ -289,7 +295,7 @@ class TestCalls:
         self, family: str, fields: dict[str, Any], field: str
     ) -> None:
         with pytest.raises(NotSupported) as caught:
-            grammar(voice(family), tools=TOOLS, **fields)
+            grammar(answer_format(family), tools=TOOLS, **fields)
         assert caught.value.field == field
 
     @pytest.mark.parametrize("family", ["minimax-m3", "plain"])
@@ -297,13 +303,13 @@ class TestCalls:
         greet = f'{{"name": "greet", "arguments": {ANN}}}'
         now = '{"name": "now", "arguments": {}}'
         check(
-            constraint(voice(family), tools=TOOLS, tool_choice="required"),
+            constraint(answer_format(family), tools=TOOLS, tool_choice="required"),
             good=[f"[{greet}]", f"[{now}, {greet}]", f"\n[{now}]"],
             bad=[greet, "[]", "Hello", f"[{now}] and", '[{"name": "now", "arguments": 1}]', GREET],
         )
         check(
             constraint(
-                voice(family),
+                answer_format(family),
                 tools=TOOLS,
                 tool_choice=NamedTool(name="now"),
                 parallel_tool_calls=False,
@@ -313,7 +319,7 @@ class TestCalls:
         )
 
     def test_that_are_forced_come_after_reasoning(self) -> None:
-        thinking = voice("exaone", is_thinking=True)
+        thinking = answer_format("exaone", is_thinking=True)
         check(
             constraint(thinking, tools=TOOLS, tool_choice="required"),
             good=['So.</thought>\n[{"name": "now", "arguments": {}}]'],
@@ -321,7 +327,7 @@ class TestCalls:
         )
 
     def test_of_strict_functions_are_free_where_they_cannot_be_held(self) -> None:
-        assert grammar(voice("minimax-m3"), tools=STRICT) is None
+        assert grammar(answer_format("minimax-m3"), tools=STRICT) is None
 
     @pytest.mark.parametrize(
         "fields",
@@ -335,12 +341,12 @@ class TestCalls:
     )
     def test_of_what_is_not_there_are_refused(self, fields: dict[str, Any]) -> None:
         with pytest.raises(InvalidRequest) as caught:
-            grammar(voice(), **fields)
+            grammar(answer_format(), **fields)
         assert caught.value.field == "tool_choice"
 
 
 def test_schemas_are_told_with_their_places() -> None:
-    found = grammar(voice(), tools=TOOLS + STRICT, tool_choice="required")
+    found = grammar(answer_format(), tools=TOOLS + STRICT, tool_choice="required")
     assert found is not None
     assert found.field == "tools"
     assert [(each.field, each.is_lenient) for each in found.schemas] == [
@@ -379,7 +385,7 @@ def test_what_is_too_much_work_is_refused_by_name(
     family: str, fields: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=r"too much work|characters; at most") as caught:
-        grammar(voice(family), tool_choice="required", **fields)
+        grammar(answer_format(family), tool_choice="required", **fields)
     assert caught.value.field == field
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from arriero.agent.chat.constraints.answer_grammar import Voice, answer_grammar
+from arriero.agent.chat.constraints.answer_grammar import AnswerFormat, answer_grammar
 from arriero.agent.chat.families.call_syntax import Members
 from arriero.agent.chat.families.families import family_named
 from arriero.agent.chat.parsing.tools import Tools
@@ -69,7 +69,7 @@ def test_what_is_written_is_read_as_calls_that_fit(
         GenerateRequest(
             messages=MESSAGES, tools=tools, tool_choice=choice, parallel_tool_calls=not is_one
         ),
-        Voice(
+        AnswerFormat(
             family=family_named(family),
             template=template,
             is_thinking=is_thinking,
@@ -119,7 +119,7 @@ def check(
 def test_a_name_that_cannot_be_written_is_refused() -> None:
     tools = ({"type": "function", "function": {"name": "say it"}},)
     request = GenerateRequest(messages=MESSAGES, tools=tools, tool_choice="required")
-    voice = Voice(family=family_named("glm"), template="", is_thinking=False, may_think=False)
+    form = AnswerFormat(family=family_named("glm"), template="", is_thinking=False, may_think=False)
     with pytest.raises(InvalidRequest, match="'say it' cannot be written") as caught:
-        answer_grammar(request, voice)
+        answer_grammar(request, form)
     assert caught.value.field == "tools[0].function.name"

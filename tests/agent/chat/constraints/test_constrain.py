@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arriero.agent.chat.constraints.answer_grammar import Voice
+from arriero.agent.chat.constraints.answer_grammar import AnswerFormat
 from arriero.agent.chat.constraints.constrain import constrain
 from arriero.agent.chat.families.families import family_named
 from arriero.agent.engine.grammar.constraint import Constraint
@@ -24,7 +24,7 @@ from arriero.shared.inference import (
 from tests.agent.chat.schemas import SCHEMAS
 from tests.agent.saying import demo_grammars, say
 
-VOICE = Voice(family=family_named("qwen"), template="", is_thinking=False, may_think=False)
+FORMAT = AnswerFormat(family=family_named("qwen"), template="", is_thinking=False, may_think=False)
 
 
 def schema_grammar(schema: dict[str, Any]) -> JsonSchemaGrammar:
@@ -95,7 +95,7 @@ def test_a_tools_schema_is_told_by_its_tool() -> None:
     messages = (ChatMessage(role="user", content="hi"),)
     request = GenerateRequest(messages=messages, tools=tools, tool_choice="required")
     with pytest.raises(InvalidRequest) as caught:
-        constrain(request, VOICE, demo_grammars())
+        constrain(request, FORMAT, demo_grammars())
     assert caught.value.field == "tools[1].parameters.properties.a"
 
 
@@ -127,10 +127,10 @@ def test_what_calls_are_not_held_to_is_told(template: str) -> None:
     request = GenerateRequest(
         messages=(ChatMessage(role="user", content="hi"),), tools=(tool,), tool_choice="required"
     )
-    voice = Voice(
+    answer_format = AnswerFormat(
         family=family_named("qwen"), template=template, is_thinking=False, may_think=False
     )
-    held = constrain(request, voice, demo_grammars())
+    held = constrain(request, answer_format, demo_grammars())
     assert held is not None
     assert held.notice is not None
     assert held.notice.message.startswith(

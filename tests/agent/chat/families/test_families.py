@@ -4,7 +4,7 @@ from pkgutil import iter_modules
 
 import pytest
 
-from arriero.agent.chat.constraints.answer_grammar import Voice, answer_grammar
+from arriero.agent.chat.constraints.answer_grammar import AnswerFormat, answer_grammar
 from arriero.agent.chat.families import records
 from arriero.agent.chat.families.families import (
     FAMILIES,
@@ -84,13 +84,15 @@ class TestAnInventedFamilyIsOneRecord:
         )
 
     def test_its_calls_are_forced(self) -> None:
-        voice = Voice(family=self.zebra, template=self.template, is_thinking=False, may_think=False)
+        form = AnswerFormat(
+            family=self.zebra, template=self.template, is_thinking=False, may_think=False
+        )
         request = GenerateRequest(
             messages=(ChatMessage(role="user", content="hi"),),
             tools=self.tools,
             tool_choice="required",
         )
-        grammar = answer_grammar(request, voice)
+        grammar = answer_grammar(request, form)
         assert grammar is not None
         constraint = demo_grammars().compile(grammar.text)
         assert fits(constraint, "{{run}}now={}{{/run}}")
