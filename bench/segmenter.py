@@ -20,7 +20,7 @@ from arriero.agent.chat.families.families import family_named
 from arriero.agent.chat.output.transcript import Stops, Transcript
 from arriero.agent.chat.parsing.tools import Tools
 from arriero.agent.generation.answers.answer import Utterance
-from arriero.agent.generation.answers.prepared import Reading
+from arriero.agent.generation.answers.prepared import Parsing
 from arriero.shared.inference import RequestId
 from bench.arguments import at_least
 from bench.prompts import text
@@ -96,11 +96,11 @@ def main() -> int:
 
 def _cost(name: str, rounds: int) -> Cost:
     pieces = _tokens(name)
-    reading = Reading(family=family_named(name), is_thinking=False, tools=TOOLS)  # type: ignore[arg-type]
+    parsing = Parsing(family=family_named(name), is_thinking=False, tools=TOOLS)  # type: ignore[arg-type]
     plain, parsed = [], []
     for _ in range(rounds):
         plain.append(_seconds(pieces, None))
-        parsed.append(_seconds(pieces, reading))
+        parsed.append(_seconds(pieces, parsing))
     return Cost(len(pieces), median(plain) / len(pieces), median(parsed) / len(pieces))
 
 
@@ -117,9 +117,9 @@ def _tokens(name: str) -> list[bytes]:
     return pieces
 
 
-def _seconds(pieces: Sequence[bytes], reading: Reading | None) -> float:
+def _seconds(pieces: Sequence[bytes], parsing: Parsing | None) -> float:
     transcript = Transcript(pieces.__getitem__, Stops())
-    utterance = Utterance(RequestId("r"), reading)
+    utterance = Utterance(RequestId("r"), parsing)
     start = perf_counter_ns()
     for token in range(len(pieces)):
         utterance.take(transcript.push((token,)))

@@ -30,7 +30,7 @@ from ..engine.prompt_store.prompt_store import Ignored, PromptStore, ignored
 from ..engine.prompt_store.stored_prompt import StoredPrompt
 from ..engine.sequence import ContextShift, NewSequence
 from ..sequence_id import SequenceId
-from .answers.prepared import Echo, Prepared, Reading
+from .answers.prepared import Echo, Parsing, Prepared
 from .answers.resumption import Resume, Resumed, resumed
 from .pictures import Picture, Pictures, marked
 from .sampling_resolver import SamplingDefaults, SamplingResolver
@@ -136,7 +136,7 @@ class Preparer:
                 are_told=request.include_stop_str_in_output,
             ),
             notices=self._notices(request, loaded, held),
-            reading=self._reading(request, text),
+            parsing=self._parsing(request, text),
             echo=_echo(request),
         )
 
@@ -194,14 +194,14 @@ class Preparer:
         markers = self._family.reasoning
         return markers is not None and text.rstrip().endswith(markers.opening)
 
-    def _reading(self, request: GenerateRequest, text: str) -> Reading | None:
+    def _parsing(self, request: GenerateRequest, text: str) -> Parsing | None:
         if request.messages is None:
             return None
         family = self._family.forced(self._source) if must_call(request) else self._family
         if family.name == "plain" and not family.bare:
             return None
         tools = _tools(request)
-        return Reading(
+        return Parsing(
             family=family,
             is_thinking=self._is_thinking(text),
             tools=Tools(tools) if tools else None,

@@ -44,7 +44,7 @@ from ...chat.parsing.tools import Tools
 from ...engine.sampling.log_probs import LEAST, LogProbs
 from ...engine.sequence import SequenceEnd, SequenceOutput, SequenceStats
 from .delivered import Delivered, MiscountError
-from .prepared import Prepared, Reading
+from .prepared import Parsing, Prepared
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Answer:
         self._num_prompt_tokens = len(prepared.sequence.prompt)
         self._num_more = prepared.num_more
         self._stats: SequenceStats | None = None
-        piece = _showing(piece, prepared.reading)
+        piece = _showing(piece, prepared.parsing)
         self._transcript = Transcript(piece, prepared.stop)
         is_explained = prepared.sequence.sampling.top_log_probs is not None
         self._attribution = Attribution(piece) if is_explained else None
@@ -117,7 +117,7 @@ class Answer:
         self._echo = None if is_echoed else _echo_writer(prepared, piece)
         self._explains_end = prepared.echo is not None
         self._piece = piece
-        self._utterance = Utterance(id, prepared.reading, self._attribution)
+        self._utterance = Utterance(id, prepared.parsing, self._attribution)
         self._has_begun = False
         self.is_over = False
 
@@ -262,11 +262,11 @@ class Answer:
         )
 
 
-def _showing(piece: Callable[[int], bytes], reading: Reading | None) -> Callable[[int], bytes]:
+def _showing(piece: Callable[[int], bytes], parsing: Parsing | None) -> Callable[[int], bytes]:
     """`piece`, with text for the control tokens that the parser needs."""
-    if reading is None or not reading.shown:
+    if parsing is None or not parsing.shown:
         return piece
-    shown = reading.shown
+    shown = parsing.shown
     return lambda token: shown.get(token) or piece(token)
 
 
@@ -306,20 +306,20 @@ _ID_LENGTH = 9
 
 
 class Utterance:
-    """The answer to the request `id`; without a `reading` all of it is content."""
+    """The answer to the request `id`; without a `parsing` all of it is content."""
 
     def __init__(
-        self, id: RequestId, reading: Reading | None, attribution: Attribution | None = None
+        self, id: RequestId, parsing: Parsing | None, attribution: Attribution | None = None
     ) -> None:
         """`attribution` gets the tokens before `take` does; `None` without log-probabilities."""
         self._id = id
         self._attribution = attribution
         self._tools = Tools(())
         self._segmenter: Segmenter | None = None
-        if reading is not None:
-            self._tools = reading.tools or self._tools
+        if parsing is not None:
+            self._tools = parsing.tools or self._tools
             self._segmenter = Segmenter(
-                reading.family, is_thinking=reading.is_thinking, tools=reading.tools
+                parsing.family, is_thinking=parsing.is_thinking, tools=parsing.tools
             )
         self._call: CallStarted | None = None
         self._arguments: list[str] = []

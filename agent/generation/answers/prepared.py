@@ -11,7 +11,7 @@ from ...engine.sequence import NewSequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Parsing:
     """How to separate an answer's reasoning and calls from its content.
 
     `is_thinking`: the prompt ends inside reasoning. Without `tools` there are no calls. `shown` are
@@ -35,7 +35,7 @@ class Echo:
 class Prepared:
     """The `sequence` is for the engine; all else is for the answer.
 
-    Without a `reading` the answer is plain text. `notices` are for the client. An `echo` comes
+    Without a `parsing` the answer is plain text. `notices` are for the client. An `echo` comes
     before the answer. `num_more`: the client was sent so many
     more tokens of an answer that another model began than it has here.
     """
@@ -43,6 +43,6 @@ class Prepared:
     sequence: NewSequence
     stop: Stops
     notices: tuple[Notice, ...] = ()
-    reading: Reading | None = None
+    parsing: Parsing | None = None
     echo: Echo | None = None
     num_more: int = 0

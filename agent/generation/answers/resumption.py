@@ -23,7 +23,7 @@ from ...engine.grammar.constraint import ConstraintError
 from ...engine.loaded_model import Vocab
 from .answer import Answer
 from .delivered import Delivered, MiscountError
-from .prepared import Prepared, Reading
+from .prepared import Parsing, Prepared
 
 RESUMED_ANEW = Notice(
     "resumed_anew",
@@ -208,7 +208,7 @@ def retold(
 
     Raises `ValueError` where the text is none that this model would have written.
     """
-    _check_reading(prepared.reading)
+    _check_parsing(prepared.parsing)
     tokens = _tokens_of(continuation.text, vocab)
     more = continuation.num_tokens - len(tokens)
     own = Continuation.after(tokens, num_characters=len(continuation.text))
@@ -225,14 +225,14 @@ def check_retold(items: list[Item], text: str) -> None:
         raise ValueError("this model would read its beginning as another text")
 
 
-def _check_reading(reading: Reading | None) -> None:
+def _check_parsing(parsing: Parsing | None) -> None:
     """Where a model writes something around its content, the text alone is not what it said."""
-    if reading is None:
+    if parsing is None:
         return
-    if reading.is_thinking:
+    if parsing.is_thinking:
         raise ValueError("this model would begin by reasoning")
-    if reading.family.has_channels or reading.family.wrappers:
-        raise ValueError(f"models of the family {reading.family.name} write more than the text")
+    if parsing.family.has_channels or parsing.family.wrappers:
+        raise ValueError(f"models of the family {parsing.family.name} write more than the text")
 
 
 def _tokens_of(text: str, vocab: Vocab) -> tuple[int, ...]:

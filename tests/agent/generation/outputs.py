@@ -16,7 +16,7 @@ from arriero.agent.engine.sequence import (
     SequenceOutput,
     SequenceStats,
 )
-from arriero.agent.generation.answers.prepared import Echo, Prepared, Reading
+from arriero.agent.generation.answers.prepared import Echo, Parsing, Prepared
 from arriero.agent.generation.answers.resumption import Resumed
 from arriero.agent.sequence_id import SequenceId
 from arriero.shared.inference import GenerateRequest, Notice, Rates, RequestId, Usage
@@ -31,7 +31,7 @@ def make_prepared(
     *,
     stop: Stops | None = None,
     notices: tuple[Notice, ...] = (),
-    reading: Reading | None = None,
+    parsing: Parsing | None = None,
     echo: Echo | None = None,
     **sequence: Any,
 ) -> Prepared:
@@ -41,7 +41,7 @@ def make_prepared(
         sequence=NewSequence(**(plain | {"scores_prompt": echo is not None} | sequence)),
         stop=Stops() if stop is None else stop,
         notices=notices,
-        reading=reading,
+        parsing=parsing,
         echo=echo,
     )
 

@@ -14,7 +14,7 @@ from arriero.agent.engine.prompt_store.prompt_store import PromptStore
 from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity, Origin
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import ContextShift
-from arriero.agent.generation.answers.prepared import Echo, Prepared, Reading
+from arriero.agent.generation.answers.prepared import Echo, Parsing, Prepared
 from arriero.agent.generation.preparer import MIN_KEPT, Preparer
 from arriero.shared.errors import InvalidRequest, NotSupported, PromptTooLong
 from arriero.shared.inference import ChatMessage, GenerateRequest, RegexGrammar
@@ -261,8 +261,8 @@ class TestTemplate:
         assert preparer.template_issue is None
         prepared = preparer.prepare(ONE, GenerateRequest(messages=MESSAGES))
         assert prepared.sequence.prompt.tokens == (BOS, *b"given <tool_call>")
-        assert prepared.reading is not None
-        assert prepared.reading.family.name == "qwen"
+        assert prepared.parsing is not None
+        assert prepared.parsing.family.name == "qwen"
 
     def test_one_that_compiles_is_no_issue(self) -> None:
         assert make().template_issue is None
@@ -437,33 +437,33 @@ class TestShift:
 
 
 class TestReading:
-    def reading(self, template: str, *, family: str = "auto", **fields: Any) -> Reading:
+    def parsing(self, template: str, *, family: str = "auto", **fields: Any) -> Parsing:
         model = byte_model(template)
         preparer = Preparer(model, 1000, family=family)
-        found = preparer.prepare(ONE, GenerateRequest(messages=MESSAGES, **fields)).reading
+        found = preparer.prepare(ONE, GenerateRequest(messages=MESSAGES, **fields)).parsing
         assert found is not None
         return found
 
     def test_the_template_shows_the_family(self) -> None:
-        assert self.reading("{% if false %}<tool_call>{% endif %}x").family.name == "qwen"
+        assert self.parsing("{% if false %}<tool_call>{% endif %}x").family.name == "qwen"
 
     def test_the_family_can_be_named(self) -> None:
-        assert self.reading("<tool_call>", family="mistral").family.name == "mistral"
+        assert self.parsing("<tool_call>", family="mistral").family.name == "mistral"
 
     @pytest.mark.parametrize(
         ("end", "is_thinking"), [("<think>\n", True), ("<think>\n</think>\n", False), ("x", False)]
     )
     def test_the_prompt_shows_whether_reasoning_is_open(self, end: str, is_thinking: bool) -> None:
         template = f"{{# <think> #}}{{{{ {end!r} }}}}"
-        assert self.reading(template).is_thinking == is_thinking
+        assert self.parsing(template).is_thinking == is_thinking
 
     def test_tools_are_seen_unless_they_must_not_be_called(self) -> None:
         tools = ({"type": "function", "function": {"name": "f"}},)
         template = "<tool_call>{{ tools }}"
-        seen = self.reading(template, tools=tools, tool_choice="auto").tools
+        seen = self.parsing(template, tools=tools, tool_choice="auto").tools
         assert seen is not None
         assert seen.is_known("f")
-        assert self.reading(template, tools=tools, tool_choice="none").tools is None
+        assert self.parsing(template, tools=tools, tool_choice="none").tools is None
 
     def test_control_tokens_that_are_markers_show(self) -> None:
         """The vocabulary's only control token that has a text is made a marker here."""
@@ -472,8 +472,8 @@ class TestReading:
         assert preparer.markers(family, has_tools=False) == {BOS: b"<s>"}
 
     def test_raw_prompts_and_plain_models_are_not_read(self) -> None:
-        assert make("<think>").prepare(ONE, GenerateRequest(prompt="x")).reading is None
-        assert make("x").prepare(ONE, GenerateRequest(messages=MESSAGES)).reading is None
+        assert make("<think>").prepare(ONE, GenerateRequest(prompt="x")).parsing is None
+        assert make("x").prepare(ONE, GenerateRequest(messages=MESSAGES)).parsing is None
 
 
 def test_compiled_grammars_are_counted() -> None:

@@ -13,7 +13,7 @@ from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import SequenceEnd, SequenceId, SequenceOutput, SequenceStats
 from arriero.agent.generation.answers.answer import Answer, EchoPart, EchoWriter, Utterance, rates
-from arriero.agent.generation.answers.prepared import Echo, Reading
+from arriero.agent.generation.answers.prepared import Echo, Parsing
 from arriero.shared.errors import EngineFailed, to_wire
 from arriero.shared.inference import LogProb, Notice, Rates, RequestId, TokenLogProbs, Usage
 from arriero.shared.messages import (
@@ -177,7 +177,7 @@ def test_rates_without_such_steps_are_not_available() -> None:
     assert rates(None, has_end_token=False) == Rates()
 
 
-QWEN = Reading(
+QWEN = Parsing(
     family=family_named("qwen"),
     is_thinking=False,
     tools=Tools([{"type": "function", "function": {"name": "now"}}]),
@@ -192,7 +192,7 @@ def reading_answer(*stop: str) -> Answer:
         sampling=Sampling(seed=1),
         max_tokens=None,
         stop=Stops(stop),
-        reading=QWEN,
+        parsing=QWEN,
     )
     return Answer(R, prepared, SPOKEN.__getitem__)
 
@@ -324,8 +324,8 @@ TOOLS = Tools([{"type": "function", "function": {"name": "now"}}])
 def spoken(
     *, is_thinking: bool = False, tools: Tools | None = TOOLS, family: str = "qwen"
 ) -> Utterance:
-    reading = Reading(family=family_named(family), is_thinking=is_thinking, tools=tools)
-    return Utterance(R, reading)
+    parsing = Parsing(family=family_named(family), is_thinking=is_thinking, tools=tools)
+    return Utterance(R, parsing)
 
 
 def test_without_a_reading_all_is_content() -> None:
@@ -423,11 +423,11 @@ def test_held_text_comes_at_the_end() -> None:
 SAYING = (b"<think>", b"hm", b"</think>", b"a ", b"b<", b"tool_call>", b'{"name": "now"}', b"")
 
 
-def said_of(*tokens: int, reading: bool = True) -> list[Item]:
+def said_of(*tokens: int, parsing: bool = True) -> list[Item]:
     """What is said where log-probabilities are asked for, one token after the other."""
     attribution = Attribution(SAYING.__getitem__)
-    qwen = Reading(family=family_named("qwen"), is_thinking=False, tools=TOOLS)
-    utterance = Utterance(R, qwen if reading else None, attribution)
+    qwen = Parsing(family=family_named("qwen"), is_thinking=False, tools=TOOLS)
+    utterance = Utterance(R, qwen if parsing else None, attribution)
     transcript = Transcript(SAYING.__getitem__, Stops())
     items: list[Item] = []
     for token in tokens:
@@ -463,7 +463,7 @@ def test_markers_and_names_of_calls_have_none_to_tell() -> None:
 
 
 def test_without_a_reading_all_are_told() -> None:
-    assert told(said_of(0, 3, 7, reading=False)) == [
+    assert told(said_of(0, 3, 7, parsing=False)) == [
         ("content", "<think>", [0]),
         ("content", "a ", [3]),
         ("content", "", [7]),

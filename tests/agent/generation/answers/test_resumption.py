@@ -16,7 +16,7 @@ from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import ContextShift, SequenceEnd, SequenceId, SequenceOutput
 from arriero.agent.generation.answers.answer import Answer
-from arriero.agent.generation.answers.prepared import Echo, Prepared, Reading
+from arriero.agent.generation.answers.prepared import Echo, Parsing, Prepared
 from arriero.agent.generation.answers.resumption import (
     RESUMED_ANEW,
     Resume,
@@ -65,7 +65,7 @@ STOPS = ((), ("STOP",), ("world", " c", "quick b"))
 def prepared(
     *,
     stop: tuple[str, ...] = (),
-    reading: Reading | None = None,
+    parsing: Parsing | None = None,
     explains: bool = False,
     echo: Echo | None = None,
     max_tokens: int | None = None,
@@ -77,7 +77,7 @@ def prepared(
         sampling=Sampling(seed=1, top_log_probs=1 if explains else None, **sampling),
         max_tokens=max_tokens,
         stop=Stops(stop),
-        reading=reading,
+        parsing=parsing,
         echo=echo,
         shift=shift,
     )
@@ -98,14 +98,14 @@ def spelled(draw: st.DrawFn, text: str) -> list[bytes]:
     return [*pieces, *[b""] * (3 - len(pieces))]
 
 
-def readings() -> st.SearchStrategy[tuple[Reading | None, str]]:
+def parsings() -> st.SearchStrategy[tuple[Parsing | None, str]]:
     """An answer's text, and how it is read."""
 
-    def recorded(name: str, has_tools: bool) -> tuple[Reading | None, str]:
+    def recorded(name: str, has_tools: bool) -> tuple[Parsing | None, str]:
         family, text, is_thinking, _ = RECORDED[name]
         tools = TOOLS if has_tools else None
-        reading = Reading(family=family_named(family), is_thinking=is_thinking, tools=tools)
-        return reading, text
+        parsing = Parsing(family=family_named(family), is_thinking=is_thinking, tools=tools)
+        return parsing, text
 
     plain = st.sampled_from(TEXTS).map(lambda text: (None, text))
     return plain | st.builds(recorded, st.sampled_from(sorted(RECORDED)), st.booleans())
@@ -123,11 +123,11 @@ GROUPS = st.lists(st.integers(1, 5), max_size=12)
 @settings(max_examples=200)
 @given(st.data())
 def test_what_was_delivered_and_what_follows_are_the_answer(data: st.DataObject) -> None:
-    reading, text = data.draw(readings())
+    parsing, text = data.draw(parsings())
     vocab = Pieces(data.draw(spelled(text)))
     one = prepared(
-        stop=data.draw(st.sampled_from(STOPS)) if reading is None else (),
-        reading=reading,
+        stop=data.draw(st.sampled_from(STOPS)) if parsing is None else (),
+        parsing=parsing,
         explains=(explains := data.draw(st.booleans())),
         echo=data.draw(st.sampled_from([None, Echo(None), Echo("abc")])) if explains else None,
     )
@@ -145,9 +145,9 @@ def test_what_was_delivered_and_what_follows_are_the_answer(data: st.DataObject)
 @settings(max_examples=60)
 @given(st.data())
 def test_it_may_move_again_and_again(data: st.DataObject) -> None:
-    reading, text = data.draw(readings())
+    parsing, text = data.draw(parsings())
     vocab = Pieces(data.draw(spelled(text)))
-    one = prepared(reading=reading, explains=data.draw(st.booleans()))
+    one = prepared(parsing=parsing, explains=data.draw(st.booleans()))
     (end,) = vocab.end_tokens
     engine = Engine(one, tuple(range(end)), data.draw(GROUPS), end)
     whole = steps_of(Answer(R, one, vocab.piece), engine.outputs(scores_prompt=False))
@@ -276,7 +276,7 @@ class TestWhatDoesNotFit:
     @settings(max_examples=150)
     @given(st.data())
     def test_any_counts_are_taken_or_refused(self, data: st.DataObject) -> None:
-        reading, text = data.draw(readings())
+        parsing, text = data.draw(parsings())
         vocab = Pieces(data.draw(spelled(text)))
         count = st.integers(0, 60)
         wrong = Continuation(
@@ -291,7 +291,7 @@ class TestWhatDoesNotFit:
             num_calls_started=data.draw(st.integers(0, 2)),
             num_calls=data.draw(st.integers(0, 2)),
         )
-        one = prepared(reading=reading, explains=data.draw(st.booleans()))
+        one = prepared(parsing=parsing, explains=data.draw(st.booleans()))
         try:
             going_on = resume(one, wrong, vocab)
         except EngineFailed:
@@ -301,9 +301,9 @@ class TestWhatDoesNotFit:
 
 def test_the_balancers_counts_of_a_whole_answer_fit_it() -> None:
     family, text, is_thinking, _ = RECORDED["qwen2.5"]
-    reading = Reading(family=family_named(family), is_thinking=is_thinking, tools=TOOLS)
+    parsing = Parsing(family=family_named(family), is_thinking=is_thinking, tools=TOOLS)
     vocab = Pieces([bytes([byte]) for byte in text.encode()])
-    one = prepared(reading=reading)
+    one = prepared(parsing=parsing)
     (end,) = vocab.end_tokens
     engine = Engine(one, tuple(range(end)), (), None)
     whole = answer_of(Answer(R, one, vocab.piece), engine.outputs(scores_prompt=False))
@@ -422,12 +422,12 @@ class TestTheRest:
 
 
 ONE_TOOL = Tools([{"type": "function", "function": {"name": "look"}}])
-QWEN = Reading(family=family_named("qwen"), is_thinking=False, tools=ONE_TOOL)
+QWEN = Parsing(family=family_named("qwen"), is_thinking=False, tools=ONE_TOOL)
 
 
 class TestWhatDoesNotGoOn:
     @pytest.mark.parametrize(
-        ("reading", "text", "why"),
+        ("parsing", "text", "why"),
         [
             (replace(QWEN, is_thinking=True), "Yes", "would begin by reasoning"),
             (replace(QWEN, family=family_named("gpt-oss")), "Yes", "write more than the text"),
@@ -436,13 +436,13 @@ class TestWhatDoesNotGoOn:
         ],
     )
     def test_is_what_this_model_would_not_have_written(
-        self, reading: Reading, text: str, why: str
+        self, parsing: Parsing, text: str, why: str
     ) -> None:
         with pytest.raises(AgentLost, match=why):
-            retell(text, replace(PLAIN, reading=reading))
+            retell(text, replace(PLAIN, parsing=parsing))
 
     def test_plain_text_of_such_a_model_does(self) -> None:
-        going_on = retell("Yes, one < two", replace(PLAIN, reading=QWEN))
+        going_on = retell("Yes, one < two", replace(PLAIN, parsing=QWEN))
         assert ended(going_on, " mules")[0] == " mules"
 
     def test_is_what_has_ended(self) -> None:
