@@ -19,7 +19,7 @@ from rich.table import Table
 from arriero.agent.chat.families.families import family_named
 from arriero.agent.chat.output.transcript import Stops, Transcript
 from arriero.agent.chat.parsing.tools import Tools
-from arriero.agent.generation.answers.answer import Utterance
+from arriero.agent.generation.answers.answer import Turn
 from arriero.agent.generation.answers.prepared import Parsing
 from arriero.shared.inference import RequestId
 from bench.arguments import at_least
@@ -119,12 +119,12 @@ def _tokens(name: str) -> list[bytes]:
 
 def _seconds(pieces: Sequence[bytes], parsing: Parsing | None) -> float:
     transcript = Transcript(pieces.__getitem__, Stops())
-    utterance = Utterance(RequestId("r"), parsing)
+    turn = Turn(RequestId("r"), parsing)
     start = perf_counter_ns()
     for token in range(len(pieces)):
-        utterance.take(transcript.push((token,)))
-    utterance.take(transcript.flush())
-    utterance.flush()
+        turn.take(transcript.push((token,)))
+    turn.take(transcript.flush())
+    turn.flush()
     return (perf_counter_ns() - start) / 1e9
 
 

@@ -1,7 +1,7 @@
 """One running request's answer: the engine's outputs in, items for the balancer out.
 
 Invariants of an `Answer`: `take` and `cancel` give at most one end, and after it they are not
-called again. Of its `Utterance`, which tells content, reasoning and calls apart: every token is in
+called again. Those of its `Turn`, which separates content, reasoning and calls: every token is in
 exactly one `Piece`; a step's tokens are in its first one. Between a `CallStarted` and its `Called`
 come that call's arguments and nothing else. Every call that started is `Called`, unless the answer
 is cancelled.
@@ -117,7 +117,7 @@ class Answer:
         self._echo = None if is_echoed else _echo_writer(prepared, piece)
         self._explains_end = prepared.echo is not None
         self._piece = piece
-        self._utterance = Utterance(id, prepared.parsing, self._attribution)
+        self._turn = Turn(id, prepared.parsing, self._attribution)
         self._has_begun = False
         self.is_over = False
 
@@ -132,9 +132,9 @@ class Answer:
             raise MiscountError(f"it ends before its token {self._transcript.num_tokens + 1}")
         if self._attribution is not None:
             self._attribution.push(gain.ends, [LogProbs(token, LEAST) for token in tokens])
-        items = self._utterance.take(gain)
+        items = self._turn.take(gain)
         if self._transcript.is_stopped:
-            items += [*self._utterance.flush(), self._ended("stop", None)]
+            items += [*self._turn.flush(), self._ended("stop", None)]
         return self._new(items)
 
     @property
@@ -148,7 +148,7 @@ class Answer:
         The end itself can be missing while a save is written.
         """
         if not self.is_over:
-            self._new([*self._flush(), *self._utterance.rest()])
+            self._new([*self._flush(), *self._turn.rest()])
         if self._delivered is not None and self._explains_end:
             self._delivered.log_probs = max(0, self._delivered.log_probs - 1)
         return self.is_past_delivered
@@ -182,9 +182,9 @@ class Answer:
         gain = self._transcript.push(output.tokens)
         if self._attribution is not None:
             self._attribution.push(gain.ends, output.log_probs)
-        items += self._utterance.take(gain)
+        items += self._turn.take(gain)
         if self._transcript.is_stopped:
-            items += self._utterance.flush()
+            items += self._turn.flush()
             items.append(self._ended("stop", output.end))
         elif output.end is not None:
             items += self._end(output.end, output)
@@ -203,14 +203,14 @@ class Answer:
             return [*items, self._ended("stop", end)]
         return [
             *items,
-            *self._utterance.rest(),
+            *self._turn.rest(),
             *self._end_token(output),
             self._ended(end.reason, end),
         ]
 
     def _flush(self) -> list[Item]:
         """What was held back; the answer is over."""
-        return [*self._utterance.take(self._transcript.flush()), *self._utterance.flush()]
+        return [*self._turn.take(self._transcript.flush()), *self._turn.flush()]
 
     def _begun(self, output: SequenceOutput) -> list[Item]:
         """The length of the prompt, once the engine has reported how much of it was cached."""
@@ -245,13 +245,13 @@ class Answer:
 
     def _ended(self, reason: FinishReason, end: SequenceEnd | None) -> Ended:
         self.is_over = True
-        if reason == "stop" and self._utterance.num_calls:
+        if reason == "stop" and self._turn.num_calls:
             reason = "tool_calls"
         usage = Usage(
             prompt_tokens=self._num_prompt_tokens,
             cached_tokens=0 if self._stats is None else self._stats.cached_tokens,
             completion_tokens=max(0, self._transcript.num_tokens + self._num_more),
-            reasoning_tokens=self._utterance.num_reasoning_tokens,
+            reasoning_tokens=self._turn.num_reasoning_tokens,
         )
         return Ended(
             id=self._id,
@@ -305,7 +305,7 @@ _ID_LENGTH = 9
 """Mistral's templates refuse a conversation with a call whose id is of another length."""
 
 
-class Utterance:
+class Turn:
     """The answer to the request `id`; without a `parsing` all of it is content."""
 
     def __init__(

@@ -12,7 +12,7 @@ from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import SequenceEnd, SequenceId, SequenceOutput, SequenceStats
-from arriero.agent.generation.answers.answer import Answer, EchoPart, EchoWriter, Utterance, rates
+from arriero.agent.generation.answers.answer import Answer, EchoPart, EchoWriter, Turn, rates
 from arriero.agent.generation.answers.prepared import Echo, Parsing
 from arriero.shared.errors import EngineFailed, to_wire
 from arriero.shared.inference import LogProb, Notice, Rates, RequestId, TokenLogProbs, Usage
@@ -321,55 +321,53 @@ def test_how_long_the_prompt_is_comes_once_and_not_of_a_failure() -> None:
 TOOLS = Tools([{"type": "function", "function": {"name": "now"}}])
 
 
-def spoken(
-    *, is_thinking: bool = False, tools: Tools | None = TOOLS, family: str = "qwen"
-) -> Utterance:
+def spoken(*, is_thinking: bool = False, tools: Tools | None = TOOLS, family: str = "qwen") -> Turn:
     parsing = Parsing(family=family_named(family), is_thinking=is_thinking, tools=tools)
-    return Utterance(R, parsing)
+    return Turn(R, parsing)
 
 
 def test_without_a_reading_all_is_content() -> None:
-    utterance = Utterance(R, None)
-    assert utterance.take(Gain("<think>", (1,))) == [Piece(id=R, text="<think>", tokens=(1,))]
-    assert utterance.take(Gain("", (2,))) == [Piece(id=R, text="", tokens=(2,))]
-    assert utterance.take(Gain()) == []
-    assert utterance.flush() == []
+    turn = Turn(R, None)
+    assert turn.take(Gain("<think>", (1,))) == [Piece(id=R, text="<think>", tokens=(1,))]
+    assert turn.take(Gain("", (2,))) == [Piece(id=R, text="", tokens=(2,))]
+    assert turn.take(Gain()) == []
+    assert turn.flush() == []
 
 
 def test_reasoning_is_told_apart() -> None:
-    utterance = spoken()
-    assert utterance.take(Gain("<think>", (1,), (7,))) == [
+    turn = spoken()
+    assert turn.take(Gain("<think>", (1,), (7,))) == [
         Piece(id=R, text="", kind="reasoning", tokens=(1,))
     ]
-    assert utterance.take(Gain("hm", (2,), (9,))) == [
+    assert turn.take(Gain("hm", (2,), (9,))) == [
         Piece(id=R, text="hm", kind="reasoning", tokens=(2,))
     ]
-    assert utterance.take(Gain("</think>a", (3,), (18,))) == [Piece(id=R, text="a", tokens=(3,))]
-    assert utterance.take(Gain("b", (4,), (19,))) == [Piece(id=R, text="b", tokens=(4,))]
-    assert utterance.num_reasoning_tokens == 3
+    assert turn.take(Gain("</think>a", (3,), (18,))) == [Piece(id=R, text="a", tokens=(3,))]
+    assert turn.take(Gain("b", (4,), (19,))) == [Piece(id=R, text="b", tokens=(4,))]
+    assert turn.num_reasoning_tokens == 3
 
 
 def test_reasoning_is_counted_however_many_tokens_a_step_has() -> None:
     tokens = ["<th", "ink>", "h", "m", "</", "think", ">", "\n\n", "a", "b"]
     ends = list(accumulate(map(len, tokens)))
     for size in range(1, len(tokens) + 1):
-        utterance = spoken()
+        turn = spoken()
         for start in range(0, len(tokens), size):
             part = slice(start, start + size)
             numbers = tuple(range(len(tokens))[part])
-            utterance.take(Gain("".join(tokens[part]), numbers, tuple(ends[part])))
-        assert utterance.num_reasoning_tokens == 7
+            turn.take(Gain("".join(tokens[part]), numbers, tuple(ends[part])))
+        assert turn.num_reasoning_tokens == 7
 
 
 def test_reasoning_that_is_cut_off_is_counted() -> None:
-    utterance = spoken(is_thinking=True)
-    utterance.take(Gain("hm </th", (1, 2, 3), (2, 3, 7)))
-    assert utterance.num_reasoning_tokens == 3
+    turn = spoken(is_thinking=True)
+    turn.take(Gain("hm </th", (1, 2, 3), (2, 3, 7)))
+    assert turn.num_reasoning_tokens == 3
 
 
 def test_a_call() -> None:
-    utterance = spoken()
-    started, piece, called = utterance.take(
+    turn = spoken()
+    started, piece, called = turn.take(
         Gain('<tool_call>{"name": "now", "arguments": {}}</tool_call>', (1, 2))
     )
     assert isinstance(started, CallStarted)
@@ -377,7 +375,7 @@ def test_a_call() -> None:
     assert started.name == "now"
     assert piece == Piece(id=R, text="{}", kind="tool_call", tokens=(1, 2))
     assert called == Called(id=R, call_id=started.call_id, name="now", arguments="{}")
-    assert utterance.num_calls == 1
+    assert turn.num_calls == 1
 
 
 def test_calls_have_ids_of_their_own() -> None:
@@ -406,18 +404,18 @@ def test_a_call_that_does_not_fit_is_passed_on_with_a_notice() -> None:
 
 
 def test_a_call_that_breaks_off_is_passed_on_as_far_as_it_came() -> None:
-    utterance = spoken()
-    utterance.take(Gain('<tool_call>{"name": "now", "arguments": {"a', (1,)))
-    called, noticed = utterance.flush()
+    turn = spoken()
+    turn.take(Gain('<tool_call>{"name": "now", "arguments": {"a', (1,)))
+    called, noticed = turn.flush()
     assert isinstance(called, Called)
     assert called.arguments == '{"a'
     assert isinstance(noticed, Noticed)
 
 
 def test_held_text_comes_at_the_end() -> None:
-    utterance = spoken()
-    assert utterance.take(Gain("a <tool", (1,))) == [Piece(id=R, text="a", tokens=(1,))]
-    assert utterance.flush() == [Piece(id=R, text=" <tool")]
+    turn = spoken()
+    assert turn.take(Gain("a <tool", (1,))) == [Piece(id=R, text="a", tokens=(1,))]
+    assert turn.flush() == [Piece(id=R, text=" <tool")]
 
 
 SAYING = (b"<think>", b"hm", b"</think>", b"a ", b"b<", b"tool_call>", b'{"name": "now"}', b"")
@@ -427,14 +425,14 @@ def said_of(*tokens: int, parsing: bool = True) -> list[Item]:
     """What is said where log-probabilities are asked for, one token after the other."""
     attribution = Attribution(SAYING.__getitem__)
     qwen = Parsing(family=family_named("qwen"), is_thinking=False, tools=TOOLS)
-    utterance = Utterance(R, qwen if parsing else None, attribution)
+    turn = Turn(R, qwen if parsing else None, attribution)
     transcript = Transcript(SAYING.__getitem__, Stops())
     items: list[Item] = []
     for token in tokens:
         gain = transcript.push((token,))
         attribution.push(gain.ends, [LogProbs(token, -1.0)])
-        items += utterance.take(gain)
-    return [*items, *utterance.flush(), *utterance.rest()]
+        items += turn.take(gain)
+    return [*items, *turn.flush(), *turn.rest()]
 
 
 def told(items: list[Item]) -> list[tuple[str, str, list[int]]]:
