@@ -50,7 +50,7 @@ class AdapterTable:
         return tuple(f"{one.name}={one.digest}*{one.scale!r}" for one in self._adapters.values())
 
     def key_for(self, request: GenerateRequest) -> str | None:
-        """For `Prompt.adapter`. Raises `RequestError` where there is no such adapter."""
+        """The key for `Prompt.adapter`. Raises `RequestError` where there is no such adapter."""
         if request.adapters is not None:
             return self._key(request.adapters)
         names = {adapted_name(self._base, name): name for name in self._adapters}

@@ -1,6 +1,6 @@
 """The number of a sequence: the same from the balancer's `Start` to the engine and back.
 
-A file of its own: who links to balancers imports no engine for it.
+It has a file of its own, so that the links to balancers import no engine for it.
 """
 
 from typing import NewType

@@ -47,7 +47,7 @@ class ServedModel:
         assignment: Assignment | None,
         adapters: Sequence[AdapterFile] = (),
     ) -> None:
-        """With `adapters`, which are loaded. Reads files. Raises `StartupError`."""
+        """`adapters` are loaded. Reads files. Raises `StartupError`."""
         self._settings = settings
         self._options = settings.load_options
         self._assignment = assignment
@@ -92,7 +92,7 @@ class ServedModel:
 
     @property
     def num_slots(self) -> int:
-        """As many as are assigned; none for a model that only embeds."""
+        """How many slots are assigned; none for a model that only embeds."""
         assigned = self._assignment and self._assignment.slots
         return (assigned or self._settings.slots) if self._generates else 0
 
@@ -104,7 +104,7 @@ class ServedModel:
 
     @property
     def info(self) -> ModelInfo:
-        """The same, with its fingerprint, its adapters and the options that it is loaded with."""
+        """The model with its fingerprint, its adapters and the options that it is loaded with."""
         return replace(
             self.named_info,
             fingerprint=self._fingerprint,
@@ -138,7 +138,7 @@ class ServedModel:
 
 
 def _identity(settings: AgentSettings, model: LoadedModel) -> ModelIdentity | None:
-    """Of the model's files; `None` where they cannot be read any more."""
+    """The identity of the model's files; `None` where they cannot be read any more."""
     if settings.model is None:
         return None
     try:
@@ -158,7 +158,10 @@ def model_files(path: Path) -> list[Path]:
 
 
 def adapters_with_digests(adapters: Iterable[AdapterFile]) -> tuple[AdapterFile, ...]:
-    """With the digests of their files, which are read. Raises `AdapterUnusableError`."""
+    """The adapters with the digests of their files, which it reads.
+
+    Raises `AdapterUnusableError`.
+    """
     return tuple(map(_with_digest, adapters))
 
 

@@ -80,7 +80,7 @@ class _Forwarder:
         )
 
     async def run(self) -> None:
-        """Until every balancer was left."""
+        """Run until every balancer was left."""
         async with asyncio.TaskGroup() as group:
             stopping = group.create_task(self._is_stopping.wait())
             beginning = group.create_task(self._begin())

@@ -73,7 +73,7 @@ class Addresses:
         return [Leave(address)]
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raises `RuntimeError` when an invariant is broken; for tests."""
         if not self._live <= self.dialled or not self._wanted <= self.dialled:
             raise RuntimeError("an address is live or wanted, and not dialled")
 
@@ -128,7 +128,7 @@ class Wanted:
 def wanted(workers: Workers, met: Mapping[int, str | None]) -> Wanted:
     """What to do for these; `met` is which worker each connection has now, if any, by number.
 
-    A connection beyond the number is left once it has nobody: its worker is gone for good.
+    A connection beyond the number is left once it has no worker: that is gone for good.
     """
     opened = tuple(number for number in range(workers.num) if number not in met)
     left = tuple(n for n, worker in met.items() if n >= workers.num and worker is None)

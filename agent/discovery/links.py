@@ -36,7 +36,7 @@ Make = Callable[[str, Callable[[str], Awaitable[BalancerSocket]], Callable[[], N
 """Makes a connection to a URL, which dials so and says when it has ended or failed."""
 
 Key = tuple[str, Address, int]
-"""Of a connection: the URL, the address of its name, and the number among those to that address."""
+"""A connection's URL, the address of its name, and its number among those to that address."""
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
 

@@ -329,7 +329,7 @@ def _joined(items: Iterable[Item]) -> Iterable[Item]:
 
 
 def _kind(item: Item) -> str | None:
-    """Of a piece that others can join."""
+    """The kind of a piece that others can join; `None` for any other item."""
     return item.kind if isinstance(item, Piece) and item.log_probs is None else None
 
 

@@ -2,8 +2,8 @@
 
 There is a lane for each class of length, so a text waits for none that is far longer: short ones
 never for long ones, long ones never for very long ones. Requests of the class `batch` have a lane
-of their own, so nobody else waits for the many that come at once. Called on the event loop's thread
-only, and replies there.
+of their own, so no other request waits for the many that come at once. Called on the event
+loop's thread only, and replies there.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from .text_length import LONG_TEXT, VERY_LONG_TEXT, text_length
 logger = logging.getLogger(__name__)
 
 NUM_THREADS = 2
-"""For short requests: more would take the engine's cores."""
+"""Threads for short requests: more would take the engine's cores."""
 
 
 class _Lane(NamedTuple):
@@ -38,7 +38,7 @@ class Preparation:
 
     def __init__(self, preparer: Preparer) -> None:
         self.preparer = preparer
-        """For requests that come from now on; it may be replaced."""
+        """What prepares requests that come from now on; it may be replaced."""
         self._lanes = (
             _Lane(LONG_TEXT, ThreadPoolExecutor(NUM_THREADS, "prepare")),
             _Lane(VERY_LONG_TEXT, ThreadPoolExecutor(1, "prepare-long")),

@@ -56,7 +56,7 @@ class TextQueries:
     def __init__(self, vocab: Vocab, preparer: Preparer) -> None:
         self._vocab = vocab
         self.preparer = preparer
-        """For queries that come from now on; it may be replaced."""
+        """What prepares queries that come from now on; it may be replaced."""
 
     def answer(self, query: TextQuery) -> Tokenized | Detokenized | Counted | TokenizerDescription:
         """Raises `RequestError` that names the field and says what would be right."""
@@ -105,7 +105,7 @@ def _told(text: str | None) -> str | None:
 
 
 class QueryExecutor:
-    """Without an `embedder` the model makes no vectors."""
+    """Answers queries on threads of its own. Without an `embedder` the model makes no vectors."""
 
     def __init__(self, texts: TextQueries, embedder: Embedder | None) -> None:
         self._texts = texts

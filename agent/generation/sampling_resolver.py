@@ -20,7 +20,7 @@ _OF_DRY = {name.removeprefix("dry_"): name for name in SAMPLERS if name.startswi
 
 
 class SamplingResolver:
-    """For requests to one model."""
+    """Makes the engine's sampling options of requests to one model."""
 
     def __init__(self, vocab: Vocab) -> None:
         self._vocab = vocab

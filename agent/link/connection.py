@@ -85,7 +85,7 @@ PATH = "/api/v1/agent-socket"
 
 
 def _nothing() -> None:
-    """Nobody needs to know."""
+    """No part of the agent needs to know."""
 
 
 def _no_tickets(ticket: str, seconds: float) -> None:
@@ -206,7 +206,7 @@ class Connection:
         """See `generation.port.Listener`."""
         self._carry_out(self._session.produced(items, released, self._clock()))
         if released:
-            self._on_change()  # a save held its slot even if nobody waited for it any more
+            self._on_change()  # a save held its slot even if its request was discarded
 
     def slots_changed(self) -> None:
         """A slot may have become free."""

@@ -79,7 +79,7 @@ async def dial(
 ) -> BalancerSocket:
     """Dial `url`, at this `address` of its name if given.
 
-    Raises `OSError` or `WebSocketException` when nobody suitable answers.
+    Raises `OSError` or `WebSocketException` when no balancer answers.
     """
     headers = await asyncio.to_thread(key.headers)
     with dialling_explained(tls):

@@ -261,7 +261,7 @@ class Downloader:
         self._progress.arrived(remote.called, part.size, total)
 
     def _make_room(self, remote: RemoteFile, part: PartFile, total: int | None) -> None:
-        """For all of it, or where nobody knows how much that is, for the next piece."""
+        """Make room for all of it or, where its size is not known, for the next bytes."""
         ahead = part.size + _LOOK_AHEAD if total is None else total
         self._folder.make_room({remote.file: ahead})
 

@@ -105,7 +105,7 @@ def _write(reports: BinaryIO, report: FetchReport) -> None:
 
 
 def _end_with(orders: BinaryIO) -> None:
-    """End the process when the agent does, or when it wants no more of it."""
+    """End the process when the agent does, or when it has its leases."""
     orders.read()
     os._exit(0)
 
@@ -201,7 +201,7 @@ class _Bringer:
             self._progress.whole(remote.file.stat().st_size)
 
     def _make_room(self, remotes: tuple[RemoteFile, ...]) -> None:
-        """For all files together, so that the first is not downloaded in vain."""
+        """Make room for all files together, so that the first is not downloaded in vain."""
         missing = {
             remote.file: remote.size
             for remote in remotes

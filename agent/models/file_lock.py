@@ -1,7 +1,7 @@
 """Locks between processes: `flock` on a file that exists for nothing else.
 
 The system drops a lock when its process ends, however it ends. A lock file may be unlinked by
-whoever holds its lock exclusively; who waited for it meanwhile opens it anew.
+the holder of the exclusive lock; a process that waited for it meanwhile opens it anew.
 """
 
 import fcntl

@@ -52,11 +52,11 @@ class MemoryEstimate:
 
     @property
     def total(self) -> int:
-        """Of all memories together."""
+        """The bytes of all memories together."""
         return self._near_weights + self.host_cache + self.process
 
     def on_gpus(self, gpu_layers: int) -> int:
-        """What of it GPUs hold with so many layers on them; below 0: all, and the output."""
+        """The bytes that GPUs hold with so many layers on them; below 0: all, and the output."""
         num_parts = self.num_layers + 1
         share = num_parts if gpu_layers < 0 else min(gpu_layers, num_parts)
         return self._near_weights * share // num_parts

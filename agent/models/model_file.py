@@ -34,11 +34,11 @@ class ModelFile:
 
     @property
     def alone(self) -> "ModelFile":
-        """Without adapters."""
+        """The file without adapters."""
         return self.with_adapters(())
 
     def with_adapters(self, adapters: Sequence[AdapterOnHost]) -> "ModelFile":
-        """With these in place of its own."""
+        """The file with these adapters in place of its own."""
         needed = self.needed
         if needed is not None:
             needed += bytes_of(adapters) - bytes_of(self.adapters)
@@ -46,7 +46,7 @@ class ModelFile:
 
 
 def bytes_of(adapters: Iterable[AdapterOnHost]) -> int:
-    """Of all their files: the same one counts once."""
+    """The size of all their files: the same one counts once."""
     return sum(each.bytes for each in set(adapters))
 
 

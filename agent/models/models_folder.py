@@ -6,9 +6,9 @@ web/DIGEST/NAME.gguf                           downloads from elsewhere, by thei
 locks/DIGEST.use, DIGEST.fetch                 two locks for each file
 ```
 
-A file that is not complete has `.part` at its end. Who uses or downloads a file holds its `use`
-lock, shared; who evicts it, exclusively. Who downloads it holds its `fetch` lock, whose file keeps
-the record.
+A file that is not complete has `.part` at its end. A process that uses or downloads a file holds
+its `use` lock, shared; one that evicts it, exclusively. One that downloads it holds its `fetch`
+lock, whose file keeps the record.
 """
 
 import hashlib
@@ -78,7 +78,7 @@ class StoredFile:
 
 
 class NoRoomError(Exception):
-    """Even without all files that nobody uses there is too little room: `missing` bytes."""
+    """Even without all files that are not in use there is too little room: `missing` bytes."""
 
     def __init__(self, missing: int) -> None:
         super().__init__(f"{missing} bytes are missing")
@@ -128,18 +128,18 @@ class ModelsFolder:
         return lock
 
     def fetch_lock(self, file: Path) -> Path:
-        """The lock of whoever downloads `file`."""
+        """The lock of the process that downloads `file`."""
         return self._lock(file, "fetch")
 
     def record(self, file: Path) -> Record:
         return read_record(self._lock(file, "fetch"))
 
     def write_record(self, file: Path, record: Record) -> None:
-        """Only who holds the `fetch` lock may. Raises `OSError`."""
+        """Only the holder of the `fetch` lock may. Raises `OSError`."""
         write_record(self._lock(file, "fetch"), record)
 
     def room(self) -> int:
-        """Bytes that more files may take, once all that nobody uses is evicted."""
+        """Bytes that more files may take, once all that is not in use is evicted."""
         free = self.disk_room()
         if self.limit is None or not self._locks.exists():
             return free if self.limit is None else min(self.limit, free)
@@ -172,7 +172,7 @@ class ModelsFolder:
         return [found for path in self._paths() if (found := self._stored(path))]
 
     def _alone(self) -> FileLock:
-        """While it is held, nobody else looks who uses what."""
+        """While it is held, no other process checks which files are in use."""
         return FileLock.exclusive(self._locks / "folder")
 
     def _evict(self, sizes: Mapping[Path, int], growth: int, limit: int) -> None:

@@ -16,7 +16,7 @@ _BUFFER = 1 << 17
 class PartFile:
     """The part of `file`, open. Its hash covers what an earlier download left, too.
 
-    Only who holds the file's `fetch` lock may have one. Methods raise `OSError`.
+    Only the holder of the file's `fetch` lock may have one. Methods raise `OSError`.
     """
 
     def __init__(self, file: Path, *, is_hashed: bool) -> None:

@@ -25,7 +25,7 @@ _ANSWER = struct.Struct("<8sHQ")
 _MOST_DESCRIBED = 4096
 _TOKEN_BYTES = 4
 _ENTRY_BYTES = 16
-"""Of a token in a stored prompt: its id, and its share of the table of pieces, at most."""
+"""Most bytes of a token in a stored prompt: its id, and its share of the table of pieces."""
 
 _SPARE = MAX_DESCRIPTION + 1024
 """Bytes of a stored prompt that are there however long it is."""
@@ -55,7 +55,7 @@ class Wanted:
 
 
 def encode(wanted: Wanted) -> bytes:
-    """As a request. The prompt has tokens only."""
+    """The request as bytes. Its prompt has tokens only."""
     ids = wanted.prompt.tokens
     described = _description.dump_json(
         _Description(ticket=wanted.ticket, adapter=wanted.prompt.adapter), exclude_none=True

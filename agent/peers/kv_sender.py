@@ -92,7 +92,7 @@ class KvSender:
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         if not takes_over and address.port:
-            socket.create_server(found, family=family).close()  # is it taken by somebody else?
+            socket.create_server(found, family=family).close()  # is it taken by another program?
         self._listener = listener = socket.create_server(
             found,
             family=family,

@@ -46,7 +46,10 @@ class StartEngine:
 
 @dataclass(frozen=True, slots=True)
 class DialBalancers:
-    """The engine has loaded its model: it may connect. `takes_over`: from whoever is connected."""
+    """The engine has loaded its model: it may connect.
+
+    `takes_over`: from the process that is connected.
+    """
 
     id: EngineId
     takes_over: bool

@@ -44,7 +44,7 @@ Serve = Callable[[AgentSettings, Shutdown, SupervisorChannel], Awaitable[None]]
 
 
 async def _serve(settings: AgentSettings, shutdown: Shutdown, channel: SupervisorChannel) -> None:
-    # Late: the engine's libraries take a while to load, and who forwards may not have them.
+    # Late: the engine's libraries take a while to load, and a forwarder may not have them.
     if settings.upstream is not None:
         with lifecycle.loading():
             from ..upstream_daemon import main as forward

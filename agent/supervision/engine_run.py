@@ -140,7 +140,7 @@ class EngineRun:
         self._restarts = restarts
         self._grace = grace
         self._watch: StallWatch | None = None
-        """Of the process that has loaded its model."""
+        """The watch over the process, once it has loaded its model."""
         self._child: EngineProcess | None = None
         self._is_retired = False
         self._is_over = asyncio.Event()
@@ -150,7 +150,7 @@ class EngineRun:
 
     @property
     def issues(self) -> tuple[Issue, ...]:
-        """Of its crashes, and of a step that does not end."""
+        """The issues of its crashes, and of a step that does not end."""
         return self._restarts.issues + (() if self._watch is None else self._watch.issues)
 
     @property
@@ -159,7 +159,7 @@ class EngineRun:
         return self._watch is not None and self._watch.is_stalled
 
     async def run(self) -> None:
-        """Until it was retired or ended, or ends for good by itself; then `on_ended` was called."""
+        """Run until it was retired or ended, or ends for good; then `on_ended` was called."""
         while True:
             code, reason = await self._live()
             has_stalled = self._watch is not None and self._watch.is_overdue

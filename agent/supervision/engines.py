@@ -222,7 +222,7 @@ class Engines:
         )
         return StartEngine(id, desired, None if load is None else load.file)
 
-    # ---- who is here
+    # ---- which are here
 
     @property
     def serving(self) -> Engine | None:

@@ -111,7 +111,7 @@ class Restarts:
             self._pause = 0.0
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raises `RuntimeError` when an invariant is broken; for tests."""
         if bool(self._num_failures) != bool(self._pause):
             raise RuntimeError("failures without a pause, or the other way round")
         if self._steady_at is not None and not (self._is_loaded and self._num_failures):

@@ -74,7 +74,7 @@ class Standby:
     ) -> None:
         """Connect to every balancer, or report to those connected how things stand now.
 
-        `is_making_way`: an engine process dials, so stay where it is let in, and dial nobody.
+        `is_making_way`: an engine process dials, so stay where it is let in, and dial no balancer.
 
         A new connection takes over from those that an engine process may still have; it says that
         the model `loading` is being loaded, so that requests for it wait.
@@ -149,4 +149,4 @@ class _NoQueries:
 
 
 def _nothing() -> None:
-    """Nobody else needs to know."""
+    """No other process needs to know."""

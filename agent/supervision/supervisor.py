@@ -342,7 +342,7 @@ class _Supervisor:
         self._show()
 
     def _release(self) -> None:
-        """Files that nobody loads again may be evicted."""
+        """Files that are not loaded again may be evicted."""
         files = self._assigner.files
         kept = [(file, lease) for file, lease in self._leases if file in files]
         for file, lease in self._leases:

@@ -54,7 +54,10 @@ class Client:
         return self
 
     def _connector(self) -> aiohttp.TCPConnector:
-        """Without TLS a new connection for each request: some servers close idle ones unasked."""
+        """A connector that without TLS opens a connection for each request.
+
+        Some servers close idle connections unasked.
+        """
         if self.address.root.startswith("http:"):
             return aiohttp.TCPConnector(limit=0, force_close=True)
         return aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_OPEN)
@@ -74,7 +77,7 @@ class Client:
         return await self._whole("GET", url, None, within)
 
     async def post(self, url: str, body: Any, *, within: float) -> bytes:
-        """Likewise, of a JSON body."""
+        """The whole answer to a JSON body, within so many seconds."""
         return await self._whole("POST", url, body, within)
 
     async def _whole(self, method: str, url: str, body: Any, within: float) -> bytes:
@@ -121,7 +124,7 @@ class Client:
 
 
 async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """Of a refusal only the beginning is read; of anything else all, or `UpstreamFault`."""
+    """The beginning of a refusal; all of anything else, or `UpstreamFault`."""
     pieces, size = [], 0
     async for piece in response.content.iter_any():
         pieces.append(piece)

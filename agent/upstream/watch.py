@@ -106,7 +106,7 @@ class Watch:
             self._hurry.set()
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Check again and again, until it is cancelled."""
         while True:
             await self.look()
             await self._next_look()

@@ -41,7 +41,7 @@ class Evidence(IntEnum):
     STRONG = 1
     """Some other families' templates have it too, beside hints of their own."""
     WEAK = 2
-    """The same, and what is strong says more where a template has both."""
+    """Other families' templates have it too, and a strong hint says more where there are both."""
     TURNS = 3
     """It marks turns. Families that were trained from this one have it beside their own hints."""
     REASONING = 4

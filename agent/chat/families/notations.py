@@ -21,7 +21,7 @@ def plain_json(reader: Reader, _tools: Tools) -> Parse[bool]:
 
 
 def json_of_known(reader: Reader, tools: Tools) -> Parse[bool]:
-    """The same, of a tool that the client named."""
+    """JSON with a name and arguments, of a tool that the client named."""
     return json_calls(reader, tools.is_known)
 
 

@@ -104,7 +104,7 @@ class Answer:
         """What was `delivered` by another agent is left out."""
         self._id = id
         self._delivered = delivered
-        """Until all of it has come again."""
+        """What was delivered, until all of it has come again."""
         self._num_prompt_tokens = len(prepared.sequence.prompt)
         self._num_more = prepared.num_more
         self._stats: SequenceStats | None = None

@@ -28,7 +28,7 @@ class Delivered:
 
     @classmethod
     def of(cls, continuation: Continuation, num_tokens: int) -> "Delivered":
-        """Of an answer of which `num_tokens` were delivered.
+        """What was delivered of an answer that has `num_tokens` so far.
 
         All of an echoed prompt comes before the answer, so none of it is repeated after a token.
         """
@@ -74,7 +74,7 @@ class Delivered:
             case Called():
                 self.calls, is_new = self._counted(self.calls)
             case Noticed():
-                # After the last item that counts nobody can tell: the balancer knows.
+                # After the last item that counts only the balancer knows it.
                 is_new = not self._is_within
             case _:
                 is_new = True

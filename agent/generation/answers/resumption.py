@@ -90,7 +90,7 @@ def resumed(prepared: Prepared, resume: Resume, vocab: Vocab, context_size: int)
 
 
 def _retold(prepared: Prepared, resume: Resume, vocab: Vocab) -> tuple[Prepared, Resume]:
-    """The same, of an answer of which only the text is known."""
+    """`prepared` and `resume` for an answer of which only the text is known."""
     text = resume.continuation.text
     prepared, continuation = retold(prepared, resume.continuation, vocab)
     check_retold(Answer(resume.name, prepared, vocab.piece).replay(continuation.tokens), text)

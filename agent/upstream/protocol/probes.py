@@ -49,7 +49,7 @@ MAX_TOKENS = 32
 """Most tokens of an answer to the probe of `ignore_eos`."""
 
 MAX_CONSTRAINED = 128
-"""Of those that constrain an answer; only models that think first use them all."""
+"""Most tokens where an answer is constrained; only models that think first use them all."""
 
 EMBEDDINGS = "/embeddings"
 
