@@ -252,7 +252,7 @@ class _Agent:
         try:
             async with asyncio.TaskGroup() as group:
                 self._links.dial(group, dial, generation, executor)
-                self._reporter.look()
+                self._reporter.check()
                 helpers = [
                     group.create_task(each)
                     for each in (

@@ -94,8 +94,8 @@ class _Forwarder:
             stopping.cancel()
 
     async def _begin(self) -> Dial:
-        """Look at the server, say what it has, and wait for the order to dial."""
-        await self._watch.look()
+        """Check the server, say what it has, and wait for the order to dial."""
+        await self._watch.check()
         known = self._watch.known
         self._channel.report(Loaded(model=None if known is None else known.info))
         return await self._channel.dials.get()
@@ -109,7 +109,7 @@ class _Forwarder:
         try:
             async with asyncio.TaskGroup() as group:
                 self._links.dial(group, dial, self._generation, self._queries)
-                self._reporter.look()
+                self._reporter.check()
         finally:
             self._reporter.stop()
 

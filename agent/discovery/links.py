@@ -23,11 +23,11 @@ from .addresses import Address, Addresses, Decision, Dial, Leave, Workers, of_on
 
 logger = logging.getLogger(__name__)
 
-LOOK_INTERVAL = 30.0
-"""Seconds between two looks at a name, less a random half."""
+LOOKUP_INTERVAL = 30.0
+"""Seconds between two look-ups of a name, less a random half."""
 
-LOOK_AFTER_LOSS = 1.0
-"""Seconds from a lost connection to the next look, less a random half."""
+LOOKUP_AFTER_LOSS = 1.0
+"""Seconds from a lost connection to the next look-up, less a random half."""
 
 DialAddress = Callable[[str, Address], Awaitable[BalancerSocket]]
 """Dials a URL, at this address of its name."""
@@ -75,25 +75,25 @@ class Links:
         group: asyncio.TaskGroup,
         *,
         resolve: Resolve = resolve,
-        look_interval: float = LOOK_INTERVAL,
-        look_after_loss: float = LOOK_AFTER_LOSS,
+        lookup_interval: float = LOOKUP_INTERVAL,
+        lookup_after_loss: float = LOOKUP_AFTER_LOSS,
     ) -> None:
         self._make = make
         self._dial = dial
         self._group = group
         self._resolve = resolve
-        self._look_interval = look_interval
-        self._look_after_loss = look_after_loss
+        self._lookup_interval = lookup_interval
+        self._lookup_after_loss = lookup_after_loss
         self._connections: dict[Key, Connection] = {}
         self._balancers: dict[Key, str] = {}
-        self._lookouts: list[asyncio.Task[None]] = []
+        self._lookups: list[asyncio.Task[None]] = []
         self._num_running = 0
         self._ended = asyncio.Event()
         for url in urls:
             if _is_address(host := urlsplit(url).hostname or ""):
                 self._open(url, None, None)
             else:
-                self._lookouts.append(group.create_task(self._look_out(url, host)))
+                self._lookups.append(group.create_task(self._look_up(url, host)))
 
     def __iter__(self) -> Iterator[Connection]:
         """Those that there are now."""
@@ -108,9 +108,9 @@ class Links:
 
     def stop(self) -> None:
         """Dial no further addresses; each connection ends when it is drained or stopped."""
-        for lookout in self._lookouts:
-            lookout.cancel()
-        self._lookouts = []
+        for lookup in self._lookups:
+            lookup.cancel()
+        self._lookups = []
         if not self._num_running:
             self._ended.set()
 
@@ -123,15 +123,15 @@ class Links:
 
     # ---- one name
 
-    async def _look_out(self, url: str, host: str) -> None:
+    async def _look_up(self, url: str, host: str) -> None:
         addresses, lost = Addresses(), asyncio.Event()
         while True:
             for decision in addresses.resolved(await self._resolve(host)):
                 self._carry_out(decision, url, addresses, lost)
             lost.clear()
-            await _rings(lost, self._look_interval * _part())
+            await _rings(lost, self._lookup_interval * _part())
             if lost.is_set():
-                await asyncio.sleep(self._look_after_loss * _part())
+                await asyncio.sleep(self._lookup_after_loss * _part())
 
     def _carry_out(
         self, decision: Decision, url: str, addresses: Addresses, lost: asyncio.Event
@@ -218,7 +218,7 @@ class Links:
             await connection.run()
         finally:
             self._num_running -= 1
-            if not self._num_running and not self._lookouts:
+            if not self._num_running and not self._lookups:
                 self._ended.set()
 
     def _claim(self, key: Key, dialled: BalancerSocket) -> bool:

@@ -1,6 +1,6 @@
 """Sends the engine's statistics to balancers: at most once a second, and only when they changed.
 
-Invariant: the timer runs only while the engine works, and until one look found nothing new.
+Invariant: the timer runs only while the engine works, and until one check found nothing new.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ class Reporter:
         self._sent: EngineStatistics | None = None
         self._timer: Timer | None = None
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Send the statistics if they changed."""
         present = self._read()
         is_new = present != self._sent
@@ -46,19 +46,19 @@ class Reporter:
             self.stir()
 
     def stir(self) -> None:
-        """The engine has work, or did some: look within `INTERVAL`."""
+        """The engine has work, or did some: check within `INTERVAL`."""
         if self._timer is None:
             self._timer = self._call_later(INTERVAL, self._on_timer)
 
     def stop(self) -> None:
-        """Stop looking."""
+        """Check no more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _on_timer(self) -> None:
         self._timer = None
-        self.look()
+        self.check()
 
 
 def message(done: EngineStatistics) -> Statistics:

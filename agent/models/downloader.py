@@ -77,8 +77,8 @@ class Progress:
 TIMEOUT = httpx2.Timeout(30.0, connect=10.0)
 """Longest silence of a server, in seconds."""
 
-_LOOK_AHEAD = 64 * 2**20
-"""How many bytes arrive between two looks at the room that is left."""
+_ROOM_AHEAD = 64 * 2**20
+"""How many bytes arrive between two checks of the room that is left."""
 
 
 class Cut(Exception):
@@ -198,7 +198,7 @@ class Downloader:
             self._make_room(remote, part, total)
             for chunk in response.iter_raw():
                 part.append(chunk)
-                self._look(remote, part, len(chunk), total)
+                self._check_chunk(remote, part, len(chunk), total)
         if total is not None and part.size < total:
             raise Cut(f"it ends after {part.size} of {total} bytes")
 
@@ -250,19 +250,21 @@ class Downloader:
             record = Record(validator=facts.validator, total=facts.total)
             self._folder.write_record(remote.file, record)
 
-    def _look(self, remote: RemoteFile, part: PartFile, gained: int, total: int | None) -> None:
+    def _check_chunk(
+        self, remote: RemoteFile, part: PartFile, gained: int, total: int | None
+    ) -> None:
         """After each chunk: is it a model at all, is there still room?"""
         before = part.size - gained
         if before < len(MAGIC) <= part.size:
             self._check_start(remote, part)
-        if before // _LOOK_AHEAD != part.size // _LOOK_AHEAD:
+        if before // _ROOM_AHEAD != part.size // _ROOM_AHEAD:
             part.flush()
             self._make_room(remote, part, total)
         self._progress.arrived(remote.called, part.size, total)
 
     def _make_room(self, remote: RemoteFile, part: PartFile, total: int | None) -> None:
         """Make room for all of it or, where its size is not known, for the next bytes."""
-        ahead = part.size + _LOOK_AHEAD if total is None else total
+        ahead = part.size + _ROOM_AHEAD if total is None else total
         self._folder.make_room({remote.file: ahead})
 
     def _check_start(self, remote: RemoteFile, part: PartFile) -> None:

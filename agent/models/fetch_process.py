@@ -33,8 +33,8 @@ from .models_folder import ModelsFolder, Record, part_of
 from .part_file import sha256_of
 from .port import FetchError
 
-LOOK_EVERY = 0.5
-"""Seconds between looks at a file that another agent downloads: for its size, and its end."""
+CHECK_EVERY = 0.5
+"""Seconds between checks of a file that another agent downloads: for its size, and its end."""
 
 
 NICENESS = 10
@@ -221,7 +221,7 @@ class _Bringer:
         while (turn := FileLock.try_exclusive(lock)) is None:
             total = self._folder.record(remote.file).total
             self._progress.arrived(remote.called, _size(part_of(remote.file)), total)
-            self._sleep(LOOK_EVERY)
+            self._sleep(CHECK_EVERY)
         return turn
 
     def _is_here(self, remote: RemoteFile) -> bool:

@@ -1,11 +1,11 @@
-"""How long to wait after a failed attempt: short where a look costs little, long where it costs.
+"""How long to wait after a failed attempt: short where the next one costs little, else long.
 
 Agents whose attempts failed at the same time make the next ones at different times, so that a
 server that comes back is not asked by all of them at once.
 """
 
 SOON = (5.0, 60.0)
-"""First and longest pause, in seconds, where a look costs little: the network, disks, tokens."""
+"""First and longest pause, in seconds, where an attempt is cheap: the network, disks, tokens."""
 
 LATER = (60.0, 3600.0)
 """Where each attempt may download the whole file, or load the whole model, again."""

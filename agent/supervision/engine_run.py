@@ -146,7 +146,7 @@ class EngineRun:
         self._is_over = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._deadline: asyncio.TimerHandle | None = None
-        self._next_look: asyncio.TimerHandle | None = None
+        self._next_check: asyncio.TimerHandle | None = None
 
     @property
     def issues(self) -> tuple[Issue, ...]:
@@ -238,7 +238,7 @@ class EngineRun:
                     self._reported(report)
             if isinstance(report, Loaded):
                 self._watch = StallWatch(begin.settings.step_timeout)
-                self._look_later(self._watch)
+                self._check_later(self._watch)
         if reason is None and self._watch is not None and self._watch.is_overdue:
             return self._watch.reason
         return reason
@@ -278,18 +278,18 @@ class EngineRun:
             logger.info("the engine gets on again")
             self._watcher.on_issues()
 
-    def _look_later(self, watch: StallWatch) -> None:
+    def _check_later(self, watch: StallWatch) -> None:
         loop = asyncio.get_running_loop()
-        self._next_look = loop.call_later(watch.pause, self._look, watch)
+        self._next_check = loop.call_later(watch.pause, self._check, watch)
 
-    def _look(self, watch: StallWatch) -> None:
+    def _check(self, watch: StallWatch) -> None:
         was_stalled = watch.is_stalled
-        watch.look()
+        watch.check()
         if watch.is_overdue and self._child is not None:
             logger.error("%s; the engine process is killed", watch.reason)
             self._child.kill()
             return
-        self._look_later(watch)
+        self._check_later(watch)
         if watch.is_stalled and not was_stalled:
             for issue in watch.issues:
                 logger.error("%s", issue.message)
@@ -304,10 +304,10 @@ class EngineRun:
             self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
 
     def _disarm(self) -> None:
-        for timer in (self._timer, self._deadline, self._next_look):
+        for timer in (self._timer, self._deadline, self._next_check):
             if timer is not None:
                 timer.cancel()
-        self._timer = self._deadline = self._next_look = None
+        self._timer = self._deadline = self._next_check = None
 
     def _tick(self) -> None:
         self._restarts.tick(time.monotonic())

@@ -1,17 +1,17 @@
 """Whether an engine process gets on: it says now and then which step it computes.
 
-It counts looks, not seconds. Where the host slept or the supervisor itself stood still there were
-no looks, and the engine process is not blamed for that time.
+It counts checks, not seconds. Where the host slept or the supervisor itself stood still there were
+no checks, and the engine process is not blamed for that time.
 """
 
 from ...shared.messages import Issue
 from ...shared.quantities import format_duration
 
-LOOKS = 40
+CHECKS = 40
 """In the time that a step may take. An engine process says as often which step it computes."""
 
 PATIENCE = 4
-"""Looks that find it where it was before it counts as stalled: a tenth of that time."""
+"""Checks that find it where it was before it counts as stalled: a tenth of that time."""
 
 STALLED = "engine_stalled"
 """The issue's code."""
@@ -23,39 +23,39 @@ class StallWatch:
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
         self._step: int | None = None
-        self._num_looks = 0
+        self._num_checks = 0
 
     @property
     def pause(self) -> float:
-        """Seconds between two looks."""
-        return self._timeout / LOOKS
+        """Seconds between two checks."""
+        return self._timeout / CHECKS
 
     def heard(self, step: int | None) -> None:
         """It computes this step, or none."""
         if step is None or step != self._step:
-            self._num_looks = 0
+            self._num_checks = 0
         self._step = step
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Call this after each `pause`; the properties may have changed."""
-        self._num_looks += 1
+        self._num_checks += 1
 
     @property
     def is_stalled(self) -> bool:
         """Whether it has not got on for so long that it should get no work."""
-        return self._num_looks > PATIENCE
+        return self._num_checks > PATIENCE
 
     @property
     def is_overdue(self) -> bool:
         """Whether to end it."""
-        return self._num_looks > LOOKS
+        return self._num_checks > CHECKS
 
     @property
     def issues(self) -> tuple[Issue, ...]:
         """What operators should know."""
         if not self.is_stalled:
             return ()
-        stalled = format_duration(self._timeout * PATIENCE / LOOKS)
+        stalled = format_duration(self._timeout * PATIENCE / CHECKS)
         bound = format_duration(self._timeout)
         return (
             Issue(

@@ -1,9 +1,9 @@
-"""Whether an upstream server is there, and when to look again.
+"""Whether an upstream server is there, and when to check again.
 
-While it is there it is looked at every `INTERVAL`; while it is not, after pauses that double. One
-look that only took too long does not count: a busy server may be slow. A server that answers looks
-and refuses one request after the other is not there either. One that is full and asks for a pause
-gets one; it is known as before when that is over.
+While it is there it is checked every `INTERVAL`; while it is not, after pauses that double. One
+check that only took too long does not count: a busy server may be slow. A server that answers
+checks and refuses one request after the other is not there either. One that is full and asks for a
+pause gets one; it is known as before when that is over.
 
 Invariant: there is an issue exactly while it is not up.
 """
@@ -30,7 +30,7 @@ class Health:
         self.issue: Issue | None = Issue(
             code="upstream_starting", message="the upstream server was not asked yet"
         )
-        self.next_look = now
+        self.next_check = now
         self._pause = 0.0
         self._was_slow = False
         self._num_refused = 0
@@ -46,7 +46,7 @@ class Health:
     def answered(self, now: float) -> None:
         """It is there and can serve; one that rests goes on to do so."""
         if now < self._rests_until:
-            self.next_look = self._rests_until
+            self.next_check = self._rests_until
             return
         if not self.is_up:
             self._num_refused = 0
@@ -54,26 +54,26 @@ class Health:
         self.issue = None
         self._pause = 0.0
         self._was_slow = False
-        self.next_look = now + INTERVAL
+        self.next_check = now + INTERVAL
 
     def failed(self, issue: Issue, now: float, *, is_certain: bool) -> None:
-        """A look at it failed. Not `is_certain`: it may only be slow."""
+        """A check of it failed. Not `is_certain`: it may only be slow."""
         if self.is_up and not is_certain and not self._was_slow:
             self._was_slow = True
-            self.next_look = now + FIRST_PAUSE
+            self.next_check = now + FIRST_PAUSE
             return
         self._pause = min(self._pause * 2 or FIRST_PAUSE, LAST_PAUSE)
         self.issue = issue
         self.was_away = True
-        self.next_look = max(now + self._pause, self._rests_until)
+        self.next_check = max(now + self._pause, self._rests_until)
 
     def rests(self, issue: Issue, seconds: float, now: float) -> None:
         """It asks for a pause. The requests that it has go on."""
         until = now + min(max(seconds, FIRST_PAUSE), LONGEST_REST)
         self._rests_until = max(self._rests_until, until)
         if self.is_up:
-            self.issue, self.next_look = issue, self._rests_until
-        self.next_look = max(self.next_look, self._rests_until)
+            self.issue, self.next_check = issue, self._rests_until
+        self.next_check = max(self.next_check, self._rests_until)
 
     def served(self) -> None:
         """It took a request."""
@@ -88,6 +88,6 @@ class Health:
             self.failed(issue, now, is_certain=True)
 
     def suspected(self, now: float) -> None:
-        """A request could not reach it: look at once."""
+        """A request could not reach it: check at once."""
         if self.is_up:
-            self.next_look = now
+            self.next_check = now

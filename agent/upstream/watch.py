@@ -1,4 +1,4 @@
-"""Keeps looking at an upstream server: is it there, which model does it have, what can it do.
+"""Keeps checking an upstream server: is it there, which model does it have, what can it do.
 
 It is asked for its models at intervals (`health`). What it can do is found out once, and again when
 it was away or its models have changed.
@@ -33,7 +33,7 @@ from .protocol.probes import (
 
 logger = logging.getLogger(__name__)
 
-LOOK = 5.0
+CHECK_WITHIN = 5.0
 """Seconds for the list of models."""
 
 TRY = 60.0
@@ -83,7 +83,7 @@ class Watch:
         return () if self._health.issue is None else (self._health.issue,)
 
     def suspect(self) -> None:
-        """A request could not reach it: look at once."""
+        """A request could not reach it: check at once."""
         if self._health.is_up:
             self._health.suspected(self._clock())
             self._hurry.set()
@@ -108,12 +108,12 @@ class Watch:
     async def run(self) -> None:
         """Check again and again, until it is cancelled."""
         while True:
-            await self.look()
-            await self._next_look()
+            await self.check()
+            await self._until_next_check()
 
-    async def _next_look(self) -> None:
+    async def _until_next_check(self) -> None:
         """Wait until it is due, which may change meanwhile."""
-        while (seconds := self._health.next_look - self._clock()) > 0:
+        while (seconds := self._health.next_check - self._clock()) > 0:
             self._hurry.clear()
             try:
                 async with asyncio.timeout(seconds):
@@ -121,8 +121,8 @@ class Watch:
             except TimeoutError:
                 return
 
-    async def look(self) -> None:
-        """Look at it now."""
+    async def check(self) -> None:
+        """Check it now."""
         before = (self.known, self._health.issue)
         try:
             await self._client.read_key()
@@ -187,7 +187,7 @@ class Watch:
 
     async def _model(self) -> ListedModel:
         try:
-            body = await self._client.get(self._client.address.api + "/models", within=LOOK)
+            body = await self._client.get(self._client.address.api + "/models", within=CHECK_WITHIN)
         except UpstreamRefusal as error:
             if error.status in (404, 405) and self._name is not None:
                 return ListedModel(id=self._name)  # some clouds do not list their models
@@ -236,7 +236,7 @@ class Watch:
 
 
 def _is_passing(error: UpstreamRefusal | UpstreamLost) -> bool:
-    """Whether the probe may go otherwise in a while, so that the whole look has failed."""
+    """Whether the probe may go otherwise in a while, so that the whole check has failed."""
     if isinstance(error, UpstreamLost):
         return error.is_certain
     return error.status in (401, 429, 502, 503, 504, 529)

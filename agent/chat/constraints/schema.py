@@ -109,7 +109,7 @@ def children(part: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]
             yield f".{key}", child
 
 
-MAX_LOOKS = 2000
+MAX_VISITED = 2000
 """Subschemas searched; keywords beyond are not reported."""
 
 _KEYWORDS = re.compile(r"Unimplemented keys: (\[[^\]]*\])")
@@ -125,9 +125,9 @@ def keywords_in(warnings: Iterable[str]) -> frozenset[str]:
 def places_of(keywords: frozenset[str], schemas: Iterable[Schema]) -> Iterator[Unenforced]:
     """Where `schemas` have `keywords`, outermost first."""
     parts = [(each.field, each.schema) for each in schemas] if keywords else []
-    for num_looks, (place, part) in enumerate(parts):
+    for num_visited, (place, part) in enumerate(parts):
         yield from (Unenforced(place, key) for key in part if key in keywords)
-        if num_looks + len(parts) < MAX_LOOKS:
+        if num_visited + len(parts) < MAX_VISITED:
             parts += [(place + way, child) for way, child in children(part)]
 
 

@@ -12,10 +12,10 @@ from typing import Any
 from ..parsing.schema_check import SchemaCheck
 from .lark import Work
 
-MAX_LOOKS = 2000
+MAX_VISITED = 2000
 """Subschemas visited for one value; a schema that needs more is refused."""
 MAX_DEPTH = 32
-_LOOK = 10
+_VISIT = 10
 """Units of work for one subschema, besides its members."""
 
 ANNOTATIONS = frozenset(
@@ -92,15 +92,15 @@ class _Leaves:
     def __init__(self, root: Mapping[str, Any], work: Work) -> None:
         self._root = root
         self._work = work
-        self._num_looks = 0
+        self._num_visited = 0
 
     def of(self, schema: object, depth: int) -> Iterator[Mapping[str, Any]]:
-        self._num_looks += 1
-        if self._num_looks > MAX_LOOKS or depth == 0:
+        self._num_visited += 1
+        if self._num_visited > MAX_VISITED or depth == 0:
             raise TooManyAlternativesError(
                 "the schema has too many alternatives, or they are nested too deeply"
             )
-        self._work.spend(_LOOK + _size(schema))
+        self._work.spend(_VISIT + _size(schema))
         if schema is False:
             return
         whole = dict(schema) if isinstance(schema, Mapping) else {}
@@ -131,7 +131,7 @@ class _Leaves:
         return [schema]
 
     def _merged(self, one: Mapping[str, Any], other: object) -> Any:
-        self._work.spend(_LOOK + _size(one) + _size(other))
+        self._work.spend(_VISIT + _size(one) + _size(other))
         return _merged(one, other)
 
     def _target(self, reference: str) -> object:
@@ -174,7 +174,7 @@ def _alternatives(
         # Check each value against the rest; including the `enum` would make this quadratic.
         rest = {key: leaf[key] for key in leaf if is_const or key != "enum"}
         whole = with_definitions(rest, root)
-        work.spend(_LOOK * len(values) + len(whole))
+        work.spend(_VISIT * len(values) + len(whole))
         check = SchemaCheck(whole)
         return [Given(each) for each in values if check.find(each) is None]
     type = leaf.get("type")

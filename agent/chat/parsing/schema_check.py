@@ -78,7 +78,7 @@ MAX_WORK = 200_000
 MAX_DEPTH = 100
 """Nesting of values, and of schemas."""
 
-_LOOK = 10
+_CHECK = 10
 """Units to check one value against one schema, besides those that grow with the schema."""
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -121,7 +121,7 @@ class SchemaCheck:
     def find(self, value: object) -> Mismatch | None:
         """The first mismatch of `value`; `None` if it is valid."""
         try:
-            return self._look(value, self._root, "", 0)
+            return self._check(value, self._root, "", 0)
         except _OutOfWorkError:
             return None
 
@@ -130,8 +130,8 @@ class SchemaCheck:
         if self._work_left < 0:
             raise _OutOfWorkError
 
-    def _look(self, value: object, schema: object, place: str, depth: int) -> Mismatch | None:
-        self._spend(_LOOK)
+    def _check(self, value: object, schema: object, place: str, depth: int) -> Mismatch | None:
+        self._spend(_CHECK)
         if depth > MAX_DEPTH:
             raise _OutOfWorkError
         if schema is False:
@@ -167,7 +167,7 @@ class SchemaCheck:
             at = _joined(place, key)
             if key not in known and others is False:
                 return Mismatch(at, "is unknown")
-            if found := self._look(member, known.get(key, others), at, depth):
+            if found := self._check(member, known.get(key, others), at, depth):
                 return found
         return None
 
@@ -178,7 +178,7 @@ class SchemaCheck:
         rest = schema.get("items", True)
         for position, item in enumerate(value):
             each = first[position] if position < len(first) else rest
-            if found := self._look(item, each, f"{place}[{position}]", depth):
+            if found := self._check(item, each, f"{place}[{position}]", depth):
                 return found
         return None
 
@@ -187,14 +187,14 @@ class SchemaCheck:
     ) -> Mismatch | None:
         if "$ref" in schema:
             target = self._target(schema["$ref"])
-            if found := self._look(value, target, place, depth):
+            if found := self._check(value, target, place, depth):
                 return found
         for each in _list(schema.get("allOf")):
-            if found := self._look(value, each, place, depth):
+            if found := self._check(value, each, place, depth):
                 return found
         for key in ("anyOf", "oneOf"):
             choices = _list(schema.get(key))
-            founds = [self._look(value, each, place, depth) for each in choices]
+            founds = [self._check(value, each, place, depth) for each in choices]
             if choices and all(founds):
                 return founds[0] if len(founds) == 1 else Mismatch(place, _NONE_FITS)
         return None

@@ -57,8 +57,8 @@ class Agent:
             self._dial,
             self._group,
             resolve=self._resolve,
-            look_interval=60.0,
-            look_after_loss=0.0,
+            lookup_interval=60.0,
+            lookup_after_loss=0.0,
         )
 
     async def _resolve(self, host: str) -> Sequence[str]:

@@ -43,12 +43,12 @@ class House:
     def __init__(self) -> None:
         self.clock = Clock()
         self.done = EngineStatistics(num_cells=10)
-        self.num_looks = 0
+        self.num_checks = 0
         self.reports: list[tuple[float, Statistics]] = []
         self.reporter = Reporter(read=self.read, send=self.sent, call_later=self.clock.call_later)
 
     def read(self) -> EngineStatistics:
-        self.num_looks += 1
+        self.num_checks += 1
         return self.done
 
     def sent(self, statistics: Statistics) -> None:
@@ -66,16 +66,16 @@ class House:
 def resting() -> House:
     """Its first report is out, and nothing has happened since."""
     house = House()
-    house.reporter.look()
+    house.reporter.check()
     house.clock.pass_to(5.0)
     house.reports.clear()
-    house.num_looks = 0
+    house.num_checks = 0
     return house
 
 
 def test_how_things_stand_is_told_at_once() -> None:
     house = House()
-    house.reporter.look()
+    house.reporter.check()
     assert house.reports == [(0.0, message(house.done))]
 
 
@@ -84,7 +84,7 @@ def test_of_an_engine_that_rests_nothing_is_told_or_asked() -> None:
     assert house.clock.calls == {}
     house.clock.pass_to(1000.0)
     assert house.reports == []
-    assert house.num_looks == 0
+    assert house.num_checks == 0
 
 
 def test_many_steps_are_one_report_a_second() -> None:

@@ -81,7 +81,7 @@ class Scripted:
         try:
             with pytest.MonkeyPatch.context() as patched:
                 patched.setattr(client, "CONNECT", HANGS)
-                patched.setattr(watch, "LOOK", HANGS)
+                patched.setattr(watch, "CHECK_WITHIN", HANGS)
                 yield self
         finally:
             await runner.cleanup()

@@ -46,7 +46,7 @@ async def watched(name: str | None = None, key_file: Path | None = None) -> Asyn
 
 async def test_it_finds_out_what_a_server_is_and_can_do() -> None:
     async with watched() as it:
-        await it.watch.look()
+        await it.watch.check()
         server, known = it.watch.server, it.watch.known
         assert server is not None
         assert known is not None
@@ -60,17 +60,17 @@ async def test_it_finds_out_what_a_server_is_and_can_do() -> None:
 
 async def test_what_is_known_is_not_tried_again() -> None:
     async with watched() as it:
-        await it.watch.look()
+        await it.watch.check()
         tried = it.num_probes
-        await it.watch.look()
+        await it.watch.check()
         assert (it.num_probes, it.changes) == (tried, 1)
 
 
 async def test_another_model_is_tried_anew() -> None:
     async with watched() as it:
-        await it.watch.look()
+        await it.watch.check()
         it.scripted.models = [{**MODEL, "id": "other", "owned_by": "library"}]
-        await it.watch.look()
+        await it.watch.check()
         assert it.watch.known is not None
         assert (it.watch.known.info.name, it.watch.known.server.dialect.kind) == ("other", "ollama")
         assert it.changes == 2
@@ -81,7 +81,7 @@ async def test_whether_it_goes_on_with_an_answer_is_tried(goes_on: bool) -> None
     async with watched() as it:
         it.scripted.models = [{**MODEL, "owned_by": "sglang"}]
         it.scripted.goes_on = goes_on
-        await it.watch.look()
+        await it.watch.check()
         known = it.watch.known
         assert known is not None
         assert ("continue_final_message" in known.server.abilities) == goes_on
@@ -97,7 +97,7 @@ async def test_fields_that_it_refuses_are_left_out() -> None:
             "image_url": "no pictures",
             "max_tokens": "use max_completion_tokens",
         }
-        await it.watch.look()
+        await it.watch.check()
         assert it.watch.server is not None
         assert it.watch.server.refused == {"seed"}
         assert not it.watch.server.counts_at_end
@@ -107,16 +107,16 @@ async def test_fields_that_it_refuses_are_left_out() -> None:
 
 async def test_a_server_that_goes_and_comes_back() -> None:
     async with watched() as it:
-        await it.watch.look()
+        await it.watch.check()
         it.scripted.status = 503
-        await it.watch.look()
+        await it.watch.check()
         assert it.watch.server is None
         assert it.watch.known is not None  # balancers go on to hear of its model
         assert it.issue[0] == "upstream_unreachable"
         assert "not now" in it.issue[1]
         it.scripted.status = 200
         tried = it.num_probes
-        await it.watch.look()
+        await it.watch.check()
         assert it.watch.server is not None
         assert it.num_probes > tried  # it may be another version now
 
@@ -125,7 +125,7 @@ async def test_a_server_that_goes_and_comes_back() -> None:
 async def test_a_key_that_is_refused(status: int) -> None:
     async with watched() as it:
         it.scripted.status = status
-        await it.watch.look()
+        await it.watch.check()
         assert it.issue[0] == "upstream_key"
         assert "it refuses the key of --upstream-key-file" in it.issue[1]
 
@@ -134,7 +134,7 @@ async def test_a_key_that_is_refused(status: int) -> None:
 async def test_a_key_that_is_refused_for_requests_alone(status: int) -> None:
     async with watched() as it:
         it.scripted.status_of_posts = status
-        await it.watch.look()
+        await it.watch.check()
         assert (it.watch.known, it.issue[0]) == (None, "upstream_key")
 
 
@@ -165,23 +165,23 @@ async def test_a_server_that_takes_requests_from_now_on_is_tried_as_a_whole(
     """Else it would be taken for one that can do less."""
     async with watched() as it:
         it.scripted.next_statuses = [*([200] * num), status]
-        await it.watch.look()
+        await it.watch.check()
         assert it.watch.known is None
-        await it.watch.look()
+        await it.watch.check()
         assert it.watch.server is not None
         assert {"messages", "prompt", "token_ids", "json_schema"} <= it.watch.server.abilities
 
 
 async def test_a_key_that_cannot_be_read(tmp_path: Path) -> None:
     async with watched(key_file=tmp_path / "none") as it:
-        await it.watch.look()
+        await it.watch.check()
         assert it.issue[0] == "upstream_key"
         assert it.scripted.keys == []
 
 
 async def test_a_model_that_it_does_not_have() -> None:
     async with watched("other") as it:
-        await it.watch.look()
+        await it.watch.check()
         code, message = it.issue
         assert (code, it.watch.known) == ("upstream_model", None)
         assert message.endswith("--upstream-model: it has no model other; it has m")
@@ -192,7 +192,7 @@ async def test_a_server_without_a_list_serves_the_model_that_is_named() -> None:
     async with watched("m") as it:
         it.scripted.models = []
         it.scripted.status = 404
-        await it.watch.look()
+        await it.watch.check()
         code, message = it.issue  # everything else is not found either
         assert code == "upstream_model"
         assert "neither chats, nor completes, nor embeds" in message
@@ -248,5 +248,5 @@ async def test_a_look_that_is_refused_with_a_pause() -> None:
         task = asyncio.create_task(it.watch.run())
         await soon(it.changed.wait())
         assert it.issue[0] == "upstream_limit"
-        assert it.watch._health.next_look - it.watch._clock() > 20
+        assert it.watch._health.next_check - it.watch._clock() > 20
         task.cancel()

@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from arriero.agent.chat.constraints.schema import (
-    MAX_LOOKS,
     MAX_TRIED,
     MAX_TRIES,
+    MAX_VISITED,
     Schema,
     Unenforced,
     keywords_in,
@@ -112,9 +112,9 @@ def test_places_are_found_and_names_of_properties_are_none() -> None:
 
 def test_so_much_is_looked_at_and_no_more() -> None:
     schema: dict[str, Any] = {}
-    for _ in range(MAX_LOOKS):
+    for _ in range(MAX_VISITED):
         schema = {"not": {}, "items": schema}
-    assert len(list(places_of(frozenset({"not"}), [Schema("x", schema)]))) < MAX_LOOKS
+    assert len(list(places_of(frozenset({"not"}), [Schema("x", schema)]))) < MAX_VISITED
 
 
 def test_one_notice_names_the_first_and_counts_the_rest() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from arriero.agent.chat.constraints.lark import TooMuchWorkError, Work
 from arriero.agent.chat.constraints.schema_alternatives import (
-    MAX_LOOKS,
+    MAX_VISITED,
     Alternative,
     Given,
     Text,
@@ -74,7 +74,7 @@ def test_members_of_what_is_joined_come_together() -> None:
 
 @pytest.mark.parametrize(
     "schema",
-    [{"$ref": "#/$defs/loop"}, {"anyOf": [{"type": "null"}] * (MAX_LOOKS + 1)}],
+    [{"$ref": "#/$defs/loop"}, {"anyOf": [{"type": "null"}] * (MAX_VISITED + 1)}],
 )
 def test_what_is_too_large_is_refused(schema: dict[str, Any]) -> None:
     with pytest.raises(TooManyAlternativesError, match="too"):
