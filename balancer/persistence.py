@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Self
 
 from ..shared.lifecycle import StartupError
-from .cluster.peer_store import NewsHub, PeerStore
+from .cluster.peer_store import NotificationHub, PeerStore
 from .fleet.view import FleetTotals
 from .history.history_task import History
 from .store.port import StoreRefused
@@ -32,10 +32,10 @@ class Persistence:
         self.history = History(handed_over=self.writer.unwritten)
 
     @classmethod
-    async def open(cls, url: StoreUrl, hub: NewsHub | None = None) -> Self:
+    async def open(cls, url: StoreUrl, hub: NotificationHub | None = None) -> Self:
         """Open the store and read the history back. Raises `StartupError`, one sentence.
 
-        `hub` tells other workers the news that the store does not tell by itself.
+        `hub` carries notifications to other workers where the store does not.
         """
         try:
             store = await open_store(url)
@@ -66,7 +66,9 @@ class Persistence:
         await self.store.close()
 
 
-def peer_store_of(url: StoreUrl, store: Store, hub: NewsHub | None = None) -> PeerStore | None:
+def peer_store_of(
+    url: StoreUrl, store: Store, hub: NotificationHub | None = None
+) -> PeerStore | None:
     """What lets balancers over `store` find one another; `None` where there is one only.
 
     `hub` does so for workers over one SQLite file.
@@ -76,5 +78,5 @@ def peer_store_of(url: StoreUrl, store: Store, hub: NewsHub | None = None) -> Pe
 
         return PostgresPeerStore(url, store.database)
     if hub is not None:
-        store.database.on_news = hub.spread
+        store.database.on_notifications = hub.spread
     return hub

@@ -30,7 +30,7 @@ LONGEST_ACCEPT = 1000
 Ask = Callable[[What, str], Awaitable[Replies]]
 """Asks all others. It takes a second at most, and no time where there are none."""
 
-TellCancel = Callable[[RequestId], Awaitable[bool]]
+NotifyCancel = Callable[[RequestId], Awaitable[bool]]
 """Tells all others to cancel a request, without waiting for an answer; whether they were told."""
 
 OwnRequests = Callable[[], Iterable[ListedRequest]]
@@ -70,7 +70,7 @@ async def nobody(_what: What, _about: str) -> Replies:
     return Replies()
 
 
-async def untold(_id: RequestId) -> bool:
+async def not_notified(_id: RequestId) -> bool:
     """There are no others."""
     return False
 
@@ -86,14 +86,14 @@ class Everywhere:
         self,
         ask: Ask = nobody,
         here: Callable[[], str | None] = lambda: None,
-        tell_cancel: TellCancel = untold,
+        notify_cancel: NotifyCancel = not_notified,
         *,
         workers: Mapping[str, int] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._ask = ask
         self._here = here
-        self._tell_cancel = tell_cancel
+        self._tell_cancel = notify_cancel
         self._workers = workers or {}
         self._clock = clock
 

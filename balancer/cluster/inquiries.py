@@ -1,4 +1,4 @@
-"""Asks the other balancers, and answers them, through the news of the store that they share.
+"""Asks the other balancers, and answers them, through notifications of the store that they share.
 
 So a balancer needs no address of another, nor a key: whoever shares the store is one of them.
 """
@@ -76,17 +76,17 @@ class Inquiries:
     async def _wait(self, id: str, question: Asked) -> None:
         with suppress(TimeoutError, StoreAway):
             async with asyncio.timeout(self._patience):
-                await self._store.tell(question)
+                await self._store.notify(question)
                 await self._ends[id].wait()
 
-    def heard(self, news: Asked | Answered) -> None:
+    def heard(self, notification: Asked | Answered) -> None:
         """Another balancer asks or answers, or this one did."""
-        match news:
+        match notification:
             case Answered():
-                if (id := self._questions.heard(news)) is not None:
+                if (id := self._questions.heard(notification)) is not None:
                     self._ends[id].set()
-            case Asked() if news.by != self._run and len(self._answers) < MOST_ANSWERING:
-                task = asyncio.create_task(self._answer(news))
+            case Asked() if notification.by != self._run and len(self._answers) < MOST_ANSWERING:
+                task = asyncio.create_task(self._answer(notification))
                 self._answers.add(task)
                 task.add_done_callback(self._answered)
 
@@ -98,7 +98,7 @@ class Inquiries:
             return
         try:
             pieces = cut(body)
-            await self._store.tell(
+            await self._store.notify(
                 *(
                     Answered(question.id, question.by, self._run, number, len(pieces), text)
                     for number, text in enumerate(pieces)

@@ -8,7 +8,7 @@ read anew.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .notifications import SUBJECTS, CancelRequest, Changed, RetryAgent, Subject, Told
+from .notifications import SUBJECTS, Broadcast, CancelRequest, Changed, RetryAgent, Subject
 from .peer_store import Peer
 
 
@@ -103,11 +103,11 @@ class Standing:
         """Whether to ask for leadership; `outbid` is an epoch that agents know and this one not."""
         return self.epoch is None or (outbid is not None and outbid > self.epoch)
 
-    # ---- news
+    # ---- notifications
 
-    def heard(self, news: Told) -> list[Decision]:
+    def heard(self, notification: Broadcast) -> list[Decision]:
         """Some balancer told this; it may have been this one."""
-        match news:
+        match notification:
             case Changed(what=what):
                 return [Read(what)]
             case CancelRequest(id=id):

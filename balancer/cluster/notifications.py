@@ -1,8 +1,8 @@
-"""What balancers over one store tell one another.
+"""The notifications that balancers over one store send one another.
 
-News of changes hold names only: who hears of one reads it from the store. Questions, which need no
-store to be answered, come with their answers in pieces. News that this version does not know are
-left out, so that neighbouring versions go together.
+Those of changes hold names only: a balancer that gets one reads from the store what has changed.
+Questions, which need no store to be answered, come with their answers in pieces. Notifications that
+this version does not know are left out, so that neighbouring versions go together.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Subject = Literal["desired_state", "keys", "cordons", "peers"]
 SUBJECTS: tuple[Subject, ...] = get_args(Subject)
 
 MOST_ID = 200
-"""Most characters of an id in news; PostgreSQL takes less than 8000 bytes."""
+"""Most characters of an id in a notification; PostgreSQL takes less than 8000 bytes."""
 
 MOST_TEXT = 6000
 """Most characters of a question or of a piece of an answer; all of them are ASCII."""
@@ -75,7 +75,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionTold:
+class SessionChanged:
     """Who showed the token with the digest `token` to the dashboard is logged in until `until`.
 
     In seconds since 1970; 0 says that it has logged out. `name` and `digest` are of its key, `csrf`
@@ -90,22 +90,24 @@ class SessionTold:
     type: Literal["session"] = "session"
 
 
-Told = Changed | CancelRequest | RetryAgent
+Broadcast = Changed | CancelRequest | RetryAgent
 """To all, without an answer."""
 
-News = Told | Asked | Answered | SessionTold
+Notification = Broadcast | Asked | Answered | SessionChanged
 
-_NEWS: TypeAdapter[News] = TypeAdapter(Annotated[News, Field(discriminator="type")])
+_NOTIFICATION: TypeAdapter[Notification] = TypeAdapter(
+    Annotated[Notification, Field(discriminator="type")]
+)
 
 
-def encoded(news: News) -> str:
+def encoded(notification: Notification) -> str:
     """As `decoded` reads it."""
-    return _NEWS.dump_json(news).decode()
+    return _NOTIFICATION.dump_json(notification).decode()
 
 
-def decoded(text: str) -> News | None:
+def decoded(text: str) -> Notification | None:
     """`None` for what this version does not know."""
     try:
-        return _NEWS.validate_json(text)
+        return _NOTIFICATION.validate_json(text)
     except ValidationError:
         return None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from .notifications import News
+from .notifications import Notification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,16 +57,16 @@ class PeerSession(Protocol):
         """Let go of the connection, and so of leadership; well if it is gone. Never waits."""
 
 
-class NewsHub(Protocol):
-    """A `PeerStore` beside a store that tells no news: it tells what transactions have to tell."""
+class NotificationHub(Protocol):
+    """A `PeerStore` beside a store that sends no notifications: it sends those of transactions."""
 
     async def open_session(
-        self, on_news: Callable[[News], None], on_lost: Callable[[], None]
+        self, on_notification: Callable[[Notification], None], on_lost: Callable[[], None]
     ) -> PeerSession: ...
 
-    async def tell(self, *news: News) -> None: ...
+    async def notify(self, *notifications: Notification) -> None: ...
 
-    def spread(self, news: Sequence[News]) -> None:
+    def spread(self, notifications: Sequence[Notification]) -> None:
         """Tell all balancers, this one among them."""
 
 
@@ -74,12 +74,12 @@ class PeerStore(Protocol):
     """Lets balancers find one another."""
 
     async def open_session(
-        self, on_news: Callable[[News], None], on_lost: Callable[[], None]
+        self, on_notification: Callable[[Notification], None], on_lost: Callable[[], None]
     ) -> PeerSession:
-        """Hear news from now on. `on_lost` is called once, as soon as the connection is gone.
+        """Get notifications from now on. `on_lost` is called once, when the connection is gone.
 
         Raises `StoreAway`.
         """
 
-    async def tell(self, *news: News) -> None:
+    async def notify(self, *notifications: Notification) -> None:
         """Tell all balancers, this one among them, in this order. Raises `StoreAway`."""

@@ -1,4 +1,4 @@
-"""Other balancers over the same store, as the daemon wires them up: what news make it read."""
+"""Other balancers over the same store, as the daemon wires them up: what notifications do."""
 
 import time
 import uuid
@@ -17,7 +17,7 @@ from ..management.steering.drains import DrainService
 from ..persistence import Persistence
 from .cluster_view import Everywhere
 from .inquiries import Answer, Respond
-from .notifications import SessionTold
+from .notifications import SessionChanged
 from .peer_store import Peer
 from .peers import Peers, PeersStatus
 from .responder import Render, Responder, no_metrics
@@ -77,12 +77,12 @@ def responding(responder: Responder, conversations: ConversationKeeper | None) -
 
 def taking_up(
     sessions: Sessions, clock: Callable[[], float] = time.time
-) -> Callable[[SessionTold], None]:
+) -> Callable[[SessionChanged], None]:
     """Logs in, and out, who did so at another balancer."""
 
-    def take_up(told: SessionTold) -> None:
-        session = Session(told.name, told.digest, told.csrf, told.until)
-        sessions.take_up(told.token, session, clock())
+    def take_up(change: SessionChanged) -> None:
+        session = Session(change.name, change.digest, change.csrf, change.until)
+        sessions.take_up(change.token, session, clock())
 
     return take_up
 
@@ -93,8 +93,8 @@ def announce_sessions(peers: Peers | None) -> Announce | None:
         return None
 
     async def announce(token: str, session: Session) -> None:
-        await peers.tell_session(
-            SessionTold(token, session.name, session.digest, session.csrf, session.expires_at)
+        await peers.notify_session(
+            SessionChanged(token, session.name, session.digest, session.csrf, session.expires_at)
         )
 
     return announce
@@ -137,5 +137,5 @@ def _shown(peer: Peer, status: PeersStatus, now: float) -> Balancer:
         leads=leads_here if is_here else peer.beat.is_leading and not leads_here,
         is_here=is_here,
         since=peer.started_at,
-        last_heartbeat=now - peer.age - status.told_ago,
+        last_heartbeat=now - peer.age - status.reported_ago,
     )

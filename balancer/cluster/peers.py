@@ -1,4 +1,4 @@
-"""Keeps a balancer in touch with those that share its store: beats, hears news, leads or follows.
+"""Keeps a balancer in touch with those that share its store: beats, is notified, leads or follows.
 
 One task does it, over one session. While the store is away nobody leads: agents go on with what
 they have, and requests are served. When it is back, everything is read anew. Whatever else goes
@@ -27,9 +27,9 @@ from .notifications import (
     Asked,
     CancelRequest,
     Changed,
-    News,
+    Notification,
     RetryAgent,
-    SessionTold,
+    SessionChanged,
     Subject,
 )
 from .peer_store import Beat, Peer, PeerSession, PeerStore
@@ -108,7 +108,7 @@ def _no_answer(_what: str, _about: str) -> None:
     """This balancer knows no question."""
 
 
-def _no_sessions(_told: SessionTold) -> None:
+def _no_sessions(_told: SessionChanged) -> None:
     """Nobody logs in here."""
 
 
@@ -125,7 +125,7 @@ class PeersStatus:
     epoch: int | None
     peers: tuple[Peer, ...]
     num_unread: int
-    told_ago: float = 0.0
+    reported_ago: float = 0.0
     """Seconds since the store told of `peers`."""
 
 
@@ -143,7 +143,7 @@ class Peers:
         version: str,
         url: str | None = None,
         respond: Respond = _no_answer,
-        on_session: Callable[[SessionTold], None] = _no_sessions,
+        on_session: Callable[[SessionChanged], None] = _no_sessions,
         beat_interval: float = BEAT_INTERVAL,
     ) -> None:
         """`looks` read what has changed, `respond` answers others. `run` is this start's own."""
@@ -154,7 +154,7 @@ class Peers:
         self._name = name
         self._version = version
         self._url = url
-        self._told_at = 0.0
+        self._reported_at = 0.0
         self._beat_interval = beat_interval
         self._standing = Standing(run)
         self._unread: dict[Subject, None] = {}
@@ -174,9 +174,9 @@ class Peers:
         """How this balancer stands now."""
         standing, is_connected = self._standing, self._session is not None
         num_unread = len(self._unread)
-        told_ago = self._now() - self._told_at if standing.peers else 0.0
+        reported_ago = self._now() - self._reported_at if standing.peers else 0.0
         return PeersStatus(
-            self._run, is_connected, standing.epoch, standing.peers, num_unread, told_ago
+            self._run, is_connected, standing.epoch, standing.peers, num_unread, reported_ago
         )
 
     # ---- telling the others
@@ -193,21 +193,21 @@ class Peers:
 
     async def cancel(self, id: RequestId) -> bool:
         """Have whoever runs this request cancel it. Whether there are others, who were told."""
-        return self.num_live > 1 and len(id) <= MOST_ID and await self._is_told(CancelRequest(id))
+        return self.num_live > 1 and len(id) <= MOST_ID and await self._is_sent(CancelRequest(id))
 
     async def retry(self, agent: AgentId) -> None:
         """Have whoever leads let this agent try again, if that is another one."""
         if self._standing.epoch is None and len(agent) <= MOST_ID:
-            await self._is_told(RetryAgent(agent))
+            await self._is_sent(RetryAgent(agent))
 
-    async def tell_session(self, session: SessionTold) -> None:
+    async def notify_session(self, session: SessionChanged) -> None:
         """Somebody logged in here, or out: at the others, too."""
         if self.num_live > 1:
-            await self._is_told(session)
+            await self._is_sent(session)
 
-    async def _is_told(self, news: News) -> bool:
+    async def _is_sent(self, notification: Notification) -> bool:
         try:
-            await self._store.tell(news)
+            await self._store.notify(notification)
         except StoreAway as error:
             logger.warning("other balancers cannot be told: %s", error)
             return False
@@ -236,7 +236,7 @@ class Peers:
         self._left.set()
 
     def resign(self) -> None:
-        """Lead no more, and hear news still: this balancer is about to go."""
+        """Lead no more, and be notified still: this balancer is about to go."""
         self._may_lead = False
         self._end_session()
 
@@ -265,7 +265,7 @@ class Peers:
             await self._ring(self._beat_at - self._now())
         if self._session is session:
             await session.leave(self._run)
-            await self._store.tell(Changed("peers"))
+            await self._store.notify(Changed("peers"))
 
     async def _beat(self, session: PeerSession) -> None:
         standing = self._standing
@@ -280,8 +280,8 @@ class Peers:
             url=self._url,
         )
         self._carry_out(standing.beaten(await session.beat(beat)))
-        self._told_at = self._now()
-        self._beat_at = self._told_at + self._beat_interval
+        self._reported_at = self._now()
+        self._beat_at = self._reported_at + self._beat_interval
 
     async def _read_anew(self) -> None:
         """What could not be read is read after the next beat."""
@@ -299,13 +299,13 @@ class Peers:
                 await self._rang.wait()
         self._rang.clear()
 
-    def _heard(self, news: News) -> None:
-        if isinstance(news, Asked | Answered):
-            self.inquiries.heard(news)
-        elif isinstance(news, SessionTold):
-            self._on_session(news)
+    def _heard(self, notification: Notification) -> None:
+        if isinstance(notification, Asked | Answered):
+            self.inquiries.heard(notification)
+        elif isinstance(notification, SessionChanged):
+            self._on_session(notification)
         else:
-            self._carry_out(self._standing.heard(news))
+            self._carry_out(self._standing.heard(notification))
 
     def _lost(self, session: int) -> None:
         if session == self._num_sessions:

@@ -1,4 +1,4 @@
-"""A session of PostgreSQL that hears news and holds the lock of whoever leads.
+"""A session of PostgreSQL that gets notifications and holds the lock of whoever leads.
 
 The lock is the session's: it is free as soon as the server knows that the connection is gone. Both
 sides look after it. This side gives up a session that does not answer for `TIMEOUT`; the server one
@@ -11,10 +11,10 @@ from typing import Any
 
 import asyncpg
 
-from ..store.database import CHANNEL, Database, sentence, tell
+from ..store.database import CHANNEL, Database, notify, sentence
 from ..store.port import StoreAway
 from ..store.url import StoreUrl
-from .notifications import News, decoded
+from .notifications import Notification, decoded
 from .peer_store import Beat, Peer, PeerSession
 
 TIMEOUT = 3.0
@@ -73,7 +73,7 @@ class PostgresPeerStore:
         self._database = database
 
     async def open_session(
-        self, on_news: Callable[[News], None], on_lost: Callable[[], None]
+        self, on_notification: Callable[[Notification], None], on_lost: Callable[[], None]
     ) -> PeerSession:
         with _reached(self._url):
             connection = await asyncpg.connect(
@@ -88,13 +88,13 @@ class PostgresPeerStore:
                 server_settings={"application_name": "arriero balancer", **KEEPALIVES},
             )
         session = PostgresSession(connection, self._url)
-        await session.listen(on_news, on_lost)
+        await session.listen(on_notification, on_lost)
         return session
 
-    async def tell(self, *news: News) -> None:
+    async def notify(self, *notifications: Notification) -> None:
         async with self._database.transaction() as connection:
-            for each in news:
-                await tell(connection, each)
+            for each in notifications:
+                await notify(connection, each)
 
 
 class PostgresSession:
@@ -104,12 +104,14 @@ class PostgresSession:
         self._connection = connection
         self._url = url
 
-    async def listen(self, on_news: Callable[[News], None], on_lost: Callable[[], None]) -> None:
-        """Begin to tell. Raises `StoreAway`, and then the connection is closed."""
+    async def listen(
+        self, on_notification: Callable[[Notification], None], on_lost: Callable[[], None]
+    ) -> None:
+        """Begin to get notifications. Raises `StoreAway`, and then the connection is closed."""
 
         def notified(_connection: object, _pid: int, _channel: str, payload: str) -> None:
-            if (news := decoded(payload)) is not None:
-                on_news(news)
+            if (notification := decoded(payload)) is not None:
+                on_notification(notification)
 
         self._connection.add_termination_listener(lambda _connection: on_lost())
         with self._used():

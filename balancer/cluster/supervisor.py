@@ -1,4 +1,4 @@
-"""The parent of the workers: starts them, starts lost ones again, and passes on what they tell.
+"""The parent of the workers: starts them, starts lost ones again, and passes on what they say.
 
 It also reserves the ports on which all of them listen.
 """

@@ -17,7 +17,7 @@ from ...shared import log
 from ...shared.lifecycle import Shutdown
 from ...shared.quantities import Address, parse_address
 from ..store.port import StoreAway
-from .notifications import News, decoded, encoded
+from .notifications import Notification, decoded, encoded
 from .peer_store import Beat, Peer, PeerSession
 from .worker_messages import (
     MOST_BYTES,
@@ -80,12 +80,15 @@ def place_in(environment: Mapping[str, str]) -> Place | None:
 
 
 class Pipes:
-    """To and from the parent. `on_news` gets news, `on_answer` what the parent answers."""
+    """To and from the parent.
+
+    `on_notification` gets notifications, `on_answer` what the parent answers.
+    """
 
     def __init__(self, place: Place, orders: asyncio.StreamReader, out: asyncio.WriteTransport):
         self.place = place
         self.living: tuple[str, ...] = (place.run,)
-        self.on_news: Callable[[str], None] = _ignored
+        self.on_notification: Callable[[str], None] = _ignored
         self.on_answer: Callable[[Peers | Granted], None] = _ignored
         self._orders = orders
         self._out = out
@@ -117,9 +120,9 @@ class Pipes:
                 self.living = runs
             case Stop():
                 shutdown.request("its parent asks for it")
-            case Spread(news):
-                for each in news:
-                    self.on_news(each)
+            case Spread(notifications):
+                for each in notifications:
+                    self.on_notification(each)
             case Peers() | Granted() as answer:
                 self.on_answer(answer)
 
@@ -155,21 +158,21 @@ class HubPeerStore:
         self._pipes = pipes
 
     async def open_session(
-        self, on_news: Callable[[News], None], on_lost: Callable[[], None]
+        self, on_notification: Callable[[Notification], None], on_lost: Callable[[], None]
     ) -> PeerSession:
         def heard(text: str) -> None:
-            if (news := decoded(text)) is not None:
-                on_news(news)
+            if (notification := decoded(text)) is not None:
+                on_notification(notification)
 
-        self._pipes.on_news = heard
+        self._pipes.on_notification = heard
         return HubSession(self._pipes)
 
-    async def tell(self, *news: News) -> None:
-        self.spread(news)
+    async def notify(self, *notifications: Notification) -> None:
+        self.spread(notifications)
 
-    def spread(self, news: Sequence[News]) -> None:
+    def spread(self, notifications: Sequence[Notification]) -> None:
         """Tell all workers, this one among them."""
-        self._pipes.say(Spread(tuple(encoded(each) for each in news)))
+        self._pipes.say(Spread(tuple(encoded(each) for each in notifications)))
 
 
 class HubSession:

@@ -1,4 +1,4 @@
-"""What a parent and its workers tell one another: lines of JSON, over two pipes."""
+"""Messages between a parent and its workers: lines of JSON, over two pipes."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -54,7 +54,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Beating:
-    """To the parent: what this worker has to tell of itself."""
+    """To the parent: what this worker says of itself."""
 
     id: int
     beat: Beat
@@ -72,14 +72,14 @@ class Lead:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """To the parent: this worker leads no more, and has nothing to tell."""
+    """To the parent: this worker leads no more, and says nothing of itself."""
 
     type: Literal["leave"] = "leave"
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """To the parent, and from it to all workers: news, as `notifications` encodes them."""
+    """To the parent, and from it to all workers: notifications, encoded."""
 
     news: tuple[str, ...]
     type: Literal["spread"] = "spread"

@@ -16,7 +16,7 @@ _UP = (
 
 
 def merged(texts: Mapping[int, str | None]) -> str:
-    """By worker, in either text format; `None` of one that did not tell."""
+    """By worker, in either text format; `None` of one that did not answer."""
     heads: dict[str, list[str]] = {}
     samples: dict[str, list[str]] = {}
     for worker, text in texts.items():

@@ -42,7 +42,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
-from ..cluster.notifications import Changed, News, Subject, encoded
+from ..cluster.notifications import Changed, Notification, Subject, encoded
 from .port import StoreAway
 from .tables import FIRST_ROWS, METADATA
 from .url import StoreUrl
@@ -149,7 +149,7 @@ class DatabaseInMemory:
         self._holder.close()
 
 
-def _told_to_nobody(_news: Sequence[News]) -> None:
+def _to_nobody(_notifications: Sequence[Notification]) -> None:
     """There is one balancer."""
 
 
@@ -164,8 +164,8 @@ class Database:
         self.is_postgresql = url.kind == "postgresql"
         self.is_lasting = self._memory is None
         """Whether what it has is there after a restart of the balancer."""
-        self.on_news: Callable[[Sequence[News]], None] = _told_to_nobody
-        """Gets what a transaction had to tell and its database does not."""
+        self.on_notifications: Callable[[Sequence[Notification]], None] = _to_nobody
+        """Gets the notifications of a transaction where its database sends none."""
 
     @property
     def now(self) -> ColumnElement[float]:
@@ -189,12 +189,12 @@ class Database:
         with reached(self._url):
             await self._check_file()
             async with self._engine.begin() as connection:
-                untold(connection)  # of a transaction that was rolled back
+                take_unsent(connection)  # of a transaction that was rolled back
                 yield connection
-                news = untold(connection)
+                notifications = take_unsent(connection)
             await self._check_file()
-        if news:
-            self.on_news(news)
+        if notifications:
+            self.on_notifications(notifications)
 
     async def close(self) -> None:
         """Let go of files and connections."""
@@ -369,24 +369,27 @@ CHANNEL = "arriero"
 _NOTIFY = text("SELECT pg_notify(:channel, :payload)")
 
 
-_UNTOLD = "arriero_untold_news"
-"""Of a connection's `info`: what its transaction has to tell."""
+_UNSENT = "arriero_untold_news"
+"""Of a connection's `info`: the notifications that its transaction sends once it is done."""
 
 
-async def tell(connection: AsyncConnection, news: News) -> None:
-    """Tell all balancers. SQLite tells nobody: whoever ends the transaction does (`untold`)."""
+async def notify(connection: AsyncConnection, notification: Notification) -> None:
+    """Notify all balancers once the transaction is done.
+
+    SQLite does not: whoever ends the transaction does, with what `take_unsent` returns.
+    """
     if connection.dialect.name == "postgresql":
-        await connection.execute(_NOTIFY, {"channel": CHANNEL, "payload": encoded(news)})
+        await connection.execute(_NOTIFY, {"channel": CHANNEL, "payload": encoded(notification)})
     else:
-        connection.info.setdefault(_UNTOLD, []).append(news)
+        connection.info.setdefault(_UNSENT, []).append(notification)
 
 
-def untold(connection: AsyncConnection) -> list[News]:
-    """What was to be told inside the transaction, once; to be told when it is done."""
-    news: list[News] = connection.info.pop(_UNTOLD, [])
-    return news
+def take_unsent(connection: AsyncConnection) -> list[Notification]:
+    """The notifications of a transaction, once; to be sent when it is done."""
+    notifications: list[Notification] = connection.info.pop(_UNSENT, [])
+    return notifications
 
 
-async def tell_changed(connection: AsyncConnection, what: Subject) -> None:
-    """Tell all balancers to read it again."""
-    await tell(connection, Changed(what))
+async def notify_changed(connection: AsyncConnection, what: Subject) -> None:
+    """Have all balancers read it again."""
+    await notify(connection, Changed(what))

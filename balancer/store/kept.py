@@ -22,7 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from ..cluster.notifications import CancelRequest
-from .database import AnyInsert, Database, tell
+from .database import AnyInsert, Database, notify
 from .kept_records import (
     FoundRequest,
     KeptBounds,
@@ -180,7 +180,7 @@ async def _cancel(connection: AsyncConnection, ids: Collection[str]) -> None:
     if ids:
         await connection.execute(_cancelling(ids))
         for id in ids:
-            await tell(connection, CancelRequest(id))
+            await notify(connection, CancelRequest(id))
 
 
 async def _found(connection: AsyncConnection, query: Select[Any]) -> list[FoundRequest]:

@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from .conversations import SavedConversations
-from .database import Database, tell_changed
+from .database import Database, notify_changed
 from .history import HistoryStore
 from .jobs import JobStore
 from .kept import KeptStore
@@ -82,7 +82,7 @@ class Store:
                 .values(revision=revision, document=persist.document)
             )
             if result.rowcount == 1:
-                await tell_changed(connection, "desired_state")
+                await notify_changed(connection, "desired_state")
                 return
             saved = await _saved(connection)
         if saved != SavedState(revision, persist.document):
@@ -108,7 +108,7 @@ class Store:
                 current = await _current(connection, key.name)
                 if current != key:
                     raise KeyConflict(current)
-            await tell_changed(connection, "keys")
+            await notify_changed(connection, "keys")
 
     async def forget_key(self, name: str, revision: int) -> None:
         """Delete this revision; well if it is gone. Raises `KeyConflict`."""
@@ -117,7 +117,7 @@ class Store:
             result = await connection.execute(delete(ACCESS_KEYS).where(chosen))
             if result.rowcount == 0 and (current := await _current(connection, name)) is not None:
                 raise KeyConflict(current)
-            await tell_changed(connection, "keys")
+            await notify_changed(connection, "keys")
 
     # ---- cordons
 
@@ -136,13 +136,13 @@ class Store:
             await connection.execute(delete(CORDONS).where(CORDONS.c.agent == agent))
             await connection.execute(insert(CORDONS).values(**values))
             await connection.execute(delete(CORDONS).where(CORDONS.c.agent.not_in(newest)))
-            await tell_changed(connection, "cordons")
+            await notify_changed(connection, "cordons")
 
     async def forget_cordon(self, agent: str) -> None:
         """Delete it; well if it is gone."""
         async with self.database.transaction() as connection:
             await connection.execute(delete(CORDONS).where(CORDONS.c.agent == storable_text(agent)))
-            await tell_changed(connection, "cordons")
+            await notify_changed(connection, "cordons")
 
 
 async def _saved(connection: AsyncConnection) -> SavedState | None:

@@ -91,7 +91,7 @@ class WriteBehind(Generic[Item, Outcome]):
         self._num_flushes = 0
         self._most_at_once: int | None = None
         self._pause = FIRST_PAUSE
-        self._news = asyncio.Event()
+        self._notifications = asyncio.Event()
         self._is_urgent = asyncio.Event()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
@@ -106,7 +106,7 @@ class WriteBehind(Generic[Item, Outcome]):
     def stir(self, *, is_urgent: bool = True) -> None:
         """There is more to write."""
         self._is_idle.clear()
-        self._news.set()
+        self._notifications.set()
         if is_urgent:
             self._is_urgent.set()
 
@@ -121,9 +121,9 @@ class WriteBehind(Generic[Item, Outcome]):
         while True:
             if not self._backlog.has_any:
                 self._is_idle.set()
-                await self._news.wait()
+                await self._notifications.wait()
             await self._gather()
-            self._news.clear()
+            self._notifications.clear()
             self._is_urgent.clear()
             waiting = self._backlog.next_batch()
             if waiting and not await self._is_tried(waiting):

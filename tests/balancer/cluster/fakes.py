@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from arriero.balancer.cluster.notifications import News
+from arriero.balancer.cluster.notifications import Notification
 from arriero.balancer.cluster.peer_store import Beat, Peer, PeerSession
 from arriero.balancer.store.port import StoreAway
 from arriero.shared.inference import AgentId, RequestId
@@ -23,19 +23,19 @@ class FakePeerStore:
         self.changed = asyncio.Condition()
 
     async def open_session(
-        self, on_news: Callable[[News], None], on_lost: Callable[[], None]
+        self, on_notification: Callable[[Notification], None], on_lost: Callable[[], None]
     ) -> PeerSession:
         self.num_tries += 1
         self.check()
-        session = FakeSession(self, on_news, on_lost)
+        session = FakeSession(self, on_notification, on_lost)
         self.sessions.append(session)
         return session
 
-    async def tell(self, *news: News) -> None:
+    async def notify(self, *notifications: Notification) -> None:
         self.check()
-        for each in news:
+        for each in notifications:
             for session in list(self.sessions):
-                session.on_news(each)
+                session.on_notification(each)
 
     def check(self) -> None:
         if self.is_away:
@@ -62,10 +62,10 @@ class FakeSession:
     def __init__(
         self,
         store: FakePeerStore,
-        on_news: Callable[[News], None],
+        on_notification: Callable[[Notification], None],
         on_lost: Callable[[], None],
     ) -> None:
-        self.store, self.on_news, self._on_lost = store, on_news, on_lost
+        self.store, self.on_notification, self._on_lost = store, on_notification, on_lost
         self.is_closed = False
 
     def check(self) -> None:

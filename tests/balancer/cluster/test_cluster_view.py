@@ -18,10 +18,10 @@ def answering(*replies: tuple[str, bytes], missing: tuple[str, ...] = ()) -> Eve
     async def ask(_what: What, _about: str) -> Replies:
         return Replies(tuple(Reply(name, body) for name, body in replies), missing)
 
-    async def tell(_id: RequestId) -> bool:
+    async def notify(_id: RequestId) -> bool:
         return True
 
-    return Everywhere(ask, lambda: "here", tell)
+    return Everywhere(ask, lambda: "here", notify)
 
 
 async def test_alone_nobody_is_asked() -> None:

@@ -1,4 +1,4 @@
-"""Balancers ask one another over the store's news."""
+"""Balancers ask one another over the store's notifications."""
 
 import asyncio
 import logging

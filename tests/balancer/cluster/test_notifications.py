@@ -7,44 +7,45 @@ from arriero.balancer.cluster.notifications import (
     Asked,
     CancelRequest,
     Changed,
-    News,
+    Notification,
     RetryAgent,
-    SessionTold,
+    SessionChanged,
     decoded,
     encoded,
 )
 
 
 @pytest.mark.parametrize(
-    "news", [*map(Changed, SUBJECTS), CancelRequest("r" * 200), RetryAgent("ä" * 200)]
+    "notification", [*map(Changed, SUBJECTS), CancelRequest("r" * 200), RetryAgent("ä" * 200)]
 )
-def test_news_are_small_and_read_as_they_were_told(news: News) -> None:
-    assert decoded(encoded(news)) == news
-    assert len(encoded(news).encode()) < 1000
+def test_notifications_are_small_and_read_as_they_were_sent(notification: Notification) -> None:
+    assert decoded(encoded(notification)) == notification
+    assert len(encoded(notification).encode()) < 1000
 
 
 RUN = "0" * 32
 
 
 @pytest.mark.parametrize(
-    "news",
+    "notification",
     [
-        SessionTold(2 * RUN, "é" * 200, 2 * RUN, 2 * RUN, 1.5e9),
+        SessionChanged(2 * RUN, "é" * 200, 2 * RUN, 2 * RUN, 1.5e9),
         Asked(RUN, RUN, "requests", '"' * MOST_TEXT),
         Answered(RUN, RUN, RUN, 63, 64, "+" * MOST_TEXT),
     ],
 )
-def test_a_piece_fits_into_what_postgresql_takes(news: News) -> None:
-    assert decoded(encoded(news)) == news
-    plain = len(encoded(news)) - encoded(news).count("\\")
+def test_a_piece_fits_into_what_postgresql_takes(notification: Notification) -> None:
+    assert decoded(encoded(notification)) == notification
+    plain = len(encoded(notification)) - encoded(notification).count("\\")
     assert plain < 7000
 
 
 @pytest.mark.parametrize(
-    "news", [Asked("i", "r", "w", "ä"), Answered("i", "t", "b", 64, 65, ""), Asked("", "", "")]
+    "notification",
+    [Asked("i", "r", "w", "ä"), Answered("i", "t", "b", 64, 65, ""), Asked("", "", "")],
 )
-def test_what_is_too_long_or_not_ascii_is_left_out(news: News) -> None:
-    assert decoded(encoded(news)) is None
+def test_what_is_too_long_or_not_ascii_is_left_out(notification: Notification) -> None:
+    assert decoded(encoded(notification)) is None
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from arriero.balancer.cluster import peers as module
-from arriero.balancer.cluster.notifications import Changed, SessionTold, Subject
+from arriero.balancer.cluster.notifications import Changed, SessionChanged, Subject
 from arriero.balancer.cluster.peers import MOST_MODELS, Peers, added_up, waiting_in, waiting_text
 from arriero.shared.inference import AgentId, RequestId
 from tests.balancer.cluster.fakes import FakeLed, FakePeerStore
@@ -19,7 +19,7 @@ class Balancer:
         self.led = FakeLed()
         self.read: list[Subject] = []
         self.fails: set[Subject] = set()
-        self.sessions: list[SessionTold] = []
+        self.sessions: list[SessionChanged] = []
         self.breaks: set[Subject] = set()
         subjects: tuple[Subject, ...] = ("desired_state", "keys", "cordons")
         looks = {what: self.look(what) for what in subjects}
@@ -112,7 +112,7 @@ async def test_who_resigns_hears_news_still(store: FakePeerStore, start: Start) 
     await store.until(lambda: b.led.leads and a.peers.status().is_connected)
     assert not a.led.leads
     a.read.clear()
-    await store.tell(Changed("keys"))
+    await store.notify(Changed("keys"))
     await store.until(lambda: "keys" in a.read)
 
 
@@ -134,7 +134,7 @@ async def test_whatever_goes_wrong_ends_leadership_and_nothing_else(
     a = start("a")
     await store.until(lambda: a.led.leads)
     a.breaks.add("keys")
-    await store.tell(Changed("keys"))
+    await store.notify(Changed("keys"))
     await store.until(lambda: a.led.epochs[:4] == [None, 1, None, 2])
     assert not a.task.done()
     assert "keys cannot be understood" in caplog.text
@@ -166,14 +166,14 @@ async def test_news_reach_whom_they_concern(store: FakePeerStore, start: Start) 
 
 
 async def test_who_logs_in_at_one_is_told_to_the_others(store: FakePeerStore, start: Start) -> None:
-    session = SessionTold("t", "name", "d", "c", 5.0)
+    session = SessionChanged("t", "name", "d", "c", 5.0)
     a = start("a")
     await store.until(lambda: a.led.leads)
-    await a.peers.tell_session(session)
+    await a.peers.notify_session(session)
     assert a.sessions == [], "it is alone"
     b = start("b")
     await store.until(lambda: a.peers.num_live == 2)
-    await a.peers.tell_session(session)
+    await a.peers.notify_session(session)
     assert a.sessions == b.sessions == [session]
 
 

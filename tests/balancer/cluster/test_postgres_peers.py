@@ -1,4 +1,4 @@
-"""Sessions of balancers over one PostgreSQL: news, beats, and who leads."""
+"""Sessions of balancers over one PostgreSQL: notifications, beats, and who leads."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from arriero.balancer.cluster import postgres_peers as sessions
-from arriero.balancer.cluster.notifications import CancelRequest, Changed, News
+from arriero.balancer.cluster.notifications import CancelRequest, Changed, Notification
 from arriero.balancer.cluster.peer_store import Beat, PeerSession
 from arriero.balancer.cluster.peers import BEAT_INTERVAL
 from arriero.balancer.cluster.postgres_peers import PostgresPeerStore
 from arriero.balancer.store import migrate
-from arriero.balancer.store.database import tell_changed
+from arriero.balancer.store.database import notify_changed
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import Persist, SavedCordon, SavedKey
 from arriero.balancer.store.store import Store
@@ -30,16 +30,16 @@ class Balancer:
         self.url = parse_store_url(url)
         self.store = Store(self.url)
         self.peers = PostgresPeerStore(self.url, self.store.database)
-        self.news: asyncio.Queue[News] = asyncio.Queue()
+        self.notifications: asyncio.Queue[Notification] = asyncio.Queue()
         self.lost = asyncio.Event()
         self.session: PeerSession
 
     async def meet(self) -> None:
         self.lost.clear()
-        self.session = await self.peers.open_session(self.news.put_nowait, self.lost.set)
+        self.session = await self.peers.open_session(self.notifications.put_nowait, self.lost.set)
 
-    async def hears(self) -> News:
-        return await asyncio.wait_for(self.news.get(), HANGS)
+    async def hears(self) -> Notification:
+        return await asyncio.wait_for(self.notifications.get(), HANGS)
 
     async def loses(self) -> None:
         await asyncio.wait_for(self.lost.wait(), HANGS)
@@ -84,7 +84,7 @@ async def test_every_change_is_told_to_all(opened: OpenStore) -> None:
     await a.store.forget_key("ci", 1)
     await a.store.save_cordon(SavedCordon("id", "host", 1.0))
     await a.store.forget_cordon("id")
-    await a.peers.tell(CancelRequest("r"))
+    await a.peers.notify(CancelRequest("r"))
     changes = ("desired_state", "keys", "keys", "cordons", "cordons")
     expected = [*map(Changed, changes), CancelRequest("r")]  # type: ignore[arg-type]
     for each in (a, b):
@@ -95,9 +95,9 @@ async def test_what_is_not_saved_is_not_told(opened: OpenStore) -> None:
     a = await opened()
     with pytest.raises(RuntimeError):
         async with a.store.database.transaction() as connection:
-            await tell_changed(connection, "keys")
+            await notify_changed(connection, "keys")
             raise RuntimeError
-    await a.peers.tell(CancelRequest("r"))
+    await a.peers.notify(CancelRequest("r"))
     assert await a.hears() == CancelRequest("r")
 
 

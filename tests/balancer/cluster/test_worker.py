@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from arriero.balancer.cluster import worker as module
-from arriero.balancer.cluster.notifications import Changed, News
+from arriero.balancer.cluster.notifications import Changed, Notification
 from arriero.balancer.cluster.peer_store import Beat, Peer
 from arriero.balancer.cluster.supervisor import Hub
 from arriero.balancer.cluster.worker import VARIABLE, HubPeerStore, Pipes, Place, place_in
@@ -69,7 +69,7 @@ def test_workers_have_names_with_numbers() -> None:
 async def test_what_its_parent_tells() -> None:
     told: list[object] = []
     ours, _ = pipes(Living(("run", "other")), Spread(("a", "b")), Granted(1, 3))
-    ours.on_news = ours.on_answer = told.append
+    ours.on_notification = ours.on_answer = told.append
     shutdown = Shutdown()
     await ours.run(shutdown)
     assert ours.living == ("run", "other")
@@ -127,22 +127,22 @@ class Parent:
                 self.pipes.on_answer(Peers(id, peers))
             case Lead(id, above):
                 self.pipes.on_answer(Granted(id, self.hub.lead(0, above)))
-            case Spread(news):
-                for each in news:
-                    self.pipes.on_news(each)
+            case Spread(notifications):
+                for each in notifications:
+                    self.pipes.on_notification(each)
             case Leave():
                 self.hub.left(0)
 
 
 async def test_a_session_and_its_news() -> None:
-    parent, news = Parent(), list[News]()
+    parent, notifications = Parent(), list[Notification]()
     store = HubPeerStore(cast(Pipes, parent.pipes))
-    session = await store.open_session(news.append, lambda: None)
+    session = await store.open_session(notifications.append, lambda: None)
     assert await session.beat(BEAT) == (Peer(BEAT, 0.0, 1005.0),)
     assert (await session.lead(0), await session.lead(7)) == (1, 8)
-    await store.tell(Changed("keys"), Changed("cordons"))
-    parent.pipes.on_news("of a later version")
-    assert news == [Changed("keys"), Changed("cordons")]
+    await store.notify(Changed("keys"), Changed("cordons"))
+    parent.pipes.on_notification("of a later version")
+    assert notifications == [Changed("keys"), Changed("cordons")]
     await session.leave("r")
     assert parent.hub.lead(1, 0) == 9, "nobody leads any more"
 

@@ -10,7 +10,7 @@ from arriero.balancer.api.transport.bodies import Bodies
 from arriero.balancer.api.transport.fault_reports import FaultReports
 from arriero.balancer.api.transport.hosts import AllowedHosts
 from arriero.balancer.cluster.cluster_view import Everywhere
-from arriero.balancer.cluster.notifications import SessionTold
+from arriero.balancer.cluster.notifications import SessionChanged
 from arriero.balancer.cluster.peering import taking_up
 from arriero.balancer.cluster.peers import Peers
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
@@ -38,7 +38,7 @@ class Others(Peers):
     async def retry(self, agent: AgentId) -> None:
         self.retried.append(agent)
 
-    async def tell_session(self, session: SessionTold) -> None:
+    async def notify_session(self, session: SessionChanged) -> None:
         self._take_up(session)
 
 

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
-from arriero.balancer.store.database import Database, engine_of, reached, sentence, tell_changed
+from arriero.balancer.store.database import Database, engine_of, notify_changed, reached, sentence
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import (
     MAX_ENDINGS,
@@ -215,4 +215,4 @@ async def test_a_connection_makes_no_file(tmp_path: Path) -> None:
 async def test_both_databases_take_it(opened_sql: OpenStore) -> None:
     store = await opened_sql()
     async with store.database.transaction() as connection:
-        await tell_changed(connection, "keys")
+        await notify_changed(connection, "keys")

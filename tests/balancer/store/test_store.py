@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import text
 
 from arriero.balancer.access.key_service import saved
-from arriero.balancer.cluster.notifications import Changed, News
+from arriero.balancer.cluster.notifications import Changed, Notification
 from arriero.balancer.store import store as stores
-from arriero.balancer.store.database import engine_of, tell
+from arriero.balancer.store.database import engine_of, notify
 from arriero.balancer.store.port import KeyConflict, RevisionConflict, StoreAway, StoreRefused
 from arriero.balancer.store.records import (
     Persist,
@@ -336,14 +336,14 @@ async def test_a_server_that_ends_and_comes_back(postgres: PostgresServer) -> No
 
 async def test_who_is_cancelled_in_a_transaction_is_cancelled(tmp_path: Path) -> None:
     store = Store(parse_store_url(f"sqlite:///{tmp_path}/state.db"))
-    told: list[News] = []
-    store.database.on_news = told.extend
+    told: list[Notification] = []
+    store.database.on_notifications = told.extend
     await store.open()
     is_inside = asyncio.Event()
 
     async def write() -> None:
         async with store.database.transaction() as connection:
-            await tell(connection, Changed("keys"))
+            await notify(connection, Changed("keys"))
             is_inside.set()
             await connection.execute(text("SELECT 1"))
             await asyncio.Event().wait()
@@ -354,6 +354,6 @@ async def test_who_is_cancelled_in_a_transaction_is_cancelled(tmp_path: Path) ->
     with pytest.raises(asyncio.CancelledError):
         await task
     async with store.database.transaction() as connection:
-        await tell(connection, Changed("cordons"))
+        await notify(connection, Changed("cordons"))
     await store.close()
     assert told == [Changed("cordons")]
