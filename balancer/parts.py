@@ -34,8 +34,8 @@ from .api.openai.responses.stored import Stored
 from .api.transport.bodies import MAX_BODY_BYTES, Bodies
 from .api.transport.fault_reports import FaultReports
 from .api.transport.hosts import AllowedHosts
-from .cluster.cluster_view import Everywhere
-from .cluster.peering import everywhere_of, open_peers
+from .cluster.cluster_view import ClusterView
+from .cluster.peering import cluster_view_of, open_peers
 from .cluster.peers import Peers
 from .cluster.worker import HubPeerStore, Pipes
 from .durable.conversation_keeper import ConversationKeeper
@@ -92,7 +92,7 @@ class Parts:
     sessions: Sessions
     jobs: Jobs | None
     peers: Peers | None
-    everywhere: Everywhere
+    cluster: ClusterView
     pipes: Pipes | None
 
     def store_statuses(self) -> dict[str, StoreStatus]:
@@ -166,8 +166,8 @@ async def assemble(
         conversations=conversation_keeper,
     )
     workers = {} if pipes is None else pipes.place.names(settings.balancer_name)
-    everywhere = everywhere_of(peers, workers)
-    persistence.history.recorder.here = lambda: everywhere.here
+    cluster = cluster_view_of(peers, workers)
+    persistence.history.recorder.here = lambda: cluster.here
     jobs = await open_batch_jobs(
         settings, persistence, runtime, access, conversations, bodies, until_the_end
     )
@@ -175,7 +175,7 @@ async def assemble(
         metrics=metrics,
         persistence=persistence,
         runtime=runtime,
-        hub=EventHub(runtime, everywhere),
+        hub=EventHub(runtime, cluster),
         desired_state=desired_state,
         drains=drains,
         conversations=conversations,
@@ -191,7 +191,7 @@ async def assemble(
         sessions=sessions,
         jobs=jobs,
         peers=peers,
-        everywhere=everywhere,
+        cluster=cluster,
         pipes=pipes,
     )
 

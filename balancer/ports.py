@@ -62,7 +62,7 @@ def _inference(parts: Parts, settings: BalancerSettings) -> web.Application:
         reports=parts.reports,
         access=parts.access,
         jobs=parts.jobs,
-        more_routes=[metrics_route(parts.metrics, parts.everywhere)]
+        more_routes=[metrics_route(parts.metrics, parts.cluster)]
         if settings.metrics_for_clients
         else [],
     )

@@ -20,7 +20,7 @@ from .answers import (
     AboutRequest,
     What,
 )
-from .others import NOBODY, Elsewhere, added_up, oldest
+from .others import NO_OTHERS, Others, added_up, oldest
 from .questions import Replies
 from .worker_metrics import merged
 
@@ -31,7 +31,7 @@ Ask = Callable[[What, str], Awaitable[Replies]]
 """Asks all others. It takes a second at most, and no time where there are none."""
 
 NotifyCancel = Callable[[RequestId], Awaitable[bool]]
-"""Tells all others to cancel a request, without waiting for an answer; whether they were told."""
+"""Notifies all others to cancel a request, without waiting for an answer; whether it could."""
 
 OwnRequests = Callable[[], Iterable[ListedRequest]]
 """This balancer's, oldest first, as of the call."""
@@ -65,8 +65,8 @@ class FoundSteps:
     missing: tuple[str, ...] = ()
 
 
-async def nobody(_what: What, _about: str) -> Replies:
-    """Of a balancer without others."""
+async def no_replies(_what: What, _about: str) -> Replies:
+    """There are no others who could answer."""
     return Replies()
 
 
@@ -75,16 +75,17 @@ async def not_notified(_id: RequestId) -> bool:
     return False
 
 
-class Everywhere:
-    """`here` gives this balancer's name, and `None` while there are no others.
+class ClusterView:
+    """What all balancers over one store have; it asks the others.
 
-    `workers` are the names of the processes behind this one's port, if several are to be, this one
-    first, with their numbers.
+    `here` gives this balancer's name, and `None` while there are no others. `workers` are the names
+    of the processes behind this one's port, if several are to be, this one first, with their
+    numbers.
     """
 
     def __init__(
         self,
-        ask: Ask = nobody,
+        ask: Ask = no_replies,
         here: Callable[[], str | None] = lambda: None,
         notify_cancel: NotifyCancel = not_notified,
         *,
@@ -93,7 +94,7 @@ class Everywhere:
     ) -> None:
         self._ask = ask
         self._here = here
-        self._tell_cancel = notify_cancel
+        self._notify_cancel = notify_cancel
         self._workers = workers or {}
         self._clock = clock
 
@@ -102,10 +103,10 @@ class Everywhere:
         """This balancer's name, where there are others."""
         return self._here()
 
-    async def fleet(self, limit: int = 0) -> Elsewhere:
+    async def fleet(self, limit: int = 0) -> Others:
         """What others have, with so many of their requests at most."""
         if (here := self.here) is None:
-            return NOBODY
+            return NO_OTHERS
         about = answers.written(answers.ABOUT_FLEET, AboutFleet(limit=limit))
         replies = await self._ask("fleet", about)
         fleets, missing = _understood(answers.FLEET, replies)
@@ -161,7 +162,7 @@ class Everywhere:
     async def cancel(self, id: RequestId) -> bool:
         """Have whoever has this request cancel it. Whether somebody does, or may still do so.
 
-        Those that do not answer, such as balancers of an older version, are told all the same.
+        Those that do not answer, such as balancers of an older version, are notified all the same.
         """
         if self.here is None:
             return False
@@ -169,7 +170,7 @@ class Everywhere:
         others, missing = _understood(answers.CANCEL, await self._ask("cancel", about))
         if any(answer["is_cancelled"] for _, answer in others):
             return True
-        return bool(missing) and await self._tell_cancel(id)
+        return bool(missing) and await self._notify_cancel(id)
 
 
 def _understood(

@@ -1,4 +1,4 @@
-"""What all other balancers have, added up, and how it goes with what this one has."""
+"""What all other balancers have, added up, and put beside what this one has."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,12 +18,13 @@ K = TypeVar("K", bound=str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Elsewhere:
-    """`here` is this balancer's name, where there are others.
+class Others:
+    """All other balancers as one: their queue, their requests and the slots that they took.
 
-    `busy` are slots that others took, by agent; `rates` and `tokens_per_second` are theirs.
-    `requests` are their oldest, oldest first, each with the name of its balancer; ages in them are
-    as of `at`, in seconds since 1970. `missing` are the names of those that did not answer.
+    `here` is this balancer's name, where there are others. `busy` are slots that others took, by
+    agent; `rates` and `tokens_per_second` are theirs. `requests` are their oldest, oldest first,
+    each with the name of its balancer; ages in them are as of `at`, in seconds since 1970.
+    `missing` are the names of those that did not answer.
     """
 
     here: str | None = None
@@ -82,53 +83,53 @@ class Elsewhere:
         own["requests"] = list(self.with_others(own["requests"], own["at"], limit))
         return own
 
-    def changed_since(self, before: "Elsewhere") -> list[AgentId]:
+    def changed_since(self, before: "Others") -> list[AgentId]:
         """The agents of which others have taken more or fewer slots than `before`."""
         agents = {**before.busy, **self.busy}
         return [id for id in agents if before.busy.get(id, 0) != self.busy.get(id, 0)]
 
 
-NOBODY = Elsewhere()
-"""Of a balancer without others."""
+NO_OTHERS = Others()
+"""There are no other balancers."""
 
 
 def added_up(
-    told: Sequence[tuple[str, FleetAnswer]],
+    answers: Sequence[tuple[str, FleetAnswer]],
     *,
     here: str,
     at: float,
     limit: int,
     missing: Sequence[str],
-) -> Elsewhere:
-    """Of all others, each with its name; at most `limit` requests."""
-    requests = (_marked(fleet["requests"], name) for name, fleet in told)
-    return Elsewhere(
+) -> Others:
+    """The answers of all other balancers in one, each with its name; at most `limit` requests."""
+    requests = (_marked(fleet["requests"], name) for name, fleet in answers)
+    return Others(
         here=here,
         at=at,
-        queue_depth=sum(fleet["queue_depth"] for _, fleet in told),
-        slots_busy=sum(fleet["slots_busy"] for _, fleet in told),
-        num_requests=sum(fleet["num_requests"] for _, fleet in told),
-        by_class=_added(*(fleet.get("by_class", {}) for _, fleet in told)),
-        tokens_total=sum(fleet.get("tokens_total", 0) for _, fleet in told),
-        moves_total=sum(fleet.get("moves_total", 0) for _, fleet in told),
-        busy=_added(*(fleet["busy"] for _, fleet in told)),
-        tokens_per_second=sum(fleet["tokens_per_second"] for _, fleet in told),
-        rates=_added(*(fleet["rates"] for _, fleet in told)),
+        queue_depth=sum(fleet["queue_depth"] for _, fleet in answers),
+        slots_busy=sum(fleet["slots_busy"] for _, fleet in answers),
+        num_requests=sum(fleet["num_requests"] for _, fleet in answers),
+        by_class=_added(*(fleet.get("by_class", {}) for _, fleet in answers)),
+        tokens_total=sum(fleet.get("tokens_total", 0) for _, fleet in answers),
+        moves_total=sum(fleet.get("moves_total", 0) for _, fleet in answers),
+        busy=_added(*(fleet["busy"] for _, fleet in answers)),
+        tokens_per_second=sum(fleet["tokens_per_second"] for _, fleet in answers),
+        rates=_added(*(fleet["rates"] for _, fleet in answers)),
         requests=tuple(islice(heapq.merge(*requests, key=_youth), limit)),
         missing=tuple(missing),
     )
 
 
 def oldest(
-    own: Iterable[ListedRequest], told: Iterable[tuple[str, RequestsAnswer]], limit: int
+    own: Iterable[ListedRequest], answers: Iterable[tuple[str, RequestsAnswer]], limit: int
 ) -> list[ListedRequest]:
-    """Of all balancers; each has told its own oldest first, and has a name."""
-    others = (_marked(found["requests"], name) for name, found in told)
+    """The oldest requests of all balancers, of answers that are sorted and have names."""
+    others = (_marked(found["requests"], name) for name, found in answers)
     return list(islice(heapq.merge(own, *others, key=_youth), limit))
 
 
 def _marked(requests: list[R], balancer: str) -> list[R]:
-    """The same ones, which are nobody else's."""
+    """Requests with the name of their balancer, which is written into them."""
     for request in requests:
         request["balancer"] = balancer
     return requests

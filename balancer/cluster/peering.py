@@ -15,7 +15,7 @@ from ..management.session_routes import Announce
 from ..management.steering.desired_state_service import DesiredStateService
 from ..management.steering.drains import DrainService
 from ..persistence import Persistence
-from .cluster_view import Everywhere
+from .cluster_view import ClusterView
 from .inquiries import Answer, Respond
 from .notifications import SessionChanged
 from .peer_store import Peer
@@ -100,15 +100,15 @@ def announce_sessions(peers: Peers | None) -> Announce | None:
     return announce
 
 
-def everywhere_of(peers: Peers | None, workers: Mapping[str, int]) -> Everywhere:
+def cluster_view_of(peers: Peers | None, workers: Mapping[str, int]) -> ClusterView:
     """What all balancers have; nothing of others where there are none.
 
-    `workers`: the processes behind this one's port, if there are several; see `Everywhere`.
+    `workers`: the processes behind this one's port, if there are several; see `ClusterView`.
     """
     if peers is None:
-        return Everywhere()
+        return ClusterView()
     ask = peers.inquiries.ask
-    return Everywhere(ask, lambda: peers.here, peers.cancel, workers=workers)
+    return ClusterView(ask, lambda: peers.here, peers.cancel, workers=workers)
 
 
 def balancers_of(

@@ -21,8 +21,8 @@ from aiohttp import web
 
 from ...shared.errors import RateLimited, ShuttingDown
 from ..api.access.leases import Leases
-from ..cluster.cluster_view import Everywhere
-from ..cluster.others import NOBODY
+from ..cluster.cluster_view import ClusterView
+from ..cluster.others import NO_OTHERS
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.view import FleetDelta
 from .answer_types import Snapshot
@@ -112,7 +112,7 @@ class EventHub:
     def __init__(
         self,
         runtime: FleetRuntime,
-        everywhere: Everywhere | None = None,
+        cluster: ClusterView | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         interval: float = THROUGHPUT_INTERVAL,
@@ -124,8 +124,8 @@ class EventHub:
         self.num_points = 0
         self.is_closed = False
         self._runtime = runtime
-        self._everywhere = everywhere or Everywhere()
-        self._elsewhere = self._told_elsewhere = NOBODY
+        self._cluster = cluster or ClusterView()
+        self._others = self._reported_others = NO_OTHERS
         self._clock = clock
         self._epoch = time.time() - clock()
         self._interval = interval
@@ -175,12 +175,12 @@ class EventHub:
                 publishers = (
                     tasks.create_task(self._publish_fleet()),
                     tasks.create_task(self._publish_throughput()),
-                    tasks.create_task(self._look_elsewhere()),
+                    tasks.create_task(self._ask_others()),
                 )
                 await self._unwatched.wait()
                 for publisher in publishers:
                     publisher.cancel()
-            self._elsewhere = NOBODY  # it grows old
+            self._others = NO_OTHERS  # it grows old
 
     def close(self) -> None:
         """End every stream and accept no more."""
@@ -202,11 +202,11 @@ class EventHub:
             self._advance()
             await asyncio.sleep(pause_after(time.thread_time() - started))
 
-    async def _look_elsewhere(self) -> None:
+    async def _ask_others(self) -> None:
         """Ask other balancers, while somebody reads and there are any."""
         while True:
-            self._elsewhere = await self._everywhere.fleet(MAX_REQUESTS_SENT)
-            if self._elsewhere is not self._told_elsewhere:
+            self._others = await self._cluster.fleet(MAX_REQUESTS_SENT)
+            if self._others is not self._reported_others:
                 self._advance()
             await asyncio.sleep(self._interval)
 
@@ -222,10 +222,10 @@ class EventHub:
             revision = self._runtime.views.revision
             left = () if change is None else change.agents_left
             own = meter.look(counts, left, totals.tokens_total, self._clock())
-            self._throughput = self._elsewhere.throughput(own)
+            self._throughput = self._others.throughput(own)
             if self._feed.owes_counts:
                 self._advance()
-            point = dumps(throughput_json(self._elsewhere.totals(totals), self._throughput))
+            point = dumps(throughput_json(self._others.totals(totals), self._throughput))
             self.point = b"event: throughput\ndata: %s\n\n" % point
             self.num_points += 1
             self._notify()
@@ -237,16 +237,16 @@ class EventHub:
         if change is None:
             snapshot = self._view()
             self._feed.restart(snapshot["agents"], snapshot["requests"])
-            self._told_elsewhere = self._elsewhere
+            self._reported_others = self._others
             self.history.restart()
         else:
             delta = self._feed.advance(
-                self._with_taken_elsewhere(change),
+                self._with_slots_of_others(change),
                 islice(self._runtime.views.requests(), MAX_REQUESTS_SENT),
                 self._throughput,
                 self._now(),
                 self._runtime.views.position,
-                self._elsewhere,
+                self._others,
                 counts=counts,
             )
             if delta is None:
@@ -254,17 +254,17 @@ class EventHub:
             self.history.append(dumps(delta))
         self._notify()
 
-    def _with_taken_elsewhere(self, change: FleetDelta) -> FleetDelta:
+    def _with_slots_of_others(self, change: FleetDelta) -> FleetDelta:
         """With the agents of which other balancers took more slots, or fewer, since the last."""
-        changed = self._elsewhere.changed_since(self._told_elsewhere)
-        self._told_elsewhere = self._elsewhere
+        changed = self._others.changed_since(self._reported_others)
+        self._reported_others = self._others
         views = [view for id in changed if (view := self._runtime.views.agent(id)) is not None]
         return replace(change, agents=(*change.agents, *views)) if views else change
 
     def _view(self) -> Snapshot:
         view = self._runtime.views.view(MAX_REQUESTS_SENT)
         own = snapshot_json(view, self._throughput, self._now(), self._runtime.views.position)
-        return self._elsewhere.snapshot(own, MAX_REQUESTS_SENT)
+        return self._others.snapshot(own, MAX_REQUESTS_SENT)
 
     def _snapshot(self) -> bytes:
         """As of the last delta, so that whatever follows is in the next one."""

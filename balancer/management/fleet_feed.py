@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import cast
 
 from ...shared.inference import AgentId, RequestId
-from ..cluster.others import NOBODY, Elsewhere
+from ..cluster.others import NO_OTHERS, Others
 from ..fleet.view import AgentView, FleetDelta, FleetTotals, RequestView
 from .answer_types import Agent, Aside, Changes, Clock, Delta, Request, marked
 from .serializers import PlaceOf, agent_json, fleet_json, request_json
@@ -75,20 +75,20 @@ class FleetFeed:
         throughput: Throughput,
         at: float,
         place_of: PlaceOf,
-        elsewhere: Elsewhere = NOBODY,
+        others: Others = NO_OTHERS,
         *,
         counts: bool = False,
     ) -> Delta | None:
         """What they have to be told, if anything; they know it from then on.
 
         `oldest`: the oldest requests as they are now, no more than `MAX_REQUESTS_SENT`. With
-        `counts` tokens and places are told, too, however short ago they were. `elsewhere`: what
-        other balancers have; of agents of which they took more slots, or fewer, `change` tells.
+        `counts` tokens and places are told, too, however short ago they were. `others`: what
+        other balancers have; `change` has the agents of which they took more slots, or fewer.
         """
-        totals = elsewhere.totals(change.totals)
+        totals = others.totals(change.totals)
         delta = cast(Delta, {**fleet_json(totals, at)})
         num_fields = len(delta)
-        if agents := self._changed_agents(change.agents, throughput, elsewhere):
+        if agents := self._changed_agents(change.agents, throughput, others):
             delta["agents"] = agents
         if left := [id for id in change.agents_left if self._agents.pop(id, None) is not None]:
             delta["agents_left"] = left
@@ -96,8 +96,8 @@ class FleetFeed:
         if is_counted:
             self._counted_at = at
         self.owes_counts = not is_counted
-        own = self._own(oldest, place_of, elsewhere.here, is_counted=is_counted)
-        all_requests = elsewhere.with_others(own, at, MAX_REQUESTS_SENT)
+        own = self._own(oldest, place_of, others.here, is_counted=is_counted)
+        all_requests = others.with_others(own, at, MAX_REQUESTS_SENT)
         requests, ended = self._follow(all_requests, is_counted=is_counted)
         if requests:
             delta["requests"] = requests
@@ -108,11 +108,11 @@ class FleetFeed:
         return delta if is_news else None
 
     def _changed_agents(
-        self, views: Iterable[AgentView], throughput: Throughput, elsewhere: Elsewhere
+        self, views: Iterable[AgentView], throughput: Throughput, others: Others
     ) -> list[Changes[Agent]]:
         changes: list[Changes[Agent]] = []
         for view in views:
-            busy = elsewhere.busy.get(view.id, 0)
+            busy = others.busy.get(view.id, 0)
             agent = agent_json(view, throughput.rate_of(view.id), busy)
             known = self._agents.get(view.id)
             if known is not None and known["connected_seconds"] > agent["connected_seconds"]:

@@ -13,8 +13,8 @@ from ...shared.inference import AgentId, RequestId
 from ..api.access.permissions import Needs
 from ..api.openapi.document import Doc, json_answer, parameter
 from ..api.route import Route
-from ..cluster.cluster_view import Everywhere
-from ..cluster.others import Elsewhere
+from ..cluster.cluster_view import ClusterView
+from ..cluster.others import Others
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.view import AgentView, RequestView
 from ..history.history_task import History
@@ -28,12 +28,12 @@ from .throughput import AgentRates
 def fleet_routes(
     runtime: FleetRuntime,
     history: History,
-    everywhere: Everywhere,
+    cluster: ClusterView,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Route]:
     """The routes under `/api/v1/agents` and `/api/v1/requests`."""
-    agents = _AgentHandlers(runtime, everywhere, clock)
-    requests = _RequestHandlers(runtime, history, everywhere)
+    agents = _AgentHandlers(runtime, cluster, clock)
+    requests = _RequestHandlers(runtime, history, cluster)
     return [
         Route("GET", "/api/v1/agents", Needs.VIEW, agents.list, _AGENTS),
         Route("GET", "/api/v1/agents/{id}", Needs.VIEW, agents.show, _AGENT),
@@ -84,43 +84,43 @@ _CANCEL = Doc(
 
 class _AgentHandlers:
     def __init__(
-        self, runtime: FleetRuntime, everywhere: Everywhere, clock: Callable[[], float]
+        self, runtime: FleetRuntime, cluster: ClusterView, clock: Callable[[], float]
     ) -> None:
         self._runtime = runtime
-        self._everywhere = everywhere
+        self._cluster = cluster
         self._clock = clock
         self._rates = AgentRates()
 
     async def list(self, _request: web.Request) -> web.Response:
-        elsewhere = await self._everywhere.fleet()
+        others = await self._cluster.fleet()
         views = self._runtime.views.view(max_requests=0).agents
-        answer = Agents(agents=[self._shown(each, elsewhere) for each in views])
-        if elsewhere.missing:
-            answer["missing"] = [*elsewhere.missing]
+        answer = Agents(agents=[self._shown(each, others) for each in views])
+        if others.missing:
+            answer["missing"] = [*others.missing]
         return _json(answer)
 
     async def show(self, request: web.Request) -> web.Response:
         agent_id = AgentId(request.match_info["id"])
         if (found := self._runtime.views.agent(agent_id)) is None:
             raise NotFound(f"no agent `{agent_id[:100]}` is connected")
-        return _json(self._shown(found, await self._everywhere.fleet()))
+        return _json(self._shown(found, await self._cluster.fleet()))
 
-    def _shown(self, agent: AgentView, elsewhere: Elsewhere) -> Agent:
-        rate = self._rates.rate(agent, self._clock()) + elsewhere.rates.get(agent.id, 0.0)
-        return agent_json(agent, rate, elsewhere.busy.get(agent.id, 0))
+    def _shown(self, agent: AgentView, others: Others) -> Agent:
+        rate = self._rates.rate(agent, self._clock()) + others.rates.get(agent.id, 0.0)
+        return agent_json(agent, rate, others.busy.get(agent.id, 0))
 
 
 class _RequestHandlers:
-    def __init__(self, runtime: FleetRuntime, history: History, everywhere: Everywhere) -> None:
+    def __init__(self, runtime: FleetRuntime, history: History, cluster: ClusterView) -> None:
         self._runtime = runtime
         self._history = history
-        self._everywhere = everywhere
+        self._cluster = cluster
 
     async def list(self, request: web.Request) -> web.Response:
         if request.query.get("state") == "ended":
-            return await ended_requests(self._history, request.query, self._everywhere)
+            return await ended_requests(self._history, request.query, self._cluster)
         chosen = RequestFilter.of(request.query)
-        found = await self._everywhere.requests(
+        found = await self._cluster.requests(
             chosen,
             lambda: map(self._listed, chosen.choose(self._runtime.views.requests())),
             lambda: self._runtime.views.totals().num_requests,
@@ -134,21 +134,21 @@ class _RequestHandlers:
         request_id = RequestId(request.match_info["id"])
         if (here := self._runtime.views.request(request_id)) is not None:
             return _json(self._listed(here))
-        elsewhere = await self._everywhere.request(request_id)
-        if not elsewhere.requests:
-            raise _no_request(request_id, elsewhere.missing)
-        return _json(elsewhere.requests[0])
+        others = await self._cluster.request(request_id)
+        if not others.requests:
+            raise _no_request(request_id, others.missing)
+        return _json(others.requests[0])
 
     async def cancel(self, request: web.Request) -> web.Response:
         request_id = RequestId(request.match_info["id"])
         is_here = self._runtime.cancel([request_id])
-        if not is_here and not await self._everywhere.cancel(request_id):
+        if not is_here and not await self._cluster.cancel(request_id):
             raise _no_request(request_id)
         return _json(Cancelled(id=request_id), status=202)
 
     def _listed(self, request: RequestView) -> ListedRequest:
         waiting = self._runtime.views.waiting(request.id) if request.state == "queued" else None
-        return listed_json(request, waiting, time.time(), self._everywhere.here)
+        return listed_json(request, waiting, time.time(), self._cluster.here)
 
 
 def _no_request(id: RequestId, missing: Sequence[str] = ()) -> NotFound:

@@ -17,7 +17,7 @@ from ..api.route import Route, document_route, mount, permissions
 from ..api.transport.bodies import BODIES, MAX_BODY_BYTES
 from ..api.transport.connections import watch_frames
 from ..api.transport.http import Handler, middlewares
-from ..cluster.cluster_view import Everywhere
+from ..cluster.cluster_view import ClusterView
 from ..cluster.peering import announce_sessions, balancers_of
 from ..cluster.worker import Pipes
 from ..fleet.runtime import agent_socket
@@ -49,7 +49,7 @@ def management_app(
     `addresses` of the ports, by name, are put in once they are open.
     """
     runtime, access, peers = parts.runtime, parts.access, parts.peers
-    leases, everywhere = Leases(access), parts.everywhere
+    leases, cluster = Leases(access), parts.cluster
 
     def inference_port() -> int | None:
         inference = addresses.get("inference")
@@ -59,14 +59,14 @@ def management_app(
     history = parts.persistence.history
     self_alone = alone(settings.balancer_name, settings.public_url)
     routes = [
-        *history_routes(history, parts.store_status, everywhere),
+        *history_routes(history, parts.store_status, cluster),
         about_route(inference_port, settings.public_url, parts.issues),
         *balancer_routes(balancers_of(peers, self_alone)),
         *usage_routes(history),
-        *fleet_routes(runtime, history, everywhere),
+        *fleet_routes(runtime, history, cluster),
         *agent_log_routes(runtime, leases),
         _events_route(parts.hub, leases),
-        metrics_route(parts.metrics, everywhere),
+        metrics_route(parts.metrics, cluster),
         *steering_routes(
             runtime, parts.desired_state, parts.drains, None if peers is None else peers.retry
         ),
@@ -115,17 +115,17 @@ def _events_route(hub: EventHub, leases: Leases) -> Route:
     return Route("GET", "/api/v1/events", Needs.VIEW, events, doc, is_endless=True)
 
 
-def metrics_route(metrics: Metrics, everywhere: Everywhere | None = None) -> Route:
+def metrics_route(metrics: Metrics, cluster: ClusterView | None = None) -> Route:
     """`/metrics`; the inference port serves it as well where operators want that.
 
     Where several processes share a port, any of them answers for all.
     """
-    everywhere = everywhere or Everywhere()
+    cluster = cluster or ClusterView()
 
     async def scrape(request: web.Request) -> web.Response:
         accept = request.headers.get(hdrs.ACCEPT, "")
         own, content_type = metrics.render(accept)
-        body = await everywhere.metrics(accept, own)
+        body = await cluster.metrics(accept, own)
         return web.Response(body=body, headers={hdrs.CONTENT_TYPE: content_type})
 
     doc = Doc(

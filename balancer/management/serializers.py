@@ -33,7 +33,7 @@ PlaceOf = Callable[[RequestId], int | None]
 """The place of a request that waits; `None` of any other."""
 
 
-def agent_json(agent: AgentView, rate: float | None, busy_elsewhere: int = 0) -> Agent:
+def agent_json(agent: AgentView, rate: float | None, busy_for_others: int = 0) -> Agent:
     """One agent, with the tokens a second that were measured, and slots that others took."""
     return {
         "id": agent.id,
@@ -41,7 +41,7 @@ def agent_json(agent: AgentView, rate: float | None, busy_elsewhere: int = 0) ->
         "labels": agent.labels,
         "version": agent.version,
         "state": agent.state,
-        "slots": {"total": agent.slots.total, "busy": agent.slots.busy + busy_elsewhere},
+        "slots": {"total": agent.slots.total, "busy": agent.slots.busy + busy_for_others},
         "model": agent.model,
         "issues": agent.issues,
         "download": None if agent.work is None else agent.work.download,

@@ -13,7 +13,7 @@ from ....shared.inference import Count
 from ...api.access.permissions import Needs
 from ...api.openapi.document import Doc, json_answer, parameter
 from ...api.route import Route
-from ...cluster.cluster_view import Everywhere
+from ...cluster.cluster_view import ClusterView
 from ...history.chart import By, Line
 from ...history.history_task import History as HistoryTask
 from ...history.series import Levels
@@ -64,13 +64,13 @@ class ManagementHealth(TypedDict):
 
 
 def history_routes(
-    history: HistoryTask, status: Callable[[], StoreStatus], everywhere: Everywhere
+    history: HistoryTask, status: Callable[[], StoreStatus], cluster: ClusterView
 ) -> list[Route]:
     """The routes that show the past, and `/health`."""
 
     async def chart(request: web.Request) -> web.Response:
         query = HistoryQuery.of(request.query, history.clock())
-        told = await everywhere.history(query.since)
+        told = await cluster.history(query.since)
         found = await history.chart(query.since, query.step, query.by, query.name, told.steps)
         body = History(
             since=query.since,
@@ -111,11 +111,11 @@ def history_routes(
 
 
 async def ended_requests(
-    history: HistoryTask, query: Mapping[str, str], everywhere: Everywhere
+    history: HistoryTask, query: Mapping[str, str], cluster: ClusterView
 ) -> web.Response:
     """The answer to `GET /api/v1/requests?state=ended`. Raises `InvalidRequest`."""
     requested = ended_filter(query)
-    told = await everywhere.ended(requested)
+    told = await cluster.ended(requested)
     chosen, total = await history.ended(requested, told.requests, told.total)
     more = cursor_after(chosen[-1]) if len(chosen) == requested.limit else None
     body = EndedRequests(requests=chosen, total=total, next=more)

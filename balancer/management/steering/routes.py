@@ -38,7 +38,7 @@ from .drains import DrainService
 _ETAG = re.compile(r'"(\d{1,15})"', re.ASCII)
 
 
-RetryElsewhere = Callable[[AgentId], Awaitable[None]]
+RetryAtLeader = Callable[[AgentId], Awaitable[None]]
 """Has another balancer, which leads, let an agent try again."""
 
 
@@ -46,13 +46,13 @@ def routes(
     runtime: FleetRuntime,
     service: DesiredStateService,
     drains: DrainService,
-    retry_elsewhere: RetryElsewhere | None = None,
+    retry_at_leader: RetryAtLeader | None = None,
 ) -> list[Route]:
     """All of these."""
     return [
         *_state_routes(runtime, service),
         _models_route(runtime),
-        *_agent_routes(runtime, drains, retry_elsewhere),
+        *_agent_routes(runtime, drains, retry_at_leader),
     ]
 
 
@@ -264,7 +264,7 @@ class Steered(TypedDict):
 
 
 def _agent_routes(
-    runtime: FleetRuntime, drains: DrainService, retry_elsewhere: RetryElsewhere | None
+    runtime: FleetRuntime, drains: DrainService, retry_at_leader: RetryAtLeader | None
 ) -> list[Route]:
     async def drain(request: web.Request) -> web.Response:
         requested = await parsed(request, _reader(DRAIN))
@@ -278,8 +278,8 @@ def _agent_routes(
     async def reload(request: web.Request) -> web.Response:
         requested = await parsed(request, _reader(RELOAD))
         runtime.reload(_agent(request), requested.deadline)
-        if retry_elsewhere is not None:
-            await retry_elsewhere(_agent(request))
+        if retry_at_leader is not None:
+            await retry_at_leader(_agent(request))
         return _steered(runtime, request)
 
     return [

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 from arriero.balancer.cluster.answers import What
-from arriero.balancer.cluster.cluster_view import Everywhere
+from arriero.balancer.cluster.cluster_view import ClusterView
 from arriero.balancer.cluster.questions import Replies, Reply
 from arriero.balancer.cluster.responder import Responder
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 
 
-def beside(others: Mapping[str, FleetRuntime | None]) -> Everywhere:
+def beside(others: Mapping[str, FleetRuntime | None]) -> ClusterView:
     """The view of a balancer named `here`; others without a fleet are silent."""
     responders = {name: Responder(each) for name, each in others.items() if each is not None}
 
@@ -19,4 +19,4 @@ def beside(others: Mapping[str, FleetRuntime | None]) -> Everywhere:
         missing = [name for name in others if answers.get(name) is None]
         return Replies(tuple(replies), tuple(missing))
 
-    return Everywhere(ask, lambda: "here" if others else None, clock=lambda: 1000.0)
+    return ClusterView(ask, lambda: "here" if others else None, clock=lambda: 1000.0)

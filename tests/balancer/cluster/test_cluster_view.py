@@ -2,8 +2,8 @@
 
 from arriero.balancer.cluster import answers
 from arriero.balancer.cluster.answers import What
-from arriero.balancer.cluster.cluster_view import Everywhere
-from arriero.balancer.cluster.others import NOBODY
+from arriero.balancer.cluster.cluster_view import ClusterView
+from arriero.balancer.cluster.others import NO_OTHERS
 from arriero.balancer.cluster.questions import Replies, Reply
 from arriero.balancer.history.endings import ended_request
 from arriero.balancer.management.request_filter import RequestFilter
@@ -12,7 +12,7 @@ from arriero.shared.inference import RequestId
 from tests.balancer.history.builders import ending, step
 
 
-def answering(*replies: tuple[str, bytes], missing: tuple[str, ...] = ()) -> Everywhere:
+def answering(*replies: tuple[str, bytes], missing: tuple[str, ...] = ()) -> ClusterView:
     """Others that answer everything so, and take what they are told."""
 
     async def ask(_what: What, _about: str) -> Replies:
@@ -21,12 +21,12 @@ def answering(*replies: tuple[str, bytes], missing: tuple[str, ...] = ()) -> Eve
     async def notify(_id: RequestId) -> bool:
         return True
 
-    return Everywhere(ask, lambda: "here", notify)
+    return ClusterView(ask, lambda: "here", notify)
 
 
 async def test_alone_nobody_is_asked() -> None:
-    alone = Everywhere()
-    assert await alone.fleet() is NOBODY
+    alone = ClusterView()
+    assert await alone.fleet() is NO_OTHERS
     assert (await alone.requests(RequestFilter(), list, lambda: 3)).total == 3
     assert (await alone.request(RequestId("r"))).requests == []
     assert (await alone.ended(EndingFilter())).requests == ()
@@ -38,17 +38,17 @@ async def test_metrics_are_of_the_processes_behind_the_port() -> None:
     async def ask(_what: What, _about: str) -> Replies:
         return Replies((Reply("b/1", b"a 1"), Reply("another/0", b"a 7")))
 
-    everywhere = Everywhere(ask, lambda: "b/0", workers={"b/0": 0, "b/1": 1, "b/2": 2})
-    lines = (await everywhere.metrics("", b"# HELP a A.\na 0\n")).decode().splitlines()
+    cluster = ClusterView(ask, lambda: "b/0", workers={"b/0": 0, "b/1": 1, "b/2": 2})
+    lines = (await cluster.metrics("", b"# HELP a A.\na 0\n")).decode().splitlines()
     assert lines[:2] == ["# HELP a A.", 'a{worker="0"} 0']
     assert lines[-3:] == [f'arriero_worker_up{{worker="{n}"}} {float(n < 2)}' for n in range(3)]
-    assert await Everywhere(ask).metrics("", b"a 0") == b"a 0", "one process needs no label"
+    assert await ClusterView(ask).metrics("", b"a 0") == b"a 0", "one process needs no label"
 
 
 async def test_what_does_not_fit_is_missing() -> None:
-    everywhere = answering(("one", b"{}"), ("three", b"junk"), missing=("two",))
-    assert (await everywhere.fleet()).missing == ("one", "three", "two")
-    found = await everywhere.requests(RequestFilter(), list, lambda: 0)
+    cluster = answering(("one", b"{}"), ("three", b"junk"), missing=("two",))
+    assert (await cluster.fleet()).missing == ("one", "three", "two")
+    found = await cluster.requests(RequestFilter(), list, lambda: 0)
     assert found.missing == ("one", "three", "two")
 
 
@@ -56,8 +56,8 @@ async def test_the_past_that_others_tell() -> None:
     """Over the wire, as the other side writes it."""
     last, counted = ended_request(ending("a"), 1.5), step(100, 7, ana=7)
     body = answers.written(answers.ENDED, {"requests": [last], "total": 3})
-    everywhere = answering(("one", body.encode()), ("old", b"{}"), missing=("two",))
-    found = await everywhere.ended(EndingFilter(before=EndingPlace(2.0, "x")))
+    cluster = answering(("one", body.encode()), ("old", b"{}"), missing=("two",))
+    found = await cluster.ended(EndingFilter(before=EndingPlace(2.0, "x")))
     assert (found.requests, found.total, found.missing) == ((last,), 3, ("old", "two"))
     body = answers.written(answers.HISTORY, {"source": "run", "steps": [counted]})
     steps = await answering(("one", body.encode()), missing=("two",)).history(7)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from arriero.balancer.cluster.answers import FleetAnswer
-from arriero.balancer.cluster.others import NOBODY, Elsewhere, added_up
+from arriero.balancer.cluster.others import NO_OTHERS, Others, added_up
 from arriero.balancer.management.answer_types import Request
 from arriero.balancer.management.serializers import request_json, snapshot_json
 from arriero.balancer.management.throughput import Throughput
@@ -48,7 +48,7 @@ def test_classes_and_totals_of_those_who_tell_them() -> None:
     assert (whole["tokens_total"], whole["moves_total"]) == (65, 2)
 
 
-def two(limit: int = 9) -> Elsewhere:
+def two(limit: int = 9) -> Others:
     told = [
         ("one", fleet(request("r1", 9.0), request("r3", 7.0))),
         ("two", fleet(request("r2", 8.0), busy=2)),
@@ -87,8 +87,8 @@ def test_nobody_elsewhere_changes_nothing() -> None:
     view = fleet_view(agent_view("a", busy=1), requests=(request_view("r0"),))
     own = snapshot_json(view, Throughput(), 101.0, {}.get)
     as_before = snapshot_json(view, Throughput(), 101.0, {}.get)
-    assert NOBODY.snapshot(own, limit=3) == as_before
-    assert NOBODY.totals(view) == view
+    assert NO_OTHERS.snapshot(own, limit=3) == as_before
+    assert NO_OTHERS.totals(view) == view
 
 
 def test_totals_and_rates_of_all() -> None:
@@ -101,13 +101,13 @@ def test_totals_and_rates_of_all() -> None:
 def test_only_a_waiting_request_goes_on_waiting() -> None:
     waiting = replace(request_view("w"), state="queued")
     told = fleet(request_json(waiting, 1), request("r", 0.0))
-    elsewhere = added_up([("one", told)], here="me", at=100.0, limit=9, missing=[])
-    queued, running = elsewhere.with_others([], 102.0, 9)
+    others = added_up([("one", told)], here="me", at=100.0, limit=9, missing=[])
+    queued, running = others.with_others([], 102.0, 9)
     assert (queued["waited_seconds"], running["waited_seconds"]) == (2.25, 0.25)
     assert (queued["age_seconds"], running["age_seconds"]) == (3.5, 2.0)
 
 
 def test_agents_of_which_more_slots_are_taken_or_fewer() -> None:
-    before = Elsewhere(busy={A: 1, B: 2})
-    assert set(Elsewhere(busy={A: 1, B: 2}).changed_since(before)) == set()
-    assert set(Elsewhere(busy={A: 2}).changed_since(before)) == {A, B}
+    before = Others(busy={A: 1, B: 2})
+    assert set(Others(busy={A: 1, B: 2}).changed_since(before)) == set()
+    assert set(Others(busy={A: 2}).changed_since(before)) == {A, B}

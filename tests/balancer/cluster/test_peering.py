@@ -61,7 +61,7 @@ async def test_questions_of_conversations_are_their_keepers(
     await persistence.close()
 
 
-class Broadcast(Peers):
+class Reporting(Peers):
     """Knows what a test says."""
 
     def __init__(self, status: PeersStatus) -> None:
@@ -75,7 +75,7 @@ def test_balancers_are_listed_as_the_store_told_last() -> None:
     one = Beat(run="r1", name="one", version="1", is_leading=True, url="https://one")
     two = Beat(run="r2", name="two", version="2")
     peers = (Peer(one, 0.5, 70.0), Peer(two, 1.0))
-    told = Broadcast(PeersStatus("r1", True, 3, peers, 0, 2.0))
+    told = Reporting(PeersStatus("r1", True, 3, peers, 0, 2.0))
     here, other = balancers_of(told, alone(), lambda: 100.0)()
     assert here == {
         "name": "one",

@@ -9,7 +9,7 @@ from arriero.balancer.api.conversations import Conversations
 from arriero.balancer.api.transport.bodies import Bodies
 from arriero.balancer.api.transport.fault_reports import FaultReports
 from arriero.balancer.api.transport.hosts import AllowedHosts
-from arriero.balancer.cluster.cluster_view import Everywhere
+from arriero.balancer.cluster.cluster_view import ClusterView
 from arriero.balancer.cluster.notifications import SessionChanged
 from arriero.balancer.cluster.peering import taking_up
 from arriero.balancer.cluster.peers import Peers
@@ -53,7 +53,7 @@ def management_app(
     sessions: Sessions | None = None,
     persistence: Persistence | None = None,
     peers: Peers | None = None,
-    everywhere: Everywhere | None = None,
+    cluster: ClusterView | None = None,
 ) -> web.Application:
     """The app over these parts, and over empty ones; the store ends with it."""
     access = Access() if access is None else access
@@ -78,7 +78,7 @@ def management_app(
         sessions=Sessions() if sessions is None else sessions,
         jobs=None,
         peers=peers,
-        everywhere=everywhere or Everywhere(),
+        cluster=cluster or ClusterView(),
         pipes=None,
     )
     app = routes.management_app(parts, BalancerSettings(), {})

@@ -106,8 +106,8 @@ async def test_a_request_that_another_balancer_has(
     there = FleetRuntime(Fleet(Limits()), recorder=metrics)
     Peer(runtime, "a")
     agent = Peer(there, "a")
-    everywhere = beside({"there": there, "silent": None})
-    app = management_app(runtime, hub, metrics, desired_state=desired_state, everywhere=everywhere)
+    cluster = beside({"there": there, "silent": None})
+    app = management_app(runtime, hub, metrics, desired_state=desired_state, cluster=cluster)
     async with TestClient(TestServer(app)) as client:
         with (
             there.open(REQUEST, caller=ANONYMOUS) as theirs,

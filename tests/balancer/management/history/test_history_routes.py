@@ -8,7 +8,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.cluster.answers import What
-from arriero.balancer.cluster.cluster_view import Everywhere
+from arriero.balancer.cluster.cluster_view import ClusterView
 from arriero.balancer.cluster.questions import Replies, Reply
 from arriero.balancer.cluster.responder import Responder
 from arriero.balancer.fleet.recorder import Origin
@@ -63,7 +63,7 @@ class Port:
         jsonschema.Draft202012Validator(schema).validate(body)
         return response.status, body
 
-    def with_others(self, runtime: FleetRuntime) -> Everywhere:
+    def with_others(self, runtime: FleetRuntime) -> ClusterView:
         responder = Responder(runtime, history=self.other)
 
         async def ask(what: What, about: str) -> Replies:
@@ -71,7 +71,7 @@ class Port:
             assert body is not None
             return Replies((Reply("other", body),), self.silent)
 
-        return Everywhere(ask, lambda: "here" if self.has_others else None)
+        return ClusterView(ask, lambda: "here" if self.has_others else None)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ async def port(
         metrics,
         desired_state=desired_state,
         persistence=persistence,
-        everywhere=port.with_others(runtime),
+        cluster=port.with_others(runtime),
     )
     async with TestClient(TestServer(app)) as port.client:
         yield port
