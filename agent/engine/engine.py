@@ -14,8 +14,10 @@ from .step import Outcome, Step
 
 
 class Engine(Protocol):
-    """Belongs to the thread that loaded it; the adapters' methods,
-    `open` and `close` may be called on any."""
+    """Belongs to the thread that loaded it.
+
+    The adapters' methods, `open` and `close` may be called on any thread.
+    """
 
     @property
     def model(self) -> LoadedModel: ...

@@ -113,7 +113,7 @@ class Opener:
 
 
 def yield_to_others() -> None:
-    """Let other threads go first from now on, this thread and those that it starts."""
+    """Lower the priority of this thread, and of those that it starts, from now on."""
     if sys.platform == "linux":  # elsewhere it would be the whole process
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 

@@ -56,7 +56,7 @@ class Pace:
         return self._num_left == 0
 
     def set(self, order: Allow) -> None:
-        """Obey what was said."""
+        """Obey `order`."""
         self._num_left = order.num_steps
         self._shortest = max(self._always, order.shortest)
         order.obeyed()

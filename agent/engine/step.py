@@ -44,7 +44,7 @@ class Discard:
 class Load:
     """`holder`, which has no cells, gets those that `stored` describes, all at once.
 
-    For models whose states cannot be had in pieces.
+    It is for models whose states cannot be had in pieces.
     """
 
     holder: int
@@ -110,7 +110,7 @@ class Export:
 class Place:
     """`holder` gets the cells of `stream`, all of which are free.
 
-    Who had `stream` before has none now.
+    The holder that had `stream` before has none now.
     """
 
     holder: int
@@ -148,7 +148,7 @@ class Swap:
 
 
 StreamEdit = Place | HandOver | Duplicate | Swap
-"""What is done to caches of their own; in one cache for all nothing of it is."""
+"""Edits of the layout `streams` alone."""
 
 Edit = Adopt | Clear | Copy | Discard | Export | Load | Park | Restore | Save | StreamEdit
 
@@ -282,4 +282,4 @@ class NotLoaded:
 
 
 Outcome = Decoded | NoRoom | Aborted | Failed | NotLoaded
-"""Whatever it is, the step's (other) edits were carried out."""
+"""In every case the step's other edits were carried out."""

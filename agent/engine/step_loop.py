@@ -214,7 +214,7 @@ class StepLoop:
                 self.step = None
 
     def _take_commands(self) -> bool:
-        """Whether there were any."""
+        """Obey the commands that have come; whether there were any."""
         is_idle = self._scheduler.is_idle
         self._interruption.seen()
         if self._pace.is_held:

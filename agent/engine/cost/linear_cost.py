@@ -18,7 +18,7 @@ LEAST_SURPRISE, LITTLE_SURPRISE = 0.75, 1.3
 """Below and above these parts of their prediction steps cast doubt on what was learnt before."""
 
 DOUBT = 0.1
-"""The weight that is left to that."""
+"""The weight that is left to what was learnt before."""
 
 STIFFNESS = 0.02
 """How much the counts have to vary, against their mean, before they outweigh `lean`. Without it

@@ -1,8 +1,8 @@
 """Computes steps in fixed batches, and checks with the model itself that these keep their promise.
 
-That a token's numbers do not depend on what is computed beside it is nothing that llama.cpp
-promises. So it is tried with the model, on this machine, with this build, when it is loaded. What
-was computed then is the sign of the arithmetic: agents with the same one give the same answers.
+llama.cpp does not promise that a token's numbers are independent of what is computed beside it. So
+that is tried with the model, on this machine, with this build, when it is loaded. What was computed
+then is the sign of the arithmetic: agents with the same sign give the same answers.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,10 +40,9 @@ class FixedSteps:
     def compute(
         self, runs: Sequence[Run], stream_of: Callable[[int], int]
     ) -> Logits | Aborted | Failed:
-        """The rows of logits that `runs` want, in their order; or what went wrong.
+        """The rows of logits that `runs` ask for, in their order; or what went wrong.
 
-        No token is chosen before the last batch is computed: until then all of it may come to
-        nothing.
+        No token is chosen before the last batch is computed, because any batch may fail.
         """
         rows = []
         for batch in fixed_batches(

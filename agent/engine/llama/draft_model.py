@@ -34,7 +34,7 @@ class LlamaDraftModel:
 
     @property
     def name(self) -> str:
-        """What people know it by."""
+        """The name that people know it by."""
         return self._model.path.stem
 
     @property
@@ -120,7 +120,7 @@ def check_pair(model: Model, draft: Model) -> None:
 
 
 def _difference(model: Model, draft: Model) -> str | None:
-    """What is different, in words; `None` where they go together."""
+    """What differs between the two, in words; `None` where they go together."""
     ours, theirs = model.vocab, draft.vocab
     if not draft.can_share:
         return (

@@ -57,14 +57,14 @@ class EncoderEngine:
         raise _no_sequences(sequence.id)
 
     def failure(self, sequence_id: SequenceId) -> NoReturn:
-        """See `open`."""
+        """Never called either; see `open`."""
         raise _no_sequences(sequence_id)
 
     def close(self, sequence_id: SequenceId) -> None:
         """There is nothing to forget."""
 
     def execute(self, step: Step) -> Outcome:
-        """See `open`."""
+        """Never called either; see `open`."""
         raise RuntimeError(f"{step} came to a model that cannot generate")
 
     def stop(self, is_wanted: bool) -> None:

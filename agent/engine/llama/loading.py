@@ -61,7 +61,7 @@ def _can_draft(model: Model, options: LoadOptions) -> bool:
 
 
 def _over(model: Model, options: LoadOptions) -> LlamaEngine:
-    """Raises `ModelError`; then the model is all that is left."""
+    """An engine over `model`. Raises `ModelError`; then the model alone is still loaded."""
     with ExitStack() as parts:
         projector = _projector(model, options, parts)
         layout = choose_layout(

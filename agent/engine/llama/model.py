@@ -19,7 +19,7 @@ _TEXT_BYTES = 256
 _RANK_TEMPLATE = b"rerank"
 
 _POOLINGS: dict[str, Pooling] = {"1": "mean", "2": "cls", "3": "last", "4": "rank"}
-"""By the numbers that model files write; 0 is none."""
+"""Poolings by the numbers that model files have for them; 0 is none."""
 
 
 class Model:

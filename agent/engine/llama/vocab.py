@@ -113,7 +113,7 @@ class LlamaVocab:
         return self.name(token).decode("utf-8", "replace")
 
     def _control_texts(self) -> tuple[str, ...]:
-        """Without tokens that the model's author defined as text (`<think>` in some models)."""
+        """The texts of control tokens, but for those that are meant as text (some `<think>`)."""
         kinds = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
         found = (
             token
@@ -178,7 +178,7 @@ def _made(vocab: LlamaVocab) -> LLTokenizer:
 
 
 def _bytes_of(vocab: LlamaVocab, token: int) -> bytes:
-    """None for tokens that no grammar may choose."""
+    """The bytes of `token`; none where no grammar may choose it."""
     if token in vocab.suppressed_tokens or _is_unused(vocab, token):
         return b""
     if piece := vocab.piece(token):

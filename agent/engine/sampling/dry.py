@@ -134,7 +134,7 @@ def _by_length(tails: Sequence[tuple[int, ...]]) -> list[tuple[int, frozenset[tu
 def repeats(tokens: Sequence[int]) -> list[int]:
     """For each token but the last, how many of the last tokens also stand up to it.
 
-    Found in one pass from the end (Z-algorithm): what was compared once tells of later places.
+    It takes one pass from the end (Z-algorithm): a comparison counts for later places, too.
     """
     said = tokens[::-1]
     size = len(said)

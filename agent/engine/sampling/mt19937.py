@@ -18,7 +18,7 @@ class Mt19937:
         self._source = np.random.RandomState(seed)
 
     def skip(self, num_draws: int) -> None:
-        """Go on as after so many times `draw`."""
+        """Skip so many draws."""
         while num_draws > 0:
             some = min(num_draws, _MOST_SKIPPED)
             self._source.bytes(8 * some)

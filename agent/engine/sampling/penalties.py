@@ -47,7 +47,7 @@ class Penalties:
         row[tokens] = logits - (counts * self._frequency + self._presence)
 
     def _forget(self, token: int) -> None:
-        """The last place takes the one that becomes free."""
+        """Count `token` once less. The last entry moves to a place that becomes free."""
         place = self._places[token]
         self._counts[place] -= 1
         if self._counts[place]:

@@ -93,7 +93,7 @@ class Sampler:
         return token
 
     def score(self, row: Row, token: int) -> LogProbs:
-        """What there is to tell of a token of the prompt; `row`, the logits before it, stays."""
+        """The log-probabilities of a token of the prompt; `row`, the logits before it, stays."""
         return log_probs_of(row, token, self._sampling.top_log_probs or 0)
 
     def take_log_probs(self) -> tuple[LogProbs, ...]:

@@ -138,7 +138,7 @@ class Adapters:
             llama_cpp.llama_adapter_lora_free(self._unneeded.popleft())
 
     def _read(self, path: Path, turn: Turn) -> list[Any]:
-        """All parts of it, or none."""
+        """Load all parts of the file at `path`, or none."""
         handles: list[Any] = []
         try:
             with closing(parts_of(path, self._part_bytes)) as parts:

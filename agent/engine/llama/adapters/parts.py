@@ -47,7 +47,7 @@ class _Tensor:
 
     @property
     def weight(self) -> bytes:
-        """What it adds to."""
+        """The name of the weight that it adds to."""
         return next((self.name.removesuffix(end) for end in _ENDS if self.name.endswith(end)), b"")
 
     @property

@@ -200,7 +200,7 @@ def _senses(handle: Any) -> tuple[Sense, ...]:
 
 
 def _line(num_positions: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Origins and slopes of places that follow each other in all dimensions, as of a text."""
+    """Origins and slopes of places that follow each other in all dimensions, as a text's do."""
     origins = np.repeat(np.arange(num_positions, dtype=np.int32)[:, np.newaxis], NUM_PARTS, axis=1)
     return origins, np.ones_like(origins)
 
