@@ -49,11 +49,11 @@ class Persistence:
         return persistence
 
     async def run(
-        self, totals: Callable[[], FleetTotals], told: Callable[[PersistOutcome], None]
+        self, totals: Callable[[], FleetTotals], save_ended: Callable[[PersistOutcome], None]
     ) -> None:
-        """Keep the history and write, until cancelled. `told` gets one outcome for each save."""
+        """Keep the history and write, until cancelled. `save_ended` gets one outcome for each."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.writer.run(told))
+            tasks.create_task(self.writer.run(save_ended))
             tasks.create_task(self.history.run(totals, self.writer))
 
     async def flush(self, totals: FleetTotals) -> None:

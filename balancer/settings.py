@@ -1,4 +1,4 @@
-"""What a balancer can be told."""
+"""The settings of a balancer."""
 
 import socket
 from pathlib import Path

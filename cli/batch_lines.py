@@ -74,13 +74,13 @@ def result_line(line: Line, *, answer: Any = None, error: dict[str, Any] | None 
     elif error.get("status"):
         body = {"error": {"code": error["code"], "message": error["message"]}}
         response = {"status_code": error["status"], "request_id": None, "body": body}
-    told = {"code": error["code"], "message": error["message"]} if error else None
+    failure = {"code": error["code"], "message": error["message"]} if error else None
     return _text(
         {
             "id": f"batch_req_{line.number}",
             "custom_id": line.custom_id,
             "response": response,
-            "error": None if response else told,
+            "error": None if response else failure,
         }
     )
 
@@ -96,7 +96,7 @@ def key_of(result: str) -> str | int | None:
 
 
 def has_failed(result: str) -> bool:
-    """Whether a result line tells of an error."""
+    """Whether a result line is about an error."""
     value = json.loads(result)
     response = value.get("response") or {}
     return bool(value.get("error")) or response.get("status_code", 200) != 200

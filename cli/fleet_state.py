@@ -1,4 +1,4 @@
-"""The fleet as its events tell it: a snapshot, and deltas applied to it."""
+"""The fleet as its events show it: a snapshot, and deltas applied to it."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -21,7 +21,7 @@ LOOK_EVERY = 1.0
 """Seconds between two looks at how far the batch is."""
 
 ENDED = ("completed", "failed", "expired", "cancelled")
-Told = Callable[[dict[str, Any]], None]
+Progress = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,10 @@ def endpoint_of(source: Path) -> str:
     return url
 
 
-async def run(client: "Client", url: str, source: Path, output: Path, told: Told) -> dict[str, Any]:
-    """The batch when it has ended and its results are in `output`; `told` is called meanwhile."""
+async def run(
+    client: "Client", url: str, source: Path, output: Path, progress: Progress
+) -> dict[str, Any]:
+    """The batch when it has ended and its results are in `output`; before, `progress` is called."""
     note = _note_for(url, output)
     if note is None:
         endpoint = endpoint_of(source)
@@ -87,10 +89,10 @@ async def run(client: "Client", url: str, source: Path, output: Path, told: Told
         endpoint = ""
     batch = await _made(client, source, output, note, endpoint)
     while batch["status"] not in ENDED:
-        told(batch)
+        progress(batch)
         await asyncio.sleep(LOOK_EVERY)
         batch = await client.jobs.get(batch["id"])
-    told(batch)
+    progress(batch)
     await _fetch(client, batch, output)
     await asyncio.to_thread(note_path(output).unlink)
     return batch

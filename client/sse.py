@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ServerSentEvent:
-    """One event; `id` is the last one that was told, also by an event before."""
+    """One event; `id` is the last one that was sent, also with an event before."""
 
     name: str
     data: str

@@ -115,9 +115,9 @@ class PromptTooLong(ClientError):
         long: 9 tokens > 8", others for "This model's maximum context length is".
         """
         name = f"`{field}`: " if field else ""
-        told = f"at least {num_tokens}" if is_at_least else f"{num_tokens}"
+        count = f"at least {num_tokens}" if is_at_least else f"{num_tokens}"
         return cls(
-            f"{name}prompt is too long: {told} tokens > {most} maximum. "
+            f"{name}prompt is too long: {count} tokens > {most} maximum. "
             f"This model's maximum context length is {most} tokens.",
             field=field,
         )

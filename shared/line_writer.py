@@ -52,7 +52,7 @@ class LineWriter:
         self._num_bytes = 0
         """Bytes of the lines not yet written, including those that are being written."""
         self._num_written = 0
-        self._num_untold = 0
+        self._num_unreported = 0
         self._is_gathering = False
         self._num_flushing = 0
         self._is_closed = False
@@ -65,7 +65,7 @@ class LineWriter:
         with self._changed:
             if self._is_closed or self._num_bytes + len(data) > self._max_waiting:
                 self.num_dropped += 1
-                self._num_untold += 1
+                self._num_unreported += 1
                 return
             self._tell_of_dropped()
             self._append(data)
@@ -102,9 +102,9 @@ class LineWriter:
             self._wanted.notify()
 
     def _tell_of_dropped(self) -> None:
-        if self._num_untold:
-            self._append(_encoded(self._notice(self._num_untold)))
-            self._num_untold = 0
+        if self._num_unreported:
+            self._append(_encoded(self._notice(self._num_unreported)))
+            self._num_unreported = 0
 
     def _run(self) -> None:
         while lines := self._next():

@@ -346,7 +346,7 @@ class Start:
     that. Only agents whose model has that agent's fingerprint get one.
     `traceparent` is the span of the balancer that this is a part of, if it is traced.
     `fetch`: to get a beginning of the prompt from there is thought cheaper than to compute it. An
-    agent computes what it cannot get. Only agents that reported a `peer` are told.
+    agent computes what it cannot get. Only agents that reported a `peer` are sent this.
     """
 
     __pydantic_config__ = STRICT
@@ -362,7 +362,7 @@ class Start:
 class Lend:
     """Hand one prefix to whoever shows this `ticket` within `seconds`.
 
-    Only agents that reported a `peer` are told.
+    Only agents that reported a `peer` are sent this.
     """
 
     __pydantic_config__ = STRICT

@@ -182,7 +182,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenizerDescription:
-    """`None` for what the model does not have. A template longer than `MAX_TEXT` is not told."""
+    """`None` for what the model does not have. A template longer than `MAX_TEXT` is not sent."""
 
     __pydantic_config__ = STRICT
     type: Literal["tokenizer_description"] = "tokenizer_description"

@@ -63,7 +63,7 @@ class Generation:
     """Requests whose events become one answer: the first error of one ends it.
 
     Errors name fields by `names`. A streamed answer is of the one of `content_types` that the
-    client prefers; with `tells_waiting` a client that waits for it is told so. The answer's id is
+    client prefers; with `tells_waiting` a client that waits is sent its place. The answer's id is
     in the header `X-Request-Id`, and in `id_headers`.
     """
 
@@ -207,9 +207,9 @@ def _named(names: FieldNames) -> Iterator[None]:
     try:
         yield
     except RequestError as error:
-        if (told := names.told(error)) is error:
+        if (renamed := names.renamed(error)) is error:
             raise
-        raise told from error
+        raise renamed from error
 
 
 @contextmanager
@@ -269,7 +269,7 @@ class _Writing:
         if isinstance(event, Failed):
             if not self._has_begun:
                 raise event.error
-            event = Failed(self._names.told(event.error))
+            event = Failed(self._names.renamed(event.error))
         data = self._rendering.render(event, number)
         if isinstance(event, Done):
             self._num_running -= 1
@@ -291,6 +291,6 @@ async def _chunks(merged: Merged, write: _Writing) -> AsyncIterator[bytes]:
 
 
 def _with_one_wait(events: list[tuple[int, Event]]) -> list[tuple[int, Event]]:
-    """Requests of one answer wait together: of what several are told, the first is enough."""
+    """Requests of one answer wait together: of the places of several, the first is enough."""
     waits = [each for each in events if isinstance(each[1], Waiting)]
     return [each for each in events if each not in waits[1:]] if waits else events

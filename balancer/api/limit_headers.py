@@ -1,4 +1,4 @@
-"""Tells callers with limits how much is left, in the headers of every answer.
+"""Headers of every answer that say how much of a caller's limits is left.
 
 OpenAI's names, with times such as `1m30s`; under `/v1/messages` Anthropic's, with times of the day.
 What a streamed answer says was true when it began.
@@ -21,14 +21,14 @@ Signal = Callable[[web.Request, web.StreamResponse], Awaitable[None]]
 def limit_headers(runtime: FleetRuntime) -> Signal:
     """What an application has to call before each answer (`on_response_prepare`)."""
 
-    async def tell(request: web.Request, response: web.StreamResponse) -> None:
+    async def add(request: web.Request, response: web.StreamResponse) -> None:
         standing = runtime.views.standing(caller_of(request))
         if request.path.startswith(ANTHROPIC):
             response.headers.update(anthropic_headers(standing, datetime.now(UTC)))
         else:
             response.headers.update(openai_headers(standing))
 
-    return tell
+    return add
 
 
 def openai_headers(standing: Standing) -> dict[str, str]:

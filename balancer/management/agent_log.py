@@ -106,9 +106,9 @@ async def _follow(
     with leases.lease(leases.holder(request), end):
         await response.prepare(request)
         while True:
-            told = log_json(lines, after)
-            after = told["after"]
-            await response.write(b"id: %d\nevent: lines\ndata: %s\n\n" % (after, dumps(told)))
+            body = log_json(lines, after)
+            after = body["after"]
+            await response.write(b"id: %d\nevent: lines\ndata: %s\n\n" % (after, dumps(body)))
             await asyncio.sleep(PAUSE)
             try:
                 lines = await runtime.read_log(agent, after, wait=ALIVE_INTERVAL)

@@ -19,7 +19,7 @@ class Clock:
 
 
 class Aside:
-    """Marks a field that is told along with others, and alone is no news."""
+    """Marks a field that is sent along with others, and is no reason to send anything."""
 
 
 def marked(entry: type, *marks: type) -> frozenset[str]:
@@ -99,7 +99,7 @@ class AgentThroughput(TypedDict):
 
 
 class Work(TypedDict):
-    """How far an agent is with the model that it was told to serve.
+    """How far an agent is with the model that it has to serve.
 
     `progress` is the share of the phase that is done. `memory_needed` in bytes, if it is known.
     """
@@ -266,7 +266,7 @@ class Clocks(TypedDict):
 class Snapshot(FleetFields):
     """The event `snapshot`: all agents, and the oldest requests.
 
-    No event tells that time has passed: readers add it to the fields that `clocks` names.
+    No event says that time has passed: readers add it to the fields that `clocks` names.
     """
 
     clocks: Clocks
@@ -278,7 +278,7 @@ class Delta(FleetFields):
     """The event `delta`: changes since the last event. Empty members are left out.
 
     Entries have an `id` and the fields that changed. Their times are as of `at`. Places of requests
-    that go on waiting are told once a second.
+    that go on waiting are sent once a second.
     """
 
     agents: NotRequired[list[Changes[Agent]]]

@@ -77,7 +77,7 @@ class Reader:
         return min(history.num_bytes_ever - self._num_bytes_seen, history.num_bytes)
 
     def end(self, _reason: object = None) -> None:
-        """Nothing more is to be told to it."""
+        """Nothing more is to be sent to it."""
         self._has_ended = True
         self._has_news.set()
 

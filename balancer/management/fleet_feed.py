@@ -1,8 +1,8 @@
 """Deltas from changes of the fleet: what readers of events do not know yet.
 
 Of requests, readers know the oldest `MAX_REQUESTS_SENT`. Counts of tokens alone are no change of
-an agent: `throughput` tells of them each second, and the engine's statistics follow. Those of
-requests are told once a second, and so are places: each request that leaves the queue changes those
+an agent: `throughput` has them each second, and the engine's statistics follow. Those of
+requests are sent once a second, and so are places: each request that leaves the queue changes those
 of all behind it.
 """
 
@@ -21,13 +21,13 @@ MAX_REQUESTS_SENT = 200
 """Most requests that readers of events know; REST has filters for the others."""
 
 COUNTS_INTERVAL = 1.0
-"""Seconds between two deltas that tell of requests whose tokens or places alone have changed."""
+"""Seconds between two deltas with requests of which tokens or places alone have changed."""
 
 Entry = Mapping[str, object]
 
 
 class _Fields:
-    """The fields of an entry that are told, and those that alone are no news, `also` among them."""
+    """The fields of an entry that are sent, and `also` those whose change alone is not sent."""
 
     def __init__(self, entry: type, *also: str) -> None:
         self._no_news = marked(entry, Clock, Aside).union(also)
@@ -79,10 +79,10 @@ class FleetFeed:
         *,
         counts: bool = False,
     ) -> Delta | None:
-        """What they have to be told, if anything; they know it from then on.
+        """What they have to be sent, if anything; they know it from then on.
 
         `oldest`: the oldest requests as they are now, no more than `MAX_REQUESTS_SENT`. With
-        `counts` tokens and places are told, too, however short ago they were. `others`: what
+        `counts` tokens and places are sent, too, however short ago they were. `others`: what
         other balancers have; `change` has the agents of which they took more slots, or fewer.
         """
         totals = others.totals(change.totals)
@@ -133,29 +133,29 @@ class FleetFeed:
         known = self._requests
         for view in oldest:
             before = known.get(view.id)
-            told = None if before is None or is_counted else before["position"]
-            yield request_json(view, _place(view, told, place_of), here)
+            sent = None if before is None or is_counted else before["position"]
+            yield request_json(view, _place(view, sent, place_of), here)
 
     def _follow(
         self, oldest: Iterable[Request], *, is_counted: bool
     ) -> tuple[list[Changes[Request]], list[RequestId]]:
         """What is different of the oldest requests, and which are not among them any more."""
-        told_fields = _COUNTED_REQUEST if is_counted else _REQUEST
+        fields_sent = _COUNTED_REQUEST if is_counted else _REQUEST
         known, now = self._requests, {}
         changes: list[Changes[Request]] = []
         for request in oldest:
             id = request["id"]
             before = known.get(id)
-            if fields := told_fields.different(request, before):
+            if fields := fields_sent.different(request, before):
                 changes.append(Changes({"id": id, **fields}))
-            # What was passed over is told later: so it has to be different from what is known.
+            # What was passed over is sent later: so it has to be different from what is known.
             now[id] = request if fields or before is None else before
         self._requests = now
         return changes, [id for id in known if id not in now]
 
 
-def _place(view: RequestView, told: int | None, place_of: PlaceOf) -> int | None:
-    """The place that was `told`, as long as the request waits; else the one that it has."""
+def _place(view: RequestView, sent: int | None, place_of: PlaceOf) -> int | None:
+    """The place that was `sent`, as long as the request waits; else the one that it has."""
     if view.state != "queued":
         return None
-    return place_of(view.id) if told is None else told
+    return place_of(view.id) if sent is None else sent

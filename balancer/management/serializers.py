@@ -54,7 +54,7 @@ def agent_json(agent: AgentView, rate: float | None, busy_for_others: int = 0) -
 
 
 def work_json(work: assignments.Work | None) -> Work | None:
-    """How far an agent is with what it was told; null if it was told nothing."""
+    """How far an agent is with its order; null if it has none."""
     if work is None or work.assignment is None:
         return None
     return {

@@ -39,7 +39,7 @@ class TlsProtocol(asyncio.Protocol):
         """`make` is called after the handshake.
 
         `on_failure` gets the peer and the reason where TLS fails. `on_lost` is called where
-        the connection ends before `make` was called; after that it is the made protocol's to tell.
+        the connection ends before `make` was called; after that the made protocol is called.
         """
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()

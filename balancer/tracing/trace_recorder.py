@@ -9,23 +9,23 @@ from .request_spans import parts_of, span_of
 
 
 class TraceRecorder:
-    """`clock` tells nanoseconds since 1970."""
+    """`clock` gives nanoseconds since 1970."""
 
     def __init__(self, tracer: Tracer, clock: Callable[[], int] = time.time_ns) -> None:
         self._tracer = tracer
         self._clock = clock
 
     def first_token(self, seconds: float, origin: Origin) -> None:
-        """The end tells it, too."""
+        """The span of the end has it, too."""
 
     def between_tokens(self, gaps: Sequence[float], origin: Origin) -> None:
         """Too many for a trace."""
 
     def tokens(self, count: int, origin: Origin) -> None:
-        """The end tells it, too."""
+        """The span of the end has it, too."""
 
     def moved(self, reason: MoveReason, origin: Origin) -> None:
-        """The end tells how often, too."""
+        """The span of the end has how often, too."""
 
     def ended(self, ending: Ending) -> None:
         """A request ended: its span, if its trace is recorded."""

@@ -82,7 +82,7 @@ async def _on_server(
         with _bar() as bar:
             task = bar.add_task("", total=None, rate="")
 
-            def told(batch: dict[str, Any]) -> None:
+            def progress(batch: dict[str, Any]) -> None:
                 counts = batch["request_counts"]
                 num_done = counts["completed"] + counts["failed"]
                 bar.update(
@@ -92,7 +92,9 @@ async def _on_server(
                     rate=batch["status"].replace("_", " "),
                 )
 
-            batch = await server_batch.run(client, target.url, Path(arguments.input), output, told)
+            batch = await server_batch.run(
+                client, target.url, Path(arguments.input), output, progress
+            )
     return _report(batch, is_json=arguments.json)
 
 
@@ -165,10 +167,10 @@ async def _answer(client: "Client", line: Line) -> str:
             return result_line(line, answer=asdict(await client.generate(**line.body)))
         return result_line(line, answer=await client.post(line.url, line.body))
     except RequestFailed as error:
-        return result_line(line, error=_told(error))
+        return result_line(line, error=_failure(error))
 
 
-def _told(error: "ArrieroError") -> dict[str, Any]:
+def _failure(error: "ArrieroError") -> dict[str, Any]:
     return {
         "code": getattr(error, "code", "unreachable"),
         "message": getattr(error, "message", str(error)),

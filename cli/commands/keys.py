@@ -292,12 +292,12 @@ def _state(key: Json) -> str:
 
 def _limits(key: Json) -> str:
     names = [name.replace("-", "_") for name in LIMITS]
-    told = [f"{key[name]} {name.replace('_', ' ')}" for name in names if key[name] is not None]
+    limits = [f"{key[name]} {name.replace('_', ' ')}" for name in names if key[name] is not None]
     if key["priority"] != "interactive":
-        told.append(f"priority {key['priority']}")
+        limits.append(f"priority {key['priority']}")
     if key.get("default_priority") is not None:  # balancers before it have none
-        told.append(f"priority {key['default_priority']} if none is said")
-    return ", ".join(told) or "none"
+        limits.append(f"priority {key['default_priority']} if none is said")
+    return ", ".join(limits) or "none"
 
 
 def _time(seconds: float | None) -> str:

@@ -7,7 +7,7 @@ than a thousand keys.
 
 Keys are not salted: a collision costs whoever made it a worse choice of agent, and no text.
 
-Balancers and agents make the same keys of the same request: so an agent can tell which beginnings
+Balancers and agents make the same keys of the same request: so an agent can report which beginnings
 left its cache without hearing of keys before. Whoever changes them raises the protocol's version.
 """
 
@@ -129,7 +129,7 @@ def _of_message(message: ChatMessage) -> bytes:
 
 
 def _of_media(part: MediaPart) -> str:
-    """What tells a picture or a sound from others: its length, a digest, and its ends as weight."""
+    """What distinguishes one picture or sound: its length, a digest, and its ends as weight."""
     data = part.image_url.url if isinstance(part, ImagePart) else part.input_audio.data
     whole = data if len(data) <= _HASHED else data[: _HASHED // 2] + data[-_HASHED // 2 :]
     digest = blake2b(_bytes(whole), digest_size=8).hexdigest()

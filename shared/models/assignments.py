@@ -1,4 +1,4 @@
-"""What an agent is told to serve, and what it says of its host and of its progress.
+"""What an agent has to serve, and what it reports of its host and of its progress.
 
 The balancer's controller gives each agent an `Assignment`, or none. The agent compares it with what
 it runs and does the least: nothing, a change without a reload, or a reload. It reports `Work` while
@@ -200,7 +200,7 @@ class Work:
 class Assign:
     """Serve this from now on, or nothing. An older `revision` than the last one is ignored.
 
-    Revisions number a balancer's orders; its next one is above all that agents told it of. The
+    Revisions number a balancer's orders; its next one is above all that agents reported. The
     same assignment again, after it failed, is another try.
     Where the model has to be loaded anew, running requests may go on for `drain_timeout` seconds.
     """

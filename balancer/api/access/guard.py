@@ -66,7 +66,7 @@ def by_key(access: Access) -> Identify:
 
 def _needs(table: Table, request: web.Request) -> Needs | None:
     if request.match_info.http_exception is not None:
-        return Needs.ANY  # there is nothing; only a holder of a key is told so
+        return Needs.ANY  # there is nothing; only a holder of a key learns that
     needs = needs_of(table, request.method, route_of(request))
     if needs is None:
         logger.error("%s %s is no declared route", request.method, route_of(request))

@@ -86,7 +86,7 @@ class Edit(ABC):
         """What the edit makes of `messages`; `None` if there is nothing to clear."""
 
     @abstractmethod
-    def told(self, num_cleared: int, num_tokens: int) -> AppliedEdit:
+    def applied(self, num_cleared: int, num_tokens: int) -> AppliedEdit:
         """The entry in the answer's `applied_edits`."""
 
 
@@ -150,7 +150,7 @@ class ClearThinking(Edit):
         )
         return Change(tuple(edited), len(old))
 
-    def told(self, num_cleared: int, num_tokens: int) -> AppliedEdit:
+    def applied(self, num_cleared: int, num_tokens: int) -> AppliedEdit:
         """The entry in the answer's `applied_edits`."""
         return {
             "type": self.type,
@@ -201,7 +201,7 @@ class ClearToolUses(Edit):
         cleared = self.clear_tool_inputs
         return cleared if isinstance(cleared, bool) else tool in (cleared or ())
 
-    def told(self, num_cleared: int, num_tokens: int) -> AppliedEdit:
+    def applied(self, num_cleared: int, num_tokens: int) -> AppliedEdit:
         """The entry in the answer's `applied_edits`."""
         return {
             "type": self.type,
@@ -272,14 +272,16 @@ def _answered_uses(messages: _Messages) -> list[ToolUse]:
 def _without_results(message: Message, results: set[str], inputs: set[str]) -> Message:
     match message:
         case UserMessage(content=tuple(blocks)):
-            return replace(message, content=tuple(_told(block, results) for block in blocks))
+            return replace(
+                message, content=tuple(_without_result(block, results) for block in blocks)
+            )
         case AssistantMessage(content=tuple(said)):
             return replace(message, content=tuple(_called(block, inputs) for block in said))
         case _:
             return message
 
 
-def _told(block: UserBlock, results: set[str]) -> UserBlock:
+def _without_result(block: UserBlock, results: set[str]) -> UserBlock:
     if isinstance(block, ToolResult) and block.tool_use_id in results:
         return replace(block, content=CLEARED)
     return block

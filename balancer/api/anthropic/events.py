@@ -121,7 +121,7 @@ SIGNATURE = "unsigned"
 
 
 _PING: Json = {"type": "ping"}
-"""Says that the answer goes on while there is nothing to tell."""
+"""Says that the answer goes on while there is nothing to send."""
 
 Summarized = list[Json]
 """The changes of tools in a conversation that is summarized."""
@@ -253,10 +253,10 @@ class MessageEvents(EventRenderer):
         message["stop_sequence"] = done.stop_string if done.finish_reason == "stop" else None
         self._count(done.usage)
         end = {name: message[name] for name in ("stop_reason", "stop_sequence")}
-        told: Json = {"type": "message_delta", "delta": end, "usage": _counts(done.usage)}
+        delta: Json = {"type": "message_delta", "delta": end, "usage": _counts(done.usage)}
         if (context := message.get("context_management")) is not None:
-            told["context_management"] = context
-        yield told
+            delta["context_management"] = context
+        yield delta
         yield {"type": "message_stop"}
 
     def _stop_reason(self, done: Done) -> StopReason:
@@ -288,7 +288,7 @@ class _Block(ABC):
 
     kind: TokenKind
     is_silent = False
-    """Whether its text is told at its end, or not at all."""
+    """Whether its text is sent at its end, or not at all."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []

@@ -33,7 +33,7 @@ class Format:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputOptions:
-    """The answer's format, and how much effort the model is told to take."""
+    """The answer's format, and how much effort the model is asked to take."""
 
     __pydantic_config__ = STRICT
 
@@ -78,7 +78,7 @@ def tier_of(priority: int | None) -> MessageTier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingOptions:
-    """Whether the model thinks, and whether its thoughts are told."""
+    """Whether the model thinks, and whether its thoughts are sent."""
 
     __pydantic_config__ = STRICT
 

@@ -76,7 +76,7 @@ def routes(runtime: FleetRuntime, conversations: Conversations, bodies: Bodies) 
 
 
 def _with_id(handle: Handler) -> Handler:
-    """The message has its id from the beginning, so that every error tells it."""
+    """The message has its id from the beginning, so that every error has it."""
 
     async def handle_with_id(request: web.Request) -> web.StreamResponse:
         request[request_id_key] = new_request_id()
@@ -149,7 +149,7 @@ async def apply_edits(
             continue
         edited.messages, edited.request = change.messages, shorter
         edited.num_tokens = num_tokens
-        edited.applied.append(edit.told(change.num_cleared, saved))
+        edited.applied.append(edit.applied(change.num_cleared, saved))
     return edited
 
 
@@ -259,11 +259,11 @@ class _Answer(MessageEvents):
 
     def take(self, event: Event, _number: int = 0, /) -> list[Json]:
         """The API events for `event`."""
-        told = super().take(event)
+        rendered = super().take(event)
         if isinstance(event, Done) and self._asked.requested.thread is not None:
             # Stored before the end is sent: the client may continue the thread at once.
             self._keep()
-        return told
+        return rendered
 
     def _keep(self) -> None:
         asked = self._asked

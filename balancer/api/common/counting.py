@@ -25,4 +25,4 @@ async def count_tokens(
         with runtime.ask(query_request, caller=caller) as handle:
             return only(await handle.results(), Counted).num_tokens
     except RequestError as error:
-        raise names.told(error) from error
+        raise names.renamed(error) from error

@@ -54,7 +54,7 @@ class EventRenderer(Rendering):
 
     def take(self, event: Event, _number: int = 0, /) -> list[Json]:
         """The API events for `event`."""
-        return list(self._told(event))
+        return list(self._rendered(event))
 
     def write(self, event: Event) -> bytes:
         """Likewise, as server-sent events, whatever came before."""
@@ -62,7 +62,7 @@ class EventRenderer(Rendering):
             return written
         return frames(self.take(event))
 
-    def _told(self, event: Event) -> Iterator[Json]:
+    def _rendered(self, event: Event) -> Iterator[Json]:
         match event:
             case Token():
                 if event.text:

@@ -21,7 +21,7 @@ class FieldNames:
         both._names += self._names
         return both
 
-    def told(self, error: RequestError) -> RequestError:
+    def renamed(self, error: RequestError) -> RequestError:
         """`error` with its field renamed to the API's name, in its message as well."""
         if error.field is None:
             return error

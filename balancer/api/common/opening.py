@@ -48,7 +48,7 @@ EARLY_HEADERS_KEY = web.AppKey("EARLY_HEADERS", float)
 
 
 def waits_of(request: web.Request, is_streamed: bool) -> float | None:
-    """After how many seconds `request`, if it is a stream, is told that it waits."""
+    """After how many seconds of waiting a client is sent its place; `None` is never."""
     early_headers = request.app.get(EARLY_HEADERS_KEY, EARLY_HEADERS)
     return headers_after(is_streamed, early_headers, request.headers.getall("Prefer", []))
 

@@ -28,7 +28,7 @@ Place = tuple["Place", str | int] | None
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """Without it the answer is not wrong. Values in `nothing`, as JSON, are not told either."""
+    """Without it the answer is not wrong. Values in `nothing`, as JSON, are not reported either."""
 
     why: str
     nothing: frozenset[bytes] = frozenset()

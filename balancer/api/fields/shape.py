@@ -14,7 +14,7 @@ class Shape:
     """A place in a body. `path` is its name, with `[]` for any position in a list.
 
     `members` are an object's known members, `entries` is the shape of a list's entries. Objects
-    told apart by a member `tag` have one shape for each of its values in `variants`. `choices` are
+    distinguished by a member `tag` have one shape for each value in `variants`. `choices` are
     the only strings that may stand here. A shape with none of these may hold anything.
     """
 

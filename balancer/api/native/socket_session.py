@@ -197,7 +197,7 @@ class SocketSession:
         self._unwanted = (WSCloseCode.OK, "")
         """The code and the reason with which the socket is closed once it is unwanted."""
         self.counts_parts = False
-        """Whether `count` is told of messages as their parts arrive, and not only of whole ones."""
+        """Whether `count` is called as parts of messages arrive, and not only for whole ones."""
         self._live = LiveCalls()
         self._frames = frames
         self._tasks = tasks
@@ -246,7 +246,7 @@ class SocketSession:
         return False
 
     def _dismiss(self, error: Unauthorized) -> None:
-        """Its key is no more. The core has ended its requests; what they end with is told."""
+        """Its key is no more. The core has ended its requests; what they end with is sent."""
         self._tasks.create_task(self.retire(WSCloseCode.POLICY_VIOLATION, error.message))
 
     async def retire(

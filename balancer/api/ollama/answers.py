@@ -1,6 +1,6 @@
 """Neutral events in Ollama's format: lines of a stream, and whole answers.
 
-A call is told when it is complete, with its arguments as an object. A cancelled request and one
+A call is sent when it is complete, with its arguments as an object. A cancelled request and one
 that ends with calls have the `done_reason` `"stop"`, since Ollama has no other word for it.
 
 A token's line is assembled by hand from bytes that are precomputed for the answer.
@@ -125,7 +125,7 @@ _REASONS: Mapping[FinishReason, DoneReason] = {
 _SHOWN: tuple[TokenKind, ...] = ("content", "reasoning")
 
 
-def told_time(seconds: float) -> str:
+def time_text(seconds: float) -> str:
     """Seconds since 1970 as Ollama writes times."""
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
@@ -139,8 +139,8 @@ class Head:
 
     @property
     def created_at(self) -> str:
-        """`created` as it is told."""
-        return told_time(self.created)
+        """`created` as it is sent."""
+        return time_text(self.created)
 
 
 @dataclass(frozen=True, slots=True)

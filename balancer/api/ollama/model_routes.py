@@ -17,7 +17,7 @@ from ..common.parts import only
 from ..endpoint import Endpoint, Known, Query, handler
 from ..route import OLLAMA, Route
 from ..transport.callers import caller_of
-from .answers import told_time
+from .answers import time_text
 from .embeddings import EmbedCall, parse_embed, parse_embeddings, vector_answer, vectors_answer
 from .models import (
     API_VERSION,
@@ -46,7 +46,7 @@ Shape = Callable[[Sequence[Result]], Mapping[str, object]]
 
 def routes(runtime: FleetRuntime) -> list[Route]:
     """The routes. Models were last modified when the balancer started."""
-    handlers = _Handlers(runtime, told_time(time.time()))
+    handlers = _Handlers(runtime, time_text(time.time()))
     show = handler(runtime, Endpoint(parse_show, handlers.show))
     embed = handler(runtime, Endpoint(parse_embed, handlers.embed))
     embeddings = handler(runtime, Endpoint(parse_embeddings, handlers.embeddings))

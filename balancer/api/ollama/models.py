@@ -22,7 +22,7 @@ from . import fields
 
 
 class OllamaDetails(TypedDict):
-    """What is known about a model. Agents do not tell the quantization."""
+    """What is known about a model. Agents do not report the quantization."""
 
     parent_model: str
     format: str
@@ -122,7 +122,7 @@ def digest_of(info: ModelInfo) -> str:
 
 
 def listed(models: Iterable[ModelView], modified_at: str) -> list[OllamaModel]:
-    """The models as `/api/tags` tells them."""
+    """The models as `/api/tags` lists them."""
     return [
         {
             "name": model.info.name,
@@ -137,7 +137,7 @@ def listed(models: Iterable[ModelView], modified_at: str) -> list[OllamaModel]:
 
 
 def running(models: Iterable[ModelView]) -> list[OllamaRunning]:
-    """Those that an agent has loaded, as `/api/ps` tells them."""
+    """Those that an agent has loaded, as `/api/ps` lists them."""
     return [
         {
             "name": model.info.name,
@@ -156,7 +156,7 @@ def running(models: Iterable[ModelView]) -> list[OllamaRunning]:
 def described(
     info: ModelInfo, tokenizer: TokenizerDescription | None, modified_at: str
 ) -> OllamaDescription:
-    """The model as `/api/show` tells it; `tokenizer` where an agent could be asked."""
+    """The model as `/api/show` shows it; `tokenizer` where an agent could be asked."""
     template = (tokenizer.chat_template if tokenizer else None) or ""
     family = info.architecture
     return {
@@ -175,7 +175,7 @@ def described(
 
 
 def capabilities(info: ModelInfo, template: str) -> list[str]:
-    """What the model can do. Its template tells, as in Ollama, of tools and of thinking."""
+    """What the model can do. As in Ollama, its template says whether it takes tools and thinks."""
     if "generate" not in info.tasks:
         return ["embedding"] if "embed" in info.tasks else []
     found = ["completion", *(["vision"] if "vision" in info.tasks else [])]
@@ -187,7 +187,7 @@ def capabilities(info: ModelInfo, template: str) -> list[str]:
 
 
 def details_of(info: ModelInfo) -> OllamaDetails:
-    """What agents tell of a model."""
+    """What agents report of a model."""
     families = [info.architecture] if info.architecture else []
     return {
         "parent_model": "",

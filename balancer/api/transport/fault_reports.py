@@ -64,8 +64,8 @@ class FaultReports:
             for label in labels:
                 self._recorder.field_ignored(route, label)
         now = self._clock()
-        if told := [name for name in names if self._notices.allows((client, name), now)]:
-            _log.info("%s: ignored %s, sent by %s", route, ", ".join(told), client)
+        if logged := [name for name in names if self._notices.allows((client, name), now)]:
+            _log.info("%s: ignored %s, sent by %s", route, ", ".join(logged), client)
 
     def refused(self, request: web.Request, error: RequestError) -> None:
         """`request`, or a call over its WebSocket, was refused before it reached the fleet."""

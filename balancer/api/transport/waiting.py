@@ -13,19 +13,19 @@ EARLY_HEADERS = 25.0
 """Seconds, by default, after which a stream over HTTP begins although its request still waits."""
 
 EVENTS_AFTER = 0.5
-"""Seconds after which clients are told where no status is at stake: that of a batch is 200, and a
-WebSocket has none."""
+"""Seconds after which clients are sent their place where no status is at stake: that of a batch is
+200, and a WebSocket has none."""
 
 
 def events_after(is_streamed: bool) -> float | None:
-    """From when on a client is told; an answer in one piece says nothing before its end."""
+    """After how many seconds a client is sent its place; `None` if its answer is whole."""
     return EVENTS_AFTER if is_streamed else None
 
 
 def headers_after(
     is_streamed: bool, early_headers: float, preferences: Iterable[str]
 ) -> float | None:
-    """From when on a client is told whose status is open; `preferences` are its `Prefer` headers.
+    """After how many seconds of waiting a stream begins; `preferences` are its `Prefer` headers.
 
     It may ask for an earlier beginning than `early_headers` seconds, and for none that is later.
     """

@@ -70,8 +70,8 @@ def history_routes(
 
     async def chart(request: web.Request) -> web.Response:
         query = HistoryQuery.of(request.query, history.clock())
-        told = await cluster.history(query.since)
-        found = await history.chart(query.since, query.step, query.by, query.name, told.steps)
+        theirs = await cluster.history(query.since)
+        found = await history.chart(query.since, query.step, query.by, query.name, theirs.steps)
         body = History(
             since=query.since,
             step=found.step,
@@ -80,8 +80,8 @@ def history_routes(
             levels=found.levels,
             lines=found.lines,
         )
-        if told.missing:
-            body["missing"] = [*told.missing]
+        if theirs.missing:
+            body["missing"] = [*theirs.missing]
         return _answer(await asyncio.to_thread(to_json, body))
 
     async def health(_request: web.Request) -> web.Response:
@@ -115,12 +115,12 @@ async def ended_requests(
 ) -> web.Response:
     """The answer to `GET /api/v1/requests?state=ended`. Raises `InvalidRequest`."""
     requested = ended_filter(query)
-    told = await cluster.ended(requested)
-    chosen, total = await history.ended(requested, told.requests, told.total)
+    theirs = await cluster.ended(requested)
+    chosen, total = await history.ended(requested, theirs.requests, theirs.total)
     more = cursor_after(chosen[-1]) if len(chosen) == requested.limit else None
     body = EndedRequests(requests=chosen, total=total, next=more)
-    if told.missing:
-        body["missing"] = [*told.missing]
+    if theirs.missing:
+        body["missing"] = [*theirs.missing]
     return _answer(to_json(body))
 
 

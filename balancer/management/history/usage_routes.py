@@ -103,7 +103,7 @@ class UsageCounts(TypedDict):
 class UsageEntry(UsageCounts):
     """Usage of one day, caller and model, or of all where a column is missing.
 
-    An empty model: requests that named none that exists, and what was not told apart.
+    An empty model: requests that named none that exists, and what is counted together.
     """
 
     day: NotRequired[str]

@@ -477,7 +477,7 @@ class Metrics:
                 self._class_wait.labels(ending.priority_class).observe(waited)
             self._duration.observe(ending.timings.total_ms / 1000)
 
-    # ---- what the inference port's paths tell
+    # ---- what the routes of the inference port report
 
     def field_ignored(self, route: str, field: str) -> None:
         self._ignored_fields.labels(route, field).inc()

@@ -33,7 +33,7 @@ class DesiredStateService:
     """`revision` is that of the state; 0 before anybody wished for anything."""
 
     def __init__(self, runtime: FleetRuntime, persist: Callable[[Persist], None]) -> None:
-        """`persist` saves; what came of it is told to `told`."""
+        """`persist` saves; what came of it is given to `save_ended`."""
         self.revision = 0
         self.state = DesiredState()
         self._runtime = runtime
@@ -63,10 +63,10 @@ class DesiredStateService:
         self._persist(self._saving)
         await asyncio.shield(saved)
 
-    def told(self, outcome: PersistOutcome) -> None:
+    def save_ended(self, outcome: PersistOutcome) -> None:
         """What came of a save."""
         if outcome.persist != self._saving or self._saved is None:
-            logger.warning("the store told of a save that nobody waits for")
+            logger.warning("the store reported a save that nothing waits for")
             return
         saved, self._saving, self._saved = self._saved, None, None
         match outcome:

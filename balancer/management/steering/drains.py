@@ -73,10 +73,10 @@ class DrainService:
         except (StoreAway, TimeoutError) as error:
             logger.warning("drains at other balancers are not seen: %s", error)
             return False
-        self._runtime.take_up_cordons([self._told(each) for each in saved])
+        self._runtime.take_up_cordons([self._cordon(each) for each in saved])
         return True
 
-    def _told(self, saved: SavedCordon) -> ToldCordon:
+    def _cordon(self, saved: SavedCordon) -> ToldCordon:
         cordon = Cordon(AgentId(saved.agent), saved.name)
         if saved.deadline is None:
             return ToldCordon(cordon)

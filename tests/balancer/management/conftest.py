@@ -36,7 +36,7 @@ def desired_state(runtime: FleetRuntime) -> DesiredStateService:
     """Saves at once."""
 
     def persist(persist: Persist) -> None:
-        asyncio.get_running_loop().call_soon(desired_state.told, Persisted(persist))
+        asyncio.get_running_loop().call_soon(desired_state.save_ended, Persisted(persist))
 
     desired_state = DesiredStateService(runtime, persist)
     return desired_state

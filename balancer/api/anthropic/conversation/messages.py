@@ -37,8 +37,8 @@ def to_messages(
     """
     text = paragraphs(system)
     conversation = [ChatMessage(role="system", content=text)] if text else []
-    told = _messages(from_summary(messages), len(messages))
-    for role, in_a_row in groupby(told, key=lambda message: message.role):
+    turns = _messages(from_summary(messages), len(messages))
+    for role, in_a_row in groupby(turns, key=lambda message: message.role):
         if role == "user":
             content = joined(message.content or "" for message in in_a_row)
             conversation.append(ChatMessage(role="user", content=content))
@@ -57,7 +57,7 @@ def _messages(messages: tuple[Message, ...], num_given: int) -> Iterator[ChatMes
                 if not (message.clear_at == "next_user_message" and at < last_user):
                     yield from _instructed(message)
             case UserMessage():
-                yield from _told(message, first + at, calls)
+                yield from _user_turn(message, first + at, calls)
             case AssistantMessage():
                 for said in _said(message):
                     calls |= {call["id"] for call in said.tool_calls or ()}
@@ -73,7 +73,7 @@ def _instructed(message: SystemMessage) -> Iterator[ChatMessage]:
         yield ChatMessage(role="system", content=text)
 
 
-def _told(message: UserMessage, position: int, calls: set[str]) -> Iterator[ChatMessage]:
+def _user_turn(message: UserMessage, position: int, calls: set[str]) -> Iterator[ChatMessage]:
     """Tool results first, since templates expect them right after the calls; then the text."""
     blocks = blocks_of(message)
     results = [block for block in blocks if isinstance(block, ToolResult)]
@@ -86,8 +86,8 @@ def _told(message: UserMessage, position: int, calls: set[str]) -> Iterator[Chat
                 field=field,
             )
         content = result.content or ""
-        told = content if isinstance(content, str) else joined(map(_shown, content))
-        yield ChatMessage(role="tool", content=told, tool_call_id=result.tool_use_id)
+        text = content if isinstance(content, str) else joined(map(_shown, content))
+        yield ChatMessage(role="tool", content=text, tool_call_id=result.tool_use_id)
     read = [_read(block) for block in blocks if _is_read(block)]
     if read or not blocks:
         yield ChatMessage(role="user", content=joined(read))

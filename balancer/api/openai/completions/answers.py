@@ -352,15 +352,17 @@ class Completion:
         return {
             "index": number,
             "text": text,
-            "logprobs": self._told(number, log_probs),
+            "logprobs": self._rendered_log_probs(number, log_probs),
             "finish_reason": self.finish_reason(done),
         }
 
     def log_probs(self, number: int, token: Token) -> CompletionLogProbs | None:
         """Of the prompt, and then of what follows."""
-        return self._told(number, token.log_probs)
+        return self._rendered_log_probs(number, token.log_probs)
 
-    def _told(self, number: int, log_probs: Sequence[TokenLogProbs]) -> CompletionLogProbs | None:
+    def _rendered_log_probs(
+        self, number: int, log_probs: Sequence[TokenLogProbs]
+    ) -> CompletionLogProbs | None:
         if not self.has_log_probs:
             return None
         return self._log_probs.setdefault(number, LogProbsWriter()).render(log_probs)

@@ -19,10 +19,10 @@ def reasoning_fields(
     Templates that support levels get the effort as `reasoning_effort`, and `verbosity` under its
     own name. Template variables that the client sets itself take precedence.
     """
-    told: dict[str, Any] = {} if effort in (None, "none") else {"reasoning_effort": effort}
+    given: dict[str, Any] = {} if effort in (None, "none") else {"reasoning_effort": effort}
     if verbosity is not None:
-        told["verbosity"] = verbosity
+        given["verbosity"] = verbosity
     return {
         "thinking": None if effort is None else effort != "none",
-        "chat_template_kwargs": {**told, **(variables or {})} or None,
+        "chat_template_kwargs": {**given, **(variables or {})} or None,
     }

@@ -43,11 +43,11 @@ class Answer(ResponseEvents):
 
     def take(self, event: Event, _number: int = 0, /) -> list[Json]:
         """The API events for `event`."""
-        told = super().take(event)
+        rendered = super().take(event)
         if isinstance(event, Done) and self._requested.store:
             # Stored before the end is sent: the client may continue the response at once.
             self._keep(self.response)
-        return told
+        return rendered
 
     def _keep(self, response: Response) -> None:
         given = with_ids(self._requested.input, self._id)

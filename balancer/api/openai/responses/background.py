@@ -61,8 +61,8 @@ class BackgroundResponse:
         with self._kept.attach() as stream:
             yield frames([each for each in answer.begin() if each["sequence_number"] > after])
             async for event in stream:
-                told = answer.take(event)
-                yield frames([each for each in told if each["sequence_number"] > after])
+                rendered = answer.take(event)
+                yield frames([each for each in rendered if each["sequence_number"] > after])
 
     async def ended(self) -> None:
         """Wait for its end. Raises `RequestTimeout`."""

@@ -165,12 +165,12 @@ class ResponseEvents(EventRenderer):
 
     def _failed(self, error: RequestError) -> Iterator[Json]:
         yield from self._close("incomplete")
-        told = error_fields(error)
+        fields = error_fields(error)
         yield {
             "type": "error",
-            "code": told["code"],
-            "message": told["message"],
-            "param": told["param"],
+            "code": fields["code"],
+            "message": fields["message"],
+            "param": fields["param"],
         }
         # A response's `error` has few codes, and none for errors of a fleet.
         is_cancelled = isinstance(error, Cancelled) and self.response["background"]
@@ -275,12 +275,12 @@ class _Text:
         return self._delta(self.add(token.text), log_probs)
 
     def _delta(self, text: str, log_probs: list[TokenLogProb]) -> Json:
-        told = self._told([_without_bytes(each) for each in log_probs])
-        return self._event(f"{self.kind.event}.delta", delta=text, **told)
+        log_prob_fields = self._rendered([_without_bytes(each) for each in log_probs])
+        return self._event(f"{self.kind.event}.delta", delta=text, **log_prob_fields)
 
     def closing(self, status: Status) -> Iterator[Json]:
-        told = self._told([_without_bytes(each) for each in self._log_probs])
-        yield self._event(f"{self.kind.event}.done", text="".join(self._texts), **told)
+        log_prob_fields = self._rendered([_without_bytes(each) for each in self._log_probs])
+        yield self._event(f"{self.kind.event}.done", text="".join(self._texts), **log_prob_fields)
         yield self._event("response.content_part.done", part=self._part())
         item = self.whole(status)
         yield {"type": "response.output_item.done", "output_index": self._index, "item": item}
@@ -291,7 +291,7 @@ class _Text:
     def _part(self) -> OutputTextPart | ReasoningTextPart:
         return self.kind.part("".join(self._texts), [*self._log_probs])
 
-    def _told(self, log_probs: list[Json]) -> Json:
+    def _rendered(self, log_probs: list[Json]) -> Json:
         return {"logprobs": log_probs} if self.kind.has_log_probs else {}
 
     def _event(self, type: str, **values: object) -> Json:

@@ -94,11 +94,11 @@ def _shown(item: Message) -> list[MessagePart]:
     """Texts as one, unless there are pictures between them."""
     content = item.content
     if isinstance(content, str) or not any(isinstance(each, InputImage) for each in content):
-        return [_told(item.text)]
+        return [_text(item.text)]
     return [
         {"type": "input_image", "image_url": part.image_url, "detail": "auto"}
         if isinstance(part, InputImage)
-        else _told(part.text)
+        else _text(part.text)
         for part in content
     ]
 
@@ -107,12 +107,12 @@ def _said(text: str) -> OutputTextPart:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-def _told(text: str) -> InputTextPart:
+def _text(text: str) -> InputTextPart:
     return {"type": "input_text", "text": text}
 
 
 def _call(item: FunctionCall) -> FunctionCallItem:
-    told: FunctionCallItem = {
+    listed: FunctionCallItem = {
         "id": item.id,
         "type": "function_call",
         "status": item.status,
@@ -121,5 +121,5 @@ def _call(item: FunctionCall) -> FunctionCallItem:
         "arguments": item.arguments,
     }
     if item.namespace is not None:
-        told["namespace"] = item.namespace
-    return told
+        listed["namespace"] = item.namespace
+    return listed

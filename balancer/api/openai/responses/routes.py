@@ -169,7 +169,7 @@ class _Handlers:
         try:
             kept = keep(asked.neutral)
         except RequestError as error:
-            raise requested.field_names.told(error) from error
+            raise requested.field_names.renamed(error) from error
         request[request_id_key] = kept.id
         render = partial(
             answer_to,

@@ -20,7 +20,7 @@ NAMES = FieldNames({"messages": "input", "tools[].function.parameters": "tools[]
     ],
 )
 def test_names(neutral: str, own: str) -> None:
-    told = NAMES.told(PromptTooLong(f"`{neutral}`: it is `messages`", field=neutral))
+    told = NAMES.renamed(PromptTooLong(f"`{neutral}`: it is `messages`", field=neutral))
     assert told == PromptTooLong(
         f"`{own}`: it is `messages`" if neutral != "messages" else "`input`: it is `input`",
         field=own,
@@ -28,15 +28,15 @@ def test_names(neutral: str, own: str) -> None:
 
 
 def test_the_error_is_the_same_one() -> None:
-    told = NAMES.told(NotSupported("`messages`", field="messages", retry_after=2.0))
+    told = NAMES.renamed(NotSupported("`messages`", field="messages", retry_after=2.0))
     assert isinstance(told, NotSupported)
     assert told.retry_after == 2.0
     for error in (AgentLost("gone"), QueueFull("full", retry_after=1.0)):
-        assert NAMES.told(error) is error
+        assert NAMES.renamed(error) is error
 
 
 def test_several_indices_keep_their_order() -> None:
     names = FieldNames({"a[].b[].c": "x[].y[]", "d[0].e[]": "e[]"})
     for neutral, own in (("a[3].b[5].c", "x[3].y[5]"), ("d[0].e[4]", "e[4]"), ("d[1].e[4]", None)):
-        error = names.told(PromptTooLong("odd", field=neutral))
+        error = names.renamed(PromptTooLong("odd", field=neutral))
         assert error.field == (own or neutral)

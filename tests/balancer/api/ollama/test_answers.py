@@ -19,7 +19,7 @@ from arriero.balancer.api.ollama.answers import (
     loaded_chat,
     loaded_text,
     ollama_error,
-    told_time,
+    time_text,
     whole_chat,
     whole_text,
 )
@@ -189,7 +189,7 @@ def test_a_model_that_is_there() -> None:
 
 
 def test_times_are_in_utc() -> None:
-    assert told_time(0) == "1970-01-01T00:00:00Z"
+    assert time_text(0) == "1970-01-01T00:00:00Z"
 
 
 # ---- errors

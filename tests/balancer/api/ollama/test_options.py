@@ -84,11 +84,11 @@ def test_a_body_without_options_stays_as_it_is(body: dict[str, object]) -> None:
 )
 def test_errors_name_ollamas_fields(neutral_name: str, own: str) -> None:
     error = InvalidRequest(f"`{neutral_name}` is wrong", field=neutral_name)
-    assert CHAT_NAMES.told(error) == InvalidRequest(f"`{own}` is wrong", field=own)
+    assert CHAT_NAMES.renamed(error) == InvalidRequest(f"`{own}` is wrong", field=own)
 
 
 def test_errors_name_the_pictures_of_a_prompt() -> None:
     for place in (0, 1):  # with and without a system's message before
         field = f"messages[{place}].content[2].image_url.url"
-        error = GENERATE_NAMES.told(InvalidRequest(f"`{field}` is odd", field=field))
+        error = GENERATE_NAMES.renamed(InvalidRequest(f"`{field}` is odd", field=field))
         assert error == InvalidRequest("`images[2]` is odd", field="images[2]")

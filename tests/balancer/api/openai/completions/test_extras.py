@@ -98,4 +98,4 @@ def test_what_is_wrong_is_named(parse: Any, body: dict[str, Any], field: str) ->
 def test_errors_of_grammars_have_the_clients_name() -> None:
     requested = parse_completion(json.dumps({"prompt": "x", "guided_json": SCHEMA}).encode())
     error = InvalidRequest("`grammar.schema.not`: no", field="grammar.schema.not")
-    assert requested.field_names.told(error).field == "guided_json.not"
+    assert requested.field_names.renamed(error).field == "guided_json.not"

@@ -449,11 +449,11 @@ def test_response_formats(format: Any, schema: Any) -> None:
 
 def test_errors_name_the_schema_as_the_body_does() -> None:
     error = InvalidRequest("`grammar.schema.items` is odd", field="grammar.schema.items")
-    told = chat(response_format=schema_format(schema=SCHEMA)).field_names.told(error)
+    told = chat(response_format=schema_format(schema=SCHEMA)).field_names.renamed(error)
     assert told.field == "response_format.json_schema.schema.items"
     assert told.message == f"`{told.field}` is odd"
     grammar = {"type": "json_schema", "schema": SCHEMA}
-    assert chat(grammar=grammar).field_names.told(error) == error
+    assert chat(grammar=grammar).field_names.renamed(error) == error
 
 
 @pytest.mark.parametrize(
@@ -579,7 +579,7 @@ def test_a_json_object_may_have_a_schema() -> None:
     requested = chat(response_format={"type": "json_object", "schema": schema})
     assert requested.requests[0].grammar == JsonSchemaGrammar(type="json_schema", schema=schema)
     error = InvalidRequest("`grammar.schema.a`: no", field="grammar.schema.a")
-    assert requested.field_names.told(error).field == "response_format.schema.a"
+    assert requested.field_names.renamed(error).field == "response_format.schema.a"
 
 
 def test_a_running_usage() -> None:

@@ -125,5 +125,5 @@ def test_wrong_constraints_are_named(fields: Any, field: str) -> None:
 def test_an_agents_refusal_of_a_constraint_names_its_field() -> None:
     requested = parse_response(b'{"input": "hi", "guided_json": {"type": "?"}}')
     for field, own in (("grammar.schema", "guided_json"), ("messages", "input")):
-        told = requested.field_names.told(InvalidRequest(f"`{field}` is wrong", field=field))
+        told = requested.field_names.renamed(InvalidRequest(f"`{field}` is wrong", field=field))
         assert told.field == own
