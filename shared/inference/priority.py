@@ -20,7 +20,7 @@ def priority_class_of(priority: int | None) -> PriorityClass:
 
 
 def is_background(priority: int | None) -> bool:
-    """Whether its class is `batch`, which gives way to the others."""
+    """Whether its class is `batch`, which is preempted for the others."""
     return priority_class_of(priority) == "batch"
 
 

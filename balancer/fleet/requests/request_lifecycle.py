@@ -66,13 +66,13 @@ MAX_LOST_ALONE = 2
 class Moves:
     """Of one request: how often it left an agent for another, and why it did the last time.
 
-    `num_given_way` of them were for the sake of others. `num_lost_alone` agents in a row were lost
+    `num_preempted` of them were for the sake of others. `num_lost_alone` agents in a row were lost
     with this request alone.
     """
 
     num: int = 0
     reason: MoveReason | None = None
-    num_given_way: int = 0
+    num_preempted: int = 0
     num_lost: int = 0
     num_lost_alone: int = 0
 
@@ -84,7 +84,7 @@ class Moves:
     def moved(self, reason: MoveReason) -> None:
         """It leaves an agent for another."""
         self.num += 1
-        self.num_given_way += reason == "gave_way"
+        self.num_preempted += reason == "gave_way"
         self.reason = reason
 
     @property
@@ -208,7 +208,7 @@ class RequestLifecycle(Lifecycle):
     def drops_rest(self) -> bool:
         """Whether it is leaving, and what its agent sends until it has stopped does not count.
 
-        One that gives way goes on after that, if its tokens are known: then nothing of it is
+        One that is preempted goes on after that, if its tokens are known: then nothing of it is
         something after which only a server could go on.
         """
         if self.leaving_for is None:
@@ -463,7 +463,7 @@ class RequestLifecycle(Lifecycle):
         limits = self._limits
         match self.state:
             case "queued":
-                return inf if self.moves.num_given_way else self._queue_deadline
+                return inf if self.moves.num_preempted else self._queue_deadline
             case "assigned":
                 return self.first_token_by()
             case "streaming":

@@ -36,7 +36,7 @@ from ..trust import Needed
 from ..view import RequestView
 from .delivered import Claim, Told, consistent
 from .dispatch.dispatch import Assign, Dispatch
-from .giving_way import Foreground, GivingWay, least_run
+from .preemption import Foreground, Preemption, least_run
 from .request_lifecycle import RequestLifecycle
 from .routing import ByText, Needs, Offer, RoutingRequest, Wanted, routing_of
 from .waiting_room import WaitingRoom
@@ -80,7 +80,7 @@ class Requests:
         self.waiting_room = WaitingRoom(self.dispatch)
         self.foreground = Foreground()
         self.needs = Needs()
-        self._giving_way = GivingWay()
+        self._preemption = Preemption()
         self._limits = limits
         self._registry = registry
         self._changes = changes
@@ -111,7 +111,7 @@ class Requests:
             self._deadlines.next(),
             self.waiting_room.next_deadline(),
             until,
-            self._giving_way.next_deadline(self.dispatch.has_free_slot),
+            self._preemption.next_deadline(self.dispatch.has_free_slot),
         )
 
     def views(self, now: float) -> Iterator[RequestView]:
@@ -206,7 +206,7 @@ class Requests:
         seconds = self.waiting_room.sure_wait(lifecycle.id, least_ended(deadline_ms))
         wanted = self.dispatch.wanted_by(lifecycle.id)
         is_batch = lifecycle.kind == "batch"
-        if seconds is None or (not is_batch and self._giving_way.may_help(wanted)):
+        if seconds is None or (not is_batch and self._preemption.may_help(wanted)):
             return None
         return refusal_of(
             Wait(
@@ -517,7 +517,8 @@ class Requests:
     def due(self, now: float) -> list[Decision]:
         """End those whose deadline has come; first those that wait, so that none of them starts.
 
-        Those that waited long enough for one agent take any, and `batch` gives way to who waits.
+        Those that waited long enough for one agent take any, and `batch` requests are preempted for
+        those that wait.
         """
         decisions: list[Decision] = []
         due = [self._lifecycles[id] for id in self._deadlines.due(now)]
@@ -530,18 +531,18 @@ class Requests:
             decisions += self._give_up(lifecycle, error, now)
         for id in self._held.pop_until(now):
             decisions += self._start(self.dispatch.release(id), now)
-        return [*decisions, *self._give_way(now)]
+        return [*decisions, *self._preempt(now)]
 
-    def _give_way(self, now: float) -> list[Decision]:
+    def _preempt(self, now: float) -> list[Decision]:
         """Have agents stop `batch` requests whose slots others need; they go on later."""
         decisions: list[Decision] = []
-        asked = self._giving_way.due(now, self.dispatch.has_free_slot, self._can_leave)
+        asked = self._preemption.due(now, self.dispatch.has_free_slot, self._may_be_preempted)
         for lifecycle in (self._lifecycles[id] for id in asked):
             decisions += self._stop(lifecycle, now)
             lifecycle.leaving_for = "gave_way"
         return decisions
 
-    def _can_leave(self, id: RequestId) -> bool:
+    def _may_be_preempted(self, id: RequestId) -> bool:
         lifecycle = self._lifecycles[id]
         is_going = lifecycle.is_cancelling or lifecycle.is_leaving
         return lifecycle.can_move and not is_going
@@ -752,7 +753,7 @@ class Requests:
         self._deadlines.disarm(lifecycle.id)
         self._not_held(lifecycle.id)
         self.waiting_room.forget(lifecycle.id)
-        self._giving_way.stops(lifecycle.id)
+        self._preemption.stops(lifecycle.id)
         self.foreground.left(lifecycle.id)
         self.needs.left(lifecycle.id)
         self._bound.pop(lifecycle.id, None)
@@ -765,18 +766,18 @@ class Requests:
             self._held.remove(id)
 
     def _waits(self, lifecycle: RequestLifecycle) -> None:
-        """It has no agent: `batch` requests give way to it, unless it is one."""
-        self._giving_way.stops(lifecycle.id)
+        """It has no agent: `batch` requests are preempted for it, unless it is one."""
+        self._preemption.stops(lifecycle.id)
         if lifecycle.kind != "batch":
-            self._giving_way.waits(lifecycle.id, self.dispatch.wanted_by(lifecycle.id))
+            self._preemption.waits(lifecycle.id, self.dispatch.wanted_by(lifecycle.id))
 
     def _runs(self, lifecycle: RequestLifecycle, keys: tuple[Wanted, ...]) -> None:
         """It has an agent that serves those who want what is in `keys`."""
         if lifecycle.kind != "batch":
-            self._giving_way.stops(lifecycle.id)
+            self._preemption.stops(lifecycle.id)
         else:
-            at = lifecycle.assigned_at + least_run(lifecycle.moves.num_given_way)
-            self._giving_way.runs(lifecycle.id, keys, at)
+            at = lifecycle.assigned_at + least_run(lifecycle.moves.num_preempted)
+            self._preemption.runs(lifecycle.id, keys, at)
 
     def _came(self, lifecycle: RequestLifecycle, now: float) -> None:
         """It is here from now on."""
@@ -832,7 +833,7 @@ class Requests:
         if len(self.foreground) != sum(e.kind != "batch" for e in self._lifecycles.values()):
             raise RuntimeError("requests above the class batch are miscounted")
         self.waiting_room.check_integrity()
-        self._giving_way.check_integrity()
+        self._preemption.check_integrity()
         self._deadlines.check_integrity()
         self._held.check_integrity()
         if any(self.dispatch.link_of(id) is not None for id in (*self._held, *self._bound)):

@@ -144,7 +144,7 @@ class Client:
     num_begun: int = 0
     num_starts: int = 0
     num_moves: int = 0
-    num_given_way: int = 0
+    num_preempted: int = 0
     num_deserted: int = 0
     num_lost: int = 0
     num_lost_alone: int = 0
@@ -281,7 +281,7 @@ class WatchedFleet(RuleBasedStateMachine):
                     self.stop(ending.request_id)
                 case Moved(request=id, reason=reason):
                     self.clients[id].num_moves += 1
-                    self.clients[id].num_given_way += reason == "gave_way"
+                    self.clients[id].num_preempted += reason == "gave_way"
                     if reason == "unanswered":
                         self.desert(id)
                 case DeliverTokens(tokens=tokens, num_tokens=num_tokens, gaps=gaps):
@@ -665,7 +665,7 @@ class WatchedFleet(RuleBasedStateMachine):
             assert each.age_seconds < self.limits.request_timeout
             if each.state == "queued":
                 is_late = each.waited_seconds >= self.limits.buffered_request_timeout
-                assert not is_late or self.clients[each.id].num_given_way
+                assert not is_late or self.clients[each.id].num_preempted
         if self.drain_deadline is not None and self.now >= self.drain_deadline:
             assert self.fleet.is_idle
 

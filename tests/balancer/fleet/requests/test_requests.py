@@ -17,7 +17,7 @@ from arriero.balancer.fleet.decisions import (
 )
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.registry import Registry
-from arriero.balancer.fleet.requests.giving_way import FIRST_RUN
+from arriero.balancer.fleet.requests.preemption import FIRST_RUN
 from arriero.balancer.fleet.requests.request_lifecycle import RequestLifecycle
 from arriero.balancer.fleet.requests.requests import (
     LEAST_PATIENCE,
@@ -161,7 +161,7 @@ def test_by_load_nobody_waits_for_one_agent() -> None:
     assert requests.dispatch.running_on(OTHER) == ["2"]
 
 
-# ---- classes, shares, deadlines and giving way, in the composed core
+# ---- classes, shares, deadlines and preemption, in the composed core
 
 ALICE, BOB = Caller("alice"), Caller("bob")
 
@@ -210,7 +210,7 @@ def test_batch_gives_way_and_goes_on_where_it_stopped() -> None:
     assert codes(scene.say(A, ended("batch"))) == {"batch": "stop"}
 
 
-def giving_way() -> Scene:
+def preempted() -> Scene:
     """The batch request was told to stop, since another waits."""
     scene = with_batch()
     scene.after(FIRST_RUN)
@@ -219,7 +219,7 @@ def giving_way() -> Scene:
 
 
 def test_batch_goes_on_after_all_that_came_until_it_stopped() -> None:
-    scene = giving_way()
+    scene = preempted()
     (told,) = scene.say(A, piece("batch", " in ", num_tokens=2))
     assert isinstance(told, DeliverTokens)
     assert started(scene.say(A, ended("batch", "cancelled"))) == ["chat"]
@@ -229,7 +229,7 @@ def test_batch_goes_on_after_all_that_came_until_it_stopped() -> None:
 
 
 def test_batch_with_which_none_can_go_on_after_all_ends() -> None:
-    scene = giving_way()
+    scene = preempted()
     scene.say(A, replace(piece("batch"), tokens=(2**32,)))  # an id that no vocabulary has
     decisions = scene.say(A, ended("batch", "cancelled"))
     assert codes(decisions) == {"batch": "agent_lost"}
@@ -237,7 +237,7 @@ def test_batch_with_which_none_can_go_on_after_all_ends() -> None:
 
 
 def test_batch_that_is_complete_before_it_stops_ends() -> None:
-    scene = giving_way()
+    scene = preempted()
     decisions = scene.say(A, piece("batch", " well"), ended("batch", "stop"))
     assert codes(decisions) == {"batch": "stop"}
     assert started(decisions) == ["chat"]

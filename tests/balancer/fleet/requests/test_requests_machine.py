@@ -417,7 +417,7 @@ class MovesMachine(WatchedFleet):
         if (link := self.link_of(id)) is not None:
             for request_id in self.running_on(link):
                 self.answer(link, request_id, "closing")
-                self.follow(self.fleet.tick(self.now))  # others may have to give way
+                self.follow(self.fleet.tick(self.now))  # others may be preempted
 
     @precondition(lambda self: len(self.agents) < len(AGENTS))
     @rule(fingerprint=FINGERPRINTS)

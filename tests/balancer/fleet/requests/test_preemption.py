@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arriero.balancer.fleet.requests import giving_way
-from arriero.balancer.fleet.requests.giving_way import (
+from arriero.balancer.fleet.requests import preemption
+from arriero.balancer.fleet.requests.preemption import (
     FIRST_RUN,
     LONGEST_RUN,
     Foreground,
-    GivingWay,
+    Preemption,
     least_run,
 )
 from arriero.balancer.fleet.requests.routing import Wanted
@@ -29,79 +29,79 @@ def anybody(_id: RequestId) -> bool:
 
 
 def due(
-    giving: GivingWay, now: float, can_leave: Callable[[RequestId], bool] = anybody
+    preemption: Preemption, now: float, can_leave: Callable[[RequestId], bool] = anybody
 ) -> list[RequestId]:
-    ids = giving.due(now, nothing_free, can_leave)
-    giving.check_integrity()
-    deadline = giving.next_deadline(nothing_free)
+    ids = preemption.due(now, nothing_free, can_leave)
+    preemption.check_integrity()
+    deadline = preemption.next_deadline(nothing_free)
     assert deadline is None or deadline > now, "it would be called for ever"
     return ids
 
 
-def with_two() -> GivingWay:
-    giving = GivingWay()
-    giving.runs(A, KEYS, 5.0)
-    giving.runs(B, KEYS, 3.0)
-    return giving
+def with_two() -> Preemption:
+    preemption = Preemption()
+    preemption.runs(A, KEYS, 5.0)
+    preemption.runs(B, KEYS, 3.0)
+    return preemption
 
 
 def test_one_gives_way_for_each_that_waits_and_whose_time_came_first() -> None:
-    giving = with_two()
-    assert giving.next_deadline(nothing_free) is None
-    giving.waits(W, "m")
-    assert giving.next_deadline(nothing_free) == 3.0
-    assert due(giving, 2.9) == []
-    assert due(giving, 9.0) == [B]
-    assert due(giving, 9.0) == []
-    assert giving.num_asked == 1
-    giving.waits(X, None)
-    assert due(giving, 9.0) == [A]
+    preemption = with_two()
+    assert preemption.next_deadline(nothing_free) is None
+    preemption.waits(W, "m")
+    assert preemption.next_deadline(nothing_free) == 3.0
+    assert due(preemption, 2.9) == []
+    assert due(preemption, 9.0) == [B]
+    assert due(preemption, 9.0) == []
+    assert preemption.num_asked == 1
+    preemption.waits(X, None)
+    assert due(preemption, 9.0) == [A]
 
 
 def test_while_a_slot_is_free_nobody_has_to_go() -> None:
-    giving = with_two()
-    giving.waits(W, "m")
-    assert giving.due(9.0, lambda _: True, anybody) == []
-    assert giving.next_deadline(lambda _: True) is None
+    preemption = with_two()
+    preemption.waits(W, "m")
+    assert preemption.due(9.0, lambda _: True, anybody) == []
+    assert preemption.next_deadline(lambda _: True) is None
 
 
 def test_who_starts_meanwhile_needs_no_slot() -> None:
-    giving = with_two()
-    giving.waits(W, "m")
-    giving.stops(W)
-    assert due(giving, 9.0) == []
+    preemption = with_two()
+    preemption.waits(W, "m")
+    preemption.stops(W)
+    assert due(preemption, 9.0) == []
 
 
 def test_who_left_and_was_of_no_use_is_followed_by_another() -> None:
-    giving = with_two()
-    giving.waits(W, "m")
-    assert due(giving, 9.0) == [B]
-    giving.stops(B)
-    assert due(giving, 9.0) == [A]
+    preemption = with_two()
+    preemption.waits(W, "m")
+    assert due(preemption, 9.0) == [B]
+    preemption.stops(B)
+    assert due(preemption, 9.0) == [A]
 
 
 def test_what_runs_for_other_models_stays() -> None:
-    giving = with_two()
-    giving.waits(W, "n")
-    assert due(giving, 9.0) == []
-    giving.waits(W, "m")
-    assert due(giving, 9.0) == [B]
+    preemption = with_two()
+    preemption.waits(W, "n")
+    assert due(preemption, 9.0) == []
+    preemption.waits(W, "m")
+    assert due(preemption, 9.0) == [B]
 
 
 def test_what_cannot_leave_is_passed_over() -> None:
-    giving = with_two()
-    giving.waits(W, "m")
-    assert due(giving, 9.0, lambda id: id != B) == [A]
+    preemption = with_two()
+    preemption.waits(W, "m")
+    assert due(preemption, 9.0, lambda id: id != B) == [A]
 
 
 def test_an_agent_that_serves_something_else_now() -> None:
-    giving = with_two()
-    giving.runs(B, (), 3.0)
-    giving.waits(W, "m")
-    assert due(giving, 4.0) == []
-    assert due(giving, 5.0) == [A]
-    giving.runs(A, KEYS, 0.0)
-    assert due(giving, 5.0) == [], "it has been asked"
+    preemption = with_two()
+    preemption.runs(B, (), 3.0)
+    preemption.waits(W, "m")
+    assert due(preemption, 4.0) == []
+    assert due(preemption, 5.0) == [A]
+    preemption.runs(A, KEYS, 0.0)
+    assert due(preemption, 5.0) == [], "it has been asked"
 
 
 def test_each_run_lasts_longer_than_the_one_before() -> None:
@@ -117,12 +117,12 @@ WANTED = st.sampled_from([None, "m", "n"])
 @settings(max_examples=50)
 @given(st.lists(WANTED, max_size=6), st.lists(WANTED, max_size=6))
 def test_no_more_are_asked_than_wait(waiting: list[Wanted], running: list[Wanted]) -> None:
-    giving = GivingWay()
+    preemption = Preemption()
     for number, wanted in enumerate(waiting):
-        giving.waits(RequestId(f"w{number}"), wanted)
+        preemption.waits(RequestId(f"w{number}"), wanted)
     for number, wanted in enumerate(running):
-        giving.runs(RequestId(f"r{number}"), (None, wanted) if wanted else (None,), 1.0)
-    asked = due(giving, 1.0)
+        preemption.runs(RequestId(f"r{number}"), (None, wanted) if wanted else (None,), 1.0)
+    asked = due(preemption, 1.0)
     assert len(asked) == len(set(asked)) <= len(waiting)
     left = set(range(len(running))) - {int(id[1:]) for id in asked}
     if None in waiting and len(asked) < len(waiting):
@@ -153,7 +153,7 @@ def test_who_left_is_remembered() -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(giving_way, "MAX_MODELS", 2)
+    monkeypatch.setattr(preemption, "MAX_MODELS", 2)
     seen = Foreground()
     for number in range(5):
         seen.came(RequestId(f"{number}"), f"m{number}", float(number))

@@ -1,10 +1,10 @@
-"""Which `batch` requests give up their slots when others wait, and whom batches leave room for.
+"""Preemption: which `batch` requests give up their slots when others wait, and for which models.
 
-A batch request runs for a while before it may be asked: `FIRST_RUN` seconds, and twice as long each
-time it has given way. So it moves a few times at most, and comes to its end. Of those that may be
-asked, the one that might have been for longest is.
+A batch request runs for a while before it may be preempted: `FIRST_RUN` seconds, and twice as long
+each time it has been. So it moves a few times at most, and comes to its end. Of those that may be
+preempted, the one that might have been for longest is. It is asked to stop, and then starts again.
 
-Invariants: nobody is asked twice in one run; no more are asked for a model than wait for it.
+Invariants: no request is asked twice in one run; no more are asked for a model than wait for it.
 """
 
 from collections import OrderedDict
@@ -17,19 +17,19 @@ from ..view import ForegroundView
 from .routing import Wanted
 
 FIRST_RUN = 1.0
-"""Seconds that a batch request runs at least before it gives way for the first time."""
+"""Seconds that a batch request runs at least before it is preempted for the first time."""
 
 LONGEST_RUN = 60.0
-"""Seconds that it runs at least, however often it has given way."""
+"""Seconds that it runs at least, however often it has been preempted."""
 
 
-def least_run(num_given_way: int) -> float:
-    """Seconds that a request runs at least that has given way so often."""
-    return float(min(FIRST_RUN * 2 ** min(num_given_way, 16), LONGEST_RUN))
+def least_run(num_preempted: int) -> float:
+    """Seconds that a request runs at least that has been preempted so often."""
+    return float(min(FIRST_RUN * 2 ** min(num_preempted, 16), LONGEST_RUN))
 
 
-class GivingWay:
-    """Say who `waits`, who `runs` and when either `stops`; then `due` says who is to be asked."""
+class Preemption:
+    """Say what `waits`, what `runs` and when either `stops`; then `due` says what is preempted."""
 
     __slots__ = ("_asked", "_num_asked", "_num_waiting", "_running", "_times", "_waiting")
 
@@ -49,7 +49,7 @@ class GivingWay:
         return len(self._asked)
 
     def may_help(self, wanted: Wanted) -> bool:
-        """Whether a batch request runs that may give way to one that wants this."""
+        """Whether a batch request runs that may be preempted for one that wants this."""
         return self._times.size(wanted) > 0
 
     def waits(self, id: RequestId, wanted: Wanted) -> None:
@@ -120,10 +120,10 @@ class GivingWay:
         """For tests: raise if an invariant does not hold."""
         self._times.check_integrity()
         if self._asked.keys() & self._running.keys():
-            raise RuntimeError("somebody was asked, and may be again")
+            raise RuntimeError("a request was asked to stop, and may be again")
         for counted, of in ((self._num_waiting, self._waiting), (self._num_asked, self._asked)):
             if any(counted[wanted] != list(of.values()).count(wanted) for wanted in counted):
-                raise RuntimeError("those who wait or were asked are miscounted")
+                raise RuntimeError("requests that wait or were asked to stop are miscounted")
 
 
 MAX_MODELS = 1024
