@@ -1,11 +1,11 @@
-"""Who is refused, or has to go, since the queue is full or it would wait in vain.
+"""Load shedding: requests are refused, or dropped, when the queue is full or would be too slow.
 
 This is the only place of the balancer that says `queue_full`: `refusal_of`. Requests and queries
 ask it with what they know of a wait.
 
 A newcomer is refused when as many wait as may. But when the queue is full, the caller with most
 waiting loses the newest of them, if it has more than the newcomer's caller would have then. Among
-the connections of one caller the same holds. So nobody fills the queue for others, and nobody who
+the connections of one caller the same holds. So no caller fills the queue for others, and none that
 asks for little is refused because others ask for much. What a caller sent with lower priority goes
 before what the same caller sends with higher. And a newcomer is refused that for all that is known
 would wait too long.
@@ -163,10 +163,10 @@ class _Caller:
         return None
 
 
-class Crowding:
-    """Who has most in the queue, of those that never had an agent.
+class LoadShedding:
+    """Which request is dropped for a newcomer: of the caller that has most in the queue.
 
-    What comes back from an agent is never turned away.
+    Only requests that never had an agent are: what comes back from one is never turned away.
     """
 
     __slots__ = ("_callers", "_places", "_sizes")
@@ -218,13 +218,13 @@ class Crowding:
         largest = self._sizes.largest()
         if largest is None:
             return None
-        crowd = self._callers[largest]
-        busiest = crowd.sizes.largest()
+        fullest = self._callers[largest]
+        busiest = fullest.sizes.largest()
         if largest != account:
             has_more = self._sizes[largest] > self._sizes[account] + 1
         else:
-            has_more = crowd.sizes[busiest] > crowd.sizes[connection] + 1
-        return crowd.newest(busiest) if has_more else None
+            has_more = fullest.sizes[busiest] > fullest.sizes[connection] + 1
+        return fullest.newest(busiest) if has_more else None
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
@@ -237,4 +237,4 @@ class Crowding:
                 if of_it != caller.sizes[connection]:
                     raise RuntimeError(f"the connection {connection} is miscounted")
         if len(self._places) != sum(self._sizes[account] for account in self._callers):
-            raise RuntimeError("somebody is counted who does not wait")
+            raise RuntimeError("a request is counted that does not wait")

@@ -8,7 +8,7 @@ from arriero.balancer.fleet.load_shedding import (
     ENOUGH_FOR_DEADLINE,
     HOPELESS,
     RETRY_AFTER,
-    Crowding,
+    LoadShedding,
     Wait,
     least_ended,
     refusal_of,
@@ -20,44 +20,44 @@ A, B, C = (Account(name, None) for name in "abc")
 Place = tuple[Account, int | None, PriorityClass]
 
 
-def crowd(*places: Place) -> Crowding:
-    crowding = Crowding()
+def queued(*places: Place) -> LoadShedding:
+    shedding = LoadShedding()
     for number, place in enumerate(places, 1):
-        crowding.waits(RequestId(str(number)), *place)
-    crowding.check_integrity()
-    return crowding
+        shedding.waits(RequestId(str(number)), *place)
+    shedding.check_integrity()
+    return shedding
 
 
 def test_the_newest_of_the_caller_with_most_goes() -> None:
-    crowding = crowd((A, None, "default"), (B, None, "default"), *[(A, None, "default")] * 3)
-    assert crowding.yields_to(C, None, "default") == "5"
-    assert crowding.yields_to(B, None, "default") == "5"
-    assert crowding.yields_to(A, None, "default") is None, "its own is not worth more"
-    crowding.leaves(RequestId("5"))
-    crowding.leaves(RequestId("unknown"))
-    assert crowding.yields_to(C, None, "default") == "4"
+    shedding = queued((A, None, "default"), (B, None, "default"), *[(A, None, "default")] * 3)
+    assert shedding.yields_to(C, None, "default") == "5"
+    assert shedding.yields_to(B, None, "default") == "5"
+    assert shedding.yields_to(A, None, "default") is None, "its own is not worth more"
+    shedding.leaves(RequestId("5"))
+    shedding.leaves(RequestId("unknown"))
+    assert shedding.yields_to(C, None, "default") == "4"
 
 
 def test_nobody_goes_for_a_caller_that_would_have_as_many() -> None:
-    crowding = crowd((A, None, "default"), (A, None, "default"), (B, None, "default"))
-    assert crowding.yields_to(B, None, "default") is None
-    assert crowding.yields_to(C, None, "default") == "2"
-    assert crowd((A, None, "default")).yields_to(B, None, "default") is None
-    assert Crowding().yields_to(A, None, "default") is None
+    shedding = queued((A, None, "default"), (A, None, "default"), (B, None, "default"))
+    assert shedding.yields_to(B, None, "default") is None
+    assert shedding.yields_to(C, None, "default") == "2"
+    assert queued((A, None, "default")).yields_to(B, None, "default") is None
+    assert LoadShedding().yields_to(A, None, "default") is None
 
 
 def test_the_connections_of_one_address_are_told_apart() -> None:
-    crowding = crowd(*[(A, 1, "default")] * 3, (A, 2, "default"))
-    assert crowding.yields_to(A, 3, "default") == "3"
-    assert crowding.yields_to(A, 1, "default") is None
-    assert crowding.yields_to(B, 9, "default") == "3"
+    shedding = queued(*[(A, 1, "default")] * 3, (A, 2, "default"))
+    assert shedding.yields_to(A, 3, "default") == "3"
+    assert shedding.yields_to(A, 1, "default") is None
+    assert shedding.yields_to(B, 9, "default") == "3"
 
 
 def test_of_one_caller_the_lower_class_goes_first() -> None:
-    crowding = crowd((A, None, "batch"), (A, None, "default"), (B, None, "batch"))
-    assert crowding.yields_to(A, None, "interactive") == "1"
-    assert crowding.yields_to(A, None, "batch") is None
-    assert crowding.yields_to(C, None, "default") == "1"
+    shedding = queued((A, None, "batch"), (A, None, "default"), (B, None, "batch"))
+    assert shedding.yields_to(A, None, "interactive") == "1"
+    assert shedding.yields_to(A, None, "batch") is None
+    assert shedding.yields_to(C, None, "default") == "1"
 
 
 PLACES = st.tuples(
@@ -67,8 +67,8 @@ PLACES = st.tuples(
 
 @given(st.lists(PLACES, min_size=1, max_size=20), PLACES)
 def test_who_goes_has_more_than_the_newcomer_would_have(places: list[Place], new: Place) -> None:
-    crowding = crowd(*places)
-    gone = crowding.yields_to(*new)
+    shedding = queued(*places)
+    gone = shedding.yields_to(*new)
     if gone is None:
         return
     account, connection, kind = places[int(gone) - 1]
@@ -81,9 +81,9 @@ def test_who_goes_has_more_than_the_newcomer_would_have(places: list[Place], new
     later = [place for place in places[int(gone) :] if place == (account, connection, kind)]
     assert not later, "not the newest"
     for number in range(1, len(places) + 1):
-        crowding.leaves(RequestId(str(number)))
-    assert crowding.num_callers == 0
-    crowding.check_integrity()
+        shedding.leaves(RequestId(str(number)))
+    assert shedding.num_callers == 0
+    shedding.check_integrity()
 
 
 def refusal(seconds: float, *, deadline_ms: int | None = None) -> QueueFull | None:

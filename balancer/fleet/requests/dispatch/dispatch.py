@@ -26,7 +26,7 @@ from .....shared.errors import QueueFull
 from .....shared.inference import PriorityClass, RequestId
 from ...caller import Account, Flow
 from ...decisions import LinkId, Refuse
-from ...load_shedding import Crowding, Wait, refusal_of
+from ...load_shedding import LoadShedding, Wait, refusal_of
 from ...routing.choice import Choice
 from ...routing.fetches import Fetching
 from ...routing.rates import Measurement
@@ -69,7 +69,7 @@ class Dispatch:
         self.router = Router() if router is None else router
         self._requests: dict[RequestId, Entry] = {}
         self._waiting = FairQueue()
-        self._crowding = Crowding()
+        self._load_shedding = LoadShedding()
         self._slots = Slots()
         self._holds = Holds()
         self._ranks = Ranks(self.router, self._slots, self._holds)
@@ -165,7 +165,7 @@ class Dispatch:
     @property
     def num_callers(self) -> int:
         """How many callers wait that never had an agent."""
-        return self._crowding.num_callers
+        return self._load_shedding.num_callers
 
     # ---- requests
 
@@ -175,7 +175,7 @@ class Dispatch:
         if not self.has_free_slot(routing.wanted) and (error := self._refusal(id)) is not None:
             self.ended(id)
             return Refuse(id, error)
-        self._crowding.waits(id, *_place_of(routing))
+        self._load_shedding.waits(id, *_place_of(routing))
         return self._place([id])
 
     def resume(self, id: RequestId, routing: RoutingRequest) -> list[Assign]:
@@ -203,7 +203,7 @@ class Dispatch:
         is_full = 0 < self._max_buffered <= self.num_waiting
         if not is_full or self.has_free_slot(routing.wanted):
             return None
-        return self._crowding.yields_to(*_place_of(routing))
+        return self._load_shedding.yields_to(*_place_of(routing))
 
     def ended(
         self, id: RequestId, end: Measurement | None = None, *, charge: int | None = None
@@ -214,7 +214,7 @@ class Dispatch:
         """
         request = self._requests.pop(id)
         self._holds.forget(id)
-        self._crowding.leaves(id)
+        self._load_shedding.leaves(id)
         self._waiting.ended(id, request.routing.charge if charge is None else charge)
         if request.link is None:
             return []
@@ -399,7 +399,7 @@ class Dispatch:
 
     def _assign(self, id: RequestId, agent: AgentSlots, fetching: Fetching | None = None) -> Assign:
         request = self._requests[id]
-        self._crowding.leaves(id)
+        self._load_shedding.leaves(id)
         self._waiting.started(id, self._keys_of(agent), self.now)
         request.link = agent.link
         waited_for = self._holds.started(id)
@@ -486,7 +486,7 @@ class Dispatch:
         """For tests: raise if an invariant does not hold."""
         self.router.check_integrity()
         self._waiting.check_integrity()
-        self._crowding.check_integrity()
+        self._load_shedding.check_integrity()
         self._slots.check_integrity()
         self._holds.check_integrity()
         self._ranks.check_integrity()
