@@ -7,8 +7,9 @@ A newcomer is refused when as many wait as may. But when the queue is full, the 
 waiting loses the newest of them, if it has more than the newcomer's caller would have then. Among
 the connections of one caller the same holds. So no caller fills the queue for others, and none that
 asks for little is refused because others ask for much. What a caller sent with lower priority goes
-before what the same caller sends with higher. And a newcomer is refused that for all that is known
-would wait too long.
+before what the same caller sends with higher.
+
+Deadline admission: a newcomer is also refused when, for all that is known, it would wait too long.
 """
 
 from collections.abc import Hashable
@@ -26,14 +27,14 @@ K = TypeVar("K", bound=Hashable)
 RETRY_AFTER = 1.0
 """Seconds after which a client that found the queue full may try again, if no more is known."""
 
-HOPELESS = 3.0
-"""A newcomer is refused that would wait so many times as long as it may, for all that is known."""
+LONGEST_ADMITTED = 3.0
+"""A newcomer is refused when it would wait longer than so many times what it may wait."""
 
 ENOUGH = 10
 """Requests of a model that have ended before newcomers are refused because of how long it took."""
 
 ENOUGH_FOR_DEADLINE = 3
-"""The same, of newcomers that say their own deadline."""
+"""Requests that have ended before newcomers with a deadline of their own are refused."""
 
 PLURALS = {"request": "requests", "query": "queries"}
 
@@ -69,9 +70,9 @@ class Wait:
         return self.deadline_ms is not None and self.seconds * 1000 > self.deadline_ms
 
     @property
-    def is_hopeless(self) -> bool:
+    def is_too_long(self) -> bool:
         """Whether it would wait far longer than it may."""
-        return self.seconds > HOPELESS * self.longest
+        return self.seconds > LONGEST_ADMITTED * self.longest
 
 
 def refusal_of(wait: Wait) -> QueueFull | None:
@@ -91,7 +92,7 @@ def refusal_of(wait: Wait) -> QueueFull | None:
             f"`deadline_ms`: a slot is free in about {wait.seconds:.1f} s, at place {position}; "
             f"{wait.deadline_ms} ms are too few"
         )
-    elif wait.is_hopeless:
+    elif wait.is_too_long:
         why = (
             f"a slot would be free in about {wait.seconds:.0f} s, at place {position}; "
             f"requests wait {wait.longest:g} s at most"

@@ -153,7 +153,7 @@ class Requests:
         self._came(lifecycle, now)
         self.waiting_room.admitted(id, tell_waiting, now)
         self._waits(lifecycle)
-        if not assigned and (error := self._hopeless(lifecycle)) is not None:
+        if not assigned and (error := self._deadline_refusal(lifecycle)) is not None:
             self._forget(lifecycle)
             self.dispatch.ended(id)
             return [*decisions, *refuse(lifecycle, error, now)]
@@ -200,8 +200,8 @@ class Requests:
         error = refusal_of(wait)
         return [] if error is None else self.fail(lifecycle, error, now)
 
-    def _hopeless(self, lifecycle: RequestLifecycle) -> QueueFull | None:
-        """Why a newcomer that has to wait would wait in vain, if it would for all that is known."""
+    def _deadline_refusal(self, lifecycle: RequestLifecycle) -> QueueFull | None:
+        """Deadline admission: why a newcomer is refused that would wait too long, if one is."""
         deadline_ms = lifecycle.request.deadline_ms
         seconds = self.waiting_room.sure_wait(lifecycle.id, least_ended(deadline_ms))
         wanted = self.dispatch.wanted_by(lifecycle.id)

@@ -6,7 +6,7 @@ from arriero.balancer.fleet.caller import Account
 from arriero.balancer.fleet.load_shedding import (
     ENOUGH,
     ENOUGH_FOR_DEADLINE,
-    HOPELESS,
+    LONGEST_ADMITTED,
     RETRY_AFTER,
     LoadShedding,
     Wait,
@@ -98,8 +98,8 @@ def test_a_deadline_needs_less_experience() -> None:
 
 
 def test_a_slot_within_a_few_times_the_longest_wait_is_worth_waiting() -> None:
-    assert refusal(HOPELESS * 10.0) is None
-    error = refusal(HOPELESS * 10.0 + 1)
+    assert refusal(LONGEST_ADMITTED * 10.0) is None
+    error = refusal(LONGEST_ADMITTED * 10.0 + 1)
     assert error is not None
     assert (error.field, error.position, error.retry_after) == (None, 4, 7.0)
     assert error.message == (
@@ -118,7 +118,7 @@ def test_a_slot_after_the_deadline_is_of_no_use() -> None:
 
 
 def test_a_long_deadline_makes_no_wait_longer() -> None:
-    error = refusal(HOPELESS * 10.0 + 1, deadline_ms=86_400_000)
+    error = refusal(LONGEST_ADMITTED * 10.0 + 1, deadline_ms=86_400_000)
     assert error is not None
     assert error.field is None
 
