@@ -5,8 +5,8 @@ the id alone proves nothing. With `Welcome` an agent gets a secret, which it sho
 again: then it is the same process. Where agents have keys, the same key is as good.
 
 An id stays claimed for a while after its last link has gone, so that an agent whose connection was
-cut has it when it is back, with the trust that it had earned. Pure: secrets are derived from one
-that the balancer draws at its start.
+cut has it when it is back, with the requests at once that it had earned. Pure: secrets are derived
+from one that the balancer draws at its start.
 
 Invariant: at most `MAX_GONE` ids are claimed by agents that are not here.
 """
@@ -19,8 +19,8 @@ from hmac import compare_digest
 from ...shared.inference import AgentId
 from ...shared.messages import Hello
 from ..access.identity import Identity
+from .circuit_breaker import CircuitBreaker
 from .decisions import LinkId
-from .trust import Trust
 
 MAX_GONE = 4096
 """Agents that have gone whose ids are claimed; the oldest is forgotten first."""
@@ -35,7 +35,7 @@ class Owner:
 
     secret: str = field(repr=False)
     key: str | None
-    trust: Trust
+    breaker: CircuitBreaker
     is_known: bool = False
 
 
@@ -71,7 +71,7 @@ class Identities:
         owner = self._owners.get(hello.agent_id)
         if owner is None or not self._is_owner(owner, hello, holder):
             secret = self._draw(link, hello.agent_id)
-            owner = Owner(secret, _key(holder), Trust(self._first_slots))
+            owner = Owner(secret, _key(holder), CircuitBreaker(self._first_slots))
             self._owners[hello.agent_id] = owner
         owner.key = _key(holder)
         return owner

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..access.identity import NO_LIMITS, CallerLimits
-from .trust import FIRST_SLOTS
+from .circuit_breaker import FIRST_SLOTS
 
 Routing = Literal["cost", "load"]
 """How agents are chosen: by what a request costs there, or by the share of slots that is taken."""
@@ -16,7 +16,7 @@ class Limits:
 
     `model_memory` is how long a model that has gone counts as known. `keys` are the limits of
     access keys that have none of their own, `anonymous` of callers without a key. `first_slots` are
-    the requests that a new agent may have at once (`trust.py`).
+    the requests that a new agent may have at once (`circuit_breaker.py`).
     """
 
     max_buffered_requests: int = 256

@@ -20,10 +20,10 @@ from ...shared.reports.statistics import Statistics
 from ..access.identity import Identity
 from .bad_messages import Offence
 from .change_log import ChangeLog
+from .circuit_breaker import CircuitBreaker
 from .deadlines import Deadlines
 from .decisions import LinkId, Send
 from .limits import Limits
-from .trust import Trust
 from .view import AgentState, AgentView, SlotsView
 
 STATUSES_AT_ONCE = 5
@@ -43,7 +43,7 @@ class Agent:
     has. A request started or ended at `used_at`. As a `peer` it lends prefixes. For its `offence`
     an earlier link of it was ended. A `status` that came too soon after others waits.
 
-    `trust` is shared by all links of one agent. Its engine was last seen at work at `spoke_at`:
+    `breaker` is shared by all links of one agent. Its engine was last seen at work at `spoke_at`:
     something of an answer came, or it reported that it computed.
     """
 
@@ -68,7 +68,7 @@ class Agent:
     status: Status | None = None
     num_statuses: float = 0.0
     status_at: float = -inf
-    trust: Trust = field(default_factory=Trust)
+    breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
     spoke_at: float = -inf
 
     @property
@@ -178,7 +178,7 @@ class Agent:
     def all_issues(self, now: float) -> tuple[Issue, ...]:
         """Its own, and what the balancer has against it."""
         issue = None if self.offence is None else self.offence.issue(now)
-        said = (*self.issues, *self.trust.issues)
+        said = (*self.issues, *self.breaker.issues)
         return said if issue is None else (*said, issue)
 
     def view(self, num_busy: int, now: float) -> AgentView:
@@ -252,7 +252,9 @@ class Registry:
         """The connected agent with this id. Raises `KeyError`."""
         return self._agents[self._links[id]]
 
-    def joined(self, link: LinkId, hello: Hello, now: float, trust: Trust | None = None) -> Agent:
+    def joined(
+        self, link: LinkId, hello: Hello, now: float, breaker: CircuitBreaker | None = None
+    ) -> Agent:
         """Add an agent. Raises `ValueError` while an older link of it is here."""
         if link in self._agents or hello.agent_id in self._links:
             raise ValueError(f"agent {hello.agent_id} on link {link} is here already")
@@ -261,7 +263,7 @@ class Registry:
             now, interval=limits.heartbeat_interval, timeout=limits.heartbeat_timeout
         )
         agent = Agent(link, hello, hello.slots, hello.model, now, heartbeat, work=hello.work)
-        agent.trust = trust or agent.trust
+        agent.breaker = breaker or agent.breaker
         self._agents[link] = agent
         self._links[hello.agent_id] = link
         self._deadlines.arm(link)
@@ -325,7 +327,7 @@ class Registry:
         self._deadlines.arm(agent.link)
 
     def awaits_probe(self, agent: Agent) -> None:
-        """Its trust is lost: a probe is due some time."""
+        """Its circuit is open: a probe is due some time."""
         self._deadlines.arm(agent.link)
 
     def next_deadline(self) -> float | None:
@@ -342,7 +344,7 @@ class Registry:
 
     def _deadline_of(self, link: LinkId) -> float:
         agent = self._agents[link]
-        deadline = min(agent.heartbeat.next_deadline(), agent.changes_at, agent.trust.probe_at)
+        deadline = min(agent.heartbeat.next_deadline(), agent.changes_at, agent.breaker.probe_at)
         return deadline if agent.rested_at is None else min(deadline, agent.rested_at)
 
     def check_integrity(self) -> None:

@@ -45,7 +45,7 @@ class Membership:
         state.changes.advance()
         decisions = self._replace_old_link(hello, now)
         owner = state.identities.joined(link, hello, holder)
-        agent = state.registry.joined(link, hello, now, owner.trust)
+        agent = state.registry.joined(link, hello, now, owner.breaker)
         agent.holder = holder
         agent.offence = state.bad_messages.of(speaker_of(holder, hello.agent_id), now)
         agent.is_cordoned = self._steering.cordons.joined(

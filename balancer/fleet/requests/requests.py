@@ -22,6 +22,7 @@ from ....shared.inference.prefix_peers import PrefixSource
 from ....shared.messages import Cancel, Ended, Evicted, PromptRead, Start
 from ..caller import Caller
 from ..change_log import ChangeLog
+from ..circuit_breaker import Needed
 from ..deadlines import Deadlines, earliest
 from ..decisions import Decision, DeliverTokens, FirstToken, LinkId, Moved, Refuse
 from ..limits import Limits
@@ -32,7 +33,6 @@ from ..registry import Agent, Registry
 from ..routing.fetches import Tickets
 from ..routing.rates import Measurement
 from ..routing.router import LONGEST_WAIT, Router
-from ..trust import Needed
 from ..view import RequestView
 from .delivered import Claim, Told, consistent
 from .dispatch.dispatch import Assign, Dispatch
@@ -427,20 +427,20 @@ class Requests:
 
     def answered(self, agent: Agent, now: float, num: int = 1) -> list[Decision]:
         """So many answers of the agent have begun: it may have more requests at once."""
-        if agent.is_retired or not agent.trust.answered(agent.slots, num):
+        if agent.is_retired or not agent.breaker.answered(agent.slots, num):
             return []
         self._registry.touch(agent.link)
         return [*self._start(self._allow(agent), now), *self._weigh(agent, now)]
 
     def disappointed(self, agent: Agent, now: float) -> list[Decision]:
         """The agent left a request unanswered, or answered it wrongly: it may have fewer."""
-        agent.trust.failed(now)
+        agent.breaker.failed(now)
         link = self._registry.link_of(agent.hello.agent_id)
         if link is None:
             return []
         agent = self._registry[link]
         started = self._start(self._allow(agent), now)
-        if agent.trust.is_open:
+        if agent.breaker.is_open:
             self._registry.awaits_probe(agent)
             self._registry.touch(link)
             started += self._weigh(agent, now)
@@ -448,26 +448,26 @@ class Requests:
 
     def probed(self, agent: Agent, now: float) -> list[Decision]:
         """It is time for a probe of an agent that did not answer."""
-        if agent.is_retired or not agent.trust.probe(now):
+        if agent.is_retired or not agent.breaker.probe(now):
             return []
         return self._start(self._allow(agent), now)
 
     def _weigh(self, agent: Agent, now: float) -> list[Decision]:
-        """An agent came, changed, left, or lost or won trust: others may be needed now, or not."""
+        """An agent came, changed or left, or its circuit did: others may be needed now, or not."""
         is_here = self.dispatch.has_agent(agent.link) and agent.takes_work and agent.slots > 0
         model = agent.generates if is_here else None
-        is_open = agent.trust.is_open
+        is_open = agent.breaker.is_open
         started: list[Decision] = []
         changed = self._needed.serves(agent.link, model, is_open=is_open)
         for link, is_needed in sorted(changed.items()):
             each = agent if link == agent.link else self._registry[link]
-            each.trust.is_needed = is_needed
+            each.breaker.is_needed = is_needed
             if self.dispatch.has_agent(link):
                 started += self._start(self._allow(each), now)
         return started
 
     def _allow(self, agent: Agent) -> list[Assign]:
-        return self.dispatch.agent_allowed(agent.link, agent.trust.allowed)
+        return self.dispatch.agent_allowed(agent.link, agent.breaker.allowed)
 
     def _look_at_agent(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
         """Nothing has come of an answer for a while: another agent may have a try.
@@ -489,7 +489,7 @@ class Requests:
         at = min(silent_since + patience, lifecycle.assigned_at + half)
         if now < at:
             return self._look_again(lifecycle, min(at, now + self._least_patience))
-        if lifecycle.has_deserted and agent.trust.has_answered:
+        if lifecycle.has_deserted and agent.breaker.has_answered:
             return self._look_again(lifecycle, inf)  # once: the request may be what takes long
         wanted = self.dispatch.wanted_by(lifecycle.id)
         is_time_left = now + (expected or 0.0) < lifecycle.first_token_by()
@@ -505,7 +505,7 @@ class Requests:
     def _desert(self, lifecycle: RequestLifecycle, agent: Agent, now: float) -> list[Decision]:
         """Its agent never answered: another one begins. Nothing was delivered before."""
         stop = self._registry.send(agent.link, Cancel(id=lifecycle.id), now)
-        lifecycle.has_deserted |= agent.trust.has_answered
+        lifecycle.has_deserted |= agent.breaker.has_answered
         self._registry.rests(agent, now)
         disappointed = self.disappointed(agent, now)
         left = self._leave(lifecycle, "unanswered", now)
@@ -872,7 +872,7 @@ def offer_of(agent: Agent, needs: Needs) -> Offer:
         ),
         adapted=agent.adapted,
         peer=agent.peer,
-        allowed=agent.trust.allowed,
+        allowed=agent.breaker.allowed,
     )
 
 

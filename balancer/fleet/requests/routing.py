@@ -77,7 +77,7 @@ class Offer:
     `cache_tokens` is how much its cache holds, as long as it has not said so itself. `able` are
     the needs that it can meet, of those that not all agents can. `adapted` are the names of its
     model under each of its adapters. As a `peer` it lends prefixes to other agents. It may have
-    `allowed` requests at once, however many slots it has (`trust.py`).
+    `allowed` requests at once, however many slots it has (`circuit_breaker.py`).
     """
 
     model: str | None

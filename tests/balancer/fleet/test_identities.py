@@ -43,7 +43,7 @@ def test_each_claim_has_a_secret_that_others_cannot_know() -> None:
 def test_the_same_process_keeps_what_it_had_earned() -> None:
     known = identities()
     first = known.joined(A, HELLO, None)
-    first.trust.answered(64)
+    first.breaker.answered(64)
     known.left(ID, 0.0)
     again = known.joined(B, replace(HELLO, secret=first.secret), None)
     assert again is first

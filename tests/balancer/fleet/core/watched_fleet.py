@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from arriero.balancer.access.identity import CallerLimits
 from arriero.balancer.fleet.caller import ANONYMOUS
+from arriero.balancer.fleet.circuit_breaker import UNRESPONSIVE
 from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.core.limiter import SPAN
 from arriero.balancer.fleet.decisions import (
@@ -30,7 +31,6 @@ from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.queries.query_dispatcher import PARTS_PER_AGENT
 from arriero.balancer.fleet.registry import STATUSES_AT_ONCE
 from arriero.balancer.fleet.requests.request_lifecycle import MAX_AGENTS_LOST, MAX_LOST_ALONE
-from arriero.balancer.fleet.trust import UNRESPONSIVE
 from arriero.balancer.fleet.view import Level
 from arriero.shared.continuation import BY_TEXT, Continuation
 from arriero.shared.errors import EngineFailed, QueueFull, RequestError, ShuttingDown, to_wire

@@ -6,13 +6,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
+from arriero.balancer.fleet.circuit_breaker import FIRST_SLOTS, PROBE_PAUSE, UNRESPONSIVE
 from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.decisions import Decision, LinkId, Moved, Send
 from arriero.balancer.fleet.identities import REMEMBERED
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.requests.requests import LEAST_PATIENCE
-from arriero.balancer.fleet.trust import FIRST_SLOTS, PROBE_PAUSE, UNRESPONSIVE
 from arriero.shared.errors import EngineFailed
 from arriero.shared.inference import AgentId, Rates, RequestId, Usage
 from arriero.shared.messages import Cancel, Ended, Issue, Start

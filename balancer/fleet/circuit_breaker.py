@@ -1,9 +1,9 @@
-"""How many requests an agent may have at once: as many as it has shown that it answers.
+"""Circuit breakers: an agent has as many requests at once as it has shown that it answers.
 
 A new agent gets few, twice as many with each answer that begins, and half as many with each request
-that it leaves unanswered or answers wrongly. One that has nothing left works like an open circuit
-breaker: it gets one request a minute as a probe, until an answer begins. An agent that no other one
-can replace may use all of its slots, since a request that waits for it gains nothing.
+that it leaves unanswered or answers wrongly. When nothing is left, its circuit is open: it gets one
+request a minute as a probe, until an answer begins. An agent that no other one can replace may use
+all of its slots, since a request that waits for it gains nothing.
 
 Times come in as `now`, in the seconds of the core.
 """
@@ -31,8 +31,8 @@ UNRESPONSIVE = "unresponsive"
 
 
 @dataclass(slots=True, eq=False)
-class Trust:
-    """Of one agent, over all its links.
+class CircuitBreaker:
+    """That of one agent, over all its links.
 
     `earned` is how many requests it may have at once, 0 while the circuit is open. Then the next
     probe may go at `probe_at`; `is_probed` from that time on, until the probe's outcome is known.

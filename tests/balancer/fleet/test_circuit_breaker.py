@@ -5,66 +5,66 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.balancer.fleet.decisions import LinkId
-from arriero.balancer.fleet.trust import (
+from arriero.balancer.fleet.circuit_breaker import (
     FIRST_SLOTS,
     NO_LIMIT,
     PROBE_PAUSE,
     UNRESPONSIVE,
+    CircuitBreaker,
     Needed,
-    Trust,
 )
+from arriero.balancer.fleet.decisions import LinkId
 
 
 def test_a_new_agent_gets_few_and_twice_as_many_with_each_answer_that_begins() -> None:
-    trust = Trust()
-    assert trust.allowed == FIRST_SLOTS == 4
+    breaker = CircuitBreaker()
+    assert breaker.allowed == FIRST_SLOTS == 4
     allowed = []
-    while trust.answered(64):
-        allowed.append(trust.allowed)
+    while breaker.answered(64):
+        allowed.append(breaker.allowed)
     assert allowed == [8, 16, 32, 64]
-    assert not trust.issues
+    assert not breaker.issues
 
 
 def test_an_agent_with_few_slots_has_all_of_them_at_once() -> None:
-    trust = Trust()
-    assert not trust.answered(FIRST_SLOTS)
-    assert trust.allowed == FIRST_SLOTS
+    breaker = CircuitBreaker()
+    assert not breaker.answered(FIRST_SLOTS)
+    assert breaker.allowed == FIRST_SLOTS
 
 
 def test_what_it_leaves_unanswered_halves_it_down_to_a_probe_a_minute() -> None:
-    trust = Trust()
-    trust.failed(10.0)
-    trust.failed(10.0)
-    assert (trust.allowed, trust.issues, trust.probe_at) == (1, (), inf)
-    trust.failed(10.0)
-    assert trust.allowed == 0
-    [issue] = trust.issues
+    breaker = CircuitBreaker()
+    breaker.failed(10.0)
+    breaker.failed(10.0)
+    assert (breaker.allowed, breaker.issues, breaker.probe_at) == (1, (), inf)
+    breaker.failed(10.0)
+    assert breaker.allowed == 0
+    [issue] = breaker.issues
     assert issue.code == UNRESPONSIVE
     assert issue.hint
-    assert trust.probe_at == 10.0 + PROBE_PAUSE
-    assert not trust.probe(10.0 + PROBE_PAUSE - 1)
-    assert trust.probe(10.0 + PROBE_PAUSE)
-    assert trust.allowed == 1
-    assert not trust.probe(1000.0), "one at a time"
-    trust.failed(80.0)
-    assert (trust.allowed, trust.probe_at) == (0, 80.0 + PROBE_PAUSE)
+    assert breaker.probe_at == 10.0 + PROBE_PAUSE
+    assert not breaker.probe(10.0 + PROBE_PAUSE - 1)
+    assert breaker.probe(10.0 + PROBE_PAUSE)
+    assert breaker.allowed == 1
+    assert not breaker.probe(1000.0), "one at a time"
+    breaker.failed(80.0)
+    assert (breaker.allowed, breaker.probe_at) == (0, 80.0 + PROBE_PAUSE)
 
 
 def test_a_probe_that_is_answered_closes_the_circuit() -> None:
-    trust = Trust(1)
-    trust.failed(0.0)
-    assert trust.probe(PROBE_PAUSE)
-    assert trust.answered(64)
-    assert (trust.allowed, trust.issues, trust.probe_at) == (2, (), inf)
+    breaker = CircuitBreaker(1)
+    breaker.failed(0.0)
+    assert breaker.probe(PROBE_PAUSE)
+    assert breaker.answered(64)
+    assert (breaker.allowed, breaker.issues, breaker.probe_at) == (2, (), inf)
 
 
 def test_one_that_no_other_can_replace_may_use_all_its_slots() -> None:
-    trust = Trust(1)
-    trust.failed(0.0)
-    trust.is_needed = True
-    assert trust.allowed == NO_LIMIT
-    assert trust.issues
+    breaker = CircuitBreaker(1)
+    breaker.failed(0.0)
+    breaker.is_needed = True
+    assert breaker.allowed == NO_LIMIT
+    assert breaker.issues
 
 
 A, B, C = LinkId(1), LinkId(2), LinkId(3)
@@ -108,16 +108,16 @@ def test_who_is_needed_after_any_history(
     events=st.lists(st.sampled_from(["answered", "failed", "probe"])), slots=st.integers(0, 4096)
 )
 def test_it_is_never_negative_nor_without_bound(events: list[str], slots: int) -> None:
-    trust, now = Trust(), 0.0
+    breaker, now = CircuitBreaker(), 0.0
     for event in events:
         now += 20.0
         if event == "answered":
-            trust.answered(slots)
+            breaker.answered(slots)
         elif event == "failed":
-            trust.failed(now)
+            breaker.failed(now)
         else:
-            trust.probe(now)
-        assert 0 <= trust.earned <= max(2 * slots, FIRST_SLOTS)
-        assert trust.is_open == bool(trust.issues)
-        assert trust.is_open or trust.probe_at == inf
-        assert trust.allowed or trust.probe_at < inf, "a probe comes"
+            breaker.probe(now)
+        assert 0 <= breaker.earned <= max(2 * slots, FIRST_SLOTS)
+        assert breaker.is_open == bool(breaker.issues)
+        assert breaker.is_open or breaker.probe_at == inf
+        assert breaker.allowed or breaker.probe_at < inf, "a probe comes"
