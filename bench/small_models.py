@@ -290,6 +290,8 @@ _EXPERT_COUNTS = {
     "expert_used_count": _EXPERTS_USED,
     "expert_feed_forward_length": _EXPERT,
 }
+_ALL_EXPERTS = {"expert_used_count": _EXPERTS}
+"""So that rounding cannot choose others."""
 _EVERY_SECOND = {"attention.head_count_kv": [0, _KV_HEADS] * (_LAYERS // 2)}
 _DELTA = {
     "ssm.inner_size": _SSM_HEADS * _STATE,
@@ -327,7 +329,7 @@ ARCHITECTURES = {
         Architecture("qwen3moe", _EXPERT_COUNTS, _qwen3moe),
         Architecture("deepseek2", _EXPERT_COUNTS | _MLA, _deepseek2),
         Architecture("gemma3", _WINDOWS, _gemma3),
-        Architecture("gpt-oss", _WINDOWS | _EXPERT_COUNTS, _gpt_oss),
+        Architecture("gpt-oss", _WINDOWS | _EXPERT_COUNTS | _ALL_EXPERTS, _gpt_oss),
         Architecture("qwen35", _SSM | _DELTA, _qwen35),
         Architecture("granitehybrid", _SSM | _EVERY_SECOND, _granite_hybrid),
         Architecture(

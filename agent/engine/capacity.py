@@ -11,6 +11,8 @@ class Capacity:
     `num_holders` counts the numbers that cells can belong to; those that are no slots hold cached
     prefixes. `can_share` says whether cells can belong to several holders, and whether a sequence
     can give up its last ones: not so for recurrent and hybrid models, nor with sliding windows.
+    With a `checkpoint_gap` such models share what a sequence had at checkpoints, that many tokens
+    apart or more; 0 says that they cannot.
     `can_shift` says whether cells can move to other positions. Of cached prefixes `most_parked`
     cells can be in host memory, and with `is_compact` should be, since every cell in use costs
     time. The state of a cell has `cell_bytes`; 0 says that copying it costs nothing. That of a
@@ -30,6 +32,7 @@ class Capacity:
     can_share: bool
     can_shift: bool
     most_parked: int
+    checkpoint_gap: int = 0
     is_compact: bool = False
     max_draft: int = 0
     most_scored: int = 64

@@ -42,7 +42,7 @@ class NewSequence:
     log-probabilities are needed.
 
     `marks` are positions of the prompt, which grow, and the names that balancers have for what is
-    before them.
+    before them. At `borders`, which grow too, messages of the prompt begin.
     """
 
     id: SequenceId
@@ -59,6 +59,7 @@ class NewSequence:
     said: tuple[int, ...] = ()
     forced: tuple[int, ...] = ()
     marks: tuple[tuple[int, int], ...] = ()
+    borders: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

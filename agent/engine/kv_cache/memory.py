@@ -29,7 +29,7 @@ class Memory(Protocol):
 
     @property
     def can_share(self) -> bool:
-        """Whether prefixes can be shared, and a sequence can give up its last cells."""
+        """Whether any prefix can be shared, and a sequence can give up its last cells."""
 
     # ---- counts
 
@@ -96,11 +96,13 @@ class Memory(Protocol):
         *,
         most_shared: int | None = None,
         marks: Sequence[Mark] = (),
+        borders: Sequence[int] = (),
     ) -> None:
         """A sequence gets `slot`, beginning with what was `found`, which is present.
 
         Others may share its first `most_shared` tokens, or all: then `keys` is read again later,
-        as it grows. `marks` are the names of its beginnings, by which others ask for them.
+        as it grows. `marks` are the names of its beginnings, by which others ask for them; its
+        messages begin at `borders`.
         """
 
     def fetch(self, found: Found) -> bool:
@@ -123,12 +125,19 @@ class Memory(Protocol):
         length: int,
         *,
         marks: Sequence[Mark] = (),
+        borders: Sequence[int] = (),
     ) -> None:
         """A sequence gets `slot`, beginning with the first `length` tokens of `stored`.
 
         For where prefixes cannot be kept. There must be as many available cells as `stored` has
         tokens.
         """
+
+    def expect(self, slot: int, length: int) -> None:
+        """Others wait for the first `length` tokens of `slot`, which it is going to compute."""
+
+    def next_border(self, slot: int) -> int | None:
+        """Where the part of its prompt has to end that `slot` computes next, if anywhere."""
 
     def grow(self, slot: int, count: int) -> None:
         """`count` more tokens of `slot` were computed."""
@@ -141,6 +150,9 @@ class Memory(Protocol):
 
     def leave(self, slot: int) -> None:
         """The sequence of `slot` is gone; what it computed is kept as a prefix for others."""
+
+    def preempt(self, slot: int) -> None:
+        """The sequence of `slot` gives up its cells, to compute them again."""
 
     def clear(self, slot: int) -> None:
         """Give up the cells of `slot`."""

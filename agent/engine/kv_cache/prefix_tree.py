@@ -161,6 +161,14 @@ class PrefixTree:
             return Found(found.length, found.source, promise[0], promise[2])
         return found
 
+    def reaches(self, keys: Sequence[int]) -> dict[int, int]:
+        """How many of `keys` each holder has that has any; those with most come first."""
+        reaches: dict[int, int] = {}
+        for node, depth in reversed(list(self._walk(keys))):
+            for holder in node.holders:
+                reaches.setdefault(holder, depth)
+        return reaches
+
     def num_alone(self, holder: int) -> int:
         """How many keys at the end of `holder` nobody else has."""
         count = 0

@@ -139,6 +139,7 @@ class StreamMemory:
         *,
         most_shared: int | None = None,
         marks: Sequence[Mark] = (),
+        borders: Sequence[int] = (),
     ) -> None:
         """A sequence gets `slot`, beginning with what was `found`."""
         source = found.source
@@ -182,9 +183,16 @@ class StreamMemory:
         length: int,
         *,
         marks: Sequence[Mark] = (),
+        borders: Sequence[int] = (),
     ) -> None:
         """Not with streams: there is always a number for a kept prefix, which is `adopt`ed."""
         raise RuntimeError("with streams a stored prompt is adopted as a kept prefix")
+
+    def expect(self, slot: int, length: int) -> None:
+        """What is computed is found, however long it is."""
+
+    def next_border(self, slot: int) -> None:
+        """Prefixes can end anywhere."""
 
     def grow(self, slot: int, count: int) -> None:
         """`count` more tokens of `slot` were computed."""
@@ -208,6 +216,10 @@ class StreamMemory:
             num_computed = border(keys, min(self._holders.lengths[slot], len(keys)))
             if num_computed:
                 self._holders.keep(slot, keys[:num_computed])
+        self.clear(slot)
+
+    def preempt(self, slot: int) -> None:
+        """The sequence of `slot` gives up its cells, and nothing of them is kept."""
         self.clear(slot)
 
     def clear(self, slot: int) -> None:

@@ -18,17 +18,17 @@ from collections.abc import Sequence
 
 from ..prompt import border
 from ..prompt_store.stored_prompt import StoredPrompt
-from ..step import Adopt, Clear, Copy, Discard, Edit, Load, Restore
-from .allowance import MOST_IN_PIECE, Allowance
-from .cells import Cells
+from ..step import Adopt, Clear, Copy, Discard, Load, Restore
+from .allowance import MOST_IN_PIECE
 from .eviction import Eviction
 from .kept_prefixes import KeptPrefixes
+from .one_cache import OneCache
 from .prefix_marks import Mark, PrefixMarks
 from .prefix_tree import Found
 from .residency import Residency
 
 
-class UnifiedMemory:
+class UnifiedMemory(OneCache):
     """`num_cells` for `slots` sequences, and for kept prefixes as many `holders` as that leaves.
 
     Of the kept ones up to `most_parked` cells go to host memory; with `is_compact` as soon as
@@ -45,13 +45,9 @@ class UnifiedMemory:
         most_parked: int,
         is_compact: bool = False,
     ) -> None:
+        super().__init__(slots=slots, num_cells=num_cells)
         self._is_compact = is_compact
         self.can_share = can_share
-        self.num_cells = num_cells
-        self.allowance = Allowance()
-        self._limit = num_cells
-        self._edits: list[Edit] = []
-        self._cells = Cells(slots=slots)
         self._keys: dict[int, list[int]] = {}  # of slots that may be shared whole, and grow
         self._residency = Residency(
             range(slots, holders if can_share else slots), most_parked=most_parked
@@ -64,47 +60,14 @@ class UnifiedMemory:
     # ---- counts
 
     @property
-    def num_used(self) -> int:
-        """Cells that are not free."""
-        return self._cells.num_used
-
-    @property
-    def num_kept(self) -> int:
-        """Cells that only kept prefixes have."""
-        return self._cells.num_used - self._cells.num_in_use
-
-    @property
     def num_parked(self) -> int:
         """Cells' worth of kept prefixes in host memory."""
         return self._residency.num_parked
 
     @property
-    def num_available(self) -> int:
-        """Cells that running sequences could still get, if all kept prefixes went."""
-        return self._limit - self._cells.num_in_use
-
-    @property
-    def num_free(self) -> int:
-        """Cells that can be had without giving anything up; negative where too many are taken."""
-        return self._limit - self._cells.num_used
-
-    @property
-    def has_own_cells(self) -> bool:
-        """They are everybody's."""
-        return False
-
-    @property
     def marks(self) -> PrefixMarks:
         """The marks on all prefixes that others can share."""
         return self._prefixes.marks
-
-    def length(self, slot: int) -> int:
-        """Cells of `slot`."""
-        return self._cells.length(slot)
-
-    def place(self, slot: int) -> int:
-        """Nobody has one: the order in a batch does not matter."""
-        return 0
 
     def num_needed(self, found: Found, num_tokens: int) -> int:
         """What `num_tokens` take of the available cells when their beginning was `found`."""
@@ -157,6 +120,7 @@ class UnifiedMemory:
         *,
         most_shared: int | None = None,
         marks: Sequence[Mark] = (),
+        borders: Sequence[int] = (),
     ) -> None:
         """A sequence gets `slot`, beginning with what was `found`.
 
@@ -216,6 +180,7 @@ class UnifiedMemory:
         length: int,
         *,
         marks: Sequence[Mark] = (),
+        borders: Sequence[int] = (),
     ) -> None:
         """A sequence gets `slot`, beginning with the first `length` tokens of `stored`.
 
@@ -228,6 +193,12 @@ class UnifiedMemory:
         if length < len(stored.prompt):
             self.truncate(slot, length)
         self._announce(slot, keys, None, marks)
+
+    def expect(self, slot: int, length: int) -> None:
+        """What is computed is found, however long it is."""
+
+    def next_border(self, slot: int) -> None:
+        """Prefixes can end anywhere."""
 
     def grow(self, slot: int, count: int) -> None:
         """`count` more tokens of `slot` were computed."""
@@ -253,6 +224,10 @@ class UnifiedMemory:
                 self._prefixes.keep(slot, keys[:num_computed])
         self.clear(slot)
 
+    def preempt(self, slot: int) -> None:
+        """The sequence of `slot` gives up its cells, and nothing of them is kept."""
+        self.clear(slot)
+
     def clear(self, slot: int) -> None:
         """Give up the cells of `slot`."""
         self._prefixes.forget(slot)
@@ -261,9 +236,6 @@ class UnifiedMemory:
     def sweep(self, slot: int) -> None:
         """Clear what a step may have written to `slot` without being accounted for."""
         self._edits.append(Clear(slot, self._cells.length(slot)))
-
-    def arrange(self, slots: Sequence[int]) -> None:
-        """One cache is one computation anyway."""
 
     # ---- room
 
@@ -287,32 +259,13 @@ class UnifiedMemory:
         if holder in self._residency:
             self._prefixes.drop(holder)
 
-    def lower_limit(self, num_free: int) -> None:
-        """Count at most `num_free` cells as free from now on."""
-        self._limit = min(self.num_cells, self._cells.num_used + num_free)
-
-    def raise_limit(self, num_free: int) -> None:
-        """Count `num_free` cells as free again, as far as there are as many."""
-        self._limit = max(self._limit, min(self.num_cells, self._cells.num_used + num_free))
-
-    def trust(self) -> None:
-        """Count all cells again."""
-        self._limit = self.num_cells
-
-    def take_edits(self) -> tuple[Edit, ...]:
-        """What to do to the cells before the next batch is computed."""
-        edits = tuple(self._edits)
-        self._edits.clear()
-        return edits
-
     def check_integrity(self) -> None:
         """Raise `RuntimeError` where an invariant is broken."""
-        self._cells.check_integrity()
+        super().check_integrity()
         self._prefixes.check_integrity()
         self._residency.check_integrity()
-        _check(self._cells.num_used <= self.num_cells, f"{self._cells.num_used} cells used")
-        _check(self._limit <= self.num_cells, f"limit {self._limit}")
-        _check(all(slot in self._prefixes for slot in self._keys), "histories")
+        if not all(slot in self._prefixes for slot in self._keys):
+            raise RuntimeError("memory out of order: histories")
 
     def _make_room(self, count: int, *, num_urgent: int = 0, sparing: int | None = None) -> int:
         while (num_missing := count - self.num_free) > 0:
@@ -341,8 +294,3 @@ class UnifiedMemory:
         known, computed = self._prefixes.length(slot), self._cells.length(slot)
         if known < computed:
             self._prefixes.extend(slot, keys[known:computed])
-
-
-def _check(holds: bool, finding: str) -> None:
-    if not holds:
-        raise RuntimeError(f"memory out of order: {finding}")

@@ -35,7 +35,8 @@ class Context:
     """Computes runs of sequences, one for each slot and a spare one, in `num_cells` cells.
 
     With `num_streams` the cells are divided among as many `seq_id`s, of which none is spare. A
-    deterministic one computes batches of up to `MOST_ROWS` rows at once.
+    deterministic one computes batches of up to `MOST_ROWS` rows at once. `num_checkpoints` further
+    `seq_id`s have a row of recurrent state each.
 
     `handle` and `memory` are llama.cpp's. A step gives `num_rows` rows of logits at most. Raises
     `ModelError` where the context cannot be created, or cannot decode.
@@ -49,8 +50,11 @@ class Context:
         num_cells: int,
         num_rows: int,
         num_streams: int = 0,
+        num_checkpoints: int = 0,
     ) -> None:
         params = _params(options, num_cells=num_cells, num_rows=num_rows, num_streams=num_streams)
+        params.n_seq_max += num_checkpoints
+        params.n_outputs_max = max(params.n_outputs_max, params.n_seq_max)
         self.handle = _open(model, params)
         self._log = route_log()
         self.memory = llama_cpp.llama_get_memory(self.handle)

@@ -47,6 +47,12 @@ MOST_SCORED = 64
 """Prompt tokens whose log-probabilities a step can give: each takes a row of logits, half a
 megabyte with a large vocabulary."""
 
+CHECKPOINT_GAP = 32
+"""Tokens between two checkpoints of a prompt at least: fewer are computed again in a moment."""
+
+MOST_CHECKPOINT_ROWS = 64
+"""More are not needed by as many slots as there usually are, and each takes a row of logits."""
+
 NUM_MASK_THREADS = 2
 """Masks are worked out while the engine's own threads decode, and take little of their time."""
 
@@ -68,6 +74,7 @@ class LlamaEngine:
         self._projector = projector
         most_scored = max(MOST_SCORED, options.slots)
         num_rows = options.slots * (1 + options.max_draft) + most_scored
+        num_checkpoints = _num_checkpoints(model, options) if model.has_checkpoints else 0
         if options.deterministic:
             num_rows = max(MOST_ROWS, layout.num_streams)
         self._context = Context(
@@ -76,12 +83,15 @@ class LlamaEngine:
             num_cells=layout.num_cells,
             num_rows=num_rows,
             num_streams=layout.num_streams,
+            num_checkpoints=num_checkpoints if model.is_recurrent else 0,
         )
         # Cells of pictures with places in two dimensions have positions of their own.
         self._places = Places() if projector is not None and projector.has_grid else None
         self._media: dict[SequenceId, dict[bytes, EncodedMedia]] = {}
-        self._edits = _edits(self._context, options.slots, layout, self._places)
-        self.capacity = self._measured(options, layout, most_scored=most_scored)
+        self._edits = _edits(self._context, model, options.slots, layout, self._places)
+        self.capacity = self._measured(
+            options, layout, num_checkpoints=num_checkpoints, most_scored=most_scored
+        )
         self._context.clear()
         self._adapters = Adapters(model.handle, model.adapters_guard)
         self._samplers: dict[SequenceId, Sampler] = {}
@@ -96,7 +106,9 @@ class LlamaEngine:
         self.model = self._described(options, layout)
         self._mask_threads = ThreadPoolExecutor(NUM_MASK_THREADS, thread_name_prefix="mask")
 
-    def _measured(self, options: LoadOptions, layout: Layout, *, most_scored: int) -> Capacity:
+    def _measured(
+        self, options: LoadOptions, layout: Layout, *, num_checkpoints: int, most_scored: int
+    ) -> Capacity:
         """What steps have room for. Decodes a token or two: the context has to be cleared."""
         model = self._model
         fixed_bytes, cell_bytes = self._state_bytes()
@@ -105,11 +117,14 @@ class LlamaEngine:
             batch_size=self._context.batch_size,
             most_mixed=MAX_BATCH if model.is_offloaded else most_mixed,
             num_cells=layout.num_cells,
-            num_holders=_num_holders(options.slots, layout),
+            num_holders=_num_holders(options.slots, layout)
+            if model.can_share
+            else options.slots + num_checkpoints,
             num_streams=layout.num_streams,
             can_share=model.can_share,
             can_shift=model.can_share and self._context.can_shift,
             most_parked=options.host_cache // cell_bytes if self._can_park else 0,
+            checkpoint_gap=CHECKPOINT_GAP if num_checkpoints else 0,
             cell_bytes=cell_bytes,
             fixed_bytes=fixed_bytes,
             is_compact=not model.is_offloaded,
@@ -261,10 +276,29 @@ class LlamaEngine:
         self._model.free()
 
 
-def _edits(context: Context, slots: int, layout: Layout, places: Places | None) -> Edits:
+def _edits(
+    context: Context, model: Model, slots: int, layout: Layout, places: Places | None
+) -> Edits:
     if layout.num_streams:
         return StreamEdits(context, layout.num_streams)
-    return UnifiedEdits(context, slots, places)
+    window = 0 if model.is_recurrent else model.window
+    return UnifiedEdits(
+        context, slots, places, checked_window=window if model.has_checkpoints else None
+    )
+
+
+def _num_checkpoints(model: Model, options: LoadOptions) -> int:
+    """How many checkpoints there can be: numbers that llama.cpp takes, and rows of state.
+
+    On processors rows have as much memory as prefixes that were evicted, or one for each slot.
+    """
+    most = int(llama_cpp.llama_max_parallel_sequences()) - 1 - options.slots
+    if not model.is_recurrent:
+        return most
+    fitting = 0
+    if not model.is_offloaded and model.row_bytes:
+        fitting = options.host_cache // model.row_bytes
+    return min(most, max(options.slots, min(fitting, MOST_CHECKPOINT_ROWS)))
 
 
 def _num_holders(slots: int, layout: Layout) -> int:

@@ -18,6 +18,14 @@ from .vocab import LlamaVocab
 _TEXT_BYTES = 256
 _RANK_TEMPLATE = b"rerank"
 
+_STATE_BYTES = 4
+"""Of each element of a recurrent state."""
+
+_OTHER_MEMORIES = frozenset(
+    {"deepseek4", "deepseek32", "glm-dsa", "glm5-next", "hy-v4", "minimax-m3", "qwen4exp"}
+)
+"""Architectures whose caches hold more than cells and rows: nothing of theirs was tried."""
+
 _POOLINGS: dict[str, Pooling] = {"1": "mean", "2": "cls", "3": "last", "4": "rank"}
 """Poolings by the numbers that model files have for them; 0 is none."""
 
@@ -76,12 +84,43 @@ class Model:
 
     @property
     def can_share(self) -> bool:
-        """Whether a sequence can share its cells, and give up its last ones."""
-        return not (
+        """Whether a sequence can share any of its cells, and give up its last ones."""
+        return not self.is_recurrent and not self.window
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether some layers have a state that goes on with each token and cannot go back."""
+        return bool(
             llama_cpp.llama_model_is_recurrent(self.handle)
             or llama_cpp.llama_model_is_hybrid(self.handle)
-            or llama_cpp.llama_model_n_swa(self.handle) > 0
         )
+
+    @property
+    def window(self) -> int:
+        """How many positions some layers look back; 0 where all look back to the start."""
+        return int(llama_cpp.llama_model_n_swa(self.handle))
+
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether what a sequence stands at can be had as a whole, where it cannot be cut."""
+        return not self.can_share and self.architecture not in _OTHER_MEMORIES
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a recurrent state, or a little more; 0 where the file does not say enough.
+
+        After llama.cpp (`llama_hparams::n_embd_r` and `n_embd_s`), as if all layers had one.
+        """
+        number = self._number
+        inner, state = number("ssm.inner_size"), number("ssm.state_size")
+        channels = inner + 2 * number("ssm.group_count") * state
+        per_layer = max(0, number("ssm.conv_kernel") - 1) * channels + inner * state
+        width = number("embedding_length")
+        per_layer += width * max(0, number("shortconv.l_cache") - 1)
+        per_layer += width * (number("wkv.head_size") and number("wkv.head_size") + 2)
+        heads, head = number("attention.head_count"), number("kda.head_dim")
+        per_layer += heads * head * (head + 3 * max(0, number("ssm.conv_kernel") - 1))
+        return _STATE_BYTES * per_layer * number("block_count")
 
     @property
     def is_causal(self) -> bool:
@@ -149,6 +188,11 @@ class Model:
         source = "" if found is None else str(found, "utf-8", "replace")
         # For some models without a template llama.cpp answers with the name of a format of its own.
         return source if "{" in source else None
+
+    def _number(self, key: str) -> int:
+        """A hyperparameter; 0 where there is none, or one for each layer."""
+        value = self._meta(f"{self.architecture}.{key}")
+        return int(value) if value.isdigit() else 0
 
     def _meta(self, key: str) -> str:
         buffer = ctypes.create_string_buffer(_TEXT_BYTES)

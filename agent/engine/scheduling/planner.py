@@ -119,7 +119,7 @@ class Planner:
             self._preempt()
 
     def _preempt(self) -> None:
-        self._state.requeue(self._queue.last())
+        self._state.preempt(self._queue.last())
         self._tally.preempted()
 
     def _save(self) -> tuple[Save, ...]:
@@ -158,6 +158,7 @@ class Planner:
                 case Begin():
                     self._begin(decision)
                 case Await(slot, length):
+                    self._memory.expect(slot, length)
                     awaited[slot] = min(length, awaited.get(slot, length))
                 case Keep(one, length):
                     self._keep(one, length)
@@ -172,7 +173,12 @@ class Planner:
         slot = self._queue.begin(one)
         if decision.num_loaded and one.stored is not None:
             self._memory.load(
-                slot, one.history.keys, one.stored, decision.num_loaded, marks=one.marks
+                slot,
+                one.history.keys,
+                one.stored,
+                decision.num_loaded,
+                marks=one.marks,
+                borders=one.borders,
             )
             num_shared = decision.num_loaded
         else:
@@ -182,6 +188,7 @@ class Planner:
                 decision.found,
                 most_shared=one.most_shared,
                 marks=one.marks,
+                borders=one.borders,
             )
             num_shared = decision.found.length
         one.stored = None

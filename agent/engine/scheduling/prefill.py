@@ -187,7 +187,10 @@ class Prefill:
     def _wanted(
         self, reading: Mapping[int, Progress], awaited: Mapping[int, int]
     ) -> dict[SequenceId, int]:
-        """Where others wait for a part of a prompt, its chunk ends there: they go on sooner."""
+        """Where others wait for a part of a prompt, its chunk ends there: they go on sooner.
+
+        It ends at the memory's borders, too.
+        """
         num_scoring = sum(one.is_scoring for one in reading.values())
         most_scored = self._most_scored // num_scoring if num_scoring else 0
         room = self._memory.num_available - self._queue.num_streaming
@@ -195,7 +198,10 @@ class Prefill:
         for slot, one in reading.items():
             if one.num_at_once and one.num_at_once > room:
                 continue
-            num = awaited[slot] - one.num_computed if slot in awaited else one.num_pending
+            end = awaited.get(slot, len(one.history))
+            if (border := self._memory.next_border(slot)) is not None:
+                end = min(end, border)
+            num = end - one.num_computed
             num = one.num_at_once or min(num, one.num_in_span)
             wanted[one.id] = min(num, one.num_readable(most_scored)) if one.is_scoring else num
         return self._of_a_kind(reading, wanted)

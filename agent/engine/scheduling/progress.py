@@ -37,6 +37,7 @@ class Progress:
         "_prompt_length",
         "_was_started",
         "adopted_as",
+        "borders",
         "ceiling",
         "history",
         "id",
@@ -68,6 +69,7 @@ class Progress:
         if window is not None:
             self.history.discard(window.num_kept, window.num_gone(len(self.history)))
         self.marks = sequence.marks if window is None else ()
+        self.borders = sequence.borders if window is None else ()
         self.prefill_only = sequence.prefill_only
         self.stored: StoredPrompt | None = sequence.stored if window is None else None
         self.save_as = sequence.save_as if window is None else None

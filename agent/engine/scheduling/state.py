@@ -1,6 +1,7 @@
 """What the scheduler's parts share: the sequences, the cells, and what steps may cost."""
 
 from ..capacity import Capacity
+from ..kv_cache.checkpoint_memory import CheckpointMemory
 from ..kv_cache.memory import Memory
 from ..kv_cache.stream_memory import StreamMemory
 from ..kv_cache.unified_memory import UnifiedMemory
@@ -37,16 +38,23 @@ class SchedulerState:
         self.memory.leave(slot)
         self.memory.trust()
 
+    def preempt(self, slot: int) -> None:
+        """The sequence in `slot` gives up its cells, and waits to go on."""
+        self.memory.preempt(slot)
+        self._wait_again(self.queue.leave(slot))
+
     def requeue(self, slot: int) -> None:
-        """The sequence in `slot` gives up its cells, and waits to compute them again."""
-        one = self.clear(slot)
-        one.rewind()
-        self.queue.wait(one)
+        """The same where its cells are not what they should be: it computes all of them again."""
+        self._wait_again(self.clear(slot))
 
     def clear(self, slot: int) -> Progress:
         """The sequence in `slot` leaves, which is the answer; nothing that it computed is kept."""
         self.memory.clear(slot)
         return self.queue.leave(slot)
+
+    def _wait_again(self, one: Progress) -> None:
+        one.rewind()
+        self.queue.wait(one)
 
 
 def _memory(slots: int, capacity: Capacity) -> Memory:
@@ -57,6 +65,13 @@ def _memory(slots: int, capacity: Capacity) -> Memory:
             num_streams=capacity.num_streams,
             num_cells=capacity.num_cells,
             most_parked=capacity.most_parked,
+        )
+    if capacity.checkpoint_gap:
+        return CheckpointMemory(
+            slots=slots,
+            holders=capacity.num_holders,
+            num_cells=capacity.num_cells,
+            gap=capacity.checkpoint_gap,
         )
     return UnifiedMemory(
         slots=slots,

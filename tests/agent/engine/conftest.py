@@ -1,6 +1,7 @@
 """The real engine on the demo model, loaded once for all of these tests."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.llama.vocab import LlamaVocab
 from arriero.agent.engine.load_options import LoadOptions
+from bench.small_models import write
 
 DEMO_MODEL = Path(__file__).parents[3] / "demo" / "arriero-demo.gguf"
 
@@ -16,6 +18,31 @@ DEMO_MODEL = Path(__file__).parents[3] / "demo" / "arriero-demo.gguf"
 @pytest.fixture
 def model_path() -> Path:
     return DEMO_MODEL
+
+
+@pytest.fixture(scope="session")
+def small_engine(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[str], LlamaEngine]]:
+    """Engines of small models, by their architecture (`bench.small_models`), with 1,024 cells."""
+    folder = tmp_path_factory.mktemp("models")
+
+    @cache
+    def loaded(name: str) -> LlamaEngine:
+        engine = load_engine(
+            write(name, folder / f"{name}.gguf"),
+            LoadOptions(
+                slots=4, context_size=256, threads=1, gpu_layers=0, host_cache=2**20, kv_cells=1024
+            ),
+        )
+        assert isinstance(engine, LlamaEngine)
+        engines.append(engine)
+        return engine
+
+    engines: list[LlamaEngine] = []
+    yield loaded
+    for engine in engines:
+        engine.free()
 
 
 @pytest.fixture(scope="session")

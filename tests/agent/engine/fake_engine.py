@@ -217,6 +217,7 @@ class FakeEngine:
         num_holders: int = 8,
         can_share: bool = True,
         can_shift: bool | None = None,
+        checkpoint_gap: int = 0,
         most_parked: int = 1000,
         is_compact: bool = False,
         max_draft: int = 0,
@@ -242,6 +243,7 @@ class FakeEngine:
             can_share=can_share,
             can_shift=can_share if can_shift is None else can_shift,
             most_parked=most_parked,
+            checkpoint_gap=checkpoint_gap,
             is_compact=is_compact,
             max_draft=max_draft,
             most_scored=most_scored,
@@ -477,8 +479,10 @@ class FakeEngine:
             return
         self._check_holder(source)
         self._check_holder(holder)
-        if not self.capacity.can_share:
+        if not self.capacity.can_share and not self.capacity.checkpoint_gap:
             raise RuleBroken("this model cannot share")
+        if not self.capacity.can_share and len(self.held(source)) != length:
+            raise RuleBroken(f"holder {source} does not stand at {length}")
         if self.held(holder):
             raise RuleBroken(f"holder {holder} has cells already")
         own = self.held(source)

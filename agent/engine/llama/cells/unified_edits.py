@@ -45,10 +45,21 @@ class UnifiedEdits:
     """Edits the cells of `cache`, which has `slots` slots.
 
     With `places`, pictures take fewer positions than cells; then no holder's pictures are parked.
+    With `checked_window` each copy is looked at: whether it ends where it should, and has what a
+    window of so many positions needs.
     """
 
-    def __init__(self, cache: Cache, slots: int, places: Places | None = None) -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        slots: int,
+        places: Places | None = None,
+        *,
+        checked_window: int | None = None,
+    ) -> None:
         self._places = places
+        self._checked_window = checked_window
+        self._not_copied: list[int] = []
         self._memory = cache.memory
         self._states = States(cache)
         self._spare = slots
@@ -58,8 +69,9 @@ class UnifiedEdits:
     def carry_out(self, edits: Iterable[Edit]) -> Edited:
         """All of `edits`, in their order."""
         self._saved.clear()
+        self._not_copied.clear()
         not_loaded, seconds = carry_out(edits, edit=self._edit, move=self._move)
-        return Edited(not_loaded, tuple(self._saved), seconds)
+        return Edited((*not_loaded, *self._not_copied), tuple(self._saved), seconds)
 
     def _edit(self, edit: Edit) -> None:
         memory = self._memory
@@ -78,6 +90,8 @@ class UnifiedEdits:
                 llama_cpp.llama_memory_seq_cp(memory, *numbers, 0, end)
                 if self._places is not None:
                     self._places.copy(source, holder, length)
+                elif self._checked_window is not None and not self._is_whole(holder, length):
+                    self._not_copied.append(holder)
             case Discard(slot, start, count):
                 llama_cpp.llama_memory_seq_rm(memory, slot, start, start + count)
                 llama_cpp.llama_memory_seq_add(memory, slot, start + count, _END, -count)
@@ -122,6 +136,16 @@ class UnifiedEdits:
 
     def _length(self, holder: int) -> int:
         return int(llama_cpp.llama_memory_seq_pos_max(self._memory, self._number(holder))) + 1
+
+    def _is_whole(self, holder: int, length: int) -> bool:
+        """Whether a holder has what going on after `length` positions needs, as far as can be seen.
+
+        Cells behind a window are given to others where they have one owner. A recurrent state has
+        one position, the last.
+        """
+        first = llama_cpp.llama_memory_seq_pos_min(self._memory, self._number(holder))
+        most = max(0, length - self._checked_window) if self._checked_window else length - 1
+        return self._length(holder) == length and 0 <= first <= most
 
     def _read(self, holder: int, start: int, count: int) -> State:
         """The state of `count` cells of `holder`; empty if it cannot be read."""

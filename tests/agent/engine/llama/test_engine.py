@@ -1,13 +1,18 @@
 """llama.cpp as the worker's engine, on the demo model."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from arriero.agent.engine.llama.engine import LlamaEngine
+from arriero.agent.engine.llama.loading import load_engine
+from arriero.agent.engine.llama.model import Model
+from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Dry, Sampling
 from arriero.agent.engine.sequence import ContextShift, NewSequence, SequenceId
+from bench.small_models import RECURRENT, write
 from demo.conversations import load_conversations
 from demo.prompts import compile_template, render_conversation
 from tests.agent.engine.llama.running import (
@@ -242,3 +247,22 @@ def test_an_answer_that_goes_on_elsewhere_changes_no_word(
         for one in resumed:
             tokens, reason = rests[one.id]
             assert (one.said + tokens, reason) == whole[one.id], f"cut after {cut}"
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_rows_for_checkpoints_take_as_much_memory_as_evicted_prefixes(
+    name: str, tmp_path: Path
+) -> None:
+    path = write(name, tmp_path / "model.gguf")
+    model = Model(path, gpu_layers=0)
+    row_bytes = model.row_bytes
+    model.free()
+    for host_cache, num_rows in ((0, 3), (10 * row_bytes, 10), (2**30, 64)):
+        options = LoadOptions(
+            slots=3, context_size=256, threads=1, gpu_layers=0, host_cache=host_cache
+        )
+        engine = load_engine(path, options)
+        assert isinstance(engine, LlamaEngine)
+        assert engine.capacity.num_holders == 3 + num_rows
+        assert engine.capacity.fixed_bytes <= row_bytes + 500, "it takes no more than was thought"
+        engine.free()

@@ -6,6 +6,7 @@ import pytest
 
 from arriero.agent.engine.llama.model import Model, check_model_file
 from arriero.agent.engine.model_error import ModelError
+from bench.small_models import ARCHITECTURES, PLAIN, RECURRENT, WINDOW, WINDOWED, write
 
 GGUF_TEXT = 8
 """GGUF's number for values that are text."""
@@ -120,3 +121,14 @@ def test_a_gguf(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(b"GGUF and more")
     check_model_file(path)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_what_can_be_shared_of_a_sequence(name: str, tmp_path: Path) -> None:
+    model = Model(write(name, tmp_path / "model.gguf"), gpu_layers=0)
+    assert model.can_share == (name in PLAIN)
+    assert model.has_checkpoints == (name not in PLAIN)
+    assert model.is_recurrent == (name in RECURRENT)
+    assert model.window == (WINDOW if name in WINDOWED else 0)
+    assert (model.row_bytes > 0) == (name in RECURRENT)
+    model.free()

@@ -169,6 +169,7 @@ class Lives(RuleBasedStateMachine):
             max_tokens=max_tokens,
             sampling=Sampling(seed=0, temperature=0),
             priority=priority,
+            borders=tuple(range(5, len(prompt), 4)),
         )
         adapter = prompt.adapter
         stored = prompt.tokens[:-2] or prompt.tokens
@@ -490,6 +491,31 @@ class LonelyLives(Lives):
         )
 
 
+class CheckpointLives(Lives):
+    """A model that shares at checkpoints alone."""
+
+    num_cells = 40
+    num_holders = 8
+
+    def make_engine(self) -> FakeEngine:
+        return FakeEngine(
+            slots=self.slots,
+            context_size=self.context_size,
+            batch_size=8,
+            num_cells=self.num_cells,
+            num_holders=self.num_holders,
+            can_share=False,
+            checkpoint_gap=2,
+        )
+
+
+class TightCheckpointLives(CheckpointLives):
+    """There is hardly room for checkpoints, and hardly a number for one."""
+
+    num_cells = 26
+    num_holders = 4
+
+
 class SpeculatingLives(Lives):
     """What comes next is often what followed before, and is drafted."""
 
@@ -584,6 +610,7 @@ class TurnTakingLives(SpeculatingLives):
 
 MACHINES = (
     *(Lives, MovingLives, TightLives, DeceivedLives, LonelyLives),
+    *(CheckpointLives, TightCheckpointLives),
     *(StreamLives, RoomyStreamLives, MovingStreamLives, SpeculatingStreamLives),
     *(SpeculatingLives, TightSpeculatingLives, TurnTakingLives, WildlySpeculatingLives),
 )
@@ -593,6 +620,8 @@ TestMovingLives = MovingLives.TestCase
 TestTightLives = TightLives.TestCase
 TestDeceivedLives = DeceivedLives.TestCase
 TestLonelyLives = LonelyLives.TestCase
+TestCheckpointLives = CheckpointLives.TestCase
+TestTightCheckpointLives = TightCheckpointLives.TestCase
 TestStreamLives = StreamLives.TestCase
 TestRoomyStreamLives = RoomyStreamLives.TestCase
 TestMovingStreamLives = MovingStreamLives.TestCase

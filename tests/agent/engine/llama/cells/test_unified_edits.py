@@ -1,5 +1,7 @@
 """Edits of cells, on the demo model."""
 
+from collections.abc import Callable
+
 import pytest
 
 from arriero.agent.engine.llama.engine import LlamaEngine
@@ -12,6 +14,7 @@ from arriero.agent.engine.step import (
     Copy,
     Decoded,
     Export,
+    NotLoaded,
     Park,
     Restore,
     Run,
@@ -111,3 +114,39 @@ def test_an_export_that_cannot_be_read_is_empty(
     outcome = engine.execute(Step((Export(7, 0, 3),), (), 0, 0))
     assert isinstance(outcome, Decoded) and [bytes(one) for one in outcome.saved] == [b""]
     assert "could not be read" in caplog.text
+
+
+def read_tokens(engine: LlamaEngine, slot: int, start: int, count: int) -> None:
+    tokens = tuple(300 + (7 * place) % 1000 for place in range(start, start + count))
+    run = Run(SequenceId(1), slot, start, tokens, False)
+    assert engine.execute(Step((), (run,), 0, count)) == Decoded(())
+
+
+@pytest.mark.parametrize("name", ["qwen35", "mamba2"])
+def test_a_copy_of_a_recurrent_state_that_has_gone_on_is_no_beginning(
+    small_engine: Callable[[str], LlamaEngine], name: str
+) -> None:
+    engine = small_engine(name)
+    wipe(engine)
+    read_tokens(engine, 0, 0, 50)
+    assert engine.execute(Step((Copy(0, 9, 40),), (), 0, 0)) == NotLoaded((9,))
+    wipe(engine)
+    read_tokens(engine, 0, 0, 50)
+    assert engine.execute(Step((Copy(0, 9, 50), Copy(9, 1, 50)), (), 0, 0)) == Decoded(())
+    wipe(engine)
+
+
+def test_a_copy_is_no_beginning_where_its_window_was_given_to_others(
+    small_engine: Callable[[str], LlamaEngine],
+) -> None:
+    engine = small_engine("gemma3")
+    wipe(engine)
+    read_tokens(engine, 1, 0, 300)
+    read_tokens(engine, 0, 0, 300)
+    read_tokens(engine, 0, 300, 300)
+    assert engine.execute(Step((Clear(1),), (), 0, 0)) == Decoded(())
+    read_tokens(engine, 3, 0, 250)
+    read_tokens(engine, 3, 250, 100)
+    edits = (Copy(0, 2, 100), Copy(0, 9, 600))
+    assert engine.execute(Step(edits, (), 0, 0)) == NotLoaded((2,)), "where it stands it is whole"
+    wipe(engine)

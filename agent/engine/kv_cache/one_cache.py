@@ -1,0 +1,83 @@
+"""What all memories have in common that are one cache for all sequences: counts, limits, edits."""
+
+from collections.abc import Sequence
+
+from ..step import Edit
+from .allowance import Allowance
+from .cells import Cells
+
+
+class OneCache:
+    """`num_cells` that any holder can get; `slots` of the holders are of running sequences."""
+
+    def __init__(self, *, slots: int, num_cells: int) -> None:
+        self.num_cells = num_cells
+        self.allowance = Allowance()
+        self._limit = num_cells
+        self._edits: list[Edit] = []
+        self._cells = Cells(slots=slots)
+
+    @property
+    def num_used(self) -> int:
+        """Cells that are not free."""
+        return self._cells.num_used
+
+    @property
+    def num_kept(self) -> int:
+        """Cells that only kept prefixes have."""
+        return self._cells.num_used - self._cells.num_in_use
+
+    @property
+    def num_available(self) -> int:
+        """Cells that running sequences could still get, if all kept prefixes went."""
+        return self._limit - self._cells.num_in_use
+
+    @property
+    def num_free(self) -> int:
+        """Cells that can be had without giving anything up; negative where too many are taken."""
+        return self._limit - self._cells.num_used
+
+    @property
+    def has_own_cells(self) -> bool:
+        """They are everybody's."""
+        return False
+
+    def length(self, slot: int) -> int:
+        """Cells of `slot`."""
+        return self._cells.length(slot)
+
+    def place(self, slot: int) -> int:
+        """Nobody has one: the order in a batch does not matter."""
+        return 0
+
+    def arrange(self, slots: Sequence[int]) -> None:
+        """One cache is one computation anyway."""
+
+    def lower_limit(self, num_free: int) -> None:
+        """Count at most `num_free` cells as free from now on."""
+        self._limit = min(self.num_cells, self._cells.num_used + num_free)
+
+    def raise_limit(self, num_free: int) -> None:
+        """Count `num_free` cells as free again, as far as there are as many."""
+        self._limit = max(self._limit, min(self.num_cells, self._cells.num_used + num_free))
+
+    def trust(self) -> None:
+        """Count all cells again."""
+        self._limit = self.num_cells
+
+    def take_edits(self) -> tuple[Edit, ...]:
+        """What to do to the cells before the next batch is computed."""
+        edits = tuple(self._edits)
+        self._edits.clear()
+        return edits
+
+    def check_integrity(self) -> None:
+        """Raise `RuntimeError` where an invariant is broken."""
+        self._cells.check_integrity()
+        _check(self._cells.num_used <= self.num_cells, f"{self._cells.num_used} cells used")
+        _check(self._limit <= self.num_cells, f"limit {self._limit}")
+
+
+def _check(holds: bool, finding: str) -> None:
+    if not holds:
+        raise RuntimeError(f"memory out of order: {finding}")

@@ -1,0 +1,213 @@
+"""Checkpoints on llama.cpp: whatever is shared, answers are those that each prompt gets alone.
+
+Rounding differs with what is computed together, so log-probabilities may differ by a little, and
+texts from where two tokens are about equally likely.
+
+The models are small ones of each kind of memory that cannot be cut (`bench.small_models`).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from arriero.agent.engine.llama.engine import LlamaEngine
+from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.sampling.log_probs import LogProbs
+from arriero.agent.engine.scheduling.scheduler import Scheduler
+from arriero.agent.engine.sequence import NewSequence, SequenceEnd, SequenceId
+from arriero.agent.engine.step import Decoded
+from bench.small_models import RECURRENT, WINDOWED
+from tests.agent.engine.llama.running import GREEDY, wipe
+
+KINDS = (*WINDOWED, *RECURRENT)
+CONTEXT = 256
+ANSWER = 12
+
+ROUNDING = 0.02
+"""How much log-probabilities may differ: those of another state differ by 1 and more."""
+
+Tokens = tuple[int, ...]
+
+
+class Served:
+    """What a scheduler over `engine` has given, by the numbers of the sequences."""
+
+    def __init__(self, engine: LlamaEngine, *, num_cells: int = 1024, gap: int = 8) -> None:
+        wipe(engine)
+        self.engine = engine
+        self.scheduler = Scheduler(
+            slots=4,
+            context_size=CONTEXT,
+            max_stall=0.5,
+            end_tokens=frozenset(),
+            capacity=replace(
+                engine.capacity, batch_size=70, num_cells=num_cells, checkpoint_gap=gap
+            ),
+        )
+        self.prompts: list[Tokens] = []
+        self.answers: list[Tokens] = []
+        self.log_probs: list[tuple[LogProbs, ...]] = []
+        self.ends: dict[int, SequenceEnd] = {}
+
+    def add(self, prompt: Tokens, *, num_tokens: int = ANSWER, borders: Tokens = ()) -> int:
+        id = SequenceId(len(self.prompts))
+        sequence = NewSequence(
+            id=id,
+            prompt=Prompt(prompt),
+            max_tokens=num_tokens,
+            sampling=replace(GREEDY, top_log_probs=2),
+            borders=borders,
+        )
+        self.prompts.append(prompt)
+        self.answers.append(())
+        self.log_probs.append(())
+        self.engine.open(sequence)
+        self.scheduler.add(sequence)
+        return id
+
+    def drop(self, number: int) -> None:
+        if number not in self.ends:
+            self.scheduler.drop(SequenceId(number))
+            self.engine.close(SequenceId(number))
+
+    def step(self) -> bool:
+        """False where there is nothing left to do."""
+        step = self.scheduler.plan()
+        if step is None:
+            return False
+        outcome = self.engine.execute(step)
+        assert isinstance(outcome, Decoded), outcome
+        for output in self.scheduler.commit(step, outcome, 0.01):
+            self.answers[output.id] += output.tokens
+            self.log_probs[output.id] += output.log_probs
+            if output.end is not None:
+                self.ends[output.id] = output.end
+                self.engine.close(output.id)
+        self.scheduler.check_integrity()
+        return True
+
+    def finish(self) -> None:
+        while self.step():
+            pass
+
+    def run(self, *prompts: Tokens, borders: Tokens = ()) -> list[int]:
+        """How many tokens of each were cached, one begun after the other at once."""
+        numbers = [self.add(prompt, borders=borders) for prompt in prompts]
+        self.finish()
+        return [self.ends[number].stats.cached_tokens for number in numbers]
+
+    def check(self, num_tokens: int = ANSWER) -> None:
+        """Each answer is what its prompt gets alone, or the beginning of that."""
+        for prompt, log_probs in zip(self.prompts, self.log_probs, strict=True):
+            alone = Served(self.engine, gap=0)
+            alone.add(prompt, num_tokens=num_tokens)
+            alone.finish()
+            for one, other in zip(log_probs, alone.log_probs[0], strict=False):
+                assert [p for _, p in one.top] == pytest.approx(
+                    [p for _, p in other.top], abs=ROUNDING
+                )
+                if one.token != other.token:
+                    assert other.top[0][1] - other.top[1][1] < ROUNDING, "not about as likely"
+                    break
+
+
+def text(seed: int, length: int) -> Tokens:
+    return tuple(Random(seed).choices(range(300, 2000), k=length))
+
+
+@pytest.fixture(params=KINDS)
+def engine(
+    request: pytest.FixtureRequest, small_engine: Callable[[str], LlamaEngine]
+) -> Iterator[LlamaEngine]:
+    engine = small_engine(request.param)
+    yield engine
+    wipe(engine)
+
+
+def test_a_conversation_is_gone_on_with(engine: LlamaEngine) -> None:
+    served = Served(engine)
+    history = text(1, 100)
+    lengths = []
+    for turn in range(4):
+        history += text(10 + turn, 20)
+        lengths.append(len(history))
+        [cached] = served.run(history)
+        assert cached == (lengths[-2] + ANSWER - 1 if turn else 0)
+        history += served.answers[-1]
+    assert served.run(served.prompts[-1]) == [lengths[-1] - 1], "the same again"
+    assert served.run(served.prompts[1]) == [lengths[1] - 1], "cut back by two turns"
+    other = served.prompts[3][:-20] + text(90, 20)
+    assert served.run(other) == [lengths[-2] + ANSWER - 1], "another last message"
+    served.check()
+
+
+def test_the_first_of_many_computes_what_they_have_in_common(engine: LlamaEngine) -> None:
+    served = Served(engine)
+    common = text(2, 150)
+    cached = served.run(*(common + text(20 + number, 15) for number in range(8)))
+    assert cached == [0] + 7 * [150]
+    served.check()
+
+
+def test_a_new_session_begins_where_the_messages_of_another_did(engine: LlamaEngine) -> None:
+    served = Served(engine)
+    system = text(3, 120)
+    assert served.run(system + text(30, 40), borders=(120,)) == [0]
+    assert served.run(system + text(31, 40), borders=(120,)) == [120]
+    served.check()
+
+
+def test_whoever_is_preempted_goes_on_with_its_answer(engine: LlamaEngine) -> None:
+    served = Served(engine, num_cells=CONTEXT)
+    for number in range(3):
+        served.add(text(40 + number, 60), num_tokens=60)
+    served.finish()
+    assert served.scheduler.statistics().num_preemptions > 0
+    served.check(num_tokens=60)
+
+
+@settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    num_cells=st.sampled_from([300, 400, 1024]),
+    actions=st.lists(
+        st.one_of(
+            st.tuples(
+                st.just("add"),
+                st.integers(0, 1),  # which beginning
+                st.integers(0, 140),  # how much of it
+                st.integers(1, 90),  # and how much of its own
+            ),
+            st.tuples(st.just("steps"), st.integers(1, 12)),
+            st.tuples(st.just("drop"), st.integers(0, 9)),
+            st.tuples(st.just("on"), st.integers(0, 9), st.integers(1, 30)),
+        ),
+        max_size=14,
+    ),
+)
+def test_answers_are_those_of_each_prompt_alone(
+    engine: LlamaEngine, num_cells: int, actions: list[tuple[str, *tuple[int, ...]]]
+) -> None:
+    served = Served(engine, num_cells=num_cells)
+    for action, *numbers in actions:
+        match action, numbers:
+            case "add", (family, length, own):
+                seed = 100 + len(served.prompts)
+                served.add(text(family, 140)[:length] + text(seed, own), borders=(length // 2,))
+            case "on", (number, more) if number in served.ends:
+                before = served.prompts[number] + served.answers[number]
+                served.add((before + text(200 + len(served.prompts), more))[: CONTEXT - ANSWER])
+            case "drop", (number,) if number < len(served.prompts):
+                served.drop(number)
+            case "steps", (count,):
+                for _ in range(count):
+                    served.step()
+    served.finish()
+    served.check()
