@@ -69,7 +69,8 @@ class LoadedModel:
     `embedding` makes vectors with the same weights. `media` reads pictures, where there is a
     projector for them. A draft model beside it has a KV cache of `num_draft_cells`. The state of a
     token has `cell_bytes`, where prefixes can be handed out. `arithmetic` is the sign of how a
-    deterministic engine computes: those with the same one give the same answers.
+    deterministic engine computes: those with the same one give the same answers. One that
+    `has_checkpoints` shares prefixes there alone: it wants to know where messages begin.
     """
 
     info: ModelInfo
@@ -82,3 +83,4 @@ class LoadedModel:
     num_draft_cells: int | None = None
     cell_bytes: int | None = None
     arithmetic: str | None = None
+    has_checkpoints: bool = False

@@ -11,7 +11,7 @@ from itertools import chain, takewhile
 from typing import Any
 
 from ...shared.errors import InvalidRequest, NotSupported, PromptTooLong, RequestError
-from ...shared.inference import GenerateRequest, Notice, PromptInput
+from ...shared.inference import ChatMessage, GenerateRequest, Notice, PromptInput
 from ...shared.inference.prefix_chain import chain_of
 from ...shared.sampling import SamplingChoices
 from ..adapter_table import AdapterTable
@@ -39,6 +39,10 @@ MIN_KEPT = 4
 """Tokens that a context shift always keeps: attention sinks (https://arxiv.org/abs/2309.17453)."""
 
 
+_LATER = (ChatMessage(role="assistant", content="x"), ChatMessage(role="user", content="x"))
+"""How a later prompt goes on."""
+
+
 class Preparer:
     """Prepares requests for one model. `context_size` is each slot's ceiling in tokens."""
 
@@ -62,6 +66,7 @@ class Preparer:
         self._vocab = model.vocab
         self._media = model.media
         self._longest_token = model.info.longest_token
+        self._has_checkpoints = model.has_checkpoints
         self._context_size = context_size
         self._store = store
         self.adapters = AdapterTable() if adapters is None else adapters
@@ -126,6 +131,7 @@ class Preparer:
             constraint=held.constraint if held else None,
             scores_prompt=bool(request.prompt_logprobs),
             marks=chain.positions(len(prompt)),
+            borders=self._borders(request, prompt) if self._has_checkpoints else (),
         )
         return Prepared(
             sequence=sequence,
@@ -281,6 +287,22 @@ class Preparer:
                 raise InvalidRequest(f"`{field}` needs `messages`, not `prompt`", field=field)
         return prompt if isinstance(prompt, str) else ""
 
+    def _borders(self, request: GenerateRequest, prompt: Prompt) -> tuple[int, ...]:
+        """Where the first message of a user begins, the last one, and what is said of the answer.
+
+        Later prompts need not have all that opens an answer: many templates leave out reasoning
+        there. Where a template refuses such messages, nothing is known of them.
+        """
+        messages = request.messages or ()
+        if not messages or prompt.has_media or request.n_discard is not None:
+            return ()
+        users = [place for place, each in enumerate(messages) if each.role == "user"]
+        begins = [messages[:count] for count in {*users[:1], *users[-1:]} - {0}]
+        if request.add_generation_prompt and not request.continue_final_message:
+            begins.append((*messages, *_LATER))
+        places = {self._num_tokens_of(request, each, prompt) for each in begins}
+        return tuple(sorted(places - {0}))
+
     def _prompt_tokens(self, request: GenerateRequest, rendered: RenderedText) -> tuple[int, ...]:
         if isinstance(request.prompt, tuple):
             self._check_length(request, len(request.prompt))
@@ -342,19 +364,23 @@ class Preparer:
         """How many tokens of `prompt` come from the leading system messages."""
         messages = request.messages or ()
         system = tuple(takewhile(lambda each: each.role in ("system", "developer"), messages))
-        if not system:
-            return 0
+        return self._num_tokens_of(request, system, prompt) if system else 0
+
+    def _num_tokens_of(
+        self, request: GenerateRequest, messages: tuple[ChatMessage, ...], prompt: Prompt
+    ) -> int:
+        """How many tokens of `prompt` are those that `messages` begin with."""
         try:
             rendered = self._templates.render(
                 request,
-                messages=system,
+                messages=messages,
                 tools=_tools(request),
                 add_generation_prompt=False,
                 goes_on=False,
             )
         except RequestError:  # a template may want a user's message after the system's
             return 0
-        pairs = zip(self._tokens(rendered), prompt.keys, strict=False)
+        pairs = zip(self._tokens(rendered), prompt.tokens, strict=False)
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 

@@ -10,7 +10,7 @@ Checkpoints are taken
 - where a prompt parts from another that is known: the next one that begins so finds it;
 - where another sequence waits for a part of a prompt that is being read;
 - where messages begin, as far as it is said, and every `EVERY` tokens;
-- at the last token but one of a prompt, for the same prompt again;
+- before the last token of a prompt, for the same prompt again;
 - at the end of an answer, for the next turn, and where a sequence is preempted.
 
 A part of a prompt that is read at once ends at such a place (`next_border`).
@@ -277,7 +277,9 @@ class CheckpointMemory(OneCache):
         shared = keys[:most_shared]
         parting = max(self._reaches(shared).values(), default=0) if shared else 0
         start = self._cells.length(slot)
-        places = (len(shared) - 1, parting, *reversed(borders), *range(EVERY, len(shared), EVERY))
+        most = len(shared) - 1
+        ends = (min(border, most) for border in reversed(borders))
+        places = (*ends, most, parting, *range(EVERY, len(shared), EVERY))
         self._borders[slot] = _apart(self._gap, start, (border(shared, place) for place in places))
         self._tree.insert(slot, shared)
         self._tree.mark(slot, marks)

@@ -161,6 +161,7 @@ class LlamaEngine:
             arithmetic=None
             if self._fixed is None
             else self._fixed.arithmetic(checked_tokens(model.vocab.size, options.context_size)),
+            has_checkpoints=model.has_checkpoints,
         )
 
     @property

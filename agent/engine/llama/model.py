@@ -22,7 +22,10 @@ _STATE_BYTES = 4
 """Of each element of a recurrent state."""
 
 _OTHER_MEMORIES = frozenset(
-    {"deepseek4", "deepseek32", "glm-dsa", "glm5-next", "hy-v4", "minimax-m3", "qwen4exp"}
+    {
+        *("deepseek32", "deepseek4", "dots3note", "glm-dsa"),
+        *("glm5-next", "hy_v4", "minimax-m3", "qwen4exp"),
+    }
 )
 """Architectures whose caches hold more than cells and rows: nothing of theirs was tried."""
 

@@ -496,3 +496,45 @@ def test_reasoning_that_the_prompt_has_closed_does_not_come_again() -> None:
         assert constraint is not None
         assert fits(constraint, "yes")
         assert fits(constraint, "<think>\nso\n</think>\n\nyes") == reasoned
+
+
+class TestBorders:
+    """Where messages begin, for models that share prefixes there alone."""
+
+    MESSAGES = tuple(
+        ChatMessage(role=role, content=content)
+        for role, content in (
+            ("system", "Be brief."),
+            ("user", "What is a slot?"),
+            ("assistant", "A place in a batch."),
+            ("user", "And a cell?"),
+        )
+    )
+
+    def borders(self, messages: tuple[ChatMessage, ...], template: str | None = None) -> list[str]:
+        """The texts before each border."""
+        model = replace(demo_model(template), has_checkpoints=True)
+        sequence = Preparer(model, 500).prepare(ONE, GenerateRequest(messages=messages)).sequence
+        tokens = sequence.prompt.tokens
+        return [
+            b"".join(model.vocab.name(token) for token in tokens[:border]).decode()
+            for border in sequence.borders
+        ]
+
+    def test_they_are_before_the_messages_of_a_user_and_before_the_answer(self) -> None:
+        first, last, answer = self.borders(self.MESSAGES)
+        assert first == "<|im_start|>system\nBe brief.<|im_end|>\n"
+        assert last.startswith(first) and last.endswith("batch.<|im_end|>\n")
+        assert answer.startswith(last) and answer.endswith("<|im_start|>assistant\n")
+
+    def test_the_first_message_begins_at_the_start(self) -> None:
+        [answer] = self.borders(self.MESSAGES[1:2])
+        assert answer == "<|im_start|>user\nWhat is a slot?<|im_end|>\n<|im_start|>assistant\n"
+
+    def test_a_template_may_refuse_what_comes_before_or_after(self) -> None:
+        refusing = "{% if messages | length != 4 %}{{ raise_exception('no') }}{% endif %}" + CHATML
+        assert self.borders(self.MESSAGES, refusing) == []
+
+    def test_other_models_need_none(self) -> None:
+        request = GenerateRequest(messages=self.MESSAGES)
+        assert Preparer(demo_model(CHATML), 500).prepare(ONE, request).sequence.borders == ()
