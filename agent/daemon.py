@@ -38,7 +38,7 @@ from .engine.model_error import ModelError
 from .engine.prompt import Prompt
 from .engine.prompt_store.stored_prompt import StoredPrompt
 from .engine.sequence import NewSequence, SequenceId, SequenceOutput
-from .engine.statistics import EngineStatistics, Gone
+from .engine.statistics import Gone
 from .engine.worker import Worker
 from .generation.local_generation import LocalGeneration, PromptSaver
 from .generation.preparation import Preparation
@@ -77,7 +77,7 @@ class EngineWorker(Protocol):
         self, prompt: Prompt, reply: Callable[[StoredPrompt | None], None]
     ) -> Callable[[], None]: ...
     def use_adapters(self, files: Mapping[str, Path]) -> None: ...
-    def statistics(self) -> EngineStatistics: ...
+    def statistics(self) -> Statistics: ...
     def current_step(self) -> int | None: ...
     def has_room(self) -> bool: ...
     def draft_failure(self) -> str | None: ...
@@ -395,7 +395,7 @@ class _Agent:
         if self._links.slots.num_busy:
             self._reporter.stir()
 
-    def _statistics(self) -> EngineStatistics:
+    def _statistics(self) -> Statistics:
         media = self._served.model.media if self._served else None
         return replace(
             self._worker.statistics(),

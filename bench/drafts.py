@@ -128,7 +128,11 @@ def _answer(engine: LlamaEngine, asked: Sequence[Conversation], slots: int) -> R
                     _begin(engine, scheduler, sequence)
     seconds = time.thread_time() - began
     did = scheduler.statistics()
-    return seconds, [answers[id] for id in sorted(answers)], f"{did.num_accepted}/{did.num_drafted}"
+    return (
+        seconds,
+        [answers[id] for id in sorted(answers)],
+        f"{did.accepted_tokens}/{did.drafted_tokens}",
+    )
 
 
 def _plan(scheduler: Scheduler, drafting: Drafting) -> Step | None:

@@ -12,6 +12,7 @@ from queue import Empty, SimpleQueue
 from threading import Lock
 
 from ...shared.errors import EngineFailed
+from ...shared.reports.statistics import Statistics
 from .engine import Engine
 from .fair_lock import FairLock
 from .opener import Opened, close
@@ -22,7 +23,6 @@ from .scheduling.exports import ExportId
 from .scheduling.scheduler import Scheduler
 from .sequence import SequenceEnd, SequenceId, SequenceOutput
 from .speculation.drafting import Drafting
-from .statistics import EngineStatistics
 from .step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome, Step
 
 logger = logging.getLogger(__name__)
@@ -179,7 +179,7 @@ class StepLoop:
         gathering: float,
         pace: Pace,
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
-        publish: Callable[[EngineStatistics], None],
+        publish: Callable[[Statistics], None],
         clock: Callable[[], float],
     ) -> None:
         self._engine = engine

@@ -15,6 +15,7 @@ from itertools import count
 from pathlib import Path
 
 from ...shared.inference import is_background
+from ...shared.reports.statistics import Statistics
 from .adapter import AdapterError
 from .engine import Engine, LoadEngine
 from .fair_lock import FairLock
@@ -33,7 +34,7 @@ from .speculation.drafter import Drafter, JointDrafter
 from .speculation.drafting import Drafting
 from .speculation.model_drafter import ModelDrafter
 from .speculation.prompt_lookup import LookupDrafter
-from .statistics import EngineStatistics, Gone
+from .statistics import NOTHING_DONE, Gone
 from .step_loop import (
     Drop,
     Finish,
@@ -104,7 +105,7 @@ class Worker:
         self._inbox = Inbox(COMMANDS_PER_SLOT * options.slots, on_change)
         self._expected: dict[SequenceId, bool] = {}
         self._export_ids = count()
-        self._statistics = EngineStatistics()
+        self._statistics = NOTHING_DONE
         self._loaded: Future[LoadedModel] = Future()
         self._opener: Opener | None = None
         self._adapters: frozenset[str] = frozenset()
@@ -183,7 +184,7 @@ class Worker:
         self._adapters = frozenset(files)
         engine.keep_adapters(self._adapters, self.lock)
 
-    def statistics(self) -> EngineStatistics:
+    def statistics(self) -> Statistics:
         """What the engine did, as of its last step. From any thread."""
         return replace(self._statistics, num_commands=len(self._inbox))
 
@@ -211,7 +212,7 @@ class Worker:
 
     # ---- on the thread
 
-    def _publish(self, statistics: EngineStatistics) -> None:
+    def _publish(self, statistics: Statistics) -> None:
         self._statistics = statistics
 
     def _drafting_failed(self, reason: str) -> None:

@@ -4,10 +4,11 @@ Time until the first token counts as reading the prompt, and what follows as gen
 server's own queue looks like a slow prefill, which is what it is to a client.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...shared.inference import Rates, Usage, rate_of
-from ..engine.statistics import EngineStatistics
+from ...shared.reports.statistics import Statistics
+from ..engine.statistics import NOTHING_DONE, with_rates
 from ..sequence_id import SequenceId
 
 
@@ -67,21 +68,22 @@ class Meter:
         self._computed += computed
         self._completed += max(0, usage.completion_tokens - run.num_tokens)
 
-    def statistics(self, now: float) -> EngineStatistics:
+    def statistics(self, now: float) -> Statistics:
         """All counts so far."""
         self._advance(now)
-        return EngineStatistics(
+        done = replace(
+            NOTHING_DONE,
             num_running=len(self._runs),
-            prompt_tokens_cached=self._cached,
-            prompt_tokens_computed=self._computed,
+            cached_tokens=self._cached,
+            computed_tokens=self._computed,
             completion_tokens=self._completed,
             decode_tokens=self._completed,
             decode_seconds=self._decode,
             prefill_tokens=self._computed,
             prefill_seconds=self._prefill,
             busy_seconds=self._busy,
-            sequence_seconds=self._sequence,
         )
+        return with_rates(done, self._sequence)
 
     def _advance(self, now: float) -> None:
         passed, self._now = max(0.0, now - self._now), now

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,7 +22,7 @@ from arriero.agent.engine.sequence import (
     SequenceOutput,
     SequenceStats,
 )
-from arriero.agent.engine.statistics import EngineStatistics, Gone
+from arriero.agent.engine.statistics import NOTHING_DONE, Gone
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.messages import (
     Cancel,
@@ -34,7 +35,7 @@ from arriero.shared.messages import (
     encode_from_balancer,
 )
 from arriero.shared.reports.model_info import ModelInfo
-from arriero.shared.reports.statistics import Statistics
+from arriero.shared.reports.statistics import Cells, Statistics
 from tests.agent.link.sessions import welcome
 from tests.waiting import HANGS
 
@@ -116,7 +117,7 @@ class FakeWorker:
         self.added: asyncio.Queue[NewSequence] = Expected()
         self.finished: asyncio.Queue[SequenceId] = Expected()
         self.dropped: asyncio.Queue[SequenceId] = Expected()
-        self.done = EngineStatistics(num_cells=64)
+        self.done = replace(NOTHING_DONE, cells=Cells(total=64))
         self.is_stopped = False
         self.kept: StoredPrompt | None = None
         self.adapters: dict[str, Path] = {}
@@ -165,7 +166,7 @@ class FakeWorker:
         self.expected.pop(sequence_id, None)
         self.dropped.put_nowait(sequence_id)
 
-    def statistics(self) -> EngineStatistics:
+    def statistics(self) -> Statistics:
         return self.done
 
     def current_step(self) -> int | None:

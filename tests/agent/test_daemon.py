@@ -15,7 +15,7 @@ from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.loaded_model import LoadedModel
 from arriero.agent.engine.model_error import ModelError
 from arriero.agent.engine.sequence import SequenceOutput
-from arriero.agent.engine.statistics import EngineStatistics, Gone
+from arriero.agent.engine.statistics import Gone
 from arriero.agent.settings import AgentSettings
 from arriero.agent.supervision.supervisor_protocol import (
     Begin,
@@ -343,7 +343,7 @@ async def test_tells_what_its_engine_did(balancer: FakeBalancer) -> None:
                 assert (await peer.statistics()).cells.total == 64
             await peers[0].start("r", "hi")
             sequence = await agent.worker.added.get()
-            agent.worker.done = EngineStatistics(num_cells=64, completion_tokens=3)
+            agent.worker.done = replace(agent.worker.done, completion_tokens=3)
             agent.worker.gone = Gone((5, 6))
             agent.worker.say(sequence, "yes", is_last=True)
             for peer in peers:

@@ -18,11 +18,12 @@ from types import MappingProxyType
 from typing import assert_never
 
 from ....shared.errors import EngineFailed, InvalidRequest, PromptTooLong, RequestError
+from ....shared.reports.statistics import Cells, Statistics
 from ..capacity import Capacity
 from ..prompt import Media, Prompt
 from ..sequence import NewSequence, SequenceId, SequenceOutput
 from ..speculation.drafter import DraftRequest, Proposal, StepPrices
-from ..statistics import EngineStatistics, Gone
+from ..statistics import Gone
 from ..step import Aborted, Decoded, Explained, Failed, NoRoom, NotLoaded, Outcome, Step
 from .accounting import Accounting
 from .context_shift import open_window
@@ -93,15 +94,18 @@ class Scheduler:
         """Whether all sequences give way to whatever comes."""
         return all(each.is_background for each in self._queue.everybody)
 
-    def statistics(self) -> EngineStatistics:
+    def statistics(self) -> Statistics:
         """What was done so far, and how things stand."""
+        memory = self._memory
         return self._tally.summary(
             num_running=len(self._running),
             num_waiting=len(self._queue.waiting),
-            num_cells=self._memory.num_cells,
-            used=self._memory.num_used,
-            kept=self._memory.num_kept,
-            parked=self._memory.num_parked + self._queue.num_stored,
+            cells=Cells(
+                total=memory.num_cells,
+                used=memory.num_used - memory.num_kept,
+                kept=memory.num_kept,
+                parked=memory.num_parked + self._queue.num_stored,
+            ),
         )
 
     def take_evicted(self, most: int) -> Gone:

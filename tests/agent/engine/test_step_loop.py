@@ -16,7 +16,6 @@ from arriero.agent.engine.scheduling.exports import ExportId
 from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import NewSequence, SequenceId, SequenceOutput
 from arriero.agent.engine.speculation.drafting import Drafting
-from arriero.agent.engine.statistics import EngineStatistics
 from arriero.agent.engine.step import Export, NoRoom
 from arriero.agent.engine.step_loop import (
     Command,
@@ -31,6 +30,7 @@ from arriero.agent.engine.step_loop import (
     TakeBack,
 )
 from arriero.shared.errors import EngineFailed
+from arriero.shared.reports.statistics import Statistics
 from tests.agent.engine.fake_engine import FakeEngine, run_alone
 from tests.waiting import ticking
 
@@ -50,7 +50,7 @@ class Scene:
         self.inbox = Inbox(100)
         self.expected: dict[SequenceId, bool] = {}
         self.calls: list[tuple[SequenceOutput, ...]] = []
-        self.statistics: list[EngineStatistics] = []
+        self.statistics: list[Statistics] = []
         self.after_a_step: Callable[[], None] = lambda: None
         self._num_left = num
         self._loop = StepLoop(

@@ -22,10 +22,11 @@ from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId, SequenceOutput
 from arriero.agent.engine.speculation.drafter import Drafter, DraftRequest, Proposal, StepPrices
 from arriero.agent.engine.speculation.prompt_lookup import LookupDrafter
-from arriero.agent.engine.statistics import EngineStatistics
+from arriero.agent.engine.statistics import NOTHING_DONE
 from arriero.agent.engine.step import Aborted, Failed, NoRoom, Outcome, Step
 from arriero.agent.engine.worker import COMMANDS_PER_SLOT, Worker
 from arriero.shared.errors import EngineFailed
+from arriero.shared.reports.statistics import Cells
 from tests.agent.engine.fake_engine import FakeEngine, next_token, run_alone, stored_prompt
 from tests.agent.engine.speculation.fake_draft_model import FakeDraftModel
 from tests.waiting import HANGS
@@ -188,7 +189,7 @@ def test_what_is_proposed_before_a_step_is_computed_with_it() -> None:
         setup.worker.submit(one)
         assert setup.wait_for_ends(1) == {1: alone}
         statistics = setup.worker.statistics()
-    assert statistics.num_accepted == statistics.num_drafted > 0
+    assert statistics.accepted_tokens == statistics.drafted_tokens > 0
     assert drafter.gained == {1: alone[0]}
     assert drafter.num_saving > 0
     assert drafter.over == [1]
@@ -200,7 +201,7 @@ def test_a_draft_model_drafts_for_the_engine_that_has_one() -> None:
     with started(FakeEngine(max_draft=3, draft_model=draft_model)) as setup:
         setup.worker.submit(one)
         assert setup.wait_for_ends(1) == {1: run_alone(one, 64)}
-        assert setup.worker.statistics().num_accepted > 0
+        assert setup.worker.statistics().accepted_tokens > 0
     assert draft_model.calls
 
 
@@ -382,15 +383,15 @@ def test_a_failed_step_ends_its_sequences_and_the_next_ones_run() -> None:
 
 def test_what_the_engine_did_can_be_asked() -> None:
     with started(FakeEngine()) as setup:
-        assert setup.worker.statistics() == EngineStatistics(num_cells=128)
+        assert setup.worker.statistics() == replace(NOTHING_DONE, cells=Cells(total=128))
         setup.worker.submit(new(1, 5, 6, max_tokens=3))
         setup.wait_for_ends(1)
         setup.worker.stop()
         statistics = setup.worker.statistics()
     assert statistics.completion_tokens == 3
-    assert statistics.prompt_tokens_computed == 2
-    assert statistics.num_cells == 128
-    assert statistics.num_cells_kept == 4
+    assert statistics.computed_tokens == 2
+    assert statistics.cells.total == 128
+    assert statistics.cells.kept == 4
 
 
 def test_the_end_brings_what_was_to_be_saved() -> None:
@@ -638,7 +639,7 @@ def answered(prompt: str, *, speculate: int) -> tuple[bytes, int, int, int]:
         worker.stop()
     given = [token for step in steps for token in step.tokens]
     text = b"".join(map(vocab.piece, given))
-    return text, len(given), len(steps), worker.statistics().num_accepted
+    return text, len(given), len(steps), worker.statistics().accepted_tokens
 
 
 def test_most_of_an_answer_that_was_given_before_is_drafted() -> None:

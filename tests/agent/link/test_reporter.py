@@ -3,11 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from arriero.agent.engine.statistics import STALL_BOUNDS, EngineStatistics
-from arriero.agent.link.reporter import INTERVAL, Reporter, message
-from arriero.shared.reports.statistics import Cells, Histogram, Statistics
-
-STALLS = (1, 2, 3, 0, 0, 0, 0, 0, 4)
+from arriero.agent.link.reporter import INTERVAL, Reporter
+from arriero.shared.reports.statistics import Cells, Statistics
 
 
 class Clock:
@@ -42,12 +39,12 @@ class House:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.done = EngineStatistics(num_cells=10)
+        self.done = Statistics(cells=Cells(total=10))
         self.num_checks = 0
         self.reports: list[tuple[float, Statistics]] = []
         self.reporter = Reporter(read=self.read, send=self.sent, call_later=self.clock.call_later)
 
-    def read(self) -> EngineStatistics:
+    def read(self) -> Statistics:
         self.num_checks += 1
         return self.done
 
@@ -76,7 +73,7 @@ def resting() -> House:
 def test_how_things_stand_is_told_at_once() -> None:
     house = House()
     house.reporter.check()
-    assert house.reports == [(0.0, message(house.done))]
+    assert house.reports == [(0.0, house.done)]
 
 
 def test_of_an_engine_that_rests_nothing_is_told_or_asked() -> None:
@@ -125,66 +122,3 @@ def test_stopped_it_looks_no_more() -> None:
     house.reporter.stop()
     house.clock.pass_to(100.0)
     assert house.reports == []
-
-
-def test_what_is_told() -> None:
-    done = EngineStatistics(
-        num_running=2,
-        num_waiting=1,
-        num_commands=7,
-        num_cells=100,
-        num_cells_used=60,
-        num_cells_kept=20,
-        num_preemptions=3,
-        num_grammars=2,
-        num_embedding_cells=640,
-        num_draft_cells=256,
-        num_media_bytes=4096,
-        prompt_tokens_cached=40,
-        prompt_tokens_computed=50,
-        completion_tokens=12,
-        num_drafted=5,
-        num_accepted=4,
-        decode_tokens=10,
-        decode_seconds=2.0,
-        prefill_tokens=30,
-        prefill_seconds=0.5,
-        busy_seconds=4.0,
-        sequence_seconds=6.0,
-        stalls=STALLS,
-        stall_seconds=9.0,
-    )
-    assert message(done) == Statistics(
-        num_running=2,
-        num_waiting=1,
-        num_commands=7,
-        cells=Cells(total=100, used=40, kept=20),
-        num_preemptions=3,
-        num_grammars=2,
-        num_embedding_cells=640,
-        num_draft_cells=256,
-        num_media_bytes=4096,
-        cached_tokens=40,
-        computed_tokens=50,
-        completion_tokens=12,
-        drafted_tokens=5,
-        accepted_tokens=4,
-        decode_tokens=10,
-        decode_seconds=2.0,
-        prefill_tokens=30,
-        prefill_seconds=0.5,
-        busy_seconds=4.0,
-        decode_tokens_per_second=5.0,
-        prefill_tokens_per_second=60.0,
-        tokens_per_second=3.0,
-        average_running=1.5,
-        stalls=Histogram(bounds=STALL_BOUNDS, counts=STALLS, seconds=9.0),
-    )
-
-
-def test_an_engine_that_did_nothing_has_no_rates() -> None:
-    told = message(EngineStatistics())
-    assert told.decode_tokens_per_second is None
-    assert told.prefill_tokens_per_second is None
-    assert told.tokens_per_second is None
-    assert told.average_running is None

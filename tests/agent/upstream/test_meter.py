@@ -17,7 +17,7 @@ def test_what_one_request_measures() -> None:
     meter.ended(A, usage, 17.0)
     done = meter.statistics(100.0)
     assert (done.num_running, done.completion_tokens) == (0, 9)
-    assert (done.prompt_tokens_cached, done.prompt_tokens_computed) == (10, 20)
+    assert (done.cached_tokens, done.computed_tokens) == (10, 20)
     assert (done.prefill_seconds, done.decode_seconds, done.busy_seconds) == (2.0, 5.0, 7.0)
 
 
@@ -28,7 +28,7 @@ def test_time_in_which_two_run_counts_once() -> None:
     meter.gained(A, 1, 2.0)
     meter.ended(A, Usage(completion_tokens=1), 4.0)
     done = meter.statistics(5.0)
-    assert (done.num_running, done.busy_seconds, done.sequence_seconds) == (1, 5.0, 8.0)
+    assert (done.num_running, done.busy_seconds, done.average_running) == (1, 5.0, 1.6)
     assert (done.prefill_seconds, done.decode_seconds) == (3.0, 2.0)
 
 

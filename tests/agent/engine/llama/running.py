@@ -14,8 +14,8 @@ from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.engine.speculation.drafter import Drafter
 from arriero.agent.engine.speculation.drafting import Drafting
 from arriero.agent.engine.speculation.prompt_lookup import LookupDrafter
-from arriero.agent.engine.statistics import EngineStatistics
 from arriero.agent.engine.step import Aborted, Clear, Decoded, Step
+from arriero.shared.reports.statistics import Statistics
 
 TEXTS = (
     "What is a slot?",
@@ -77,7 +77,7 @@ def generate(
     drops: Mapping[int, int] = NO_DROPS,
     stops: Container[int] = (),
     log_probs: dict[int, tuple[LogProbs, ...]] | None = None,
-) -> tuple[Ended, EngineStatistics]:
+) -> tuple[Ended, Statistics]:
     """Run `wanted` with so many slots and cells, in small batches: prompts are read in chunks.
 
     Streams have the cells that they have. Before some steps, by their number, `drops` says which

@@ -186,7 +186,7 @@ def answers(
     """`num_cached` tokens at least came out of the cache."""
     log_probs: dict[int, tuple[LogProbs, ...]] = {}
     ended, statistics = generate(engine, wanted, slots=slots, stops=stops, log_probs=log_probs)
-    assert statistics.prompt_tokens_cached >= num_cached
+    assert statistics.cached_tokens >= num_cached
     return {id: (end, log_probs[id]) for id, end in ended.items()}
 
 

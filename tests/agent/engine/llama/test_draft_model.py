@@ -104,7 +104,7 @@ def test_drafts_of_a_model_change_no_word(
         drafter=JointDrafter(LookupDrafter(CONTEXT_SIZE), drafter) if with_lookup else drafter,
     )
     assert ended == plain
-    assert statistics.num_accepted > 100
+    assert statistics.accepted_tokens > 100
     assert caplog.get_records("call") == []
 
 
@@ -134,7 +134,7 @@ def test_drafts_change_nothing_by_chance_nor_where_others_are_cancelled_or_preem
     assert len(left) >= len(wanted) - len(drops)
     assert ended == {id: expected[id] for id in left}
     assert with_drops or statistics.num_preemptions > 0
-    assert statistics.num_accepted > 10
+    assert statistics.accepted_tokens > 10
     assert caplog.get_records("call") == []
 
 
@@ -156,7 +156,7 @@ def test_drafts_follow_a_context_that_shifts(
         engine, wanted, slots=1, context_size=160, max_draft=6, drafter=drafter
     )
     assert ended == expected
-    assert statistics.num_accepted > 20
+    assert statistics.accepted_tokens > 20
     assert caplog.get_records("call") == []
 
 

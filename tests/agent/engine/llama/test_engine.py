@@ -93,7 +93,7 @@ def test_a_shared_prefix_changes_no_word(engine: LlamaEngine) -> None:
     ended, statistics = generate(engine, wanted, slots=8)
     assert ended == alone
     common = len(tokenize(engine, system))
-    assert statistics.prompt_tokens_cached >= common * (len(wanted) - 1)
+    assert statistics.cached_tokens >= common * (len(wanted) - 1)
 
 
 def test_seeds_hold_in_a_batch(engine: LlamaEngine) -> None:
@@ -176,7 +176,7 @@ def test_drafts_change_no_word(
     wanted = repeating(engine, GREEDY)[::every]
     ended, statistics = generate(engine, wanted, slots=slots, context_size=512, max_draft=6)
     assert ended == {one.id: plain[one.id] for one in wanted}
-    assert statistics.num_drafted > statistics.num_accepted > 100
+    assert statistics.drafted_tokens > statistics.accepted_tokens > 100
     assert statistics.completion_tokens == sum(len(tokens) for tokens, _ in ended.values())
 
 
@@ -192,7 +192,7 @@ def test_drafts_change_nothing_where_all_are_preempted(
         )
         assert ended == {one.id: plain[one.id] for one in wanted}
         num_preemptions += statistics.num_preemptions
-        num_accepted += statistics.num_accepted
+        num_accepted += statistics.accepted_tokens
     assert num_preemptions > 0
     assert num_accepted > 20
 
@@ -211,7 +211,7 @@ def test_drafts_change_nothing_by_chance(
     wanted = repeating(engine, sampling)[:20]
     ended, statistics = generate(engine, wanted, slots=1, context_size=512, max_draft=6)
     assert ended == generate(engine, wanted, slots=1, context_size=512, max_draft=0)[0]
-    assert statistics.num_accepted > 5
+    assert statistics.accepted_tokens > 5
 
 
 def test_drafts_change_nothing_beyond_the_ceiling(speculating_engine: LlamaEngine) -> None:
@@ -224,7 +224,7 @@ def test_drafts_change_nothing_beyond_the_ceiling(speculating_engine: LlamaEngin
     ):
         ended, statistics = generate(engine, [wanted], slots=1, context_size=512, max_draft=6)
         assert ended == generate(engine, [wanted], slots=1, context_size=512, max_draft=0)[0]
-        assert statistics.num_accepted > 20
+        assert statistics.accepted_tokens > 20
 
 
 SAMPLINGS = {

@@ -165,7 +165,7 @@ def test_however_they_are_computed(speculating_engine: LlamaEngine, sampling: Sa
     preempted, statistics = generate(engine, sequences, slots=8, num_cells=256)
     assert statistics.num_preemptions > 0
     drafted, statistics = generate(engine, sequences, slots=8, max_draft=6)
-    assert statistics.num_drafted > 0
+    assert statistics.drafted_tokens > 0
     for ended in (together, preempted, drafted):
         check(engine, ended)
         # What a model is made to say it finds equally odd: the order of a sum may decide.

@@ -5,6 +5,7 @@ from dataclasses import replace
 from arriero.agent.engine.scheduling.progress import Progress
 from arriero.agent.engine.sequence import SequenceId, SequenceOutput
 from arriero.agent.engine.step import Clear, Decoded, Save, Step
+from arriero.shared.reports.statistics import Cells
 from tests.agent.engine.fake_engine import END_TOKEN
 from tests.agent.engine.setting import Setting
 from tests.agent.stored import whole
@@ -69,11 +70,9 @@ def test_waiting_for_others_prompts_is_a_stall() -> None:
     account(setting, setting.plan(), 7)
     setting.add(2, *[6] * 20)
     account(setting, setting.plan(), 7, 8)
-    summary = setting.tally.summary(
-        num_running=2, num_waiting=0, num_cells=100, used=0, kept=0, parked=0
-    )
-    assert sum(summary.stalls) == 1
-    assert summary.stall_seconds > 0
+    summary = setting.tally.summary(num_running=2, num_waiting=0, cells=Cells())
+    assert sum(summary.stalls.counts) == 1
+    assert summary.stalls.seconds > 0
 
 
 def drafting(setting: Setting, *draft: int) -> Step:

@@ -314,7 +314,7 @@ def test_what_is_too_long_to_be_read_beside_a_stream_is_read_in_turns() -> None:
         seconds = 0.1 * step.num_generating + 0.004 * step.num_prompt_tokens
         scheduler.commit(step, Decoded(tokens), seconds)
     assert steps == [(0, 37), (1, 0), (0, 62), (1, 0), (0, 31), (2, 0)]
-    assert scheduler.statistics().stall_seconds == pytest.approx(130 * 0.004, abs=0.01)
+    assert scheduler.statistics().stalls.seconds == pytest.approx(130 * 0.004, abs=0.01)
 
 
 def test_a_prompt_advances_even_when_steps_are_too_slow() -> None:
@@ -535,7 +535,7 @@ def test_a_prefix_in_flight_is_waited_for_and_then_shared() -> None:
     assert ended == {one.id: run_alone(one, 64) for one in sequences}
     assert [len(run.tokens) for run in engine.steps[0].runs] == [40], "up to where they part"
     assert [len(run.tokens) for run in engine.steps[1].runs] == [3, 3, 3]
-    assert scheduler.statistics().prompt_tokens_cached == 80
+    assert scheduler.statistics().cached_tokens == 80
 
 
 def test_a_newcomer_goes_on_by_itself_when_the_other_is_dropped() -> None:
@@ -616,8 +616,8 @@ def test_kept_prefixes_leave_the_cells_when_those_are_needed(most_parked: int) -
     for number in (1, 2, 3):
         scheduler.add(new(number, (number,) * 10, max_tokens=2))
         finish(scheduler, engine)
-    assert scheduler.statistics().num_cells_kept == 22
-    assert scheduler.statistics().num_cells_parked == (11 if most_parked else 0)
+    assert scheduler.statistics().cells.kept == 22
+    assert scheduler.statistics().cells.parked == (11 if most_parked else 0)
     for number, shared in ((2, 10), (1, 10 if most_parked else 0)):
         scheduler.add(new(10 + number, (number,) * 12, max_tokens=1))
         finish(scheduler, engine)
@@ -631,8 +631,8 @@ def test_prefixes_are_parked_when_others_begin_and_come_back() -> None:
     for one in (first, *others):
         scheduler.add(one)
         finish(scheduler, engine)
-    assert scheduler.statistics().num_cells_parked == 2 * 47
-    assert scheduler.statistics().num_cells_kept == 47
+    assert scheduler.statistics().cells.parked == 2 * 47
+    assert scheduler.statistics().cells.kept == 47
     scheduler.add(replace(first, id=SequenceId(4), max_tokens=1))
     finish(scheduler, engine)
     assert starts(engine, 4) == [7]
@@ -646,7 +646,7 @@ def test_a_prompt_that_needs_the_cells_of_a_prefix_waits_while_that_is_parked() 
     scheduler = make(slots=2, cell_bytes=engine.capacity.cell_bytes, **sizes)
     scheduler.add(new(1, (9,) * 430, max_tokens=1))
     finish(scheduler, engine)
-    assert scheduler.statistics().num_cells_kept == 430
+    assert scheduler.statistics().cells.kept == 430
     stream = new(2, (5,) * 8, max_tokens=400)
     scheduler.add(stream)
     step = planned(scheduler)
@@ -686,7 +686,8 @@ def test_a_model_that_cannot_share_computes_everything() -> None:
         scheduler.add(new(number, (9, 9, 9), max_tokens=1))
         assert finish(scheduler, engine)[number] == run_alone(new(1, (9, 9, 9), 1), 64)
     assert starts(engine, 2) == [0]
-    assert scheduler.statistics().num_cells_used == 0
+    cells = scheduler.statistics().cells
+    assert (cells.used, cells.kept) == (0, 0)
 
 
 # ---- context shift
@@ -788,7 +789,7 @@ def test_a_prompt_that_is_only_computed_warms_the_cache() -> None:
     scheduler.add(replace(new(1, (*range(1, 30),)), prefill_only=True))
     assert finish(scheduler, engine) == {1: ((), "stop")}
     assert [run.samples for step in engine.steps for run in step.runs] == [False, False]
-    assert scheduler.statistics().num_cells_kept == 29
+    assert scheduler.statistics().cells.kept == 29
     scheduler.add(new(2, (*range(1, 30), 40), max_tokens=1))
     finish(scheduler, engine)
     assert starts(engine, 2) == [29]
@@ -816,7 +817,7 @@ def test_a_stored_prompt_is_not_computed_again() -> None:
     scheduler.add(sequence)
     assert finish(scheduler, engine)[1] == run_alone(sequence, 64)
     assert starts(engine, 1)[0] == 3
-    assert scheduler.statistics().prompt_tokens_cached == 3
+    assert scheduler.statistics().cached_tokens == 3
 
 
 def test_a_stored_prompt_that_does_not_load_is_computed() -> None:
@@ -840,7 +841,7 @@ def test_a_stored_prompt_that_does_not_load_is_computed() -> None:
         tokens, reason = rest[sequence.id]
         assert ((*begun, *tokens), reason) == run_alone(sequence, 64)
     assert starts(engine, 1)[1] == 0
-    assert scheduler.statistics().prompt_tokens_cached == 0
+    assert scheduler.statistics().cached_tokens == 0
 
 
 def test_a_save_takes_as_many_cells_a_step_as_may_be_copied_and_streams_go_on() -> None:
@@ -928,12 +929,12 @@ def test_a_stored_prompt_is_released_once_it_is_in_the_cells() -> None:
     first = new(1, (1, 2, 3, 4, 5), max_tokens=50)
     scheduler.add(replace(first, stored=StoredPrompt(Prompt((1, 2, 3)), pieces)))
     del pieces
-    assert scheduler.statistics().num_cells_parked == 3, "it is counted while it waits"
+    assert scheduler.statistics().cells.parked == 3, "it is counted while it waits"
     step = planned(scheduler)
     scheduler.commit(step, engine.execute(step), 0.1)
     del step
     engine.steps.clear()
-    assert scheduler.statistics().num_cells_parked == 0
+    assert scheduler.statistics().cells.parked == 0
     state.clear()  # a BufferError if anybody still had a view of it
 
 
@@ -965,12 +966,12 @@ def test_a_stored_prompt_is_fetched_piece_by_piece_beside_a_stream() -> None:
 def test_stalls_are_what_others_prompts_cost_a_stream() -> None:
     scheduler = make(context_size=1000, batch_size=300)
     teach(scheduler, per_prompt=0.004, per_generated=0.1)
-    assert sum(scheduler.statistics().stalls) == 0
+    assert sum(scheduler.statistics().stalls.counts) == 0
     scheduler.add(new(1, (6,) * 30))
     take(scheduler, Decoded((7, 7)), 0.35)
     statistics = scheduler.statistics()
-    assert sum(statistics.stalls) == 1
-    assert statistics.stall_seconds == pytest.approx(0.25, rel=0.05)
+    assert sum(statistics.stalls.counts) == 1
+    assert statistics.stalls.seconds == pytest.approx(0.25, rel=0.05)
 
 
 def test_time_between_steps_stalls_nobody_but_counts() -> None:

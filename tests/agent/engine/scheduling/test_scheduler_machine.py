@@ -274,7 +274,8 @@ class Lives(RuleBasedStateMachine):
         step = self.scheduler.plan(proposals)
         if step is None:
             return
-        num_used = self.scheduler.statistics().num_cells_used
+        cells = self.scheduler.statistics().cells
+        num_used = cells.used + cells.kept
         outcome = self.engine.execute(step)
         self.check_computations(step)
         if not isinstance(outcome, NotLoaded):

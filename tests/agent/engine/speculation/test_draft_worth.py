@@ -412,7 +412,7 @@ def run(
         total += seconds
         drafting.observe(step, outcome, seconds, scheduler.commit(step, outcome, seconds))
     total += draft_model.now if draft_model is not None else 0.0
-    return total, scheduler.statistics().num_drafted
+    return total, scheduler.statistics().drafted_tokens
 
 
 @pytest.mark.parametrize(

@@ -205,14 +205,14 @@ def test_pictures_are_read_beside_others_and_shared(
     sequences = [asks(engine, id, *parts) for id, parts in PROMPTS.items()]
     ended, statistics = generate(engine, sequences, slots=4, num_cells=num_cells)
     assert {id: tokens for id, (tokens, _) in ended.items()} == wanted
-    assert statistics.prompt_tokens_cached >= LLAVA_TOKENS or num_cells < 1024
+    assert statistics.cached_tokens >= LLAVA_TOKENS or num_cells < 1024
 
 
 def test_a_picture_that_was_read_is_not_read_again(engine: LlamaEngine) -> None:
     sequences = [asks(engine, 1, *PROMPTS[1]), asks(engine, 2, *PROMPTS[2])]
     _, statistics = generate(engine, sequences, slots=1, num_cells=1024)
     spans = sequences[0].prompt.spans
-    assert statistics.prompt_tokens_cached >= sum(_length(span) for span in spans[:-1])
+    assert statistics.cached_tokens >= sum(_length(span) for span in spans[:-1])
     engine.open(replace(sequences[0], id=SequenceId(9)))  # its pixels are gone: it is cached
     engine.close(SequenceId(9))
 
@@ -220,7 +220,7 @@ def test_a_picture_that_was_read_is_not_read_again(engine: LlamaEngine) -> None:
 def test_a_cached_prefix_ends_at_the_border_of_a_picture(engine: LlamaEngine) -> None:
     first, second = asks(engine, 1, *PROMPTS[1]), asks(engine, 3, *PROMPTS[3])
     _, statistics = generate(engine, [first, second], slots=1, num_cells=1024)
-    assert statistics.prompt_tokens_cached == _length(first.prompt.spans[0])
+    assert statistics.cached_tokens == _length(first.prompt.spans[0])
 
 
 def _length(span: Span) -> int:
