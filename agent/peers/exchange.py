@@ -47,24 +47,24 @@ _description: TypeAdapter[_Description] = TypeAdapter(_Description)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PrefixRequest:
     """A request for the longest beginning of `prompt` that there is, with the `ticket` for it."""
 
     ticket: str
     prompt: Prompt
 
 
-def encode(wanted: Wanted) -> bytes:
+def encode(request: PrefixRequest) -> bytes:
     """The request as bytes. Its prompt has tokens only."""
-    ids = wanted.prompt.tokens
+    ids = request.prompt.tokens
     described = _description.dump_json(
-        _Description(ticket=wanted.ticket, adapter=wanted.prompt.adapter), exclude_none=True
+        _Description(ticket=request.ticket, adapter=request.prompt.adapter), exclude_none=True
     )
     head = _REQUEST.pack(_REQUEST_MAGIC, VERSION, len(described), len(ids))
     return head + described + struct.pack(f"<{len(ids)}i", *ids)
 
 
-def read_wanted(source: Readable, most_tokens: int) -> Wanted:
+def read_request(source: Readable, most_tokens: int) -> PrefixRequest:
     """What a peer asks for. Raises `ExchangeError`."""
     magic, version, num_described, num_tokens = _REQUEST.unpack(source.read(_REQUEST.size))
     if (magic, version) != (_REQUEST_MAGIC, VERSION):
@@ -78,7 +78,7 @@ def read_wanted(source: Readable, most_tokens: int) -> Wanted:
     ids = struct.unpack(f"<{num_tokens}i", source.read(num_tokens * _TOKEN_BYTES))
     if min(ids) < 0:
         raise ExchangeError("the peer asks for tokens that there cannot be")
-    return Wanted(described.ticket, Prompt(ids, adapter=described.adapter))
+    return PrefixRequest(described.ticket, Prompt(ids, adapter=described.adapter))
 
 
 def answer_head(num_bytes: int) -> bytes:

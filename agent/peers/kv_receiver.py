@@ -1,4 +1,4 @@
-"""Receives prefixes from other agents, while the requests that want them wait in preparation.
+"""Receives prefixes from other agents, while the requests that need them wait in preparation.
 
 Called on the event loop's thread, and replies there. A fetch that fails, is late, or has no place
 is answered with `None`: the prefix is computed instead. A peer that failed is left alone for a
@@ -21,7 +21,7 @@ from ...shared.quantities import parse_address
 from ..engine.prompt import Prompt
 from ..engine.prompt_store.stored_prompt import Origin, StoredPrompt, UnusableFile, unpack
 from .counts import Counts
-from .exchange import ExchangeError, Wanted, encode, most_bytes, read_answer_head
+from .exchange import ExchangeError, PrefixRequest, encode, most_bytes, read_answer_head
 from .wire import Wire
 
 logger = logging.getLogger(__name__)
@@ -126,8 +126,8 @@ class KvReceiver:
 
         Not after `abandon`. It may be called before this returns.
         """
-        wanted = prompt.part(0, len(prompt) - 1)
-        job = _Job(source, wanted, most_bytes(len(wanted), self._cell_bytes), reply)
+        beginning = prompt.part(0, len(prompt) - 1)
+        job = _Job(source, beginning, most_bytes(len(beginning), self._cell_bytes), reply)
         if not self._has_place(job):
             self._counts.failed()
             reply(None)
@@ -139,7 +139,7 @@ class KvReceiver:
         asyncio.wrap_future(future).add_done_callback(partial(self._ended, id, job))
 
     def abandon(self, id: int) -> None:
-        """It is not wanted any more, if it ever was."""
+        """It is not needed any more, if it ever was."""
         if (job := self._jobs.pop(id, None)) is not None:
             _give_up(job)
 
@@ -218,7 +218,7 @@ class KvReceiver:
             if self._tls is not None:
                 context = self._tls()
                 wire.upgrade(partial(context.wrap_socket, server_hostname=address.host))
-            wire.write([encode(Wanted(job.source.ticket, job.prompt))])
+            wire.write([encode(PrefixRequest(job.source.ticket, job.prompt))])
             num_bytes = read_answer_head(wire, job.most_bytes)
             if not num_bytes:
                 return None
@@ -235,7 +235,7 @@ def _give_up(job: _Job) -> None:
         job.wire.close()
 
 
-def _check(prefix: StoredPrompt, wanted: Prompt) -> None:
+def _check(prefix: StoredPrompt, prompt: Prompt) -> None:
     length = len(prefix.prompt)
-    if not 0 < length <= len(wanted) or prefix.prompt.keys != wanted.keys[:length]:
+    if not 0 < length <= len(prompt) or prefix.prompt.keys != prompt.keys[:length]:
         raise ExchangeError("the peer sent a prefix of another prompt")

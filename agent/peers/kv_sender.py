@@ -21,7 +21,7 @@ from ...shared.quantities import Address
 from ..engine.prompt import Prompt
 from ..engine.prompt_store.stored_prompt import Origin, StoredPrompt, pack
 from .counts import Counts
-from .exchange import answer_head, read_wanted
+from .exchange import answer_head, read_request
 from .wire import Wire
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ MAX_CONNECTIONS = 32
 """Those that wait for their turn among them; what comes beyond that is closed at once."""
 
 ASKING = 5.0
-"""Seconds to say what is wanted."""
+"""Seconds to say what is requested."""
 
 ON_THE_WAY = 1.0
 """Seconds that a ticket may come later than the peer that has it: they take different ways."""
@@ -164,12 +164,12 @@ class KvSender:
     def _send(self, wire: Wire) -> None:
         if self._tls is not None:
             wire.upgrade(partial(self._tls().wrap_socket, server_side=True))
-        wanted = read_wanted(wire, self._most_tokens)
-        prefix = self._read(wire, wanted.prompt) if self._is_good(wanted.ticket) else None
+        request = read_request(wire, self._most_tokens)
+        prefix = self._read(wire, request.prompt) if self._is_good(request.ticket) else None
         if prefix is None:
             wire.write([answer_head(0)])
             return
-        parts = pack(wanted.ticket, self._origin, prefix)
+        parts = pack(request.ticket, self._origin, prefix)
         wire.within(LONGEST_LOAN)
         wire.write([answer_head(sum(map(len, parts))), *parts])
         self._counts.lent()

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.peers.exchange import (
     ExchangeError,
-    Wanted,
+    PrefixRequest,
     answer_head,
     encode,
     most_bytes,
     read_answer_head,
-    read_wanted,
+    read_request,
 )
 
 
@@ -34,16 +34,16 @@ class Exactly(BytesIO):
     ticket=st.text("abcdef0123456789", min_size=1, max_size=64),
 )
 def test_what_is_asked_arrives(ids: list[int], adapter: str | None, ticket: str) -> None:
-    wanted = Wanted(ticket, Prompt(tuple(ids), adapter=adapter))
-    read = read_wanted(Exactly(encode(wanted)), most_tokens=50)
-    assert read == wanted
+    request = PrefixRequest(ticket, Prompt(tuple(ids), adapter=adapter))
+    read = read_request(Exactly(encode(request)), most_tokens=50)
+    assert read == request
     assert read.prompt.adapter == adapter
 
 
 @given(data=st.binary(max_size=200))
 def test_nonsense_is_refused(data: bytes) -> None:
     with pytest.raises(OSError):
-        read_wanted(Exactly(data), most_tokens=50)
+        read_request(Exactly(data), most_tokens=50)
     with pytest.raises(OSError):
         read_answer_head(Exactly(data), most_bytes=1000)
 
@@ -53,21 +53,21 @@ def test_nonsense_is_refused(data: bytes) -> None:
     [(0, b"X"), (8, b"\x02\x00"), (10, b"\xff\xff\xff\x7f"), (14, b"\xff\xff\xff\x7f")],
 )
 def test_more_than_there_may_be_is_refused_before_it_is_read(at: int, value: bytes) -> None:
-    request = bytearray(encode(Wanted("t", Prompt((1, 2, 3)))))
+    request = bytearray(encode(PrefixRequest("t", Prompt((1, 2, 3)))))
     request[at : at + len(value)] = value
     with pytest.raises(ExchangeError):
-        read_wanted(Exactly(request), most_tokens=3)
+        read_request(Exactly(request), most_tokens=3)
 
 
 def test_requests_that_cannot_be_meant() -> None:
-    for wanted in (Wanted("t", Prompt(())), Wanted("t", Prompt((1, 2, 3, 4)))):
+    for request in (PrefixRequest("t", Prompt(())), PrefixRequest("t", Prompt((1, 2, 3, 4)))):
         with pytest.raises(ExchangeError, match="too much, or for nothing"):
-            read_wanted(Exactly(encode(wanted)), most_tokens=3)
+            read_request(Exactly(encode(request)), most_tokens=3)
     with pytest.raises(ExchangeError, match="cannot be"):
-        read_wanted(Exactly(encode(Wanted("t", Prompt((1, -2))))), most_tokens=3)
-    request = encode(Wanted("t", Prompt((1,)))).replace(b'"ticket"', b'"tucket"')
+        read_request(Exactly(encode(PrefixRequest("t", Prompt((1, -2))))), most_tokens=3)
+    request = encode(PrefixRequest("t", Prompt((1,)))).replace(b'"ticket"', b'"tucket"')
     with pytest.raises(ExchangeError, match="description"):
-        read_wanted(Exactly(request), most_tokens=3)
+        read_request(Exactly(request), most_tokens=3)
 
 
 def test_an_answer_has_no_more_than_was_asked_for() -> None:

@@ -8,7 +8,7 @@ import pytest
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import unpack
 from arriero.agent.peers.counts import Counts
-from arriero.agent.peers.exchange import Wanted, encode, read_answer_head
+from arriero.agent.peers.exchange import PrefixRequest, encode, read_answer_head
 from arriero.agent.peers.kv_sender import MAX_TICKETS, READING, KvSender
 from arriero.agent.peers.wire import Wire
 from arriero.shared.quantities import Address
@@ -37,7 +37,7 @@ class Scene:
     def answer(self, ticket: str = "t", prompt: Prompt = PROMPT) -> int:
         """How many bytes are announced for a request."""
         with self.connect() as wire:
-            wire.write([encode(Wanted(ticket, prompt))])
+            wire.write([encode(PrefixRequest(ticket, prompt))])
             return read_answer_head(wire, 10**6)
 
 
@@ -51,7 +51,7 @@ def scene() -> Iterator[Scene]:
 def test_who_has_a_ticket_gets_a_prefix_once(scene: Scene) -> None:
     scene.sender.allow("t", 30.0)
     with scene.connect() as wire:
-        wire.write([encode(Wanted("t", PROMPT))])
+        wire.write([encode(PrefixRequest("t", PROMPT))])
         size = read_answer_head(wire, 10**6)
         assert unpack(wire, size, key="t", origin=ORIGIN) == KEPT
     assert scene.cache.asked == [PROMPT]
@@ -64,7 +64,7 @@ def test_who_has_a_ticket_gets_a_prefix_once(scene: Scene) -> None:
 
 def test_who_comes_before_its_ticket_waits_a_moment(scene: Scene) -> None:
     with scene.connect() as wire:
-        wire.write([encode(Wanted("t", PROMPT))])
+        wire.write([encode(PrefixRequest("t", PROMPT))])
         scene.sender.allow("t", 30.0)
         assert read_answer_head(wire, 10**6) > 0
 
@@ -92,7 +92,10 @@ def test_what_is_not_here_is_not_lent(scene: Scene) -> None:
 
 @pytest.mark.parametrize(
     "said",
-    [b"GET / HTTP/1.1\r\n\r\nand more", encode(Wanted("t", Prompt((1,) * (MOST_TOKENS + 1))))],
+    [
+        b"GET / HTTP/1.1\r\n\r\nand more",
+        encode(PrefixRequest("t", Prompt((1,) * (MOST_TOKENS + 1)))),
+    ],
 )
 def test_nonsense_ends_the_connection_and_the_next_is_served(scene: Scene, said: bytes) -> None:
     with scene.connect() as wire:
@@ -108,7 +111,7 @@ def test_an_engine_that_has_stopped_keeps_nobody_from_closing() -> None:
     scene = Scene(mute)
     scene.sender.allow("t", 30.0)
     with scene.connect() as wire:
-        wire.write([encode(Wanted("t", PROMPT))])
+        wire.write([encode(PrefixRequest("t", PROMPT))])
         assert mute.was_asked.wait(30)
         scene.sender.close()
         with pytest.raises(OSError):
@@ -123,7 +126,7 @@ def test_what_an_engine_does_not_read_in_time_is_taken_back() -> None:
     scene = Scene(mute, reading=0.01)
     scene.sender.allow("t", 30.0)
     with scene.connect() as wire:
-        wire.write([encode(Wanted("t", PROMPT))])
+        wire.write([encode(PrefixRequest("t", PROMPT))])
         with pytest.raises(OSError):
             wire.read(1)
     assert mute.taken_back == mute.asked == [PROMPT]
