@@ -46,16 +46,16 @@ class Addresses:
     def __init__(self) -> None:
         self.dialled: set[Address] = set()
         self._live: set[Address] = set()
-        self._wanted: frozenset[Address] = frozenset()
+        self._current: frozenset[Address] = frozenset()
 
     def resolved(self, found: Sequence[str]) -> list[Decision]:
         """The name has these addresses; none if it could not be looked up."""
         several = frozenset(list(dict.fromkeys(found))[:MOST_ADDRESSES])
-        if not found and self._wanted:
+        if not found and self._current:
             return []  # those known before are as good as any
-        self._wanted = several if len(several) > 1 else frozenset({None})
-        gone = self.dialled - self._wanted - self._live
-        new = self._wanted - self.dialled
+        self._current = several if len(several) > 1 else frozenset({None})
+        gone = self.dialled - self._current - self._live
+        new = self._current - self.dialled
         self.dialled = (self.dialled | new) - gone
         return [*map(Dial, _sorted(new)), *map(Leave, _sorted(gone))]
 
@@ -67,15 +67,15 @@ class Addresses:
     def lost(self, address: Address) -> list[Decision]:
         """A connection ended there, or could not be made."""
         self._live.discard(address)
-        if address in self._wanted or address not in self.dialled:
+        if address in self._current or address not in self.dialled:
             return []
         self.dialled.discard(address)
         return [Leave(address)]
 
     def check_integrity(self) -> None:
         """Raises `RuntimeError` when an invariant is broken; for tests."""
-        if not self._live <= self.dialled or not self._wanted <= self.dialled:
-            raise RuntimeError("an address is live or wanted, and not dialled")
+        if not self._live <= self.dialled or not self._current <= self.dialled:
+            raise RuntimeError("an address is live or current, and not dialled")
 
 
 def of_one_kind(found: Iterable[tuple[bool, str]]) -> list[str]:
@@ -117,7 +117,7 @@ class Workers:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ConnectionPlan:
     """Numbers of connections to open, and to leave; `num_dials` are worth a try at once."""
 
     opened: tuple[int, ...] = ()
@@ -125,7 +125,7 @@ class Wanted:
     num_dials: int = 1
 
 
-def wanted(workers: Workers, met: Mapping[int, str | None]) -> Wanted:
+def plan_connections(workers: Workers, met: Mapping[int, str | None]) -> ConnectionPlan:
     """What to do for these; `met` is which worker each connection has now, if any, by number.
 
     A connection beyond the number is left once it has no worker: that is gone for good.
@@ -133,4 +133,4 @@ def wanted(workers: Workers, met: Mapping[int, str | None]) -> Wanted:
     opened = tuple(number for number in range(workers.num) if number not in met)
     left = tuple(n for n, worker in met.items() if n >= workers.num and worker is None)
     is_to_meet = bool(workers.living - set(met.values()))
-    return Wanted(opened, left, DIALS_PER_WORKER * workers.num if is_to_meet else 1)
+    return ConnectionPlan(opened, left, DIALS_PER_WORKER * workers.num if is_to_meet else 1)

@@ -19,7 +19,16 @@ from ...shared.tls.contexts import ClientFiles
 from ..link.balancer_socket import BalancerSocket
 from ..link.connection import Connection
 from ..link.dialling import AgentKey, DialFailed, dial
-from .addresses import Address, Addresses, Decision, Dial, Leave, Workers, of_one_kind, wanted
+from .addresses import (
+    Address,
+    Addresses,
+    Decision,
+    Dial,
+    Leave,
+    Workers,
+    of_one_kind,
+    plan_connections,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -194,7 +203,7 @@ class Links:
             dialled = await self._dial(at, key[1])
             num_dials += 1
             is_new = self._claim(key, dialled)
-            plan = wanted(Workers.parse(dialled.workers), self._met(*key[:2]))
+            plan = plan_connections(Workers.parse(dialled.workers), self._met(*key[:2]))
             for number in plan.opened if key in self._connections else ():
                 open_another(number)
             for number in plan.left:

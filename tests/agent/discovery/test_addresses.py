@@ -9,13 +9,13 @@ from arriero.agent.discovery.addresses import (
     MOST_ADDRESSES,
     MOST_WORKERS,
     Addresses,
+    ConnectionPlan,
     Decision,
     Dial,
     Leave,
-    Wanted,
     Workers,
     of_one_kind,
-    wanted,
+    plan_connections,
 )
 
 
@@ -112,17 +112,19 @@ def test_what_is_told() -> None:
 
 
 def test_there_is_a_connection_for_each() -> None:
-    assert wanted(Workers(), {0: "a"}) == Wanted()
-    assert wanted(TWO, {0: "a"}) == Wanted(opened=(1,), num_dials=2 * DIALS_PER_WORKER)
-    assert wanted(TWO, {0: "a", 1: None}).num_dials == 2 * DIALS_PER_WORKER
-    assert wanted(TWO, {0: "a", 1: "b"}) == Wanted()
+    assert plan_connections(Workers(), {0: "a"}) == ConnectionPlan()
+    assert plan_connections(TWO, {0: "a"}) == ConnectionPlan(
+        opened=(1,), num_dials=2 * DIALS_PER_WORKER
+    )
+    assert plan_connections(TWO, {0: "a", 1: None}).num_dials == 2 * DIALS_PER_WORKER
+    assert plan_connections(TWO, {0: "a", 1: "b"}) == ConnectionPlan()
 
 
 def test_one_that_starts_again_is_waited_for_patiently() -> None:
-    assert wanted(Workers(2, frozenset("a")), {0: "a", 1: None}) == Wanted()
+    assert plan_connections(Workers(2, frozenset("a")), {0: "a", 1: None}) == ConnectionPlan()
 
 
 def test_who_is_gone_for_good_is_dialled_no_more() -> None:
     met = {0: "a", 1: None, 2: "b", 3: None}
-    assert wanted(TWO, met) == Wanted(left=(3,))
-    assert wanted(Workers(), {0: "a", 1: None}) == Wanted(left=(1,))
+    assert plan_connections(TWO, met) == ConnectionPlan(left=(3,))
+    assert plan_connections(Workers(), {0: "a", 1: None}) == ConnectionPlan(left=(1,))
