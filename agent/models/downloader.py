@@ -42,7 +42,7 @@ class RemoteFile:
     is_on_hub: bool = False
 
 
-Tell = Callable[[str, int, int | None], None]
+ReportProgress = Callable[[str, int, int | None], None]
 """The file on its way, how many bytes of the model are here, and of how many."""
 
 INTERVAL = 0.25
@@ -52,8 +52,8 @@ INTERVAL = 0.25
 class Progress:
     """Adds up the model's files, which arrive one after the other."""
 
-    def __init__(self, tell: Tell, now: Callable[[], float]) -> None:
-        self._tell = tell
+    def __init__(self, report: ReportProgress, now: Callable[[], float]) -> None:
+        self._report = report
         self._now = now
         self._before = 0
         self._total: int | None = None
@@ -64,10 +64,10 @@ class Progress:
         self._total = total
 
     def arrived(self, file: str, size: int, file_size: int | None = None) -> None:
-        """`size` bytes of `file` are here; `file_size` is the total where `expect` told none."""
+        """`size` bytes of `file` are here; `file_size` is the total where `expect` got none."""
         if self._now() - self._last >= INTERVAL:
             self._last = self._now()
-            self._tell(file, self._before + size, self._total or file_size)
+            self._report(file, self._before + size, self._total or file_size)
 
     def whole(self, size: int) -> None:
         """The current file is here; `size` is its size."""

@@ -1,4 +1,4 @@
-"""The fetching process: downloads one model's files, tells how far it is, ends.
+"""The fetching process: downloads one model's files, reports how far it is, ends.
 
 It may be killed at any moment: what has arrived stays, and the next one goes on from there.
 """
@@ -17,7 +17,7 @@ from typing import BinaryIO
 import httpx2
 
 from ...shared.models.sources import LocalFile, WebFile, parse_source
-from .downloader import TIMEOUT, Downloader, Progress, RemoteFile, Tell
+from .downloader import TIMEOUT, Downloader, Progress, RemoteFile, ReportProgress
 from .fetch_protocol import (
     Arriving,
     Fetch,
@@ -43,7 +43,7 @@ NICENESS = 10
 MAX_TRACEBACK = 20_000
 """Most characters of a traceback, its last ones."""
 
-MAX_TOLD = 2000
+MAX_MESSAGE = 2000
 """Most characters of a message, and of a hint."""
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -71,32 +71,36 @@ def carry_out(fetch: Fetch, reports: BinaryIO, until_leased: Callable[[], None])
     """Fetch, and report to `reports`. The files stay leased until `until_leased` returns."""
     try:
         folder = ModelsFolder(fetch.root, fetch.limit)
-        with fetched(fetch.source, fetch.sha256, folder, tell=_teller(reports)) as found:
+        with fetched(fetch.source, fetch.sha256, folder, report=_reporter(reports)) as found:
             _write(reports, found)
             until_leased()
     except FetchError as error:
         _write(reports, _refused(error))
     except Exception as error:
         # The boundary: the agent logs the traceback and goes on.
-        told = f"the fetch failed: {error!r}"[:MAX_TOLD]
+        message = f"the fetch failed: {error!r}"[:MAX_MESSAGE]
         _write(
             reports,
             Refused(
-                code="fetch_failed", message=told, traceback=traceback.format_exc()[-MAX_TRACEBACK:]
+                code="fetch_failed",
+                message=message,
+                traceback=traceback.format_exc()[-MAX_TRACEBACK:],
             ),
         )
 
 
-def _teller(reports: BinaryIO) -> Tell:
-    def tell(file: str, size: int, total: int | None) -> None:
+def _reporter(reports: BinaryIO) -> ReportProgress:
+    def report(file: str, size: int, total: int | None) -> None:
         _write(reports, Arriving(file=file, bytes=size, total=total))
 
-    return tell
+    return report
 
 
 def _refused(error: FetchError) -> Refused:
     """Servers have a say in messages; issues go to every balancer, so they are bounded."""
-    return Refused(code=error.code, message=error.message[:MAX_TOLD], hint=error.hint[:MAX_TOLD])
+    return Refused(
+        code=error.code, message=error.message[:MAX_MESSAGE], hint=error.hint[:MAX_MESSAGE]
+    )
 
 
 def _write(reports: BinaryIO, report: FetchReport) -> None:
@@ -116,13 +120,13 @@ def fetched(
     sha256: str | None,
     folder: ModelsFolder,
     *,
-    tell: Tell,
+    report: ReportProgress,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Fetched]:
     """Fetch the files of `source`. Inside the block they are not evicted. Raises `FetchError`."""
     with ExitStack() as held:
         try:
-            found = _fetch(source, sha256, folder, held=held, tell=tell, sleep=sleep)
+            found = _fetch(source, sha256, folder, held=held, report=report, sleep=sleep)
         except OSError as error:
             raise broken(error, folder.root) from error
         yield found
@@ -134,7 +138,7 @@ def _fetch(
     folder: ModelsFolder,
     *,
     held: ExitStack,
-    tell: Tell,
+    report: ReportProgress,
     sleep: Callable[[float], None],
 ) -> Fetched:
     parsed = parse_source(source)
@@ -143,13 +147,13 @@ def _fetch(
     folder.create()
     if isinstance(parsed, WebFile):
         located = locate_on_web(parsed, sha256, folder)
-        _bring(located, folder, held, tell, sleep)
+        _bring(located, folder, held, report, sleep)
         return _found(located)
     # Its import takes half a second, which other sources need not wait for.
     from . import hub
 
     located = hub.locate(parsed, sha256, folder)
-    _bring(located, folder, held, tell, sleep)
+    _bring(located, folder, held, report, sleep)
     hub.finish(parsed, located)
     return _found(located)
 
@@ -163,13 +167,13 @@ def _bring(
     located: Located,
     folder: ModelsFolder,
     held: ExitStack,
-    tell: Tell,
+    report: ReportProgress,
     sleep: Callable[[float], None],
 ) -> None:
     """Lease all files, and download those that are missing."""
     for file in located.kept:
         held.enter_context(folder.use(file))
-    progress = Progress(tell, time.monotonic)
+    progress = Progress(report, time.monotonic)
     with httpx2.Client(timeout=TIMEOUT) as client:
         bringer = _Bringer(folder, Downloader(folder, client, progress, sleep), progress, sleep)
         bringer.bring(located.remotes)
@@ -216,7 +220,7 @@ class _Bringer:
                 self._downloader.download(remote)
 
     def _turn(self, remote: RemoteFile) -> FileLock:
-        """Wait until no other process downloads `remote`, and tell how far it is meanwhile."""
+        """Wait until no other process downloads `remote`, and report how far it is meanwhile."""
         lock = self._folder.fetch_lock(remote.file)
         while (turn := FileLock.try_exclusive(lock)) is None:
             total = self._folder.record(remote.file).total

@@ -51,7 +51,7 @@ def bytes_of(adapters: Iterable[AdapterOnHost]) -> int:
 
 
 class AdaptersHere:
-    """The adapters that an engine has or is told to have, by source."""
+    """The adapters that an engine has or is to have, by source."""
 
     def __init__(self, adapters: Iterable[AdapterOnHost]) -> None:
         self._files = {each.source: each for each in adapters}

@@ -89,4 +89,4 @@ class ModelFiles(Protocol):
         """
 
     async def room(self) -> int | None:
-        """Bytes that more model files may take, or `None` if that cannot be told."""
+        """Bytes that more model files may take, or `None` if that is not known."""

@@ -12,7 +12,13 @@ from pathlib import Path
 import pytest
 
 from arriero.agent.models import fetch_process
-from arriero.agent.models.fetch_process import MAX_TOLD, MAX_TRACEBACK, broken, carry_out, fetched
+from arriero.agent.models.fetch_process import (
+    MAX_MESSAGE,
+    MAX_TRACEBACK,
+    broken,
+    carry_out,
+    fetched,
+)
 from arriero.agent.models.fetch_protocol import (
     Fetch,
     Fetched,
@@ -68,15 +74,15 @@ def test_a_fault_of_ours_has_a_bounded_traceback(
     assert isinstance(report, Refused)
     assert report.code == "fetch_failed"
     assert len(report.traceback) == MAX_TRACEBACK
-    assert len(report.message) == MAX_TOLD
+    assert len(report.message) == MAX_MESSAGE
 
 
 def test_what_a_server_makes_us_say_is_bounded(tmp_path: Path, server: FileServer) -> None:
-    location = "http://host/" + "x" * 10 * MAX_TOLD
+    location = "http://host/" + "x" * 10 * MAX_MESSAGE
     url = server.serve("/m.gguf", Served(location=location))
     (report,) = carried_out(Fetch(source=url, root=tmp_path))
     assert isinstance(report, Refused)
-    assert len(report.message) == MAX_TOLD
+    assert len(report.message) == MAX_MESSAGE
 
 
 FetchSource = Callable[..., Fetched]
@@ -87,7 +93,7 @@ def fetch(folder: ModelsFolder) -> FetchSource:
     """Fetches, and lets the leases go."""
 
     def run(source: str, sha256: str | None = None) -> Fetched:
-        with fetched(source, sha256, folder, tell=no_progress, sleep=no_pause) as found:
+        with fetched(source, sha256, folder, report=no_progress, sleep=no_pause) as found:
             return found
 
     return run
@@ -152,7 +158,7 @@ def test_files_are_leased_inside_the_block_and_only_there(
 ) -> None:
     url = server.serve("/m.gguf", Served(DATA))
     tight = ModelsFolder(folder.root, limit=len(DATA))
-    leased = fetched(url, None, folder, tell=no_progress)
+    leased = fetched(url, None, folder, report=no_progress)
     with leased as found, pytest.raises(FetchError, match="in use"):
         tight.make_room({tight.root / "new": 1})
     tight.make_room({tight.root / "new": 1})
@@ -172,10 +178,10 @@ def test_a_second_fetch_waits_for_the_first_and_tells_its_progress(
     def look(_seconds: float) -> None:
         held.set()
 
-    def tell(_file: str, size: int, total: int | None) -> None:
+    def report(_file: str, size: int, total: int | None) -> None:
         told.append((size, total))
 
-    with fetched(url, None, folder, tell=tell, sleep=look) as found:
+    with fetched(url, None, folder, report=report, sleep=look) as found:
         assert found.paths[0].read_bytes() == DATA
     first.join(HANGS)
 
@@ -184,7 +190,7 @@ def test_a_second_fetch_waits_for_the_first_and_tells_its_progress(
 
 
 def fetch_once(folder: ModelsFolder, url: str) -> None:
-    with fetched(url, None, folder, tell=no_progress, sleep=no_pause):
+    with fetched(url, None, folder, report=no_progress, sleep=no_pause):
         pass
 
 
@@ -303,7 +309,7 @@ def test_a_real_disk_that_others_fill_up_is_typed_and_mended(
     assert isinstance(failures[0].__cause__, OSError)
     assert failures[0].__cause__.errno == errno.ENOSPC
     filler.unlink()
-    with fetched(url, None, folder, tell=no_progress) as found:
+    with fetched(url, None, folder, report=no_progress) as found:
         assert found.paths[0].read_bytes() == LARGE
     assert server.starts("/m.gguf")[-1] is not None
 
