@@ -139,7 +139,7 @@ class Preparer:
                 request.stop,
                 tokens=frozenset(request.stop_token_ids),
                 min_tokens=request.min_tokens,
-                are_told=request.include_stop_str_in_output,
+                are_included=request.include_stop_str_in_output,
             ),
             notices=self._notices(request, loaded, held),
             parsing=self._parsing(request, text),

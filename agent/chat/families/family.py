@@ -97,7 +97,7 @@ class Family:
     syntaxes: tuple[tuple[str, CallSyntax], ...] = ()
 
     def markers(self, *, has_tools: bool) -> tuple[str, ...]:
-        """What has to show in the text for the answer to be told apart."""
+        """What has to show in the text for the parts of the answer to be recognised."""
         found = [*self.wrappers, *self.inner]
         if self.reasoning:
             found += [self.reasoning.opening, self.reasoning.closing]

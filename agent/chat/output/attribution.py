@@ -37,8 +37,8 @@ class Attribution:
         """Add tokens whose texts end at positions `ends`. Surplus `log_probs` are ignored."""
         for end, each in zip(ends, log_probs, strict=False):
             start, self._num_written = self._num_written, end
-            told = with_bytes(each, self._piece)
-            self._waiting.append(_Waiting(told, start, max(end, start + 1)))
+            entry = with_bytes(each, self._piece)
+            self._waiting.append(_Waiting(entry, start, max(end, start + 1)))
 
     @property
     def is_settled(self) -> bool:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 class StopStrings:
     """The matcher of one answer. A character costs a look-up and, while held, one a stop string."""
 
-    def __init__(self, stops: Sequence[str], *, are_told: bool = False) -> None:
-        """With `are_told` the stop string that is found is a part of the text."""
-        self._are_told = are_told
+    def __init__(self, stops: Sequence[str], *, are_included: bool = False) -> None:
+        """The stop string that is found is a part of the text if they `are_included`."""
+        self._are_included = are_included
         self._longest_first = sorted(stops, key=len, reverse=True)
         self._beginnings = {stop[:end] for stop in stops for end in range(len(stop))}
         self._held = ""
@@ -43,7 +43,7 @@ class StopStrings:
         for stop in self._longest_first if may_end else ():
             if held.endswith(stop):
                 self.found, self._held = stop, ""
-                return held if self._are_told else held[: -len(stop)]
+                return held if self._are_included else held[: -len(stop)]
         start = 0
         while held[start:] not in self._beginnings:
             start += 1

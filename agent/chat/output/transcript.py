@@ -1,7 +1,7 @@
 """Streams one answer: tokens in, text out, until a stop string or a stop token ends it.
 
 Invariants: over the whole answer every accepted token is in exactly one `Gain`; the texts joined
-are the answer, without the stop string unless it is told. Tokens after it are not accepted.
+are the answer, without the stop string unless it is included. Tokens after it are not accepted.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,14 +27,14 @@ class Gain:
 class Stops:
     """What ends an answer, besides the model's end tokens: `strings` and `tokens`.
 
-    They are no part of the answer unless they `are_told`. An answer of fewer than `min_tokens`
+    They are no part of the answer unless they `are_included`. An answer of fewer than `min_tokens`
     tokens does not end with them.
     """
 
     strings: tuple[str, ...] = ()
     tokens: frozenset[int] = frozenset()
     min_tokens: int = 0
-    are_told: bool = False
+    are_included: bool = False
 
 
 class Transcript:
@@ -44,7 +44,7 @@ class Transcript:
         """`piece` gives a token's bytes."""
         self._detokenizer = Detokenizer(piece)
         self._stops = stops
-        self._stop_strings = StopStrings(stops.strings, are_told=stops.are_told)
+        self._stop_strings = StopStrings(stops.strings, are_included=stops.are_included)
         self._can_stop = bool(stops.strings or stops.tokens)
         self._has_stop_token = False
         self._num_characters = 0
@@ -79,7 +79,7 @@ class Transcript:
         """Whether `token` ends the answer and is no part of it."""
         is_stop = token in self._stops.tokens and self.num_tokens >= self._stops.min_tokens
         self._has_stop_token = is_stop
-        return is_stop and not self._stops.are_told
+        return is_stop and not self._stops.are_included
 
     def flush(self) -> Gain:
         """The text that was held back; the answer is over."""

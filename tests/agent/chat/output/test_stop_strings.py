@@ -74,7 +74,7 @@ def test_what_was_held_leaves_at_the_end_once() -> None:
 def test_a_stop_string_that_is_told_is_the_end_of_the_text(
     pieces: list[str], stops: list[str]
 ) -> None:
-    matcher = StopStrings(stops, are_told=True)
+    matcher = StopStrings(stops, are_included=True)
     text = "".join([matcher.push(piece) for piece in pieces]) + matcher.flush()
     before, found = whole("".join(pieces), stops)
     assert (text, matcher.found) == (before + (found or ""), found)

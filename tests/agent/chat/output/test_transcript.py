@@ -91,7 +91,7 @@ def test_a_stop_token_ends_the_answer_and_is_no_part_of_it() -> None:
 
 
 def test_a_stop_token_that_is_told() -> None:
-    stops = Stops(tokens=frozenset({1}), are_told=True)
+    stops = Stops(tokens=frozenset({1}), are_included=True)
     transcript = Transcript([b"a", b"b", b"c"].__getitem__, stops)
     assert transcript.push((0, 1)) == Gain("ab", (0, 1), (1, 2))
     assert transcript.is_stopped
