@@ -77,10 +77,10 @@ def resumed(prepared: Prepared, resume: Resume, vocab: Vocab, context_size: int)
 
     Raises `EngineFailed` if it cannot go on after that, by its text `AgentLost`.
     """
-    is_by_text = is_told(resume.continuation)
+    is_by_text = has_text_only(resume.continuation)
     try:
         if is_by_text:
-            prepared, resume = _retold(prepared, resume, vocab)
+            prepared, resume = _retokenised(prepared, resume, vocab)
         tokens = _checked(prepared, resume.continuation, vocab, context_size)
         replay = _Replay(resume, prepared, tokens, vocab.piece)
         return replay.resumed()
@@ -89,11 +89,11 @@ def resumed(prepared: Prepared, resume: Resume, vocab: Vocab, context_size: int)
         raise failure(f"the answer cannot go on at this agent: {error}") from error
 
 
-def _retold(prepared: Prepared, resume: Resume, vocab: Vocab) -> tuple[Prepared, Resume]:
+def _retokenised(prepared: Prepared, resume: Resume, vocab: Vocab) -> tuple[Prepared, Resume]:
     """`prepared` and `resume` for an answer of which only the text is known."""
     text = resume.continuation.text
-    prepared, continuation = retold(prepared, resume.continuation, vocab)
-    check_retold(Answer(resume.name, prepared, vocab.piece).replay(continuation.tokens), text)
+    prepared, continuation = retokenised(prepared, resume.continuation, vocab)
+    check_retokenised(Answer(resume.name, prepared, vocab.piece).replay(continuation.tokens), text)
     return prepared, replace(resume, continuation=continuation)
 
 
@@ -196,12 +196,12 @@ class _Replay:
 # ---- an answer of which only the text is known
 
 
-def is_told(continuation: Continuation) -> bool:
+def has_text_only(continuation: Continuation) -> bool:
     """Whether only the text of the answer is known."""
     return bool(continuation.text or continuation.num_tokens)
 
 
-def retold(
+def retokenised(
     prepared: Prepared, continuation: Continuation, vocab: Vocab
 ) -> tuple[Prepared, Continuation]:
     """`prepared` for an answer that has the tokens of the continuation.
@@ -215,7 +215,7 @@ def retold(
     return _recounted(prepared, more, len(tokens)), own
 
 
-def check_retold(items: list[Item], text: str) -> None:
+def check_retokenised(items: list[Item], text: str) -> None:
     """Raises `ValueError` unless the tokens gave a beginning of `text`, all of it content."""
     pieces = [item for item in items if isinstance(item, Piece)]
     said = "".join(piece.text for piece in pieces)

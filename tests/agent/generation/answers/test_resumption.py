@@ -21,9 +21,9 @@ from arriero.agent.generation.answers.resumption import (
     RESUMED_ANEW,
     Resume,
     Resumed,
-    is_told,
+    has_text_only,
     resumed,
-    retold,
+    retokenised,
 )
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import AgentLost, EngineFailed
@@ -318,12 +318,12 @@ FEW = 3
 """How many tokens the client was told that it had."""
 
 
-def told(text: str, num_tokens: int = FEW) -> Continuation:
+def by_text(text: str, num_tokens: int = FEW) -> Continuation:
     return Continuation(text=text, num_tokens=num_tokens, num_characters=len(text))
 
 
 def retell(text: str, prepared: Prepared = PLAIN) -> Resumed:
-    return resumed(prepared, Resume(R, told(text)), demo_vocab(), CONTEXT)
+    return resumed(prepared, Resume(R, by_text(text)), demo_vocab(), CONTEXT)
 
 
 def tokens_of(text: str) -> tuple[int, ...]:
@@ -361,32 +361,32 @@ class TestItsTokens:
     @given(st.text(max_size=20))
     def test_are_those_that_this_model_has_for_it(self, text: str) -> None:
         text = text.encode(errors="replace").decode()
-        _, own = retold(PLAIN, told(text), demo_vocab())
+        _, own = retokenised(PLAIN, by_text(text), demo_vocab())
         assert own.tokens == tokens_of(text)
         assert own.num_characters == len(text)
 
     @given(st.text("ab \n", max_size=6))
     def test_have_no_space_before_them_that_it_did_not_have(self, text: str) -> None:
-        _, own = retold(PLAIN, told(text), Spaced())
+        _, own = retokenised(PLAIN, by_text(text), Spaced())
         assert bytes(own.tokens).decode() == text
 
     def test_have_to_be_exactly_its_text(self) -> None:
         with pytest.raises(ValueError, match="no tokens for exactly its text"):
-            retold(PLAIN, told("Hello"), Lossy())
+            retokenised(PLAIN, by_text("Hello"), Lossy())
 
     def test_of_control_tokens_are_text(self) -> None:
         ends = demo_vocab().end_tokens
         text = "".join(demo_vocab().name(end).decode() for end in sorted(ends))
-        _, own = retold(PLAIN, told(text), demo_vocab())
+        _, own = retokenised(PLAIN, by_text(text), demo_vocab())
         assert ends.isdisjoint(own.tokens)
 
 
 def test_whether_only_the_text_is_known() -> None:
-    assert is_told(told("a"))
-    assert is_told(told("", 1))
-    assert not is_told(Continuation())
-    assert not is_told(Continuation.after((1, 2), num_characters=2))
-    assert not is_told(Continuation(num_prompt_characters=3))
+    assert has_text_only(by_text("a"))
+    assert has_text_only(by_text("", 1))
+    assert not has_text_only(Continuation())
+    assert not has_text_only(Continuation.after((1, 2), num_characters=2))
+    assert not has_text_only(Continuation(num_prompt_characters=3))
 
 
 class TestTheRest:
