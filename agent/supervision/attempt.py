@@ -10,7 +10,7 @@ from ...shared.messages import Issue
 from ...shared.models.assignments import Assign, Assignment, Download, Phase, Work
 from ..models.model_file import AdapterOnHost, ModelFile
 from ..models.retry_pauses import pause_after, spread
-from .decisions import CancelFetch, Decision, Fetch, FetchId
+from .decisions import CancelFetch, Decision, FetchId, FetchModel
 from .engines import Engines, Load, Shortage
 
 
@@ -34,12 +34,12 @@ class Attempt:
         """What else failed with it: adapters that a model is served without."""
         self.retry_at: float | None = None
 
-    def begin(self, desired: Assignment, beside: ModelFile | None = None) -> Fetch:
+    def begin(self, desired: Assignment, beside: ModelFile | None = None) -> FetchModel:
         """Fetch the file; or the adapters that `beside` does not have, which is loaded."""
         self.retry_at = None
         self.fetch = next(self._ids)
         self.beside = beside
-        return Fetch(self.fetch, desired, beside)
+        return FetchModel(self.fetch, desired, beside)
 
     def cancel(self) -> list[Decision]:
         """Stop it, as far as no engine has been started."""

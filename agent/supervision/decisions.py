@@ -13,7 +13,7 @@ FetchId = NewType("FetchId", int)
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
+class FetchModel:
     """Bring the assignment's file here and read its header; report `fetched` or `fetch_failed`.
 
     `beside` is loaded already: bring only the adapters that it does not have, and report it with
@@ -94,7 +94,7 @@ class Exit:
 
 
 Decision = (
-    Fetch
+    FetchModel
     | CancelFetch
     | StartEngine
     | DialBalancers

@@ -43,8 +43,8 @@ from .decisions import (
     EndEngine,
     EngineId,
     Exit,
-    Fetch,
     FetchId,
+    FetchModel,
     RetireEngine,
     StartEngine,
 )
@@ -251,7 +251,7 @@ class _Supervisor:
 
     def _do(self, decision: Decision) -> None:
         match decision:
-            case Fetch(id):
+            case FetchModel(id):
                 self._fetches[id] = self._group.create_task(self._fetch(decision))
             case CancelFetch(id):
                 self._fetches.pop(id).cancel()
@@ -305,7 +305,7 @@ class _Supervisor:
         """The memory in bytes that is free; unknown where a part of it is on GPUs."""
         return None if self._facts.devices else available_memory()
 
-    async def _fetch(self, fetch: Fetch) -> None:
+    async def _fetch(self, fetch: FetchModel) -> None:
         """Reports to the assigner, unless it is cancelled."""
         outcome = await self._brought(fetch)
         self._fetches.pop(fetch.id, None)
@@ -322,7 +322,7 @@ class _Supervisor:
             )
         )
 
-    async def _brought(self, fetch: Fetch) -> Brought | Issue:
+    async def _brought(self, fetch: FetchModel) -> Brought | Issue:
         def on_progress(download: Download) -> None:
             self._progressed(fetch.id, download)
 

@@ -14,8 +14,8 @@ from arriero.agent.supervision.decisions import (
     EndEngine,
     EngineId,
     Exit,
-    Fetch,
     FetchId,
+    FetchModel,
     RetireEngine,
     StartEngine,
 )
@@ -90,7 +90,7 @@ def test_an_idle_agent_gets_a_model() -> None:
     host = Host()
     assert host.assigner.start() == []
     assert (host.assigner.work, host.assigner.is_standing_in) == (None, True)
-    assert host.assign(A) == [Fetch(FetchId(1), A)]
+    assert host.assign(A) == [FetchModel(FetchId(1), A)]
     assert host.phase == "fetching"
     assert host.fetched(1, HALF) == [StartEngine(FIRST, A, HALF)]
     assert host.phase == "loading"
@@ -160,7 +160,7 @@ class TestOnlyRealChanges:
     def test_with_a_reload(self, new: Assignment) -> None:
         host = Host()
         host.serve(A)
-        assert host.assign(new) == [Fetch(FetchId(2), new)]
+        assert host.assign(new) == [FetchModel(FetchId(2), new)]
 
     def test_fewer_slots_and_back_again(self) -> None:
         host = Host()
@@ -224,7 +224,7 @@ class TestAdapters:
         host = Host()
         host.serve(A)
         desired = with_adapters(CALM)
-        assert host.assign(desired) == [Fetch(FetchId(2), desired, HALF)]
+        assert host.assign(desired) == [FetchModel(FetchId(2), desired, HALF)]
         assert (host.phase, host.assigner.is_standing_in) == ("fetching", False)
         told = host.fetched(2, HALF.with_adapters((CALM,)))
         assert told == [ChangeEngine(FIRST, desired, (CALM.path,))]
@@ -248,7 +248,7 @@ class TestAdapters:
         host.assigner.changed(FIRST, fewer, None, 0.0)
         assert host.assigner.files == {HALF, LOUD}
         assert host.assign(with_adapters(CALM)) == [
-            Fetch(FetchId(2), with_adapters(CALM), HALF.with_adapters((LOUD,)))
+            FetchModel(FetchId(2), with_adapters(CALM), HALF.with_adapters((LOUD,)))
         ]
 
     def test_one_that_cannot_be_had_leaves_the_rest_as_it_was(self) -> None:
@@ -260,7 +260,7 @@ class TestAdapters:
         assert (host.phase, host.assigner.issues) == ("failed", (MISSING,))
         deadline = host.assigner.next_deadline()
         assert deadline is not None
-        assert host.assigner.tick(deadline) == [Fetch(FetchId(3), desired, HALF)]
+        assert host.assigner.tick(deadline) == [FetchModel(FetchId(3), desired, HALF)]
         host.fetched(3, HALF.with_adapters((CALM,)))
         host.assigner.changed(FIRST, desired, None, 0.0)
         assert (host.phase, host.codes) == ("serving", [])
@@ -275,7 +275,7 @@ class TestAdapters:
         assert (host.phase, host.assigner.issues) == ("failed", (REFUSED,))
         assert host.assigner.next_deadline() is None
         assert host.assigner.files == {HALF}
-        assert host.assign(desired) == [Fetch(FetchId(3), desired, HALF)]
+        assert host.assign(desired) == [FetchModel(FetchId(3), desired, HALF)]
 
     def test_too_large_beside_the_model(self) -> None:
         host = Host()
@@ -302,7 +302,7 @@ class TestAdapters:
         host.assign(A)
         host.fetched(1)
         desired = with_adapters(CALM)
-        assert host.assign(desired) == [Fetch(FetchId(2), desired, HALF)]
+        assert host.assign(desired) == [FetchModel(FetchId(2), desired, HALF)]
         assert host.fetched(2, HALF.with_adapters((CALM,))) == []
         assert host.assigner.loaded(FIRST, 0.0) == [
             DialBalancers(FIRST, takes_over=True),
@@ -339,7 +339,7 @@ class TestAdapters:
         assert (host.phase, host.assigner.issues) == ("failed", (NO_CALM,))
         deadline = host.assigner.next_deadline()
         assert deadline is not None
-        assert host.assigner.tick(deadline) == [Fetch(FetchId(2), desired, file)], "calm alone"
+        assert host.assigner.tick(deadline) == [FetchModel(FetchId(2), desired, file)], "calm alone"
         both = HALF.with_adapters((CALM, LOUD))
         assert host.fetched(2, both) == [ChangeEngine(FIRST, desired, (CALM.path, LOUD.path))]
         host.assigner.changed(FIRST, desired, None, 0.0)
@@ -437,7 +437,7 @@ class TestBeside:
     def test_the_old_goes_when_the_new_has_joined(self) -> None:
         host = Host()
         host.serve(A)
-        assert host.assign(B) == [Fetch(FetchId(2), B)]
+        assert host.assign(B) == [FetchModel(FetchId(2), B)]
         assert host.fetched(2, HALF, available=50) == [StartEngine(SECOND, B, HALF)]
         assert host.assigner.loaded(SECOND, 0.0) == [DialBalancers(SECOND, takes_over=True)]
         assert host.assigner.joined(SECOND, 0.0) == [RetireEngine(FIRST, 7.0)]
@@ -522,7 +522,7 @@ class TestAfter:
         assert [issue.message for issue in host.assigner.issues] == ["wrong tensor"]
         deadline = host.assigner.next_deadline()
         assert deadline is not None
-        assert host.assigner.tick(deadline) == [Fetch(FetchId(3), B)]
+        assert host.assigner.tick(deadline) == [FetchModel(FetchId(3), B)]
 
     def test_the_next_wish_cannot_be_fetched(self) -> None:
         host = Host()
@@ -530,7 +530,7 @@ class TestAfter:
         host.assign(B)
         host.fetched(2, MOST)
         host.ended(FIRST)
-        assert host.assign(C) == [EndEngine(SECOND), Fetch(FetchId(3), C)]
+        assert host.assign(C) == [EndEngine(SECOND), FetchModel(FetchId(3), C)]
         host.ended(SECOND)
         back = host.assigner.fetch_failed(FetchId(3), MISSING, 0.0)
         assert back == [StartEngine(THIRD, A, MOST)], "what ran comes back"
@@ -541,14 +541,14 @@ class TestAfter:
         host.joined(THIRD)
         deadline = host.assigner.next_deadline()
         assert deadline is not None
-        assert host.assigner.tick(deadline) == [Fetch(FetchId(4), C)]
+        assert host.assigner.tick(deadline) == [FetchModel(FetchId(4), C)]
 
     def test_the_old_is_wished_for_again(self) -> None:
         host = Host()
         host.serve(A, MOST)
         host.assign(B)
         host.fetched(2, MOST)
-        assert host.assign(A) == [Fetch(FetchId(3), A)], "it is on its way out already"
+        assert host.assign(A) == [FetchModel(FetchId(3), A)], "it is on its way out already"
         assert host.fetched(3, MOST) == [], "there is no room yet"
         assert host.ended(FIRST) == [StartEngine(SECOND, A, MOST)]
 
@@ -568,7 +568,7 @@ class TestTheNewestWins:
     def test_over_a_fetch(self) -> None:
         host = Host()
         host.assign(A)
-        assert host.assign(B) == [CancelFetch(FetchId(1)), Fetch(FetchId(2), B)]
+        assert host.assign(B) == [CancelFetch(FetchId(1)), FetchModel(FetchId(2), B)]
         assert host.fetched(1) == [], "too late"
         assert host.assigner.fetch_failed(FetchId(1), MISSING, 0.0) == []
         assert host.phase == "fetching"
@@ -577,7 +577,7 @@ class TestTheNewestWins:
         host = Host()
         host.assign(A)
         host.fetched(1)
-        assert host.assign(B) == [EndEngine(FIRST), Fetch(FetchId(2), B)]
+        assert host.assign(B) == [EndEngine(FIRST), FetchModel(FetchId(2), B)]
         assert host.assigner.loaded(FIRST, 0.0) == [], "too late"
 
     def test_over_a_wait_for_room(self) -> None:
@@ -585,7 +585,7 @@ class TestTheNewestWins:
         host.serve(A, MOST)
         host.assign(B)
         host.fetched(2, MOST)
-        assert host.assign(C) == [Fetch(FetchId(3), C)]
+        assert host.assign(C) == [FetchModel(FetchId(3), C)]
         assert host.ended(FIRST) == []
         assert host.fetched(3, MOST) == [StartEngine(SECOND, C, MOST)]
 
@@ -607,11 +607,11 @@ class TestFetchesThatFail:
         assert (host.phase, host.assigner.issues) == ("failed", (MISSING,))
         assert host.assigner.next_deadline() == 1.0 + SOON[0]
         assert host.assigner.tick(1.0) == []
-        assert host.assigner.tick(9.0) == [Fetch(FetchId(2), A)]
+        assert host.assigner.tick(9.0) == [FetchModel(FetchId(2), A)]
         assert (host.phase, host.codes) == ("failed", ["not_found"]), "until it is mended"
         host.assigner.fetch_failed(FetchId(2), MISSING, 9.0)
         assert host.assigner.next_deadline() == 9.0 + 2 * SOON[0]
-        assert host.assigner.tick(99.0) == [Fetch(FetchId(3), A)]
+        assert host.assigner.tick(99.0) == [FetchModel(FetchId(3), A)]
         assert host.fetched(3) == [StartEngine(FIRST, A, HALF)]
         assert (host.phase, host.codes) == ("loading", [])
 
@@ -619,7 +619,7 @@ class TestFetchesThatFail:
         host = Host()
         host.assign(A)
         host.assigner.fetch_failed(FetchId(1), MISSING, 1.0)
-        assert host.assign(A) == [Fetch(FetchId(2), A)]
+        assert host.assign(A) == [FetchModel(FetchId(2), A)]
         assert host.codes == ["not_found"], "until it is mended"
         assert host.assign(A) == [], "it is at it"
         host.assigner.fetch_failed(FetchId(2), MISSING, 2.0)
@@ -659,7 +659,7 @@ class TestReloads:
     def test_a_reload_loads_the_same_anew(self) -> None:
         host = Host()
         host.serve(A)
-        assert host.assigner.ordered(Reload(drain_timeout=1.0)) == [Fetch(FetchId(2), A)]
+        assert host.assigner.ordered(Reload(drain_timeout=1.0)) == [FetchModel(FetchId(2), A)]
         assert host.fetched(2) == [StartEngine(SECOND, A, HALF)]
         assert host.joined(SECOND)[-1] == RetireEngine(FIRST, 1.0)
 
@@ -673,7 +673,7 @@ class TestReloads:
         host = Host()
         host.assign(A)
         host.assigner.fetch_failed(FetchId(1), MISSING, 0.0)
-        assert host.assigner.ordered(Reload()) == [Fetch(FetchId(2), A)]
+        assert host.assigner.ordered(Reload()) == [FetchModel(FetchId(2), A)]
 
     def test_without_a_model_it_is_nothing(self) -> None:
         assert Host().assigner.ordered(Reload()) == []

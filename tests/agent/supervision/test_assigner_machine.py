@@ -17,8 +17,8 @@ from arriero.agent.supervision.decisions import (
     EndEngine,
     EngineId,
     Exit,
-    Fetch,
     FetchId,
+    FetchModel,
     RetireEngine,
     StartEngine,
 )
@@ -79,7 +79,7 @@ class Machine(RuleBasedStateMachine):
         self.now = 0.0
         self.revision = 0
         self.desired: Assignment | None = None
-        self.fetches: dict[FetchId, Fetch] = {}
+        self.fetches: dict[FetchId, FetchModel] = {}
         self.engines: dict[EngineId, Engine] = {}
         self.changes: list[tuple[EngineId, Assignment]] = []
         self.available: int | None = None
@@ -244,7 +244,7 @@ class Machine(RuleBasedStateMachine):
     def carry_out(self, decisions: list[Decision]) -> None:
         for decision in decisions:
             match decision:
-                case Fetch(id, assignment):
+                case FetchModel(id, assignment):
                     assert assignment == self.desired
                     self.fetches[id] = decision
                 case CancelFetch(id):

@@ -5,7 +5,7 @@ import pytest
 from arriero.agent.models.model_file import ModelFile
 from arriero.agent.models.retry_pauses import SOON
 from arriero.agent.supervision.attempt import Attempt
-from arriero.agent.supervision.decisions import CancelFetch, Fetch, FetchId
+from arriero.agent.supervision.decisions import CancelFetch, FetchId, FetchModel
 from arriero.agent.supervision.engines import Engines, Load
 from arriero.shared.messages import Issue
 from arriero.shared.models.assignments import Assign, Assignment
@@ -23,7 +23,7 @@ def phase(attempt: Attempt, engines: Engines, desired: Assignment | None = A) ->
 def test_its_phases_one_after_the_other() -> None:
     attempt, engines = Attempt(0.0), Engines(100)
     assert phase(attempt, engines) == "waiting"
-    assert attempt.begin(A) == Fetch(ONE, A)
+    assert attempt.begin(A) == FetchModel(ONE, A)
     assert phase(attempt, engines) == "fetching"
     attempt.end_fetch()
     attempt.load = Load(A, FILE)
@@ -49,7 +49,7 @@ def test_cancelled_at_whatever_it_is_at() -> None:
     attempt.load = Load(A, FILE)
     assert attempt.cancel() == []
     assert attempt.load is None
-    assert attempt.begin(A) == Fetch(TWO, A)
+    assert attempt.begin(A) == FetchModel(TWO, A)
 
 
 def test_pauses_grow_until_it_succeeds() -> None:
