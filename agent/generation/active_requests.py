@@ -59,7 +59,7 @@ class Abandon:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
+class FetchPrefix:
     """Fetch a beginning of `prompt` from another agent, then report `fetched` under the same id."""
 
     id: SequenceId
@@ -119,7 +119,7 @@ class LogFailure:
     error: Exception
 
 
-Decision = Prepare | Abandon | Fetch | Run | Finish | Drop | Save | SendItems | LogFailure
+Decision = Prepare | Abandon | FetchPrefix | Run | Finish | Drop | Save | SendItems | LogFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class ActiveRequest:
         source, self._source = self._source, None
         if source is not None and _may_fetch(prepared):
             self._fetching = prepared
-            return Change((), (Fetch(self.id, source, prepared.sequence.prompt),))
+            return Change((), (FetchPrefix(self.id, source, prepared.sequence.prompt),))
         self._answer = Answer(self.name, prepared, piece)
         return Change(self._notices(prepared), (Run(prepared.sequence),))
 

@@ -29,7 +29,7 @@ from .active_requests import (
     ActiveRequests,
     Decision,
     Drop,
-    Fetch,
+    FetchPrefix,
     Finish,
     LogFailure,
     Prepare,
@@ -166,14 +166,16 @@ class LocalGeneration:
                 case _:
                     self._act(decision)
 
-    def _act(self, decision: Prepare | Abandon | Fetch | Run | Finish | Drop | Save) -> None:
+    def _act(self, decision: Prepare | Abandon | FetchPrefix | Run | Finish | Drop | Save) -> None:
         try:
             self._pass_on(decision)
         except Exception as error:  # the boundary of a request: it is logged and answered
             self._worker.forget(decision.id)
             self._carry_out(self._requests.crashed(decision.id, error, is_in_engine=False))
 
-    def _pass_on(self, decision: Prepare | Abandon | Fetch | Run | Finish | Drop | Save) -> None:
+    def _pass_on(
+        self, decision: Prepare | Abandon | FetchPrefix | Run | Finish | Drop | Save
+    ) -> None:
         match decision:
             case Prepare(id, request, resume):
                 self._preparation.prepare(id, request, partial(self._prepared, id), resume)
@@ -183,7 +185,7 @@ class LocalGeneration:
                 self._preparation.abandon(id)
                 if self._fetcher is not None:
                     self._fetcher.abandon(id)
-            case Fetch(id, source, prompt):
+            case FetchPrefix(id, source, prompt):
                 self._worker.forget(id)  # others need not wait for it
                 if self._fetcher is None:
                     self._fetched(id, None)

@@ -13,7 +13,7 @@ from arriero.agent.generation.active_requests import (
     ActiveRequests,
     Change,
     Drop,
-    Fetch,
+    FetchPrefix,
     Finish,
     HeldPieces,
     LogFailure,
@@ -304,7 +304,7 @@ class TestFetching:
     def test_a_prefix_comes_before_the_engine(self) -> None:
         requests = ActiveRequests(a_byte)
         assert requests.start(ONE, FETCHING, US) == [Prepare(ONE, REQUEST)]
-        assert requests.prepared(ONE, PLAIN) == [Fetch(ONE, SOURCE, PLAIN.sequence.prompt)]
+        assert requests.prepared(ONE, PLAIN) == [FetchPrefix(ONE, SOURCE, PLAIN.sequence.prompt)]
         requests.check_integrity()
         [run] = requests.fetched(ONE, SAVED)
         assert isinstance(run, Run) and run.sequence.stored == SAVED
