@@ -20,8 +20,8 @@ from ...shared.models.sources import LocalFile, WebFile, parse_source
 from .downloader import TIMEOUT, Downloader, Progress, RemoteFile, ReportProgress
 from .fetch_protocol import (
     Arriving,
-    Fetch,
     Fetched,
+    FetchOrder,
     FetchReport,
     Refused,
     decode_fetch,
@@ -67,7 +67,7 @@ def main() -> None:
     carry_out(fetch, reports, agent_gone.join)
 
 
-def carry_out(fetch: Fetch, reports: BinaryIO, until_leased: Callable[[], None]) -> None:
+def carry_out(fetch: FetchOrder, reports: BinaryIO, until_leased: Callable[[], None]) -> None:
     """Fetch, and report to `reports`. The files stay leased until `until_leased` returns."""
     try:
         folder = ModelsFolder(fetch.root, fetch.limit)

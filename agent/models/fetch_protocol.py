@@ -1,8 +1,8 @@
 """What an agent and its fetching process say to each other: JSON, one message a line.
 
-The agent writes one `Fetch` to the process' standard input and keeps that open: its end means that
-the agent is gone. The process writes reports to its standard output, `Fetched` or `Refused` last.
-After `Fetched` it holds its leases until its input ends, so that the agent can take its own.
+The agent writes one `FetchOrder` to the process' standard input and keeps that open: its end means
+that the agent is gone. The process writes reports to its standard output, `Fetched` or `Refused`
+last. After `Fetched` it holds its leases until its input ends, so that the agent can take its own.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from .port import FetchCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fetch:
+class FetchOrder:
     """Fetch `source` into the folder `root`, all files of which may take `limit` bytes."""
 
     __pydantic_config__ = STRICT
@@ -62,16 +62,16 @@ class Refused:
 
 FetchReport = Annotated[Arriving | Fetched | Refused, Field(discriminator="type")]
 
-_fetch: TypeAdapter[Fetch] = TypeAdapter(Fetch)
+_fetch: TypeAdapter[FetchOrder] = TypeAdapter(FetchOrder)
 _report: TypeAdapter[FetchReport] = TypeAdapter(FetchReport)
 
 
-def encode_fetch(fetch: Fetch) -> bytes:
+def encode_fetch(fetch: FetchOrder) -> bytes:
     """`fetch` as one line."""
     return _fetch.dump_json(fetch) + b"\n"
 
 
-def decode_fetch(line: bytes) -> Fetch:
+def decode_fetch(line: bytes) -> FetchOrder:
     """Raises `pydantic.ValidationError`."""
     return _fetch.validate_json(line)
 

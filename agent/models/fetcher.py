@@ -13,8 +13,8 @@ from ...shared.log import context
 from ...shared.models.assignments import MAX_SPEED, Download
 from .fetch_protocol import (
     Arriving,
-    Fetch,
     Fetched,
+    FetchOrder,
     Refused,
     decode_fetch_report,
     encode_fetch,
@@ -60,7 +60,7 @@ class Fetcher:
         self, source: str, *, sha256: str | None = None, on_progress: OnProgress
     ) -> FetchedModel:
         """See the port. A cancelled fetch returns once its process has ended."""
-        order = Fetch(
+        order = FetchOrder(
             source=source, sha256=sha256, root=self._folder.root, limit=self._folder.limit
         )
         process = await self._start()
@@ -96,7 +96,7 @@ class Fetcher:
             ) from error
 
     async def _follow(
-        self, process: Process, order: Fetch, on_progress: OnProgress
+        self, process: Process, order: FetchOrder, on_progress: OnProgress
     ) -> FetchedModel:
         assert process.stdin is not None
         assert process.stdout is not None

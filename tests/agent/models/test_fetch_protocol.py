@@ -7,8 +7,8 @@ from pydantic import ValidationError
 
 from arriero.agent.models.fetch_protocol import (
     Arriving,
-    Fetch,
     Fetched,
+    FetchOrder,
     FetchReport,
     Refused,
     decode_fetch,
@@ -32,7 +32,7 @@ def test_a_report_is_one_line(report: FetchReport) -> None:
 
 
 def test_an_order_is_one_line() -> None:
-    fetch = Fetch(source="hf://a/b:Q4_0", sha256="a" * 64, root=Path("/models"), limit=5)
+    fetch = FetchOrder(source="hf://a/b:Q4_0", sha256="a" * 64, root=Path("/models"), limit=5)
     assert decode_fetch(encode_fetch(fetch)) == fetch
 
 
