@@ -56,10 +56,10 @@ async def main(settings: BalancerSettings, shutdown: Shutdown, pipes: Pipes | No
             if parts.peers is not None:
                 parts.peers.resign()
             await _drain(parts.runtime, parts.hub, settings.drain_timeout)
-            if parts.kept_keeper is not None:
-                await parts.kept_keeper.flush(LAST_WRITES)
-            if parts.conversation_keeper is not None:
-                await parts.conversation_keeper.flush(LAST_WRITES)
+            if parts.request_service is not None:
+                await parts.request_service.flush(LAST_WRITES)
+            if parts.conversation_service is not None:
+                await parts.conversation_service.flush(LAST_WRITES)
             await parts.persistence.flush(parts.runtime.views.totals())
             if parts.peers is not None:
                 await parts.peers.leave()

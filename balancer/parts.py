@@ -38,13 +38,13 @@ from .cluster.cluster_view import ClusterView
 from .cluster.peering import cluster_view_of, open_peers
 from .cluster.peers import Peers
 from .cluster.worker import HubPeerStore, Pipes
-from .durable.conversation_keeper import ConversationKeeper
-from .durable.request_keeper import KeptKeeper
+from .durable.conversation_service import ConversationService
+from .durable.request_service import RequestService
 from .fleet.caller import Caller
 from .fleet.core.fleet import Fleet
 from .fleet.limits import Limits
 from .fleet.runtime.fleet_runtime import FleetRuntime
-from .fleet.runtime.kept_requests import MAX_KEPT, KeptRequests
+from .fleet.runtime.retained_requests import MAX_RETAINED, RetainedRequests
 from .history.recorder import Recorders
 from .jobs.batch import BatchCaller
 from .jobs.blobs import BlobsAway
@@ -60,9 +60,9 @@ from .settings import BalancerSettings
 from .store.conversations import ConversationBounds
 from .store.health import combined
 from .store.health import issues as store_issues
-from .store.kept_records import KeptBounds
 from .store.port import StoreAway
 from .store.records import StoreStatus
+from .store.retained_records import RetainedBounds
 from .tls.certificates import Certificates, watch_expiry
 from .tracing.trace_recorder import TraceRecorder
 
@@ -80,9 +80,9 @@ class Parts:
     desired_state: DesiredStateService
     drains: DrainService
     conversations: Conversations
-    conversation_keeper: ConversationKeeper | None
-    kept: KeptRequests
-    kept_keeper: KeptKeeper | None
+    conversation_service: ConversationService | None
+    retained: RetainedRequests
+    request_service: RequestService | None
     bodies: Bodies
     hosts: AllowedHosts
     reports: FaultReports
@@ -98,10 +98,10 @@ class Parts:
     def store_statuses(self) -> dict[str, StoreStatus]:
         """How the store is for each task that writes to it, by what it writes."""
         statuses = {"history": self.persistence.writer.status()}
-        if self.kept_keeper is not None:
-            statuses["requests"] = self.kept_keeper.status()
-        if self.conversation_keeper is not None:
-            statuses["conversations"] = self.conversation_keeper.status()
+        if self.request_service is not None:
+            statuses["requests"] = self.request_service.status()
+        if self.conversation_service is not None:
+            statuses["conversations"] = self.conversation_service.status()
         return statuses
 
     def store_status(self) -> StoreStatus:
@@ -122,10 +122,10 @@ class Parts:
         ]
         if self.jobs is not None:
             work.append(self.jobs.run())
-        if self.kept_keeper is not None:
-            work.append(self.kept_keeper.run())
-        if self.conversation_keeper is not None:
-            work.append(self.conversation_keeper.run())
+        if self.request_service is not None:
+            work.append(self.request_service.run())
+        if self.conversation_service is not None:
+            work.append(self.conversation_service.run())
         if self.peers is not None:
             work.append(self.peers.run())
         if settings.state.kind == "sqlite":  # so other programs may write to it, too
@@ -146,9 +146,9 @@ async def assemble(
     until_the_end.push_async_callback(persistence.close)
     runtime = runtime_of(settings, persistence, metrics, until_the_end)
     access = await _watched_access(settings, persistence, runtime, until_the_end)
-    conversations, conversation_keeper = open_conversations(settings, persistence)
+    conversations, conversation_service = open_conversations(settings, persistence)
     bodies = bodies_of(settings, metrics, until_the_end)
-    kept, kept_keeper = kept_requests(settings, persistence, runtime, access)
+    retained, request_service = retained_requests(settings, persistence, runtime, access)
     desired_state = DesiredStateService(runtime, persistence.writer.persist)
     drains = DrainService(runtime, persistence.store)
     keys = KeyService(access, persistence.store)
@@ -163,7 +163,7 @@ async def assemble(
         url=settings.public_url,
         render=metrics.render,
         sessions=sessions,
-        conversations=conversation_keeper,
+        conversations=conversation_service,
     )
     workers = {} if pipes is None else pipes.place.names(settings.balancer_name)
     cluster = cluster_view_of(peers, workers)
@@ -179,9 +179,9 @@ async def assemble(
         desired_state=desired_state,
         drains=drains,
         conversations=conversations,
-        conversation_keeper=conversation_keeper,
-        kept=kept,
-        kept_keeper=kept_keeper,
+        conversation_service=conversation_service,
+        retained=retained,
+        request_service=request_service,
         bodies=bodies,
         hosts=hosts_of(settings),
         reports=FaultReports(metrics, is_strict=settings.strict_fields),
@@ -326,7 +326,7 @@ gets another name."""
 
 def open_conversations(
     settings: BalancerSettings, persistence: Persistence
-) -> tuple[Conversations, ConversationKeeper | None]:
+) -> tuple[Conversations, ConversationService | None]:
     """The conversations of this balancer, and what shares them with others, if there may be any."""
     memory = ConversationStore(
         max_bytes=settings.responses_limit, max_age=settings.responses_max_age
@@ -340,40 +340,40 @@ def open_conversations(
     def forget_here(id: str, kind: type, owner: str | None) -> bool:
         return memory.forget(id, kind, time.monotonic(), owner=owner)
 
-    keeper = ConversationKeeper(persistence.store.conversations, bounds, KINDS, forget_here)
-    return Conversations(memory, keeper), keeper
+    service = ConversationService(persistence.store.conversations, bounds, KINDS, forget_here)
+    return Conversations(memory, service), service
 
 
 # ---- requests that outlive their connections
 
 
-def kept_requests(
+def retained_requests(
     settings: BalancerSettings, persistence: Persistence, runtime: FleetRuntime, access: Access
-) -> tuple[KeptRequests, KeptKeeper | None]:
+) -> tuple[RetainedRequests, RequestService | None]:
     """Requests that outlive their connections, and what makes them outlive the balancer."""
-    keeper = kept_keeper_of(settings, persistence, runtime, access)
-    kept = KeptRequests(
+    service = request_service_of(settings, persistence, runtime, access)
+    retained = RetainedRequests(
         runtime,
         max_bytes=settings.responses_limit,
         max_age=settings.responses_max_age,
-        journal=None if keeper is None else keeper.journal,
+        journal=None if service is None else service.journal,
     )
-    if keeper is not None:
-        keeper.serve(kept)
-    return kept, keeper
+    if service is not None:
+        service.serve(retained)
+    return retained, service
 
 
-def kept_keeper_of(
+def request_service_of(
     settings: BalancerSettings, persistence: Persistence, runtime: FleetRuntime, access: Access
-) -> KeptKeeper | None:
-    """What makes kept requests outlive the balancer, where the store and the settings keep any."""
+) -> RequestService | None:
+    """What makes retained requests outlive the balancer, where store and settings retain any."""
     if not persistence.store.is_lasting or settings.responses_limit == 0:
         return None
-    bounds = KeptBounds(
-        num=MAX_KEPT, num_bytes=settings.responses_limit, age=settings.responses_max_age
+    bounds = RetainedBounds(
+        num=MAX_RETAINED, num_bytes=settings.responses_limit, age=settings.responses_max_age
     )
-    return KeptKeeper(
-        persistence.store.kept, bounds, partial(caller_now, access), runtime.views.engine_of
+    return RequestService(
+        persistence.store.retained, bounds, partial(caller_now, access), runtime.views.engine_of
     )
 
 
@@ -465,17 +465,17 @@ def collect_numbers(parts: Parts) -> None:
         backlog=runtime.backlog,
         events=parts.hub.numbers,
     )
-    conversation_keeper = parts.conversation_keeper
+    conversation_service = parts.conversation_service
     metrics.collect_responses(
         lambda: len(conversations.memory),
         lambda: conversations.memory.num_bytes,
-        lambda: 0 if conversation_keeper is None else conversation_keeper.num_waiting,
+        lambda: 0 if conversation_service is None else conversation_service.num_waiting,
     )
-    keeper = parts.kept_keeper
-    metrics.collect_kept(
-        lambda: len(parts.kept),
-        lambda: parts.kept.num_bytes,
-        lambda: 0 if keeper is None else len(keeper.journal),
+    service = parts.request_service
+    metrics.collect_retained(
+        lambda: len(parts.retained),
+        lambda: parts.retained.num_bytes,
+        lambda: 0 if service is None else len(service.journal),
     )
     metrics.collect_log(log.num_dropped)
     metrics.collect_store(parts.store_statuses)

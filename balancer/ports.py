@@ -55,8 +55,8 @@ def _inference(parts: Parts, settings: BalancerSettings) -> web.Application:
     return inference_app(
         parts.runtime,
         parts.conversations,
-        kept=parts.kept,
-        recall=no_recall if parts.kept_keeper is None else parts.kept_keeper.recall,
+        retained=parts.retained,
+        recall=no_recall if parts.request_service is None else parts.request_service.recall,
         bodies=parts.bodies,
         hosts=parts.hosts,
         reports=parts.reports,

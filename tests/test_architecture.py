@@ -127,7 +127,7 @@ SHELLS = {
     "balancer/api/transport": "bodies callers connections fault_reports http patience streaming",
     "balancer/cluster": "cluster_view inquiries peering peers postgres_peers responder "
     "supervisor worker",
-    "balancer/durable": "*keeper",
+    "balancer/durable": "*service",
     "balancer/fleet/queries": "query_handle",
     "balancer/fleet/runtime": "*",
     "balancer/history": "history_task shared_past",
@@ -136,7 +136,8 @@ SHELLS = {
     "balancer/management": "agent_log balancers events page",
     "balancer/management/metrics": "fleet_collector loop_delay metrics",
     "balancer/management/steering": "desired_state_service drains",
-    "balancer/store": "conversations database health history jobs kept store write_behind writer",
+    "balancer/store": "conversations database health history jobs retained store write_behind "
+    "writer",
     "balancer/tls": "certificates tls_protocol",
     "balancer/tracing": "trace_recorder",
     "cli": "arguments boundary load server_batch",

@@ -10,7 +10,7 @@ from ...shared.errors import NotFound, NotSupported, RequestError
 from ...shared.inference import Count
 from ..access.access import Access
 from ..fleet.runtime.fleet_runtime import FleetRuntime
-from ..fleet.runtime.kept_requests import KeptRequests
+from ..fleet.runtime.retained_requests import RetainedRequests
 from ..jobs.jobs import Jobs
 from .access.guard import ACCESS, guard
 from .access.leases import Leases
@@ -18,7 +18,7 @@ from .access.permissions import Needs
 from .anthropic import routes as anthropic_routes
 from .common import models
 from .common.answering import json_response
-from .common.opening import KEPT_REQUESTS, RECALL, Recall, no_recall
+from .common.opening import RECALL, RETAINED_REQUESTS, Recall, no_recall
 from .conversations import Conversations
 from .fields.reading import tell_ignored
 from .limit_headers import limit_headers
@@ -48,7 +48,7 @@ def inference_app(
     hosts: AllowedHosts | None = None,
     reports: FaultReports | None = None,
     access: Access | None = None,
-    kept: KeptRequests | None = None,
+    retained: RetainedRequests | None = None,
     jobs: Jobs | None = None,
     recall: Recall = no_recall,
     more_routes: Sequence[Route] = (),
@@ -56,12 +56,12 @@ def inference_app(
     """Run it with `handler_cancellation=True`, so that a disconnect cancels the handler.
 
     `conversations` stores conversations that later requests continue, `bodies` limits request
-    bodies, `kept` holds requests that outlive their connection (`recall` asks the store for those
-    of other runs of the balancer), `hosts` lists the host names that
-    are allowed besides addresses, and `reports` records faulty requests for operators; each has a
-    default. Without `access` everybody may come in; without `jobs` there are no files and batches.
-    `more_routes` are served besides. The app's shutdown closes the open WebSockets; requests
-    should have been drained before.
+    bodies, `retained` holds requests that outlive their connection (`recall` asks the store for
+    those of other runs of the balancer), `hosts` lists the host names that are allowed besides
+    addresses, and `reports` records faulty requests for operators; each has a default. Without
+    `access` everybody may come in; without `jobs` there are no files and batches. `more_routes` are
+    served besides. The app's shutdown closes the open WebSockets; requests should have been drained
+    before.
     """
     access = Access() if access is None else access
     socket = NativeSocket(runtime, Leases(access))
@@ -69,14 +69,14 @@ def inference_app(
     async def close_sockets(_app: web.Application) -> None:
         await socket.close()
 
-    kept = KeptRequests(runtime) if kept is None else kept
+    retained = RetainedRequests(runtime) if retained is None else retained
     conversations = Conversations() if conversations is None else conversations
     bodies = Bodies() if bodies is None else bodies
     routes = [
         *_health_routes(runtime),
         document_route("Arriero, inference"),
         socket.route(),
-        *_api_routes(runtime, conversations, bodies, kept, recall),
+        *_api_routes(runtime, conversations, bodies, retained, recall),
         *file_routes.routes(jobs),
         *batch_routes.routes(jobs),
         *more_routes,
@@ -85,7 +85,7 @@ def inference_app(
     app = web.Application(middlewares=[*middlewares(_error_answer, hosts, absent), admit])
     mount(app, routes)
     app[ACCESS] = access
-    app[KEPT_REQUESTS] = kept
+    app[RETAINED_REQUESTS] = retained
     app[RECALL] = recall
     app[BODIES] = bodies
     app[FAULT_REPORTS] = FaultReports() if reports is None else reports
@@ -99,7 +99,7 @@ def _api_routes(
     runtime: FleetRuntime,
     conversations: Conversations,
     bodies: Bodies,
-    kept: KeptRequests,
+    retained: RetainedRequests,
     recall: Recall,
 ) -> list[Route]:
     """Of all APIs: the native one, OpenAI's, Anthropic's, Ollama's and vLLM's."""
@@ -109,7 +109,7 @@ def _api_routes(
         *completion_routes.routes(runtime),
         *query_routes.routes(runtime),
         *vllm_routes.routes(runtime),
-        *responses_routes.routes(runtime, conversations, bodies, kept, recall),
+        *responses_routes.routes(runtime, conversations, bodies, retained, recall),
         *anthropic_routes.routes(runtime, conversations, bodies),
         *ollama_routes.routes(runtime),
         *ollama_model_routes.routes(runtime),

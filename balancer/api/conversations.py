@@ -8,7 +8,7 @@ from .conversation_store import ConversationStore, E, Entry
 
 
 class SharedConversations(Protocol):
-    """Those of several balancers: `balancer.durable.conversation_keeper`. Coroutines raise
+    """Those of several balancers: `balancer.durable.conversation_service`. Coroutines raise
     `StoreUnavailable`."""
 
     def keep(self, id: str, entry: Any, num_bytes: int, owner: str | None) -> None: ...

@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 from ..access.key_service import KeyService
 from ..access.sessions import Session, Sessions
-from ..durable.conversation_keeper import QUESTION, ConversationKeeper
+from ..durable.conversation_service import QUESTION, ConversationService
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..management.answer_types import Balancer
 from ..management.balancers import ListBalancers
@@ -34,7 +34,7 @@ def open_peers(
     url: str | None = None,
     render: Render = no_metrics,
     sessions: Sessions | None = None,
-    conversations: ConversationKeeper | None = None,
+    conversations: ConversationService | None = None,
 ) -> Peers | None:
     """What keeps this balancer in touch with others; `None` where the store has only one.
 
@@ -64,7 +64,7 @@ def open_peers(
     return peers
 
 
-def responding(responder: Responder, conversations: ConversationKeeper | None) -> Respond:
+def responding(responder: Responder, conversations: ConversationService | None) -> Respond:
     """What answers other balancers' questions."""
 
     def respond(what: str, about: str) -> Answer:

@@ -1,4 +1,4 @@
-"""Kept requests and their events as JSON, as the store has them."""
+"""Retained requests and their events as JSON, as the store has them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass
@@ -23,8 +23,8 @@ from ...shared.inference import (
 )
 from ...shared.strict import STRICT
 from ..fleet.caller import ANONYMOUS_NAME, Caller
-from ..fleet.kept_record import Asked, KeptKey, KeptRecord
-from ..store.kept_records import SavedRequest
+from ..fleet.retained_record import Asked, RetainedKey, RetainedRecord
+from ..store.retained_records import SavedRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ _error = TypeAdapter(WireError)
 _log_probs = TypeAdapter(tuple[TokenLogProbs, ...])
 
 
-def saved(record: KeptRecord, asked: Asked) -> SavedRequest:
+def saved(record: RetainedRecord, asked: Asked) -> SavedRequest:
     """A request as it is saved. Who has no owner, has the empty one."""
     document = _Document(
         request=asked.request,
@@ -65,12 +65,12 @@ def saved(record: KeptRecord, asked: Asked) -> SavedRequest:
     )
 
 
-def restored(saved: SavedRequest) -> tuple[KeptRecord, Asked]:
+def restored(saved: SavedRequest) -> tuple[RetainedRecord, Asked]:
     """The request that was saved. Raises `ValueError` where this version cannot read it."""
     document = _document.validate_json(saved.document)
     owner = saved.owner or None
-    record = KeptRecord(
-        key=KeptKey(owner, saved.name),
+    record = RetainedRecord(
+        key=RetainedKey(owner, saved.name),
         id=RequestId(saved.id),
         digest=bytes.fromhex(saved.digest),
         created_at=saved.created_at,

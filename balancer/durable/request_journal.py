@@ -1,4 +1,4 @@
-"""What of the kept requests is not in the store yet, and what is written next.
+"""What of the retained requests is not in the store yet, and what is written next.
 
 Tokens are only counted here: a write takes the events behind those that were written. What was
 tried in vain is a part of the next write.
@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from ...shared.inference import Done, Event, Failed, RequestId
-from ..fleet.kept_record import Asked, Kept, KeptRecord
 from ..fleet.requests.routing import Engine
-from ..store.kept_records import KeptOutcome
+from ..fleet.retained_record import Asked, Retained, RetainedRecord
+from ..store.retained_records import RetainedOutcome
 
 MAX_FORGOTTEN = 20_000
 """Requests that wait to be deleted, while the store is away; the store's bounds delete the rest."""
@@ -28,7 +28,7 @@ EngineOf = Callable[[RequestId], Engine | None]
 class Begun:
     """A request that is new."""
 
-    record: KeptRecord
+    record: RetainedRecord
     asked: Asked
 
     @property
@@ -59,12 +59,12 @@ class Unwritten:
     cancelled: tuple[RequestId, ...] = ()
 
 
-Written = tuple[Unwritten, KeptOutcome]
+Written = tuple[Unwritten, RetainedOutcome]
 """What was written, and what came of it."""
 
 
-class KeptJournal:
-    """The `Journal` of `KeptRequests`, and the `Backlog` of their ids.
+class RequestJournal:
+    """The `Journal` of `RetainedRequests`, and the `Backlog` of their ids.
 
     `on_news` is called when there is more to write, and told whether it is more than tokens.
     """
@@ -73,7 +73,7 @@ class KeptJournal:
         self._engine_of = engine_of
         self._on_news = on_news
         self._begun: dict[RequestId, Begun] = {}
-        self._grown: dict[RequestId, Kept] = {}
+        self._grown: dict[RequestId, Retained] = {}
         self._num_written: dict[RequestId, int] = {}
         self._released: dict[RequestId, None] = {}
         self._forgotten: dict[RequestId, None] = {}
@@ -93,30 +93,30 @@ class KeptJournal:
 
     # ---- what happens to requests
 
-    def begun(self, kept: Kept, asked: Asked) -> None:
+    def begun(self, retained: Retained, asked: Asked) -> None:
         """It is new. Where too many wait to be written, this one never is."""
         if len(self._begun) >= MAX_BEGUN:
             self.num_given_up += 1
             return
-        self._begun[kept.id] = Begun(kept.record, asked)
-        self._num_written[kept.id] = 0
+        self._begun[retained.id] = Begun(retained.record, asked)
+        self._num_written[retained.id] = 0
         self._on_news(True)
 
-    def resumed(self, kept: Kept) -> None:
+    def resumed(self, retained: Retained) -> None:
         """It goes on here; its events so far are in the store."""
-        self._num_written[kept.id] = len(kept.events)
+        self._num_written[retained.id] = len(retained.events)
 
-    def grew(self, kept: Kept) -> None:
+    def grew(self, retained: Retained) -> None:
         """There are more events, and perhaps its end."""
-        if kept.id in self._num_written:
-            self._grown[kept.id] = kept
-            self._on_news(kept.end is not None)
+        if retained.id in self._num_written:
+            self._grown[retained.id] = retained
+            self._on_news(retained.end is not None)
 
-    def gave_up(self, kept: Kept) -> None:
+    def gave_up(self, retained: Retained) -> None:
         """This balancer shuts down: another may go on with it."""
-        if kept.id in self._num_written:
-            self._grown[kept.id] = kept
-            self._released[kept.id] = None
+        if retained.id in self._num_written:
+            self._grown[retained.id] = retained
+            self._released[retained.id] = None
             self._on_news(True)
 
     def passed_on(self, id: RequestId) -> None:
@@ -125,17 +125,17 @@ class KeptJournal:
         self._released[id] = None
         self._on_news(True)
 
-    def cancelled(self, kept: Kept) -> None:
+    def cancelled(self, retained: Retained) -> None:
         """Whoever runs it is to end it."""
-        self._cancelled[kept.id] = None
+        self._cancelled[retained.id] = None
         if len(self._cancelled) > MAX_FORGOTTEN:
             del self._cancelled[next(iter(self._cancelled))]
         self._on_news(True)
 
-    def forgot(self, kept: Kept) -> None:
+    def forgot(self, retained: Retained) -> None:
         """Nobody may read it any more."""
-        self._drop(kept.id)
-        self._forgotten[kept.id] = None
+        self._drop(retained.id)
+        self._forgotten[retained.id] = None
         if len(self._forgotten) > MAX_FORGOTTEN:
             del self._forgotten[next(iter(self._forgotten))]
         self._on_news(True)
@@ -152,7 +152,9 @@ class KeptJournal:
         wanted = set(ids)
         return Unwritten(
             begun=tuple(new for id, new in self._begun.items() if id in wanted),
-            grown=tuple(self._growth(kept) for id, kept in self._grown.items() if id in wanted),
+            grown=tuple(
+                self._growth(retained) for id, retained in self._grown.items() if id in wanted
+            ),
             released=tuple(id for id in self._released if id in wanted),
             forgotten=tuple(id for id in self._forgotten if id in wanted),
             cancelled=tuple(id for id in self._cancelled if id in wanted),
@@ -181,22 +183,22 @@ class KeptJournal:
         if self._forgotten.pop(item, self) is self:
             self._forgotten[item] = None
 
-    def _growth(self, kept: Kept) -> Growth:
-        start = self._num_written[kept.id]
-        events = kept.events[start:]
-        if kept.id in self._released:
+    def _growth(self, retained: Retained) -> Growth:
+        start = self._num_written[retained.id]
+        events = retained.events[start:]
+        if retained.id in self._released:
             events = [event for event in events if not isinstance(event, Done | Failed)]
         has_ended = bool(events) and isinstance(events[-1], Done | Failed)
-        return Growth(kept.id, start, tuple(events), self._engine_of(kept.id), has_ended)
+        return Growth(retained.id, start, tuple(events), self._engine_of(retained.id), has_ended)
 
     def _wrote(self, growth: Growth) -> None:
-        kept = self._grown.get(growth.id)
-        if kept is None:
+        retained = self._grown.get(growth.id)
+        if retained is None:
             return  # it was forgotten meanwhile
         self._num_written[growth.id] = growth.start + len(growth.events)
         if growth.has_ended:
             self._drop(growth.id)
-        elif len(kept.events) == self._num_written[growth.id]:
+        elif len(retained.events) == self._num_written[growth.id]:
             del self._grown[growth.id]
 
     def _drop(self, id: RequestId) -> None:

@@ -16,9 +16,9 @@ from .conversations import SavedConversations
 from .database import Database, notify_changed
 from .history import HistoryStore
 from .jobs import JobStore
-from .kept import KeptStore
 from .port import KeyConflict, RevisionConflict, StoreAway, StoreRefused
 from .records import MAX_CORDONS, Persist, SavedCordon, SavedKey, SavedState, storable_text
+from .retained import RetainedStore
 from .tables import ACCESS_KEYS, CORDONS, DESIRED_STATE
 from .url import StoreUrl
 
@@ -42,7 +42,7 @@ class Store:
         self.database = Database(url)
         self.history = HistoryStore(self.database)
         self.jobs = JobStore(self.database)
-        self.kept = KeptStore(self.database)
+        self.retained = RetainedStore(self.database)
         self.conversations = SavedConversations(self.database)
 
     @property

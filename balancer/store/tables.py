@@ -149,7 +149,7 @@ CHUNKS = Table(
 )
 """A chunk has results exactly when it has a `key`."""
 
-KEPT_REQUESTS = Table(
+RETAINED_REQUESTS = Table(
     "kept_requests",
     METADATA,
     Column("id", Text, primary_key=True),

@@ -69,7 +69,7 @@ def test_every_limit_has_its_setting() -> None:
 async def test_what_has_no_use_is_not_made() -> None:
     async with AsyncExitStack() as until_the_end:
         parts = await assemble(BalancerSettings(), until_the_end)
-        assert (parts.peers, parts.kept_keeper, parts.pipes) == (None, None, None)
+        assert (parts.peers, parts.request_service, parts.pipes) == (None, None, None)
         assert parts.certificates is None
         assert parts.jobs is not None  # in a temporary folder
         work = parts.work(BalancerSettings())
@@ -82,7 +82,7 @@ async def test_with_a_store_answers_outlive_the_balancer(tmp_path: Path) -> None
     settings = BalancerSettings.model_validate({"state": f"sqlite:///{tmp_path}/state.db"})
     async with AsyncExitStack() as until_the_end:
         parts = await assemble(settings, until_the_end)
-        assert parts.kept_keeper is not None
+        assert parts.request_service is not None
         assert parts.store_statuses() == {"history": StoreStatus(), "requests": StoreStatus()}
         assert parts.issues() == ()
         parts.persistence.writer.persist(Persist(7, "{}"))

@@ -1,8 +1,8 @@
 """Opens the streams of an HTTP request; with an `Idempotency-Key`, those that were opened before.
 
 A client that lost its connection sends the same request with the same key again. It gets the same
-answer from its beginning, and nothing is computed twice. See `fleet.runtime.kept_requests`. What is
-not known here may be in the store, since it was asked for at another run of the balancer.
+answer from its beginning, and nothing is computed twice. See `fleet.runtime.retained_requests`.
+What is not known here may be in the store, since it was asked for at another run of the balancer.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from ....shared.errors import InvalidRequest, NotSupported
 from ....shared.inference import GenerateRequest, RequestId
 from ...fleet.caller import Caller
 from ...fleet.runtime.fleet_runtime import FleetRuntime, new_request_id
-from ...fleet.runtime.kept_requests import KeptRequest, KeptRequests
+from ...fleet.runtime.retained_requests import RetainedRequest, RetainedRequests
 from ...fleet.runtime.stream import Stream
 from ..transport.bodies import IDEMPOTENCY_KEY, body_digest_key
 from ..transport.callers import caller_of
@@ -25,12 +25,12 @@ from ..transport.waiting import EARLY_HEADERS, headers_after
 MAX_KEY = 255
 """Characters of an idempotency key."""
 
-KEPT_REQUESTS = web.AppKey("KEPT_REQUESTS", KeptRequests)
+RETAINED_REQUESTS = web.AppKey("RETAINED_REQUESTS", RetainedRequests)
 """App key of the requests that outlive their connection."""
 
 
 class Recall(Protocol):
-    """Asks the store for requests that are not known here; see `kept.keeper.KeptKeeper.recall`."""
+    """Asks the store for requests that are not known here; see `durable/request_service.py`."""
 
     async def __call__(self, caller: Caller, /, *, id: str = "", prefix: str = "") -> None: ...
 
@@ -72,14 +72,14 @@ async def opener(
     key = _key(request)
     if key is None:
         return partial(runtime.open, caller=caller, tell_waiting=tell_waiting)
-    kept, digest = request.app[KEPT_REQUESTS], request[body_digest_key]
+    retained, digest = request.app[RETAINED_REQUESTS], request[body_digest_key]
     await _recall(request, key)
     numbers = count()
 
-    def open_kept(
+    def open_retained(
         requested: GenerateRequest, id: RequestId | None = None, /, *, together: int = 1
     ) -> Stream:
-        opened = kept.open(
+        opened = retained.open(
             _name(request, key, next(numbers)),
             digest,
             requested,
@@ -90,27 +90,27 @@ async def opener(
         )
         return opened.attach()
 
-    return open_kept
+    return open_retained
 
 
-async def keeper(request: web.Request, note: bytes) -> Callable[[GenerateRequest], KeptRequest]:
+async def keeper(request: web.Request, note: bytes) -> Callable[[GenerateRequest], RetainedRequest]:
     """What opens a request that outlives its connection, with its API's `note`.
 
     Raises as `opener` does.
     """
-    kept, caller, key = request.app[KEPT_REQUESTS], caller_of(request), _key(request)
-    if not kept.keeps_any:
+    retained, caller, key = request.app[RETAINED_REQUESTS], caller_of(request), _key(request)
+    if not retained.keeps_any:
         raise NotSupported("`background`: this balancer keeps no answers", field="background")
 
     if key is not None:
         await _recall(request, key)
 
-    def keep(requested: GenerateRequest) -> KeptRequest:
+    def keep(requested: GenerateRequest) -> RetainedRequest:
         id = new_request_id()
         name, digest = f"{request.path}#{id}", b""
         if key is not None:
             name, digest = _name(request, key, 0), request[body_digest_key]
-        return kept.open(
+        return retained.open(
             name, digest, requested, caller=caller, id=id, keeps_failure=True, note=note
         )
 
@@ -119,7 +119,7 @@ async def keeper(request: web.Request, note: bytes) -> Callable[[GenerateRequest
 
 async def _recall(request: web.Request, key: str) -> None:
     caller = caller_of(request)
-    if not request.app[KEPT_REQUESTS].knows(caller, _name(request, key, 0)):
+    if not request.app[RETAINED_REQUESTS].knows(caller, _name(request, key, 0)):
         await request.app[RECALL](caller, prefix=_name(request, key))
 
 

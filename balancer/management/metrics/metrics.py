@@ -307,7 +307,7 @@ class Metrics:
         """Also export files and batches."""
         self.registry.register(JobCollector(numbers))
 
-    def collect_kept(
+    def collect_retained(
         self,
         num_kept: Callable[[], int],
         num_bytes: Callable[[], int],

@@ -7,7 +7,7 @@ from arriero.balancer.cluster.peer_store import Beat, Peer
 from arriero.balancer.cluster.peering import balancers_of, open_peers, responding
 from arriero.balancer.cluster.peers import Peers, PeersStatus
 from arriero.balancer.cluster.responder import Responder
-from arriero.balancer.durable.conversation_keeper import QUESTION
+from arriero.balancer.durable.conversation_service import QUESTION
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.balancers import alone
 from arriero.balancer.management.steering.desired_state_service import DesiredStateService

@@ -11,7 +11,7 @@ from arriero.balancer.durable.request_documents import (
     saved_events,
 )
 from arriero.balancer.fleet.caller import Caller
-from arriero.balancer.fleet.kept_record import Asked, KeptKey, KeptRecord
+from arriero.balancer.fleet.retained_record import Asked, RetainedKey, RetainedRecord
 from arriero.shared.errors import AgentLost, InvalidRequest
 from arriero.shared.inference import (
     Begun,
@@ -31,8 +31,8 @@ from arriero.shared.inference import (
     Usage,
 )
 
-RECORD = KeptRecord(
-    KeptKey(None, "/v1#k#0"),
+RECORD = RetainedRecord(
+    RetainedKey(None, "/v1#k#0"),
     RequestId("r"),
     b"\0\xff",
     12.5,
@@ -66,7 +66,7 @@ EVENTS = st.one_of(
 
 @pytest.mark.parametrize("owner", [None, "ana@1"])
 def test_a_request_is_read_back(owner: str | None) -> None:
-    record = RECORD._replace(key=KeptKey(owner, "/v1#k#0"))
+    record = RECORD._replace(key=RetainedKey(owner, "/v1#k#0"))
     asked = Asked(REQUEST, Caller("ana", address="::1", owner=owner), b'{"body": "\xc3\xb1"}')
     assert restored(saved(record, asked)) == (record, asked)
 

@@ -7,18 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.balancer.durable import request_journal as journals
-from arriero.balancer.durable.request_journal import Growth, KeptJournal, Unwritten
+from arriero.balancer.durable.request_journal import Growth, RequestJournal, Unwritten
 from arriero.balancer.fleet.caller import ANONYMOUS
-from arriero.balancer.fleet.kept_record import Asked, KeptKey, KeptRecord
 from arriero.balancer.fleet.requests.routing import Engine
-from arriero.balancer.store.kept_records import KeptOutcome
+from arriero.balancer.fleet.retained_record import Asked, RetainedKey, RetainedRecord
+from arriero.balancer.store.retained_records import RetainedOutcome
 from arriero.shared.errors import ShuttingDown
 from arriero.shared.inference import Done, Event, Failed, GenerateRequest, RequestId, Token
 from tests.balancer.api.fake_runtime import done
 
 ENGINE = Engine("m", "f")
 ASKED = Asked(GenerateRequest(prompt="x"), ANONYMOUS)
-WELL = KeptOutcome()
+WELL = RetainedOutcome()
 A, B = Token("a"), Token("b")
 
 
@@ -29,8 +29,8 @@ class Request:
     end: Done | Failed | None = None
 
     @property
-    def record(self) -> KeptRecord:
-        return KeptRecord(KeptKey(None, self.id), self.id, b"", 1.0)
+    def record(self) -> RetainedRecord:
+        return RetainedRecord(RetainedKey(None, self.id), self.id, b"", 1.0)
 
     def says(self, *events: Event) -> "Request":
         self.events += events
@@ -39,7 +39,7 @@ class Request:
         return self
 
 
-class Journal(KeptJournal):
+class Journal(RequestJournal):
     """Knows whether it was told of anything urgent since the last write."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Journal(KeptJournal):
         assert bool(self.next_batch()) == self.has_any
         return self.unwritten(self.next_batch())
 
-    def wrote(self, what: Unwritten, outcome: KeptOutcome = WELL) -> None:
+    def wrote(self, what: Unwritten, outcome: RetainedOutcome = WELL) -> None:
         self.written((), (what, outcome))
 
 
@@ -172,7 +172,7 @@ def test_of_what_was_forgotten_only_that_is_written(is_written: bool) -> None:
 def test_what_is_anothers_is_written_no_more(outcome: str) -> None:
     request, journal = Request(), make_journal()
     journal.begun(request, ASKED)
-    journal.wrote(journal.all_unwritten(), KeptOutcome(**{outcome: frozenset({request.id})}))
+    journal.wrote(journal.all_unwritten(), RetainedOutcome(**{outcome: frozenset({request.id})}))
     journal.grew(request.says(A, done()))
     assert not journal.has_any
 

@@ -14,7 +14,7 @@ from arriero.balancer.cluster.notifications import SessionChanged
 from arriero.balancer.cluster.peering import taking_up
 from arriero.balancer.cluster.peers import Peers
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
-from arriero.balancer.fleet.runtime.kept_requests import KeptRequests
+from arriero.balancer.fleet.runtime.retained_requests import RetainedRequests
 from arriero.balancer.management import routes
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
@@ -66,9 +66,9 @@ def management_app(
         desired_state=desired_state,
         drains=DrainService(runtime, persistence.store),
         conversations=Conversations(),
-        conversation_keeper=None,
-        kept=KeptRequests(runtime),
-        kept_keeper=None,
+        conversation_service=None,
+        retained=RetainedRequests(runtime),
+        request_service=None,
         bodies=Bodies(),
         hosts=AllowedHosts(),
         reports=FaultReports(),

@@ -1,7 +1,7 @@
 """Responses in the background: they run to their end whoever is connected.
 
 A client may ask how far one is, read its events from any number on, and cancel it. All of that is
-rendered from the kept events, so each reader sees the same events under the same numbers.
+rendered from the retained events, so each reader sees the same events under the same numbers.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from .....shared.errors import InvalidRequest, RequestTimeout
 from .....shared.inference import RequestId, UsedTier
 from .....shared.log import context
 from ....fleet.caller import Caller
-from ....fleet.runtime.kept_requests import KeptRequest, KeptRequests
+from ....fleet.runtime.retained_requests import RetainedRequest, RetainedRequests
 from ...common.event_stream import frames
 from ...common.opening import Recall
 from ...conversation_store import Keeping
@@ -34,14 +34,14 @@ Render = Callable[[], ResponseEvents]
 
 CANCELLING = 15.0
 """Seconds that a response has to end after it was cancelled, be it at another balancer that has
-gone: its lease has to be over first, see `balancer.durable.request_keeper`."""
+gone: its lease has to be over first, see `balancer.durable.request_service`."""
 
 
 class BackgroundResponse:
     """`render` makes what renders its events, from the first one on."""
 
-    def __init__(self, kept: KeptRequest, render: Render) -> None:
-        self._kept = kept
+    def __init__(self, retained: RetainedRequest, render: Render) -> None:
+        self._retained = retained
         self._render = render
         self._answer = render()
         self._answer.begin()
@@ -49,7 +49,7 @@ class BackgroundResponse:
 
     def response(self) -> Response:
         """The response so far."""
-        new = self._kept.events[self._num_taken :]
+        new = self._retained.events[self._num_taken :]
         self._num_taken += len(new)
         for event in new:
             self._answer.take(event)
@@ -58,7 +58,7 @@ class BackgroundResponse:
     async def events(self, after: int) -> AsyncIterator[bytes]:
         """Server-sent events whose numbers are larger than `after`, until the end."""
         answer = self._render()
-        with self._kept.attach() as stream:
+        with self._retained.attach() as stream:
             yield frames([each for each in answer.begin() if each["sequence_number"] > after])
             async for event in stream:
                 rendered = answer.take(event)
@@ -68,7 +68,7 @@ class BackgroundResponse:
         """Wait for its end. Raises `RequestTimeout`."""
         try:
             async with asyncio.timeout(CANCELLING):
-                with self._kept.attach() as stream:
+                with self._retained.attach() as stream:
                     async for _ in stream:
                         pass
         except TimeoutError as error:
@@ -76,67 +76,74 @@ class BackgroundResponse:
 
 
 class BackgroundResponses:
-    """Those that are kept, of all callers."""
+    """Those that are retained, of all callers."""
 
     def __init__(
-        self, kept: KeptRequests, recall: Recall, restore: Callable[[KeptRequest], Render]
+        self,
+        retained: RetainedRequests,
+        recall: Recall,
+        restore: Callable[[RetainedRequest], Render],
     ) -> None:
         """`restore` makes what renders one that was asked for at another run of the balancer.
 
         It raises `ValueError` for what is not readable.
         """
-        self._kept = kept
+        self._retained = retained
         self._recall = recall
         self._restore = restore
-        # An entry goes when `kept` forgets its request.
-        self._responses: WeakKeyDictionary[KeptRequest, BackgroundResponse] = WeakKeyDictionary()
+        # An entry goes when `retained` forgets its request.
+        self._responses: WeakKeyDictionary[RetainedRequest, BackgroundResponse] = (
+            WeakKeyDictionary()
+        )
 
-    def add(self, kept: KeptRequest, render: Render) -> BackgroundResponse:
+    def add(self, retained: RetainedRequest, render: Render) -> BackgroundResponse:
         """The response of a request that runs; the one that was added before, if there is one."""
-        found = self._responses.get(kept)
+        found = self._responses.get(retained)
         if found is None:
-            found = self._responses[kept] = BackgroundResponse(kept, render)
+            found = self._responses[retained] = BackgroundResponse(retained, render)
         return found
 
     async def find(self, id: str, caller: Caller) -> BackgroundResponse | None:
-        """A response of the caller's that is still kept, here or in the store."""
-        kept = await self._kept_of(id, caller)
-        if kept is None or (known := self._responses.get(kept)) is not None:
-            return None if kept is None else known
-        if not kept.note:
+        """A response of the caller's that is still retained, here or in the store."""
+        retained = await self._retained_of(id, caller)
+        if retained is None or (known := self._responses.get(retained)) is not None:
+            return None if retained is None else known
+        if not retained.note:
             return None
         try:
-            return self.add(kept, await asyncio.to_thread(self._restore, kept))
+            return self.add(retained, await asyncio.to_thread(self._restore, retained))
         except ValueError:
-            logger.exception("a response is not readable", extra=context(id=kept.id))
+            logger.exception("a response is not readable", extra=context(id=retained.id))
             return None
 
-    async def _kept_of(self, id: str, caller: Caller) -> KeptRequest | None:
+    async def _retained_of(self, id: str, caller: Caller) -> RetainedRequest | None:
         own_id = _request_id(id)
-        kept = self._kept.find_by_id(own_id, caller=caller)
-        is_current = kept is not None and (kept.end is not None or not kept.is_elsewhere)
+        retained = self._retained.find_by_id(own_id, caller=caller)
+        is_current = retained is not None and (
+            retained.end is not None or not retained.is_elsewhere
+        )
         if is_current or not id.startswith(RESPONSE_PREFIX):
-            return kept
+            return retained
         await self._recall(caller, id=own_id)
-        return self._kept.find_by_id(own_id, caller=caller)
+        return self._retained.find_by_id(own_id, caller=caller)
 
     async def cancel(self, id: str, caller: Caller) -> Response | None:
         """End it early, and wait for that; one that has ended stays as it is."""
         response = await self.find(id, caller)
-        kept = self._kept.find_by_id(_request_id(id), caller=caller)
-        if kept is None or response is None:
+        retained = self._retained.find_by_id(_request_id(id), caller=caller)
+        if retained is None or response is None:
             return None
-        if kept.end is None:
-            self._kept.cancel(kept)
+        if retained.end is None:
+            self._retained.cancel(retained)
             await response.ended()
         return response.response()
 
     async def forget(self, id: str, caller: Caller) -> bool:
-        """Keep it no longer; whether it was kept. One that runs is cancelled."""
-        is_kept = await self.find(id, caller) is not None
-        if is_kept:
-            self._kept.forget_id(_request_id(id), caller=caller)
-        return is_kept
+        """Retain it no longer; whether it was retained. One that runs is cancelled."""
+        is_retained = await self.find(id, caller) is not None
+        if is_retained:
+            self._retained.forget_id(_request_id(id), caller=caller)
+        return is_retained
 
 
 async def chunks(response: BackgroundResponse, after: int) -> AsyncIterator[bytes]:
@@ -179,26 +186,26 @@ _note = TypeAdapter(_Note)
 def note_of(
     requested: Requested, previous: Stored | None, served: str, service_tier: UsedTier
 ) -> bytes:
-    """As it is kept with the request. `served` is the model that answers."""
+    """As it is retained with the request. `served` is the model that answers."""
     note = _Note(
         body=requested.raw.decode(), served=served, service_tier=service_tier, previous=previous
     )
     return _note.dump_json(note)
 
 
-def answers_of(kept: KeptRequest, store: Keeping) -> Callable[[], Answer]:
+def answers_of(retained: RetainedRequest, store: Keeping) -> Callable[[], Answer]:
     """Makes what renders the response. Raises `ValueError` for a note that is not readable."""
-    note = _note.validate_json(kept.note)
+    note = _note.validate_json(retained.note)
     return partial(
         answer_to,
-        kept.id,
+        retained.id,
         store,
         parse_response(note.body.encode()),
         note.previous,
         served=note.served,
         service_tier=note.service_tier,
-        created_at=kept.record.created_at,
-        owner=kept.record.key.owner,
+        created_at=retained.record.created_at,
+        owner=retained.record.key.owner,
     )
 
 

@@ -9,7 +9,7 @@ from .....shared.errors import Conflict, InvalidRequest, NotFound, RequestError
 from .....shared.inference import GenerateRequest, tier_of
 from ....fleet.caller import Caller
 from ....fleet.runtime.fleet_runtime import FleetRuntime
-from ....fleet.runtime.kept_requests import KeptRequests
+from ....fleet.runtime.retained_requests import RetainedRequests
 from ...access.permissions import Needs
 from ...common.answering import json_response
 from ...common.counting import count_tokens
@@ -36,12 +36,12 @@ def routes(
     runtime: FleetRuntime,
     conversations: Conversations,
     bodies: Bodies,
-    kept: KeptRequests,
+    retained: RetainedRequests,
     recall: Recall,
 ) -> list[Route]:
     """The routes under `/v1/responses`."""
     restore = partial(answers_of, store=conversations.memory)
-    background = BackgroundResponses(kept, recall, restore)
+    background = BackgroundResponses(retained, recall, restore)
     responses = Responses(runtime, conversations, bodies, background)
     handlers = _Handlers(runtime, conversations, background, responses)
     one = "/v1/responses/{id}"
@@ -167,23 +167,23 @@ class _Handlers:
         tier = tier_of(self._runtime.views.priority(asked.neutral, caller))
         keep = await keeper(request, note_of(requested, asked.previous, served, tier))
         try:
-            kept = keep(asked.neutral)
+            retained = keep(asked.neutral)
         except RequestError as error:
             raise requested.field_names.renamed(error) from error
-        request[request_id_key] = kept.id
+        request[request_id_key] = retained.id
         render = partial(
             answer_to,
-            kept.id,
-            self._conversations.memory,  # with its events it is in the store of kept requests
+            retained.id,
+            self._conversations.memory,  # with its events it is in the store of retained requests
             requested,
             asked.previous,
             served=served,
             service_tier=tier,
-            created_at=kept.record.created_at,
-            owner=kept.record.key.owner,
+            created_at=retained.record.created_at,
+            owner=retained.record.key.owner,
         )
-        response = self._background.add(kept, render)
-        headers = {REQUEST_ID: kept.id}
+        response = self._background.add(retained, render)
+        headers = {REQUEST_ID: retained.id}
         if not requested.stream:
             return json_response(response.response(), headers=headers)
         return await send_stream(
@@ -197,14 +197,14 @@ class _Handlers:
             after = parse_after(request)
             running = await self._background.find(id, caller_of(request))
             if running is None:
-                kept = await self._kept(request)
+                stored = await self._stored(request)
                 if is_streamed:
                     raise InvalidRequest(
                         "`stream`: only a response in the background can be streamed again, and "
                         "only for some time",
                         field="stream",
                     )
-                return web.Response(body=kept.response, content_type="application/json")
+                return web.Response(body=stored.response, content_type="application/json")
         if not is_streamed:
             return json_response(running.response())
         return await send_stream(request, chunks(running, after), content_type=EVENT_STREAM)
@@ -222,29 +222,29 @@ class _Handlers:
 
     async def input_items(self, request: web.Request) -> web.Response:
         with refusals_reported(request):
-            kept = await self._kept(request)
+            stored = await self._stored(request)
             page = parse_page(request.query)
-        return json_response(input_list(kept.input, page))
+        return json_response(input_list(stored.input, page))
 
     async def cancel(self, request: web.Request) -> web.Response:
         id = request.match_info["id"]
         with refusals_reported(request):
             response = await self._background.cancel(id, caller_of(request))
             if response is None:
-                await self._kept(request)
+                await self._stored(request)
                 raise InvalidRequest(
                     "only a response in the background can be cancelled; others end with their "
                     "connection"
                 )
         return json_response(response)
 
-    async def _kept(self, request: web.Request) -> Stored:
+    async def _stored(self, request: web.Request) -> Stored:
         """The caller's response that `request` names. Raises `NotFound`."""
         id = request.match_info["id"]
-        kept = await self._conversations.find(id, Stored, owner=caller_of(request).owner)
-        if kept is None:
+        stored = await self._conversations.find(id, Stored, owner=caller_of(request).owner)
+        if stored is None:
             raise _unknown(id)
-        return kept
+        return stored
 
 
 def _unknown(id: str, field: str | None = None) -> NotFound:

@@ -12,8 +12,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.app import inference_app
 from arriero.balancer.fleet.caller import Caller
-from arriero.balancer.fleet.kept_record import KeptKey, KeptRecord
-from arriero.balancer.fleet.runtime.kept_requests import KeptRequests
+from arriero.balancer.fleet.retained_record import RetainedKey, RetainedRecord
+from arriero.balancer.fleet.runtime.retained_requests import RetainedRequests
 from arriero.shared.errors import AgentLost
 from arriero.shared.inference import Failed, RequestId, Token
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, done
@@ -140,17 +140,19 @@ async def test_a_bad_key_is_named(client: TestClient, key: str) -> None:
 
 async def test_what_is_not_known_here_is_asked_for_in_the_store(runtime: FakeFleetRuntime) -> None:
     """It adopts what another run of the balancer answered; asked once, and by key only."""
-    kept = KeptRequests(runtime)
+    retained = RetainedRequests(runtime)
     asked: list[tuple[str, str]] = []
 
     async def recall(_caller: Caller, *, id: str = "", prefix: str = "") -> None:
         asked.append((id, prefix))
-        key = KeptKey(None, f"{prefix}0")
+        key = RetainedKey(None, f"{prefix}0")
         digest = sha256(b'{"messages": [{"role": "user", "content": "hi"}]}').digest()
-        record = KeptRecord(key, RequestId("r-1"), digest, created_at=12.5)
-        kept.adopt(record, b"", [Token("alpha"), done()])
+        record = RetainedRecord(key, RequestId("r-1"), digest, created_at=12.5)
+        retained.adopt(record, b"", [Token("alpha"), done()])
 
-    async with TestClient(TestServer(inference_app(runtime, kept=kept, recall=recall))) as client:
+    async with TestClient(
+        TestServer(inference_app(runtime, retained=retained, recall=recall))
+    ) as client:
         for _ in range(2):
             body = {"messages": MESSAGES}
             async with client.post("/v1/chat/completions", json=body, headers=KEY) as response:

@@ -12,8 +12,8 @@ from arriero.balancer.api.conversation_store import ConversationStore
 from arriero.balancer.api.openai.responses.background import answer_to, answers_of, note_of
 from arriero.balancer.api.openai.responses.requests import parse_response
 from arriero.balancer.api.openai.responses.stored import Stored, stored
-from arriero.balancer.fleet.kept_record import KeptKey, KeptRecord
-from arriero.balancer.fleet.runtime.kept_requests import KeptRequest
+from arriero.balancer.fleet.retained_record import RetainedKey, RetainedRecord
+from arriero.balancer.fleet.runtime.retained_requests import RetainedRequest
 from arriero.shared.errors import AgentLost
 from arriero.shared.inference import Begun, Failed, RequestId, Token
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, done
@@ -175,7 +175,7 @@ async def test_only_those_in_the_background_can_be_streamed_again(
 
 
 BODY = json.dumps({"input": "hé", "background": True, "metadata": {"a": "b"}, "top_k": 3}).encode()
-RECORD = KeptRecord(KeptKey("ana@1", "k"), RequestId("r"), b"", created_at=12.5)
+RECORD = RetainedRecord(RetainedKey("ana@1", "k"), RequestId("r"), b"", created_at=12.5)
 
 
 def previous() -> Stored:
@@ -211,9 +211,11 @@ def test_it_is_the_same(continues: bool) -> None:
         created_at=12.5,
         owner="ana@1",
     )
-    kept = KeptRequest(RECORD, lambda _, __: None, note=note_of(requested, before, "m", "priority"))
+    retained = RetainedRequest(
+        RECORD, lambda _, __: None, note=note_of(requested, before, "m", "priority")
+    )
     other_store = ConversationStore()
-    second = answers_of(kept, other_store)()
+    second = answers_of(retained, other_store)()
     for event in (Token("a"), done()):
         assert first.take(event) == second.take(event)
     assert first.response == second.response
@@ -226,6 +228,6 @@ def test_it_is_the_same(continues: bool) -> None:
 
 
 def test_a_note_that_is_not_readable() -> None:
-    kept = KeptRequest(RECORD, lambda _, __: None, note=b'{"later": 1}')
+    retained = RetainedRequest(RECORD, lambda _, __: None, note=b'{"later": 1}')
     with pytest.raises(ValueError, match="later"):
-        answers_of(kept, ConversationStore())
+        answers_of(retained, ConversationStore())

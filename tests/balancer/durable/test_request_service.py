@@ -8,24 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from arriero.balancer.durable import request_keeper as keepers
+from arriero.balancer.durable import request_service as keepers
 from arriero.balancer.durable.request_documents import restored
-from arriero.balancer.durable.request_keeper import KeptKeeper
+from arriero.balancer.durable.request_service import RequestService
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
-from arriero.balancer.fleet.kept_record import KeptRecord
 from arriero.balancer.fleet.requests.routing import Engine
-from arriero.balancer.fleet.runtime.kept_requests import KeptRequest, KeptRequests
+from arriero.balancer.fleet.retained_record import RetainedRecord
+from arriero.balancer.fleet.runtime.retained_requests import RetainedRequest, RetainedRequests
 from arriero.balancer.store import write_behind
 from arriero.balancer.store.health import LOST
-from arriero.balancer.store.kept import KeptStore
-from arriero.balancer.store.kept_records import (
-    FoundRequest,
-    KeptBounds,
-    KeptOutcome,
-    KeptWrite,
-)
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import StoreStatus
+from arriero.balancer.store.retained import RetainedStore
+from arriero.balancer.store.retained_records import (
+    FoundRequest,
+    RetainedBounds,
+    RetainedOutcome,
+    RetainedWrite,
+)
 from arriero.balancer.store.store import Store
 from arriero.balancer.store.url import parse_store_url
 from arriero.shared.errors import NotFound, ShuttingDown
@@ -36,7 +36,7 @@ from tests.waiting import HANGS
 REQUEST = GenerateRequest(prompt="x", seed=7)
 ANA = Caller("ana", owner="ana@1")
 ENGINE = Engine("m", "f")
-BOUNDS = KeptBounds(num=100, num_bytes=10**6, age=100.0)
+BOUNDS = RetainedBounds(num=100, num_bytes=10**6, age=100.0)
 A, B = Token("a", tokens=(1,)), Token("b", tokens=(2,))
 
 
@@ -44,19 +44,19 @@ class Run:
     """One run of a balancer."""
 
     def __init__(
-        self, store: KeptStore, admit: Callable[[Caller], Caller | None] | None = None
+        self, store: RetainedStore, admit: Callable[[Caller], Caller | None] | None = None
     ) -> None:
         self.runtime = FakeFleetRuntime()
         self.admits = True
-        self.keeper = KeptKeeper(store, BOUNDS, admit or self._admit, lambda _: ENGINE)
-        self.kept = KeptRequests(self.runtime, journal=self.keeper.journal, max_kept=50)
-        self.keeper.serve(self.kept)
+        self.keeper = RequestService(store, BOUNDS, admit or self._admit, lambda _: ENGINE)
+        self.retained = RetainedRequests(self.runtime, journal=self.keeper.journal, max_retained=50)
+        self.keeper.serve(self.retained)
 
     def _admit(self, caller: Caller) -> Caller | None:
         return caller if self.admits else None
 
-    def open(self, name: str = "k#0", *, keeps_failure: bool = False) -> KeptRequest:
-        return self.kept.open(
+    def open(self, name: str = "k#0", *, keeps_failure: bool = False) -> RetainedRequest:
+        return self.retained.open(
             name, b"d", REQUEST, caller=ANA, keeps_failure=keeps_failure, note=b"{}"
         )
 
@@ -75,11 +75,11 @@ class Run:
             await self.keeper.flush(HANGS)
         assert len(self.keeper.journal) == 0
 
-    async def recalled(self) -> KeptRequest:
+    async def recalled(self) -> RetainedRequest:
         await self.keeper.recall(ANA, prefix="k#")
         return self.open()
 
-    async def taken_up(self) -> KeptRequest:
+    async def taken_up(self) -> RetainedRequest:
         async with asyncio.timeout(HANGS):
             await self.runtime.opened()
         return self.open()
@@ -94,10 +94,10 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[KeptStore]:
+async def store(tmp_path: Path) -> AsyncIterator[RetainedStore]:
     store = Store(parse_store_url(f"sqlite:///{tmp_path}/state.db"))
     await store.open()
-    yield store.kept
+    yield store.retained
     await store.close()
 
 
@@ -109,7 +109,7 @@ async def over_at_once() -> AsyncIterator[None]:
         yield
 
 
-async def killed(store: KeptStore, *events: Event) -> None:
+async def killed(store: RetainedStore, *events: Event) -> None:
     """A run that is killed when these were delivered and written, and its lease is over."""
     async with over_at_once(), Run(store).running() as run:
         run.open(keeps_failure=True)
@@ -117,90 +117,92 @@ async def killed(store: KeptStore, *events: Event) -> None:
         await run.written()
 
 
-async def read(kept: KeptRequest) -> list[Event]:
+async def read(retained: RetainedRequest) -> list[Event]:
     async with asyncio.timeout(HANGS):
-        return [event async for event in kept.attach()]
+        return [event async for event in retained.attach()]
 
 
-async def test_what_has_ended_is_there_for_the_next(store: KeptStore) -> None:
+async def test_what_has_ended_is_there_for_the_next(store: RetainedStore) -> None:
     await killed(store, A, B, done())
     run = Run(store)
     assert await read(await run.recalled()) == [A, B, done()]
     assert run.runtime.streams == []
 
 
-async def test_the_next_goes_on_behind_what_was_delivered(store: KeptStore) -> None:
+async def test_the_next_goes_on_behind_what_was_delivered(store: RetainedStore) -> None:
     await killed(store, A)
     async with Run(store).running() as run:
-        kept = await run.taken_up()
+        retained = await run.taken_up()
         [(told, engine, age)] = run.runtime.taken_up
         assert (told, engine) == ((A,), ENGINE) and age >= 0
         assert run.runtime.streams[0].request == REQUEST
         run.runtime.streams[0].say(B, done())
-        assert await read(kept) == [A, B, done()]
+        assert await read(retained) == [A, B, done()]
         await run.written()
     assert await read(await Run(store).recalled()) == [A, B, done()]
 
 
-async def test_what_runs_elsewhere_is_followed_and_not_run(store: KeptStore) -> None:
+async def test_what_runs_elsewhere_is_followed_and_not_run(store: RetainedStore) -> None:
     async with Run(store).running() as first, Run(store).running() as second:
         first.open()
         first.runtime.streams[0].say(A)
         await first.written()
-        kept = await second.recalled()
-        assert kept.is_elsewhere and kept.events == [A]
-        reading = asyncio.create_task(read(kept))
+        retained = await second.recalled()
+        assert retained.is_elsewhere and retained.events == [A]
+        reading = asyncio.create_task(read(retained))
         await asyncio.sleep(0)
         first.runtime.streams[0].say(B, done())
         assert await reading == [A, B, done()]
         assert second.runtime.streams == []
 
 
-async def test_what_runs_elsewhere_is_read_anew_and_cancelled_there(store: KeptStore) -> None:
+async def test_what_runs_elsewhere_is_read_anew_and_cancelled_there(store: RetainedStore) -> None:
     async with Run(store).running() as first, Run(store).running() as second:
         opened = first.open()
         await first.written()
-        kept = await second.recalled()
+        retained = await second.recalled()
         first.runtime.streams[0].say(A)
         await first.written()
         await second.keeper.recall(ANA, id=opened.id)
-        assert kept.events == [A], "nobody reads it, and it is asked for"
-        reading = asyncio.create_task(read(kept))
-        second.kept.cancel(kept)
+        assert retained.events == [A], "nobody reads it, and it is asked for"
+        reading = asyncio.create_task(read(retained))
+        second.retained.cancel(retained)
         *events, end = await reading
         assert events == [A] and isinstance(end, Done) and end.finish_reason == "cancelled"
         assert second.runtime.streams == []
 
 
 async def test_who_takes_it_up_ends_what_was_cancelled_at_its_balancers_end(
-    store: KeptStore,
+    store: RetainedStore,
 ) -> None:
     await killed(store, A)
     asking = Run(store)
-    kept = await asking.recalled()
-    asking.kept.cancel(kept)
+    retained = await asking.recalled()
+    asking.retained.cancel(retained)
     journal = asking.keeper.journal
     write = keepers._write_of(journal.unwritten(journal.next_batch()))
-    await store.write_kept("asking", write, 60.0)
+    await store.write_retained("asking", write, 60.0)
     async with Run(store).running() as run:
         await run.taken_up()
         assert run.runtime.streams[0].has_ended
 
 
-async def test_what_was_deleted_elsewhere_is_gone_when_it_is_asked_for(store: KeptStore) -> None:
+async def test_what_was_deleted_elsewhere_is_gone_when_it_is_asked_for(
+    store: RetainedStore,
+) -> None:
     async with Run(store).running() as first:
         opened = first.open()
         await first.written()
         second = Run(store)
         await second.recalled()
-        first.kept.forget_id(opened.id, caller=ANA)
+        first.retained.forget_id(opened.id, caller=ANA)
         await first.written()
         await second.keeper.recall(ANA, id=opened.id)
-        assert second.kept.find_by_id(opened.id, caller=ANA) is None
+        assert second.retained.find_by_id(opened.id, caller=ANA) is None
 
 
 async def test_what_this_version_cannot_read_is_given_up_and_left_to_others(
-    store: KeptStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    store: RetainedStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     await killed(store, A)
 
@@ -215,50 +217,50 @@ async def test_what_this_version_cannot_read_is_given_up_and_left_to_others(
             await run.written()
             await run.keeper._renew()
     assert caplog.text.count("is given up here") == 1
-    assert "not readable" in caplog.text and len(run.kept) == 0
-    assert len(await store.claim_kept("newer", 60.0, 10)) == 1, "its lease is over at once"
+    assert "not readable" in caplog.text and len(run.retained) == 0
+    assert len(await store.claim_retained("newer", 60.0, 10)) == 1, "its lease is over at once"
 
 
-async def test_what_was_deleted_elsewhere_ends_its_readers_here(store: KeptStore) -> None:
+async def test_what_was_deleted_elsewhere_ends_its_readers_here(store: RetainedStore) -> None:
     async with Run(store).running() as first, Run(store).running() as second:
         opened = first.open()
         await first.written()
         reading = asyncio.create_task(read(await second.recalled()))
-        first.kept.forget_id(opened.id, caller=ANA)
+        first.retained.forget_id(opened.id, caller=ANA)
         assert await reading == [Failed(NotFound("the request was deleted"))]
-        assert len(second.kept) == 0
+        assert len(second.retained) == 0
 
 
 async def test_a_run_that_lost_its_lease_stops(
-    store: KeptStore, caplog: pytest.LogCaptureFixture
+    store: RetainedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = Run(store)
     opened = first.open()
     journal = first.keeper.journal
     write = keepers._write_of(journal.unwritten(journal.next_batch()))
-    await store.write_kept("another run", write, 60.0)
+    await store.write_retained("another run", write, 60.0)
     async with first.running():
         first.runtime.streams[0].say(A)
         await first.written()
     assert first.runtime.streams[0].has_ended
-    assert first.kept.find_by_id(opened.id, caller=ANA) is None
+    assert first.retained.find_by_id(opened.id, caller=ANA) is None
     assert "goes on at another balancer" in caplog.text
 
 
-async def test_a_drain_gives_requests_up_without_their_end(store: KeptStore) -> None:
+async def test_a_drain_gives_requests_up_without_their_end(store: RetainedStore) -> None:
     async with Run(store).running() as first:
         first.open(keeps_failure=True)
         first.runtime.is_draining = True
         first.runtime.streams[0].say(A, Failed(ShuttingDown("bye")))
         await first.written()
         async with Run(store).running() as second:
-            kept = await second.taken_up()
-            assert kept.events == [A]
+            retained = await second.taken_up()
+            assert retained.events == [A]
         assert first.runtime.taken_up == []
 
 
 async def test_without_its_callers_key_it_is_deleted(
-    store: KeptStore, monkeypatch: pytest.MonkeyPatch
+    store: RetainedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await killed(store, A)
     run = Run(store)
@@ -266,63 +268,63 @@ async def test_without_its_callers_key_it_is_deleted(
     await run.keeper._renew()
     journal = run.keeper.journal
     assert len(journal.unwritten(journal.next_batch()).forgotten) == 1
-    assert run.runtime.streams == [] and len(run.kept) == 0
+    assert run.runtime.streams == [] and len(run.retained) == 0
 
 
-async def test_others_find_nothing(store: KeptStore) -> None:
+async def test_others_find_nothing(store: RetainedStore) -> None:
     await killed(store, A, done())
     run = Run(store)
     await run.keeper.recall(ANONYMOUS, prefix="k#")
-    assert len(run.kept) == 0
+    assert len(run.retained) == 0
 
 
 class Away:
     """A store that is away at first."""
 
-    def __init__(self, store: KeptStore) -> None:
+    def __init__(self, store: RetainedStore) -> None:
         self._store = store
         self.is_away = True
 
-    async def write_kept(self, run: str, write: KeptWrite, lease: float) -> KeptOutcome:
+    async def write_retained(self, run: str, write: RetainedWrite, lease: float) -> RetainedOutcome:
         if self.is_away:
             self.is_away = False
             raise StoreAway("no route")
-        return await self._store.write_kept(run, write, lease)
+        return await self._store.write_retained(run, write, lease)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._store, name)
 
 
 async def test_while_the_store_is_away_requests_go_on(
-    store: KeptStore, caplog: pytest.LogCaptureFixture
+    store: RetainedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     away = Run(Away(store))  # type: ignore[arg-type]
     async with away.running():
-        kept = away.open()
+        retained = away.open()
         away.runtime.streams[0].say(A, done())
-        assert await read(kept) == [A, done()]
+        assert await read(retained) == [A, done()]
         await away.written()
     assert "is away: no route" in caplog.text and "is back" in caplog.text
     assert await read(await Run(store).recalled()) == [A, done()]
 
 
-async def test_what_cannot_be_written_goes_on_and_is_not_kept(store: KeptStore) -> None:
+async def test_what_cannot_be_written_goes_on_and_is_not_kept(store: RetainedStore) -> None:
     async with Run(store).running() as run:
-        kept, other = run.open(), run.open("k#1")
+        retained, other = run.open(), run.open("k#1")
         run.runtime.streams[0].say(Token("\ud800"), done())
         run.runtime.streams[1].say(A, done())
-        assert len(await read(kept)) == 2
+        assert len(await read(retained)) == 2
         await read(other)
         await run.written()
-    found = await store.find_kept(ANA.owner or "")
+    found = await store.find_retained(ANA.owner or "")
     assert [each.request.id for each in found] == [other.id]
 
 
 class Broken:
     """A store of which one method fails at first."""
 
-    def __init__(self, store: KeptStore, name: str) -> None:
+    def __init__(self, store: RetainedStore, name: str) -> None:
         self._store = store
         self._broken: str | None = name
 
@@ -337,16 +339,16 @@ class Broken:
 
 
 async def test_a_renewal_that_fails_is_tried_again(
-    store: KeptStore, caplog: pytest.LogCaptureFixture
+    store: RetainedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     await killed(store, A)
-    async with Run(Broken(store, "claim_kept")).running() as run:  # type: ignore[arg-type]
+    async with Run(Broken(store, "claim_retained")).running() as run:  # type: ignore[arg-type]
         await run.taken_up()
     assert "could not be renewed" in caplog.text and "ZeroDivisionError: broken" in caplog.text
 
 
 async def test_one_that_cannot_go_on_is_deleted_and_costs_no_other_its_lease(
-    store: KeptStore, caplog: pytest.LogCaptureFixture
+    store: RetainedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with over_at_once(), Run(store).running() as first:
         for name in ("k#0", "k#1"):
@@ -365,26 +367,26 @@ async def test_one_that_cannot_go_on_is_deleted_and_costs_no_other_its_lease(
         await run.written()
     assert len(callers) == 2
     assert "is deleted" in caplog.text and "ZeroDivisionError: broken" in caplog.text
-    assert len(await store.find_kept("ana@1", prefix="k#")) == 1
+    assert len(await store.find_retained("ana@1", prefix="k#")) == 1
 
 
 async def test_one_that_cannot_be_followed_is_tried_again(
-    store: KeptStore, caplog: pytest.LogCaptureFixture
+    store: RetainedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Run(store).running() as first:
         first.open()
         await first.written()
-        second = Run(Broken(store, "find_kept"))  # type: ignore[arg-type]
-        kept = second.kept.adopt(*_adopted(await store.find_kept("ana@1", prefix="k#")))
-        await second.keeper._try_to_follow(kept)
+        second = Run(Broken(store, "find_retained"))  # type: ignore[arg-type]
+        retained = second.retained.adopt(*_adopted(await store.find_retained("ana@1", prefix="k#")))
+        await second.keeper._try_to_follow(retained)
         assert "cannot be followed" in caplog.text
         first.runtime.streams[0].say(A, done())
         await first.written()
-        await second.keeper._try_to_follow(kept)
-        assert kept.events == [A, done()]
+        await second.keeper._try_to_follow(retained)
+        assert retained.events == [A, done()]
 
 
-def _adopted(found: list[FoundRequest]) -> tuple[KeptRecord, bytes, list[Event]]:
+def _adopted(found: list[FoundRequest]) -> tuple[RetainedRecord, bytes, list[Event]]:
     record, asked = restored(found[0].request)
     return record, asked.note, []
 
@@ -392,21 +394,21 @@ def _adopted(found: list[FoundRequest]) -> tuple[KeptRecord, bytes, list[Event]]
 class Picky(Away):
     """A store that takes nothing of one request, not even its end."""
 
-    def __init__(self, store: KeptStore) -> None:
+    def __init__(self, store: RetainedStore) -> None:
         super().__init__(store)
         self.unwritable = ""
         self.num_writes = 0
 
-    async def write_kept(self, run: str, write: KeptWrite, lease: float) -> KeptOutcome:
+    async def write_retained(self, run: str, write: RetainedWrite, lease: float) -> RetainedOutcome:
         self.num_writes += 1
         begun = {each.id for each in (*write.begun, *write.grown)}
         if self.unwritable in {*begun, *write.forgotten}:
             raise OverflowError("too large")
-        return await self._store.write_kept(run, write, lease)
+        return await self._store.write_retained(run, write, lease)
 
 
 async def test_a_request_that_cannot_be_written_costs_itself(
-    store: KeptStore, caplog: pytest.LogCaptureFixture
+    store: RetainedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     picky = Picky(store)
     run = Run(picky)  # type: ignore[arg-type]
@@ -420,8 +422,8 @@ async def test_a_request_that_cannot_be_written_costs_itself(
         assert await read(opened[3]) == [A, done()], "it goes on here"
     assert run.keeper.status().num_dropped >= 1
     [line] = {each.getMessage() for each in caplog.records}
-    assert line.startswith("a kept request could not be written, and ends with this balancer: ")
-    found = await store.find_kept("ana@1", prefix="k#")
+    assert line.startswith("a retained request could not be written, and ends with this balancer: ")
+    found = await store.find_retained("ana@1", prefix="k#")
     assert {each.request.name for each in found} == {f"k#{n}" for n in range(8)} - {"k#3"}
     assert all(each.has_ended for each in found)
 
@@ -429,12 +431,12 @@ async def test_a_request_that_cannot_be_written_costs_itself(
 class Stumbling(Away):
     """A store whose first renewal fails. `calls` has a future for each later one's answer."""
 
-    def __init__(self, store: KeptStore) -> None:
+    def __init__(self, store: RetainedStore) -> None:
         super().__init__(store)
         self.has_failed = False
         self.calls: asyncio.Queue[asyncio.Future[list[FoundRequest]]] = asyncio.Queue()
 
-    async def claim_kept(self, *_: object, **__: object) -> list[FoundRequest]:
+    async def claim_retained(self, *_: object, **__: object) -> list[FoundRequest]:
         if not self.has_failed:
             self.has_failed = True
             raise OverflowError("too large")
@@ -444,7 +446,7 @@ class Stumbling(Away):
 
 
 async def test_a_failed_renewal_is_seen_until_one_succeeds(
-    store: KeptStore, caplog: pytest.LogCaptureFixture
+    store: RetainedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
     stumbling = Stumbling(store)

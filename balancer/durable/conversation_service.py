@@ -75,7 +75,7 @@ async def nobody(_what: str, _about: str) -> Replies:
     return Replies()
 
 
-class ConversationKeeper:
+class ConversationService:
     """One for each balancer. `kinds` says how conversations of each type are named and written."""
 
     def __init__(

@@ -1,11 +1,11 @@
-"""Requests that outlive their connection: their events are kept, for any number of readers.
+"""Requests that outlive their connection: their events are retained, for any number of readers.
 
 With a `Journal` they outlive the balancer, too: another run of it, or another balancer, adopts them
 and goes on. What it adopts may still run elsewhere; then its events come from the journal.
 
-A request is kept under a key of its caller's. It runs to its end whether anybody reads or not, and
-its events stay for a while after that. One that ended with an error has no use for later readers:
-it is forgotten, so that asking again runs it again.
+A request is retained under a key of its caller's. It runs to its end whether anybody reads or not,
+and its events stay for a while after that. One that ended with an error has no use for later
+readers: it is forgotten, so that asking again runs it again.
 
 Bounded in number, bytes and age; what was used least recently is forgotten first. Forgetting one
 that runs cancels it only where nobody reads it.
@@ -21,8 +21,8 @@ from typing import Protocol
 from ....shared.errors import Conflict, NotFound, ShuttingDown
 from ....shared.inference import Done, Event, Failed, GenerateRequest, RequestId, Token, Waiting
 from ..caller import Caller
-from ..kept_record import Asked, KeptKey, KeptRecord
 from ..requests.routing import Engine
+from ..retained_record import Asked, RetainedKey, RetainedRecord
 from .fleet_runtime import FleetRuntime, new_request_id
 from .stream import Stream
 
@@ -30,13 +30,13 @@ EVENT_BYTES = 256
 """What an event counts for besides its text, and each token's log-probabilities too."""
 
 
-class KeptRequest:
+class RetainedRequest:
     """One request that outlives its connection: what was asked, its events, and who reads them."""
 
     def __init__(
         self,
-        record: KeptRecord,
-        on_change: Callable[["KeptRequest", int], None],
+        record: RetainedRecord,
+        on_change: Callable[["RetainedRequest", int], None],
         *,
         note: bytes = b"",
     ) -> None:
@@ -54,7 +54,7 @@ class KeptRequest:
         """So far, without those that say that it waits."""
         self.is_elsewhere = False
         """Whether another balancer runs it."""
-        self._is_kept = True
+        self._is_retained = True
         self._on_change = on_change
         self._readers: dict[Stream, None] = {}
 
@@ -71,7 +71,7 @@ class KeptRequest:
             reader.put(event)
         if self.end is not None:
             self._readers.clear()
-        if self._is_kept and not isinstance(event, Waiting):
+        if self._is_retained and not isinstance(event, Waiting):
             size = _size(event)
             self.events.append(event)
             self.num_bytes += size
@@ -79,7 +79,7 @@ class KeptRequest:
 
     def forget(self) -> None:
         """Keep no further events; present readers still get theirs."""
-        self._is_kept = False
+        self._is_retained = False
         if self.end is None:
             self.events = []
 
@@ -109,8 +109,8 @@ def _size(event: Event) -> int:
     return EVENT_BYTES * (1 + num_explained) + 2 * len(event.text)
 
 
-MAX_KEPT = 10_000
-"""Most requests that are kept, however small they are."""
+MAX_RETAINED = 10_000
+"""Most requests that are retained, however small they are."""
 
 DEFAULT_BYTES = 64 * 2**20
 DEFAULT_AGE = 3600.0
@@ -122,42 +122,42 @@ class Journal(Protocol):
     Never waits or raises.
     """
 
-    def begun(self, kept: KeptRequest, asked: Asked, /) -> None:
+    def begun(self, retained: RetainedRequest, asked: Asked, /) -> None:
         """It is new."""
 
-    def grew(self, kept: KeptRequest, /) -> None:
+    def grew(self, retained: RetainedRequest, /) -> None:
         """There are more events, and perhaps its end."""
 
-    def gave_up(self, kept: KeptRequest, /) -> None:
+    def gave_up(self, retained: RetainedRequest, /) -> None:
         """This balancer shuts down: another may go on with it."""
 
-    def cancelled(self, kept: KeptRequest, /) -> None:
+    def cancelled(self, retained: RetainedRequest, /) -> None:
         """Another balancer runs it, and is to end it."""
 
-    def forgot(self, kept: KeptRequest, /) -> None:
+    def forgot(self, retained: RetainedRequest, /) -> None:
         """Nobody may read it any more."""
 
 
 class NoJournal:
     """Of a balancer whose requests end with it."""
 
-    def begun(self, _kept: KeptRequest, _asked: Asked) -> None:
+    def begun(self, _retained: RetainedRequest, _asked: Asked) -> None:
         pass
 
-    def grew(self, _kept: KeptRequest) -> None:
+    def grew(self, _retained: RetainedRequest) -> None:
         pass
 
-    def gave_up(self, _kept: KeptRequest) -> None:
+    def gave_up(self, _retained: RetainedRequest) -> None:
         pass
 
-    def cancelled(self, _kept: KeptRequest) -> None:
+    def cancelled(self, _retained: RetainedRequest) -> None:
         pass
 
-    def forgot(self, _kept: KeptRequest) -> None:
+    def forgot(self, _retained: RetainedRequest) -> None:
         pass
 
 
-class KeptRequests:
+class RetainedRequests:
     """One for each balancer. `clock` gives seconds, `wall_clock` seconds since 1970."""
 
     def __init__(
@@ -166,7 +166,7 @@ class KeptRequests:
         *,
         max_bytes: int = DEFAULT_BYTES,
         max_age: float = DEFAULT_AGE,
-        max_kept: int = MAX_KEPT,
+        max_retained: int = MAX_RETAINED,
         journal: Journal | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
@@ -177,19 +177,19 @@ class KeptRequests:
         self._runtime = runtime
         self._max_bytes = max_bytes
         self._max_age = max_age
-        self._max_kept = max_kept
+        self._max_kept = max_retained
         self._clock = clock
-        self._kept: OrderedDict[KeptKey, KeptRequest] = OrderedDict()
-        self._keys: dict[RequestId, KeptKey] = {}
+        self._retained: OrderedDict[RetainedKey, RetainedRequest] = OrderedDict()
+        self._keys: dict[RequestId, RetainedKey] = {}
         self.num_bytes = 0
         """About how many bytes all events take."""
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._retained)
 
     @property
     def keeps_any(self) -> bool:
-        """Whether anything can be kept."""
+        """Whether anything can be retained."""
         return self._max_bytes > 0
 
     @property
@@ -199,7 +199,7 @@ class KeptRequests:
 
     def knows(self, caller: Caller, name: str) -> bool:
         """Whether the caller has a request of that name here."""
-        return KeptKey(caller.owner, name) in self._kept
+        return RetainedKey(caller.owner, name) in self._retained
 
     def open(
         self,
@@ -213,17 +213,17 @@ class KeptRequests:
         together: int = 1,
         keeps_failure: bool = False,
         note: bytes = b"",
-    ) -> KeptRequest:
-        """What is kept under this name, or a new request, with this `id` if one is given.
+    ) -> RetainedRequest:
+        """What is retained under this name, or a new request, with this `id` if one is given.
 
         Raises `Conflict` if something else was asked for under it, and as `FleetRuntime.open`.
         """
-        key = KeptKey(caller.owner, name)
-        if (kept := self._find(key)) is not None:
-            if kept.record.digest != digest:
+        key = RetainedKey(caller.owner, name)
+        if (retained := self._find(key)) is not None:
+            if retained.record.digest != digest:
                 raise Conflict("this idempotency key was used for another request")
-            return kept
-        record = KeptRecord(
+            return retained
+        record = RetainedRecord(
             key=key,
             id=id or new_request_id(),
             digest=digest,
@@ -237,12 +237,12 @@ class KeptRequests:
         return self._open(record, asked, tell_waiting=tell_waiting, together=together)
 
     def _open(
-        self, record: KeptRecord, asked: Asked, *, tell_waiting: float | None, together: int
-    ) -> KeptRequest:
-        kept = self._add(record)
+        self, record: RetainedRecord, asked: Asked, *, tell_waiting: float | None, together: int
+    ) -> RetainedRequest:
+        retained = self._add(record)
         try:
             self._runtime.open_into(
-                kept,
+                retained,
                 asked.request,
                 caller=asked.caller,
                 tell_waiting=tell_waiting,
@@ -251,44 +251,46 @@ class KeptRequests:
         except BaseException:
             self._remove(record.key)
             raise
-        if record.key in self._kept:
-            self._journal.begun(kept, asked)
+        if record.key in self._retained:
+            self._journal.begun(retained, asked)
         self._make_room()
-        return kept
+        return retained
 
-    def _add(self, record: KeptRecord, note: bytes = b"") -> KeptRequest:
-        kept = KeptRequest(record, self._changed, note=note)
-        self._kept[record.key], self._keys[record.id] = kept, record.key
-        self.num_bytes += kept.num_bytes
-        kept.used_at = self._clock()
-        return kept
+    def _add(self, record: RetainedRecord, note: bytes = b"") -> RetainedRequest:
+        retained = RetainedRequest(record, self._changed, note=note)
+        self._retained[record.key], self._keys[record.id] = retained, record.key
+        self.num_bytes += retained.num_bytes
+        retained.used_at = self._clock()
+        return retained
 
     # ---- what another run of the balancer accepted
 
-    def adopt(self, record: KeptRecord, note: bytes, events: Sequence[Event]) -> KeptRequest:
+    def adopt(
+        self, record: RetainedRecord, note: bytes, events: Sequence[Event]
+    ) -> RetainedRequest:
         """Know a request from the journal, with all of its events; it has ended or runs elsewhere.
 
         One that is known already gets those that are new, unless it runs here.
         """
-        kept = self._find(record.key)
-        if kept is None:
-            kept = self._add(record, note)
-            kept.is_elsewhere = True
-        if kept.is_elsewhere:
-            for event in events[len(kept.events) :]:
-                kept.put(event)
-        return kept
+        retained = self._find(record.key)
+        if retained is None:
+            retained = self._add(record, note)
+            retained.is_elsewhere = True
+        if retained.is_elsewhere:
+            for event in events[len(retained.events) :]:
+                retained.put(event)
+        return retained
 
-    def take_up(self, kept: KeptRequest, asked: Asked, engine: Engine | None) -> None:
+    def take_up(self, retained: RetainedRequest, asked: Asked, engine: Engine | None) -> None:
         """Go on with one that was adopted, which nobody runs now. `engine` began its answer."""
-        kept.is_elsewhere = False
+        retained.is_elsewhere = False
         self._runtime.take_up(
-            kept,
+            retained,
             asked.request,
             caller=asked.caller,
-            told=tuple(kept.events),
+            told=tuple(retained.events),
             engine=engine,
-            age=max(0.0, self._wall_clock() - kept.record.created_at),
+            age=max(0.0, self._wall_clock() - retained.record.created_at),
         )
 
     def lose(self, id: RequestId) -> None:
@@ -297,23 +299,23 @@ class KeptRequests:
         if key is None:
             self._runtime.cancel([id])
             return
-        kept = self._kept[key]
-        kept.is_elsewhere = True
+        retained = self._retained[key]
+        retained.is_elsewhere = True
         self._remove(key)
         self._runtime.cancel([id])
 
-    def deleted(self, kept: KeptRequest) -> None:
+    def deleted(self, retained: RetainedRequest) -> None:
         """It ran elsewhere and was deleted: whoever reads it here is told."""
-        kept.put(Failed(NotFound("the request was deleted")))
-        if kept.record.key in self._kept:
-            self._remove(kept.record.key)
+        retained.put(Failed(NotFound("the request was deleted")))
+        if retained.record.key in self._retained:
+            self._remove(retained.record.key)
 
-    def followed(self) -> list[KeptRequest]:
+    def followed(self) -> list[RetainedRequest]:
         """Those that run elsewhere and are read here."""
-        return [each for each in self._kept.values() if each.is_elsewhere and each.is_read]
+        return [each for each in self._retained.values() if each.is_elsewhere and each.is_read]
 
-    def find_by_id(self, id: RequestId, *, caller: Caller) -> KeptRequest | None:
-        """The caller's request with this id, if it is kept."""
+    def find_by_id(self, id: RequestId, *, caller: Caller) -> RetainedRequest | None:
+        """The caller's request with this id, if it is retained."""
         key = self._keys.get(id)
         return None if key is None or key.owner != caller.owner else self._find(key)
 
@@ -321,58 +323,58 @@ class KeptRequests:
         """Keep it no longer; it is cancelled if it runs and nobody reads it."""
         key = self._keys.get(id)
         if key is not None and key.owner == caller.owner:
-            self._journal.forgot(self._kept[key])
+            self._journal.forgot(self._retained[key])
             self._remove(key)
 
-    def cancel(self, kept: KeptRequest) -> None:
-        """End it early, if it runs, here or elsewhere; it stays kept. Its events say when."""
-        if kept.is_elsewhere and kept.end is None:
-            self._journal.cancelled(kept)
-        self._runtime.cancel([kept.id])
+    def cancel(self, retained: RetainedRequest) -> None:
+        """End it early, if it runs, here or elsewhere; it stays retained. Its events say when."""
+        if retained.is_elsewhere and retained.end is None:
+            self._journal.cancelled(retained)
+        self._runtime.cancel([retained.id])
 
     def cancel_id(self, id: RequestId) -> None:
         """End one that runs here early, if it still does; another balancer was asked to."""
         self._runtime.cancel([id])
 
-    def _find(self, key: KeptKey) -> KeptRequest | None:
+    def _find(self, key: RetainedKey) -> RetainedRequest | None:
         self._make_room()
-        kept = self._kept.get(key)
-        if kept is not None:
-            self._use(key, kept)
-        return kept
+        retained = self._retained.get(key)
+        if retained is not None:
+            self._use(key, retained)
+        return retained
 
-    def _use(self, key: KeptKey, kept: KeptRequest) -> None:
-        kept.used_at = self._clock()
-        self._kept.move_to_end(key)
+    def _use(self, key: RetainedKey, retained: RetainedRequest) -> None:
+        retained.used_at = self._clock()
+        self._retained.move_to_end(key)
 
-    def _changed(self, kept: KeptRequest, num_bytes: int) -> None:
-        key = self._keys[kept.id]
+    def _changed(self, retained: RetainedRequest, num_bytes: int) -> None:
+        key = self._keys[retained.id]
         self.num_bytes += num_bytes
-        self._use(key, kept)
-        if not kept.is_elsewhere:
-            self._tell(kept)
-        if isinstance(kept.end, Failed) and not kept.record.keeps_failure:
+        self._use(key, retained)
+        if not retained.is_elsewhere:
+            self._tell(retained)
+        if isinstance(retained.end, Failed) and not retained.record.keeps_failure:
             self._remove(key)
         self._make_room()
 
-    def _tell(self, kept: KeptRequest) -> None:
+    def _tell(self, retained: RetainedRequest) -> None:
         """What it must know of one that runs here and has changed."""
-        if not isinstance(kept.end, Failed):
-            self._journal.grew(kept)
-        elif self._is_going(kept.end):
-            self._journal.gave_up(kept)
-        elif kept.record.keeps_failure:
-            self._journal.grew(kept)
+        if not isinstance(retained.end, Failed):
+            self._journal.grew(retained)
+        elif self._is_going(retained.end):
+            self._journal.gave_up(retained)
+        elif retained.record.keeps_failure:
+            self._journal.grew(retained)
         else:
-            self._journal.forgot(kept)
+            self._journal.forgot(retained)
 
     def _is_going(self, end: Failed) -> bool:
         """Whether a request ended because the balancer shuts down."""
         return isinstance(end.error, ShuttingDown) and self.is_draining
 
     def _make_room(self) -> None:
-        while self._kept:
-            key, eldest = next(iter(self._kept.items()))
+        while self._retained:
+            key, eldest = next(iter(self._retained.items()))
             if self._fits and self._clock() - eldest.used_at <= self._max_age:
                 return
             self._remove(key)
@@ -382,29 +384,29 @@ class KeptRequests:
         return (
             self.keeps_any
             and self.num_bytes <= self._max_bytes
-            and len(self._kept) <= self._max_kept
+            and len(self._retained) <= self._max_kept
         )
 
-    def _remove(self, key: KeptKey) -> None:
-        kept = self._kept.pop(key)
-        del self._keys[kept.id]
-        self.num_bytes -= kept.num_bytes
-        kept.forget()
-        if kept.end is None and not kept.is_elsewhere:
-            self._journal.forgot(kept)
-        if kept.end is None and not kept.is_elsewhere and not kept.is_read:
+    def _remove(self, key: RetainedKey) -> None:
+        retained = self._retained.pop(key)
+        del self._keys[retained.id]
+        self.num_bytes -= retained.num_bytes
+        retained.forget()
+        if retained.end is None and not retained.is_elsewhere:
+            self._journal.forgot(retained)
+        if retained.end is None and not retained.is_elsewhere and not retained.is_read:
             # Not at once: the runtime may be in the middle of delivering, and a reader may come.
-            asyncio.get_running_loop().call_soon(self._cancel_unread, kept)
+            asyncio.get_running_loop().call_soon(self._cancel_unread, retained)
 
-    def _cancel_unread(self, kept: KeptRequest) -> None:
-        if not kept.is_read:
-            self._runtime.cancel([kept.id])
+    def _cancel_unread(self, retained: RetainedRequest) -> None:
+        if not retained.is_read:
+            self._runtime.cancel([retained.id])
 
     def check_integrity(self) -> None:
         """Raises `RuntimeError` when an invariant is broken; for tests."""
-        if self.num_bytes != sum(each.num_bytes for each in self._kept.values()):
+        if self.num_bytes != sum(each.num_bytes for each in self._retained.values()):
             raise RuntimeError("the bytes do not add up")
-        if self.num_bytes > self._max_bytes or len(self._kept) > self._max_kept:
-            raise RuntimeError("more is kept than may be")
-        if {each.id: key for key, each in self._kept.items()} != self._keys:
-            raise RuntimeError("the ids are not those of what is kept")
+        if self.num_bytes > self._max_bytes or len(self._retained) > self._max_kept:
+            raise RuntimeError("more is retained than may be")
+        if {each.id: key for key, each in self._retained.items()} != self._keys:
+            raise RuntimeError("the ids are not those of what is retained")

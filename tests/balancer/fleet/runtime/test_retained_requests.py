@@ -10,8 +10,12 @@ from hypothesis import strategies as st
 
 from arriero.balancer.access.identity import CallerLimits
 from arriero.balancer.fleet.caller import Caller
-from arriero.balancer.fleet.kept_record import KeptKey, KeptRecord
-from arriero.balancer.fleet.runtime.kept_requests import EVENT_BYTES, KeptRequest, KeptRequests
+from arriero.balancer.fleet.retained_record import RetainedKey, RetainedRecord
+from arriero.balancer.fleet.runtime.retained_requests import (
+    EVENT_BYTES,
+    RetainedRequest,
+    RetainedRequests,
+)
 from arriero.balancer.fleet.runtime.stream import Stream
 from arriero.shared.errors import AgentLost, Conflict, QueueFull
 from arriero.shared.inference import (
@@ -51,9 +55,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def kept(runtime: FakeFleetRuntime, clock: Clock) -> AsyncIterator[KeptRequests]:
-    yield (kept := KeptRequests(runtime, max_age=10, max_kept=3, clock=clock))
-    kept.check_integrity()
+async def retained(runtime: FakeFleetRuntime, clock: Clock) -> AsyncIterator[RetainedRequests]:
+    yield (retained := RetainedRequests(runtime, max_age=10, max_retained=3, clock=clock))
+    retained.check_integrity()
 
 
 async def read(stream: Stream) -> list[Event]:
@@ -62,39 +66,39 @@ async def read(stream: Stream) -> list[Event]:
 
 
 async def test_every_reader_gets_all_events_from_the_first_on(
-    kept: KeptRequests, runtime: FakeFleetRuntime
+    retained: RetainedRequests, runtime: FakeFleetRuntime
 ) -> None:
-    first = kept.open("k", BODY, REQUEST, caller=ALICE).attach()
+    first = retained.open("k", BODY, REQUEST, caller=ALICE).attach()
     runtime.streams[0].say(Token("a"), Token("b"))
-    second = kept.open("k", BODY, REQUEST, caller=ALICE).attach()
+    second = retained.open("k", BODY, REQUEST, caller=ALICE).attach()
     runtime.streams[0].say(Token("c"), done())
-    third = kept.open("k", BODY, REQUEST, caller=ALICE).attach()
+    third = retained.open("k", BODY, REQUEST, caller=ALICE).attach()
     told = [Token("a"), Token("b"), Token("c"), done()]
     assert [await read(each) for each in (first, second, third)] == [told] * 3
     assert len(runtime.streams) == 1
 
 
 async def test_the_class_of_its_callers_key_is_kept_with_it(
-    kept: KeptRequests, runtime: FakeFleetRuntime
+    retained: RetainedRequests, runtime: FakeFleetRuntime
 ) -> None:
     """Whoever goes on with it later does not know the key's limits."""
     limited = replace(ALICE, limits=CallerLimits(default_priority="batch"))
-    kept.open("k", BODY, REQUEST, caller=limited)
+    retained.open("k", BODY, REQUEST, caller=limited)
     assert (REQUEST.priority, runtime.streams[0].request.priority) == (None, -1)
 
 
 @pytest.mark.parametrize(("named", "model"), [(None, "demo"), ("mine", "")])
 async def test_the_name_of_the_model_is_kept_where_none_was_named(
-    kept: KeptRequests, named: str | None, model: str
+    retained: RetainedRequests, named: str | None, model: str
 ) -> None:
-    request = kept.open("k", BODY, replace(REQUEST, model=named), caller=ALICE)
+    request = retained.open("k", BODY, replace(REQUEST, model=named), caller=ALICE)
     assert request.record.model == model
 
 
 async def test_a_reader_that_goes_cancels_nothing(
-    kept: KeptRequests, runtime: FakeFleetRuntime
+    retained: RetainedRequests, runtime: FakeFleetRuntime
 ) -> None:
-    request = kept.open("k", BODY, REQUEST, caller=ALICE)
+    request = retained.open("k", BODY, REQUEST, caller=ALICE)
     with request.attach():
         pass
     assert not request.is_read
@@ -103,66 +107,68 @@ async def test_a_reader_that_goes_cancels_nothing(
 
 
 async def test_that_it_waits_is_told_and_not_kept(
-    kept: KeptRequests, runtime: FakeFleetRuntime
+    retained: RetainedRequests, runtime: FakeFleetRuntime
 ) -> None:
-    request = kept.open("k", BODY, REQUEST, caller=ALICE)
+    request = retained.open("k", BODY, REQUEST, caller=ALICE)
     reader, waiting = request.attach(), Waiting(1, "slot", None)
     runtime.streams[0].say(waiting, done())
     assert await read(reader) == [waiting, done()]
     assert request.events == [done()]
 
 
-async def test_another_body_under_the_same_key_is_a_conflict(kept: KeptRequests) -> None:
-    kept.open("k", BODY, REQUEST, caller=ALICE)
+async def test_another_body_under_the_same_key_is_a_conflict(retained: RetainedRequests) -> None:
+    retained.open("k", BODY, REQUEST, caller=ALICE)
     with pytest.raises(Conflict):
-        kept.open("k", OTHER_BODY, REQUEST, caller=ALICE)
+        retained.open("k", OTHER_BODY, REQUEST, caller=ALICE)
 
 
-async def test_a_key_is_its_callers_own(kept: KeptRequests) -> None:
-    mine = kept.open("k", BODY, REQUEST, caller=ALICE)
-    others = kept.open("k", OTHER_BODY, REQUEST, caller=BOB)
+async def test_a_key_is_its_callers_own(retained: RetainedRequests) -> None:
+    mine = retained.open("k", BODY, REQUEST, caller=ALICE)
+    others = retained.open("k", OTHER_BODY, REQUEST, caller=BOB)
     assert mine is not others
-    assert kept.find_by_id(mine.id, caller=BOB) is None
-    kept.forget_id(mine.id, caller=BOB)
-    assert kept.find_by_id(mine.id, caller=ALICE) is mine
+    assert retained.find_by_id(mine.id, caller=BOB) is None
+    retained.forget_id(mine.id, caller=BOB)
+    assert retained.find_by_id(mine.id, caller=ALICE) is mine
 
 
-async def test_what_is_refused_is_not_kept(kept: KeptRequests, runtime: FakeFleetRuntime) -> None:
+async def test_what_is_refused_is_not_kept(
+    retained: RetainedRequests, runtime: FakeFleetRuntime
+) -> None:
     runtime.refusals.append(QueueFull("full"))
     with pytest.raises(QueueFull):
-        kept.open("k", BODY, REQUEST, caller=ALICE)
-    assert not len(kept)
-    assert kept.open("k", OTHER_BODY, REQUEST, caller=ALICE)
+        retained.open("k", BODY, REQUEST, caller=ALICE)
+    assert not len(retained)
+    assert retained.open("k", OTHER_BODY, REQUEST, caller=ALICE)
 
 
 async def test_after_an_error_the_same_key_runs_again(
-    kept: KeptRequests, runtime: FakeFleetRuntime
+    retained: RetainedRequests, runtime: FakeFleetRuntime
 ) -> None:
-    reader = kept.open("k", BODY, REQUEST, caller=ALICE).attach()
+    reader = retained.open("k", BODY, REQUEST, caller=ALICE).attach()
     runtime.streams[0].say(Token("a"), LOST)
-    again = kept.open("k", BODY, REQUEST, caller=ALICE)
+    again = retained.open("k", BODY, REQUEST, caller=ALICE)
     assert await read(reader) == [Token("a"), LOST]
     assert again.events == [] and len(runtime.streams) == 2
 
 
 async def test_an_error_is_kept_where_that_is_asked_for(
-    kept: KeptRequests, runtime: FakeFleetRuntime
+    retained: RetainedRequests, runtime: FakeFleetRuntime
 ) -> None:
-    request = kept.open("k", BODY, REQUEST, caller=ALICE, keeps_failure=True)
+    request = retained.open("k", BODY, REQUEST, caller=ALICE, keeps_failure=True)
     runtime.streams[0].say(LOST)
-    assert kept.find_by_id(request.id, caller=ALICE) is request
+    assert retained.find_by_id(request.id, caller=ALICE) is request
     assert request.end == LOST
 
 
 async def test_what_was_used_least_recently_goes_first_and_is_cancelled_if_nobody_reads(
-    kept: KeptRequests, runtime: FakeFleetRuntime
+    retained: RetainedRequests, runtime: FakeFleetRuntime
 ) -> None:
     for name in "abc":
-        kept.open(name, BODY, REQUEST, caller=ALICE)
-    reader = kept.open("a", BODY, REQUEST, caller=ALICE).attach()
-    kept.open("d", BODY, REQUEST, caller=ALICE)  # b goes
-    kept.open("e", BODY, REQUEST, caller=ALICE)  # c goes
-    kept.open("f", BODY, REQUEST, caller=ALICE)  # a goes, but is read
+        retained.open(name, BODY, REQUEST, caller=ALICE)
+    reader = retained.open("a", BODY, REQUEST, caller=ALICE).attach()
+    retained.open("d", BODY, REQUEST, caller=ALICE)  # b goes
+    retained.open("e", BODY, REQUEST, caller=ALICE)  # c goes
+    retained.open("f", BODY, REQUEST, caller=ALICE)  # a goes, but is read
     await asyncio.sleep(0)
     a, b, c = runtime.streams[:3]
     assert b.has_ended and c.has_ended and not a.has_ended
@@ -171,38 +177,38 @@ async def test_what_was_used_least_recently_goes_first_and_is_cancelled_if_nobod
 
 
 async def test_with_no_bytes_nothing_is_kept_and_a_reader_reads(runtime: FakeFleetRuntime) -> None:
-    kept = KeptRequests(runtime, max_bytes=0)
-    reader = kept.open("k", BODY, REQUEST, caller=ALICE).attach()
+    retained = RetainedRequests(runtime, max_bytes=0)
+    reader = retained.open("k", BODY, REQUEST, caller=ALICE).attach()
     await asyncio.sleep(0)
     runtime.streams[0].say(Token("a"), done())
     assert await read(reader) == [Token("a"), done()]
-    assert not len(kept) and not kept.keeps_any
+    assert not len(retained) and not retained.keeps_any
 
 
 async def test_a_request_that_ends_at_once_is_read(runtime: FakeFleetRuntime) -> None:
     runtime.script = lambda _: [LOST]
-    kept = KeptRequests(runtime)
-    assert await read(kept.open("k", BODY, REQUEST, caller=ALICE).attach()) == [LOST]
+    retained = RetainedRequests(runtime)
+    assert await read(retained.open("k", BODY, REQUEST, caller=ALICE).attach()) == [LOST]
 
 
 async def test_bytes_are_bounded(runtime: FakeFleetRuntime) -> None:
-    kept = KeptRequests(runtime, max_bytes=3 * EVENT_BYTES)
-    small = kept.open("small", BODY, REQUEST, caller=ALICE)
-    kept.open("large", BODY, REQUEST, caller=ALICE)
+    retained = RetainedRequests(runtime, max_bytes=3 * EVENT_BYTES)
+    small = retained.open("small", BODY, REQUEST, caller=ALICE)
+    retained.open("large", BODY, REQUEST, caller=ALICE)
     runtime.streams[0].say(Token(""))
     runtime.streams[1].say(*[Token("")] * 3)
-    kept.check_integrity()
-    assert kept.find_by_id(small.id, caller=ALICE) is None
+    retained.check_integrity()
+    assert retained.find_by_id(small.id, caller=ALICE) is None
 
 
-async def test_what_nobody_uses_goes_with_time(kept: KeptRequests, clock: Clock) -> None:
-    request = kept.open("k", BODY, REQUEST, caller=ALICE)
+async def test_what_nobody_uses_goes_with_time(retained: RetainedRequests, clock: Clock) -> None:
+    request = retained.open("k", BODY, REQUEST, caller=ALICE)
     clock.now = 9
-    assert kept.find_by_id(request.id, caller=ALICE)
+    assert retained.find_by_id(request.id, caller=ALICE)
     clock.now = 18
-    assert kept.find_by_id(request.id, caller=ALICE)
+    assert retained.find_by_id(request.id, caller=ALICE)
     clock.now = 29
-    assert kept.find_by_id(request.id, caller=ALICE) is None
+    assert retained.find_by_id(request.id, caller=ALICE) is None
 
 
 @given(
@@ -217,49 +223,51 @@ async def test_what_nobody_uses_goes_with_time(kept: KeptRequests, clock: Clock)
 def test_any_order_of_events_keeps_the_bounds(steps: list[tuple[str, int]]) -> None:
     async def play() -> None:
         runtime, clock = FakeFleetRuntime(), Clock()
-        kept = KeptRequests(runtime, max_bytes=8 * EVENT_BYTES, max_age=3, max_kept=3, clock=clock)
+        retained = RetainedRequests(
+            runtime, max_bytes=8 * EVENT_BYTES, max_age=3, max_retained=3, clock=clock
+        )
         opened = []
         for what, number in steps:
             if what == "open":
-                opened.append(kept.open(str(number), BODY, REQUEST, caller=ALICE))
+                opened.append(retained.open(str(number), BODY, REQUEST, caller=ALICE))
             elif what == "wait":
                 clock.now += number
                 await asyncio.sleep(0)
             elif number < len(opened):
                 stream = next(s for s in runtime.streams if s.id == opened[number].id)
                 if what == "forget":
-                    kept.forget_id(opened[number].id, caller=ALICE)
+                    retained.forget_id(opened[number].id, caller=ALICE)
                 elif what == "attach":
-                    kept.open(str(number), BODY, REQUEST, caller=ALICE).attach()
+                    retained.open(str(number), BODY, REQUEST, caller=ALICE).attach()
                 elif not stream.has_ended:
                     event = {"say": Token("x"), "end": done(), "lose": LOST}[what]
                     stream.say(event)
-            kept.check_integrity()
+            retained.check_integrity()
 
     asyncio.run(play())
 
 
-RECORD = KeptRecord(KeptKey(None, "k"), RequestId("r"), b"", created_at=12.5, model="demo")
+RECORD = RetainedRecord(RetainedKey(None, "k"), RequestId("r"), b"", created_at=12.5, model="demo")
 
 
 def test_its_size_is_that_of_its_events_and_its_note() -> None:
     sizes: list[int] = []
-    kept = KeptRequest(RECORD, lambda _, size: sizes.append(size), note=b"123")
+    retained = RetainedRequest(RECORD, lambda _, size: sizes.append(size), note=b"123")
     top = TokenLogProbs(LogProb(1, b"x"), (LogProb(2, b"y"),))
     for event in (Waiting(1, "slot"), Token("ab"), Token("", log_probs=(top,)), done()):
-        kept.put(event)
+        retained.put(event)
     assert sizes == [EVENT_BYTES + 4, 3 * EVENT_BYTES, EVENT_BYTES]
-    assert kept.num_bytes == 3 + sum(sizes)
+    assert retained.num_bytes == 3 + sum(sizes)
 
 
 def test_its_streams_say_when_it_was_asked_for_and_which_model_answers() -> None:
-    stream = KeptRequest(RECORD, lambda _, __: None).attach()
+    stream = RetainedRequest(RECORD, lambda _, __: None).attach()
     assert (stream.created_at, stream.model) == (12.5, "demo")
 
 
 def test_a_forgotten_one_keeps_no_events_until_it_has_ended() -> None:
-    kept = KeptRequest(RECORD, lambda _, __: None)
-    kept.put(Token("a"))
-    kept.forget()
-    kept.put(Token("b"))
-    assert kept.events == []
+    retained = RetainedRequest(RECORD, lambda _, __: None)
+    retained.put(Token("a"))
+    retained.forget()
+    retained.put(Token("b"))
+    assert retained.events == []

@@ -1,4 +1,4 @@
-"""Writes kept requests to the store, renews their leases, and takes up those that nobody runs.
+"""Writes retained requests to the store, renews their leases, and takes up those that nobody runs.
 
 Nobody waits for it but who asks for a request that is not known here. While the store is away,
 requests go on, and what happened is written when it is back. A request that cannot be written costs
@@ -14,17 +14,17 @@ from dataclasses import replace
 from ...shared.inference import RequestId
 from ...shared.log import context
 from ..fleet.caller import Caller
-from ..fleet.kept_record import Asked
 from ..fleet.requests.routing import Engine
-from ..fleet.runtime.kept_requests import KeptRequest, KeptRequests
+from ..fleet.retained_record import Asked
+from ..fleet.runtime.retained_requests import RetainedRequest, RetainedRequests
 from ..store.health import StoreHealth
-from ..store.kept import KeptStore
-from ..store.kept_records import FoundRequest, KeptBounds, KeptWrite, SavedEvents
 from ..store.port import StoreAway
 from ..store.records import StoreStatus
+from ..store.retained import RetainedStore
+from ..store.retained_records import FoundRequest, RetainedBounds, RetainedWrite, SavedEvents
 from ..store.write_behind import WriteBehind
 from .request_documents import restored, restored_events, saved, saved_events
-from .request_journal import EngineOf, Growth, KeptJournal, Unwritten, Written
+from .request_journal import EngineOf, Growth, RequestJournal, Unwritten, Written
 
 logger = logging.getLogger(__name__)
 
@@ -50,35 +50,35 @@ Admit = Callable[[Caller], Caller | None]
 """Who a request's caller is now; `None` if it may no longer be here."""
 
 
-class KeptKeeper:
-    """One for each balancer with a store that lasts. `kept` tells `journal` what happens."""
+class RequestService:
+    """One for each balancer with a store that lasts. `retained` tells `journal` what happens."""
 
     def __init__(
-        self, store: KeptStore, bounds: KeptBounds, admit: Admit, engine_of: EngineOf
+        self, store: RetainedStore, bounds: RetainedBounds, admit: Admit, engine_of: EngineOf
     ) -> None:
         self._store = store
         self._bounds = bounds
         self._admit = admit
         self._run = uuid.uuid4().hex
-        self._health = StoreHealth("the store of kept requests")
+        self._health = StoreHealth("the store of retained requests")
         self._unreadable: dict[str, None] = {}
-        self._kept: KeptRequests
-        self.journal = KeptJournal(engine_of, lambda urgent: self._writer.stir(is_urgent=urgent))
+        self._retained: RetainedRequests
+        self.journal = RequestJournal(engine_of, lambda urgent: self._writer.stir(is_urgent=urgent))
         self._writer: WriteBehind[RequestId, Written] = WriteBehind(
             self.journal,
             self._write,
             health=self._health,
-            loss="a kept request could not be written, and ends with this balancer",
+            loss="a retained request could not be written, and ends with this balancer",
             name_of=lambda id: {"id": id},
             gather=GATHER,
         )
 
-    def serve(self, kept: KeptRequests) -> None:
+    def serve(self, retained: RetainedRequests) -> None:
         """Keep these, which tell `journal`."""
-        self._kept = kept
+        self._retained = retained
 
     def status(self) -> StoreStatus:
-        """How the store takes kept requests."""
+        """How the store takes retained requests."""
         status = self._writer.status()
         return replace(status, num_dropped=status.num_dropped + self.journal.num_given_up)
 
@@ -87,7 +87,7 @@ class KeptKeeper:
     async def recall(self, caller: Caller, *, id: str = "", prefix: str = "") -> None:
         """Know the caller's request with this id, or those whose name begins so, if saved."""
         try:
-            found = await self._store.find_kept(caller.owner or "", id=id, prefix=prefix)
+            found = await self._store.find_retained(caller.owner or "", id=id, prefix=prefix)
         except StoreAway as error:
             self._health.went_away(error)
             return
@@ -97,9 +97,9 @@ class KeptKeeper:
             self._gone(RequestId(id), caller)
 
     def _gone(self, id: RequestId, caller: Caller) -> None:
-        kept = self._kept.find_by_id(id, caller=caller)
-        if kept is not None and kept.is_elsewhere and kept.end is None:
-            self._kept.deleted(kept)
+        retained = self._retained.find_by_id(id, caller=caller)
+        if retained is not None and retained.is_elsewhere and retained.end is None:
+            self._retained.deleted(retained)
 
     # ---- in the background
 
@@ -116,10 +116,10 @@ class KeptKeeper:
     async def _write(self, ids: Sequence[RequestId]) -> Written:
         what = self.journal.unwritten(ids)
         write = await asyncio.to_thread(_write_of, what)
-        outcome = await self._store.write_kept(self._run, write, LEASE)
+        outcome = await self._store.write_retained(self._run, write, LEASE)
         for id in outcome.lost:
             logger.warning("a request goes on at another balancer", extra=context(id=id))
-            self._kept.lose(RequestId(id))
+            self._retained.lose(RequestId(id))
         return what, outcome
 
     async def _renew_all(self) -> None:
@@ -128,61 +128,65 @@ class KeptKeeper:
             try:
                 await self._renew()
                 if num_renewals % TRIM_EVERY == 0:
-                    await self._store.trim_kept(self._bounds)
+                    await self._store.trim_retained(self._bounds)
                 self._health.wrote()
             except StoreAway as error:
                 self._health.went_away(error)
             except Exception:  # the boundary of a renewal: the next one tries again
                 self._health.failed()
-                logger.exception("the leases of kept requests could not be renewed")
+                logger.exception("the leases of retained requests could not be renewed")
             num_renewals += 1
             await asyncio.sleep(RENEWAL)
 
     async def _renew(self) -> None:
-        most = 0 if self._kept.is_draining else MOST_CLAIMED
-        for each in await self._store.claim_kept(self._run, LEASE, most, but=self._unreadable):
+        most = 0 if self._retained.is_draining else MOST_CLAIMED
+        for each in await self._store.claim_retained(self._run, LEASE, most, but=self._unreadable):
             self._try_to_take_up(each)
-        for id in await self._store.cancelled_kept(self._run):
-            self._kept.cancel_id(RequestId(id))
-        for kept in self._kept.followed():
-            await self._try_to_follow(kept)
+        for id in await self._store.cancelled_retained(self._run):
+            self._retained.cancel_id(RequestId(id))
+        for retained in self._retained.followed():
+            await self._try_to_follow(retained)
 
     def _try_to_take_up(self, found: FoundRequest) -> None:
         try:
             self._take_up(found)
         except Exception:  # the boundary of one request: nobody else would ever get its lease
             id = found.request.id
-            logger.exception("a kept request cannot go on, and is deleted", extra=context(id=id))
+            logger.exception(
+                "a retained request cannot go on, and is deleted", extra=context(id=id)
+            )
             self.journal.lost(RequestId(id))
             self._writer.stir()
 
-    async def _try_to_follow(self, kept: KeptRequest) -> None:
+    async def _try_to_follow(self, retained: RetainedRequest) -> None:
         try:
-            await self._follow(kept)
+            await self._follow(retained)
         except StoreAway:
             raise
         except Exception:  # the boundary of one request: the next look tries again
-            logger.exception("a kept request cannot be followed", extra=context(id=kept.id))
+            logger.exception("a retained request cannot be followed", extra=context(id=retained.id))
 
-    async def _follow(self, kept: KeptRequest) -> None:
+    async def _follow(self, retained: RetainedRequest) -> None:
         """What came of it at the balancer that runs it."""
-        found = await self._store.find_kept(kept.record.key.owner or "", id=kept.id)
+        found = await self._store.find_retained(retained.record.key.owner or "", id=retained.id)
         for each in found:
             self._adopt(each)
         if not found:
-            self._kept.deleted(kept)
+            self._retained.deleted(retained)
 
     # ---- inside
 
-    def _adopt(self, found: FoundRequest) -> tuple[KeptRequest, Asked] | None:
+    def _adopt(self, found: FoundRequest) -> tuple[RetainedRequest, Asked] | None:
         """Know it; `None` for one that this version cannot read."""
         try:
             record, asked = restored(found.request)
             events = [event for each in found.events for event in restored_events(each)]
         except ValueError:
-            logger.exception("a kept request is not readable", extra=context(id=found.request.id))
+            logger.exception(
+                "a retained request is not readable", extra=context(id=found.request.id)
+            )
             return None
-        return self._kept.adopt(record, asked.note, events), asked
+        return self._retained.adopt(record, asked.note, events), asked
 
     def _take_up(self, found: FoundRequest) -> None:
         """Go on with it, if its caller still may."""
@@ -190,35 +194,37 @@ class KeptKeeper:
         if adopted is None:
             self._pass_on(RequestId(found.request.id))
             return
-        kept, asked = adopted
-        if not kept.is_elsewhere or kept.end is not None:
+        retained, asked = adopted
+        if not retained.is_elsewhere or retained.end is not None:
             return
-        self.journal.resumed(kept)
+        self.journal.resumed(retained)
         caller = self._admit(asked.caller)
         if caller is None:
-            logger.info("a kept request is deleted: its caller's key is gone")
-            self._kept.forget_id(kept.id, caller=asked.caller)
+            logger.info("a retained request is deleted: its caller's key is gone")
+            self._retained.forget_id(retained.id, caller=asked.caller)
             return
-        logger.info("a request goes on here", extra=context(id=kept.id, num=len(kept.events)))
+        logger.info(
+            "a request goes on here", extra=context(id=retained.id, num=len(retained.events))
+        )
         engine = None
         if found.model is not None and found.fingerprint is not None:
             engine = Engine(found.model, found.fingerprint)
-        self._kept.take_up(kept, asked._replace(caller=caller), engine)
+        self._retained.take_up(retained, asked._replace(caller=caller), engine)
         if found.is_cancelled:
-            self._kept.cancel(kept)
+            self._retained.cancel(retained)
 
     def _pass_on(self, id: RequestId) -> None:
         """Leave it to a balancer of another version; without one it is deleted in time."""
-        logger.warning("a kept request is given up here", extra=context(id=id))
+        logger.warning("a retained request is given up here", extra=context(id=id))
         self._unreadable[id] = None
         if len(self._unreadable) > MOST_UNREADABLE:
             del self._unreadable[next(iter(self._unreadable))]
         self.journal.passed_on(id)
 
 
-def _write_of(what: Unwritten) -> KeptWrite:
+def _write_of(what: Unwritten) -> RetainedWrite:
     """As the store takes it. On a thread of its own, since a second's tokens may be many."""
-    return KeptWrite(
+    return RetainedWrite(
         begun=tuple(saved(new.record, new.asked) for new in what.begun),
         grown=tuple(map(_saved_growth, what.grown)),
         released=what.released,

@@ -11,13 +11,13 @@ import pytest
 from pydantic import TypeAdapter
 
 from arriero.balancer.cluster.questions import Replies, Reply
-from arriero.balancer.durable import conversation_keeper
-from arriero.balancer.durable.conversation_keeper import (
+from arriero.balancer.durable import conversation_service as conversation_service
+from arriero.balancer.durable.conversation_service import (
     MAX_ID,
     QUESTION,
     TOLD,
     About,
-    ConversationKeeper,
+    ConversationService,
     Told,
 )
 from arriero.balancer.store import write_behind
@@ -52,7 +52,7 @@ class Balancer:
 
     def __init__(self, store: FakeConversations) -> None:
         self.memory: set[tuple[str, type, str | None]] = set()
-        self.keeper = ConversationKeeper(store, BOUNDS, KINDS, self._forget)
+        self.keeper = ConversationService(store, BOUNDS, KINDS, self._forget)
 
     def _forget(self, id: str, kind: type, owner: str | None) -> bool:
         was_here = (id, kind, owner) in self.memory
@@ -156,7 +156,7 @@ async def test_one_that_is_written_before_its_balancer_is_asked_is_found() -> No
 
 
 async def test_who_waits_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversation_keeper, "PATIENCE", 0.01)
+    monkeypatch.setattr(conversation_service, "PATIENCE", 0.01)
     store = FakeConversations()
     store.may_write.clear()
     async with running(store) as (one, two):

@@ -40,11 +40,11 @@ class SavedEvents:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptWrite:
+class RetainedWrite:
     """What to write together.
 
     What was `released` may be taken by any balancer at once. What was `cancelled` is to be ended by
-    whoever runs it, now or later; all balancers are told.
+    whoever runs it, now or later; all balancers are notified.
     """
 
     begun: tuple[SavedRequest, ...] = ()
@@ -55,7 +55,7 @@ class KeptWrite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptOutcome:
+class RetainedOutcome:
     """`unsaved` were not added, since their owner has another request of that name.
 
     `lost` are with another balancer now, or were deleted: they must not go on here.
@@ -79,8 +79,8 @@ class FoundRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptBounds:
-    """How much a store keeps: requests, bytes, and seconds since the last use."""
+class RetainedBounds:
+    """How much a store retains: requests, bytes, and seconds since the last use."""
 
     num: int
     num_bytes: int

@@ -1,4 +1,4 @@
-"""Kept requests in SQLite and PostgreSQL: a row for each request, and rows for its events."""
+"""Retained requests in SQLite and PostgreSQL: a row for each request, and rows for its events."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
@@ -23,24 +23,24 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from ..cluster.notifications import CancelRequest
 from .database import AnyInsert, Database, notify
-from .kept_records import (
+from .records import storable_text
+from .retained_records import (
     FoundRequest,
-    KeptBounds,
-    KeptOutcome,
-    KeptWrite,
+    RetainedBounds,
+    RetainedOutcome,
+    RetainedWrite,
     SavedEvents,
     SavedRequest,
 )
-from .records import storable_text
-from .tables import KEPT_EVENTS, KEPT_REQUESTS
+from .tables import KEPT_EVENTS, RETAINED_REQUESTS
 
 MOST_FOUND = 1024
 """Requests whose names begin alike: those of one batch."""
 
-_REQUESTS, _EVENTS = KEPT_REQUESTS.c, KEPT_EVENTS.c
+_REQUESTS, _EVENTS = RETAINED_REQUESTS.c, KEPT_EVENTS.c
 
 
-class KeptStore:
+class RetainedStore:
     """Keeps these. Every method raises `StoreAway`. What it confirms is there after a crash."""
 
     def __init__(self, database: Database) -> None:
@@ -48,7 +48,7 @@ class KeptStore:
         self._transaction = database.transaction
         self._now = database.now
 
-    async def write_kept(self, run: str, write: KeptWrite, lease: float) -> KeptOutcome:
+    async def write_retained(self, run: str, write: RetainedWrite, lease: float) -> RetainedOutcome:
         """Write for the balancer `run`, whose new requests have a lease of so many seconds.
 
         Writing the same again is well. Nothing is written of requests that `run` has no lease on.
@@ -60,9 +60,9 @@ class KeptStore:
                 await connection.execute(_releasing(run, write.released))
             await _forget(connection, write.forgotten)
             await _cancel(connection, write.cancelled)
-        return KeptOutcome(unsaved=unsaved, lost=lost)
+        return RetainedOutcome(unsaved=unsaved, lost=lost)
 
-    async def claim_kept(
+    async def claim_retained(
         self, run: str, lease: float, most: int, *, but: Collection[str] = ()
     ) -> list[FoundRequest]:
         """Renew the leases of `run`; take up to `most` requests whose lease is over, oldest first.
@@ -76,30 +76,34 @@ class KeptStore:
             ids = (await connection.execute(claimable)).scalars().all()
             if not ids:
                 return []
-            taken = KEPT_REQUESTS.c.id.in_(ids)
+            taken = RETAINED_REQUESTS.c.id.in_(ids)
             values = {"lease_owner": run, "lease_until": until}
-            await connection.execute(update(KEPT_REQUESTS).where(taken).values(**values))
-            return await _found(connection, select(KEPT_REQUESTS).where(taken))
+            await connection.execute(update(RETAINED_REQUESTS).where(taken).values(**values))
+            return await _found(connection, select(RETAINED_REQUESTS).where(taken))
 
-    async def cancelled_kept(self, run: str) -> list[str]:
+    async def cancelled_retained(self, run: str) -> list[str]:
         """The ids of requests of `run` that were cancelled at other balancers."""
         async with self._transaction() as connection:
             return list((await connection.execute(_cancelled(run))).scalars())
 
-    async def find_kept(self, owner: str, *, id: str = "", prefix: str = "") -> list[FoundRequest]:
+    async def find_retained(
+        self, owner: str, *, id: str = "", prefix: str = ""
+    ) -> list[FoundRequest]:
         """The owner's request with this id, or those whose name begins so; they count as used."""
-        requests = KEPT_REQUESTS.c
+        requests = RETAINED_REQUESTS.c
         wanted = requests.owner == storable_text(owner)
         if id:
             wanted &= requests.id == storable_text(id)
         if prefix:
             wanted &= requests.name.startswith(storable_text(prefix), autoescape=True)
         async with self._transaction() as connection:
-            used = update(KEPT_REQUESTS).where(wanted).values(used_at=self._now)
+            used = update(RETAINED_REQUESTS).where(wanted).values(used_at=self._now)
             await connection.execute(used)
-            return await _found(connection, select(KEPT_REQUESTS).where(wanted).limit(MOST_FOUND))
+            return await _found(
+                connection, select(RETAINED_REQUESTS).where(wanted).limit(MOST_FOUND)
+            )
 
-    async def trim_kept(self, bounds: KeptBounds) -> int:
+    async def trim_retained(self, bounds: RetainedBounds) -> int:
         """Delete what is beyond `bounds`, but for what runs; how many these were.
 
         What was used least recently goes first.
@@ -126,10 +130,10 @@ class KeptStore:
             "has_ended": False,
         }
         await connection.execute(
-            self._database.insert(KEPT_REQUESTS).on_conflict_do_nothing().values(**values), rows
+            self._database.insert(RETAINED_REQUESTS).on_conflict_do_nothing().values(**values), rows
         )
         ids = [each.id for each in begun]
-        query = select(KEPT_REQUESTS.c.id).where(KEPT_REQUESTS.c.id.in_(ids))
+        query = select(RETAINED_REQUESTS.c.id).where(RETAINED_REQUESTS.c.id.in_(ids))
         return frozenset(ids) - set((await connection.execute(query)).scalars())
 
     async def _grow(
@@ -231,7 +235,7 @@ def _owned(run: str, ids: Collection[str]) -> Select[Any]:
 def _growing(now: ColumnElement[float]) -> Update:
     """Notes that events of a request were added; parameters are those of `SavedEvents`."""
     return (
-        update(KEPT_REQUESTS)
+        update(RETAINED_REQUESTS)
         .where(_REQUESTS.id == bindparam("of"))
         .values(
             model=func.coalesce(bindparam("of_model"), _REQUESTS.model),
@@ -246,27 +250,27 @@ def _growing(now: ColumnElement[float]) -> Update:
 def _releasing(run: str, ids: Collection[str]) -> Update:
     """Ends leases of `run`."""
     mine = _REQUESTS.id.in_(ids) & (_REQUESTS.lease_owner == run)
-    return update(KEPT_REQUESTS).where(mine).values(lease_owner="", lease_until=0.0)
+    return update(RETAINED_REQUESTS).where(mine).values(lease_owner="", lease_until=0.0)
 
 
 def _forgetting(ids: Collection[str]) -> tuple[Delete, Delete]:
     """Deletes requests with their events."""
     return (
         delete(KEPT_EVENTS).where(_EVENTS.id.in_(ids)),
-        delete(KEPT_REQUESTS).where(_REQUESTS.id.in_(ids)),
+        delete(RETAINED_REQUESTS).where(_REQUESTS.id.in_(ids)),
     )
 
 
 def _renewing(run: str, until: ColumnElement[float]) -> Update:
     """Renews the leases of `run`."""
     mine = (_REQUESTS.lease_owner == run) & ~_REQUESTS.has_ended
-    return update(KEPT_REQUESTS).where(mine).values(lease_until=until)
+    return update(RETAINED_REQUESTS).where(mine).values(lease_until=until)
 
 
 def _cancelling(ids: Collection[str]) -> Update:
     """Notes that requests are to end, where they have not."""
     running = _REQUESTS.id.in_(ids) & ~_REQUESTS.has_ended
-    return update(KEPT_REQUESTS).where(running).values(is_cancelled=True)
+    return update(RETAINED_REQUESTS).where(running).values(is_cancelled=True)
 
 
 def _cancelled(run: str) -> Select[Any]:
@@ -291,7 +295,7 @@ def _claimable(
     )
 
 
-def _excess(bounds: KeptBounds, now: ColumnElement[float]) -> Select[Any]:
+def _excess(bounds: RetainedBounds, now: ColumnElement[float]) -> Select[Any]:
     """The ids of what is beyond `bounds`, but for what runs."""
     latest = (_REQUESTS.used_at.desc(), _REQUESTS.id)
     ranked = select(

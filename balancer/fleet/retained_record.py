@@ -7,21 +7,21 @@ from ...shared.inference import Done, Event, Failed, GenerateRequest, RequestId
 from .caller import Caller
 
 
-class KeptKey(NamedTuple):
+class RetainedKey(NamedTuple):
     """`owner` is whom requests of a caller belong to; a `name` means nothing to other owners."""
 
     owner: str | None
     name: str
 
 
-class KeptRecord(NamedTuple):
+class RetainedRecord(NamedTuple):
     """`digest` is of the body that asked for it, `created_at` in seconds since 1970.
 
-    With `keeps_failure` one that ended with an error is kept, too. `model` is the name in the
+    With `keeps_failure` one that ended with an error is retained, too. `model` is the name in the
     answer where the request named none.
     """
 
-    key: KeptKey
+    key: RetainedKey
     id: RequestId
     digest: bytes
     created_at: float
@@ -40,14 +40,14 @@ class Asked(NamedTuple):
     note: bytes = b""
 
 
-class Kept(Protocol):
+class Retained(Protocol):
     """A request that outlives its connection, as it is to be written: `runtime.kept_request`."""
 
     @property
     def id(self) -> RequestId: ...
 
     @property
-    def record(self) -> KeptRecord: ...
+    def record(self) -> RetainedRecord: ...
 
     @property
     def events(self) -> Sequence[Event]:
