@@ -7,21 +7,21 @@ from arriero.balancer.fleet.recorder import NOWHERE
 from arriero.balancer.tracing.trace_recorder import TraceRecorder
 from arriero.shared.tracing.tracer import QueueTracer
 from tests.balancer.tracing.test_request_spans import ENDING, NOW, OWN
-from tests.shared.tracing.fakes import Retained
+from tests.shared.tracing.fakes import Kept
 
 
-def recorder(kept: Retained) -> TraceRecorder:
+def recorder(kept: Kept) -> TraceRecorder:
     return TraceRecorder(QueueTracer(kept.queue, lambda parent, id: True), lambda: NOW)
 
 
 def test_an_end_is_a_span_with_its_parts() -> None:
-    kept = Retained()
+    kept = Kept()
     recorder(kept).ended(ENDING)
     assert [span.name for span in kept.take()] == ["generate m", "queue", "prefill", "decode"]
 
 
 def test_what_is_not_recorded_costs_nothing() -> None:
-    kept = Retained()
+    kept = Kept()
     tracing = recorder(kept)
     tracing.ended(replace(ENDING, caller=ANONYMOUS))
     unsampled = replace(OWN, is_sampled=False)

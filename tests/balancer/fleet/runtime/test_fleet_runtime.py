@@ -32,12 +32,12 @@ from arriero.shared.tracing.tracer import QueueTracer
 from tests.balancer.fleet.builders import ended, hello, output, piece, request
 from tests.balancer.fleet.recording import RecordingPeer, RecordingRecorder
 from tests.balancer.fleet.runtime.query_dispatcher import SEEDED, QueryDispatcher
-from tests.shared.tracing.fakes import Retained
+from tests.shared.tracing.fakes import Kept
 from tests.waiting import HANGS, GivenTime, given_time
 
 
 async def test_the_agent_s_part_of_a_request_belongs_to_its_trace() -> None:
-    recorder, tracer = RecordingRecorder(), QueueTracer(Retained().queue, lambda parent, id: True)
+    recorder, tracer = RecordingRecorder(), QueueTracer(Kept().queue, lambda parent, id: True)
     runtime = FleetRuntime(Fleet(Limits()), recorder=recorder, tracer=tracer)
     peer = RecordingPeer()
     runtime.agent_joined(peer, hello("new", slots=1))
