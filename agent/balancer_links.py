@@ -17,7 +17,7 @@ from .generation import port
 from .link.balancer_socket import BalancerSocket
 from .link.connection import Connection
 from .link.dialling import AgentKey
-from .link.queries import Queries
+from .link.queries import OpenQueries
 from .link.requests import Requests
 from .link.session import Session
 from .link.slots import Slots
@@ -71,7 +71,7 @@ class BalancerLinks:
                 hello=self._hello(order, status),
                 status=status,
                 requests=Requests(slots=self.slots, numbers=numbers),
-                queries=Queries(numbers),
+                queries=OpenQueries(numbers),
             )
             return Connection(
                 url,

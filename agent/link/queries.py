@@ -16,7 +16,7 @@ MAX_QUERIES = 256
 """Most queries of one balancer at once; a balancer asks for far fewer."""
 
 
-class Queries:
+class OpenQueries:
     """`numbers` are shared with the agent's other sessions."""
 
     def __init__(self, numbers: Iterator[int]) -> None:

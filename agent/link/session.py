@@ -70,7 +70,7 @@ from .decisions import (
     Send,
     SendLog,
 )
-from .queries import Queries, declined
+from .queries import OpenQueries, declined
 from .requests import Requests
 
 HANDSHAKE_TIMEOUT = 10.0
@@ -96,7 +96,7 @@ class Session:
         hello: Hello,
         status: Status,
         requests: Requests,
-        queries: Queries,
+        queries: OpenQueries,
         protocols: range = PROTOCOLS,
     ) -> None:
         """`status` is what is sent when it says more than `hello`."""

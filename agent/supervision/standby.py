@@ -23,7 +23,7 @@ from ..link.balancer_secrets import BalancerSecrets
 from ..link.balancer_socket import BalancerSocket
 from ..link.connection import Connection
 from ..link.dialling import AgentKey
-from ..link.queries import Queries
+from ..link.queries import OpenQueries
 from ..link.requests import Requests
 from ..link.session import Session
 from ..link.slots import Slots
@@ -106,7 +106,7 @@ class Standby:
         numbers = count(1)
         requests = Requests(slots=Slots(0), numbers=numbers)
         session = Session(
-            hello=self._hello, status=self._status, requests=requests, queries=Queries(numbers)
+            hello=self._hello, status=self._status, requests=requests, queries=OpenQueries(numbers)
         )
         return Connection(
             url,

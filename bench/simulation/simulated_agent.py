@@ -16,7 +16,7 @@ from arriero.agent.link.decisions import (
     Send,
     StartGeneration,
 )
-from arriero.agent.link.queries import Queries
+from arriero.agent.link.queries import OpenQueries
 from arriero.agent.link.requests import Requests
 from arriero.agent.link.session import Session
 from arriero.agent.link.slots import Slots
@@ -110,7 +110,7 @@ class SimulatedAgent:
             hello=hello,
             status=status,
             requests=Requests(slots=Slots(kind.slots), numbers=numbers),
-            queries=Queries(numbers),
+            queries=OpenQueries(numbers),
         )
         self._num_reports = 0
         self._reported_at = now

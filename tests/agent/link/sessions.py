@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 
-from arriero.agent.link.queries import Queries
+from arriero.agent.link.queries import OpenQueries
 from arriero.agent.link.requests import Requests
 from arriero.agent.link.session import PROTOCOLS, Session
 from arriero.agent.link.slots import Slots
@@ -67,6 +67,6 @@ def make_session(
         hello=replace(hello, model=model),
         status=replace(status, model=model),
         requests=make_requests() if requests is None else requests,
-        queries=Queries(query_numbers or count(101)),
+        queries=OpenQueries(query_numbers or count(101)),
         protocols=protocols,
     )

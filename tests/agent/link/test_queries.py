@@ -2,7 +2,7 @@ from itertools import count
 
 from arriero.agent.generation.port import QueryId
 from arriero.agent.link.decisions import AnswerQuery, WithdrawQuery
-from arriero.agent.link.queries import MAX_QUERIES, Queries
+from arriero.agent.link.queries import MAX_QUERIES, OpenQueries
 from arriero.shared.errors import EngineFailed, to_wire
 from arriero.shared.inference import RequestId
 from arriero.shared.messages import Ask, Reply
@@ -20,7 +20,7 @@ def ask(name: str = "q") -> Ask:
 
 
 def test_asked_and_answered() -> None:
-    queries = Queries(count(1))
+    queries = OpenQueries(count(1))
     assert queries.accept(ask()) == AnswerQuery(ONE, QUERY)
     assert Q in queries
     assert queries.answered(ONE, RESULT) == [Reply(id=Q, result=RESULT)]
@@ -29,7 +29,7 @@ def test_asked_and_answered() -> None:
 
 
 def test_withdrawn_it_is_not_answered() -> None:
-    queries = Queries(count(1))
+    queries = OpenQueries(count(1))
     queries.accept(ask())
     assert queries.withdraw(Q) == [WithdrawQuery(ONE)]
     assert queries.withdraw(Q) == []
@@ -37,7 +37,7 @@ def test_withdrawn_it_is_not_answered() -> None:
 
 
 def test_a_name_may_come_again_and_is_another_query() -> None:
-    queries = Queries(count(1))
+    queries = OpenQueries(count(1))
     queries.accept(ask())
     queries.withdraw(Q)
     assert queries.accept(ask()) == AnswerQuery(TWO, QUERY)
@@ -46,7 +46,7 @@ def test_a_name_may_come_again_and_is_another_query() -> None:
 
 
 def test_more_than_there_may_be_are_declined() -> None:
-    queries = Queries(count(1))
+    queries = OpenQueries(count(1))
     for number in range(MAX_QUERIES):
         assert isinstance(queries.accept(ask(f"q{number}")), AnswerQuery)
     reply = queries.accept(ask("late"))
@@ -56,7 +56,7 @@ def test_more_than_there_may_be_are_declined() -> None:
 
 
 def test_the_end_of_all() -> None:
-    queries = Queries(count(1))
+    queries = OpenQueries(count(1))
     queries.accept(ask())
     queries.accept(ask("r"))
     error = EngineFailed("gone")
