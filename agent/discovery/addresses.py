@@ -16,25 +16,25 @@ from typing import Self
 MOST_ADDRESSES = 64
 """Most addresses of one name; more are left out."""
 
-Address = str | None
+HostAddress = str | None
 """`None`: the name itself, whatever it stands for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Dial:
+class Connect:
     """Keep a connection to this address."""
 
-    address: Address
+    address: HostAddress
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class Disconnect:
     """Keep none to it."""
 
-    address: Address
+    address: HostAddress
 
 
-Decision = Dial | Leave
+Decision = Connect | Disconnect
 
 
 class Addresses:
@@ -44,9 +44,9 @@ class Addresses:
     """
 
     def __init__(self) -> None:
-        self.dialled: set[Address] = set()
-        self._live: set[Address] = set()
-        self._current: frozenset[Address] = frozenset()
+        self.dialled: set[HostAddress] = set()
+        self._live: set[HostAddress] = set()
+        self._current: frozenset[HostAddress] = frozenset()
 
     def resolved(self, found: Sequence[str]) -> list[Decision]:
         """The name has these addresses; none if it could not be looked up."""
@@ -57,20 +57,20 @@ class Addresses:
         gone = self.dialled - self._current - self._live
         new = self._current - self.dialled
         self.dialled = (self.dialled | new) - gone
-        return [*map(Dial, _sorted(new)), *map(Leave, _sorted(gone))]
+        return [*map(Connect, _sorted(new)), *map(Disconnect, _sorted(gone))]
 
-    def joined(self, address: Address) -> None:
+    def joined(self, address: HostAddress) -> None:
         """A balancer answered there."""
         if address in self.dialled:
             self._live.add(address)
 
-    def lost(self, address: Address) -> list[Decision]:
+    def lost(self, address: HostAddress) -> list[Decision]:
         """A connection ended there, or could not be made."""
         self._live.discard(address)
         if address in self._current or address not in self.dialled:
             return []
         self.dialled.discard(address)
-        return [Leave(address)]
+        return [Disconnect(address)]
 
     def check_integrity(self) -> None:
         """Raises `RuntimeError` when an invariant is broken; for tests."""
@@ -88,7 +88,7 @@ def of_one_kind(found: Iterable[tuple[bool, str]]) -> list[str]:
     return [address for is_ipv4, address in found if is_ipv4 == has_ipv4]
 
 
-def _sorted(addresses: Iterable[Address]) -> list[Address]:
+def _sorted(addresses: Iterable[HostAddress]) -> list[HostAddress]:
     return sorted(addresses, key=lambda each: each or "")
 
 

@@ -20,11 +20,11 @@ from ..link.balancer_socket import BalancerSocket
 from ..link.connection import Connection
 from ..link.dialling import AgentKey, DialFailed, dial
 from .addresses import (
-    Address,
     Addresses,
+    Connect,
     Decision,
-    Dial,
-    Leave,
+    Disconnect,
+    HostAddress,
     Workers,
     of_one_kind,
     plan_connections,
@@ -38,13 +38,13 @@ LOOKUP_INTERVAL = 30.0
 LOOKUP_AFTER_LOSS = 1.0
 """Seconds from a lost connection to the next look-up, less a random half."""
 
-DialAddress = Callable[[str, Address], Awaitable[BalancerSocket]]
+DialAddress = Callable[[str, HostAddress], Awaitable[BalancerSocket]]
 """Dials a URL, at this address of its name."""
 
 Make = Callable[[str, Callable[[str], Awaitable[BalancerSocket]], Callable[[], None]], Connection]
 """Makes a connection to a URL, which dials so and says when it has ended or failed."""
 
-Key = tuple[str, Address, int]
+Key = tuple[str, HostAddress, int]
 """A connection's URL, the address of its name, and its number among those to that address."""
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
@@ -63,7 +63,7 @@ async def resolve(host: str) -> list[str]:
 def dialling(*, tls: ClientFiles, key: AgentKey) -> DialAddress:
     """Dials with these files and this key."""
 
-    async def dial_at(url: str, address: Address) -> BalancerSocket:
+    async def dial_at(url: str, address: HostAddress) -> BalancerSocket:
         return await dial(url, tls=tls, key=key, address=address)
 
     return dial_at
@@ -146,7 +146,7 @@ class Links:
         self, decision: Decision, url: str, addresses: Addresses, lost: asyncio.Event
     ) -> None:
         match decision:
-            case Dial(address):
+            case Connect(address):
                 if address is not None:
                     logger.info("dialling a balancer", extra=context(url=url, address=address))
 
@@ -156,7 +156,7 @@ class Links:
                         self._carry_out(following, url, addresses, lost)
 
                 self._open(url, address, addresses, ended)
-            case Leave(address):
+            case Disconnect(address):
                 if address is not None:
                     logger.info("leaving a balancer", extra=context(url=url, address=address))
                 for number in self._met(url, address):
@@ -169,7 +169,7 @@ class Links:
     def _open(
         self,
         url: str,
-        address: Address,
+        address: HostAddress,
         addresses: Addresses | None,
         on_ended: Callable[[], None] = lambda: None,
         number: int = 0,
@@ -213,7 +213,7 @@ class Links:
             if num_dials >= plan.num_dials or key not in self._connections:
                 raise AlreadyConnected("another connection leads to the same balancer, too")
 
-    def _met(self, url: str, address: Address) -> dict[int, str | None]:
+    def _met(self, url: str, address: HostAddress) -> dict[int, str | None]:
         """The balancer of each connection to an address, by number."""
         keys = [key for key in self._connections if key[:2] == (url, address)]
         return {key[2]: self._balancers.get(key) for key in keys}

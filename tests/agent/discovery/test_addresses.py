@@ -9,10 +9,10 @@ from arriero.agent.discovery.addresses import (
     MOST_ADDRESSES,
     MOST_WORKERS,
     Addresses,
+    Connect,
     ConnectionPlan,
     Decision,
-    Dial,
-    Leave,
+    Disconnect,
     Workers,
     of_one_kind,
     plan_connections,
@@ -21,30 +21,30 @@ from arriero.agent.discovery.addresses import (
 
 def test_a_name_with_one_address_is_dialled_as_it_is() -> None:
     addresses = Addresses()
-    assert addresses.resolved(["10.0.0.1"]) == [Dial(None)]
+    assert addresses.resolved(["10.0.0.1"]) == [Connect(None)]
     assert addresses.resolved(["10.0.0.2"]) == []
 
 
 def test_each_of_several_is_dialled() -> None:
     addresses = Addresses()
-    assert addresses.resolved(["b", "a", "b"]) == [Dial("a"), Dial("b")]
-    assert addresses.resolved(["a", "b", "c"]) == [Dial("c")]
+    assert addresses.resolved(["b", "a", "b"]) == [Connect("a"), Connect("b")]
+    assert addresses.resolved(["a", "b", "c"]) == [Connect("c")]
 
 
 def test_an_address_that_is_gone_is_left_once_its_connection_is_lost() -> None:
     addresses = Addresses()
     addresses.resolved(["a", "b", "c"])
     addresses.joined("a")
-    assert addresses.resolved(["b", "d"]) == [Dial("d"), Leave("c")]
+    assert addresses.resolved(["b", "d"]) == [Connect("d"), Disconnect("c")]
     assert addresses.lost("b") == [], "it may come back"
-    assert addresses.lost("a") == [Leave("a")]
+    assert addresses.lost("a") == [Disconnect("a")]
     assert addresses.dialled == {"b", "d"}
 
 
 def test_a_name_that_cannot_be_looked_up_stands_for_what_it_was() -> None:
     addresses = Addresses()
-    assert addresses.resolved([]) == [Dial(None)], "so that somebody says that nobody answers"
-    assert addresses.resolved(["a", "b"]) == [Dial("a"), Dial("b"), Leave(None)]
+    assert addresses.resolved([]) == [Connect(None)], "so that somebody says that nobody answers"
+    assert addresses.resolved(["a", "b"]) == [Connect("a"), Connect("b"), Disconnect(None)]
     assert addresses.resolved([]) == []
 
 
@@ -85,7 +85,7 @@ def test_what_is_dialled_is_what_was_decided(events: list[tuple[str, object]]) -
         else:
             decisions = addresses.lost(about)  # type: ignore[arg-type]
         for decision in decisions:
-            if isinstance(decision, Dial):
+            if isinstance(decision, Connect):
                 assert decision.address not in dialled
                 dialled.add(decision.address)
             else:
