@@ -23,7 +23,7 @@ from .supervision.supervisor_protocol import (
 )
 from .upstream.client import Client
 from .upstream.generation import UpstreamGeneration
-from .upstream.protocol.address import Address
+from .upstream.protocol.address import ApiAddress
 from .upstream.queries import UpstreamQueries
 from .upstream.watch import Watch
 
@@ -32,7 +32,7 @@ async def main(settings: AgentSettings, shutdown: Shutdown, channel: SupervisorC
     """Forward until `shutdown` is requested. Raises `StartupError` where it cannot go on."""
     if settings.upstream is None:
         raise ValueError("there is nothing to forward to")
-    address = Address.of(settings.upstream)
+    address = ApiAddress.of(settings.upstream)
     async with (
         Client(address, settings.upstream_key_file) as client,
         asyncio.TaskGroup() as group,

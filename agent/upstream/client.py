@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from .protocol.address import Address
+from .protocol.address import ApiAddress
 from .protocol.failures import UpstreamFault, UpstreamLost, UpstreamRefusal
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class KeyFileError(Exception):
 class Client:
     """Use it with `async with`. Raises `UpstreamLost`, `UpstreamRefusal` or `UpstreamFault`."""
 
-    def __init__(self, address: Address, key_file: Path | None = None) -> None:
+    def __init__(self, address: ApiAddress, key_file: Path | None = None) -> None:
         self.address = address
         self._key_file = key_file
         self._headers: dict[str, str] = {}

@@ -9,14 +9,14 @@ from urllib.parse import urlsplit, urlunsplit
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ApiAddress:
     """`api` is what paths such as `/chat/completions` are added to, `root` the server's own."""
 
     root: str
     api: str
 
     @classmethod
-    def of(cls, url: str) -> "Address":
+    def of(cls, url: str) -> "ApiAddress":
         """The address in `url`, which is http or https without credentials, query and fragment."""
         parts = urlsplit(url)
         root = urlunsplit((parts.scheme, parts.netloc, "", "", ""))

@@ -9,7 +9,7 @@ import pytest
 from arriero.agent.sequence_id import SequenceId
 from arriero.agent.upstream.client import Client
 from arriero.agent.upstream.generation import UpstreamGeneration
-from arriero.agent.upstream.protocol.address import Address
+from arriero.agent.upstream.protocol.address import ApiAddress
 from arriero.agent.upstream.protocol.bodies import Server
 from arriero.agent.upstream.protocol.failures import UpstreamRefusal
 from arriero.shared.continuation import Continuation
@@ -62,7 +62,7 @@ class Side:
 async def side() -> AsyncIterator[Side]:
     async with (
         Scripted().serving() as scripted,
-        Client(Address.of(scripted.url)) as client,
+        Client(ApiAddress.of(scripted.url)) as client,
         asyncio.TaskGroup() as group,
     ):
         yield Side(scripted, client, group)

@@ -6,7 +6,7 @@ import pytest
 
 from arriero.agent.generation.port import QueryId
 from arriero.agent.upstream.client import Client
-from arriero.agent.upstream.protocol.address import Address
+from arriero.agent.upstream.protocol.address import ApiAddress
 from arriero.agent.upstream.protocol.bodies import Server
 from arriero.agent.upstream.queries import UpstreamQueries
 from arriero.shared.queries import Declined, Embed, Embedded, Query, Rank, Result, Tokenize
@@ -38,7 +38,7 @@ class Side:
 async def side() -> AsyncIterator[Side]:
     async with (
         Scripted().serving() as scripted,
-        Client(Address.of(scripted.url)) as client,
+        Client(ApiAddress.of(scripted.url)) as client,
         asyncio.TaskGroup() as group,
     ):
         yield Side(scripted, client, group)

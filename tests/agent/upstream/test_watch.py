@@ -7,7 +7,7 @@ import pytest
 
 from arriero.agent.upstream.client import Client
 from arriero.agent.upstream.health import MOST_REFUSED
-from arriero.agent.upstream.protocol.address import Address
+from arriero.agent.upstream.protocol.address import ApiAddress
 from arriero.agent.upstream.protocol.failures import UpstreamRefusal
 from arriero.agent.upstream.watch import Watch
 from tests.agent.fakes import soon
@@ -39,7 +39,7 @@ class Watched:
 async def watched(name: str | None = None, key_file: Path | None = None) -> AsyncIterator[Watched]:
     async with (
         Scripted().serving() as scripted,
-        Client(Address.of(scripted.url), key_file) as client,
+        Client(ApiAddress.of(scripted.url), key_file) as client,
     ):
         yield Watched(scripted, client, name)
 

@@ -1,6 +1,6 @@
 import pytest
 
-from arriero.agent.upstream.protocol.address import Address
+from arriero.agent.upstream.protocol.address import ApiAddress
 
 
 @pytest.mark.parametrize(
@@ -14,5 +14,5 @@ from arriero.agent.upstream.protocol.address import Address
     ],
 )  # fmt: skip
 def test_a_path_is_the_apis(url: str, root: str, api: str, shown: str) -> None:
-    address = Address.of(url)
+    address = ApiAddress.of(url)
     assert (address.root, address.api, address.shown) == (root, api, shown)
