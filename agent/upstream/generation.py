@@ -19,7 +19,7 @@ from ..generation.port import Listener
 from ..sequence_id import SequenceId
 from .client import Client
 from .meter import Meter
-from .protocol.answer import Answer
+from .protocol.answer import UpstreamAnswer
 from .protocol.bodies import Json, Server, body_of, path_of
 from .protocol.continuing import Rest, notice_of
 from .protocol.event_lines import EventLines
@@ -42,7 +42,7 @@ class _Active:
 
     id: RequestId
     listener: Listener
-    answer: Answer
+    answer: UpstreamAnswer
     is_rest: bool = False
     task: asyncio.Task[None] | None = None
     is_taken: bool = False
@@ -85,7 +85,7 @@ class UpstreamGeneration:
         """See `port.Generation`."""
         request, continuation = start.request, start.continuation
         rest = None if continuation is None else Rest(request, continuation)
-        answer = Answer(
+        answer = UpstreamAnswer(
             start.id,
             one_call=not request.parallel_tool_calls,
             rest=rest,

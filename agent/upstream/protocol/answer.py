@@ -65,7 +65,7 @@ class _Call:
     arguments: list[str] = field(default_factory=list)
 
 
-class Answer:
+class UpstreamAnswer:
     """The answer to the request `id`. `one_call`: it ends before a second call begins.
 
     Of an answer that another agent began this is the `rest`.

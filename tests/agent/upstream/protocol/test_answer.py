@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.agent.upstream.protocol.answer import LEAST_LOG_PROB, Answer, log_probs_of
+from arriero.agent.upstream.protocol.answer import LEAST_LOG_PROB, UpstreamAnswer, log_probs_of
 from arriero.agent.upstream.protocol.failures import UpstreamFault
 from arriero.shared.inference import LogProb, Rates, RequestId, TokenLogProbs, Usage
 from arriero.shared.messages import Called, CallStarted, Ended, Item, Noticed, Piece, PromptRead
@@ -27,12 +27,12 @@ def usage(prompt: int, answer: int, **details: Any) -> dict[str, Any]:
     return {"prompt_tokens": prompt, "completion_tokens": answer, **details}
 
 
-def taken(answer: Answer, *chunks: bytes) -> list[Item]:
+def taken(answer: UpstreamAnswer, *chunks: bytes) -> list[Item]:
     return [item for each in chunks for item in answer.take(each)]
 
 
 def whole(*chunks: bytes, **options: Any) -> list[Item]:
-    answer = Answer(ID, **options)
+    answer = UpstreamAnswer(ID, **options)
     items = taken(answer, *chunks, b"[DONE]")
     assert answer.is_over
     return [*items, *answer.ended(RATES)]
@@ -135,7 +135,7 @@ def test_ollama_sends_calls_whole_and_ends_with_stop() -> None:
 
 
 def test_one_call_is_held_to_where_a_server_sends_more() -> None:
-    answer = Answer(ID, one_call=True)
+    answer = UpstreamAnswer(ID, one_call=True)
     items = taken(answer, call(0, "{}", "look", "c1"), call(1, "{}", "go", "c2"))
     assert answer.is_over
     assert [type(each) for each in items] == [CallStarted, Piece, Called]
@@ -162,7 +162,7 @@ def test_a_content_filter_is_told() -> None:
 
 
 def test_a_stream_may_end_without_done() -> None:
-    answer = Answer(ID)
+    answer = UpstreamAnswer(ID)
     taken(answer, chunk({"content": "a"}), chunk({}, "stop"))
     assert not answer.is_over  # counts may follow
     answer.closed()
@@ -170,7 +170,7 @@ def test_a_stream_may_end_without_done() -> None:
 
 
 def test_it_is_cancelled_with_what_came() -> None:
-    answer = Answer(ID)
+    answer = UpstreamAnswer(ID)
     taken(answer, chunk({"content": "a"}))
     assert answer.cancelled(RATES) == ended("cancelled", usage=Usage(completion_tokens=1))
 
@@ -190,11 +190,11 @@ def test_it_is_cancelled_with_what_came() -> None:
 )
 def test_what_does_not_keep_to_the_api(data: bytes, why: str) -> None:
     with pytest.raises(UpstreamFault, match=why):
-        Answer(ID).take(data)
+        UpstreamAnswer(ID).take(data)
 
 
 def test_an_answer_that_is_cut_off() -> None:
-    answer = Answer(ID)
+    answer = UpstreamAnswer(ID)
     taken(answer, chunk({"content": "a"}))
     with pytest.raises(UpstreamFault, match="in the middle of the answer"):
         answer.closed()
@@ -219,7 +219,7 @@ json_values = st.recursive(
 @given(st.dictionaries(st.sampled_from(["choices", "usage", "error"]), json_values))
 def test_any_json_is_taken_or_told_as_a_fault(told: dict[str, Any]) -> None:
     with suppress(UpstreamFault):
-        Answer(ID).take(json.dumps(told).encode())
+        UpstreamAnswer(ID).take(json.dumps(told).encode())
 
 
 A, B = LogProb(0, b"a", -0.5), LogProb(0, b"b", -1.0)
