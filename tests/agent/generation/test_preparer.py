@@ -317,7 +317,7 @@ class TestSampling:
                 ignore_eos=True,
             ),
         )
-        stops = Stops(("a", "b"), tokens=frozenset({7, 65}), min_tokens=3, are_told=True)
+        stops = Stops(("a", "b"), tokens=frozenset({7, 65}), min_tokens=3, are_included=True)
         assert (prepared.sequence.max_tokens, prepared.stop) == (7, stops)
         assert prepared.sequence.sampling == Sampling(
             temperature=0.0,
