@@ -54,7 +54,7 @@ class DraftModel(Protocol):
     def end_tokens(self) -> frozenset[int]: ...
 
     def compute(self, runs: Sequence[DraftRun]) -> list[Guess]:
-        """Guesses, in the order of those runs that want one. Raises `DraftFailedError`."""
+        """Guesses, in the order of the runs that ask for one. Raises `DraftFailedError`."""
 
     def cut(self, slot: int, length: int) -> None:
         """`slot` gives up its tokens but the first `length`."""

@@ -63,7 +63,7 @@ class DryPenalty:
         row[tokens] -= (self._multiplier * self._base**exponents).astype(np.float32)
 
     def _longest(self, vocab_size: int) -> NDArray[np.int32]:
-        """How many tokens each token of the vocabulary would go on repeating; -1: none to tell."""
+        """How many tokens each token of the vocabulary would go on repeating; -1: none."""
         longest = np.full(vocab_size, -1, np.int32)
         size = self._tokens.size
         limit = self._breaks.num_after(size)
