@@ -1,11 +1,11 @@
 """What a request may take in tokens, before anybody has tokenised it.
 
-There are two estimates. Its `Demand` is held against its caller's limits until it ends: of texts
-every `BYTES_PER_TOKEN` bytes of UTF-8 count as one token, which with common vocabularies is about
-right for English, a little more than it takes for code, and less for most other scripts. Its charge
-says what it counts in the fair queue, where every request passes: of texts it takes characters, so
-its cost does not grow with their length. Token ids are counted. What it really took counts at its
-end.
+There are two estimates. Its `Reservation` is held against its caller's limits until it ends: of
+texts every `BYTES_PER_TOKEN` bytes of UTF-8 count as one token, which with common vocabularies is
+about right for English, a little more than it takes for code, and less for most other scripts. Its
+charge says what it counts in the fair queue, where every request passes: of texts it takes
+characters, so its cost does not grow with their length. Token ids are counted. What it really took
+counts at its end.
 """
 
 from collections.abc import Iterable, Sequence
@@ -39,7 +39,7 @@ LEAST = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
+class Reservation:
     """What one request asks of its caller's limits.
 
     `num_prompt_tokens` and `num_answer_tokens` are estimates from above; without `max_tokens` the
@@ -59,7 +59,7 @@ class Demand:
         return self.num_prompt_tokens + self.num_answer_tokens
 
 
-def demand_of(request: GenerateRequest, room: float) -> Demand:
+def reservation_of(request: GenerateRequest, room: float) -> Reservation:
     """What `request` asks for; prompt and answer together have at most `room` tokens."""
     prompt = _num_prompt_tokens(request)
     answer = ASSUMED_ANSWER if request.max_tokens is None else request.max_tokens
@@ -67,18 +67,18 @@ def demand_of(request: GenerateRequest, room: float) -> Demand:
         answer = 0
     elif request.n_discard is None:
         answer = int(min(answer, max(room - prompt, 1)))
-    return Demand(
+    return Reservation(
         num_prompt_tokens=prompt,
         num_answer_tokens=answer,
         has_max_tokens=request.max_tokens is not None,
     )
 
 
-def demand_of_queries(queries: Sequence[Query]) -> Demand:
+def reservation_of_queries(queries: Sequence[Query]) -> Reservation:
     """What a call asks for: tokenising, counting and the like cost neither requests nor tokens."""
     if not any(isinstance(each, Embed | Rank) for each in queries):
-        return Demand(num_requests=0)
-    return Demand(num_prompt_tokens=sum(map(_num_query_tokens, queries)))
+        return Reservation(num_requests=0)
+    return Reservation(num_prompt_tokens=sum(map(_num_query_tokens, queries)))
 
 
 def _num_query_tokens(query: Query) -> int:

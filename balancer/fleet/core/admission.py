@@ -29,14 +29,14 @@ from ....shared.inference.adapters import AdapterChoice, adapted_name
 from ...access.identity import CallerLimits
 from ..caller import Caller
 from ..queries.query import QueryRequest
-from ..token_estimate import Demand, demand_of, demand_of_queries
+from ..token_estimate import Reservation, reservation_of, reservation_of_queries
 from ..view import Standing
 from .limiter import SOON, Limiter
 from .state import FleetState
 
 AnyRequest = TypeVar("AnyRequest", GenerateRequest, QueryRequest)
 
-UNCOUNTED = Demand()
+UNCOUNTED = Reservation()
 
 _MOST_PRIORITY: dict[PriorityClass, int] = {"batch": -1, "default": 0, "interactive": 100}
 """The highest `priority` of a request: numbers above 0 are interactive, those below 0 batch."""
@@ -48,12 +48,13 @@ _MAX_NAMES = 10
 class Newcomer(Generic[AnyRequest]):
     """What came, as it may run: with its model's own name, and within its caller's limits.
 
-    With an `error` it is refused. Otherwise `demand` is what it takes of the limits, once accepted.
+    With an `error` it is refused. Otherwise `reservation` is what it takes of the limits, once
+    accepted.
     """
 
     request: AnyRequest
     error: RequestError | None = None
-    demand: Demand = UNCOUNTED
+    reservation: Reservation = UNCOUNTED
 
 
 class Admission:
@@ -99,11 +100,11 @@ class Admission:
         within = bounded(request, limits)
         if isinstance(within, RequestError):
             return Newcomer(request, within)
-        demand = self._demand(within, limits)
+        reservation = self._reservation(within, limits)
         would_wait = not self._state.requests.dispatch.has_free_slot(within.model)
-        all_of_them = demand if together == 1 else replace(demand, num_copies=together)
+        all_of_them = reservation if together == 1 else replace(reservation, num_copies=together)
         over = self._over(caller, limits, all_of_them, now, would_wait=would_wait)
-        return Newcomer(within, over, demand)
+        return Newcomer(within, over, reservation)
 
     def query(
         self, query_request: QueryRequest, caller: Caller, now: float
@@ -115,19 +116,19 @@ class Admission:
             error = hidden(self._refusal_of_query(query_request), query_request.model, limits)
         if error is not None:
             return Newcomer(query_request, error)
-        demand = demand_of_queries(query_request.parts)
+        reservation = reservation_of_queries(query_request.parts)
         would_wait = not self._state.dispatcher.has_room(query_request)
-        over = self._over(caller, limits, demand, now, would_wait=would_wait)
-        return Newcomer(query_request, over, demand)
+        over = self._over(caller, limits, reservation, now, would_wait=would_wait)
+        return Newcomer(query_request, over, reservation)
 
     def named(self, request: GenerateRequest, caller: Caller) -> GenerateRequest:
         """A request that was let in before, with what its model is called now."""
         named, _error = self._named(request, self._limiter.limits_of(caller))
         return named
 
-    def admitted(self, id: RequestId, caller: Caller, demand: Demand, now: float) -> None:
+    def admitted(self, id: RequestId, caller: Caller, reservation: Reservation, now: float) -> None:
         """A newcomer was accepted."""
-        self._limiter.admitted(id, caller, demand, now)
+        self._limiter.admitted(id, caller, reservation, now)
 
     def ended(self, id: RequestId, usage: Usage, now: float) -> None:
         """It has ended; what was never accepted is ignored."""
@@ -210,22 +211,22 @@ class Admission:
             return None
         return NotSupported("the model's upstream server does not tell how it tokenises")
 
-    def _demand(self, request: GenerateRequest, limits: CallerLimits) -> Demand:
+    def _reservation(self, request: GenerateRequest, limits: CallerLimits) -> Reservation:
         """Estimating costs a look at the whole prompt, so it is done only where tokens count."""
         if limits.tokens_per_minute is None:
             return UNCOUNTED
-        return demand_of(request, self._state.models.room(request.model).num_tokens + 1)
+        return reservation_of(request, self._state.models.room(request.model).num_tokens + 1)
 
     def _over(
         self,
         caller: Caller,
         limits: CallerLimits,
-        demand: Demand,
+        reservation: Reservation,
         now: float,
         *,
         would_wait: bool,
     ) -> RequestError | None:
-        error = self._limiter.refusal(caller, demand, now)
+        error = self._limiter.refusal(caller, reservation, now)
         if error is not None or not would_wait or limits.max_queued is None:
             return error
         if sum(map(self._is_waiting, self._limiter.live(caller))) < limits.max_queued:

@@ -179,7 +179,7 @@ class Fleet:
             id, newcomer.request, caller, now, tell_waiting=tell_waiting
         )
         if id in self:
-            self.admission.admitted(id, caller, newcomer.demand, now)
+            self.admission.admitted(id, caller, newcomer.reservation, now)
         self.steering.waits(newcomer.request.model, now)
         return decisions
 
@@ -223,7 +223,7 @@ class Fleet:
             return [*decisions, *dispatcher.refuse(lifecycle, newcomer.error, now)]
         decisions += dispatcher.admit(id, newcomer.request, caller, now)
         if id in self:
-            self.admission.admitted(id, caller, newcomer.demand, now)
+            self.admission.admitted(id, caller, newcomer.reservation, now)
         self.steering.waits(newcomer.request.model, now)
         return decisions
 

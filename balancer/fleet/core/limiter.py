@@ -19,7 +19,7 @@ from ....shared.errors import InvalidRequest, RateLimited, RequestError
 from ....shared.inference import PRIORITY_CLASSES, RequestId
 from ...access.identity import NO_LIMITS, CallerLimits
 from ..caller import Account, Caller
-from ..token_estimate import Demand
+from ..token_estimate import Reservation
 from ..view import NO_STANDING, Level, Standing
 
 T = TypeVar("T")
@@ -120,22 +120,26 @@ class UsageAccount:
         """How many requests have not ended."""
         return len(self._held)
 
-    def refusal(self, limits: CallerLimits, demand: Demand, now: float) -> RequestError | None:
+    def refusal(
+        self, limits: CallerLimits, reservation: Reservation, now: float
+    ) -> RequestError | None:
         """Why a request would be over its limits; for how long, as far as that is known."""
         return (
-            _too_many_together(limits, demand)
-            or self._too_many_at_once(limits, demand)
-            or self._too_many_requests(limits, demand, now)
-            or self._too_many_tokens(limits, demand, now)
+            _too_many_together(limits, reservation)
+            or self._too_many_at_once(limits, reservation)
+            or self._too_many_requests(limits, reservation, now)
+            or self._too_many_tokens(limits, reservation, now)
         )
 
-    def admitted(self, id: RequestId, limits: CallerLimits, demand: Demand, now: float) -> None:
+    def admitted(
+        self, id: RequestId, limits: CallerLimits, reservation: Reservation, now: float
+    ) -> None:
         """`id` was let in: what it asks for is taken."""
         if id in self._held:
             raise ValueError(f"{id} was let in before")
-        self._requests.add(demand.num_requests, now)
+        self._requests.add(reservation.num_requests, now)
         most = limits.tokens_per_minute
-        self._held[id] = 0 if most is None else min(demand.num_tokens, most)
+        self._held[id] = 0 if most is None else min(reservation.num_tokens, most)
 
     def ended(self, id: RequestId, num_tokens: int, now: float) -> None:
         """`id` ended, having taken `num_tokens`: what it held is free again."""
@@ -150,9 +154,11 @@ class UsageAccount:
             tokens=_level(limits.tokens_per_minute, self._tokens, held, now),
         )
 
-    def _too_many_at_once(self, limits: CallerLimits, demand: Demand) -> RateLimited | None:
+    def _too_many_at_once(
+        self, limits: CallerLimits, reservation: Reservation
+    ) -> RateLimited | None:
         most = limits.max_concurrent
-        if most is None or self.num_live + demand.num_copies <= most:
+        if most is None or self.num_live + reservation.num_copies <= most:
             return None
         return RateLimited(
             f"the limit is {_requests(most)} at once; try again when one has ended",
@@ -160,12 +166,12 @@ class UsageAccount:
         )
 
     def _too_many_requests(
-        self, limits: CallerLimits, demand: Demand, now: float
+        self, limits: CallerLimits, reservation: Reservation, now: float
     ) -> RateLimited | None:
         most = limits.requests_per_minute
-        if most is None or not demand.num_requests:
+        if most is None or not reservation.num_requests:
             return None
-        needed = demand.num_requests * demand.num_copies
+        needed = reservation.num_requests * reservation.num_copies
         if self._requests.used(now) + needed <= most:
             return None
         seconds = self._requests.seconds_until(most - needed, now)
@@ -176,14 +182,14 @@ class UsageAccount:
         )
 
     def _too_many_tokens(
-        self, limits: CallerLimits, demand: Demand, now: float
+        self, limits: CallerLimits, reservation: Reservation, now: float
     ) -> RequestError | None:
         most = limits.tokens_per_minute
-        if most is None or not demand.num_tokens:
+        if most is None or not reservation.num_tokens:
             return None
-        if (error := _never_fits(most, demand)) is not None:
+        if (error := _never_fits(most, reservation)) is not None:
             return error
-        needed = min(demand.num_tokens * demand.num_copies, most)
+        needed = min(reservation.num_tokens * reservation.num_copies, most)
         room = most - sum(self._held.values()) - needed
         if self._tokens.used(now) <= room:
             return None
@@ -201,9 +207,9 @@ class UsageAccount:
             raise RuntimeError("a request holds less than nothing")
 
 
-def _too_many_together(limits: CallerLimits, demand: Demand) -> InvalidRequest | None:
+def _too_many_together(limits: CallerLimits, reservation: Reservation) -> InvalidRequest | None:
     """The error for more copies than any waiting makes room for."""
-    num = demand.num_copies
+    num = reservation.num_copies
     for most, what in (
         (limits.max_concurrent, "at once"),
         (limits.requests_per_minute, "a minute"),
@@ -216,23 +222,23 @@ def _too_many_together(limits: CallerLimits, demand: Demand) -> InvalidRequest |
     return None
 
 
-def _never_fits(most: int, demand: Demand) -> InvalidRequest | None:
+def _never_fits(most: int, reservation: Reservation) -> InvalidRequest | None:
     """The error for what no waiting helps. Without `max_tokens` the prompt alone has to fit."""
-    prompt = demand.num_prompt_tokens
+    prompt = reservation.num_prompt_tokens
     if prompt >= most:
         return InvalidRequest(
             f"the prompt has about {prompt} tokens, and the limit is {most} tokens a minute "
             "for prompt and answer together"
         )
-    if demand.num_copies > 1 and prompt * demand.num_copies >= most:
+    if reservation.num_copies > 1 and prompt * reservation.num_copies >= most:
         return InvalidRequest(
-            f"{demand.num_copies} prompts of about {prompt} tokens come together, and the limit is "
+            f"{reservation.num_copies} prompts of about {prompt} tokens come together, and the limit is "
             f"{most} tokens a minute; ask for fewer at a time"
         )
-    if demand.has_max_tokens and demand.num_tokens * demand.num_copies > most:
+    if reservation.has_max_tokens and reservation.num_tokens * reservation.num_copies > most:
         return InvalidRequest(
             f"`max_tokens`: the limit is {most} tokens a minute, and the prompt has about {prompt} "
-            f"of them; ask for at most {most // demand.num_copies - prompt}",
+            f"of them; ask for at most {most // reservation.num_copies - prompt}",
             field="max_tokens",
         )
     return None
@@ -284,21 +290,21 @@ class Limiter:
         defaults = self._anonymous if caller.is_anonymous else self._keys
         return share_of(joined(caller.limits, defaults), self.num_balancers)
 
-    def refusal(self, caller: Caller, demand: Demand, now: float) -> RequestError | None:
+    def refusal(self, caller: Caller, reservation: Reservation, now: float) -> RequestError | None:
         """Why `caller` may not send this now; `None` if it may, and then `admitted` may follow."""
         limits = self.limits_of(caller)
         if not _is_counted(limits):
             return None
         account = self._find(caller)
-        return (account or UsageAccount()).refusal(limits, demand, now)
+        return (account or UsageAccount()).refusal(limits, reservation, now)
 
-    def admitted(self, id: RequestId, caller: Caller, demand: Demand, now: float) -> None:
+    def admitted(self, id: RequestId, caller: Caller, reservation: Reservation, now: float) -> None:
         """A request that may be sent was accepted."""
         limits = self.limits_of(caller)
         if not _is_counted(limits):
             return
         account = self._open(caller)
-        account.admitted(id, limits, demand, now)
+        account.admitted(id, limits, reservation, now)
         self._owners[id] = account
 
     def ended(self, id: RequestId, num_tokens: int, now: float) -> None:

@@ -9,11 +9,11 @@ from arriero.balancer.fleet.token_estimate import (
     LEAST,
     TOKENS_PER_IMAGE,
     TOKENS_PER_MESSAGE,
-    Demand,
+    Reservation,
     charge_of,
     charge_of_usage,
-    demand_of,
-    demand_of_queries,
+    reservation_of,
+    reservation_of_queries,
 )
 from arriero.shared.inference import ChatMessage, GenerateRequest, ImagePart, ImageUrl, TextPart
 from arriero.shared.queries import Embed, Rank, Tokenize
@@ -22,53 +22,53 @@ IDS = GenerateRequest(prompt=(1, 2, 3), max_tokens=5)
 
 
 def test_token_ids_are_counted() -> None:
-    assert demand_of(IDS, inf) == Demand(
+    assert reservation_of(IDS, inf) == Reservation(
         num_prompt_tokens=3, num_answer_tokens=5, has_max_tokens=True
     )
 
 
 def test_of_texts_bytes_count() -> None:
-    assert demand_of(GenerateRequest(prompt="12345678"), inf).num_prompt_tokens == 2
-    assert demand_of(GenerateRequest(prompt="é" * 8), inf).num_prompt_tokens == 4
-    assert demand_of(GenerateRequest(prompt="1234", suffix="5678"), inf).num_prompt_tokens == 2
+    assert reservation_of(GenerateRequest(prompt="12345678"), inf).num_prompt_tokens == 2
+    assert reservation_of(GenerateRequest(prompt="é" * 8), inf).num_prompt_tokens == 4
+    assert reservation_of(GenerateRequest(prompt="1234", suffix="5678"), inf).num_prompt_tokens == 2
 
 
 def test_messages_and_tools_count() -> None:
     user = ChatMessage(role="user", content=(TextPart(type="text", text="12345678"),))
     request = GenerateRequest(messages=(user,))
-    assert demand_of(request, inf).num_prompt_tokens == 6
+    assert reservation_of(request, inf).num_prompt_tokens == 6
     tooled = replace(request, tools=({"name": "x" * 400},))
-    assert demand_of(tooled, inf).num_prompt_tokens > 100
+    assert reservation_of(tooled, inf).num_prompt_tokens > 100
     calling = ChatMessage(role="assistant", tool_calls=({"arguments": "y" * 400},))
-    assert demand_of(GenerateRequest(messages=(calling,)), inf).num_prompt_tokens > 100
+    assert reservation_of(GenerateRequest(messages=(calling,)), inf).num_prompt_tokens > 100
 
 
 def test_an_answer_has_what_the_context_leaves() -> None:
-    assert demand_of(replace(IDS, max_tokens=32_000), 100).num_answer_tokens == 97
-    assert demand_of(replace(IDS, max_tokens=32_000), 2).num_answer_tokens == 1
-    assert demand_of(replace(IDS, max_tokens=500, n_discard=10), 100).num_answer_tokens == 500
+    assert reservation_of(replace(IDS, max_tokens=32_000), 100).num_answer_tokens == 97
+    assert reservation_of(replace(IDS, max_tokens=32_000), 2).num_answer_tokens == 1
+    assert reservation_of(replace(IDS, max_tokens=500, n_discard=10), 100).num_answer_tokens == 500
 
 
 def test_without_max_tokens_an_answer_is_assumed() -> None:
-    demand = demand_of(replace(IDS, max_tokens=None), inf)
-    assert demand.num_answer_tokens == ASSUMED_ANSWER
-    assert not demand.has_max_tokens
-    assert demand_of(replace(IDS, prefill_only=True), inf).num_answer_tokens == 0
+    reservation = reservation_of(replace(IDS, max_tokens=None), inf)
+    assert reservation.num_answer_tokens == ASSUMED_ANSWER
+    assert not reservation.has_max_tokens
+    assert reservation_of(replace(IDS, prefill_only=True), inf).num_answer_tokens == 0
 
 
 def test_of_queries_what_is_embedded_and_ranked_counts() -> None:
-    assert demand_of_queries([Embed(inputs=("12345678", (1, 2, 3)))]).num_tokens == 5
-    assert demand_of_queries([Rank(query="1234", documents=("5678", "9012"))]).num_tokens == 4
+    assert reservation_of_queries([Embed(inputs=("12345678", (1, 2, 3)))]).num_tokens == 5
+    assert reservation_of_queries([Rank(query="1234", documents=("5678", "9012"))]).num_tokens == 4
 
 
 def test_counting_tokens_is_no_request() -> None:
-    assert demand_of_queries([Tokenize(text="12345678")]) == Demand(num_requests=0)
+    assert reservation_of_queries([Tokenize(text="12345678")]) == Reservation(num_requests=0)
 
 
 def test_pictures_count_as_many_tokens_as_common_ones_take() -> None:
     picture = ImagePart(type="image_url", image_url=ImageUrl(url="data:image/png;base64,aGk="))
     request = GenerateRequest(messages=(ChatMessage(role="user", content=(picture,)),))
-    assert demand_of(request, inf).num_prompt_tokens == TOKENS_PER_IMAGE + TOKENS_PER_MESSAGE
+    assert reservation_of(request, inf).num_prompt_tokens == TOKENS_PER_IMAGE + TOKENS_PER_MESSAGE
 
 
 TEXT = GenerateRequest(prompt="x" * 400, max_tokens=50)

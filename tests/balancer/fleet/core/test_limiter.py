@@ -17,13 +17,13 @@ from arriero.balancer.fleet.core.limiter import (
     SlidingWindow,
     UsageAccount,
 )
-from arriero.balancer.fleet.token_estimate import Demand
+from arriero.balancer.fleet.token_estimate import Reservation
 from arriero.balancer.fleet.view import NO_STANDING, Level, Standing
 from arriero.shared.errors import InvalidRequest, RateLimited, RequestError
 from arriero.shared.inference import RequestId
 
 ONE_A_MINUTE = CallerLimits(requests_per_minute=1)
-ONE = Demand()
+ONE = Reservation()
 
 
 def send(limiter: Limiter, id: str, caller: Caller, now: float = 0.0) -> bool:
@@ -81,8 +81,8 @@ def test_a_network_of_one_host_is_one_address() -> None:
 def test_what_was_used_counts_at_the_end() -> None:
     limiter = Limiter(anonymous=CallerLimits(tokens_per_minute=100))
     caller = Caller(address="10.0.0.1")
-    demand = Demand(num_prompt_tokens=10, num_answer_tokens=50, has_max_tokens=True)
-    limiter.admitted(RequestId("a"), caller, demand, 0.0)
+    reservation = Reservation(num_prompt_tokens=10, num_answer_tokens=50, has_max_tokens=True)
+    limiter.admitted(RequestId("a"), caller, reservation, 0.0)
     assert limiter.standing(caller, 0.0).tokens == Level(100, 40, 0.0)
     assert limiter.live(caller) == ["a"]
     limiter.ended(RequestId("a"), 15, 1.0)
@@ -117,8 +117,10 @@ def test_of_two_balancers_each_lets_half_in_and_one_that_is_left_all_of_it() -> 
     assert [send(limiter, id, alice) for id in "cde"] == [True, True, False]
 
 
-def tokens(prompt: int, answer: int = 0, *, has_max_tokens: bool = True) -> Demand:
-    return Demand(num_prompt_tokens=prompt, num_answer_tokens=answer, has_max_tokens=has_max_tokens)
+def tokens(prompt: int, answer: int = 0, *, has_max_tokens: bool = True) -> Reservation:
+    return Reservation(
+        num_prompt_tokens=prompt, num_answer_tokens=answer, has_max_tokens=has_max_tokens
+    )
 
 
 def rate_limited(error: RequestError | None) -> RateLimited:
@@ -141,7 +143,7 @@ def test_requests_of_a_minute() -> None:
 def test_what_does_not_count_as_a_request() -> None:
     account, limits = UsageAccount(), CallerLimits(requests_per_minute=1)
     account.admitted(RequestId("a"), limits, ONE, 0.0)
-    assert account.refusal(limits, Demand(num_requests=0), 1.0) is None
+    assert account.refusal(limits, Reservation(num_requests=0), 1.0) is None
 
 
 def test_requests_at_once() -> None:
@@ -276,15 +278,15 @@ def test_no_minute_has_more_than_the_limits_and_nothing_within_is_refused(
             account.ended(id, num_tokens, now)
             used.append((now, num_tokens))
         if kind == "send":
-            demand = tokens(first, second)
-            error = account.refusal(limits, demand, now)
+            reservation = tokens(first, second)
+            error = account.refusal(limits, reservation, now)
             if error is None:
                 id = RequestId(f"{number:03}")
-                account.admitted(id, limits, demand, now)
+                account.admitted(id, limits, reservation, now)
                 sent.append(now)
-                running[id] = demand.num_tokens
+                running[id] = reservation.num_tokens
             else:
-                assert is_over(limits, demand, sent, used, running, now)
+                assert is_over(limits, reservation, sent, used, running, now)
         account.check_integrity()
         check_minute(limits, sent, used, running, now)
 
@@ -308,7 +310,7 @@ def check_minute(
 
 def is_over(
     limits: CallerLimits,
-    demand: Demand,
+    reservation: Reservation,
     sent: list[float],
     used: list[tuple[float, int]],
     running: dict[RequestId, int],
@@ -317,7 +319,7 @@ def is_over(
     """Whether one more would be too much, for what left the window just now."""
     span = SPAN + GRAIN + 1e-9
     requests, most_tokens = limits.requests_per_minute, limits.tokens_per_minute
-    held = sum(running.values()) + demand.num_tokens
+    held = sum(running.values()) + reservation.num_tokens
     return (
         (requests is not None and sum(now - at < span for at in sent) >= requests)
         or (limits.max_concurrent is not None and len(running) >= limits.max_concurrent)
