@@ -131,7 +131,7 @@ class _Junk(Exception):
     """A frame breaks the protocol."""
 
 
-class Admission(Protocol):
+class AgentAccess(Protocol):
     """Whose key an agent came with: `api.access.admission`."""
 
     def holder(self, request: web.Request) -> Identity | None:
@@ -175,7 +175,7 @@ def agent_handler(
     runtime: FleetRuntime,
     *,
     needs_certificate: bool = False,
-    admission: Admission | None = None,
+    admission: AgentAccess | None = None,
     workers: Workers | None = None,
     watch: Watch | None = None,
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
@@ -192,7 +192,7 @@ class _AgentSocket:
         self,
         runtime: FleetRuntime,
         needs_certificate: bool,
-        admission: Admission,
+        admission: AgentAccess,
         workers: Workers | None,
         watch: Watch | None,
     ) -> None:
