@@ -1,4 +1,4 @@
-"""Desired state: which models the fleet should serve, and which agent is told to serve what.
+"""Desired state: which models the fleet should serve, and which agent is assigned what.
 
 Pure. `desired_state` is what operators wish for; `placement` chooses agents; `rollout` says which
 change may happen now; `controller` has a method for each event and returns orders.

@@ -25,7 +25,7 @@ class AgentPlan:
 def plan_of(member: Member, target: Assignment | None) -> AgentPlan:
     """What the agent would do to serve `target`."""
     action, why = _action(member, target)
-    serves = member.report.serves or (None if member.told is None else member.told.name)
+    serves = member.report.serves or (None if member.assigned is None else member.assigned.name)
     is_free = member.report.is_steered
     return AgentPlan(
         agent=member.id,
@@ -37,22 +37,25 @@ def plan_of(member: Member, target: Assignment | None) -> AgentPlan:
 
 
 def _action(member: Member, target: Assignment | None) -> tuple[Action, str]:
-    told = member.told
+    assigned = member.assigned
     if member.report.facts.is_pinned:
         return "keep", "it was started with a model of its own"
     if member.report.is_cordoned:
         return "keep", "it takes no work until it is resumed"
-    if told == target:
-        return "keep", "nothing is wished for it" if told is None else f"it has {told.name} already"
+    if assigned == target:
+        return (
+            "keep",
+            "nothing is wished for it" if assigned is None else f"it has {assigned.name} already",
+        )
     if target is None:
-        return "unload", f"nobody needs {told.name if told is not None else 'a model'} here"
-    if told is None:
+        return "unload", f"nobody needs {assigned.name if assigned is not None else 'a model'} here"
+    if assigned is None:
         return "load", f"it has room for {target.name}"
     if is_live(member, target):
-        return "keep", f"{_changed(told, target)} changes without a reload"
-    if told.name != target.name:
-        return "reload", f"{target.name} takes the place of {told.name}"
-    return "reload", f"{_changed(told, target)} of {target.name} changes"
+        return "keep", f"{_changed(assigned, target)} changes without a reload"
+    if assigned.name != target.name:
+        return "reload", f"{target.name} takes the place of {assigned.name}"
+    return "reload", f"{_changed(assigned, target)} of {target.name} changes"
 
 
 def _changed(old: Assignment, new: Assignment) -> str:

@@ -1,11 +1,12 @@
-"""Compares the wish with the fleet and says which agent is told to serve what.
+"""Compares the wish with the fleet and says which agent is to serve what.
 
 It looks at the whole fleet at once: what agents report is the truth, so after a restart of the
-balancer, or when an agent dials again, nothing is told that an agent does already. Between two
-looks it remembers orders under way, failures, when models were used, and who has gone a moment ago.
+balancer, or when an agent dials again, an agent gets no order to do what it does already. Between
+two looks it remembers orders under way, failures, when models were used, and who has gone a moment
+ago.
 
-Invariants: a pinned or cordoned agent is told nothing; no agent is told what it does already;
-without a wish nobody is told anything; orders' revisions grow; who does not lead tells nothing.
+Invariants: a pinned or cordoned agent gets no orders; no order says what its agent does already;
+without a desired state there are no orders; their revisions grow; only who leads gives them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,7 +54,7 @@ class OrderNumbers:
         self._epoch: int | None = 0
 
     @property
-    def may_tell(self) -> bool:
+    def may_order(self) -> bool:
         """Whether agents get orders: it leads, and agents know nobody who led later."""
         return self._epoch is not None and self.outbid is None
 
@@ -81,19 +82,19 @@ class OrderNumbers:
             self.last = max(self.last, number)
 
     def next(self) -> int:
-        """The number of the next order; only where it `may_tell`."""
-        if not self.may_tell:
+        """The number of the next order; only where it `may_order`."""
+        if not self.may_order:
             raise RuntimeError("an order, but another balancer leads")
         self.last += 1
         return self.last
 
 
 SETTLE = 6.0
-"""Seconds after a start in which agents dial again; until then nobody is told anything."""
+"""Seconds after a start in which agents dial again; until then no orders are given."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class GiveOrder:
     """Send this order to this agent."""
 
     agent: AgentId
@@ -164,19 +165,19 @@ class Controller:
 
     def look(
         self, reports: Iterable[AgentReport], demands: Mapping[str, Demand], now: float
-    ) -> list[Told]:
+    ) -> list[GiveOrder]:
         """Look at the fleet; `demands` has the models that requests wait for."""
         members = self._members(reports, now)
         if self._wish is None:
             self.look_at = None
             return []
         look = self._decide(self._wish, members, demands, now, usage=self._usage)
-        may_tell = self._numbers.may_tell and now >= self._settled_at
-        told = self._orders_for(look, now) if may_tell else []
-        after = {**members, **{each.agent: self._told_now(members, each) for each in told}}
+        may_order = self._numbers.may_order and now >= self._settled_at
+        given = self._orders_for(look, now) if may_order else []
+        after = {**members, **{each.agent: self._after(members, each) for each in given}}
         self.statuses = self._statuses(self._wish, replace(look, members=after))
         self.look_at = self._next_look(look.tiers, now)
-        return told
+        return given
 
     def dry_run(
         self,
@@ -217,8 +218,8 @@ class Controller:
             self._orders.pop(report.id, None)
         if member.has_failed:
             self._failures.failed(member, is_new=order is not None, now=now)
-        elif member.told is not None and not member.is_changing:
-            self._failures.succeeded(report.id, member.told.name)
+        elif member.assigned is not None and not member.is_changing:
+            self._failures.succeeded(report.id, member.assigned.name)
         return member
 
     # ---- what it decides
@@ -280,7 +281,7 @@ class Controller:
             return False
         return self._failures.may_try(member.id, assignment, now)
 
-    def _orders_for(self, look: Look, now: float) -> list[Told]:
+    def _orders_for(self, look: Look, now: float) -> list[GiveOrder]:
         placed = {name for name in look.placement.models.values() if name is not None}
         rollout = Rollout(
             list(look.members.values()),
@@ -291,7 +292,7 @@ class Controller:
         )
         return [self._order(change) for change in rollout.changes()]
 
-    def _order(self, change: Change) -> Told:
+    def _order(self, change: Change) -> GiveOrder:
         number = self._numbers.next()
         member = change.member
         self._orders[member.id] = Order(
@@ -305,10 +306,10 @@ class Controller:
             assignment=change.assignment,
             drain_timeout=self._drain_timeout,
         )
-        return Told(member.id, assign)
+        return GiveOrder(member.id, assign)
 
-    def _told_now(self, members: Mapping[AgentId, Member], told: Told) -> Member:
-        return member_of(members[told.agent].report, self._orders[told.agent])
+    def _after(self, members: Mapping[AgentId, Member], given: GiveOrder) -> Member:
+        return member_of(members[given.agent].report, self._orders[given.agent])
 
     # ---- what it tells
 

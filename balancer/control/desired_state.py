@@ -79,7 +79,7 @@ class WishedModel:
 
     @property
     def assignment(self) -> Assignment:
-        """What an agent that serves this model is told."""
+        """What an agent that serves this model is assigned."""
         return Assignment(
             name=self.name,
             source=self.source,

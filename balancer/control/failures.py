@@ -62,8 +62,8 @@ class Failures:
         return next(found, None)
 
     def failed(self, member: Member, *, is_new: bool, now: float) -> None:
-        """The agent says that it could not do what it was told; `is_new` after an order."""
-        assignment = member.told
+        """The agent says that it could not do what it was ordered; `is_new` after an order."""
+        assignment = member.assigned
         if assignment is None:
             return
         old = self.of(member.id, assignment)

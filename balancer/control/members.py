@@ -1,4 +1,4 @@
-"""An agent as the controller sees it: what it reports, and what it was told last."""
+"""An agent as the controller sees it: what it reports, and its last order."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class AgentReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What an agent was told and has not done yet.
+    """An order that an agent has not carried out yet.
 
     `interrupts` is the model that it served before, if others have to stand in for it meanwhile.
     """
@@ -69,12 +69,12 @@ class Order:
 class Member:
     """An agent and its last order.
 
-    `told` is what it should serve by its last order. `is_changing`: it has not done so yet.
+    `assigned` is what it should serve by its last order. `is_changing`: it has not done so yet.
     `has_failed`: it cannot, and serves what it served before, if anything.
     """
 
     report: AgentReport
-    told: Assignment | None = None
+    assigned: Assignment | None = None
     is_changing: bool = False
     has_failed: bool = False
     interrupts: str | None = None
@@ -89,7 +89,7 @@ class Member:
         """The model that it counts for."""
         if self.has_failed or self.report.facts.is_pinned:
             return self.report.serves
-        return None if self.told is None else self.told.name
+        return None if self.assigned is None else self.assigned.name
 
 
 def member_of(report: AgentReport, order: Order | None) -> Member:
@@ -98,18 +98,18 @@ def member_of(report: AgentReport, order: Order | None) -> Member:
     if order is not None and (work is None or work.revision < order.revision):
         return Member(
             report=report,
-            told=order.assignment,
+            assigned=order.assignment,
             is_changing=True,
             interrupts=order.interrupts,
         )
-    told = None if work is None else work.assignment
+    assigned = None if work is None else work.assignment
     is_changing = _is_changing(work)
-    interrupts = None if told is None else told.name
+    interrupts = None if assigned is None else assigned.name
     if order is not None:
         interrupts = order.interrupts
     return Member(
         report=report,
-        told=told,
+        assigned=assigned,
         is_changing=is_changing,
         has_failed=work is not None and work.phase == "failed",
         interrupts=interrupts if is_changing else None,

@@ -14,7 +14,7 @@ from .members import Member
 Status = Literal["loaded", "loading", "waiting", "failed", "unloaded"]
 
 MAX_ISSUES = 20
-"""Issues of one model that are told."""
+"""Issues of one model that are shown."""
 
 TOO_OLD = Issue(
     code="agent_too_old",
@@ -75,7 +75,7 @@ def status_of(
 
 def _progress(member: Member) -> float:
     work = member.report.work
-    return 0.0 if work is None or work.assignment != member.told else share_done(work)
+    return 0.0 if work is None or work.assignment != member.assigned else share_done(work)
 
 
 def share_done(work: Work) -> float:
@@ -96,7 +96,7 @@ def _told(failed: list[Failure], here: list[Member]) -> Iterator[Issue]:
             )
     stopping = next((failure for failure in failed if failure.stops_others), None)
     behind = [
-        member for member in here if stopping is not None and member.told != stopping.assignment
+        member for member in here if stopping is not None and member.assigned != stopping.assignment
     ]
     if stopping is not None and behind:
         yield Issue(

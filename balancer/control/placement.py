@@ -255,7 +255,7 @@ class MemoryNeeds:
             self._needed.popitem(last=False)
 
     def of(self, assignment: Assignment) -> int | None:
-        """Bytes that it needs, if an agent told."""
+        """Bytes that it needs, if an agent reported them."""
         return self._needed.get(_key(assignment))
 
     def fits(self, assignment: Assignment, report: AgentReport) -> bool:

@@ -18,7 +18,7 @@ from .members import Member
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An agent is to be told this. `interrupts` is the model that it serves until then."""
+    """An agent is to get this order. `interrupts` is the model that it serves until then."""
 
     member: Member
     assignment: Assignment | None
@@ -79,7 +79,7 @@ class Rollout:
             return None
         target = self._targets[member.id]
         serves = member.report.serves
-        if member.told == target:
+        if member.assigned == target:
             return self._again(member, target)
         if target is None and self._waits_for_retry(member):
             return None
@@ -89,10 +89,10 @@ class Rollout:
 
     def _waits_for_retry(self, member: Member) -> bool:
         """Whether an idle agent keeps what it failed to load: it may be mended."""
-        told = member.told
-        if told is None or not member.has_failed or member.report.serves is not None:
+        assigned = member.assigned
+        if assigned is None or not member.has_failed or member.report.serves is not None:
             return False
-        return self._failures.of(member.id, told) is not None
+        return self._failures.of(member.id, assigned) is not None
 
     def _again(self, member: Member, target: Assignment | None) -> Change | None:
         """Another try: where it takes nothing away, or an operator wants it."""
@@ -132,8 +132,8 @@ def _is_free(change: Change) -> bool:
 
 def is_live(member: Member, target: Assignment | None) -> bool:
     """Whether the agent can serve `target` without loading anything."""
-    told = member.told
-    if target is None or told is None or member.has_failed or member.is_changing:
+    assigned = member.assigned
+    if target is None or assigned is None or member.has_failed or member.is_changing:
         return False
-    slots = member.report.slots if told.slots is None else told.slots
-    return not needs_reload(told, target, loaded_slots=slots)
+    slots = member.report.slots if assigned.slots is None else assigned.slots
+    return not needs_reload(assigned, target, loaded_slots=slots)

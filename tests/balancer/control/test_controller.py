@@ -362,7 +362,7 @@ class History:
                 balancer.lead(self.epoch)
             case "follow":
                 balancer.follow()
-            case "tell" if balancer.may_tell:
+            case "tell" if balancer.may_order:
                 number = balancer.next()
                 assert number not in self.given, "two orders have one number"
                 self.given.add(number)
@@ -386,13 +386,13 @@ def test_an_old_leader_never_displaces_a_later_one(events: list[tuple[str, int]]
     assert history.obeyed == last
     for balancer in history.balancers[1:]:
         balancer.seen(history.obeyed)
-        assert not balancer.may_tell or epoch_of(balancer.next()) == 0
+        assert not balancer.may_order or epoch_of(balancer.next()) == 0
 
 
 def test_a_balancer_that_is_alone_goes_on_after_what_agents_know() -> None:
     numbers = OrderNumbers()
     numbers.seen(5 * VERSIONS + 7)
-    assert numbers.may_tell and numbers.outbid is None
+    assert numbers.may_order and numbers.outbid is None
     assert numbers.next() == 5 * VERSIONS + 8
 
 
@@ -400,7 +400,7 @@ def test_a_new_store_has_to_go_beyond_what_agents_know() -> None:
     numbers = OrderNumbers()
     numbers.lead(1)
     numbers.seen(5 * VERSIONS + 7)
-    assert (numbers.may_tell, numbers.outbid) == (False, 5)
+    assert (numbers.may_order, numbers.outbid) == (False, 5)
     with pytest.raises(RuntimeError, match="another balancer leads"):
         numbers.next()
     numbers.lead(6)

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from arriero.balancer.control.controller import SETTLE, Controller, Told
+from arriero.balancer.control.controller import SETTLE, Controller, GiveOrder
 from arriero.balancer.control.demand import MIN_TURN, Demand
 from arriero.balancer.control.desired_state import DesiredState, WishedModel
 from arriero.balancer.control.placement import HOLD, REDIAL
@@ -172,7 +172,7 @@ class ControllerMachine(RuleBasedStateMachine):
             self.look()
             self.controller.check_integrity()
 
-    def look(self) -> list[Told]:
+    def look(self) -> list[GiveOrder]:
         reports = [agent.report() for agent in self.agents.values()]
         before = {report.id: report for report in reports}
         if self.known - before.keys():
@@ -202,7 +202,7 @@ class ControllerMachine(RuleBasedStateMachine):
             self.forced.discard(each.agent)
         return told
 
-    def _judge(self, told: list[Told]) -> None:
+    def _judge(self, told: list[GiveOrder]) -> None:
         orders: dict[str, Assignment | None] = {each.agent: each.order.assignment for each in told}
         for model in self.wish.models:
             able = [
@@ -230,7 +230,7 @@ class ControllerMachine(RuleBasedStateMachine):
             ]
             assert not others, f"{model.name} lost its agent while another was loading it"
 
-    def _judge_spare(self, told: list[Told]) -> None:
+    def _judge_spare(self, told: list[GiveOrder]) -> None:
         """What nobody serves or loads waits for nobody who has gone while another is spare."""
         if self.now < max(self.settled_at, self.missed_at + REDIAL):
             return
@@ -270,7 +270,7 @@ class ControllerMachine(RuleBasedStateMachine):
         target = orders.get(agent.name, target)
         return None if target is None else target.name
 
-    def _judge_failures(self, told: Told) -> None:
+    def _judge_failures(self, told: GiveOrder) -> None:
         """What another agent failed to load is not given to one that serves."""
         agent = self.agents[told.agent]
         target = told.order.assignment

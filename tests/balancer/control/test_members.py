@@ -12,13 +12,13 @@ def order(revision: int = 2, interrupts: str | None = "m") -> Order:
 
 def test_what_an_agent_was_told_counts_before_it_says_so() -> None:
     member = member_of(report("a", told=OLD), order())
-    assert (member.told, member.is_changing, member.model) == (NEW, True, "m")
+    assert (member.assigned, member.is_changing, member.model) == (NEW, True, "m")
     assert member.interrupts == "m"
 
 
 def test_without_an_order_the_agent_is_taken_at_its_word() -> None:
     member = member_of(report("a", told=OLD), None)
-    assert (member.told, member.is_changing, member.interrupts) == (OLD, False, None)
+    assert (member.assigned, member.is_changing, member.interrupts) == (OLD, False, None)
 
 
 def test_an_agent_that_loads_is_taken_for_one_that_was_interrupted_if_nobody_knows_better() -> None:
