@@ -232,8 +232,8 @@ def _never_fits(most: int, reservation: Reservation) -> InvalidRequest | None:
         )
     if reservation.num_copies > 1 and prompt * reservation.num_copies >= most:
         return InvalidRequest(
-            f"{reservation.num_copies} prompts of about {prompt} tokens come together, and the limit
-            " f"is {most} tokens a minute; ask for fewer at a time"
+            f"{reservation.num_copies} prompts of about {prompt} tokens come together, and the "
+            f"limit is {most} tokens a minute; ask for fewer at a time"
         )
     if reservation.has_max_tokens and reservation.num_tokens * reservation.num_copies > most:
         return InvalidRequest(
