@@ -203,7 +203,7 @@ class Publisher:
         counts = self._runtime.views.tokens_since(self._metered)
         self._metered = self._runtime.views.revision
         totals = self._runtime.views.totals()
-        self._throughput = self._meter.look(
+        self._throughput = self._meter.measure(
             counts, change.agents_left, totals.tokens_total, self._clock()
         )
         return dumps(throughput_json(totals, self._throughput))

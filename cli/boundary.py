@@ -32,7 +32,7 @@ def run_plain(
     argv: Sequence[str] | None,
     main: Callable[[argparse.Namespace, Target], int | None],
 ) -> int:
-    """The same for a command that has event loops of its own."""
+    """Runs a command that has event loops of its own."""
     arguments = parser.parse_args(argv)
     try:
         return main(arguments, target_of(arguments)) or 0

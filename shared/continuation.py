@@ -26,7 +26,7 @@ It is apart from the protocol's version, so that a field there parts no agents.
 """
 
 MAX_BYTES = 4 * 2**22
-"""Of packed token ids: four bytes each."""
+"""Most bytes of packed token ids, four each."""
 
 MAX_TEXT = 2**22
 """Characters of an answer's text; a longer one cannot move."""

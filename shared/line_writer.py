@@ -47,7 +47,7 @@ class LineWriter:
         self._wanted = threading.Condition(lock)
         """The thread waits for it."""
         self._changed = threading.Condition(lock)
-        """Those who flush wait for it."""
+        """Threads that flush wait for it."""
         self._lines: deque[bytes] = deque()
         self._num_bytes = 0
         """Bytes of the lines not yet written, including those that are being written."""

@@ -28,7 +28,7 @@ _PASSWORD = re.compile(r"(://[^\s/:@]*:)[^\s/@]+@")
 _ACCESS_KEY = re.compile(r"ark_[A-Za-z0-9_-]{43}", re.ASCII)
 MAX_MESSAGE_BYTES = 8 * 1024
 MAX_VALUE_BYTES = 2 * 1024
-"""Of each value in a context."""
+"""Most bytes of each value in a context."""
 MAX_TRACEBACK_BYTES = 32 * 1024
 
 _LONGEST_ESCAPE = 6
@@ -75,7 +75,7 @@ def num_dropped() -> int:
 
 
 _MARKS: dict[str, object] = {}
-"""Of this process; `mark` sets them once, at its start."""
+"""Fields of every line of this process; `mark` sets them once, at its start."""
 
 
 class LineHandler(logging.Handler):

@@ -50,7 +50,8 @@ it in words; the agent then dials again with an older version. Both speak the ve
 
 BALANCER_HEADER = "Arriero-Balancer"
 WORKERS_HEADER = "Arriero-Workers"
-"""Of the answer to an agent's dial: the balancer's own name, drawn at its start."""
+"""Headers of the answer to an agent's dial: the balancer's own name, drawn at its start, and how
+many workers it has and which of them live."""
 
 Slots = Annotated[int, Field(ge=0, le=4096)]
 Secret = Annotated[str, Field(min_length=1, max_length=128)]
@@ -67,7 +68,7 @@ MAX_NAME = 1024
 """Characters of a tool's name, or of a call's id, as a model or a server writes them."""
 MAX_PIECE_TEXT = 2**24
 MAX_PIECE_TOKENS = 2**18
-"""Of one piece: many may have waited for a slow connection."""
+"""Most of one piece; much may have waited for a slow connection."""
 
 _Code = Annotated[str, Field(max_length=MAX_CODE)]
 _Words = Annotated[str, Field(max_length=MAX_WORDS)]

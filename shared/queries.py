@@ -109,7 +109,7 @@ class DescribeTokenizer:
 
 
 TextQuery = Tokenize | Detokenize | CountTokens | DescribeTokenizer
-"""Those that need only vocabulary and template."""
+"""Queries that need only vocabulary and template."""
 
 Query = Annotated[Embed | Rank | TextQuery, Field(discriminator="type")]
 

@@ -167,7 +167,7 @@ class Session:
             if self._failure is not None:
                 return self._leave(self._failure)
             return self._fail(ShuttingDown("the agent stopped before the answer was complete"), now)
-        self._heartbeat.look(now)
+        self._heartbeat.check(now)
         return [self._send(Heartbeat(), now)] if self._heartbeat.is_due(now) else []
 
     # ---- messages from the balancer

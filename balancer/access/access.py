@@ -21,10 +21,10 @@ from .keyring import UNKNOWN, Keyring
 logger = logging.getLogger(__name__)
 
 RELOAD_INTERVAL = 1.0
-"""Seconds between two looks into the store for a key that is unknown here."""
+"""Seconds between two readings of the store for a key that is unknown here."""
 
 LONGEST_TIMER = 3600.0
-"""Seconds. The wall clock may be set; the timer runs on another clock, so it looks again."""
+"""Seconds. The wall clock may be set; the timer runs on another clock, so it is checked again."""
 
 Load = Callable[[], Awaitable[Sequence[AccessKey]]]
 OnEnded = Callable[[Identity, Unauthorized], None]
@@ -195,11 +195,11 @@ class Access:
             return False
         if self._loading is None:
             self._loaded_at = now
-            self._loading = asyncio.create_task(self._take_up(self._load))
+            self._loading = asyncio.create_task(self._load_again(self._load))
         await asyncio.shield(self._loading)
         return True
 
-    async def _take_up(self, load: Load) -> None:
+    async def _load_again(self, load: Load) -> None:
         try:
             self.replace(await load())
         except StoreAway as error:

@@ -1,8 +1,8 @@
-"""What an access key looks like, and what is kept of it.
+"""What an access key looks like, and what is stored of it.
 
-A key is `ark_` and 32 random bytes. It is kept as its SHA-256 only. Slow hashes protect what people
-choose, since that can be guessed; 256 random bits cannot be, so a fast hash is enough, and each
-request can afford it.
+A key is `ark_` and 32 random bytes. It is stored as its SHA-256 only. Slow hashes protect what
+people choose, since that can be guessed; 256 random bits cannot be, so a fast hash is enough, and
+each request can afford it.
 """
 
 import base64
@@ -77,7 +77,7 @@ def contains_key(text: str) -> bool:
 
 
 def digest_of(key: str) -> str:
-    """What is kept of a key: SHA-256, in hexadecimal digits."""
+    """What is stored of a key: SHA-256, in hexadecimal digits."""
     return hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
 
 

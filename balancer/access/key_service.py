@@ -28,8 +28,8 @@ logger = logging.getLogger(__name__)
 SAVE_TIMEOUT = 5.0
 """Seconds after which a store that does not answer counts as away."""
 
-LOOK_INTERVAL = 5.0
-"""Seconds between two looks at the store's keys, which other programs may have changed."""
+RECONCILE_INTERVAL = 5.0
+"""Seconds between two readings of the store's keys, which other programs may have changed."""
 
 T = TypeVar("T")
 Change = Callable[[], Coroutine[None, None, T]]
@@ -102,10 +102,10 @@ class KeyService:
         In turn with changes made here, so that none of them is undone by an older reading.
         """
         while True:
-            await asyncio.sleep(LOOK_INTERVAL)
-            await self.look()
+            await asyncio.sleep(RECONCILE_INTERVAL)
+            await self.reconcile()
 
-    async def look(self) -> bool:
+    async def reconcile(self) -> bool:
         """Know the keys that the store has now; what holders of others have open ends.
 
         Whether they could be read.
@@ -117,7 +117,9 @@ class KeyService:
             if not self._is_blind:
                 logger.warning("changes of keys in the store are not seen: %s", error)
             self._is_blind = True
-        except Exception:  # the boundary of a look: the balancer goes on with the keys it knows
+        except (
+            Exception
+        ):  # the boundary of a reconciliation: the balancer goes on with the keys it knows
             if not self._is_blind:
                 logger.exception("changes of keys in the store are not seen")
             self._is_blind = True

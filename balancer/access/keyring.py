@@ -1,7 +1,7 @@
 """The keys that are known, in memory: who holds one, and when the next one expires.
 
 Invariants: a name has one key, a digest belongs to one name; at most `MAX_KEYS` keys; `holders` are
-those whose key opened something when this was last looked at; uses are of known keys.
+those whose key opened something when expiries were last checked; uses are of known keys.
 """
 
 import hmac
@@ -32,7 +32,7 @@ class Keyring:
 
     @property
     def num_valid(self) -> int:
-        """Keys that open something, as of the last look."""
+        """Keys that open something, as of the last check."""
         return len(self._holders)
 
     @property
@@ -87,7 +87,7 @@ class Keyring:
         return self.due(now)
 
     def due(self, now: float) -> list[Identity]:
-        """Who has lost a key since this was last looked at."""
+        """Who has lost a key since the last check."""
         before = self._holders
         valid = (key for key in self._by_name.values() if key.problem(now) is None)
         self._holders = {key.digest: key.identity for key in valid}

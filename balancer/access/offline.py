@@ -1,7 +1,7 @@
 """Keys changed in the store itself, by `arriero keys --state`: for the first one, and for repairs.
 
 A balancer that runs finds keys made so when they are first used. That one was revoked or rotated it
-sees within `key_service.LOOK_INTERVAL`; over the management port it is at once.
+sees within `key_service.RECONCILE_INTERVAL`; over the management port it is at once.
 """
 
 from collections.abc import AsyncIterator

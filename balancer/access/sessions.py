@@ -1,8 +1,8 @@
 """Who is logged in to the dashboard: sessions by their secret tokens, in memory.
 
 Invariants: at most `max_sessions` sessions, `max_per_holder` of one key; each is as old as it can
-get after `lifetime`. Of a token only its digest is kept. A session opens nothing by itself: whether
-its key still does is asked for each request.
+get after `lifetime`. Of a token only its digest is stored. A session opens nothing by itself:
+whether its key still does is asked for each request.
 """
 
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class Sessions:
         self._by_token[digest_of(token)] = session
         return session
 
-    def take_up(self, token_digest: str, session: Session, now: float) -> None:
+    def apply(self, token_digest: str, session: Session, now: float) -> None:
         """Another balancer logged somebody in, or out where it has expired."""
         self._by_token.pop(token_digest, None)
         if now < session.expires_at:
@@ -78,8 +78,8 @@ class Sessions:
 
     def end(self, digest: str) -> None:
         """A key opens nothing any more: its sessions end."""
-        kept = {token: each for token, each in self._by_token.items() if each.digest != digest}
-        self._by_token = kept
+        rest = {token: each for token, each in self._by_token.items() if each.digest != digest}
+        self._by_token = rest
 
     def _forget_expired(self, now: float) -> None:
         while self._by_token:

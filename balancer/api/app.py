@@ -102,7 +102,7 @@ def _api_routes(
     retained: RetainedRequests,
     recall: Recall,
 ) -> list[Route]:
-    """Of all APIs: the native one, OpenAI's, Anthropic's, Ollama's and vLLM's."""
+    """The routes of all APIs: the native one, OpenAI's, Anthropic's, Ollama's and vLLM's."""
     return [
         *native_routes.routes(runtime),
         *models.routes(runtime),
@@ -189,7 +189,7 @@ _MISSING: Mapping[str, str] = {
     "/v1/audio": _NO_SOUND,
     "/v1/images": "{path}: no images are drawn or edited here; models answer with text",
 }
-"""Of OpenAI's API, by the beginning of the path."""
+"""What is missing of OpenAI's API, by the beginning of the path."""
 
 _UNSUPPORTED: Mapping[str, str] = {
     "/api/pull": "models are not pulled by clients",
@@ -199,7 +199,7 @@ _UNSUPPORTED: Mapping[str, str] = {
     "/api/delete": "models are not deleted by clients",
     "/api/blobs": "models are not uploaded by clients",
 }
-"""Of Ollama's API, likewise."""
+"""What is missing of Ollama's API, by the beginning of the path."""
 
 _DESIRED_STATE = (
     "an operator sets the desired state (`arriero apply`, or PUT /api/v1/desired-state on the "

@@ -8,8 +8,10 @@ from .conversation_store import ConversationStore, E, Entry
 
 
 class SharedConversations(Protocol):
-    """Those of several balancers: `balancer.durable.conversation_service`. Coroutines raise
-    `StoreUnavailable`."""
+    """Conversations of several balancers: `balancer.durable.conversation_service`.
+
+    Coroutines raise `StoreUnavailable`.
+    """
 
     def keep(self, id: str, entry: Any, num_bytes: int, owner: str | None) -> None: ...
 
@@ -35,7 +37,7 @@ class Conversations:
         self._clock = clock
 
     def keep(self, id: str, entry: Entry, now: float, *, owner: str | None = None) -> bool:
-        """As in `ConversationStore`; whether it is kept. Others may continue it shortly after."""
+        """Store it, and say whether it is stored. Others may continue it shortly after."""
         is_kept = self.memory.keep(id, entry, now, owner=owner)
         if is_kept and self._shared is not None:
             self._shared.keep(id, entry, entry.num_bytes, owner)

@@ -86,7 +86,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """An answer for which nobody has to be asked any more."""
+    """An answer for which no agent has to be asked any more."""
 
     body: Mapping[str, object]
     headers: Mapping[str, str] = field(default_factory=dict)

@@ -48,16 +48,16 @@ def open_peers(
         persistence.peers,
         runtime,
         {
-            "desired_state": lambda: desired_state.look(store),
-            "keys": keys.look,
-            "cordons": drains.look,
+            "desired_state": lambda: desired_state.reconcile(store),
+            "keys": keys.reconcile,
+            "cordons": drains.reconcile,
         },
         run=uuid.uuid4().hex,
         name=name,
         version=version("arriero"),
         url=url,
         respond=responding(responder, conversations),
-        on_session=taking_up(Sessions() if sessions is None else sessions),
+        on_session=applying(Sessions() if sessions is None else sessions),
     )
     if conversations is not None:
         conversations.serve(peers.inquiries.ask)
@@ -75,16 +75,16 @@ def responding(responder: Responder, conversations: ConversationService | None) 
     return respond
 
 
-def taking_up(
+def applying(
     sessions: Sessions, clock: Callable[[], float] = time.time
 ) -> Callable[[SessionChanged], None]:
     """Logs in, and out, who did so at another balancer."""
 
-    def take_up(change: SessionChanged) -> None:
+    def apply(change: SessionChanged) -> None:
         session = Session(change.name, change.digest, change.csrf, change.until)
-        sessions.take_up(change.token, session, clock())
+        sessions.apply(change.token, session, clock())
 
-    return take_up
+    return apply
 
 
 def announce_sessions(peers: Peers | None) -> Announce | None:

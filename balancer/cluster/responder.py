@@ -48,7 +48,7 @@ class Rates:
         change = self._runtime.views.changes_since(self._revision)
         counts = self._runtime.views.tokens_since(self._revision)
         left = () if change is None else change.agents_left
-        return meter.look(counts, left, self._runtime.views.totals().tokens_total, now)
+        return meter.measure(counts, left, self._runtime.views.totals().tokens_total, now)
 
 
 Render = Callable[[str], tuple[bytes, str]]

@@ -1,7 +1,7 @@
 """`GET /api/v1/agents/{id}/log`: the last lines of an agent's log, when somebody looks.
 
 `…/log/events` goes on with those that follow, as server-sent events: each is asked for when the
-ones before are written, so a slow reader makes nobody keep anything. It ends with its reader, its
+ones before are written, so nothing is stored for a slow reader. It ends with its reader, its
 reader's key, or the agent's link; a page that dials again goes on after the last line it has.
 """
 

@@ -13,13 +13,13 @@ from .answer_types import Balancer, Balancers
 from .serializers import dumps
 
 ListBalancers = Callable[[], list[Balancer]]
-"""Those that live, by name."""
+"""Balancers that live, by name."""
 
 
 def alone(
     name: str = "", url: str | None = None, clock: Callable[[], float] = time.time
 ) -> ListBalancers:
-    """Of a balancer without others, which leads since now."""
+    """The list of a balancer without others, which leads since now."""
     since = clock()
 
     def listed() -> list[Balancer]:

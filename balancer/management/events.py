@@ -221,7 +221,7 @@ class EventHub:
             totals = self._runtime.views.totals()
             revision = self._runtime.views.revision
             left = () if change is None else change.agents_left
-            own = meter.look(counts, left, totals.tokens_total, self._clock())
+            own = meter.measure(counts, left, totals.tokens_total, self._clock())
             self._throughput = self._others.throughput(own)
             if self._feed.owes_counts:
                 self._advance()
@@ -267,7 +267,7 @@ class EventHub:
         return self._others.snapshot(own, MAX_REQUESTS_SENT)
 
     def _snapshot(self) -> bytes:
-        """As of the last delta, so that whatever follows is in the next one."""
+        """The snapshot as of the last delta, so that whatever follows is in the next one."""
         self._advance(counts=True)
         return dumps(self._view())
 

@@ -46,7 +46,7 @@ class BatchView(TypedDict):
 
 
 class BatchViews(TypedDict):
-    """Those that are open first, then the newest."""
+    """The batches that are open, then the newest."""
 
     batches: list[BatchView]
 

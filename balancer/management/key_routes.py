@@ -84,7 +84,7 @@ def key_json(key: AccessKey, now: float, used_at: float | None = None) -> Key:
 
 
 def new_key_json(key: AccessKey, secret: str, now: float) -> NewKey:
-    """The same, with the key itself."""
+    """A key as it was made, with the key itself."""
     return NewKey(**key_json(key, now), key=secret)
 
 

@@ -118,7 +118,7 @@ def request_json(
 def listed_json(
     request: RequestView, waiting: Waiting | None, at: float, balancer: str | None = None
 ) -> ListedRequest:
-    """The same, with what it can expect if it waits; `at` is now, in seconds since 1970."""
+    """A request in a list, with what it can expect if it waits; `at` is now, as a Unix time."""
     left = None if waiting is None else waiting.seconds_left
     return {
         **request_json(request, None if waiting is None else waiting.position, balancer),

@@ -135,7 +135,7 @@ def check_csrf(request: web.Request, session: Session) -> None:
 
 
 def _is_secure(request: web.Request) -> bool:
-    """Also where a proxy ended TLS. Who lies about that gets a cookie that he cannot use."""
+    """Also where a proxy ended TLS. Whoever lies about that gets a useless cookie."""
     return request.secure or request.headers.get("X-Forwarded-Proto") == "https"
 
 
@@ -151,7 +151,7 @@ LOG_IN: TypeAdapter[LogIn] = TypeAdapter(LogIn)
 
 
 class SessionState(TypedDict):
-    """Whether a key is needed here at all, and who is logged in; all null where nobody is.
+    """Whether a key is needed here at all, and who is logged in; all null without anyone.
 
     `csrf` is what calls that change something send as `x-arriero-csrf` beside the cookie.
     `expires_at`: seconds since 1970.

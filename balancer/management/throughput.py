@@ -1,7 +1,7 @@
 """Tokens per second of the fleet and of each agent, from counts of tokens.
 
-Invariant: a rate covers the time since the look before, or since the agent connected, and never
-less than `MIN_SECONDS`; a look sooner than that is answered with the one before.
+Invariant: a rate covers the time since the last measurement, or since the agent connected, and
+never less than `MIN_SECONDS`; a measurement sooner than that gives the last rates again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,12 +26,12 @@ class Throughput:
     agents: Mapping[AgentId, float] = field(default_factory=dict)
 
     def rate_of(self, agent: AgentId) -> float | None:
-        """That of one agent; `None` before anything was measured."""
+        """The rate of one agent; `None` before anything was measured."""
         return self.agents.get(agent, 0.0) if self.seconds else None
 
 
 class Meter:
-    """The fleet's rates, at a cost of the number of agents that changed since the last look."""
+    """The fleet's rates; their cost is the number of agents that changed since the last ones."""
 
     def __init__(self, agents: Iterable[AgentView], tokens_total: int, now: float) -> None:
         """Measure from `now` on, when these are all of the agents."""
@@ -39,16 +39,16 @@ class Meter:
         self._total = tokens_total
         self._counts = {agent.id: agent.num_tokens for agent in agents}
 
-    def look(
+    def measure(
         self,
         counts: Iterable[tuple[AgentId, int]],
         left: Iterable[AgentId],
         tokens_total: int,
         now: float,
     ) -> Throughput:
-        """The rates since the last look. `counts`: tokens so far of agents that gave some since.
+        """The rates since the last measurement.
 
-        `left`: agents that left.
+        `counts`: tokens so far of agents that gave some since. `left`: agents that left.
         """
         seconds = max(now - self._looked_at, MIN_SECONDS)
         total = (tokens_total - self._total) / seconds
@@ -60,7 +60,7 @@ class Meter:
         return Throughput(seconds=seconds, total=total, agents=agents)
 
     def _count(self, id: AgentId, num_tokens: int) -> int:
-        """The tokens since the last look; since it connected, of one that is new or came back."""
+        """The tokens since the last measurement, or since it connected if that is later."""
         before = self._counts.get(id, 0)
         self._counts[id] = num_tokens
         return num_tokens - before if num_tokens >= before else num_tokens

@@ -6,8 +6,8 @@ from ...shared.messages import Issue
 
 DAY = 24 * 3600.0
 WARN_BEFORE = 14 * DAY
-"""Those of ACME's authorities are renewed a month before their end, so this means that a renewal
-has failed."""
+"""Certificates of ACME's authorities are renewed a month before their end, so this means that a
+renewal has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Warning:
 
 
 def issue(seconds_left: float) -> Issue | None:
-    """The same for operators, as an issue of the balancer."""
+    """The warning for operators, as an issue of the balancer."""
     message = warning(seconds_left).message
     if message is None:
         return None

@@ -30,7 +30,7 @@ class HeartbeatMonitor:
         self._heard_at = now
         self._lost_at = None
 
-    def look(self, now: float) -> None:
+    def check(self, now: float) -> None:
         """The first check; to be called at `next_deadline`."""
         if self._lost_at is None and now >= self._heard_at + self.timeout:
             self._lost_at = now + SECOND_LOOK

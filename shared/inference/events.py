@@ -69,7 +69,7 @@ class LogProb:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogProbs:
-    """Those of one token of answer or prompt, and of the most likely tokens in its place."""
+    """Log-probabilities of one token of answer or prompt, and of the most likely in its place."""
 
     __pydantic_config__ = STRICT
 

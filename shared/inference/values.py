@@ -22,7 +22,7 @@ NumTokens = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 LEAST_RATE = 1e-3
 MOST_RATE = 1e7
 Rate = Annotated[float, Field(ge=LEAST_RATE, le=MOST_RATE)]
-"""Of something a second, or of sequences at once, on average."""
+"""How many of something a second, or sequences at once, on average."""
 
 MOST_SECONDS = 1e9
 Seconds = Annotated[float, Field(ge=0, le=MOST_SECONDS)]

@@ -18,7 +18,7 @@ LATEST = 253_402_300_799.0
 
 LogLevel = Literal["info", "warning", "error"]
 LogNumber = Annotated[int, Field(ge=0, lt=2**53)]
-"""So that JavaScript can hold it."""
+"""The number of a line, small enough for JavaScript."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ MAX_ARCHITECTURE = 100
 
 Task = Literal["generate", "embed", "rank", "vision", "audio"]
 Kernels = Literal["all", "plain"]
-"""Of llama.cpp on CPUs: with or without those that keep weights in a layout of their own."""
+"""Kernels of llama.cpp on CPUs: all, or none that have a layout of weights of their own."""
 _SENSES: frozenset[Ability] = frozenset(get_args(Sense))
 KvLayout = Literal["streams", "unified"]
 """A KV cache of its own for each sequence, or one for all."""

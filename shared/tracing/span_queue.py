@@ -60,7 +60,7 @@ class SpanQueue:
         self._has_news.set()
 
     def numbers(self) -> QueueNumbers:
-        """As they are now."""
+        """The numbers as they are now."""
         with self._lock:
             return QueueNumbers(len(self._waiting), self._num_exported, self._num_dropped)
 

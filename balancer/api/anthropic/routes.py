@@ -117,7 +117,7 @@ class Edited:
     applied: list[AppliedEdit] = field(default_factory=list)
     num_tokens: int | None = None
     original_tokens: int | None = None
-    """Those before its edits."""
+    """Tokens of the prompt before its edits."""
 
 
 async def apply_edits(
@@ -163,7 +163,7 @@ class _Asked:
     requested: Requested
     conversation: Conversation
     num_bytes: int
-    """Those of all bodies that made the conversation."""
+    """Bytes of all bodies that made the conversation."""
 
 
 class _Messages:

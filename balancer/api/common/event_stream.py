@@ -57,7 +57,7 @@ class EventRenderer(Rendering):
         return list(self._rendered(event))
 
     def write(self, event: Event) -> bytes:
-        """Likewise, as server-sent events, whatever came before."""
+        """The API events for `event` as server-sent events, whatever came before."""
         if isinstance(event, Token) and (written := self._go_on(event)) is not None:
             return written
         return frames(self.take(event))

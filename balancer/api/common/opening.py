@@ -36,7 +36,7 @@ class Recall(Protocol):
 
 
 async def no_recall(_caller: Caller, *, id: str = "", prefix: str = "") -> None:
-    """Of a balancer without a store that lasts."""
+    """A balancer without a store that lasts finds none."""
 
 
 RECALL = web.AppKey("RECALL", Recall)

@@ -20,7 +20,7 @@ MAX_TEXT_BYTES = MAX_MESSAGE_BYTES // 2
 """Most bytes that texts and token ids of one request may have, and most that the rest may have."""
 
 _ID = RequestId("0" * 40)
-"""As long as any that the balancer draws."""
+"""An id as long as any that the balancer draws."""
 
 
 def check_readable(request: GenerateRequest) -> None:

@@ -58,7 +58,7 @@ class LinkError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """Of each link: bytes, seconds in all, redirects. Of all together: fetches at once."""
+    """Limits of each link (bytes, seconds in all, redirects), and of all (fetches at once)."""
 
     num_bytes: int = 10 * 2**20
     seconds: float = 15.0

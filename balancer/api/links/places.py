@@ -6,7 +6,7 @@
 | `/v1/responses` | `{"type": "input_image", "image_url": …}` |
 | `/v1/messages` | `{"type": "image", "source": {"type": "url", "url": …}}` |
 
-Only the parts of messages are looked at: what tools are given or say in JSON is nobody's picture.
+Only the parts of messages are searched: what tools are given or say in JSON is no picture.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _LEADS_ON = ("requests", "messages", "input", "content", "output", "system")
 """Members in which messages and their parts are."""
 
 MAX_DEPTH = 8
-"""Of parts within parts."""
+"""Most parts within parts that are searched for links."""
 
 _BEGINNINGS: tuple[tuple[bytes, Kind], ...] = (
     (b"\x89PNG\r\n\x1a\n", "png"),
@@ -64,7 +64,7 @@ def kind_of(data: bytes) -> Kind | None:
 
 
 def _links(value: object, prefix: str, depth: int) -> Iterator[Link]:
-    """Those in `value`, and in the objects of its lists; `prefix` is how fields in it begin."""
+    """Links in `value`, and in the objects of its lists; `prefix` is how fields in it begin."""
     if not isinstance(value, dict) or not depth:
         return
     if (link := _link(value, prefix)) is not None:

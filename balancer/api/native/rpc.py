@@ -108,7 +108,7 @@ def result(id: RpcId, value: Mapping[str, object]) -> bytes:
 
 
 def written_result(id: RpcId, value: bytes) -> bytes:
-    """Likewise, for a result that is already JSON."""
+    """The answer with a result that is JSON already."""
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (to_json(id), value)
 
 

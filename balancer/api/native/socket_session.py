@@ -128,7 +128,7 @@ class LiveCalls:
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
-        """Those that answer."""
+        """The tasks that answer."""
         return [call.task for call in self._calls.values()]
 
     def add(self, id: RpcId, call: LiveCall) -> None:

@@ -53,7 +53,7 @@ Messages = Annotated[ListOf[Message], Field(max_length=MAX_MESSAGES)]
 
 
 def to_neutral(messages: Iterable[Message]) -> tuple[ChatMessage, ...]:
-    """The same conversation. Raises `InvalidRequest` for a picture that is none."""
+    """The conversation as neutral messages. Raises `InvalidRequest` for a picture that is none."""
     open_calls = _OpenCalls()
     return tuple(
         _neutral(message, open_calls, f"messages[{place}].images")

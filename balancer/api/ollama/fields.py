@@ -19,7 +19,7 @@ COMMON: Mapping[str, Rule] = {
     "keep_alive": Ignored("the desired state says how long models stay loaded"),
     **{f"options.{name}": _LOADED_BEFORE for name in _LOADING},
 }
-"""Of all calls of a model."""
+"""Fields that all calls of a model have."""
 
 _ANSWERS: Mapping[str, Rule] = {
     **COMMON,

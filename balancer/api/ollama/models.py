@@ -137,7 +137,7 @@ def listed(models: Iterable[ModelView], modified_at: str) -> list[OllamaModel]:
 
 
 def running(models: Iterable[ModelView]) -> list[OllamaRunning]:
-    """Those that an agent has loaded, as `/api/ps` lists them."""
+    """The models that an agent has loaded, as `/api/ps` lists them."""
     return [
         {
             "name": model.info.name,

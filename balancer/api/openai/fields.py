@@ -21,7 +21,7 @@ HINTS: Mapping[str, Rule] = {
     "store": Ignored("chats and completions are not stored", nothing("false")),
     "user": Ignored("requests are not told apart by users"),
 }
-"""Of chats and completions."""
+"""Fields of chats and completions that are ignored."""
 
 STREAM_HINTS: Mapping[str, Rule] = {
     "stream_options.include_obfuscation": Ignored(
@@ -34,7 +34,7 @@ SERVERS: Mapping[str, Rule] = {
     "id_slot": Ignored("the agent with most free slots is chosen", nothing("-1")),
     "skip_special_tokens": Ignored("control tokens are never told", nothing("true")),
 }
-"""Of vLLM and llama-server."""
+"""Fields of vLLM and llama-server that are ignored."""
 
 CHAT: Mapping[str, Rule] = {
     **HINTS,

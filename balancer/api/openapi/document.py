@@ -118,7 +118,7 @@ class Operation:
 
     @property
     def parameters(self) -> list[Json]:
-        """Those of the path, then the others."""
+        """The parameters of the path, then the others."""
         names = re.findall(r"\{(\w+)\}", self.path)
         in_path = [parameter(name, "path", required=True) for name in names]
         return [*in_path, *self.doc.parameters]

@@ -48,7 +48,7 @@ def _connection_of(request: web.Request) -> int | None:
 
 
 def held_by(caller: Caller, holder: Identity) -> Caller:
-    """The same, now that it has shown its key."""
+    """The caller, now that it has shown its key."""
     return replace(caller, name=holder.name, limits=holder.limits, owner=holder.owner)
 
 

@@ -9,7 +9,7 @@ from ....shared.inference import TokenKind
 class TextFrame(NamedTuple):
     """The bytes before and after the JSON of a text of `kind`.
 
-    Whoever uses it calls `keep` with each text, and asks for another after any other event.
+    What uses it calls `keep` with each text, and asks for another after any other event.
     """
 
     kind: TokenKind
@@ -23,4 +23,4 @@ FrameOf = Callable[[TokenKind], TextFrame | None]
 
 
 def no_frame(_kind: TokenKind) -> None:
-    """Of answers whose tokens differ in more than their text."""
+    """No frame: tokens of this answer differ in more than their text."""

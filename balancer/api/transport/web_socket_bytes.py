@@ -121,7 +121,7 @@ class FrameBytes:
 
 
 def _header_size(header: bytearray) -> int:
-    """As far as its beginning says."""
+    """Bytes of a frame's header, as far as its beginning says."""
     if len(header) < 2:
         return 2
     return 2 + _LENGTHS.get(header[1] & 0x7F, 0) + (4 if header[1] & _IS_MASKED else 0)

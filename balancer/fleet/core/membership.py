@@ -157,7 +157,7 @@ class Membership:
             state.changes.advance()
             if state.registry.get(agent.link) is None:
                 return decisions
-        agent.heartbeat.look(now)
+        agent.heartbeat.check(now)
         if agent.heartbeat.is_due(now):
             decisions.append(state.registry.send(agent.link, Heartbeat(), now))
         state.registry.seen_to(agent)

@@ -34,7 +34,7 @@ class Durations:
         self._sum += sum(durations)
 
     def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
-        """As samples of `family`: the buckets, each with those below it."""
+        """Adds samples to `family`: the buckets, each with those below it."""
         names = [_named(bound) for bound in (*self._bounds, float("inf"))]
         buckets = [*zip(names, accumulate(self._counts), strict=True)]
         family.add_metric(labels, buckets=buckets, sum_value=self._sum)

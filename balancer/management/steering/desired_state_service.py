@@ -25,8 +25,8 @@ from ...store.store import Store
 
 logger = logging.getLogger(__name__)
 
-LOOK_TIMEOUT = 15.0
-"""Seconds for a look at the store; a save that is under way comes first."""
+RECONCILE_TIMEOUT = 15.0
+"""Seconds to read the store; a save that is under way comes first."""
 
 
 class DesiredStateService:
@@ -43,7 +43,7 @@ class DesiredStateService:
         self._saved: asyncio.Future[None] | None = None
 
     def restore(self, saved: SavedState | None) -> None:
-        """Take up what the store had. Raises `InvalidRequest` where this version cannot read it."""
+        """Apply what the store had. Raises `InvalidRequest` where this version cannot read it."""
         if saved is not None:
             self.state, self.revision = parse_desired_state(saved.document), saved.revision
             self._runtime.restored(self.state)
@@ -74,7 +74,7 @@ class DesiredStateService:
                 self._apply(self._next, self.revision + 1)
                 saved.set_result(None)
             case Conflicted(current=current):
-                self._adopt(current)
+                self._apply_saved(current)
                 saved.set_exception(_stale(self.revision))
             case NotPersisted(reason=reason):
                 logger.warning("the desired state is not saved: %s", reason)
@@ -82,16 +82,16 @@ class DesiredStateService:
                 saved.set_exception(error)
         saved.exception()  # so that asyncio does not complain if the client has gone
 
-    async def look(self, store: Store) -> bool:
-        """Take up what another balancer saved in `store`. Whether it could be read."""
+    async def reconcile(self, store: Store) -> bool:
+        """Apply what another balancer saved in `store`. Whether it could be read."""
         try:
-            async with asyncio.timeout(LOOK_TIMEOUT):
+            async with asyncio.timeout(RECONCILE_TIMEOUT):
                 current = await self._saved_state(store)
         except (StoreAway, TimeoutError) as error:
             logger.warning("changes of the desired state are not seen: %s", error)
             return False
         if current is not None and current.revision > self.revision:
-            self._adopt(current)
+            self._apply_saved(current)
         return True
 
     async def _saved_state(self, store: Store) -> SavedState | None:
@@ -114,7 +114,7 @@ class DesiredStateService:
         logger.info("the desired state is revision %d: %d models", revision, len(state.models))
         self._runtime.wished(state)
 
-    def _adopt(self, current: SavedState | None) -> None:
+    def _apply_saved(self, current: SavedState | None) -> None:
         """Another balancer with the same store saved something else."""
         if current is None:
             return

@@ -46,7 +46,7 @@ class DrainService:
         self._num_begun = 0
 
     async def restore(self) -> None:
-        """Take up what was saved. Raises `StoreAway`."""
+        """Apply what was saved. Raises `StoreAway`."""
         saved = await self._store.load_cordons()
         self._runtime.restore_cordons(Cordon(AgentId(each.agent), each.name) for each in saved)
 
@@ -65,7 +65,7 @@ class DrainService:
         self._runtime.resume(agent)
         await self._save(self._store.forget_cordon(agent if cordon is None else cordon.first))
 
-    async def look(self) -> bool:
+    async def reconcile(self) -> bool:
         """Drain and resume what operators of other balancers did. Whether it could be read."""
         try:
             async with asyncio.timeout(SAVE_TIMEOUT):

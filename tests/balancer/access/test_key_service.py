@@ -143,7 +143,7 @@ async def test_a_change_that_is_always_overtaken_is_a_conflict() -> None:
 async def test_what_another_program_revoked_ends_here_at_the_next_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(key_service, "LOOK_INTERVAL", 0.0)
+    monkeypatch.setattr(key_service, "RECONCILE_INTERVAL", 0.0)
     store, access = MemoryStore(), Access()
     here, there = KeyService(access, store), KeyService(Access(), store)
     await here.create(ROOT)
@@ -151,7 +151,7 @@ async def test_what_another_program_revoked_ends_here_at_the_next_look(
     assert access.identify([key])
     ended = asyncio.get_running_loop().create_future()
     access.listen(lambda holder, error: ended.set_result((holder.name, error.message)))
-    await there.look()
+    await there.reconcile()
     following = asyncio.create_task(here.follow())
     await there.revoke("ci")
     async with asyncio.timeout(HANGS):
@@ -174,7 +174,7 @@ async def test_a_look_in_vain_changes_nothing_and_is_told_once(
 
     monkeypatch.setattr(store, "load_keys", away)
     for _ in range(2):
-        assert not await service.look()
+        assert not await service.reconcile()
     assert access.identify([key])
     assert len(caplog.records) == 1 and "no route" in caplog.text
 

@@ -68,14 +68,14 @@ def test_what_has_expired_takes_no_room(sessions: Sessions) -> None:
 
 def test_who_logged_in_at_another_balancer_is_found_until_that_ends(sessions: Sessions) -> None:
     theirs = Session("name", "digest", "csrf", 10.0)
-    sessions.take_up(digest_of("token"), theirs, now=0.0)
+    sessions.apply(digest_of("token"), theirs, now=0.0)
     assert sessions.find("token", now=9.0) == theirs
-    sessions.take_up(digest_of("token"), replace(theirs, expires_at=0.0), now=9.0)
+    sessions.apply(digest_of("token"), replace(theirs, expires_at=0.0), now=9.0)
     assert sessions.find("token", now=9.0) is None
 
 
 def test_others_sessions_are_bounded_too() -> None:
     sessions = Sessions(max_sessions=2)
     for number in range(3):
-        sessions.take_up(f"{number}", Session("name", "digest", "csrf", 10.0), now=0.0)
+        sessions.apply(f"{number}", Session("name", "digest", "csrf", 10.0), now=0.0)
     assert len(sessions) == 2

@@ -11,7 +11,7 @@ from arriero.balancer.api.transport.fault_reports import FaultReports
 from arriero.balancer.api.transport.hosts import AllowedHosts
 from arriero.balancer.cluster.cluster_view import ClusterView
 from arriero.balancer.cluster.notifications import SessionChanged
-from arriero.balancer.cluster.peering import taking_up
+from arriero.balancer.cluster.peering import applying
 from arriero.balancer.cluster.peers import Peers
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.fleet.runtime.retained_requests import RetainedRequests
@@ -33,13 +33,13 @@ class Others(Peers):
 
     def __init__(self, sessions: Sessions | None = None) -> None:
         self.retried: list[AgentId] = []
-        self._take_up = taking_up(Sessions() if sessions is None else sessions)
+        self._apply = applying(Sessions() if sessions is None else sessions)
 
     async def retry(self, agent: AgentId) -> None:
         self.retried.append(agent)
 
     async def notify_session(self, session: SessionChanged) -> None:
-        self._take_up(session)
+        self._apply(session)
 
 
 def management_app(

@@ -13,14 +13,14 @@ A, B = AgentId("id-a"), AgentId("id-b")
 class TestTheFleet:
     def test_looks_compare_with_the_one_before(self) -> None:
         meter = Meter([agent_view("a", num_tokens=100)], 100, 5.0)
-        after = meter.look([(A, 150)], (), 150, 7.0)
+        after = meter.measure([(A, 150)], (), 150, 7.0)
         assert after == Throughput(seconds=2.0, total=25.0, agents={A: 25.0})
-        after = meter.look([(A, 160)], (), 160, 8.0)
+        after = meter.measure([(A, 160)], (), 160, 8.0)
         assert after.agents == {A: 10.0}
 
     def test_agents_that_did_not_change_are_left_out_and_count_as_zero(self) -> None:
         meter = Meter([agent_view("a", num_tokens=100), agent_view("b")], 100, 0.0)
-        after = meter.look([(B, 0)], (), 100, 1.0)
+        after = meter.measure([(B, 0)], (), 100, 1.0)
         assert after == Throughput(seconds=1.0, total=0.0, agents={})
         assert after.rate_of(A) == 0.0
 
@@ -29,17 +29,17 @@ class TestTheFleet:
 
     def test_a_newcomer_counts_from_zero(self) -> None:
         meter = Meter([], 0, 0.0)
-        assert meter.look([(B, 8)], (), 8, 2.0).agents == {B: 4.0}
+        assert meter.measure([(B, 8)], (), 8, 2.0).agents == {B: 4.0}
 
     def test_one_that_left_and_came_back_counts_from_zero(self) -> None:
         meter = Meter([agent_view("a", num_tokens=100)], 100, 0.0)
-        assert meter.look([(A, 8)], (), 108, 1.0).agents == {A: 8.0}
-        meter.look([], [A], 108, 2.0)
-        assert meter.look([(A, 9)], (), 117, 3.0).agents == {A: 9.0}
+        assert meter.measure([(A, 8)], (), 108, 1.0).agents == {A: 8.0}
+        meter.measure([], [A], 108, 2.0)
+        assert meter.measure([(A, 9)], (), 117, 3.0).agents == {A: 9.0}
 
     def test_a_look_that_comes_soon_covers_the_shortest_time(self) -> None:
         meter = Meter([], 0, 0.0)
-        assert meter.look([], (), 10, 0.01).total == 10 / MIN_SECONDS
+        assert meter.measure([], (), 10, 0.01).total == 10 / MIN_SECONDS
 
 
 class TestSingleAgents:

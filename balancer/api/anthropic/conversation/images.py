@@ -34,7 +34,7 @@ class Image:
 
     @property
     def part(self) -> ImagePart:
-        """As a part of a neutral message."""
+        """The picture as a part of a neutral message."""
         url = f"data:{self.source.media_type};base64,{self.source.data}"
         return ImagePart(type="image_url", image_url=ImageUrl(url=url))
 

@@ -28,7 +28,7 @@ class CustomTool:
     strict: bool | None = None
 
     def neutral(self) -> Json:
-        """As a neutral request has it."""
+        """What a neutral request has in its place."""
         function: Json = {"name": self.name}
         if self.description is not None:
             function["description"] = self.description
@@ -55,7 +55,7 @@ class ClientTool:
     strict: bool | None = None
 
     def neutral(self) -> Json:
-        """As a neutral request has it."""
+        """What a neutral request has in its place."""
         return _function({**FUNCTIONS[self.type], "name": self.name}, self.strict)
 
 
@@ -160,7 +160,7 @@ class Choice:
     disable_parallel_tool_use: bool | None = None
 
     def neutral(self) -> ToolChoice:
-        """As a neutral request has it."""
+        """What a neutral request has in its place."""
         return "required" if self.type == "any" else self.type
 
 
@@ -175,7 +175,7 @@ class NamedChoice:
     disable_parallel_tool_use: bool | None = None
 
     def neutral(self) -> ToolChoice:
-        """As a neutral request has it."""
+        """What a neutral request has in its place."""
         return NamedTool(name=self.name)
 
 

@@ -93,7 +93,7 @@ class RunningUsage:
 
     @property
     def total(self) -> OpenAIUsage:
-        """So far."""
+        """The usage of all choices so far."""
         return total_usage(self._usages, self._num_choices)
 
 
@@ -149,7 +149,7 @@ class LogProbsWriter:
         self._decoder = _Utf8Decoder(errors="replace")
 
     def render(self, log_probs: Sequence[TokenLogProbs]) -> CompletionLogProbs:
-        """Of the next tokens."""
+        """The log-probabilities of the next tokens."""
         return {
             "tokens": [text_of(each.chosen) for each in log_probs],
             "token_logprobs": [each.chosen.log_prob for each in log_probs],
@@ -321,7 +321,7 @@ class Chat:
         return {"delta": {}}
 
     def finish_reason(self, done: Done) -> ChatFinish:
-        """As the request ended."""
+        """Why the choice ended, in OpenAI's words."""
         return _FINISH_REASONS[done.finish_reason]
 
 
@@ -357,7 +357,7 @@ class Completion:
         }
 
     def log_probs(self, number: int, token: Token) -> CompletionLogProbs | None:
-        """Of the prompt, and then of what follows."""
+        """Log-probabilities of the prompt, and then of what follows."""
         return self._rendered_log_probs(number, token.log_probs)
 
     def _rendered_log_probs(
@@ -387,7 +387,7 @@ class Completion:
         return {"text": ""}
 
     def finish_reason(self, done: Done) -> Literal["stop", "length"]:
-        """As the request ended; `length` if no tokens were to be generated."""
+        """Why the choice ended; `length` if no tokens were to be generated."""
         is_cut_off = done.finish_reason == "length" or not self._generates
         return "length" if is_cut_off else "stop"
 

@@ -76,7 +76,10 @@ class Guided(SamplingChoices):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerExtras(Guided):
-    """Of chats and completions. An `n_predict` of -1 has no bound, as in llama-server."""
+    """Fields of vLLM and llama-server in chats and completions.
+
+    An `n_predict` of -1 has no bound, as in llama-server.
+    """
 
     __pydantic_config__ = STRICT
 

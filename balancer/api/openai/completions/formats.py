@@ -114,7 +114,7 @@ class AllowedTools:
     tools: Annotated[ListOf[dict[str, Any]], Field(min_length=1, max_length=MAX_TOOLS)]
 
     def among(self, tools: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-        """Those of the neutral `tools` that are allowed.
+        """Which of the neutral `tools` are allowed.
 
         Entries that are no functions are left out, as such tools are. Raises `InvalidRequest`.
         """

@@ -76,7 +76,7 @@ class BackgroundResponse:
 
 
 class BackgroundResponses:
-    """Those that are retained, of all callers."""
+    """The responses that are retained, of all callers."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ _note = TypeAdapter(_Note)
 def note_of(
     requested: Requested, previous: Stored | None, served: str, service_tier: UsedTier
 ) -> bytes:
-    """As it is retained with the request. `served` is the model that answers."""
+    """The note that is retained with the request. `served` is the model that answers."""
     note = _Note(
         body=requested.raw.decode(), served=served, service_tier=service_tier, previous=previous
     )

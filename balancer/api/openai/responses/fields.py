@@ -47,7 +47,7 @@ TOOL_TYPES = (
     *("shell", "tool_search", "web_search", "web_search_2025_08_26", "web_search_preview"),
     "web_search_preview_2025_03_11",
 )
-"""Those that are no functions: they run on OpenAI's servers, or take text without a schema."""
+"""Tools that are no functions: they run on OpenAI's servers, or take text without a schema."""
 
 _CALLS = (
     *("apply_patch", "code_interpreter", "computer", "custom_tool", "image_generation"),

@@ -220,7 +220,7 @@ class Requested:
         self.store = body.store
         self.background = body.background
         self.namespaces = namespaces(body.tools)
-        """Of the functions that are in one, by what the model calls them."""
+        """The namespaces of functions that are in one, by what the model calls them."""
 
     def request(self, history: tuple[Item, ...]) -> GenerateRequest:
         """The request, with the items that came before its own.

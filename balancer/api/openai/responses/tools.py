@@ -31,7 +31,7 @@ class FunctionTool:
     strict: bool | None = None
 
     def neutral(self, name: str, about: str | None = None) -> Json:
-        """As the neutral request has it, under the `name` that the model knows.
+        """The tool in a neutral request, under the `name` that the model knows.
 
         `about` is the description of its namespace.
         """
@@ -45,7 +45,7 @@ class FunctionTool:
         return {"type": "function", "function": function}
 
     def echo(self) -> Json:
-        """As a response repeats it."""
+        """The tool as a response repeats it."""
         return {
             "type": self.type,
             "name": self.name,
@@ -67,7 +67,7 @@ class NamespaceTool:
     tools: Annotated[ListOf[FunctionTool], Field(max_length=MAX_TOOLS)] = ()
 
     def echo(self) -> Json:
-        """As a response repeats it."""
+        """The tool as a response repeats it."""
         return {
             "type": self.type,
             "name": self.name,

@@ -122,7 +122,7 @@ async def test_what_another_balancer_saved_is_taken_up_once(desk: Desk) -> None:
     store = MemoryStore()
     await store.save_desired_state(Persist(0, desired_state_json(state("m")).decode()))
     for _ in range(2):
-        assert await desk.service.look(store)
+        assert await desk.service.reconcile(store)
         assert (desk.service.revision, desk.wished) == (1, {"m"})
 
 
@@ -132,7 +132,7 @@ async def test_a_look_waits_for_the_save_that_is_under_way(desk: Desk) -> None:
     [save] = desk.saves
     await store.save_desired_state(save)
     await store.save_desired_state(Persist(1, desired_state_json(state("n")).decode()))
-    looking = asyncio.create_task(desk.service.look(store))
+    looking = asyncio.create_task(desk.service.reconcile(store))
     await asyncio.sleep(0)
     assert not looking.done()
     desk.service.save_ended(Persisted(save))
@@ -148,5 +148,5 @@ async def test_a_look_in_vain_changes_nothing(desk: Desk, caplog: pytest.LogCapt
         raise StoreAway("no route")
 
     store.load_desired_state = away  # type: ignore[method-assign]
-    assert not await desk.service.look(store)
+    assert not await desk.service.reconcile(store)
     assert "no route" in caplog.text

@@ -115,10 +115,10 @@ async def test_what_operators_of_other_balancers_did_is_done_here(
 ) -> None:
     Peer(runtime, "a")
     await store.save_cordon(SavedCordon(A, "a", 1.0))
-    assert await drains.look()
+    assert await drains.reconcile()
     assert state_of_a(runtime) == "drained"
     await store.forget_cordon(A)
-    assert await drains.look()
+    assert await drains.reconcile()
     assert state_of_a(runtime) == "ready"
 
 
@@ -131,7 +131,7 @@ async def test_the_deadline_of_a_drain_is_told_to_other_balancers(
     told: list[ToldCordon] = []
     monkeypatch.setattr(runtime, "take_up_cordons", told.extend)
     for now in (17.0, 40.0):
-        assert await DrainService(runtime, store, clock=lambda now=now: now).look()  # type: ignore[misc]
+        assert await DrainService(runtime, store, clock=lambda now=now: now).reconcile()  # type: ignore[misc]
     assert told == [ToldCordon(Cordon(A, "a"), within) for within in (20.0, 0.0)]
 
 
@@ -142,7 +142,7 @@ async def test_a_look_waits_for_what_is_being_saved(
     store.goes_on.clear()
     draining = asyncio.create_task(drains.drain(A, None))
     await asyncio.sleep(0)
-    looking = asyncio.create_task(drains.look())
+    looking = asyncio.create_task(drains.reconcile())
     await asyncio.sleep(0)
     store.goes_on.set()
     await draining
@@ -167,5 +167,5 @@ async def test_a_look_reads_again_where_something_was_saved_meanwhile(
         return saved
 
     monkeypatch.setattr(store, "load_cordons", load_slowly)
-    assert await drains.look()
+    assert await drains.reconcile()
     assert state_of_a(runtime) == "ready"
