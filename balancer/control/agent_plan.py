@@ -1,4 +1,4 @@
-"""What an agent would do if something were wished for, and why: for a dry run."""
+"""What an agent would do for a desired state, and why: for a dry run."""
 
 from dataclasses import dataclass, fields
 from typing import Literal

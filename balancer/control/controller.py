@@ -1,4 +1,4 @@
-"""Compares the wish with the fleet and says which agent is to serve what.
+"""Compares the desired state with the fleet and says which agent is to serve what.
 
 It looks at the whole fleet at once: what agents report is the truth, so after a restart of the
 balancer, or when an agent dials again, an agent gets no order to do what it does already. Between
@@ -18,7 +18,7 @@ from ...shared.messages import Issue
 from ...shared.models.assignments import Assign, Assignment
 from .agent_plan import AgentPlan, plan_of
 from .demand import WAITING, Demand, Tiers, Usage
-from .desired_state import DesiredState, WishedModel
+from .desired_state import DesiredModel, DesiredState
 from .failures import Failures
 from .members import AgentReport, Member, Order, member_of
 from .model_status import TOO_OLD, ModelStatus, by_model, shortage_of, status_of
@@ -119,7 +119,7 @@ class Controller:
         self.statuses: Mapping[str, ModelStatus] = {}
         self.look_at: float | None = None
         self._drain_timeout = drain_timeout
-        self._wish: DesiredState | None = None
+        self._desired: DesiredState | None = None
         self._settled_at = 0.0
         self._numbers = OrderNumbers()
         self._orders: dict[AgentId, Order] = {}
@@ -129,20 +129,20 @@ class Controller:
         self._usage = Usage()
 
     @property
-    def wish(self) -> DesiredState | None:
-        """What is wished for, if anybody said so."""
-        return self._wish
+    def desired(self) -> DesiredState | None:
+        """The desired state, if an operator gave one."""
+        return self._desired
 
     # ---- events
 
-    def wished(self, wish: DesiredState) -> None:
-        """An operator wishes for this."""
-        self._wish = wish
-        self.statuses = {model.name: self._first_status(model) for model in wish.models}
+    def desire(self, desired: DesiredState) -> None:
+        """An operator desires this state."""
+        self._desired = desired
+        self.statuses = {model.name: self._first_status(model) for model in desired.models}
 
-    def restored(self, wish: DesiredState, now: float) -> None:
-        """The balancer started with a wish: its agents dial again first."""
-        self.wished(wish)
+    def restored(self, desired: DesiredState, now: float) -> None:
+        """The balancer started with a desired state: its agents dial again first."""
+        self.desire(desired)
         self._settled_at = now + SETTLE
 
     def lead(self, epoch: int) -> None:
@@ -168,27 +168,27 @@ class Controller:
     ) -> list[GiveOrder]:
         """Look at the fleet; `demands` has the models that requests wait for."""
         members = self._members(reports, now)
-        if self._wish is None:
+        if self._desired is None:
             self.look_at = None
             return []
-        look = self._decide(self._wish, members, demands, now, usage=self._usage)
+        look = self._decide(self._desired, members, demands, now, usage=self._usage)
         may_order = self._numbers.may_order and now >= self._settled_at
         given = self._orders_for(look, now) if may_order else []
         after = {**members, **{each.agent: self._after(members, each) for each in given}}
-        self.statuses = self._statuses(self._wish, replace(look, members=after))
+        self.statuses = self._statuses(self._desired, replace(look, members=after))
         self.look_at = self._next_look(look.tiers, now)
         return given
 
     def dry_run(
         self,
-        wish: DesiredState,
+        desired: DesiredState,
         reports: Iterable[AgentReport],
         demands: Mapping[str, Demand],
         now: float,
     ) -> list[AgentPlan]:
-        """What each agent would do if this were wished for. Changes nothing."""
+        """What each agent would do if this were desired. Changes nothing."""
         members = {report.id: member_of(report, self._orders.get(report.id)) for report in reports}
-        look = self._decide(wish, members, demands, now, usage=deepcopy(self._usage))
+        look = self._decide(desired, members, demands, now, usage=deepcopy(self._usage))
         return [plan_of(member, look.targets.get(member.id)) for member in members.values()]
 
     # ---- what it sees
@@ -204,8 +204,8 @@ class Controller:
         for id in self._orders.keys() - members.keys():
             del self._orders[id]
         self._departures.look(members, now)
-        wished = self._wish.models if self._wish is not None else ()
-        self._failures.keep_only({model.name: model.assignment for model in wished}, members)
+        models = self._desired.models if self._desired is not None else ()
+        self._failures.keep_only({model.name: model.assignment for model in models}, members)
         return members
 
     def _member(self, report: AgentReport, now: float) -> Member:
@@ -226,7 +226,7 @@ class Controller:
 
     def _decide(
         self,
-        wish: DesiredState,
+        desired: DesiredState,
         members: Mapping[AgentId, Member],
         demands: Mapping[str, Demand],
         now: float,
@@ -234,27 +234,33 @@ class Controller:
         usage: Usage,
     ) -> Look:
         steered = [member for member in members.values() if member.report.is_steered]
-        tiers = usage.tiers(wish.models, steered, demands, now)
+        tiers = usage.tiers(desired.models, steered, demands, now)
         reserved = self._departures.reserved()
         held = {member.model for member in steered}
         served = {member.report.serves for member in members.values()}
         are_there = held | served | self._departures.redialling(now)
         wants = []
-        for model in wish.models:
+        for model in desired.models:
             if model.name in tiers.tiers:
                 is_missed = model.name in demands and model.name not in held
                 kept = 0 if is_missed else reserved[model.name]
                 want = self._want(model, steered, tiers.tiers[model.name], kept, now=now)
                 wants.append(replace(want, is_gone=model.name not in are_there))
         placement = place(wants, steered)
-        assignments = {model.name: model.assignment for model in wish.models}
+        assignments = {model.name: model.assignment for model in desired.models}
         targets = {
             id: None if name is None else assignments[name] for id, name in placement.models.items()
         }
         return Look(members, tiers, placement, targets)
 
     def _want(
-        self, model: WishedModel, members: Sequence[Member], tier: int, reserved: int, *, now: float
+        self,
+        model: DesiredModel,
+        members: Sequence[Member],
+        tier: int,
+        reserved: int,
+        *,
+        now: float,
     ) -> Want:
         replicas = model.agents.replicas
         assignment = model.assignment
@@ -313,7 +319,7 @@ class Controller:
 
     # ---- what it tells
 
-    def _statuses(self, wish: DesiredState, look: Look) -> dict[str, ModelStatus]:
+    def _statuses(self, desired: DesiredState, look: Look) -> dict[str, ModelStatus]:
         here = by_model(look.members.values())
         return {
             model.name: status_of(
@@ -323,17 +329,17 @@ class Controller:
                 failures=self._failures,
                 shortage=self._shortage(model, look),
             )
-            for model in wish.models
+            for model in desired.models
         }
 
-    def _first_status(self, model: WishedModel) -> ModelStatus:
+    def _first_status(self, model: DesiredModel) -> ModelStatus:
         """Before the first look."""
         status = self.statuses.get(model.name)
         if status is not None:
             return replace(status, model=model)
         return ModelStatus(model=model, status="waiting" if model.preload else "unloaded")
 
-    def _shortage(self, model: WishedModel, look: Look) -> Issue | None:
+    def _shortage(self, model: DesiredModel, look: Look) -> Issue | None:
         num_missing = look.placement.missing.get(model.name, 0)
         if not num_missing:
             return None
@@ -366,9 +372,9 @@ class Controller:
         """For tests: raise if an invariant does not hold."""
         if any(order.revision > self._numbers.last for order in self._orders.values()):
             raise RuntimeError("an order is newer than the newest")
-        wished = set() if self._wish is None else {model.name for model in self._wish.models}
-        if self.statuses.keys() != wished:
-            raise RuntimeError("statuses are not of the models that are wished for")
+        names = set() if self._desired is None else {model.name for model in self._desired.models}
+        if self.statuses.keys() != names:
+            raise RuntimeError("statuses are not of the models that are desired")
 
 
 def _is_lost(order: Order, report: AgentReport) -> bool:
@@ -377,5 +383,5 @@ def _is_lost(order: Order, report: AgentReport) -> bool:
     return report.link != order.link and not is_known
 
 
-def _has_labels(model: WishedModel, report: AgentReport) -> bool:
+def _has_labels(model: DesiredModel, report: AgentReport) -> bool:
     return model.agents.labels.items() <= report.labels.items()

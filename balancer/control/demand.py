@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from .desired_state import WishedModel
+from .desired_state import DesiredModel
 from .members import Member
 
 PATIENCE = 5.0
@@ -73,14 +73,14 @@ class _Looks:
 
 
 class Usage:
-    """When each wished model was used last, and since when it is served."""
+    """When each desired model was used last, and since when it is served."""
 
     def __init__(self) -> None:
         self._usage: dict[str, _Usage] = {}
 
     def tiers(
         self,
-        models: Sequence[WishedModel],
+        models: Sequence[DesiredModel],
         members: Iterable[Member],
         demands: Mapping[str, Demand],
         now: float,
@@ -119,7 +119,7 @@ class Usage:
 
     def _contention(
         self,
-        models: Sequence[WishedModel],
+        models: Sequence[DesiredModel],
         by_model: Mapping[str, list[Member]],
         demands: Mapping[str, Demand],
         looks: _Looks,
@@ -134,7 +134,7 @@ class Usage:
 
     def _tier(
         self,
-        model: WishedModel,
+        model: DesiredModel,
         members: Sequence[Member],
         demand: Demand,
         *,
@@ -156,5 +156,5 @@ class Usage:
         is_over = contention is _Contention.LONG and looks.has_come(since + MIN_TURN)
         return IDLE if is_over else IN_TURN
 
-    def _has_expired(self, model: WishedModel, usage: _Usage, looks: _Looks) -> bool:
+    def _has_expired(self, model: DesiredModel, usage: _Usage, looks: _Looks) -> bool:
         return model.idle_timeout is not None and looks.has_come(usage.used_at + model.idle_timeout)

@@ -1,4 +1,4 @@
-"""What operators wish for: the models that the fleet should serve."""
+"""What operators desire: the models that the fleet should serve."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -42,7 +42,7 @@ class AgentChoice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WishedModel:
+class DesiredModel:
     """A model that the fleet should serve, under its `name` and its `aliases`.
 
     With `preload` it is loaded at once, else when the first request for it comes. When it was not
@@ -99,4 +99,4 @@ class DesiredState:
     """Which models the fleet should serve. The order decides who gets agents first."""
 
     __pydantic_config__ = STRICT
-    models: tuple[WishedModel, ...] = ()
+    models: tuple[DesiredModel, ...] = ()

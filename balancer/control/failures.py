@@ -1,6 +1,6 @@
 """What agents failed to load: when it is tried again, and which changes stop because of it.
 
-Invariant: one failure for each agent and model, of the assignment that was wished for last.
+Invariant: one failure for each agent and model, of the assignment that was desired last.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -94,13 +94,13 @@ class Failures:
                     failure, retry_at=now, is_forced=True, stops_others=False
                 )
 
-    def keep_only(self, wished: Mapping[str, Assignment], agents: Iterable[AgentId]) -> None:
-        """Forget failures with what nobody wishes any more, and of agents that have gone."""
+    def keep_only(self, desired: Mapping[str, Assignment], agents: Iterable[AgentId]) -> None:
+        """Forget failures with what is desired no more, and of agents that have gone."""
         here = set(agents)
         self._failures = {
             key: failure
             for key, failure in self._failures.items()
-            if wished.get(key[1]) == failure.assignment and key[0] in here
+            if desired.get(key[1]) == failure.assignment and key[0] in here
         }
 
     def next_retry(self, now: float) -> float | None:

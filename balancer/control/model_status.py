@@ -1,4 +1,4 @@
-"""How each wished model is: loaded, loading, waiting, failed or unloaded, and why."""
+"""How each desired model is: loaded, loading, waiting, failed or unloaded, and why."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Literal
 from ...shared.inference import AgentId
 from ...shared.messages import Issue
 from ...shared.models.assignments import Work
-from .desired_state import WishedModel
+from .desired_state import DesiredModel
 from .failures import Failure
 from .members import Member
 
@@ -28,14 +28,14 @@ _WEIGHTS = {"waiting": 0.0, "fetching": 0.0, "draining": 0.5, "loading": 0.5}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelStatus:
-    """A wished model. `loaded`: an agent serves it; `loading`: agents are about to.
+    """A desired model. `loaded`: an agent serves it; `loading`: agents are about to.
 
     `waiting`: it waits for an agent; `unloaded`: it is loaded when a request for it comes.
     `progress` is the share of loading that is done, where that is known. `agents` have it or are
     about to.
     """
 
-    model: WishedModel
+    model: DesiredModel
     status: Status
     progress: float | None = None
     agents: tuple[AgentId, ...] = ()
@@ -43,7 +43,7 @@ class ModelStatus:
 
 
 def status_of(
-    model: WishedModel,
+    model: DesiredModel,
     members: Iterable[Member],
     *,
     is_wanted: bool,
@@ -108,7 +108,7 @@ def _told(failed: list[Failure], here: list[Member]) -> Iterator[Issue]:
 
 
 def shortage_of(
-    model: WishedModel,
+    model: DesiredModel,
     num_missing: int,
     *,
     labelled: int,
@@ -116,7 +116,7 @@ def shortage_of(
     needed: int | None,
     fitting: int,
 ) -> Issue | None:
-    """Why `num_missing` agents of those wished for could not be found.
+    """Why `num_missing` agents of those desired could not be found.
 
     Of the agents, `labelled` have the labels; the keys of `allowed` of these allow the model; and
     of these, `fitting` have the memory `needed`.

@@ -15,7 +15,7 @@ from ...shared.errors import InvalidRequest, RequestTooLarge
 from ...shared.models.assignments import EngineOptions
 from ...shared.sampling import SamplingChoices
 from ...shared.validation import Problem, all_problems, echo
-from .desired_state import MAX_MODELS, DesiredState, WishedModel
+from .desired_state import MAX_MODELS, DesiredModel, DesiredState
 
 MAX_BYTES = 4 * 2**20
 MAX_VALUES = 50_000
@@ -107,7 +107,7 @@ def _repeated_names(state: DesiredState) -> Iterator[Problem]:
                 yield Problem(path, f"`{path}` must be unique; `{owner}` is {echo(name)}, too")
 
 
-def _named(model: WishedModel) -> Iterator[tuple[str, str]]:
+def _named(model: DesiredModel) -> Iterator[tuple[str, str]]:
     """What clients can ask for, and the field that says so."""
     yield "name", model.name
     for number, alias in enumerate(model.aliases):

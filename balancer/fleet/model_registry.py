@@ -1,10 +1,10 @@
-"""The one list of models: which are loaded, loading, wished for or remembered; what each can do.
+"""The one list of models: which are loaded, loading, desired or remembered; what each can do.
 
 This is where aliases are resolved.
 
 A request for a known model waits in the queue, whether an agent can serve it now or not. A model is
 known while an agent serves it or loads it, and for `memory` seconds after the last of these has
-gone. A model that is wished for is known always; before an agent had it, nobody knows what it can
+gone. A model that is desired is known always; before an agent had it, nobody knows what it can
 do, so all requests for it wait. So they do for models that were here before the balancer was
 restarted. Requests that no known model can serve are refused at once, and so are prompts that are
 longer than every context of the fleet (`PromptRoom`).
@@ -228,10 +228,10 @@ class ModelRegistry:
         """Models that no agent has."""
         return len(self._forget_at)
 
-    # ---- what operators wish for
+    # ---- what operators desire
 
-    def wished(self, names: Mapping[str, Iterable[str]], now: float) -> None:
-        """These models are wished for, each with its aliases."""
+    def desire(self, names: Mapping[str, Iterable[str]], now: float) -> None:
+        """These models are desired, each with its aliases."""
         self._wished = {name: unknown(name) for name in names}
         self._aliases = {alias: name for name, aliases in names.items() for alias in aliases}
         for name in [name for name in self._forget_at if name in self._wished]:

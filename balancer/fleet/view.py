@@ -22,8 +22,8 @@ class ModelView:
     """A known model: an agent serves it (`loaded`), is about to (`loading`), or did a while ago.
 
     Agents may differ in what they say of a model; `info` is the word of one that serves it. Of a
-    model that is wished for and that no agent had yet, it has the name alone and no tasks.
-    `waiting` and `failed` are models that are wished for. `progress` is the share of loading that
+    model that is desired and that no agent had yet, it has the name alone and no tasks.
+    `waiting` and `failed` are models that are desired. `progress` is the share of loading that
     is done, where that is known.
     """
 

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 from statistics import median
 
-from arriero.balancer.control.desired_state import AgentChoice, DesiredState, WishedModel
+from arriero.balancer.control.desired_state import AgentChoice, DesiredModel, DesiredState
 from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.decisions import LinkId, Send
 from arriero.shared.inference import AgentId
@@ -37,7 +37,7 @@ def wish_for(num_agents: int) -> DesiredState:
     """Two models."""
     choice = AgentChoice(replicas=max(1, int(num_agents * SHARE)))
     models = [
-        WishedModel(name=name, source=f"file:///{name}.gguf", agents=choice) for name in MODELS
+        DesiredModel(name=name, source=f"file:///{name}.gguf", agents=choice) for name in MODELS
     ]
     return DesiredState(models=tuple(models))
 
@@ -46,7 +46,7 @@ def look_costs(num_agents: int) -> Look:
     """What the controller costs in a fleet without models, and then while one agent after another
     is lost."""
     fleet = Fleet(LIMITS)
-    fleet.wished(wish_for(num_agents), 0.0)
+    fleet.desire(wish_for(num_agents), 0.0)
     for number in range(num_agents):
         fleet.agent_joined(LinkId(number), _hello(number), 0.0)
     first, orders = _look(fleet)

@@ -142,7 +142,7 @@ class World:
         self._unserved: dict[str, deque[float]] = {name: deque() for name in self._models}
         """For each model, when agents were lost that served it and have no successor yet."""
         if wished is not None:
-            self._follow(self.fleet.wished(wished.state, self._now))
+            self._follow(self.fleet.desire(wished.state, self._now))
         for number, kind in enumerate(kinds, 1):
             self._join(number, kind)
         self._expect_arrival()

@@ -482,16 +482,16 @@ class Fleet:
 
     # ---- operators
 
-    def wished(self, wish: DesiredState, now: float) -> list[Decision]:
+    def desire(self, desired: DesiredState, now: float) -> list[Decision]:
         """The fleet should serve this from now on."""
         decisions = self._due(now)
-        self.steering.wished(wish, now)
+        self.steering.desire(desired, now)
         return [*decisions, *self._renamed(now)]
 
-    def restored(self, wish: DesiredState, now: float) -> list[Decision]:
+    def restored(self, desired: DesiredState, now: float) -> list[Decision]:
         """The fleet should serve this, and did so before the balancer started."""
         decisions = self._due(now)
-        self.steering.restored(wish, now)
+        self.steering.restored(desired, now)
         return [*decisions, *self._renamed(now)]
 
     def _renamed(self, now: float) -> list[Decision]:

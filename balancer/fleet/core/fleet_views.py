@@ -177,18 +177,18 @@ class FleetViews:
     def waiting_by_model(self) -> Mapping[str, tuple[int, float]]:
         """How many requests and queries wait for each model, and the oldest one's seconds so far.
 
-        Those that name no model wait for the first that is wished for.
+        Those that name no model wait for the first that is desired.
         """
         now, demands = self._clock(), self._steering.own_demands()
         return {name: (each.num_waiting, now - each.since) for name, each in demands.items()}
 
     def statuses(self) -> Mapping[str, ModelStatus]:
-        """How each wished model is."""
+        """How each desired model is."""
         return self._steering.statuses
 
-    def dry_run(self, wish: DesiredState) -> list[AgentPlan]:
-        """What each agent would do if this were wished for. Costs the size of the fleet."""
-        return self._steering.dry_run(wish, self._clock())
+    def dry_run(self, desired: DesiredState) -> list[AgentPlan]:
+        """What each agent would do if this were desired. Costs the size of the fleet."""
+        return self._steering.dry_run(desired, self._clock())
 
     # ---- requests
 

@@ -96,7 +96,7 @@ class Steering:
 
     def __init__(self, state: FleetState) -> None:
         self._state = state
-        # No request lives longer, so a change of the wish cuts none of them.
+        # No request lives longer, so a change of the desired state cuts none of them.
         self._controller = Controller(drain_timeout=state.limits.request_timeout)
         self.cordons = Cordons()
         self._look_at: float | None = None
@@ -106,17 +106,17 @@ class Steering:
         self._left_out: Mapping[str, Issue] = {}
 
     @property
-    def wish(self) -> DesiredState | None:
-        """What is wished for, if anybody said so."""
-        return self._controller.wish
+    def desired(self) -> DesiredState | None:
+        """The desired state, if an operator gave one."""
+        return self._controller.desired
 
     @property
     def statuses(self) -> Mapping[str, ModelStatus]:
-        """How each wished model is."""
+        """How each desired model is."""
         return self._controller.statuses
 
     def status_of(self, name: str) -> ModelStatus | None:
-        """How a wished model is, or that of a wished adapter, with what is wrong with this one."""
+        """How a desired model is, or that of a desired adapter, with what is wrong with it."""
         base = self._bases.get(name)
         status = self.statuses.get(base or name)
         if base is None or status is None or not status.issues:
@@ -172,25 +172,25 @@ class Steering:
     @property
     def _first_model(self) -> str:
         """The model that is loaded for requests that name none."""
-        wish = self._controller.wish
-        return wish.models[0].name if wish is not None and wish.models else ""
+        desired = self._controller.desired
+        return desired.models[0].name if desired is not None and desired.models else ""
 
     # ---- what makes a look necessary
 
-    def wished(self, wish: DesiredState, now: float) -> None:
-        """An operator wishes for this."""
-        self._controller.wished(wish)
-        self._learn(wish, now)
+    def desire(self, desired: DesiredState, now: float) -> None:
+        """An operator desires this state."""
+        self._controller.desire(desired)
+        self._learn(desired, now)
 
-    def restored(self, wish: DesiredState, now: float) -> None:
-        """It was wished for before the balancer started."""
-        self._controller.restored(wish, now)
-        self._learn(wish, now)
+    def restored(self, desired: DesiredState, now: float) -> None:
+        """It was desired before the balancer started."""
+        self._controller.restored(desired, now)
+        self._learn(desired, now)
 
-    def _learn(self, wish: DesiredState, now: float) -> None:
-        self._bases = {each: model.name for model in wish.models for each in model.adapted_names}
-        names = {model.name: model.aliases for model in wish.models}
-        self._state.models.wished(names | dict.fromkeys(self._bases, ()), now)
+    def _learn(self, desired: DesiredState, now: float) -> None:
+        self._bases = {each: model.name for model in desired.models for each in model.adapted_names}
+        names = {model.name: model.aliases for model in desired.models}
+        self._state.models.desire(names | dict.fromkeys(self._bases, ()), now)
         self._left_out = {}
         self._state.models.leave_out({})
         self._state.changes.advance()
@@ -198,13 +198,13 @@ class Steering:
 
     def look_soon(self, now: float) -> None:
         """Something changed that may need an order."""
-        if self._controller.wish is not None and self._look_at is None:
+        if self._controller.desired is not None and self._look_at is None:
             num_agents = self._state.registry.num_agents
             self._look_at = now + max(LOOK_PAUSE, num_agents * LOOK_PAUSE_PER_AGENT)
 
     def waits(self, model: str | None, now: float) -> None:
         """A request came for a model; nobody may have it."""
-        if self._controller.wish is None:
+        if self._controller.desired is None:
             return
         if model is None:
             if not self._state.requests.dispatch.is_ready:
@@ -305,7 +305,7 @@ class Steering:
     def next_deadline(self) -> float | None:
         """When to look, or to move what a drained agent still runs."""
         move_at = self.cordons.next_deadline()
-        if self._controller.wish is None:
+        if self._controller.desired is None:
             return move_at
         return earliest(move_at, self._look_at, self._controller.look_at)
 
@@ -354,9 +354,9 @@ class Steering:
         errors = {name: error for name in found if (error := models.left_out(name)) is not None}
         return self._state.requests.refuse(errors, now) if errors else []
 
-    def dry_run(self, wish: DesiredState, now: float) -> list[AgentPlan]:
-        """What each agent would do if this were wished for."""
-        return self._controller.dry_run(wish, self._reports(), self._demands(), now)
+    def dry_run(self, desired: DesiredState, now: float) -> list[AgentPlan]:
+        """What each agent would do if this were desired."""
+        return self._controller.dry_run(desired, self._reports(), self._demands(), now)
 
     def _reports(self) -> Iterable[AgentReport]:
         return [self._report(agent) for agent in self._state.registry.current()]

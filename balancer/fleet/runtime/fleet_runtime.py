@@ -489,13 +489,13 @@ class FleetRuntime:
 
     # ---- operators
 
-    def wished(self, wish: DesiredState) -> None:
+    def desire(self, desired: DesiredState) -> None:
         """The fleet should serve this from now on."""
-        self._carry_out(self._fleet.wished(wish, self._clock()))
+        self._carry_out(self._fleet.desire(desired, self._clock()))
 
-    def restored(self, wish: DesiredState) -> None:
+    def restored(self, desired: DesiredState) -> None:
         """The fleet should serve this, and did so before the balancer started."""
-        self._carry_out(self._fleet.restored(wish, self._clock()))
+        self._carry_out(self._fleet.restored(desired, self._clock()))
 
     def cordon(self, agent: AgentId, within: float | None) -> None:
         """Give an agent no new work; what it runs moves after `within` seconds, if given.

@@ -112,7 +112,7 @@ class DesiredStateService:
     def _apply(self, state: DesiredState, revision: int) -> None:
         self.state, self.revision = state, revision
         logger.info("the desired state is revision %d: %d models", revision, len(state.models))
-        self._runtime.wished(state)
+        self._runtime.desire(state)
 
     def _apply_saved(self, current: SavedState | None) -> None:
         """Another balancer with the same store saved something else."""

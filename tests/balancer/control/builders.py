@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from arriero.balancer.control.desired_state import AgentChoice, DesiredState, WishedModel
+from arriero.balancer.control.desired_state import AgentChoice, DesiredModel, DesiredState
 from arriero.balancer.control.members import AgentReport
 from arriero.shared.inference import AgentId
 from arriero.shared.messages import PROTOCOL_VERSION, Issue
@@ -14,11 +14,11 @@ from arriero.shared.models.assignments import Assign, Assignment, HostFacts, Wor
 GIB = 2**30
 
 
-def wished(name: str, version: int = 1, **fields: Any) -> WishedModel:
+def wished(name: str, version: int = 1, **fields: Any) -> DesiredModel:
     """A model; each version has another file."""
     labels = fields.pop("labels", {})
     replicas = fields.pop("replicas", "all")
-    return WishedModel(
+    return DesiredModel(
         name=name,
         source=f"file:///{name}-{version}.gguf",
         agents=AgentChoice(labels=labels, replicas=replicas),
@@ -26,7 +26,7 @@ def wished(name: str, version: int = 1, **fields: Any) -> WishedModel:
     )
 
 
-def state(*models: WishedModel) -> DesiredState:
+def state(*models: DesiredModel) -> DesiredState:
     return DesiredState(models=models)
 
 

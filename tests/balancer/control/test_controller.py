@@ -16,7 +16,7 @@ from arriero.balancer.control.controller import (
     epoch_of,
 )
 from arriero.balancer.control.demand import Demand
-from arriero.balancer.control.desired_state import WishedModel
+from arriero.balancer.control.desired_state import DesiredModel
 from arriero.balancer.control.placement import HOLD, REDIAL
 from arriero.shared.messages import PROTOCOL_VERSION
 from arriero.shared.models.assignments import EngineOptions, HostFacts, Work
@@ -40,8 +40,8 @@ class Fleet:
         self.bad: set[str] = set()
         self.now = 100.0
 
-    def wish(self, *models: WishedModel) -> None:
-        self.controller.wished(state(*models))
+    def wish(self, *models: DesiredModel) -> None:
+        self.controller.desire(state(*models))
 
     def look(self, **demands: float) -> dict[str, str | None]:
         """What the agents are told: a source, or nothing."""
@@ -213,7 +213,7 @@ def test_of_a_model_that_lost_all_agents_one_place_is_filled_and_the_others_are_
 def test_an_agent_that_is_pinned_to_the_model_has_it_too() -> None:
     controller = Controller(drain_timeout=30.0)
     model = wished("m", replicas=1)
-    controller.wished(state(model))
+    controller.desire(state(model))
     pinned = report("p", serves="m", facts=HostFacts(is_pinned=True))
     first = report("a", told=model.assignment)
     controller.look([pinned, first], {}, 0.0)
@@ -258,7 +258,7 @@ def test_a_model_that_is_not_used_is_unloaded() -> None:
 def test_a_model_is_not_given_to_an_agent_without_the_memory() -> None:
     controller = Controller(drain_timeout=30.0)
     model = wished("m", replicas=1)
-    controller.wished(state(model))
+    controller.desire(state(model))
     needy = Work(revision=1, assignment=model.assignment, phase="failed", needed=9 * GIB)
     small = report("a", work=needy, facts=HostFacts(memory=8 * GIB))
     assert controller.look([small], {}, 0.0) == []
@@ -273,7 +273,7 @@ def test_a_dry_run_says_what_each_agent_would_do_and_changes_nothing() -> None:
     fleet.rest()
     reports = [agent.report() for agent in fleet.agents.values()]
 
-    def plans(*models: WishedModel) -> list[tuple[str, str | None]]:
+    def plans(*models: DesiredModel) -> list[tuple[str, str | None]]:
         found = fleet.controller.dry_run(state(*models), reports, {}, fleet.now)
         return [(plan.action, plan.model) for plan in found]
 

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from arriero.balancer.control.controller import SETTLE, Controller, GiveOrder
 from arriero.balancer.control.demand import MIN_TURN, Demand
-from arriero.balancer.control.desired_state import DesiredState, WishedModel
+from arriero.balancer.control.desired_state import DesiredModel, DesiredState
 from arriero.balancer.control.placement import HOLD, REDIAL
 from arriero.shared.models.assignments import Assignment, needs_reload
 from tests.balancer.control.builders import SimulatedAgent, state, wished
@@ -27,7 +27,7 @@ def wishes(draw: st.DrawFn) -> DesiredState:
 
 
 @st.composite
-def models(draw: st.DrawFn, name: str) -> WishedModel:
+def models(draw: st.DrawFn, name: str) -> DesiredModel:
     return wished(
         name,
         draw(st.integers(1, 2)),
@@ -48,7 +48,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.demands: dict[str, Demand] = {}
         self.bad: set[str] = set()
         self.wish = wish
-        self.controller.wished(wish)
+        self.controller.desire(wish)
         for number, name in enumerate(NAMES[:num_agents]):
             labels = {"gpu": "yes"} if number % 2 else {}
             self.agents[name] = SimulatedAgent(name, labels=labels, has_room=has_room)
@@ -62,7 +62,7 @@ class ControllerMachine(RuleBasedStateMachine):
     @rule(wish=wishes())
     def somebody_wishes(self, wish: DesiredState) -> None:
         self.wish = wish
-        self.controller.wished(wish)
+        self.controller.desire(wish)
 
     @rule(number=st.integers(0, 2), version=st.integers(1, 2))
     def model_changes(self, number: int, version: int) -> None:
@@ -251,7 +251,7 @@ class ControllerMachine(RuleBasedStateMachine):
             ]
             assert not spare, f"{model.name} waits while {spare} are spare"
 
-    def _is_spare(self, agent: SimulatedAgent, model: WishedModel) -> bool:
+    def _is_spare(self, agent: SimulatedAgent, model: DesiredModel) -> bool:
         """Whether it has nothing to do and could serve the model."""
         report = agent.report()
         return (
@@ -300,7 +300,7 @@ class ControllerMachine(RuleBasedStateMachine):
             return True
         return (target.source, target.name) != (runs.source, runs.name)
 
-    def _is_unwanted(self, model: WishedModel) -> bool:
+    def _is_unwanted(self, model: DesiredModel) -> bool:
         """Whether the wish allows that nobody serves it."""
         return not model.preload or model.idle_timeout is not None or model.agents.replicas == 0
 
@@ -338,7 +338,7 @@ class ControllerMachine(RuleBasedStateMachine):
         for model in self.wish.models:
             self._check_model(model)
 
-    def _check_model(self, model: WishedModel) -> None:
+    def _check_model(self, model: DesiredModel) -> None:
         status = self.controller.statuses[model.name]
         serving = [
             agent

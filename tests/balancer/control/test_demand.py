@@ -12,7 +12,7 @@ from arriero.balancer.control.demand import (
     Tiers,
     Usage,
 )
-from arriero.balancer.control.desired_state import WishedModel
+from arriero.balancer.control.desired_state import DesiredModel
 from arriero.balancer.control.members import Member, member_of
 from tests.balancer.control.builders import report, wished
 
@@ -20,7 +20,7 @@ M = wished("m", preload=False)
 N = wished("n", preload=False)
 
 
-def serving(model: WishedModel, *, num_running: int = 0, used_at: float = -inf) -> Member:
+def serving(model: DesiredModel, *, num_running: int = 0, used_at: float = -inf) -> Member:
     return member_of(
         report(model.name, told=model.assignment, num_running=num_running, used_at=used_at), None
     )

@@ -1,16 +1,16 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from arriero.balancer.control.desired_state import MAX_ALIASES, WishedModel
+from arriero.balancer.control.desired_state import MAX_ALIASES, DesiredModel
 from arriero.shared.models.assignments import Assignment, EngineOptions, WishedAdapter
 from arriero.shared.sampling import SamplingChoices
 
-ADAPTER = TypeAdapter(WishedModel)
+ADAPTER = TypeAdapter(DesiredModel)
 SUPPORT = WishedAdapter(name="support", source="file:///s.gguf", scale=0.5)
 
 
 def test_the_assignment_of_a_model_has_all_that_the_engine_needs_and_nothing_else() -> None:
-    model = WishedModel(
+    model = DesiredModel(
         name="m",
         aliases=("gpt-4o-mini",),
         source="file:///m.gguf",

@@ -347,7 +347,7 @@ def test_a_model_under_an_adapter_is_a_model_that_generates(scene: Scene) -> Non
 
 
 def test_an_adapter_that_cannot_be_had_is_refused_until_an_agent_has_it(scene: Scene) -> None:
-    scene.registry.wished({"llama": (), "llama:loud": ()}, 0.0)
+    scene.registry.desire({"llama": (), "llama:loud": ()}, 0.0)
     scene.serves(C, LLAMA)
     assert scene.registry.refusal("generate", "llama:loud") is None, "it is wished for"
     scene.registry.leave_out({"llama:loud": "it is broken"})
@@ -371,7 +371,7 @@ def test_an_adapter_that_went_is_remembered_as_a_model_is(scene: Scene) -> None:
 
 
 def test_an_alias_has_the_adapters_of_its_model(scene: Scene) -> None:
-    scene.registry.wished({"llama": ["gpt"]}, 0.0)
+    scene.registry.desire({"llama": ["gpt"]}, 0.0)
     assert scene.registry.resolve("gpt:loud") == "llama:loud"
     assert scene.registry.resolve("other:loud") == "other:loud"
 

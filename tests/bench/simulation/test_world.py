@@ -7,7 +7,7 @@ from statistics import mean
 
 import pytest
 
-from arriero.balancer.control.desired_state import AgentChoice, DesiredState, WishedModel
+from arriero.balancer.control.desired_state import AgentChoice, DesiredModel, DesiredState
 from bench.routing.host import Speeds
 from bench.routing.simulation import HostKind
 from bench.simulation.arrivals import TRACES, Arrival
@@ -81,7 +81,7 @@ def test_one_caller_in_front_costs_the_others_less_where_callers_are_apart() -> 
 def steered(losses: Losses | None, *, load_seconds: float = 3.0, num: int = 200) -> Outcome:
     """Five agents, two models on two of them each: one agent is spare."""
     models = [
-        WishedModel(name=name, source=f"file:///{name}.gguf", agents=AgentChoice(replicas=2))
+        DesiredModel(name=name, source=f"file:///{name}.gguf", agents=AgentChoice(replicas=2))
         for name in ("large", "small")
     ]
     wished = Wished(state=DesiredState(models=tuple(models)), load_seconds=load_seconds)

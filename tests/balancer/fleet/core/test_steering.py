@@ -7,7 +7,7 @@ import pytest
 
 from arriero.balancer.access.identity import CallerLimits, Identity
 from arriero.balancer.control.controller import SETTLE
-from arriero.balancer.control.desired_state import AgentChoice, DesiredState, WishedModel
+from arriero.balancer.control.desired_state import AgentChoice, DesiredModel, DesiredState
 from arriero.balancer.control.model_status import ModelStatus
 from arriero.balancer.fleet.core.steering import (
     LOOK_PAUSE,
@@ -62,16 +62,16 @@ from tests.balancer.fleet.core.scene import A, B, Scene
 FILE = "file:///llama.gguf"
 
 
-def wished(name: str = "llama", source: str = FILE, **fields: object) -> WishedModel:
+def wished(name: str = "llama", source: str = FILE, **fields: object) -> DesiredModel:
     replicas = fields.pop("replicas", "all")
-    return WishedModel(name=name, source=source, agents=AgentChoice(replicas=replicas), **fields)  # type: ignore[arg-type]
+    return DesiredModel(name=name, source=source, agents=AgentChoice(replicas=replicas), **fields)  # type: ignore[arg-type]
 
 
 class Steered(Scene):
     """A fleet with a wish."""
 
-    def wish(self, *models: WishedModel) -> list[Decision]:
-        return self._checked(self.fleet.wished(DesiredState(models=models), self.now))
+    def wish(self, *models: DesiredModel) -> list[Decision]:
+        return self._checked(self.fleet.desire(DesiredState(models=models), self.now))
 
     def join_idle(self, link: LinkId, id: str) -> list[Decision]:
         return self.join(link, hello(id, model=None, slots=0))
@@ -122,7 +122,7 @@ def test_in_a_large_fleet_looks_are_further_apart() -> None:
     scene = Steered()
     for number in range(2000):
         scene.fleet.agent_joined(LinkId(number), hello(f"{number}", model=None), scene.now)
-    scene.fleet.wished(DesiredState(models=(wished(),)), scene.now)
+    scene.fleet.desire(DesiredState(models=(wished(),)), scene.now)
     assert scene.fleet.next_deadline() == scene.now + 2000 * LOOK_PAUSE_PER_AGENT
 
 
@@ -173,7 +173,7 @@ BAD, GOOD = (WishedAdapter(name=one, source=f"file:///{one}.gguf") for one in ("
 BROKEN = Issue(code="adapter", message="adapter `bad`: file:///bad.gguf is broken", adapter="bad")
 
 
-def without_bad(scene: Steered, model: WishedModel) -> list[Decision]:
+def without_bad(scene: Steered, model: DesiredModel) -> list[Decision]:
     """The agent has the model, but not one of its adapters."""
     failed = work("failed", model.assignment, revision=1)
     said = status(model="llama", work=failed, issues=(BROKEN,))
@@ -578,7 +578,7 @@ def test_a_dry_run_changes_nothing() -> None:
     scene.join_idle(A, "a")
     [plan] = seen(scene.fleet, scene.now).dry_run(DesiredState(models=(wished(),)))
     assert (plan.action, plan.model) == ("load", "llama")
-    assert scene.fleet.steering.wish is None
+    assert scene.fleet.steering.desired is None
     assert scene.look() == {}
 
 
@@ -644,7 +644,7 @@ def test_what_an_old_process_runs_keeps_its_agent_busy() -> None:
 
 
 BAD, GOOD = (WishedAdapter(name=one, source=f"file:///{one}.gguf") for one in ("bad", "good"))
-MODEL = WishedModel(name="llama", source="file:///llama.gguf", adapters=(BAD, GOOD))
+MODEL = DesiredModel(name="llama", source="file:///llama.gguf", adapters=(BAD, GOOD))
 OTHER = Issue(code="adapter", message="it is gone", adapter="good")
 UNREADABLE = Issue(code="adapter", message="it is broken", adapter="bad")
 STATUS = ModelStatus(model=MODEL, status="loaded", issues=(UNREADABLE,))

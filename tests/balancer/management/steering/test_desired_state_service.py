@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from arriero.balancer.control.controller import SETTLE
-from arriero.balancer.control.desired_state import DesiredState, WishedModel
+from arriero.balancer.control.desired_state import DesiredModel, DesiredState
 from arriero.balancer.control.state_document import desired_state_json
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.steering.desired_state_service import DesiredStateService
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("closes_stores")
 
 
 def state(name: str) -> DesiredState:
-    return DesiredState(models=(WishedModel(name=name, source="file:///m.gguf"),))
+    return DesiredState(models=(DesiredModel(name=name, source="file:///m.gguf"),))
 
 
 class Desk:
