@@ -37,7 +37,7 @@ class AdapterTable:
 
     @property
     def files(self) -> Mapping[str, Path]:
-        """By digest."""
+        """The adapters' files by their digest."""
         return {one.digest: one.path for one in self._adapters.values()}
 
     def name_of(self, digest: str) -> str:
@@ -46,7 +46,7 @@ class AdapterTable:
 
     @property
     def traits(self) -> tuple[str, ...]:
-        """What answers depend on."""
+        """What of the adapters answers depend on; for the fingerprint."""
         return tuple(f"{one.name}={one.digest}*{one.scale!r}" for one in self._adapters.values())
 
     def key_for(self, request: GenerateRequest) -> str | None:

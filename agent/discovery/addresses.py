@@ -29,7 +29,7 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """Keep none to it."""
+    """Keep no connection to this address."""
 
     address: HostAddress
 

@@ -105,7 +105,7 @@ class Links:
                 self._lookups.append(group.create_task(self._look_up(url, host)))
 
     def __iter__(self) -> Iterator[Connection]:
-        """Those that there are now."""
+        """The connections that there are now."""
         return iter(list(self._connections.values()))
 
     def __len__(self) -> int:

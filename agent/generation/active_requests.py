@@ -75,7 +75,7 @@ class Run:
 
     @property
     def id(self) -> SequenceId:
-        """The sequence's."""
+        """The id of its sequence."""
         return self.sequence.id
 
 

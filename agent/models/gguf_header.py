@@ -72,7 +72,7 @@ class GgufHeader:
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def numbers(self, key: str, count: int) -> list[int] | None:
-        """As `number`, one for each of `count` layers; the same for all if there is only one."""
+        """The whole numbers under `key`, one for each of `count` layers; one alone is for all."""
         value = self.metadata.get(f"{self.architecture}.{key}")
         if isinstance(value, tuple) and len(value) >= count:
             whole = [each for each in value[:count] if isinstance(each, int)]
@@ -82,7 +82,7 @@ class GgufHeader:
 
     @property
     def architecture(self) -> str:
-        """As the file names it: `llama`, `qwen3`, …; empty where it does not."""
+        """The architecture as the file names it: `llama`, `qwen3`, …; empty where it does not."""
         value = self.metadata.get("general.architecture", "")
         return value if isinstance(value, str) else ""
 

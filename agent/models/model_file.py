@@ -69,7 +69,7 @@ class AdaptersHere:
         return tuple(self._files[each.source] for each in assignment.adapters or ())
 
     def add(self, adapters: Iterable[AdapterOnHost]) -> None:
-        """These files have come."""
+        """Add files that were fetched."""
         self._files.update({each.source: each for each in adapters})
 
     def keep_only(self, *assignments: Assignment) -> None:

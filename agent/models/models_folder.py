@@ -60,7 +60,7 @@ def read_record(path: Path) -> Record:
 
 
 def write_record(path: Path, record: Record) -> None:
-    """Raises `OSError`."""
+    """Write `record` to `path`. Raises `OSError`."""
     path.write_text(json.dumps(asdict(record)))
 
 

@@ -88,5 +88,5 @@ def hash_of(path: Path) -> "hashlib._Hash":
 
 
 def sha256_of(path: Path) -> str:
-    """Raises `OSError`."""
+    """The SHA-256 of what `path` holds. Raises `OSError`."""
     return hash_of(path).hexdigest()

@@ -33,7 +33,7 @@ class Wire:
         self._socket.close()
 
     def close(self) -> None:
-        """Break it off."""
+        """Break the connection off."""
         with suppress(OSError):
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # not what TLS makes of it
 

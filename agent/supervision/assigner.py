@@ -398,7 +398,7 @@ class Assigner:
     def _fail(
         self, issue: Issue, available: int | None, now: float, *, may_retry: bool
     ) -> list[Decision]:
-        """Go back to what ran. `may_retry`: another attempt takes nothing from anybody."""
+        """Go back to what ran. `may_retry`: another attempt takes nothing from what runs."""
         self._attempt.failed(issue, now, may_retry=may_retry)
         if self._attempt.fallback is None or self._engines.staying:
             return []

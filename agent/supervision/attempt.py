@@ -114,7 +114,7 @@ class Attempt:
         self.more = shortage.issues[1:]
 
     def failed(self, issue: Issue, now: float, *, may_retry: bool) -> None:
-        """It failed. `may_retry`: another attempt takes nothing from anybody."""
+        """It failed. `may_retry`: another attempt takes nothing from what runs."""
         self.failure = issue
         self.more = ()
         if may_retry:

@@ -193,7 +193,7 @@ class EngineRun:
         self._deadline = asyncio.get_running_loop().call_later(most + self._grace, self._overdue)
 
     def end(self) -> None:
-        """End it at once."""
+        """End the engine at once."""
         self._is_retired = True
         self._is_over.set()
         if self._child is not None:

@@ -207,7 +207,7 @@ class Engines:
         return self._engines.pop(id)
 
     def start(self, load: Load | None, role: Role) -> StartEngine:
-        """One more."""
+        """Start one more engine."""
         id = next(self._ids)
         desired = None if load is None else load.assignment
         adapters = AdaptersHere(() if load is None else load.file.adapters)
@@ -226,27 +226,27 @@ class Engines:
 
     @property
     def serving(self) -> Engine | None:
-        """The one that serves."""
+        """The engine that serves, if one does."""
         return self._in_role("serving")
 
     @property
     def replacing(self) -> Engine | None:
-        """The one that is about to serve."""
+        """The engine that is about to serve, if one is."""
         return self._in_role("replacing")
 
     @property
     def latest(self) -> Engine | None:
-        """The one that brings the assignment about, or did."""
+        """The engine that brings the assignment about, or did."""
         return self.replacing or self.serving
 
     @property
     def staying(self) -> list[Engine]:
-        """Those that do not leave."""
+        """The engines that do not end."""
         return [each for each in self if each.role != "retiring"]
 
     @property
     def leaving(self) -> list[Engine]:
-        """Those that finish what they have."""
+        """The engines that finish what they have, and end."""
         return [each for each in self if each.role == "retiring"]
 
     @property

@@ -76,7 +76,7 @@ class FetchedFiles:
                 each.lease.release()
 
     def release_all(self) -> None:
-        """The adapters, too."""
+        """Give up the leases of all files, those of adapters too."""
         self.release()
         for each in self.adapters:
             each.lease.release()

@@ -47,7 +47,7 @@ class StallWatch:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether to end it."""
+        """Whether to end the process."""
         return self._num_checks > CHECKS
 
     @property
@@ -69,5 +69,5 @@ class StallWatch:
 
     @property
     def reason(self) -> str:
-        """Why it is ended."""
+        """Why the process is ended."""
         return f"no step of the engine ended within {format_duration(self._timeout)}"

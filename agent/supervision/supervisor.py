@@ -140,7 +140,7 @@ class _Supervisor:
         self._bell = LogBell(self._pass_log_on)
 
     async def run(self, shutdown: Shutdown) -> int:
-        """Returns the exit code."""
+        """Run until the agent ends. Returns the exit code."""
         stopper = self._group.create_task(self._stop_when_asked(shutdown))
         self._carry_out(self._assigner.start())
         verdict = await self._exit

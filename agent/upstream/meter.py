@@ -59,7 +59,7 @@ class Meter:
         )
 
     def ended(self, id: SequenceId, usage: Usage, now: float) -> None:
-        """It is over, however."""
+        """A request is over, whatever its end."""
         self._advance(now)
         run = self._runs.pop(id)
         self._num_generating -= run.first is not None

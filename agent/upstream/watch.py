@@ -79,7 +79,7 @@ class Watch:
 
     @property
     def issues(self) -> tuple[Issue, ...]:
-        """Why it is not."""
+        """Why the server is not there, if it is not."""
         return () if self._health.issue is None else (self._health.issue,)
 
     def suspect(self) -> None:

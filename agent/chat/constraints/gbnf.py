@@ -30,7 +30,7 @@ class _ParserRule(RepetitionNode):
         super().__init__(rule.alternatives, 1, 1)
 
     def is_terminal(self) -> bool:
-        """Never."""
+        """Never, so that it is always a rule of its own."""
         return False
 
     def __str__(self) -> str:

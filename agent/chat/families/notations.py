@@ -31,12 +31,12 @@ def keyed(reader: Reader, _tools: Tools) -> Parse[bool]:
 
 
 def python(reader: Reader, _tools: Tools) -> Parse[bool]:
-    """Python's notation."""
+    """Calls in Python's notation."""
     return python_calls(reader)
 
 
 def gemma(reader: Reader, _tools: Tools) -> Parse[bool]:
-    """Gemma 4's notation."""
+    """A call in Gemma 4's notation."""
     return gemma_call(reader)
 
 

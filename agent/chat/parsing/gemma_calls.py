@@ -19,7 +19,7 @@ _MAX_SCALAR = 4096
 
 
 def gemma_call(reader: Reader) -> Parse[bool]:
-    """False if it is no call."""
+    """Parse a call in Gemma 4's notation. False if it is no call."""
     if not (yield from reader.literal(("call:",))):
         return False
     name = yield from reader.run(_NAME, _MAX_NAME)

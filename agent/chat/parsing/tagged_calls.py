@@ -52,7 +52,7 @@ def _value_ends(tags: Tags) -> Markers:
 
 
 def tagged_call(reader: Reader, tags: Tags, tools: Tools) -> Parse[bool]:
-    """False if it is no call."""
+    """Parse a call that is written with `tags`. False if it is no call."""
     name = yield from _name(reader, tags)
     if not name:
         return False
