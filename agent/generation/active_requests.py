@@ -123,7 +123,7 @@ Decision = Prepare | Abandon | FetchPrefix | Run | Finish | Drop | Save | SendIt
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Reaction:
     """What to send to the listener, and what to do after that."""
 
     items: tuple[Item, ...] = ()
@@ -169,45 +169,45 @@ class ActiveRequest:
         """Under which key it saves."""
         return saves_as(self.request)
 
-    def prepared(self, prepared: Prepared, piece: Callable[[int], bytes]) -> Change:
+    def prepared(self, prepared: Prepared, piece: Callable[[int], bytes]) -> Reaction:
         """It can run, or needs a prefix first. `piece`: a token's bytes."""
         source, self._source = self._source, None
         if source is not None and _may_fetch(prepared):
             self._fetching = prepared
-            return Change((), (FetchPrefix(self.id, source, prepared.sequence.prompt),))
+            return Reaction((), (FetchPrefix(self.id, source, prepared.sequence.prompt),))
         self._answer = Answer(self.name, prepared, piece)
-        return Change(self._notices(prepared), (Run(prepared.sequence),))
+        return Reaction(self._notices(prepared), (Run(prepared.sequence),))
 
-    def fetched(self, prefix: StoredPrompt | None, piece: Callable[[int], bytes]) -> Change:
+    def fetched(self, prefix: StoredPrompt | None, piece: Callable[[int], bytes]) -> Reaction:
         """The fetch is over; without a `prefix` all is computed. See `prepared`."""
         prepared, self._fetching = self._fetching, None
         if prepared is None:
-            return Change()
+            return Reaction()
         sequence = replace(prepared.sequence, stored=prefix)
         return self.prepared(replace(prepared, sequence=sequence), piece)
 
-    def resumed(self, resumed: Resumed) -> Change:
+    def resumed(self, resumed: Resumed) -> Reaction:
         """It can go on where another agent stopped."""
         self._answer = resumed.answer
         notices = self._notices(resumed.prepared)
         if resumed.answer.is_over:
             return self._over_already(notices, resumed.items)
-        return Change((*notices, *resumed.items), (Run(resumed.prepared.sequence),))
+        return Reaction((*notices, *resumed.items), (Run(resumed.prepared.sequence),))
 
-    def _over_already(self, notices: tuple[Item, ...], items: tuple[Item, ...]) -> Change:
+    def _over_already(self, notices: tuple[Item, ...], items: tuple[Item, ...]) -> Reaction:
         self.is_over = True
         not_saved = () if self.key is None else (noticed(self.name, _NOT_SAVED),)
-        return Change((*notices, *items[:-1], *not_saved, items[-1]))
+        return Reaction((*notices, *items[:-1], *not_saved, items[-1]))
 
     def _notices(self, prepared: Prepared) -> tuple[Item, ...]:
         return tuple(noticed(self.name, each) for each in prepared.notices)
 
-    def stepped(self, output: SequenceOutput) -> Change:
+    def stepped(self, output: SequenceOutput) -> Reaction:
         """The engine made a step with it; ignored before it runs and while it saves."""
         if self._answer is None or self.is_saving:
-            return Change()
+            return Reaction()
         items = self._answer.take(output) if self._ended is None else []
-        return self._answered(items, output) if self._answer.is_over else Change(tuple(items))
+        return self._answered(items, output) if self._answer.is_over else Reaction(tuple(items))
 
     def to_send(self, items: tuple[Item, ...], now: float) -> tuple[Item, ...]:
         """What to send at `now`, in seconds, of `items`, which a step gave."""
@@ -217,38 +217,38 @@ class ActiveRequest:
         """`items`, and before them what was not sent yet."""
         return items if self._held is None else self._held.with_rest(items)
 
-    def saved(self, failure: Notice | None) -> Change:
+    def saved(self, failure: Notice | None) -> Reaction:
         """Its save is written, or failed."""
         self.is_over = True
         if self._ended is None:
-            return Change()
+            return Reaction()
         notices = [] if failure is None else [noticed(self.name, failure)]
-        return Change((*notices, self._ended))
+        return Reaction((*notices, self._ended))
 
-    def cancel(self) -> Change:
+    def cancel(self) -> Reaction:
         """End it early with what was generated."""
         ended = self._never_ran() if self._answer is None else self._answer.cancel()
         self.is_over = True
-        return Change((ended,), (self._release(),))
+        return Reaction((ended,), (self._release(),))
 
-    def fail(self, error: RequestError) -> Change:
+    def fail(self, error: RequestError) -> Reaction:
         """End it with `error`, or as complete as it is; a save goes on."""
         end = self._ended or Refused(id=self.name, error=to_wire(error))
-        return Change((end,), self.discard().decisions)
+        return Reaction((end,), self.discard().decisions)
 
-    def discard(self) -> Change:
+    def discard(self) -> Reaction:
         """End it without any further item; a save goes on."""
         self.is_discarded = True
         self.is_over = not self.is_saving
-        return Change((), () if self.is_saving else (self._release(),))
+        return Reaction((), () if self.is_saving else (self._release(),))
 
-    def crashed(self, error: Exception, *, is_in_engine: bool) -> Change:
+    def crashed(self, error: Exception, *, is_in_engine: bool) -> Reaction:
         """`error` is a bug of ours, raised for this request; it ends this request alone."""
         self.is_over = True
         internal = InternalError("the agent failed to answer the request; its log has the details")
         end = self._ended or Refused(id=self.name, error=to_wire(internal))
         release = (Drop(self.id),) if is_in_engine else ()
-        return Change((end,), (LogFailure(self.name, error), *release))
+        return Reaction((end,), (LogFailure(self.name, error), *release))
 
     def _never_ran(self) -> Ended:
         usage = Usage(completion_tokens=self.resume.num_tokens if self.resume else 0)
@@ -257,23 +257,23 @@ class ActiveRequest:
     def _release(self) -> Abandon | Drop:
         return Abandon(self.id) if self._answer is None else Drop(self.id)
 
-    def _answered(self, items: list[Item], output: SequenceOutput) -> Change:
+    def _answered(self, items: list[Item], output: SequenceOutput) -> Reaction:
         """The answer is complete. An end that has to wait for a save is removed from `items`."""
         if self._ended is None and self.key is not None and isinstance(end := items[-1], Ended):
             self._ended = end
             items.pop()
             if output.end is None:
-                return Change(tuple(items), (Finish(self.id),))
+                return Reaction(tuple(items), (Finish(self.id),))
         if self.key is None or self._ended is None:
             self.is_over = True
-            return Change(tuple(items), () if output.end else (Drop(self.id),))
+            return Reaction(tuple(items), () if output.end else (Drop(self.id),))
         if output.end is None:
-            return Change()  # of what follows a stop string
+            return Reaction()  # of what follows a stop string
         if output.end.saved is not None:
             self.is_saving = True
-            return Change(tuple(items), (Save(self.id, self.key, output.end.saved),))
+            return Reaction(tuple(items), (Save(self.id, self.key, output.end.saved),))
         self.is_over = True
-        return Change((*items, noticed(self.name, _NOT_SAVED), self._ended))
+        return Reaction((*items, noticed(self.name, _NOT_SAVED), self._ended))
 
 
 def saves_as(request: GenerateRequest) -> str | None:
@@ -385,21 +385,21 @@ class ActiveRequests:
         if isinstance(outcome, RequestError):
             active.is_over = True
             refused = Refused(id=active.name, error=to_wire(outcome))
-            return self._settled(active, Change((refused,)))
-        change = self._guarded(active, lambda: self._ready(active, outcome), is_in_engine=False)
-        return self._settled(active, change)
+            return self._settled(active, Reaction((refused,)))
+        reaction = self._guarded(active, lambda: self._ready(active, outcome), is_in_engine=False)
+        return self._settled(active, reaction)
 
     def fetched(self, id: SequenceId, prefix: StoredPrompt | None) -> list[Decision]:
         """A fetch ended, with a prefix or without; ignored if its request has ended."""
         active = self._active.get(id)
         if active is None or not active.is_being_prepared:
             return []
-        change = self._guarded(
+        reaction = self._guarded(
             active, lambda: active.fetched(prefix, self._piece), is_in_engine=False
         )
-        return self._settled(active, change)
+        return self._settled(active, reaction)
 
-    def _ready(self, active: ActiveRequest, outcome: Prepared | Resumed) -> Change:
+    def _ready(self, active: ActiveRequest, outcome: Prepared | Resumed) -> Reaction:
         if isinstance(outcome, Resumed):
             return active.resumed(outcome)
         return active.prepared(outcome, self._piece)
@@ -411,11 +411,11 @@ class ActiveRequests:
         for output in outputs:
             if (active := self._active.get(output.id)) is None:
                 continue
-            change = self._stepped(active, output)
+            reaction = self._stepped(active, output)
             items, released = outgoing.setdefault(active.listener, ([], []))
-            items += active.to_send(change.items, now)
+            items += active.to_send(reaction.items, now)
             released += self._released(active)
-            decisions += change.decisions
+            decisions += reaction.decisions
         sends = [
             SendItems(listener, tuple(items), tuple(released))
             for listener, (items, released) in outgoing.items()
@@ -427,16 +427,16 @@ class ActiveRequests:
         """A save was written, or failed; a listener that still waits gets the end."""
         if (active := self._active.get(id)) is None:
             return []
-        change = active.saved(failure)
-        return self._settled(active, Change() if active.is_discarded else change)
+        reaction = active.saved(failure)
+        return self._settled(active, Reaction() if active.is_discarded else reaction)
 
     def crashed(self, id: SequenceId, error: Exception, *, is_in_engine: bool) -> list[Decision]:
         """The shell failed to carry out a decision about this sequence."""
         if (active := self._active.get(id)) is None:
             return []
-        change = active.crashed(error, is_in_engine=is_in_engine)
-        items = () if active.is_discarded else change.items
-        return self._settled(active, Change(items, change.decisions))
+        reaction = active.crashed(error, is_in_engine=is_in_engine)
+        items = () if active.is_discarded else reaction.items
+        return self._settled(active, Reaction(items, reaction.decisions))
 
     def check_integrity(self) -> None:
         """Raises `RuntimeError` when an invariant is broken; for tests."""
@@ -451,25 +451,25 @@ class ActiveRequests:
         active = self._active.get(id)
         return None if active is None or active.is_discarded else active
 
-    def _stepped(self, active: ActiveRequest, output: SequenceOutput) -> Change:
+    def _stepped(self, active: ActiveRequest, output: SequenceOutput) -> Reaction:
         is_in_engine = output.end is None
         return self._guarded(active, partial(active.stepped, output), is_in_engine=is_in_engine)
 
     @staticmethod
     def _guarded(
-        active: ActiveRequest, event: Callable[[], Change], *, is_in_engine: bool
-    ) -> Change:
+        active: ActiveRequest, event: Callable[[], Reaction], *, is_in_engine: bool
+    ) -> Reaction:
         try:
             return event()
         except Exception as error:  # the boundary of a request: it is logged and answered
             return active.crashed(error, is_in_engine=is_in_engine)
 
-    def _settled(self, active: ActiveRequest, change: Change) -> list[Decision]:
+    def _settled(self, active: ActiveRequest, reaction: Reaction) -> list[Decision]:
         released = tuple(self._released(active))
-        if not change.items and not released:
-            return [*change.decisions]
-        items = active.with_rest(change.items) if change.items else ()
-        return [SendItems(active.listener, items, released), *change.decisions]
+        if not reaction.items and not released:
+            return [*reaction.decisions]
+        items = active.with_rest(reaction.items) if reaction.items else ()
+        return [SendItems(active.listener, items, released), *reaction.decisions]
 
     def _released(self, active: ActiveRequest) -> list[SequenceId]:
         """Forget it if it is over; its id, then."""

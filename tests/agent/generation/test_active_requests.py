@@ -11,13 +11,13 @@ from arriero.agent.generation.active_requests import (
     Abandon,
     ActiveRequest,
     ActiveRequests,
-    Change,
     Drop,
     FetchPrefix,
     Finish,
     HeldPieces,
     LogFailure,
     Prepare,
+    Reaction,
     Run,
     Save,
     SendItems,
@@ -359,7 +359,7 @@ def saving() -> ActiveRequest:
     active = begun(SAVING)
     end = SequenceEnd("stop", STATS, SAVED)
     change = active.stepped(gained("a", end=end))
-    assert change == Change((prompt_read("r"), piece("r", "a")), (Save(ONE, "k", SAVED),))
+    assert change == Reaction((prompt_read("r"), piece("r", "a")), (Save(ONE, "k", SAVED),))
     assert active.is_saving and active.is_complete and not active.is_over
     return active
 
@@ -375,7 +375,7 @@ class TestOneAnswer:
             rates=Rates(),
         )
         told = Piece(id=R, text="a", tokens=tuple(b"a!"))
-        assert active.stepped(gained("a!b")) == Change((told, ended), (Drop(ONE),))
+        assert active.stepped(gained("a!b")) == Reaction((told, ended), (Drop(ONE),))
         assert active.is_over
 
     def test_a_sequence_that_ended_by_itself_is_not_dropped(self) -> None:
@@ -385,7 +385,7 @@ class TestOneAnswer:
         assert active.is_over
 
     def test_nothing_comes_of_a_step_before_it_runs(self) -> None:
-        assert new().stepped(gained("a")) == Change()
+        assert new().stepped(gained("a")) == Reaction()
 
     def test_what_preparation_found_goes_to_the_engine_and_what_it_noticed_to_the_client(
         self,
@@ -401,12 +401,12 @@ class TestOneAnswer:
 
     def test_discarded_it_leaves_preparation_or_the_engine(self) -> None:
         for active, decision in ((new(), Abandon(ONE)), (begun(), Drop(ONE))):
-            assert active.discard() == Change((), (decision,))
+            assert active.discard() == Reaction((), (decision,))
             assert active.is_over
 
     def test_cancelled_before_it_ran_it_ends_with_nothing(self) -> None:
         ended = Ended(id=R, finish_reason="cancelled", usage=Usage(), rates=Rates())
-        assert new().cancel() == Change((ended,), (Abandon(ONE),))
+        assert new().cancel() == Reaction((ended,), (Abandon(ONE),))
 
     def test_a_mistake_of_ours_ends_it_with_an_error_that_tells_nothing(self) -> None:
         active, error = begun(), IndexError("a secret")
@@ -421,19 +421,19 @@ class TestOneAnswer:
 class TestOneThatSaves:
     def test_the_end_waits_for_the_save(self) -> None:
         active = saving()
-        assert active.saved(None) == Change((ENDED,))
+        assert active.saved(None) == Reaction((ENDED,))
         assert active.is_over
 
     def test_a_save_that_failed_is_a_notice(self) -> None:
         notice = Noticed(id=R, code="prompt_cache", message="disk full")
-        assert saving().saved(Notice("prompt_cache", "disk full")) == Change((notice, ENDED))
+        assert saving().saved(Notice("prompt_cache", "disk full")) == Reaction((notice, ENDED))
 
     def test_an_answer_that_a_stop_string_ends_is_finished_and_saved(self) -> None:
         active = begun(SAVING)
         assert active.stepped(gained("a!")).decisions == (Finish(ONE),)
-        assert active.stepped(gained("b")) == Change(), "nothing of what follows is told"
+        assert active.stepped(gained("b")) == Reaction(), "nothing of what follows is told"
         end = SequenceEnd("stop", STATS, SAVED)
-        assert active.stepped(gained("", end=end)) == Change((), (Save(ONE, "k", SAVED),))
+        assert active.stepped(gained("", end=end)) == Reaction((), (Save(ONE, "k", SAVED),))
         [ended] = active.saved(None).items
         assert isinstance(ended, Ended)
         assert (ended.finish_reason, ended.usage.completion_tokens) == ("stop", 2)
@@ -448,12 +448,12 @@ class TestOneThatSaves:
     def test_an_answer_that_failed_is_not_saved(self) -> None:
         active = begun(SAVING)
         change = active.stepped(gained("", end=SequenceEnd(EngineFailed("no"), STATS)))
-        assert change == Change((Refused(id=R, error=to_wire(EngineFailed("no"))),))
+        assert change == Reaction((Refused(id=R, error=to_wire(EngineFailed("no"))),))
         assert active.is_over
 
     def test_a_complete_answer_ends_well_even_when_nothing_can_go_on(self) -> None:
         active = saving()
-        assert active.fail(EngineFailed("gone")) == Change((ENDED,))
+        assert active.fail(EngineFailed("gone")) == Reaction((ENDED,))
         assert active.is_discarded and not active.is_over, "the save goes on"
 
     def test_a_mistake_after_the_answer_is_complete_does_not_take_it_back(self) -> None:
