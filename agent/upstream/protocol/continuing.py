@@ -35,7 +35,9 @@ def fingerprint_of(server: Server, model: ListedModel) -> str | None:
 
 def notice_of(request: GenerateRequest, dialect: Dialect) -> Notice | None:
     """What the client hears where the server's sampling does not know what came before the seam."""
-    values = {name: getattr(request, name) for name in _COUNTING if name not in dialect.recalls}
+    values = {
+        name: getattr(request, name) for name in _COUNTING if name not in dialect.prompt_penalties
+    }
     anew = [name for name, value in values.items() if value not in (None, SAMPLERS[name].off)]
     if not anew:
         return None

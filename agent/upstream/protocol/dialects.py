@@ -28,7 +28,7 @@ class Dialect:
     `regex` and `gbnf`: how these grammars are sent. `tokenizer`: whose `/tokenize` it has, at its
     root; `counter`: the path there that counts a prompt.
     `all_tokens` is the `top_k` that leaves all of them, which is 0 with us.
-    `recalls`: the penalties that count the prompt as well, and so the text before a seam.
+    `prompt_penalties`: the penalties that count the prompt as well, and so the text before a seam.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Dialect:
     tokenizer: Literal["vllm", "llama"] | None = None
     counter: str | None = None
     all_tokens: int = 0
-    recalls: frozenset[str] = frozenset()
+    prompt_penalties: frozenset[str] = frozenset()
 
     @property
     def sampling(self) -> Mapping[str, str]:
@@ -76,7 +76,7 @@ VLLM = Dialect(
     tokenizer="vllm",
     counter="/tokenize",
     abilities=_SAMPLING | _TEMPLATE | {"stop_tokens", "continue_final_message", "regex"},
-    recalls=frozenset(("repeat_penalty",)),
+    prompt_penalties=frozenset(("repeat_penalty",)),
 )
 SGLANG = Dialect(
     kind="sglang",
@@ -97,7 +97,7 @@ LLAMA_SERVER = Dialect(
     gbnf="grammar",
     tokenizer="llama",
     abilities=_SAMPLING | _TEMPLATE | {"llama_samplers", "gbnf"},
-    recalls=_PENALTIES,
+    prompt_penalties=_PENALTIES,
 )
 ARRIERO = Dialect(
     kind="arriero",
@@ -110,7 +110,7 @@ ARRIERO = Dialect(
     tokenizer="vllm",
     counter="/api/v1/count_tokens",
     abilities=VLLM.abilities | {"llama_samplers", "gbnf", "suffix"},
-    recalls=_PENALTIES,
+    prompt_penalties=_PENALTIES,
 )
 OLLAMA = Dialect(kind="ollama", abilities=frozenset(("penalties",)))
 LM_STUDIO = Dialect(
