@@ -1,0 +1,96 @@
+"""Sliding-window, hybrid and recurrent models through both daemons: nothing is computed twice.
+
+What is expected is what is common with what was computed before, less a few tokens that open an
+answer, or a checkpoint's distance.
+"""
+
+import asyncio
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from bench.small_models import RECURRENT, WINDOWED, write
+from integration_tests.daemons import Fleet
+
+KINDS = (*WINDOWED, *RECURRENT)
+CLOSE = 40
+"""Tokens: two checkpoints of a prompt may be so close that there is but one."""
+MESSAGE = 140
+"""Tokens of a message of 100 words, at most."""
+WORDS = [
+    "slot",
+    "queue",
+    "agent",
+    "model",
+    "batch",
+    "token",
+    "cache",
+    "prompt",
+    "answer",
+    "balancer",
+    "stream",
+    "layer",
+]
+
+Message = dict[str, str]
+
+
+def words(seed: int, count: int) -> str:
+    return " ".join(Random(seed).choices(WORDS, k=count))
+
+
+def said(role: str, content: str) -> Message:
+    return {"role": role, "content": content}
+
+
+class Chats:
+    """Asks one fleet."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    async def ask(self, *messages: Message, num_tokens: int = 16) -> tuple[str, int, int]:
+        """The answer, and how many tokens of the prompt were computed, and cached."""
+        body = {"messages": messages, "max_tokens": num_tokens, "temperature": 0}
+        url = f"{self._fleet.inference}/v1/chat/completions"
+        async with self._fleet.http.post(url, json=body) as response:
+            answer: dict[str, Any] = await response.json()
+            assert response.status == 200, answer
+        usage = answer["usage"]
+        cached = usage.get("prompt_tokens_details", {}).get("cached_tokens", 0)
+        return answer["choices"][0]["message"]["content"], usage["prompt_tokens"] - cached, cached
+
+
+@pytest.mark.parametrize("name", KINDS)
+async def test_what_was_computed_before_is_not_computed_again(
+    fleet: Fleet, tmp_path: Path, name: str
+) -> None:
+    model = write(name, tmp_path / f"{name}.gguf")
+    await fleet.start_balancer()
+    await fleet.start_agent(model=model, context_size=2048)
+    chats = Chats(fleet)
+    system = said("system", words(1, 300))
+    first = (system, said("user", words(2, 100)))
+    text, num_computed, cached = await chats.ask(*first)
+    assert cached == 0 and num_computed > 400
+    history = (*first, said("assistant", text), said("user", words(3, 100)))
+    text, num_new, cached = await chats.ask(*history)
+    assert num_new < MESSAGE + 16 + CLOSE, "the next turn"
+    _, again, _ = await chats.ask(*history)
+    assert again < CLOSE, "the same again"
+    _, other, _ = await chats.ask(*history[:-1], said("user", words(4, 100)))
+    assert other < MESSAGE + CLOSE, "another last message"
+    last = (*history, said("assistant", text), said("user", words(5, 100)))
+    await chats.ask(*last)
+    _, cut_back, _ = await chats.ask(*first, *last[2:3], said("user", words(6, 100)))
+    assert cut_back < MESSAGE + 16 + CLOSE, "a turn less"
+    _, session, _ = await chats.ask(system, said("user", words(7, 100)))
+    assert session < MESSAGE + CLOSE, "another session with the same system message"
+    common = words(8, 500)
+    wave = await asyncio.gather(
+        *(chats.ask(said("user", f"{common} {words(20 + number, 20)}")) for number in range(8))
+    )
+    computed = sorted(num_computed for _, num_computed, _ in wave)
+    assert sum(computed[:7]) < 7 * (40 + CLOSE) and computed[7] > 500, "many at once"
