@@ -33,6 +33,7 @@ DRAFTED_BY_MODEL = 8
 
 LayoutChoice = Literal["auto"] | KvLayout
 KernelChoice = Literal["auto"] | Kernels
+SwaFullChoice = Literal["auto", "on", "off"]
 
 Counted = Literal[True] | str
 """`True`, or why it does not count."""
@@ -95,6 +96,23 @@ class LoadOptions(BaseModel):
         default="auto",
         description="KV cache: streams are one of its own for each slot, unified is one for all; "
         "auto takes the unified one",
+    )
+    swa_full: Annotated[
+        SwaFullChoice,
+        Shown("auto|on|off"),
+        Counts(
+            fingerprint=_ROUNDED,
+            cache="a state has the window in either case",
+            memory="the estimate is of full caches, which take more",
+            desired="whether the memory is there is a matter of the host",
+            view="it only says how much memory some layers take",
+        ),
+    ] = Field(
+        default="auto",
+        description="KV cache of layers with a sliding window: on has all cells, off those of the "
+        "slots' windows alone, which takes less memory, but each checkpoint (a prefix that others "
+        "can begin with) takes a copy of its window out of --host-cache; auto is off where windows "
+        "have 16 MiB or less, there is room for many, and half of the cells are saved",
     )
     host_cache: Annotated[
         HostCache,

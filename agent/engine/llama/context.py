@@ -36,7 +36,8 @@ class Context:
 
     With `num_streams` the cells are divided among as many `seq_id`s, of which none is spare. A
     deterministic one computes batches of up to `MOST_ROWS` rows at once. `num_checkpoints` further
-    `seq_id`s have a row of recurrent state each.
+    `seq_id`s have a row of recurrent state each. With `has_small_windows` layers with a sliding
+    window have cells for the windows of the slots alone.
 
     `handle` and `memory` are llama.cpp's. A step gives `num_rows` rows of logits at most. Raises
     `ModelError` where the context cannot be created, or cannot decode.
@@ -51,8 +52,10 @@ class Context:
         num_rows: int,
         num_streams: int = 0,
         num_checkpoints: int = 0,
+        has_small_windows: bool = False,
     ) -> None:
         params = _params(options, num_cells=num_cells, num_rows=num_rows, num_streams=num_streams)
+        params.swa_full = not has_small_windows
         params.n_seq_max += num_checkpoints
         params.n_outputs_max = max(params.n_outputs_max, params.n_seq_max)
         self.handle = _open(model, params)

@@ -17,6 +17,7 @@ from ....shared.reports.model_info import ModelInfo
 from ..capacity import Capacity
 from ..load_options import LoadOptions
 from ..loaded_model import LoadedModel
+from ..prompt_store.stored_prompt import State
 from ..sampling.sampler import Sampler
 from ..sequence import NewSequence, SequenceId
 from ..step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome, Run, Step
@@ -50,6 +51,15 @@ megabyte with a large vocabulary."""
 CHECKPOINT_GAP = 32
 """Tokens between two checkpoints of a prompt at least: fewer are computed again in a moment."""
 
+FAR = 2**24
+"""A position behind all that sequences have."""
+
+MOST_WINDOW_BYTES = 16 * 2**20
+"""Of a window that is copied for a checkpoint unasked: that takes some milliseconds."""
+
+LEAST_WINDOWS = 8
+"""For so many for each slot there has to be room, else they stay in the KV cache."""
+
 MOST_CHECKPOINT_ROWS = 64
 """More are not needed by as many slots as there usually are, and each takes a row of logits."""
 
@@ -74,7 +84,8 @@ class LlamaEngine:
         self._projector = projector
         most_scored = max(MOST_SCORED, options.slots)
         num_rows = options.slots * (1 + options.max_draft) + most_scored
-        num_checkpoints = _num_checkpoints(model, options) if model.has_checkpoints else 0
+        has_small_windows = _has_small_windows(model, options, layout.num_cells)
+        num_checkpoints = _num_checkpoints(model, options, has_small_windows=has_small_windows)
         if options.deterministic:
             num_rows = max(MOST_ROWS, layout.num_streams)
         self._context = Context(
@@ -84,11 +95,19 @@ class LlamaEngine:
             num_rows=num_rows,
             num_streams=layout.num_streams,
             num_checkpoints=num_checkpoints if model.is_recurrent else 0,
+            has_small_windows=has_small_windows,
         )
         # Cells of pictures with places in two dimensions have positions of their own.
         self._places = Places() if projector is not None and projector.has_grid else None
         self._media: dict[SequenceId, dict[bytes, EncodedMedia]] = {}
-        self._edits = _edits(self._context, model, options.slots, layout, self._places)
+        self._edits = _edits(
+            self._context,
+            model,
+            options.slots,
+            layout,
+            self._places,
+            far_window=self._far_window(options.slots) if has_small_windows else None,
+        )
         self.capacity = self._measured(
             options, layout, num_checkpoints=num_checkpoints, most_scored=most_scored
         )
@@ -168,6 +187,11 @@ class LlamaEngine:
     def _can_park(self) -> bool:
         """Whether cells can leave for host memory and come back: not with pictures' own places."""
         return self._model.can_share and self._places is None
+
+    def _far_window(self, spare: int) -> State:
+        """What layers with a window have of a token behind all positions that are in use."""
+        self._context.decode((Run(SequenceId(0), spare, FAR, (0,), False),))
+        return States(self._context).read_window(spare)
 
     def _state_bytes(self) -> tuple[int, int]:
         """Of a sequence's state: the part that is always there, and that of each cell.
@@ -278,22 +302,56 @@ class LlamaEngine:
 
 
 def _edits(
-    context: Context, model: Model, slots: int, layout: Layout, places: Places | None
+    context: Context,
+    model: Model,
+    slots: int,
+    layout: Layout,
+    places: Places | None,
+    *,
+    far_window: State | None,
 ) -> Edits:
     if layout.num_streams:
         return StreamEdits(context, layout.num_streams)
     window = 0 if model.is_recurrent else model.window
     return UnifiedEdits(
-        context, slots, places, checked_window=window if model.has_checkpoints else None
+        context,
+        slots,
+        places,
+        checked_window=window if model.has_checkpoints else None,
+        far_window=far_window,
     )
 
 
-def _num_checkpoints(model: Model, options: LoadOptions) -> int:
-    """How many checkpoints there can be: numbers that llama.cpp takes, and rows of state.
+def _has_small_windows(model: Model, options: LoadOptions, num_cells: int) -> bool:
+    """Whether layers with a sliding window have cells for the windows of the slots alone.
 
-    On processors rows have as much memory as prefixes that were evicted, or one for each slot.
+    Then a checkpoint copies a window, and streams wait for that: so only where windows are small,
+    unless that is asked for.
+    """
+    if model.is_recurrent or not model.window or options.swa_full == "on":
+        return False
+    if not model.has_checkpoints or options.swa_full == "off":
+        return options.swa_full == "off"
+    num_window_cells = model.window * (options.slots + 1) + MAX_BATCH
+    num_checkpoints = options.host_cache // model.window_bytes
+    return (
+        2 * num_window_cells <= num_cells
+        and model.window_bytes <= MOST_WINDOW_BYTES
+        and num_checkpoints >= LEAST_WINDOWS * options.slots
+    )
+
+
+def _num_checkpoints(model: Model, options: LoadOptions, *, has_small_windows: bool) -> int:
+    """How many checkpoints there can be: numbers that llama.cpp takes, windows, rows of state.
+
+    These have as much memory as prefixes that were evicted; on processors, there is a row for each
+    slot in any case.
     """
     most = int(llama_cpp.llama_max_parallel_sequences()) - 1 - options.slots
+    if not model.has_checkpoints:
+        return 0
+    if has_small_windows:
+        return min(most, options.host_cache // model.window_bytes)
     if not model.is_recurrent:
         return most
     fitting = 0

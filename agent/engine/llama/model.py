@@ -21,6 +21,9 @@ _RANK_TEMPLATE = b"rerank"
 _STATE_BYTES = 4
 """Of each element of a recurrent state."""
 
+_CELL_BYTES = 2
+"""Of each element of a key or a value."""
+
 _OTHER_MEMORIES = frozenset(
     {
         *("deepseek32", "deepseek4", "dots3note", "glm-dsa"),
@@ -102,6 +105,16 @@ class Model:
     def window(self) -> int:
         """How many positions some layers look back; 0 where all look back to the start."""
         return int(llama_cpp.llama_model_n_swa(self.handle))
+
+    @property
+    def window_bytes(self) -> int:
+        """Bytes of what is in a window, at most: as if all layers had one."""
+        heads = int(llama_cpp.llama_model_n_head_kv(self.handle))
+        width = int(llama_cpp.llama_model_n_embd(self.handle))
+        usual = width // max(1, int(llama_cpp.llama_model_n_head(self.handle)))
+        sizes = self._number("attention.key_length"), self._number("attention.value_length")
+        cell_bytes = _CELL_BYTES * heads * sum(size or usual for size in sizes)
+        return self.window * cell_bytes * int(llama_cpp.llama_model_n_layer(self.handle))
 
     @property
     def has_checkpoints(self) -> bool:

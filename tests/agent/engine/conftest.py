@@ -24,17 +24,25 @@ def model_path() -> Path:
 def small_engine(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Callable[[str], LlamaEngine]]:
-    """Engines of small models, by their architecture (`bench.small_models`), with 1,024 cells."""
+    """Engines of small models, by their architecture (`bench.small_models`), with 1,024 cells.
+
+    With "off" after the name they have small caches for windows (`--swa-full`).
+    """
     folder = tmp_path_factory.mktemp("models")
 
     @cache
     def loaded(name: str) -> LlamaEngine:
-        engine = load_engine(
-            write(name, folder / f"{name}.gguf"),
-            LoadOptions(
-                slots=4, context_size=256, threads=1, gpu_layers=0, host_cache=2**20, kv_cells=1024
-            ),
+        name, _, small_windows = name.partition(" ")
+        options = LoadOptions(
+            slots=4,
+            context_size=256,
+            threads=1,
+            gpu_layers=0,
+            host_cache=2**20,
+            kv_cells=1024,
+            swa_full="off" if small_windows else "on",
         )
+        engine = load_engine(write(name, folder / f"{name}.gguf"), options)
         assert isinstance(engine, LlamaEngine)
         engines.append(engine)
         return engine

@@ -33,6 +33,7 @@ def test_defaults() -> None:
         "context_size": 4096,
         "kv_cells": None,
         "kv_layout": "auto",
+        "swa_full": "auto",
         "host_cache": 2**30,
         "threads": default_threads(),
         "max_stall": 0.5,

@@ -59,6 +59,34 @@ class States:
             self._scratch[place] = np.empty(size, np.uint8)
         return self._read(number, self._scratch[place][:size])
 
+    def read_window(self, number: int) -> State:
+        """What is in the window of `number`, of the layers that have one; empty without memory."""
+        context, flags = self._context, llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+        size = int(llama_cpp.llama_state_seq_get_size_ext(context, number, flags))
+        try:
+            state = np.empty(size, np.uint8)
+        except MemoryError:
+            logger.warning("there is no host memory for the window of a sequence")
+            return b""
+        written = llama_cpp.llama_state_seq_get_data_ext(
+            context, _pointer(state), size, number, flags
+        )
+        return state[:written].data
+
+    def write_window(self, number: int, state: State) -> bool:
+        """Replace what layers with a window have of `number`; the other layers keep what they have.
+
+        False: it has no cells now.
+        """
+        data = np.frombuffer(state, np.uint8)
+        flags = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+        if data.size and data.size == llama_cpp.llama_state_seq_set_data_ext(
+            self._context, _pointer(data), data.size, number, flags
+        ):
+            return True
+        llama_cpp.llama_memory_seq_rm(self._memory, number, 0, _END)
+        return False
+
     def _read(self, number: int, state: NDArray[np.uint8]) -> State:
         written = llama_cpp.llama_state_seq_get_data(
             self._context, _pointer(state), state.size, number

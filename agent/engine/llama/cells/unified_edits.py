@@ -46,7 +46,9 @@ class UnifiedEdits:
 
     With `places`, pictures take fewer positions than cells; then no holder's pictures are parked.
     With `checked_window` each copy is looked at: whether it ends where it should, and has what a
-    window of so many positions needs.
+    window of so many positions needs. With a `far_window` layers with a window have a small cache
+    of their own: what a holder above the slots has in them is in host memory, so it takes no room
+    there. It is the state of a cell behind all positions that are in use.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class UnifiedEdits:
         places: Places | None = None,
         *,
         checked_window: int | None = None,
+        far_window: State | None = None,
     ) -> None:
         self._places = places
         self._checked_window = checked_window
@@ -65,6 +68,8 @@ class UnifiedEdits:
         self._spare = slots
         self._parked: dict[int, list[State]] = {}
         self._saved: list[State] = []
+        self._windows: dict[int, State] = {}
+        self._far_window = far_window
 
     def carry_out(self, edits: Iterable[Edit]) -> Edited:
         """All of `edits`, in their order."""
@@ -80,17 +85,13 @@ class UnifiedEdits:
                 self._parked[holder] = [piece.state for piece in reversed(stored.pieces)]
             case Clear(holder, start):
                 self._parked.pop(holder, None)
+                self._windows.pop(holder, None)
                 start = self._position(holder, start)
                 llama_cpp.llama_memory_seq_rm(memory, self._number(holder), start, _END)
                 if self._places is not None:
                     self._places.cut(holder, edit.start)
             case Copy(source, holder, length):
-                numbers = self._number(source), self._number(holder)
-                end = self._position(source, length)
-                llama_cpp.llama_memory_seq_cp(memory, *numbers, 0, end)
-                if self._places is not None:
-                    self._places.copy(source, holder, length)
-                elif self._checked_window is not None and not self._is_whole(holder, length):
+                if not self._copy(source, holder, length):
                     self._not_copied.append(holder)
             case Discard(slot, start, count):
                 llama_cpp.llama_memory_seq_rm(memory, slot, start, start + count)
@@ -136,6 +137,43 @@ class UnifiedEdits:
 
     def _length(self, holder: int) -> int:
         return int(llama_cpp.llama_memory_seq_pos_max(self._memory, self._number(holder))) + 1
+
+    def _copy(self, source: int, holder: int, length: int) -> bool:
+        """Whether `holder` now has what it should, as far as that can be seen."""
+        end = self._position(source, length)
+        if self._far_window is None:
+            self._share(source, self._number(holder), end)
+        elif not self._copy_in_parts(source, holder, end, self._far_window):
+            return False
+        if self._places is not None:
+            self._places.copy(source, holder, length)
+            return True
+        is_apart = holder >= self._spare and self._far_window is not None
+        return self._checked_window is None or is_apart or self._is_whole(holder, length)
+
+    def _share(self, source: int, number: int, end: int) -> None:
+        llama_cpp.llama_memory_seq_cp(self._memory, self._number(source), number, 0, end)
+
+    def _copy_in_parts(self, source: int, holder: int, end: int, far_window: State) -> bool:
+        """Share the cells of layers that look back to the start, and copy the window.
+
+        The spare id gets both, loses its window for one that is far away, and gives the rest on.
+        """
+        if source in self._windows:
+            window = self._windows[source]
+            self._share(source, self._number(holder), end)
+        else:
+            window = self._states.read_window(source)
+            self._share(source, self._spare, end)
+            if not self._states.write_window(self._spare, far_window):
+                return False
+            numbers = self._spare, self._number(holder)
+            llama_cpp.llama_memory_seq_cp(self._memory, *numbers, 0, end)
+            llama_cpp.llama_memory_seq_rm(self._memory, self._spare, 0, _END)
+        if holder < self._spare:
+            return self._states.write_window(holder, window)
+        self._windows[holder] = window
+        return bool(window)
 
     def _is_whole(self, holder: int, length: int) -> bool:
         """Whether a holder has what going on after `length` positions needs, as far as can be seen.

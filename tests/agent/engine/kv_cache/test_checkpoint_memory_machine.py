@@ -23,7 +23,7 @@ from arriero.agent.engine.step import Decoded
 from bench.small_models import RECURRENT, WINDOWED
 from tests.agent.engine.llama.running import GREEDY, wipe
 
-KINDS = (*WINDOWED, *RECURRENT)
+KINDS = (*WINDOWED, *(f"{name} off" for name in WINDOWED), *RECURRENT)
 CONTEXT = 256
 ANSWER = 12
 

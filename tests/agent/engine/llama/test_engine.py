@@ -8,7 +8,7 @@ import pytest
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.llama.model import Model
-from arriero.agent.engine.load_options import LoadOptions
+from arriero.agent.engine.load_options import LoadOptions, SwaFullChoice
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Dry, Sampling
 from arriero.agent.engine.sequence import ContextShift, NewSequence, SequenceId
@@ -266,3 +266,36 @@ def test_rows_for_checkpoints_take_as_much_memory_as_evicted_prefixes(
         assert engine.capacity.num_holders == 3 + num_rows
         assert engine.capacity.fixed_bytes <= row_bytes + 500, "it takes no more than was thought"
         engine.free()
+
+
+@pytest.mark.parametrize(
+    ("swa_full", "kv_cells", "host_cache", "num_checkpoints"),
+    [
+        ("on", 8192, 2**30, 252),
+        ("off", 1024, 10 * 65536, 10),
+        ("off", 8192, 0, 0),
+        ("auto", 8192, 2**30, 252),
+        ("auto", 8192, 30 * 65536, 30),  # small windows
+        ("auto", 8192, 20 * 65536, 252),  # not enough room for them
+        ("auto", 1024, 30 * 65536, 252),  # little would be saved
+    ],
+)
+def test_windows_have_caches_of_their_own_where_that_pays(
+    swa_full: SwaFullChoice, kv_cells: int, host_cache: int, num_checkpoints: int, tmp_path: Path
+) -> None:
+    engine = load_engine(
+        write("gpt-oss", tmp_path / "model.gguf"),
+        LoadOptions(
+            slots=3,
+            context_size=256,
+            threads=1,
+            gpu_layers=0,
+            kv_cells=kv_cells,
+            host_cache=host_cache,
+            swa_full=swa_full,
+        ),
+    )
+    assert isinstance(engine, LlamaEngine)
+    assert engine.capacity.num_holders == 3 + num_checkpoints
+    assert bool(engine.capacity.checkpoint_gap) == bool(num_checkpoints)
+    engine.free()

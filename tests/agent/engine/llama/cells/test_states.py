@@ -1,9 +1,11 @@
 """States of cells, saved and loaded on the demo model."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from arriero.agent.engine.llama.cells.states import States
 from arriero.agent.engine.llama.encoder import EncoderEngine
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.loading import load_engine
@@ -130,3 +132,38 @@ def test_the_state_of_a_recurrent_model_has_one_size_and_is_loaded_whole(tmp_pat
     further = Run(SequenceId(2), 1, len(tokens), (5,), False)
     assert engine.execute(Step((load,), (further,), 0, 1)) == Decoded(())
     engine.free()
+
+
+def test_a_window_is_read_and_written_apart_from_the_rest(
+    small_engine: Callable[[str], LlamaEngine],
+) -> None:
+    engine = small_engine("gemma3")
+    wipe(engine)
+    tokens = tuple(range(300, 400))
+    engine.execute(Step((), (Run(SequenceId(1), 0, 0, tokens, False),), 0, len(tokens)))
+    states = States(engine._context)
+    window = states.read_window(0)
+    assert 0 < len(window) < states.size(0)
+    assert states.write_window(0, window)
+    assert not states.write_window(0, window[: len(window) // 2])
+    assert not states.write_window(0, b"")
+    wipe(engine)
+
+
+def test_a_state_with_a_small_window_is_saved_and_loaded_whole(
+    small_engine: Callable[[str], LlamaEngine],
+) -> None:
+    engine = small_engine("gpt-oss off")
+    wipe(engine)
+    tokens = tuple(range(300, 500))
+    sequence = NewSequence(
+        id=SequenceId(1), prompt=Prompt(tokens), max_tokens=None, sampling=GREEDY
+    )
+    engine.open(sequence)
+    engine.execute(Step((), (Run(sequence.id, 0, 0, tokens, False),), 0, len(tokens)))
+    stored = saved(engine, tokens, 1000)
+    first = engine.execute(Step((), (Run(sequence.id, 0, len(tokens), (7,), True),), 0, 1))
+    last = Run(sequence.id, 3, len(tokens), (7,), True)
+    assert engine.execute(Step((Clear(0), Load(3, stored)), (last,), 0, 1)) == first
+    engine.close(sequence.id)
+    wipe(engine)

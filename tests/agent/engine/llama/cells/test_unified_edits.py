@@ -150,3 +150,26 @@ def test_a_copy_is_no_beginning_where_its_window_was_given_to_others(
     edits = (Copy(0, 2, 100), Copy(0, 9, 600))
     assert engine.execute(Step(edits, (), 0, 0)) == NotLoaded((2,)), "where it stands it is whole"
     wipe(engine)
+
+
+def test_a_window_that_is_parted_comes_back_again_and_again(
+    small_engine: Callable[[str], LlamaEngine],
+) -> None:
+    engine = small_engine("gemma3 off")
+    wipe(engine)
+    sequence = NewSequence(id=SequenceId(1), prompt=Prompt((7,)), max_tokens=None, sampling=GREEDY)
+    engine.open(sequence)
+    holders = range(4, engine.capacity.num_holders)
+    for number, holder in enumerate(holders):
+        read_tokens(engine, 0, 40 * number, 40)
+        edits = (Copy(0, holder, 40 * number + 40),)
+        assert engine.execute(Step(edits, (), 0, 0)) == Decoded(())
+    length = 40 * len(holders)
+    last = Run(sequence.id, 0, length, (7,), True)
+    first = engine.execute(Step((), (last,), 0, 1))
+    for slot in (1, 2, 3):
+        last = Run(sequence.id, slot, length, (7,), True)
+        edits = (Clear(slot - 1), Copy(holders[-1], slot, length))
+        assert engine.execute(Step(edits, (last,), 0, 1)) == first
+    engine.close(sequence.id)
+    wipe(engine)
