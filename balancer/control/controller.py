@@ -1,8 +1,8 @@
 """Compares the desired state with the fleet and says which agent is to serve what.
 
-It looks at the whole fleet at once: what agents report is the truth, so after a restart of the
+It compares with the whole fleet at once: what agents report is the truth, so after a restart of the
 balancer, or when an agent dials again, an agent gets no order to do what it does already. Between
-two looks it remembers orders under way, failures, when models were used, and who has gone a moment
+two times it remembers orders under way, failures, when models were used, and who has gone a moment
 ago.
 
 Invariants: a pinned or cordoned agent gets no orders; no order says what its agent does already;
@@ -102,8 +102,8 @@ class GiveOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What one look at the fleet came to."""
+class Reconciliation:
+    """What became of comparing the desired state with the fleet."""
 
     members: Mapping[AgentId, Member]
     tiers: Tiers
@@ -112,12 +112,12 @@ class Look:
 
 
 class Controller:
-    """`look` is called after every change, and at `look_at`."""
+    """`reconcile` is called after every change, and at `reconcile_at`."""
 
     def __init__(self, *, drain_timeout: float) -> None:
         """An agent that loads another model lets requests go on for `drain_timeout` seconds."""
         self.statuses: Mapping[str, ModelStatus] = {}
-        self.look_at: float | None = None
+        self.reconcile_at: float | None = None
         self._drain_timeout = drain_timeout
         self._desired: DesiredState | None = None
         self._settled_at = 0.0
@@ -163,20 +163,20 @@ class Controller:
         """An operator wants an agent to try again what it failed to do."""
         self._failures.retry(agent, now)
 
-    def look(
+    def reconcile(
         self, reports: Iterable[AgentReport], demands: Mapping[str, Demand], now: float
     ) -> list[GiveOrder]:
-        """Look at the fleet; `demands` has the models that requests wait for."""
+        """Compare the desired state with the fleet; `demands` has models that requests wait for."""
         members = self._members(reports, now)
         if self._desired is None:
-            self.look_at = None
+            self.reconcile_at = None
             return []
-        look = self._decide(self._desired, members, demands, now, usage=self._usage)
+        found = self._decide(self._desired, members, demands, now, usage=self._usage)
         may_order = self._numbers.may_order and now >= self._settled_at
-        given = self._orders_for(look, now) if may_order else []
+        given = self._orders_for(found, now) if may_order else []
         after = {**members, **{each.agent: self._after(members, each) for each in given}}
-        self.statuses = self._statuses(self._desired, replace(look, members=after))
-        self.look_at = self._next_look(look.tiers, now)
+        self.statuses = self._statuses(self._desired, replace(found, members=after))
+        self.reconcile_at = self._next_reconciliation(found.tiers, now)
         return given
 
     def dry_run(
@@ -188,8 +188,8 @@ class Controller:
     ) -> list[AgentPlan]:
         """What each agent would do if this were desired. Changes nothing."""
         members = {report.id: member_of(report, self._orders.get(report.id)) for report in reports}
-        look = self._decide(desired, members, demands, now, usage=deepcopy(self._usage))
-        return [plan_of(member, look.targets.get(member.id)) for member in members.values()]
+        found = self._decide(desired, members, demands, now, usage=deepcopy(self._usage))
+        return [plan_of(member, found.targets.get(member.id)) for member in members.values()]
 
     # ---- what it sees
 
@@ -203,7 +203,7 @@ class Controller:
             members[report.id] = self._member(report, now)
         for id in self._orders.keys() - members.keys():
             del self._orders[id]
-        self._departures.look(members, now)
+        self._departures.update(members, now)
         models = self._desired.models if self._desired is not None else ()
         self._failures.keep_only({model.name: model.assignment for model in models}, members)
         return members
@@ -232,7 +232,7 @@ class Controller:
         now: float,
         *,
         usage: Usage,
-    ) -> Look:
+    ) -> Reconciliation:
         steered = [member for member in members.values() if member.report.is_steered]
         tiers = usage.tiers(desired.models, steered, demands, now)
         reserved = self._departures.reserved()
@@ -251,7 +251,7 @@ class Controller:
         targets = {
             id: None if name is None else assignments[name] for id, name in placement.models.items()
         }
-        return Look(members, tiers, placement, targets)
+        return Reconciliation(members, tiers, placement, targets)
 
     def _want(
         self,
@@ -287,12 +287,12 @@ class Controller:
             return False
         return self._failures.may_try(member.id, assignment, now)
 
-    def _orders_for(self, look: Look, now: float) -> list[GiveOrder]:
-        placed = {name for name in look.placement.models.values() if name is not None}
+    def _orders_for(self, found: Reconciliation, now: float) -> list[GiveOrder]:
+        placed = {name for name in found.placement.models.values() if name is not None}
         rollout = Rollout(
-            list(look.members.values()),
-            look.targets,
-            protected=placed | look.tiers.tiers.keys(),
+            list(found.members.values()),
+            found.targets,
+            protected=placed | found.tiers.tiers.keys(),
             failures=self._failures,
             now=now,
         )
@@ -319,33 +319,33 @@ class Controller:
 
     # ---- what it tells
 
-    def _statuses(self, desired: DesiredState, look: Look) -> dict[str, ModelStatus]:
-        here = by_model(look.members.values())
+    def _statuses(self, desired: DesiredState, found: Reconciliation) -> dict[str, ModelStatus]:
+        here = by_model(found.members.values())
         return {
             model.name: status_of(
                 model,
                 here.get(model.name, ()),
-                is_wanted=model.name in look.tiers.tiers,
+                is_wanted=model.name in found.tiers.tiers,
                 failures=self._failures,
-                shortage=self._shortage(model, look),
+                shortage=self._shortage(model, found),
             )
             for model in desired.models
         }
 
     def _first_status(self, model: DesiredModel) -> ModelStatus:
-        """Before the first look."""
+        """Before the first reconciliation."""
         status = self.statuses.get(model.name)
         if status is not None:
             return replace(status, model=model)
         return ModelStatus(model=model, status="waiting" if model.preload else "unloaded")
 
-    def _shortage(self, model: DesiredModel, look: Look) -> Issue | None:
-        num_missing = look.placement.missing.get(model.name, 0)
+    def _shortage(self, model: DesiredModel, found: Reconciliation) -> Issue | None:
+        num_missing = found.placement.missing.get(model.name, 0)
         if not num_missing:
             return None
         labelled = [
             member.report
-            for member in look.members.values()
+            for member in found.members.values()
             if member.report.is_steered and _has_labels(model, member.report)
         ]
         assignment = model.assignment
@@ -362,8 +362,12 @@ class Controller:
             fitting=sum(self._needs.fits(assignment, report) for report in allowed),
         )
 
-    def _next_look(self, tiers: Tiers, now: float) -> float | None:
-        times = [tiers.look_at, self._departures.next_change(now), self._failures.next_retry(now)]
+    def _next_reconciliation(self, tiers: Tiers, now: float) -> float | None:
+        times = [
+            tiers.reconcile_at,
+            self._departures.next_change(now),
+            self._failures.next_retry(now),
+        ]
         if now < self._settled_at:
             times.append(self._settled_at)
         return min((time for time in times if time is not None), default=None)

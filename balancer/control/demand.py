@@ -52,15 +52,15 @@ class _Usage:
 
 @dataclass(frozen=True, slots=True)
 class Tiers:
-    """The tier of each wanted model, and when to look again because time alone changes them."""
+    """The tier of each wanted model, and when time alone changes them."""
 
     tiers: Mapping[str, int]
-    look_at: float | None = None
+    reconcile_at: float | None = None
 
 
 @dataclass(slots=True)
-class _Looks:
-    """Times at which to look again."""
+class _Times:
+    """Times at which something changes by time alone."""
 
     now: float
     times: list[float] = field(default_factory=list)
@@ -90,20 +90,20 @@ class Usage:
         for member in members:
             if member.model in by_model:
                 by_model[member.model].append(member)
-        self._look(by_model, demands, now)
-        looks = _Looks(now)
-        contention = self._contention(models, by_model, demands, looks)
+        self._update(by_model, demands, now)
+        times = _Times(now)
+        contention = self._contention(models, by_model, demands, times)
         tiers = {}
         for model in models:
             demand = demands.get(model.name, NO_DEMAND)
             tier = self._tier(
-                model, by_model[model.name], demand, contention=contention, looks=looks
+                model, by_model[model.name], demand, contention=contention, times=times
             )
             if tier is not None:
                 tiers[model.name] = tier
-        return Tiers(tiers, min(looks.times, default=None))
+        return Tiers(tiers, min(times.times, default=None))
 
-    def _look(
+    def _update(
         self, by_model: Mapping[str, list[Member]], demands: Mapping[str, Demand], now: float
     ) -> None:
         self._usage = {name: self._usage.get(name) or _Usage(used_at=now) for name in by_model}
@@ -122,13 +122,13 @@ class Usage:
         models: Sequence[DesiredModel],
         by_model: Mapping[str, list[Member]],
         demands: Mapping[str, Demand],
-        looks: _Looks,
+        times: _Times,
     ) -> _Contention:
         """Whether requests wait for a model that no agent has, and for how long."""
         contention = _Contention.NONE
         for model in models:
             if model.name in demands and not by_model[model.name]:
-                has_waited = looks.has_come(demands[model.name].since + PATIENCE)
+                has_waited = times.has_come(demands[model.name].since + PATIENCE)
                 contention = max(contention, _Contention.LONG if has_waited else _Contention.SHORT)
         return contention
 
@@ -139,10 +139,10 @@ class Usage:
         demand: Demand,
         *,
         contention: _Contention,
-        looks: _Looks,
+        times: _Times,
     ) -> int | None:
         usage = self._usage[model.name]
-        if not demand.num_waiting and self._has_expired(model, usage, looks):
+        if not demand.num_waiting and self._has_expired(model, usage, times):
             return None
         if model.preload:
             return PRELOADED
@@ -150,11 +150,11 @@ class Usage:
             return WAITING if demand.num_waiting else None
         if contention is _Contention.NONE or any(member.is_changing for member in members):
             return IN_TURN
-        if not demand.num_waiting and looks.has_come(usage.used_at + IDLE_AFTER):
+        if not demand.num_waiting and times.has_come(usage.used_at + IDLE_AFTER):
             return IDLE
-        since = looks.now if usage.serving_since is None else usage.serving_since
-        is_over = contention is _Contention.LONG and looks.has_come(since + MIN_TURN)
+        since = times.now if usage.serving_since is None else usage.serving_since
+        is_over = contention is _Contention.LONG and times.has_come(since + MIN_TURN)
         return IDLE if is_over else IN_TURN
 
-    def _has_expired(self, model: DesiredModel, usage: _Usage, looks: _Looks) -> bool:
-        return model.idle_timeout is not None and looks.has_come(usage.used_at + model.idle_timeout)
+    def _has_expired(self, model: DesiredModel, usage: _Usage, times: _Times) -> bool:
+        return model.idle_timeout is not None and times.has_come(usage.used_at + model.idle_timeout)

@@ -289,8 +289,8 @@ class Departures:
         self._gone: OrderedDict[AgentId, tuple[str, str, float]] = OrderedDict()
         self._here: dict[AgentId, tuple[str, str | None]] = {}
 
-    def look(self, members: Mapping[AgentId, Member], now: float) -> None:
-        """Compare with the look before: who has gone, who is back."""
+    def update(self, members: Mapping[AgentId, Member], now: float) -> None:
+        """Compare with the time before: who has gone, who is back."""
         for id in self._here.keys() - members.keys():
             name, model = self._here[id]
             if model is not None:

@@ -26,7 +26,7 @@ class Change:
 
 
 class Rollout:
-    """One look at the fleet; `protected` models are those that some agent has to serve."""
+    """The changes of one reconciliation; some agent has to serve each of the `protected` models."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""The controller's place in the core: when it looks at the fleet, and what it sees.
+"""The controller's place in the core: when it reconciles the fleet, and what it sees.
 
-A look costs the size of the fleet, so it comes a moment after what made it necessary, and so once
-for many changes. Operators' cordons are carried out here, too.
+Reconciling costs the size of the fleet, so it comes a moment after what made it necessary, and so
+once for many changes. Operators' cordons are carried out here, too.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -83,12 +83,12 @@ class LoadTimes:
         return within(elapsed * (1 - (work.progress or 0.0)) / done, 0.0, MOST_SECONDS)
 
 
-LOOK_PAUSE = 0.05
-"""Seconds from a change to the look at it, at least."""
+RECONCILE_PAUSE = 0.05
+"""Seconds from a change to the reconciliation after it, at least."""
 
-LOOK_PAUSE_PER_AGENT = 1e-4
-"""More of them in large fleets: a look takes some 20 µs for each agent, so that looks take a sixth
-of the time at most, however often something changes."""
+RECONCILE_PAUSE_PER_AGENT = 1e-4
+"""More of them in large fleets: reconciling takes some 20 µs for each agent. So it takes a sixth of
+the time at most, however often something changes."""
 
 
 class Steering:
@@ -99,7 +99,7 @@ class Steering:
         # No request lives longer, so a change of the desired state cuts none of them.
         self._controller = Controller(drain_timeout=state.limits.request_timeout)
         self.cordons = Cordons()
-        self._look_at: float | None = None
+        self._reconcile_at: float | None = None
         self._load_times = LoadTimes()
         self._elsewhere: Mapping[str, Demand] = {}
         self._bases: Mapping[str, str] = {}
@@ -175,7 +175,7 @@ class Steering:
         desired = self._controller.desired
         return desired.models[0].name if desired is not None and desired.models else ""
 
-    # ---- what makes a look necessary
+    # ---- what makes a reconciliation necessary
 
     def desire(self, desired: DesiredState, now: float) -> None:
         """An operator desires this state."""
@@ -198,9 +198,9 @@ class Steering:
 
     def look_soon(self, now: float) -> None:
         """Something changed that may need an order."""
-        if self._controller.desired is not None and self._look_at is None:
+        if self._controller.desired is not None and self._reconcile_at is None:
             num_agents = self._state.registry.num_agents
-            self._look_at = now + max(LOOK_PAUSE, num_agents * LOOK_PAUSE_PER_AGENT)
+            self._reconcile_at = now + max(RECONCILE_PAUSE, num_agents * RECONCILE_PAUSE_PER_AGENT)
 
     def waits(self, model: str | None, now: float) -> None:
         """A request came for a model; nobody may have it."""
@@ -288,7 +288,7 @@ class Steering:
     def reload(self, agent: Agent, drain_timeout: float, now: float) -> list[Decision]:
         """Have it load its model anew, or try again what it failed to load."""
         if agent.work is not None and agent.work.phase == "failed":
-            decisions = self._look(now)  # it may have failed since the last one
+            decisions = self._reconcile(now)  # it may have failed since the last one
             self._controller.retry(agent.hello.agent_id, now)
             self.look_soon(now)
             return decisions
@@ -303,22 +303,22 @@ class Steering:
     # ---- time
 
     def next_deadline(self) -> float | None:
-        """When to look, or to move what a drained agent still runs."""
+        """When to reconcile, or to move what a drained agent still runs."""
         move_at = self.cordons.next_deadline()
         if self._controller.desired is None:
             return move_at
-        return earliest(move_at, self._look_at, self._controller.look_at)
+        return earliest(move_at, self._reconcile_at, self._controller.reconcile_at)
 
     def due(self, now: float) -> list[Decision]:
-        """Look, and move what is to move."""
+        """Reconcile, and move what is to move."""
         decisions: list[Decision] = []
         for agent in self.cordons.due(now):
             decisions += self._move_requests(agent, now)
-        times = (self._look_at, self._controller.look_at)
+        times = (self._reconcile_at, self._controller.reconcile_at)
         if self._state.is_draining:
-            self._look_at = self._controller.look_at = None
+            self._reconcile_at = self._controller.reconcile_at = None
         elif any(time is not None and time <= now for time in times):
-            decisions += self._look(now)
+            decisions += self._reconcile(now)
         return decisions
 
     def _move_requests(self, id: AgentId, now: float) -> list[Decision]:
@@ -326,12 +326,12 @@ class Steering:
         links = self._state.registry.links_of(id)
         return [each for link in links for each in self._state.requests.move_from(link, error, now)]
 
-    # ---- looks
+    # ---- reconciliation
 
-    def _look(self, now: float) -> list[Decision]:
-        self._look_at = None
+    def _reconcile(self, now: float) -> list[Decision]:
+        self._reconcile_at = None
         before = dict(self._controller.statuses)
-        told = self._controller.look(self._reports(), self._demands(), now)
+        told = self._controller.reconcile(self._reports(), self._demands(), now)
         if told or before != self._controller.statuses:
             self._state.changes.advance()
         registry = self._state.registry

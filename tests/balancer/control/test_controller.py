@@ -47,7 +47,7 @@ class Fleet:
         """What the agents are told: a source, or nothing."""
         waiting: Mapping[str, Demand] = {name: Demand(1, at) for name, at in demands.items()}
         reports = [agent.report() for agent in self.agents.values()]
-        told = self.controller.look(reports, waiting, self.now)
+        told = self.controller.reconcile(reports, waiting, self.now)
         self.controller.check_integrity()
         for each in told:
             self.agents[each.agent].inbox.append(each.order)
@@ -77,7 +77,7 @@ def test_without_a_wish_nobody_is_told_anything() -> None:
     fleet = Fleet("a")
     fleet.agents["a"].revision, fleet.agents["a"].told = 7, wished("m").assignment
     assert fleet.look() == {}
-    assert fleet.controller.look_at is None
+    assert fleet.controller.reconcile_at is None
 
 
 def test_the_same_wish_again_changes_nothing() -> None:
@@ -137,7 +137,7 @@ def test_after_a_restart_of_the_balancer_nothing_is_told_that_need_not_be() -> N
     fleet.controller = Controller(drain_timeout=30.0)
     fleet.controller.restored(state(wished("m", 2)), fleet.now)
     assert fleet.look() == {}, "agents dial again first"
-    assert fleet.controller.look_at == fleet.now + SETTLE
+    assert fleet.controller.reconcile_at == fleet.now + SETTLE
     fleet.now += SETTLE
     second = fleet.look()
     assert list(second.values()) == [M2]
@@ -174,10 +174,10 @@ def test_an_agent_that_stays_away_is_replaced() -> None:
     [both] = fleet.rest()
     del fleet.agents[min(both)]
     assert fleet.look() == {}
-    assert fleet.controller.look_at == fleet.now + REDIAL
+    assert fleet.controller.reconcile_at == fleet.now + REDIAL
     fleet.now += REDIAL
     assert fleet.look() == {}
-    assert fleet.controller.look_at == fleet.now + HOLD - REDIAL
+    assert fleet.controller.reconcile_at == fleet.now + HOLD - REDIAL
     fleet.now += HOLD - REDIAL
     assert list(fleet.look().values()) == [M1]
 
@@ -216,10 +216,10 @@ def test_an_agent_that_is_pinned_to_the_model_has_it_too() -> None:
     controller.desire(state(model))
     pinned = report("p", serves="m", facts=HostFacts(is_pinned=True))
     first = report("a", told=model.assignment)
-    controller.look([pinned, first], {}, 0.0)
-    assert controller.look([pinned, report("b")], {}, 1.0) == []
-    assert controller.look([report("b")], {}, 2.0) == []
-    [told] = controller.look([report("b")], {}, 2.0 + REDIAL)
+    controller.reconcile([pinned, first], {}, 0.0)
+    assert controller.reconcile([pinned, report("b")], {}, 1.0) == []
+    assert controller.reconcile([report("b")], {}, 2.0) == []
+    [told] = controller.reconcile([report("b")], {}, 2.0 + REDIAL)
     assert told.agent == "b"
 
 
@@ -247,7 +247,7 @@ def test_a_model_that_is_not_used_is_unloaded() -> None:
     fleet = Fleet("a")
     fleet.wish(wished("m", idle_timeout=60.0))
     fleet.rest()
-    assert fleet.controller.look_at == fleet.now + 60.0
+    assert fleet.controller.reconcile_at == fleet.now + 60.0
     fleet.agents["a"].used_at = fleet.now + 30.0
     fleet.now += 60.0
     assert fleet.look() == {}
@@ -261,10 +261,10 @@ def test_a_model_is_not_given_to_an_agent_without_the_memory() -> None:
     controller.desire(state(model))
     needy = Work(revision=1, assignment=model.assignment, phase="failed", needed=9 * GIB)
     small = report("a", work=needy, facts=HostFacts(memory=8 * GIB))
-    assert controller.look([small], {}, 0.0) == []
+    assert controller.reconcile([small], {}, 0.0) == []
     assert [issue.code for issue in controller.statuses["m"].issues][-1] == "too_large"
     large = report("b", facts=HostFacts(memory=16 * GIB))
-    assert [each.agent for each in controller.look([small, large], {}, 0.0)] == ["b"]
+    assert [each.agent for each in controller.reconcile([small, large], {}, 0.0)] == ["b"]
 
 
 def test_a_dry_run_says_what_each_agent_would_do_and_changes_nothing() -> None:

@@ -183,7 +183,7 @@ class ControllerMachine(RuleBasedStateMachine):
             for model in self.wish.models
             if model.name in self.demands
         }
-        told = self.controller.look(reports, demands, self.now)
+        told = self.controller.reconcile(reports, demands, self.now)
         assert len({each.agent for each in told}) == len(told), "told twice"
         for each in told:
             agent = self.agents[each.agent]

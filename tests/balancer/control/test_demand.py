@@ -79,6 +79,6 @@ def test_a_model_may_be_unloaded_when_it_was_not_used_for_long() -> None:
 def test_what_nobody_wishes_for_is_not_remembered() -> None:
     usage = Usage()
     model = wished("m", idle_timeout=60.0)
-    assert usage.tiers([model], [], {}, 0.0).look_at == 60.0
+    assert usage.tiers([model], [], {}, 0.0).reconcile_at == 60.0
     assert usage.tiers([], [], {}, 30.0) == Tiers({})
-    assert usage.tiers([model], [], {}, 30.0).look_at == 90.0
+    assert usage.tiers([model], [], {}, 30.0).reconcile_at == 90.0

@@ -174,7 +174,7 @@ def host(id: str, *, name: str = "host", model: str | None = "m") -> Member:
 
 
 def look(departures: Departures, now: float, *members: Member) -> dict[str, int]:
-    departures.look({member.id: member for member in members}, now)
+    departures.update({member.id: member for member in members}, now)
     return dict(departures.reserved())
 
 

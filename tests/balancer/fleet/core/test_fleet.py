@@ -101,7 +101,7 @@ from tests.balancer.fleet.core.scene import (
     start,
     with_agent,
 )
-from tests.balancer.fleet.core.test_steering import FILE, LOOK_PAUSE, Steered, wished
+from tests.balancer.fleet.core.test_steering import FILE, RECONCILE_PAUSE, Steered, wished
 
 # ---- a request's way
 
@@ -632,7 +632,7 @@ def test_who_follows_tells_nothing_and_shows_the_same() -> None:
 def test_who_leads_numbers_orders_by_its_epoch() -> None:
     scene = following()
     scene.fleet.lead(3, scene.now)
-    scene.now += LOOK_PAUSE
+    scene.now += RECONCILE_PAUSE
     [told] = [
         each.message
         for each in scene.fleet.tick(scene.now)

@@ -10,8 +10,8 @@ from arriero.balancer.control.controller import SETTLE
 from arriero.balancer.control.desired_state import AgentChoice, DesiredModel, DesiredState
 from arriero.balancer.control.model_status import ModelStatus
 from arriero.balancer.fleet.core.steering import (
-    LOOK_PAUSE,
-    LOOK_PAUSE_PER_AGENT,
+    RECONCILE_PAUSE,
+    RECONCILE_PAUSE_PER_AGENT,
     LoadTimes,
     is_news,
     left_out,
@@ -81,7 +81,7 @@ class Steered(Scene):
 
     def look(self) -> dict[LinkId, str | None]:
         """What agents are told a moment later."""
-        self.now += LOOK_PAUSE
+        self.now += RECONCILE_PAUSE
         decisions = self._checked(self.fleet.tick(self.now))
         return {
             each.link: each.message.assignment.source if each.message.assignment else None
@@ -113,7 +113,7 @@ def test_an_idle_agent_is_told_what_is_wished_for() -> None:
     assert scene.look() == {}
     assert scene.state_of("a") == "idle"
     scene.wish(wished())
-    assert scene.fleet.next_deadline() == scene.now + LOOK_PAUSE
+    assert scene.fleet.next_deadline() == scene.now + RECONCILE_PAUSE
     assert scene.look() == {A: FILE}
     assert scene.look() == {}
 
@@ -123,7 +123,7 @@ def test_in_a_large_fleet_looks_are_further_apart() -> None:
     for number in range(2000):
         scene.fleet.agent_joined(LinkId(number), hello(f"{number}", model=None), scene.now)
     scene.fleet.desire(DesiredState(models=(wished(),)), scene.now)
-    assert scene.fleet.next_deadline() == scene.now + 2000 * LOOK_PAUSE_PER_AGENT
+    assert scene.fleet.next_deadline() == scene.now + 2000 * RECONCILE_PAUSE_PER_AGENT
 
 
 def test_an_agent_is_told_only_what_its_key_allows() -> None:
@@ -190,7 +190,7 @@ def test_a_request_for_an_adapter_that_cannot_be_had_ends_with_the_reason() -> N
     assert scene.open("waits", model="llama:bad") == []
     assert scene.open("good", model="llama:good") == []
     assert started(without_bad(scene, model)) == [(A, "good")]
-    scene.now += LOOK_PAUSE
+    scene.now += RECONCILE_PAUSE
     decisions = scene.fleet.tick(scene.now)
     [told] = [each for each in decisions if isinstance(each, Deliver)]
     assert told.request == "waits"
