@@ -9,8 +9,9 @@ What can be done again is given to `unnoticed`, which also judges how long the s
 
 A machine that is slow or busy pauses every stream, so no number of seconds is too many by itself.
 The longest pause of the attack is compared with the longest one of a calm time of the same stream
-beside it. Since chance pauses either, both are measured again where the attack seems to be noticed:
-a fault shows each time.
+beside it. What an attack may cost besides is seconds of computing, which take longer where other
+processes have the cores: how much longer is measured as well. Since chance pauses either, all is
+measured again where the attack seems to be noticed: a fault shows each time.
 
 What cannot be done again, such as the end of a balancer, runs inside `bystander(fleet)`, which
 checks that the stream has not ended and goes on.
@@ -34,7 +35,10 @@ from integration_tests.daemons import DEADLINE, Fleet
 TIMES = 2.0
 """By which an attack may make a pause longer, since pauses vary as much, and besides by"""
 ALLOWANCE = 0.5
-"""seconds: far below what the attacks cost."""
+"""seconds of a free core: far below what the attacks cost."""
+
+COMPUTED = 0.05
+"""Seconds of computing by which it is measured how busy the machine is."""
 
 NUM_TRIES = 3
 
@@ -52,6 +56,18 @@ _MORE_THAN_UNDERWAY = 40
 Load = Callable[["Bystander"], Awaitable[object]]
 
 
+async def busyness() -> float:
+    """How many times as long computing takes as it would on a free core; at least 1."""
+
+    def compute() -> float:
+        start, end = time.monotonic(), time.thread_time() + COMPUTED
+        while time.thread_time() < end:
+            pass
+        return time.monotonic() - start
+
+    return max(1.0, await asyncio.to_thread(compute) / COMPUTED)
+
+
 class Pauses(NamedTuple):
     """The longest pause of each, in seconds."""
 
@@ -64,6 +80,7 @@ class Bystander:
     """What the stream has seen so far."""
 
     clock: Callable[[], float] = time.monotonic
+    busyness: Callable[[], Awaitable[float]] = busyness
     arrivals: list[float] = field(default_factory=list)
     last: dict[str, Any] | None = None
     """The event that ended it, if one did."""
@@ -114,9 +131,10 @@ class Bystander:
             attacked = await self.longest_pause(attack(self))
             if attacked < allowance:
                 return []  # whatever the pause of a calm time is
+            allowed = allowance * await self.busyness()
             took = min(self.clock() - start, LONGEST_CALM)
             usual = await self.longest_pause(harmless(self) if harmless else asyncio.sleep(took))
-            if attacked < TIMES * usual + allowance:
+            if attacked < TIMES * usual + allowed:
                 return []
             noticed.append(Pauses(attacked, usual))
         return noticed
@@ -129,7 +147,7 @@ async def unnoticed(
 
     The pause that it is compared with is that of a calm time, or of `harmless`, a load that costs
     the same where nothing is hostile about it. Raises `AssertionError` if the pause of the attack
-    is more than twice that and `allowance` seconds longer each time.
+    is more than twice that and `allowance` seconds of a free core longer each time.
     """
     async with bystander(fleet) as seen:
         noticed = await seen.compare(attack, harmless, allowance)

@@ -54,10 +54,14 @@ async def test_a_balancer_that_stands_still_is_seen(long_fleet: Fleet) -> None:
 class Scripted:
     """A stream with a given clock; `pausing(…)` is a load that pauses it for as long as it says."""
 
-    def __init__(self) -> None:
+    def __init__(self, busyness: float = 1.0) -> None:
         self._now = 0.0
         self.num_loads = 0
-        self.seen = Bystander(clock=lambda: self._now)
+
+        async def busy() -> float:
+            return busyness
+
+        self.seen = Bystander(clock=lambda: self._now, busyness=busy)
         self.come(1.0)
 
     def come(self, pause: float) -> None:
@@ -95,6 +99,15 @@ async def test_a_pause_that_came_by_chance_is_not() -> None:
 async def test_a_pause_that_is_there_without_the_attack_is_not() -> None:
     stream = Scripted()
     assert await stream.seen.compare(stream.pausing(5.0), stream.pausing(2.5)) == []
+
+
+async def test_a_busy_machine_takes_longer_for_as_much_computing() -> None:
+    stream = Scripted(busyness=4.0)
+    assert await stream.seen.compare(stream.pausing(4 * ALLOWANCE), stream.pausing(0.25)) == []
+    pause = 4 * ALLOWANCE + 1.0
+    stream = Scripted(busyness=4.0)
+    noticed = await stream.seen.compare(stream.pausing(*[pause] * 3), stream.pausing(*[0.25] * 3))
+    assert noticed == NUM_TRIES * [Pauses(pause, 0.25)]
 
 
 async def test_an_ended_stream_is_no_comparison() -> None:
