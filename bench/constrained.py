@@ -20,7 +20,7 @@ from rich.table import Table
 
 from arriero.agent.chat.constraints.gbnf import lark_of
 from arriero.agent.chat.constraints.lark import Lark
-from arriero.agent.engine.grammar.constraint import look
+from arriero.agent.engine.grammar.constraint import next_mask
 from arriero.agent.engine.grammar.grammars import Grammars
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.loading import load_engine
@@ -191,7 +191,7 @@ def _cost(model: LoadedModel, case: Case, rounds: int, step: float) -> Cost:
             start = perf_counter()
             if not matcher.consume_token(token):
                 raise ValueError(f"{case.name}: {model.vocab.piece(token)!r} does not fit")
-            mask = look(matcher, model.vocab.size)
+            mask = next_mask(matcher, model.vocab.size)
             masks.append(perf_counter() - start)
             row = logits.copy()
             start = perf_counter()
