@@ -64,7 +64,7 @@ from .store.port import StoreAway
 from .store.records import StoreStatus
 from .store.retained_records import RetainedBounds
 from .tls.certificates import Certificates, watch_expiry
-from .tracing.trace_recorder import TraceRecorder
+from .tracing import TraceRecorder
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Management: who is in the fleet, what runs, what is wished for."""
+"""Management: who is in the fleet, what runs, what is desired."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from .sse import SseParser
 
 @dataclass(frozen=True, slots=True)
 class DesiredState:
-    """The models that are wished for, and the version (`etag`) that a change refers to."""
+    """The desired models, and the version (`etag`) that a change refers to."""
 
     state: dict[str, Any]
     etag: str
@@ -76,18 +76,18 @@ class Management:
         await self._http.call("DELETE", f"/api/v1/requests/{_quoted(request)}")
 
     async def models(self) -> list[dict[str, Any]]:
-        """What is wished for and what is served, with its status."""
+        """What is desired and what is served, with its status."""
         return list((await self._get("/api/v1/models"))["models"])
 
     async def desired_state(self) -> DesiredState:
-        """The models that are wished for."""
+        """The desired models."""
         body, headers = await self._http.call("GET", "/api/v1/desired-state")
         return DesiredState(body, headers.get("ETag", ""))
 
     async def wish(
         self, state: Mapping[str, Any], *, etag: str | None = None, dry_run: bool = False
     ) -> Any:
-        """Replace the wished list. With `etag`, only if nobody changed it since; else 409.
+        """Replace the desired models. With `etag`, only if nobody changed it since; else 409.
 
         With `dry_run` nothing changes; the answer says what would, agent by agent.
         """

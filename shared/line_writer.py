@@ -44,7 +44,7 @@ class LineWriter:
         self._notice = notice
         self._max_waiting = max_waiting
         lock = threading.RLock()
-        self._wanted = threading.Condition(lock)
+        self._has_lines = threading.Condition(lock)
         """The thread waits for it."""
         self._changed = threading.Condition(lock)
         """Threads that flush wait for it."""
@@ -74,7 +74,7 @@ class LineWriter:
         """Wait until everything is written. False: nothing was written for `timeout` seconds."""
         with self._changed:
             self._num_flushing += 1
-            self._wanted.notify()
+            self._has_lines.notify()
             try:
                 while self._num_bytes:
                     if not self._is_written_within(timeout):
@@ -88,7 +88,7 @@ class LineWriter:
         self.flush()
         with self._changed:
             self._is_closed = True
-            self._wanted.notify()
+            self._has_lines.notify()
 
     def _is_written_within(self, timeout: float) -> bool:
         """Whether something more is written."""
@@ -99,7 +99,7 @@ class LineWriter:
         self._lines.append(data)
         self._num_bytes += len(data)
         if not self._is_gathering:
-            self._wanted.notify()
+            self._has_lines.notify()
 
     def _tell_of_dropped(self) -> None:
         if self._num_unreported:
@@ -118,10 +118,10 @@ class LineWriter:
 
     def _next(self) -> list[bytes]:
         """The lines to write together; none if this is closed."""
-        with self._wanted:
+        with self._has_lines:
             if not self._lines:
                 self._tell_of_dropped()
-            self._wanted.wait_for(lambda: self._lines or self._is_closed)
+            self._has_lines.wait_for(lambda: self._lines or self._is_closed)
             return self._taken()
 
     def _taken(self) -> list[bytes]:
@@ -140,7 +140,7 @@ class LineWriter:
             self._num_written += 1
             self._changed.notify_all()
             self._is_gathering = True
-            self._wanted.wait_for(self._is_hurried, GATHERING)
+            self._has_lines.wait_for(self._is_hurried, GATHERING)
             self._is_gathering = False
 
     def _is_hurried(self) -> bool:

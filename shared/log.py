@@ -121,10 +121,10 @@ def recent(after: int = 0) -> tuple[LogLine, ...]:
     return tail.after(after) if tail else ()
 
 
-def recall(lines: Iterable[LogLine]) -> None:
+def restore(lines: Iterable[LogLine]) -> None:
     """Keep the lines of another process with this one's."""
     if tail := _tail():
-        tail.recall(lines)
+        tail.restore(lines)
 
 
 def append(lines: Iterable[LogLine]) -> None:

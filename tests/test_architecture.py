@@ -139,7 +139,6 @@ SHELLS = {
     "balancer/store": "conversations database health history jobs retained store write_behind "
     "writer",
     "balancer/tls": "certificates tls_protocol",
-    "balancer/tracing": "trace_recorder",
     "cli": "arguments boundary load server_batch",
     "cli/commands": "*",
     "client": "__init__ batch_jobs batches client http management socket",

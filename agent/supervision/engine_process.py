@@ -78,7 +78,7 @@ def main(serve: Serve = _serve) -> int:
         raise ValueError(f"the first order has to be `begin`, not `{begin.type}`")
     settings = begin.settings
     log.setup(settings.log_format, settings.log_level)
-    log.recall(begin.log)
+    log.restore(begin.log)
 
     async def obeying(shutdown: Shutdown) -> None:
         channel = SupervisorChannel(begin, report)

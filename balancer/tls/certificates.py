@@ -11,12 +11,12 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from ...shared.messages import Issue
 from ...shared.tls.contexts import ServerContext, server_context
 from ...shared.tls.key_pair import KeyPair, TlsFileError
-from .expiry import issue, warning
 
 LOOK_INTERVAL = 1.0
 """Seconds."""
@@ -114,6 +114,44 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
+# ---- when to warn of a certificate that expires
+
+
+DAY = 24 * 3600.0
+WARN_BEFORE = 14 * DAY
+"""Certificates of ACME's authorities are renewed a month before their end, so this means that a
+renewal has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Warning:
+    """What to say now, if anything, and in how many seconds to ask again."""
+
+    message: str | None
+    ask_again: float
+
+
+def issue(seconds_left: float) -> Issue | None:
+    """The warning for operators, as an issue of the balancer."""
+    message = warning(seconds_left).message
+    if message is None:
+        return None
+    reason, _, hint = message.partition("; ")
+    return Issue(code="certificate_expires", message=reason, hint=hint)
+
+
+def warning(seconds_left: float) -> Warning:
+    """A warning a day from `WARN_BEFORE` on."""
+    if seconds_left > WARN_BEFORE:
+        return Warning(None, seconds_left - WARN_BEFORE)
+    if seconds_left <= 0:
+        return Warning("the certificate has expired: clients refuse it; renew it", DAY)
+    days = int(seconds_left // DAY)
+    when = "in less than a day" if days == 0 else "in 1 day" if days == 1 else f"in {days} days"
+    ask_again = min(DAY, seconds_left)
+    return Warning(f"the certificate expires {when}; renew it", ask_again)
+
+
 async def watch_expiry(certificates: Certificates) -> None:
     """Warns in the log of a certificate that expires, until it is cancelled.
 
@@ -127,4 +165,4 @@ async def watch_expiry(certificates: Certificates) -> None:
             logger.warning("%s", found.message)
         changed.clear()
         with suppress(TimeoutError):
-            await asyncio.wait_for(changed.wait(), found.look_again)
+            await asyncio.wait_for(changed.wait(), found.ask_again)

@@ -1,4 +1,4 @@
-"""`arriero apply`: replaces the models that are wished for by those of a file."""
+"""`arriero apply`: replaces the desired models by those of a file."""
 
 import argparse
 import json
@@ -21,7 +21,7 @@ EXAMPLE = """a file such as
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Wishes for the models of a file; says first what changes."""
+    """Makes the models of a file the desired ones; says first what changes."""
     return run(build_parser(), argv, _apply)
 
 
@@ -38,15 +38,15 @@ async def _apply(arguments: argparse.Namespace, target: Target) -> None:
 
     from ...client import Client
 
-    wanted = read_state(Path(arguments.file))
+    desired = read_state(Path(arguments.file))
     console = Console(highlight=False)
     async with Client(
         target.url, management=target.management, key=target.key, tls_ca=target.tls_ca
     ) as client:
         before = await client.management.desired_state()
-        plan = await client.management.wish(wanted, etag=before.etag, dry_run=True)
+        plan = await client.management.wish(desired, etag=before.etag, dry_run=True)
         if not arguments.json:
-            for sign, text in changes(before.state, wanted):
+            for sign, text in changes(before.state, desired):
                 console.print(f"{sign} {text}", style=_STYLES[sign], markup=False)
             for step in plan.get("agents", ()):
                 _print_step(console, step)
@@ -54,7 +54,7 @@ async def _apply(arguments: argparse.Namespace, target: Target) -> None:
             if arguments.json:
                 print_json(plan)
             return
-        after = await client.management.wish(wanted, etag=before.etag)
+        after = await client.management.wish(desired, etag=before.etag)
     if arguments.json:
         print_json(after)
     else:

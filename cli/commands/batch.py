@@ -120,12 +120,12 @@ async def _run(
     from ...client import ArrieroError
     from ...client.batches import run_batch
 
-    async def wanted() -> int:
+    async def concurrency() -> int:
         return at_once or await client.wanted_concurrency()
 
     with _bar() as bar:
         task = bar.add_task("", total=total, completed=output.num_done, rate="")
-        results = run_batch(lambda line: _answer(client, line), todo, concurrency=wanted)
+        results = run_batch(lambda line: _answer(client, line), todo, concurrency=concurrency)
         async with aclosing(results):
             async for result in results:
                 if result.answer is None:  # refusals are lines, so nobody answers any more

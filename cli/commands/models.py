@@ -1,4 +1,4 @@
-"""`arriero models`: what is wished for and served."""
+"""`arriero models`: what is desired and what is served."""
 
 import argparse
 from collections.abc import Sequence

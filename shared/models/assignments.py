@@ -226,8 +226,8 @@ def needs_reload(old: Assignment, new: Assignment, *, loaded_slots: int) -> bool
 
     `loaded_slots` is the number that the engine was loaded with: it can serve with fewer.
     """
-    wanted = loaded_slots if new.slots is None else new.slots
-    return loaded_with(old) != loaded_with(new) or wanted > loaded_slots
+    slots = loaded_slots if new.slots is None else new.slots
+    return loaded_with(old) != loaded_with(new) or slots > loaded_slots
 
 
 def loaded_with(assignment: Assignment) -> Hashable:

@@ -60,7 +60,7 @@ class LogTail(logging.Handler):
         with self._guard:
             return tuple(line for line in self._lines if line.number > number)
 
-    def recall(self, lines: Iterable[LogLine]) -> None:
+    def restore(self, lines: Iterable[LogLine]) -> None:
         """Take in the lines of another process, in the order of their numbers."""
         with self._guard:
             known = sorted((*lines, *self._lines), key=lambda line: line.number)

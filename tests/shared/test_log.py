@@ -240,5 +240,5 @@ def test_the_last_lines_are_kept_for_those_who_look() -> None:
     assert first.text == 'at postgresql://me:***@db/x agent="a b" slots=4'
     assert (second.level, second.text) == ("error", "it failed ValueError: no")
     assert log.recent(first.number) == (second,)
-    log.recall((first,))
+    log.restore((first,))
     assert log.recent() == (first, first, second)

@@ -30,7 +30,7 @@ RECONCILE_TIMEOUT = 15.0
 
 
 class DesiredStateService:
-    """`revision` is that of the state; 0 before anybody wished for anything."""
+    """`revision` is that of the state; 0 before there was one."""
 
     def __init__(self, runtime: FleetRuntime, persist: Callable[[Persist], None]) -> None:
         """`persist` saves; what came of it is given to `save_ended`."""
@@ -49,7 +49,7 @@ class DesiredStateService:
             self._runtime.restored(self.state)
 
     async def put(self, state: DesiredState, *, expected: int | None) -> None:
-        """Wish for `state`, in place of revision `expected` if given.
+        """Make `state` the desired one, in place of revision `expected` if given.
 
         Raises `Conflict`, or `StoreUnavailable`. Whoever calls may go: the change is made anyway.
         """

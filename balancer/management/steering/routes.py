@@ -163,7 +163,7 @@ def _dry_run(
 
 
 class Model(TypedDict):
-    """A model that is wished for or served. `agents` have it, or are about to.
+    """A model that is desired or served. `agents` have it, or are about to.
 
     `progress` is the share of loading that is done, from 0 to 1, where that is known.
     """
@@ -189,14 +189,14 @@ def _models_route(runtime: FleetRuntime) -> Route:
 
     doc = Doc(
         "Models",
-        "What is wished for and what is served, with its status.",
+        "What is desired and what is served, with its status.",
         {200: json_answer("All models, by name.", Models)},
     )
     return Route("GET", "/api/v1/models", Needs.VIEW, models, doc)
 
 
 def models_json(runtime: FleetRuntime) -> list[Model]:
-    """Every model that is wished for or known otherwise."""
+    """Every model that is desired or known otherwise."""
     statuses = runtime.views.statuses()
     serving: dict[str, list[AgentId]] = {}
     for agent in runtime.views.view(max_requests=0).agents:

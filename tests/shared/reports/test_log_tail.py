@@ -47,7 +47,7 @@ def test_numbers_grow_over_processes(logger: logging.Logger) -> None:
     record.created += 60.0
     another = LogTail(logging.LogRecord.getMessage)
     another.emit(record)
-    another.recall(tail.after(0))
+    another.restore(tail.after(0))
     assert [line.text for line in another.after(0)] == ["at once"] * 3 + ["later"]
     record.created -= 3600.0  # the clock was put back
     another.emit(record)

@@ -1,13 +1,17 @@
-"""The span of a request or a query, and its parts, from the record of its end.
+"""What a trace shows of a request or a query: a span and its parts, made when it has ended.
 
 Attributes have the names of OpenTelemetry's conventions for generative AI where those have one
 (https://opentelemetry.io/docs/specs/semconv/gen-ai/). Numbers and names only, never any text.
 """
 
-from ...shared.inference import Timings
-from ...shared.tracing.span import Attribute, Part, Span
-from ...shared.tracing.trace_context import TraceContext
-from ..fleet.recorder import Ending
+import time
+from collections.abc import Callable, Sequence
+
+from ..shared.inference import Timings
+from ..shared.tracing.span import Attribute, Part, Span
+from ..shared.tracing.trace_context import TraceContext
+from ..shared.tracing.tracer import Tracer
+from .fleet.recorder import Ending, MoveReason, Origin
 
 _NANOSECONDS = 1_000_000
 """In a millisecond."""
@@ -73,3 +77,33 @@ def _attributes(ending: Ending) -> dict[str, Attribute]:
     if ending.kind != "generate":
         attributes["arriero.num_inputs"] = ending.num_inputs
     return attributes
+
+
+class TraceRecorder:
+    """The `Recorder` of traces, which does nothing before an end.
+
+    `clock` gives nanoseconds since 1970.
+    """
+
+    def __init__(self, tracer: Tracer, clock: Callable[[], int] = time.time_ns) -> None:
+        self._tracer = tracer
+        self._clock = clock
+
+    def first_token(self, seconds: float, origin: Origin) -> None:
+        """The span of the end has it, too."""
+
+    def between_tokens(self, gaps: Sequence[float], origin: Origin) -> None:
+        """Too many for a trace."""
+
+    def tokens(self, count: int, origin: Origin) -> None:
+        """The span of the end has it, too."""
+
+    def moved(self, reason: MoveReason, origin: Origin) -> None:
+        """The span of the end has how often, too."""
+
+    def ended(self, ending: Ending) -> None:
+        """A request ended: its span, if its trace is recorded."""
+        context = ending.caller.trace
+        if context is not None and context.is_sampled:
+            now = self._clock()
+            self._tracer.record(span_of(ending, context, now), parts_of(ending, now))

@@ -2,13 +2,15 @@
 
 from dataclasses import replace
 
-from arriero.balancer.fleet.caller import Caller
-from arriero.balancer.fleet.recorder import Ending
-from arriero.balancer.tracing.request_spans import parts_of, span_of
+from arriero.balancer.fleet.caller import ANONYMOUS, Caller
+from arriero.balancer.fleet.recorder import NOWHERE, Ending
+from arriero.balancer.tracing import TraceRecorder, parts_of, span_of
 from arriero.shared.errors import AgentLost
 from arriero.shared.inference import RequestId, Timings, Usage
 from arriero.shared.tracing.span import Part
 from arriero.shared.tracing.trace_context import TraceContext
+from arriero.shared.tracing.tracer import QueueTracer
+from tests.shared.tracing.fakes import Kept
 
 CLIENT = TraceContext(7, 8, is_sampled=True)
 OWN = TraceContext(7, 9, is_sampled=True)
@@ -94,3 +96,25 @@ def test_a_query_is_one_thing() -> None:
     assert (span.name, parts_of(ending, NOW)) == ("embed", [])
     assert span.attributes["arriero.num_inputs"] == 4
     assert "gen_ai.response.finish_reasons" not in span.attributes
+
+
+def recorder(kept: Kept) -> TraceRecorder:
+    return TraceRecorder(QueueTracer(kept.queue, lambda parent, id: True), lambda: NOW)
+
+
+def test_an_end_is_a_span_with_its_parts() -> None:
+    kept = Kept()
+    recorder(kept).ended(ENDING)
+    assert [span.name for span in kept.take()] == ["generate m", "queue", "prefill", "decode"]
+
+
+def test_what_is_not_recorded_costs_nothing() -> None:
+    kept = Kept()
+    tracing = recorder(kept)
+    tracing.ended(replace(ENDING, caller=ANONYMOUS))
+    unsampled = replace(OWN, is_sampled=False)
+    tracing.ended(replace(ENDING, caller=replace(ENDING.caller, trace=unsampled)))
+    tracing.first_token(0.1, NOWHERE)
+    tracing.tokens(3, NOWHERE)
+    tracing.between_tokens([0.1], NOWHERE)
+    assert kept.take() == []
