@@ -277,7 +277,7 @@ class _Agent:
             raise StartupError(f"the engine stopped: {_line(self._crash.result())}")
 
     def _open_peers(self, served: ServedModel, dial: Dial) -> KvTransfer | None:
-        """Listen for peers, where that is wanted. Blocks. Raises `StartupError`."""
+        """Listen for peers, where the settings say so. Blocks. Raises `StartupError`."""
         address, model = self._settings.peer_addr, served.model
         if address is None:
             return None

@@ -85,7 +85,7 @@ class ServedModel:
 
     @property
     def origin(self) -> Origin | None:
-        """What tells its cells from those of other models, where that is known."""
+        """What distinguishes its cells from those of other models, where that is known."""
         if self._identity is None:
             return None
         return origin_of(self._identity, self._options, self.model.arithmetic)

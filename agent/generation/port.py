@@ -53,4 +53,4 @@ class Queries(Protocol):
         """Answer `query`; `reply` gets the result, unless it is withdrawn before."""
 
     def withdraw(self, id: QueryId, /) -> None:
-        """The result is not wanted any more."""
+        """The result is not needed any more."""

@@ -70,7 +70,7 @@ class AnswerQuery:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawQuery:
-    """This query's result is not wanted any more; what is reported will be ignored."""
+    """This query's result is not needed any more; what is reported will be ignored."""
 
     id: QueryId
 

@@ -213,10 +213,10 @@ class SchemaCheck:
     def _finding(self, value: object, schema: Mapping[str, Any]) -> str | None:
         """What is wrong with `value` itself, not with its members or items."""
         types = schema.get("type")
-        wanted = [types] if isinstance(types, str) else _list(types)
-        self._spend(len(wanted))
-        if wanted and not any(_is_a(value, each) for each in wanted):
-            return f"must be of type {' or '.join(map(str, wanted[:_MOST_TYPES]))}"
+        expected = [types] if isinstance(types, str) else _list(types)
+        self._spend(len(expected))
+        if expected and not any(_is_a(value, each) for each in expected):
+            return f"must be of type {' or '.join(map(str, expected[:_MOST_TYPES]))}"
         options = schema.get("enum")
         if isinstance(options, list) and not self._is_among(value, options):
             return "is not one of the allowed values"

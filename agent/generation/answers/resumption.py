@@ -236,14 +236,14 @@ def _check_parsing(parsing: Parsing | None) -> None:
 
 
 def _tokens_of(text: str, vocab: Vocab) -> tuple[int, ...]:
-    wanted = text.encode(errors="replace")
+    encoded = text.encode(errors="replace")
     tokens = vocab.tokenize(text, add_special=False, parse_special=False)
-    if _spelt(tokens, vocab) == wanted:
+    if _spelt(tokens, vocab) == encoded:
         return tokens
     head = vocab.tokenize(_BEFORE, add_special=False, parse_special=False)
     whole = vocab.tokenize(_BEFORE + text, add_special=False, parse_special=False)
     rest = whole[len(head) :]
-    if whole[: len(head)] != head or _spelt(rest, vocab) != wanted:
+    if whole[: len(head)] != head or _spelt(rest, vocab) != encoded:
         raise ValueError("this model has no tokens for exactly its text")
     return rest
 
