@@ -140,7 +140,7 @@ def listen(on_news: Callable[[], None]) -> Callable[[], None]:
 
 
 def _nothing() -> None:
-    """There is nobody to forget."""
+    """There is no reader to forget."""
 
 
 def _tail() -> LogTail | None:

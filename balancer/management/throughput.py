@@ -80,7 +80,7 @@ class AgentRates:
         self._looks: dict[AgentId, _Look] = {}
 
     def rate(self, agent: AgentView, now: float) -> float:
-        """The rate of one agent. Of those that nobody asked about for long, nothing is kept."""
+        """The rate of one agent. Nothing is stored of agents that were not asked about for long."""
         last = self._looks.pop(agent.id, None)
         if last is None or agent.num_tokens < last.num_tokens:
             rate = agent.num_tokens / max(agent.connected_seconds, MIN_SECONDS)

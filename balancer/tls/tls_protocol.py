@@ -94,7 +94,7 @@ class TlsProtocol(asyncio.Protocol):
             self._above.resume_writing()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The end, whoever brought it about."""
+        """The end, whichever side brought it about."""
         self._is_over = True
         self._stop_timer()
         if self._above is None:

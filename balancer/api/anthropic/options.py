@@ -57,7 +57,7 @@ def grammar(options: OutputOptions, format: Format | None) -> Grammar | None:
 
 
 Tier = Literal["auto", "standard_only"]
-"""Who says `auto` has the class of its key; with `standard_only` nobody goes before others."""
+"""`auto` is the class of the caller's key; `standard_only` goes before no other request."""
 
 _TIERS: dict[PriorityClass, MessageTier] = {
     "batch": "batch",

@@ -93,7 +93,9 @@ async def opener(
     return open_retained
 
 
-async def keeper(request: web.Request, note: bytes) -> Callable[[GenerateRequest], RetainedRequest]:
+async def retained_opener(
+    request: web.Request, note: bytes
+) -> Callable[[GenerateRequest], RetainedRequest]:
     """What opens a request that outlives its connection, with its API's `note`.
 
     Raises as `opener` does.
@@ -105,7 +107,7 @@ async def keeper(request: web.Request, note: bytes) -> Callable[[GenerateRequest
     if key is not None:
         await _recall(request, key)
 
-    def keep(requested: GenerateRequest) -> RetainedRequest:
+    def open_retained(requested: GenerateRequest) -> RetainedRequest:
         id = new_request_id()
         name, digest = f"{request.path}#{id}", b""
         if key is not None:
@@ -114,7 +116,7 @@ async def keeper(request: web.Request, note: bytes) -> Callable[[GenerateRequest
             name, digest, requested, caller=caller, id=id, keeps_failure=True, note=note
         )
 
-    return keep
+    return open_retained
 
 
 async def _recall(request: web.Request, key: str) -> None:

@@ -233,7 +233,7 @@ class SocketSession:
                 self._live.close()
 
     async def _has_key(self) -> bool:
-        """Whether who is on the other side may call; otherwise the socket has been closed."""
+        """Whether the client may call; otherwise the socket has been closed."""
         with suppress(TimeoutError):
             async with asyncio.timeout(AUTHENTICATE_TIMEOUT):
                 while self._key.is_awaited and self._key.error is None:

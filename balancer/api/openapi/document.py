@@ -54,7 +54,7 @@ SECURITY_SCHEMES: Json = {
         "description": "the same, as Anthropic's clients send it",
     },
 }
-"""Either, or none while nobody has a key."""
+"""Either of them, or none while there are no keys."""
 
 OF_BODIES: tuple[ErrorClass, ...] = (InvalidRequest, RequestTooLarge, Overloaded)
 OF_MODELS: tuple[ErrorClass, ...] = (

@@ -486,7 +486,7 @@ class _Connection(web.RequestHandler):
 
     @property
     def _may_parse(self) -> bool:
-        """Not where aiohttp holds enough, nor before it is known who is to parse it."""
+        """Whether aiohttp can take more, and it is known which parser takes it."""
         is_held = self._reading_paused or self._buffer_paused
         return not is_held and not (self._upgraded and self._payload_parser is None)
 

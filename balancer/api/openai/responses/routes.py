@@ -13,7 +13,7 @@ from ....fleet.runtime.retained_requests import RetainedRequests
 from ...access.permissions import Needs
 from ...common.answering import json_response
 from ...common.counting import count_tokens
-from ...common.opening import Recall, keeper
+from ...common.opening import Recall, retained_opener
 from ...common.readable import check_copies
 from ...conversations import Conversations
 from ...endpoint import Endpoint, Generation, Known, Opened, handler, respond
@@ -165,9 +165,11 @@ class _Handlers:
             asked = await self._responses.asked(requested, caller)
         served = requested.model or self._runtime.views.model_name_for("generate", caller)
         tier = tier_of(self._runtime.views.priority(asked.neutral, caller))
-        keep = await keeper(request, note_of(requested, asked.previous, served, tier))
+        open_retained = await retained_opener(
+            request, note_of(requested, asked.previous, served, tier)
+        )
         try:
-            retained = keep(asked.neutral)
+            retained = open_retained(asked.neutral)
         except RequestError as error:
             raise requested.field_names.renamed(error) from error
         request[request_id_key] = retained.id
