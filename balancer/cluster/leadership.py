@@ -1,4 +1,4 @@
-"""How a balancer stands among those that share its store: what it has to read, and if it leads.
+"""What a balancer does beside those that share its store: what it has to read, and if it leads.
 
 Every method takes an event and returns what to do about it, in order. Invariants: it leads only
 while its session is there; epochs under which it leads grow; after each new session everything is
@@ -32,7 +32,7 @@ class Follow:
 
 
 @dataclass(frozen=True, slots=True)
-class Heed:
+class ShareWith:
     """These live; with them this balancer shares limits, and what their requests wait for."""
 
     peers: tuple[Peer, ...]
@@ -52,11 +52,11 @@ class Retry:
     agent: str
 
 
-Decision = Read | Lead | Follow | Heed | Cancel | Retry
+Decision = Read | Lead | Follow | ShareWith | Cancel | Retry
 
 
-class Standing:
-    """Of one run of a balancer."""
+class Leadership:
+    """That of one run of a balancer."""
 
     def __init__(self, run: str) -> None:
         self._run = run
@@ -88,7 +88,7 @@ class Standing:
     def beaten(self, peers: Sequence[Peer]) -> list[Decision]:
         """The store knows these."""
         self.peers = tuple(peers)
-        return [Heed(tuple(peer for peer in peers if peer.beat.run != self._run))]
+        return [ShareWith(tuple(peer for peer in peers if peer.beat.run != self._run))]
 
     def granted(self, epoch: int | None) -> list[Decision]:
         """The store let it lead, or not. A grant of a session that is gone is none."""

@@ -20,7 +20,7 @@ from ...shared.log import context
 from ..store.health import StoreHealth
 from ..store.port import StoreAway
 from .inquiries import Inquiries, Respond
-from .leadership import Cancel, Decision, Follow, Heed, Lead, Read, Retry, Standing
+from .leadership import Cancel, Decision, Follow, Lead, Leadership, Read, Retry, ShareWith
 from .notifications import (
     MOST_ID,
     Answered,
@@ -112,8 +112,8 @@ def _no_sessions(_told: SessionChanged) -> None:
     """Nobody logs in here."""
 
 
-Look = Callable[[], Awaitable[bool]]
-"""Reads something from the store; whether it could."""
+Reload = Callable[[], Awaitable[bool]]
+"""Reads something from the store anew; whether it could."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Peers:
         self,
         store: PeerStore,
         led: Led,
-        looks: Mapping[Subject, Look],
+        reloads: Mapping[Subject, Reload],
         *,
         run: str,
         name: str,
@@ -146,17 +146,17 @@ class Peers:
         on_session: Callable[[SessionChanged], None] = _no_sessions,
         beat_interval: float = BEAT_INTERVAL,
     ) -> None:
-        """`looks` read what has changed, `respond` answers others. `run` is this start's own."""
+        """`reloads` read what has changed, `respond` answers others. `run` is this start's own."""
         self._store = store
         self._led = led
-        self._looks = looks
+        self._reloads = reloads
         self._run = run
         self._name = name
         self._version = version
         self._url = url
         self._reported_at = 0.0
         self._beat_interval = beat_interval
-        self._standing = Standing(run)
+        self._leadership = Leadership(run)
         self._unread: dict[Subject, None] = {}
         self._rang = asyncio.Event()
         self._session: PeerSession | None = None
@@ -167,16 +167,16 @@ class Peers:
         self._may_lead = True
         self._left = asyncio.Event()
         self._on_session = on_session
-        self.inquiries = Inquiries(store, run, lambda: self._standing.peers, respond)
+        self.inquiries = Inquiries(store, run, lambda: self._leadership.peers, respond)
         led.follow()
 
     def status(self) -> PeersStatus:
         """How this balancer stands now."""
-        standing, is_connected = self._standing, self._session is not None
+        leadership, is_connected = self._leadership, self._session is not None
         num_unread = len(self._unread)
-        reported_ago = self._now() - self._reported_at if standing.peers else 0.0
+        reported_ago = self._now() - self._reported_at if leadership.peers else 0.0
         return PeersStatus(
-            self._run, is_connected, standing.epoch, standing.peers, num_unread, reported_ago
+            self._run, is_connected, leadership.epoch, leadership.peers, num_unread, reported_ago
         )
 
     # ---- telling the others
@@ -189,7 +189,7 @@ class Peers:
     @property
     def num_live(self) -> int:
         """Balancers that live, this one among them."""
-        return self._standing.num_live
+        return self._leadership.num_live
 
     async def cancel(self, id: RequestId) -> bool:
         """Have whoever runs this request cancel it. Whether there are others, who were told."""
@@ -197,7 +197,7 @@ class Peers:
 
     async def retry(self, agent: AgentId) -> None:
         """Have whoever leads let this agent try again, if that is another one."""
-        if self._standing.epoch is None and len(agent) <= MOST_ID:
+        if self._leadership.epoch is None and len(agent) <= MOST_ID:
             await self._is_sent(RetryAgent(agent))
 
     async def notify_session(self, session: SessionChanged) -> None:
@@ -256,7 +256,7 @@ class Peers:
         lost = partial(self._lost, self._num_sessions)
         session = self._session = await self._store.open_session(self._heard, lost)
         self._health.answered()
-        self._carry_out(self._standing.connected())
+        self._carry_out(self._leadership.connected())
         self._beat_at = self._now()
         while self._session is session and not self._is_leaving:
             if self._beat_at <= self._now():
@@ -268,18 +268,18 @@ class Peers:
             await self._store.notify(Changed("peers"))
 
     async def _beat(self, session: PeerSession) -> None:
-        standing = self._standing
-        if self._may_lead and standing.must_ask(outbid := self._led.views.outbid):
-            self._carry_out(standing.granted(await session.lead(outbid or 0)))
+        leadership = self._leadership
+        if self._may_lead and leadership.must_ask(outbid := self._led.views.outbid):
+            self._carry_out(leadership.granted(await session.lead(outbid or 0)))
         beat = Beat(
             run=self._run,
             name=self._name,
             version=self._version,
-            is_leading=standing.epoch is not None,
+            is_leading=leadership.epoch is not None,
             waiting=waiting_text(self._led.views.waiting_by_model()),
             url=self._url,
         )
-        self._carry_out(standing.beaten(await session.beat(beat)))
+        self._carry_out(leadership.beaten(await session.beat(beat)))
         self._reported_at = self._now()
         self._beat_at = self._reported_at + self._beat_interval
 
@@ -289,7 +289,7 @@ class Peers:
             del self._unread[what]
             if what == "peers":
                 self._beat_at = self._now()
-            elif not await self._looks[what]():
+            elif not await self._reloads[what]():
                 self._unread[what] = None
 
     async def _ring(self, within: float) -> None:
@@ -305,7 +305,7 @@ class Peers:
         elif isinstance(notification, SessionChanged):
             self._on_session(notification)
         else:
-            self._carry_out(self._standing.heard(notification))
+            self._carry_out(self._leadership.heard(notification))
 
     def _lost(self, session: int) -> None:
         if session == self._num_sessions:
@@ -316,7 +316,7 @@ class Peers:
         session, self._session = self._session, None
         if session is not None:
             session.close()
-        self._carry_out(self._standing.lost())
+        self._carry_out(self._leadership.lost())
         self._rang.set()
 
     def _now(self) -> float:
@@ -339,9 +339,9 @@ class Peers:
             case Follow():
                 logger.warning("this balancer leads no more")
                 self._led.follow()
-            case Heed(peers):
+            case ShareWith(peers):
                 told = [(waiting_in(peer.beat.waiting), peer.age) for peer in peers]
-                self._led.others(self._standing.num_live, added_up(told))
+                self._led.others(self._leadership.num_live, added_up(told))
             case Cancel(id):
                 self._led.cancel([RequestId(id)])
             case Retry(agent):

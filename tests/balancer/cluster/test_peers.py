@@ -22,11 +22,11 @@ class Balancer:
         self.sessions: list[SessionChanged] = []
         self.breaks: set[Subject] = set()
         subjects: tuple[Subject, ...] = ("desired_state", "keys", "cordons")
-        looks = {what: self.look(what) for what in subjects}
+        reloads = {what: self.reload(what) for what in subjects}
         self.peers = Peers(
             store,
             self.led,
-            looks,
+            reloads,
             run=f"run-{name}",
             name=name,
             version="1",
@@ -35,14 +35,14 @@ class Balancer:
         )
         self.task = asyncio.create_task(self.peers.run())
 
-    def look(self, what: Subject) -> Callable[[], Awaitable[bool]]:
-        async def look() -> bool:
+    def reload(self, what: Subject) -> Callable[[], Awaitable[bool]]:
+        async def reload() -> bool:
             self.read.append(what)
             if what in self.breaks:
                 raise ValueError(f"{what} cannot be understood")
             return what not in self.fails
 
-        return look
+        return reload
 
 
 Start = Callable[[str], Balancer]
