@@ -44,7 +44,7 @@ async def main(settings: BalancerSettings, shutdown: Shutdown, pipes: Pipes | No
         check_exposure(settings, has_keys=not parts.access.is_open)
         await restore(parts.desired_state, parts.drains, parts.persistence.store)
         served = await parts.persistence.history.models_served(settings.model_memory)
-        parts.runtime.recall_models(served)
+        parts.runtime.restore_models(served)
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(each) for each in parts.work(settings)]
             if pipes is not None:

@@ -1,4 +1,4 @@
-"""Writes retained requests to the store, renews their leases, and takes up those that nobody runs.
+"""Writes retained requests to the store, renews their leases, and resumes those of lost balancers.
 
 Nobody waits for it but who asks for a request that is not known here. While the store is away,
 requests go on, and what happened is written when it is back. A request that cannot be written costs
@@ -92,7 +92,7 @@ class RequestService:
             self._health.went_away(error)
             return
         for each in found:
-            self._adopt(each)
+            self._restored(each)
         if id and not found:
             self._gone(RequestId(id), caller)
 
@@ -104,7 +104,7 @@ class RequestService:
     # ---- in the background
 
     async def run(self) -> None:
-        """Write, renew and take up, until cancelled."""
+        """Write, renew and resume, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._writer.run())
             tasks.create_task(self._renew_all())
@@ -149,7 +149,7 @@ class RequestService:
 
     def _try_to_take_up(self, found: FoundRequest) -> None:
         try:
-            self._take_up(found)
+            self._resume(found)
         except Exception:  # the boundary of one request: nobody else would ever get its lease
             id = found.request.id
             logger.exception(
@@ -170,13 +170,13 @@ class RequestService:
         """What came of it at the balancer that runs it."""
         found = await self._store.find_retained(retained.record.key.owner or "", id=retained.id)
         for each in found:
-            self._adopt(each)
+            self._restored(each)
         if not found:
             self._retained.deleted(retained)
 
     # ---- inside
 
-    def _adopt(self, found: FoundRequest) -> tuple[RetainedRequest, Asked] | None:
+    def _restored(self, found: FoundRequest) -> tuple[RetainedRequest, Asked] | None:
         """Know it; `None` for one that this version cannot read."""
         try:
             record, asked = restored(found.request)
@@ -186,15 +186,15 @@ class RequestService:
                 "a retained request is not readable", extra=context(id=found.request.id)
             )
             return None
-        return self._retained.adopt(record, asked.note, events), asked
+        return self._retained.restore(record, asked.note, events), asked
 
-    def _take_up(self, found: FoundRequest) -> None:
+    def _resume(self, found: FoundRequest) -> None:
         """Go on with it, if its caller still may."""
-        adopted = self._adopt(found)
-        if adopted is None:
+        restored = self._restored(found)
+        if restored is None:
             self._pass_on(RequestId(found.request.id))
             return
-        retained, asked = adopted
+        retained, asked = restored
         if not retained.is_elsewhere or retained.end is not None:
             return
         self.journal.resumed(retained)
@@ -209,7 +209,7 @@ class RequestService:
         engine = None
         if found.model is not None and found.fingerprint is not None:
             engine = Engine(found.model, found.fingerprint)
-        self._retained.take_up(retained, asked._replace(caller=caller), engine)
+        self._retained.resume_request(retained, asked._replace(caller=caller), engine)
         if found.is_cancelled:
             self._retained.cancel(retained)
 

@@ -275,7 +275,7 @@ class ModelRegistry:
         told = f"the adapter `{adapter}` of the model `{base}` cannot be served: {reason}"
         return ModelNotFound(told, field="model")
 
-    def recalled(self, names: Iterable[str], now: float) -> None:
+    def restored(self, names: Iterable[str], now: float) -> None:
         """These were served before the balancer started: their agents may not have dialled yet."""
         self._recalled = frozenset(islice(names, MAX_REMEMBERED if self._memory else 0))
         self._recalled_until = now + self._memory if self._recalled else None
@@ -325,7 +325,7 @@ class ModelRegistry:
         has_forgotten = False
         while (deadline := self.next_deadline()) is not None and deadline <= now:
             if deadline == self._recalled_until:
-                self.recalled((), now)
+                self.restored((), now)
             else:
                 self._forget_oldest()
             has_forgotten = True

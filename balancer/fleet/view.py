@@ -72,8 +72,8 @@ class Cordon:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldCordon:
-    """A cordon as another balancer tells of it; what runs `within` seconds from now may end."""
+class SharedCordon:
+    """A cordon as the store has it; what runs there moves in `within` seconds."""
 
     cordon: Cordon
     within: float | None = None

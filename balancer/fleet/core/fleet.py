@@ -92,7 +92,7 @@ from ..requests.delivered import Delivered
 from ..requests.request_lifecycle import RequestLifecycle
 from ..requests.requests import Gain, refuse
 from ..requests.routing import Engine
-from ..view import Cordon, ToldCordon
+from ..view import Cordon, SharedCordon
 from .admission import UNCOUNTED, Admission
 from .membership import Membership
 from .state import empty_state
@@ -500,9 +500,9 @@ class Fleet:
         requests = self.state.requests.renamed(aliases, now)
         return [*requests, *self.state.dispatcher.renamed(aliases, now)]
 
-    def recall_models(self, names: Iterable[str], now: float) -> None:
+    def restore_models(self, names: Iterable[str], now: float) -> None:
         """These were served before the balancer started; no agent is here yet."""
-        self.state.models.recalled(names, now)
+        self.state.models.restored(names, now)
 
     def restore_cordons(self, cordons: Iterable[Cordon]) -> None:
         """These were there before the balancer started, oldest first; no agent is here yet."""
@@ -571,9 +571,9 @@ class Fleet:
             self.steering.retry(self.state.registry[link], now)
         return self._due(now)
 
-    def take_up_cordons(self, told: Collection[ToldCordon], now: float) -> list[Decision]:
+    def apply_cordons(self, shared: Collection[SharedCordon], now: float) -> list[Decision]:
         """These are all that there are, as operators of other balancers want it."""
-        return [*self._due(now), *self.steering.take_up_cordons(told, now)]
+        return [*self._due(now), *self.steering.apply_cordons(shared, now)]
 
     def _connected(self, id: AgentId) -> Agent:
         link = self.state.registry.link_of(id)

@@ -23,7 +23,7 @@ from ...control.model_status import ModelStatus, share_done
 from ..deadlines import earliest
 from ..decisions import Decision, LinkId
 from ..registry import Agent
-from ..view import ToldCordon
+from ..view import SharedCordon
 from .cordons import Cordons
 from .state import FleetState
 
@@ -246,9 +246,9 @@ class Steering:
 
     # ---- operators
 
-    def take_up_cordons(self, told: Collection[ToldCordon], now: float) -> list[Decision]:
+    def apply_cordons(self, shared: Collection[SharedCordon], now: float) -> list[Decision]:
         """These are all that there are, as operators of other balancers want it."""
-        wanted = {each.cordon.first: each.cordon for each in told}
+        wanted = {each.cordon.first: each.cordon for each in shared}
         decisions: list[Decision] = []
         for id in self.cordons.without(wanted):
             if (agent := self._here(id)) is not None:
@@ -260,7 +260,7 @@ class Steering:
             if agent is not None:
                 agent.is_cordoned = True
                 decisions += self._changed(agent, now)
-        deadlines = {e.cordon.first: None if e.within is None else now + e.within for e in told}
+        deadlines = {e.cordon.first: None if e.within is None else now + e.within for e in shared}
         self.cordons.meet(deadlines)
         return decisions
 
@@ -331,11 +331,11 @@ class Steering:
     def _reconcile(self, now: float) -> list[Decision]:
         self._reconcile_at = None
         before = dict(self._controller.statuses)
-        told = self._controller.reconcile(self._reports(), self._demands(), now)
-        if told or before != self._controller.statuses:
+        given = self._controller.reconcile(self._reports(), self._demands(), now)
+        if given or before != self._controller.statuses:
             self._state.changes.advance()
         registry = self._state.registry
-        orders = [registry.send(registry.of(each.agent).link, each.order, now) for each in told]
+        orders = [registry.send(registry.of(each.agent).link, each.order, now) for each in given]
         return [*orders, *self._leave_out(now)]
 
     def _leave_out(self, now: float) -> list[Decision]:

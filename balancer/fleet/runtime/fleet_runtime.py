@@ -47,7 +47,7 @@ from ..queries.query import QueryRequest
 from ..queries.query_handle import QueryHandle
 from ..recorder import Ending, Recorder
 from ..requests.routing import Engine
-from ..view import Cordon, ToldCordon
+from ..view import Cordon, SharedCordon
 from .outbox import Backlog, Peer
 from .stream import Sink, Stream
 
@@ -385,7 +385,7 @@ class FleetRuntime:
         )
         self._accept(sink.id, decisions)
 
-    def take_up(
+    def resume_request(
         self,
         sink: Sink,
         request: GenerateRequest,
@@ -540,9 +540,9 @@ class FleetRuntime:
         """Readers who wait for agents' logs."""
         return len(self._log_reads)
 
-    def recall_models(self, names: Iterable[str]) -> None:
+    def restore_models(self, names: Iterable[str]) -> None:
         """These were served before the balancer started: requests for them wait for a while."""
-        self._fleet.recall_models(names, self._clock())
+        self._fleet.restore_models(names, self._clock())
 
     def restore_cordons(self, cordons: Iterable[Cordon]) -> None:
         """These were there before the balancer started, oldest first."""
@@ -571,9 +571,9 @@ class FleetRuntime:
         """Let an agent try again what it failed to load, if it is here."""
         self._carry_out(self._fleet.retry_agent(agent, self._clock()))
 
-    def take_up_cordons(self, told: Collection[ToldCordon]) -> None:
+    def apply_cordons(self, shared: Collection[SharedCordon]) -> None:
         """These are all that operators want, at whichever balancer they said so."""
-        self._carry_out(self._fleet.take_up_cordons(told, self._clock()))
+        self._carry_out(self._fleet.apply_cordons(shared, self._clock()))
 
     # ---- time, and the end of it
 

@@ -1,7 +1,7 @@
 """Requests that outlive their connection: their events are retained, for any number of readers.
 
-With a `Journal` they outlive the balancer, too: another run of it, or another balancer, adopts them
-and goes on. What it adopts may still run elsewhere; then its events come from the journal.
+With a `Journal` they outlive the balancer, too: another run of it, or another balancer, restores
+them and goes on. What it restores may still run elsewhere; then its events come from the journal.
 
 A request is retained under a key of its caller's. It runs to its end whether anybody reads or not,
 and its events stay for a while after that. One that ended with an error has no use for later
@@ -265,7 +265,7 @@ class RetainedRequests:
 
     # ---- what another run of the balancer accepted
 
-    def adopt(
+    def restore(
         self, record: RetainedRecord, note: bytes, events: Sequence[Event]
     ) -> RetainedRequest:
         """Know a request from the journal, with all of its events; it has ended or runs elsewhere.
@@ -281,10 +281,12 @@ class RetainedRequests:
                 retained.put(event)
         return retained
 
-    def take_up(self, retained: RetainedRequest, asked: Asked, engine: Engine | None) -> None:
-        """Go on with one that was adopted, which nobody runs now. `engine` began its answer."""
+    def resume_request(
+        self, retained: RetainedRequest, asked: Asked, engine: Engine | None
+    ) -> None:
+        """Go on with one that was restored, which nobody runs now. `engine` began its answer."""
         retained.is_elsewhere = False
-        self._runtime.take_up(
+        self._runtime.resume_request(
             retained,
             asked.request,
             caller=asked.caller,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from ....shared.errors import StoreUnavailable
 from ....shared.inference import AgentId
 from ...fleet.runtime.fleet_runtime import FleetRuntime
-from ...fleet.view import Cordon, ToldCordon
+from ...fleet.view import Cordon, SharedCordon
 from ...store.port import StoreAway
 from ...store.records import SavedCordon
 from ...store.store import Store
@@ -73,14 +73,14 @@ class DrainService:
         except (StoreAway, TimeoutError) as error:
             logger.warning("drains at other balancers are not seen: %s", error)
             return False
-        self._runtime.take_up_cordons([self._cordon(each) for each in saved])
+        self._runtime.apply_cordons([self._cordon(each) for each in saved])
         return True
 
-    def _cordon(self, saved: SavedCordon) -> ToldCordon:
+    def _cordon(self, saved: SavedCordon) -> SharedCordon:
         cordon = Cordon(AgentId(saved.agent), saved.name)
         if saved.deadline is None:
-            return ToldCordon(cordon)
-        return ToldCordon(cordon, max(0.0, saved.deadline - self._clock()))
+            return SharedCordon(cordon)
+        return SharedCordon(cordon, max(0.0, saved.deadline - self._clock()))
 
     async def _all_saved(self) -> list[SavedCordon]:
         """What is saved while nothing is being saved here."""

@@ -166,7 +166,7 @@ class FakeFleetRuntime:
     def seeded(self, request: GenerateRequest) -> GenerateRequest:
         return request
 
-    def take_up(
+    def resume_request(
         self,
         sink: Sink,
         request: GenerateRequest,

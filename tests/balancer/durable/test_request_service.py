@@ -377,7 +377,9 @@ async def test_one_that_cannot_be_followed_is_tried_again(
         first.open()
         await first.written()
         second = Run(Broken(store, "find_retained"))  # type: ignore[arg-type]
-        retained = second.retained.adopt(*_adopted(await store.find_retained("ana@1", prefix="k#")))
+        retained = second.retained.restore(
+            *_adopted(await store.find_retained("ana@1", prefix="k#"))
+        )
         await second.keeper._try_to_follow(retained)
         assert "cannot be followed" in caplog.text
         first.runtime.streams[0].say(A, done())

@@ -225,7 +225,7 @@ def test_agents_of_a_known_model_cost_no_new_listing(
 def test_models_from_before_a_restart_are_waited_for() -> None:
     """Agents dial again one after the other; that of another model may be the first."""
     scene = Scene()
-    scene.registry.recalled(["llama"], now=0.0)
+    scene.registry.restored(["llama"], now=0.0)
     scene.serves(B, BERT, now=1.0)
     assert scene.registry.refusal("generate", "llama") is None
     assert isinstance(scene.registry.refusal("generate", "other"), ModelNotFound)
@@ -237,7 +237,7 @@ def test_models_from_before_a_restart_are_waited_for() -> None:
 
 def test_a_model_from_before_a_restart_that_came_back_is_one_like_others() -> None:
     scene = Scene()
-    scene.registry.recalled(["llama"], now=0.0)
+    scene.registry.restored(["llama"], now=0.0)
     scene.serves(A, LLAMA, now=1.0)
     assert isinstance(scene.registry.refusal("rank", "llama"), InvalidRequest)
     assert scene.passes(MEMORY)
@@ -246,7 +246,7 @@ def test_a_model_from_before_a_restart_that_came_back_is_one_like_others() -> No
 
 def test_nothing_is_recalled_where_nothing_is_remembered() -> None:
     scene = Scene(memory=0.0)
-    scene.registry.recalled(["llama"], now=0.0)
+    scene.registry.restored(["llama"], now=0.0)
     scene.serves(B, BERT)
     assert isinstance(scene.registry.refusal("generate", "llama"), ModelNotFound)
     assert scene.registry.next_deadline() is None

@@ -148,7 +148,7 @@ async def test_what_is_not_known_here_is_asked_for_in_the_store(runtime: FakeFle
         key = RetainedKey(None, f"{prefix}0")
         digest = sha256(b'{"messages": [{"role": "user", "content": "hi"}]}').digest()
         record = RetainedRecord(key, RequestId("r-1"), digest, created_at=12.5)
-        retained.adopt(record, b"", [Token("alpha"), done()])
+        retained.restore(record, b"", [Token("alpha"), done()])
 
     async with TestClient(
         TestServer(inference_app(runtime, retained=retained, recall=recall))

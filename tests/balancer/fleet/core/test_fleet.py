@@ -25,7 +25,7 @@ from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.requests.requests import LEAST_PATIENCE
 from arriero.balancer.fleet.requests.routing import Engine
-from arriero.balancer.fleet.view import Cordon, ToldCordon
+from arriero.balancer.fleet.view import Cordon, SharedCordon
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import (
     AgentLost,
@@ -714,11 +714,11 @@ def test_an_operator_at_another_balancer_may_have_it_tried_again() -> None:
 def test_cordons_are_as_other_balancers_want_them() -> None:
     scene = Steered()
     scene.join(A, hello("a"))
-    scene.fleet.take_up_cordons([ToldCordon(Cordon(AgentId("a"), "a"))], scene.now)
+    scene.fleet.apply_cordons([SharedCordon(Cordon(AgentId("a"), "a"))], scene.now)
     assert scene.state_of("a") == "drained"
-    scene.fleet.take_up_cordons([ToldCordon(Cordon(AgentId("a"), "a"))], scene.now)
+    scene.fleet.apply_cordons([SharedCordon(Cordon(AgentId("a"), "a"))], scene.now)
     assert scene.state_of("a") == "drained"
-    scene.fleet.take_up_cordons([], scene.now)
+    scene.fleet.apply_cordons([], scene.now)
     assert scene.state_of("a") == "ready"
 
 
@@ -727,7 +727,7 @@ def test_a_deadline_of_another_balancers_drain_is_met_here_until_it_is_taken_bac
     scene.join(A, hello("a"))
     cordon = Cordon(AgentId("a"), "a")
     for within, deadline in ((5.0, scene.now + 5.0), (9.0, scene.now + 9.0), (None, None)):
-        scene.fleet.take_up_cordons([ToldCordon(cordon, within)], scene.now)
+        scene.fleet.apply_cordons([SharedCordon(cordon, within)], scene.now)
         assert scene.fleet.steering.cordons.next_deadline() == deadline
 
 
@@ -735,15 +735,15 @@ def test_a_cordon_of_an_agent_that_has_started_again_since() -> None:
     scene = Steered()
     scene.join(A, hello("new"))
     name = seen(scene.fleet, scene.now).agent(AgentId("new")).name  # type: ignore[union-attr]
-    scene.fleet.take_up_cordons([ToldCordon(Cordon(AgentId("old"), name))], scene.now)
+    scene.fleet.apply_cordons([SharedCordon(Cordon(AgentId("old"), name))], scene.now)
     assert scene.state_of("new") == "drained"
-    scene.fleet.take_up_cordons([ToldCordon(Cordon(AgentId("old"), name))], scene.now)
+    scene.fleet.apply_cordons([SharedCordon(Cordon(AgentId("old"), name))], scene.now)
     assert scene.state_of("new") == "drained"
 
 
 def test_a_cordon_of_an_agent_that_is_not_here_waits_for_it() -> None:
     scene = Steered()
-    scene.fleet.take_up_cordons([ToldCordon(Cordon(AgentId("a"), "x"))], scene.now)
+    scene.fleet.apply_cordons([SharedCordon(Cordon(AgentId("a"), "x"))], scene.now)
     scene.join(A, hello("a"))
     assert scene.state_of("a") == "drained"
 

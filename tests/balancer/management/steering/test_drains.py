@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
-from arriero.balancer.fleet.view import Cordon, ToldCordon
+from arriero.balancer.fleet.view import Cordon, SharedCordon
 from arriero.balancer.management.steering.drains import DrainService
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import SavedCordon
@@ -128,11 +128,11 @@ async def test_the_deadline_of_a_drain_is_told_to_other_balancers(
     Peer(runtime, "a")
     await drains.drain(A, 30.0)
     assert await store.load_cordons() == [SavedCordon(A, "a", 7.0, 37.0)]
-    told: list[ToldCordon] = []
-    monkeypatch.setattr(runtime, "take_up_cordons", told.extend)
+    told: list[SharedCordon] = []
+    monkeypatch.setattr(runtime, "apply_cordons", told.extend)
     for now in (17.0, 40.0):
         assert await DrainService(runtime, store, clock=lambda now=now: now).reconcile()  # type: ignore[misc]
-    assert told == [ToldCordon(Cordon(A, "a"), within) for within in (20.0, 0.0)]
+    assert told == [SharedCordon(Cordon(A, "a"), within) for within in (20.0, 0.0)]
 
 
 async def test_a_look_waits_for_what_is_being_saved(
