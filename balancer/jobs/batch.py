@@ -29,7 +29,7 @@ Status = Literal[
 ENDED: frozenset[Status] = frozenset({"failed", "completed", "expired", "cancelled"})
 
 MAX_FAULTS = 100
-"""Faults of an input that are told."""
+"""Faults of an input that are reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchCaller:
-    """Who made it: the lines run as theirs."""
+    """The caller that made a batch: its lines run as requests of that caller."""
 
     name: str
     owner: str | None = None
@@ -166,10 +166,10 @@ _adapter = TypeAdapter(Batch)
 
 
 def to_document(batch: Batch) -> str:
-    """As it is saved."""
+    """The document that saves a batch."""
     return _adapter.dump_json(batch, exclude_defaults=True).decode()
 
 
 def from_document(document: str) -> Batch:
-    """As it was saved."""
+    """The batch that a document saved."""
     return _adapter.validate_json(document)

@@ -18,7 +18,7 @@ from ..store.job_records import Chunk
 from .batch import Batch, Fault
 from .blobs import on_thread
 from .files import blob_of
-from .inputs import Index, NotWanted, check_input, read_chunk
+from .inputs import BatchStopped, Index, check_input, read_chunk
 from .lines import Again, Line, answer_line, error_line, in_order, judge
 from .results import ChunkSpool, finalize
 from .schedule import LineKey
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 OUR_FAULT = InternalError("internal error; the balancer's log has the details")
 
 GONE = Again(1.0, is_attempt=False, for_all=True)
-"""Whoever made the batch has no key any more; the batch's task ends it."""
+"""The key that made the batch is gone; the batch's task ends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class _Open:
 
 
 class BatchRun:
-    """`adopt` tells it of changes, `wake` that something has changed outside."""
+    """`changed` tells it of changes, `wake` that something has changed outside."""
 
     def __init__(self, batch: Batch, tools: Tools) -> None:
         self.batch = batch
@@ -190,7 +190,7 @@ class BatchRun:
         if self._wants_chunk():
             self._news.set()
 
-    def adopt(self, batch: Batch) -> None:
+    def changed(self, batch: Batch) -> None:
         """The batch was changed, by a caller or by another balancer."""
         self.batch = batch
         self.wake()
@@ -221,7 +221,7 @@ class BatchRun:
             return  # another balancer has checked it meanwhile: its chunks must stay
         try:
             found = await check_input(self.batch, self._tools, self._is_checking)
-        except NotWanted:
+        except BatchStopped:
             return
         now = self._tools.clock()
         self.batch = await self._tools.batches.change(
@@ -304,7 +304,7 @@ class BatchRun:
         return sums.num_done == sums.num_chunks
 
     async def _write_results(self) -> None:
-        results = [self._told(result) for result in self._lines.take()]
+        results = [self._expired(result) for result in self._lines.take()]
         if not results:
             return
         await _to_its_end(self._write, results)
@@ -327,8 +327,8 @@ class BatchRun:
                 spool = self._chunks[self._chunk_of[result.line.number]].spool
                 spool.add(result.line.number, result.text, is_error=result.is_error)
 
-    def _told(self, result: LineResult) -> LineResult:
-        """Of a batch whose time is over, what did not run says so."""
+    def _expired(self, result: LineResult) -> LineResult:
+        """The result. A line that did not run, of a batch that has expired, says so."""
         if result.text is not None or self.batch.stop != "expired":
             return result
         error = RequestTimeout("the line did not run before the batch's completion window was over")

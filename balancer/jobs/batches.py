@@ -37,9 +37,9 @@ class Batches:
         self._clock = clock
         self.on_change = on_change
 
-    async def create(self, wanted: NewBatch, caller: Caller) -> Batch:
+    async def create(self, requested: NewBatch, caller: Caller) -> Batch:
         """Raises `NotFound`, `InvalidRequest` and `Overloaded`."""
-        file = await self._files.find(wanted.input_file, caller.owner, "input_file_id")
+        file = await self._files.find(requested.input_file, caller.owner, "input_file_id")
         if file.purpose != "batch":
             raise InvalidRequest(
                 "`input_file_id`: the file must have been uploaded with `purpose` batch",
@@ -50,14 +50,14 @@ class Batches:
         now = self._clock()
         batch = Batch(
             id=f"batch_{uuid.uuid4().hex}",
-            endpoint=wanted.endpoint,
+            endpoint=requested.endpoint,
             input_file=file.id,
-            completion_window=wanted.completion_window,
+            completion_window=requested.completion_window,
             caller=BatchCaller(name=caller.name, owner=caller.owner, address=caller.address),
             created_at=now,
-            expires_at=now + wanted.window,
-            metadata=wanted.metadata,
-            output_expires_after=wanted.output_expires_after,
+            expires_at=now + requested.window,
+            metadata=requested.metadata,
+            output_expires_after=requested.output_expires_after,
         )
         await self._store.save_batch(_saved(batch, 1))
         self.on_change(batch.id)
@@ -91,7 +91,7 @@ class Batches:
         return [from_document(each.document) for each in await self._store.all_batches(limit)]
 
     async def cancel(self, id: str) -> Batch:
-        """Whoever's it is. Raises `NotFound` and `Conflict`."""
+        """Cancel a batch, whichever owner it has. Raises `NotFound` and `Conflict`."""
         batch = await self.change(id, lambda batch: batch.cancelling(self._clock()))
         self.on_change(id)
         return batch

@@ -56,7 +56,7 @@ class Blobs(Protocol):
     def modified_at(self, name: str) -> float | None:
         """Seconds since 1970 when it was written; `None` if it is gone or nobody knows."""
 
-    def sweep(self, before: float) -> None:
+    def delete_unfinished(self, before: float) -> None:
         """Delete what was never finished, and not written since `before`."""
 
 
@@ -86,20 +86,20 @@ class LocalBlobs:
 
     def create(self, name: str) -> "LocalWriter":
         path = self._folder / name
-        with told(path):
+        with raising_away(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             return LocalWriter(path)
 
     @contextmanager
     def open(self, name: str, offset: int = 0) -> Iterator[BinaryIO]:
         path = self._folder / name
-        with told(path), path.open("rb") as file:
+        with raising_away(path), path.open("rb") as file:
             file.seek(offset)
             yield file
 
     def delete(self, name: str) -> None:
         path = self._folder / name
-        with told(path):
+        with raising_away(path):
             path.unlink(missing_ok=True)
 
     def delete_all(self, folder: str) -> None:
@@ -107,7 +107,7 @@ class LocalBlobs:
 
     def names(self, folder: str) -> list[str]:
         root = self._folder / folder
-        with told(root):
+        with raising_away(root):
             found = [path for path in root.rglob("*") if path.suffix != UNFINISHED]
             return [path.relative_to(self._folder).as_posix() for path in found if path.is_file()]
 
@@ -117,7 +117,7 @@ class LocalBlobs:
         except OSError:
             return None
 
-    def sweep(self, before: float) -> None:
+    def delete_unfinished(self, before: float) -> None:
         for folder in ROOTS:
             for path in (self._folder / folder).rglob(f"*{UNFINISHED}"):
                 with suppress(OSError):
@@ -134,13 +134,13 @@ class LocalWriter:
         self._file = self._unfinished.open("wb", buffering=0)
 
     def write(self, data: bytes) -> None:
-        with told(self._path):
+        with raising_away(self._path):
             view = memoryview(data)
             while view:
                 view = view[self._file.write(view) :]
 
     def commit(self) -> None:
-        with told(self._path):
+        with raising_away(self._path):
             os.fsync(self._file.fileno())
             self._file.close()
             self._unfinished.replace(self._path)
@@ -163,8 +163,8 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
-    """What the system says inside becomes `BlobsAway`."""
+def raising_away(path: Path) -> Iterator[None]:
+    """An error of the system inside becomes `BlobsAway`."""
     try:
         yield
     except OSError as error:

@@ -40,7 +40,7 @@ class Files:
         self.limits = limits
         self.num_uploads = 0
         self.totals = FileTotals()
-        """As of the last change."""
+        """How many files there are, and their bytes, as of the last change."""
 
     async def start(self) -> None:
         """Count what is there."""
@@ -226,7 +226,7 @@ AT_ONCE = 200
 logger = logging.getLogger(__name__)
 
 
-async def sweep(store: JobStore, blobs: Blobs, now: float) -> int:
+async def delete_orphans(store: JobStore, blobs: Blobs, now: float) -> int:
     """Delete bytes that nothing refers to any more; how many blobs went.
 
     They are left by uploads that were cut off, by files whose rows went when the process was
@@ -239,7 +239,7 @@ async def sweep(store: JobStore, blobs: Blobs, now: float) -> int:
     Names are listed before the store is asked: what came in between is too young.
     """
     before = now - FORGOTTEN
-    await on_thread(blobs.sweep, before)
+    await on_thread(blobs.delete_unfinished, before)
     files = await on_thread(blobs.names, "files")
     results = await on_thread(blobs.names, "batches")
     orphans = await _files(store, files)
@@ -253,7 +253,7 @@ async def sweep(store: JobStore, blobs: Blobs, now: float) -> int:
 
 
 async def _files(store: JobStore, names: Iterable[str]) -> list[str]:
-    """Those of files without a row."""
+    """The names of files without a row."""
     orphans: list[str] = []
     for part in _parts([name for name in names if _second(name).startswith("file-")]):
         known = await store.known_files([_second(name) for name in part])
@@ -262,7 +262,7 @@ async def _files(store: JobStore, names: Iterable[str]) -> list[str]:
 
 
 async def _results(store: JobStore, names: Iterable[str]) -> list[str]:
-    """Those of batches that are not open: only open ones refer to results of chunks."""
+    """The names of results whose batch is not open: only open ones refer to results of chunks."""
     found = [name for name in names if _second(name).startswith("batch_")]
     open_ids = {batch.id for batch in await store.open_batches()} if found else set()
     return [name for name in found if _second(name) not in open_ids]

@@ -55,7 +55,7 @@ class FilesPlace:
     url: str = ""
 
     def __str__(self) -> str:
-        """As it may be shown: without a password."""
+        """The place as it may be shown: without a password."""
         if self.folder is not None:
             return str(self.folder)
         parts = urlsplit(self.url)

@@ -219,20 +219,20 @@ def _raw_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         yield size, text.strip()
 
 
-class NotWanted(Exception):
-    """Nobody waits for the check any more."""
+class BatchStopped(Exception):
+    """The batch was stopped before its input was checked."""
 
 
-async def check_input(batch: Batch, tools: Tools, is_wanted: Callable[[], bool]) -> Index:
+async def check_input(batch: Batch, tools: Tools, is_checking: Callable[[], bool]) -> Index:
     """What was found; what an earlier check left behind is forgotten.
 
-    Raises `NotWanted` some time after `is_wanted` says no, and `StoreAway` and `BlobsAway`.
+    Raises `BatchStopped` some time after `is_checking` says no, and `StoreAway` and `BlobsAway`.
     """
     loop = asyncio.get_running_loop()
 
     def found(chunks: list[Chunk]) -> None:
-        if not is_wanted():
-            raise NotWanted
+        if not is_checking():
+            raise BatchStopped
         adding = tools.store.add_chunks(batch.id, chunks)
         asyncio.run_coroutine_threadsafe(adding, loop).result()
 

@@ -128,7 +128,7 @@ def _body(value: dict[str, Any], endpoint: str) -> dict[str, Any]:
 
 
 def in_order(lines: list[Line]) -> list[Line]:
-    """Those with a common beginning one after the other, otherwise as they came."""
+    """Sort lines: those with a common beginning follow one another, otherwise as they came."""
     first: dict[bytes, int] = {}
     for line in lines:
         first.setdefault(line.key[:GROUP_BYTES], line.number)
@@ -139,7 +139,7 @@ def in_order(lines: list[Line]) -> list[Line]:
 
 
 def result_id(batch: str, number: int) -> str:
-    """The same each time that the line runs."""
+    """The id of a line's result: it is the same each time that the line runs."""
     return f"batch_req_{batch.removeprefix('batch_')}_{number}"
 
 

@@ -27,27 +27,27 @@ class RemoteBlobs:
         _keep_no_listings(system)
 
     def create(self, name: str) -> "RemoteWriter":
-        with told(name):
+        with raising_away(name):
             return RemoteWriter(self._system, self._path(name))
 
     @contextmanager
     def open(self, name: str, offset: int = 0) -> Iterator[BinaryIO]:
-        with told(name):
+        with raising_away(name):
             file = self._system.open(self._path(name), "rb", block_size=READ_AT_ONCE)
             file.seek(offset)
         with closing(BufferedReader(_Reading(file, name), READ_AT_ONCE)) as reader:
             yield reader
 
     def delete(self, name: str) -> None:
-        with told(name), suppress(FileNotFoundError):
+        with raising_away(name), suppress(FileNotFoundError):
             self._system.rm_file(self._path(name))
 
     def delete_all(self, folder: str) -> None:
-        with told(folder), suppress(FileNotFoundError):
+        with raising_away(folder), suppress(FileNotFoundError):
             self._system.rm(self._path(folder), recursive=True)
 
     def names(self, folder: str) -> list[str]:
-        with told(folder):
+        with raising_away(folder):
             self._system.invalidate_cache()
             found = self._system.find(self._path(folder))
         # What a system calls a path may begin with a slash, or not.
@@ -55,13 +55,13 @@ class RemoteBlobs:
 
     def modified_at(self, name: str) -> float | None:
         try:
-            with told(name):
+            with raising_away(name):
                 modified: datetime = self._system.modified(self._path(name))
         except BlobsAway:
             return None
         return modified.timestamp()
 
-    def sweep(self, before: float) -> None:
+    def delete_unfinished(self, before: float) -> None:
         """Object stores show what is whole, and forget the rest by a rule of the bucket."""
 
     def _path(self, name: str) -> str:
@@ -88,14 +88,14 @@ class _Reading(RawIOBase):
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
         view = memoryview(buffer)
-        with told(self._name):
+        with raising_away(self._name):
             data: bytes = self._file.read(len(view))
         view[: len(data)] = data
         return len(data)
 
     def close(self) -> None:
         super().close()
-        with told(self._name):
+        with raising_away(self._name):
             self._file.close()
 
 
@@ -117,11 +117,11 @@ class RemoteWriter:
             return self._system.open(self._path, "wb", block_size=SENT_AT_ONCE)
 
     def write(self, data: bytes) -> None:
-        with told(self._path):
+        with raising_away(self._path):
             self._file.write(data)
 
     def commit(self) -> None:
-        with told(self._path):
+        with raising_away(self._path):
             self._file.close()
         self._is_done = True
 
@@ -130,7 +130,7 @@ class RemoteWriter:
             return
         self._is_done = True
         is_object = hasattr(self._file, "forced")  # of fsspec's: its parts are sent as they fill
-        with suppress(BlobsAway), told(self._path):
+        with suppress(BlobsAway), raising_away(self._path):
             if is_object:
                 self._file.closed = True  # fsspec would send the rest
                 self._file.discard()
@@ -140,8 +140,8 @@ class RemoteWriter:
 
 
 @contextmanager
-def told(name: str) -> Iterator[None]:
-    """What the system says inside becomes `BlobsAway`, on one line: its words, or else its kind.
+def raising_away(name: str) -> Iterator[None]:
+    """An error of the system inside becomes `BlobsAway`, on one line: its words, or else its kind.
 
     Each system has errors of its own, and not all are an `OSError`: botocore's are not.
     """

@@ -17,12 +17,12 @@ from ..store.job_records import ChunkResults, SavedFile
 from ..store.jobs import JobStore
 from .batch import Batch
 from .batches import Batches
-from .blobs import Blobs, BlobWriter, on_thread, told
+from .blobs import Blobs, BlobWriter, on_thread, raising_away
 from .files import PIECE, blob_of
 
 
 class Spool:
-    """The chunks that one runner works at, in a folder of his own."""
+    """The chunks that one runner works at, in a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "chunks"
@@ -30,7 +30,7 @@ class Spool:
     def open(self, batch: str, chunk: int) -> "ChunkSpool":
         """A chunk's results, with those that were there before a restart. Raises `BlobsAway`."""
         path = self._folder / batch / f"{chunk}"
-        with told(path):
+        with raising_away(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             return ChunkSpool(path)
 
@@ -58,7 +58,7 @@ class ChunkSpool:
     def add(self, number: int, result: bytes, *, is_error: bool) -> None:
         """The result of a line, which ends with a line break. Raises `BlobsAway`."""
         record = b"%b %d %b" % (b"E" if is_error else b"O", number, result)
-        with told(self._path), self._path.open("ab", buffering=0) as file:
+        with raising_away(self._path), self._path.open("ab", buffering=0) as file:
             end = file.tell()
             if file.write(record) != len(record):
                 file.truncate(end)  # or the next record would be taken for its rest

@@ -18,7 +18,7 @@ from .batch import BatchCaller, Fault, from_document
 from .batch_run import BatchRun
 from .batches import MAX_ENDED, Batches
 from .blobs import Blobs, BlobsAway
-from .files import Files, sweep
+from .files import Files, delete_orphans
 from .results import Spool
 from .schedule import Capacity, Schedule, Slots
 from .tools import LEASE, RECHECK, AnswerLine, Ended, Tools
@@ -33,7 +33,7 @@ FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
 """Seconds before a batch goes on that could not reach the store or the files; they double."""
 
-SWEEP_EVERY = 6 * 3600.0
+ORPHANS_EVERY = 6 * 3600.0
 """Seconds between two looks for bytes that nothing refers to."""
 
 INTERNAL = Fault(code="internal_error", message="internal error; the balancer's log has it")
@@ -120,7 +120,7 @@ class Runner:
                 tasks.create_task(self._keep_leases())
                 tasks.create_task(self._follow_fleet())
                 tasks.create_task(self._expire_files())
-                await self._take_up(tasks)
+                await self._run_open(tasks)
         finally:
             if self._timer is not None:
                 self._timer.cancel()
@@ -149,7 +149,7 @@ class Runner:
 
     # ---- tasks
 
-    async def _take_up(self, tasks: asyncio.TaskGroup) -> None:
+    async def _run_open(self, tasks: asyncio.TaskGroup) -> None:
         """Give each open batch a task, and tell those that have one of changes."""
         is_first = True
         while True:
@@ -158,7 +158,7 @@ class Runner:
                 if is_first:
                     await self._start()
                 is_first = False
-                await self._look(tasks)
+                await self._update_runs(tasks)
                 pause = RECHECK
             except StoreAway as error:
                 logger.warning("batches wait, since the store is away: %s", error)
@@ -177,7 +177,7 @@ class Runner:
         saved = await self._tools.store.open_batches()
         await asyncio.to_thread(self._tools.spool.keep_only, {each.id for each in saved})
 
-    async def _look(self, tasks: asyncio.TaskGroup) -> None:
+    async def _update_runs(self, tasks: asyncio.TaskGroup) -> None:
         for saved in await self._tools.store.open_batches():
             try:
                 batch = from_document(saved.document)
@@ -189,7 +189,7 @@ class Runner:
                 self.runs[batch.id] = BatchRun(batch, self._tools)
                 tasks.create_task(self._run_batch(batch.id))
             elif run is not None and batch.stop != run.batch.stop and not run.batch.has_ended:
-                run.adopt(batch)
+                run.changed(batch)
 
     async def _run_batch(self, id: str) -> None:
         pause = FIRST_PAUSE
@@ -241,12 +241,12 @@ class Runner:
 
     async def _expire_files(self) -> None:
         """Delete files whose time has come and bytes without a file, and forget old batches."""
-        swept_at = float("-inf")
+        orphans_deleted_at = float("-inf")
         while True:
             try:
-                if self._clock() - swept_at >= SWEEP_EVERY:
-                    swept_at = self._clock()
-                    await sweep(self._tools.store, self._tools.blobs, swept_at)
+                if self._clock() - orphans_deleted_at >= ORPHANS_EVERY:
+                    orphans_deleted_at = self._clock()
+                    await delete_orphans(self._tools.store, self._tools.blobs, orphans_deleted_at)
                 while await self._tools.files.delete_expired():
                     pass
                 await self._tools.store.forget_ended(MAX_ENDED)

@@ -16,7 +16,7 @@ from .results import Spool
 from .schedule import Schedule
 
 LEASE = 30.0
-"""Seconds for which a runner has what he took, unless he extends it."""
+"""Seconds for which a runner has what it took, unless it extends that."""
 
 RECHECK = LEASE / 3
 """Seconds between two looks for what other balancers did."""
@@ -47,10 +47,10 @@ class Tools:
     schedule: Schedule
     ended: Ended
     checking: asyncio.Semaphore
-    """So many inputs are checked at once."""
+    """How many inputs are checked at once."""
     answer: AnswerLine
     caller_of: Callable[[BatchCaller], Caller | None]
-    """Who made a batch, as of now; `None` if he may no longer be here."""
+    """The caller that made a batch, as of now; `None` where the key is gone."""
     has_room: Callable[[str], bool]
     """Whether more lines are to be loaded for a batch."""
     model_may_come: Callable[[str | None], bool]

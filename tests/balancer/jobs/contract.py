@@ -38,7 +38,7 @@ def check_blobs(blobs: Blobs) -> None:
     assert sorted(blobs.names("batches")) == ["batches/x/1", "batches/x/2"]
     assert abs((blobs.modified_at("files/a") or 0) - time.time()) < 60
     assert blobs.modified_at("files/none") is None
-    blobs.sweep(0.0)
+    blobs.delete_unfinished(0.0)
     blobs.delete_all("batches/x")
     with pytest.raises(BlobsAway):
         read(blobs, "batches/x/1")

@@ -50,7 +50,7 @@ def test_what_was_never_finished_is_swept(tmp_path: Path) -> None:
     writers = [blobs.create(name) for name in ("files/old", "files/new")]
     [old] = tmp_path.glob("files/old*")
     os.utime(old, (100.0, 100.0))
-    blobs.sweep(200.0)
+    blobs.delete_unfinished(200.0)
     assert [path.name.split(".")[0] for path in tmp_path.glob("files/*")] == ["new"]
     for writer in writers:
         writer.abort()

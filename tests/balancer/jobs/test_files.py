@@ -8,7 +8,7 @@ import pytest
 
 from arriero.balancer.jobs import files as files_module
 from arriero.balancer.jobs.blobs import LocalBlobs
-from arriero.balancer.jobs.files import AT_ONCE, FORGOTTEN, Files, sweep
+from arriero.balancer.jobs.files import AT_ONCE, FORGOTTEN, Files, delete_orphans
 from arriero.balancer.jobs.files_place import FileLimits, WorkPlace
 from arriero.balancer.store.job_records import FileTotals, SavedBatch, SavedFile
 from arriero.shared.errors import NotFound, Overloaded, RequestTooLarge
@@ -159,7 +159,7 @@ async def test_what_nothing_refers_to_goes(place: Place) -> None:
         place.blob(name)
     await place.batch("batch_ended", is_open=False)
     place.blob("batches/batch_ended/0-runner.outputs")
-    assert await sweep(place.store, place.blobs, NOW) == 3
+    assert await delete_orphans(place.store, place.blobs, NOW) == 3
     assert place.left() == kept
 
 
@@ -172,7 +172,7 @@ async def test_what_may_be_wanted_stays(place: Place) -> None:
     for name in ("files/notes.txt", "mine/a.part", "state.db", "work/1/name"):
         place.blob(name)  # whoever put it there
     before = place.left()
-    assert await sweep(place.store, place.blobs, NOW) == 0
+    assert await delete_orphans(place.store, place.blobs, NOW) == 0
     assert place.left() == before
 
 
@@ -180,8 +180,8 @@ async def test_files_of_another_store_stay(place: Place) -> None:
     place.blob("files/file-1")
     place.blob("batches/batch_1/0-runner.outputs")
     before = place.left()
-    assert await sweep(place.store, place.blobs, NOW) == 0  # as with a wrong --state
+    assert await delete_orphans(place.store, place.blobs, NOW) == 0  # as with a wrong --state
     await place.file("file-2")
     place.store.is_lasting = False
-    assert await sweep(place.store, place.blobs, NOW) == 0
+    assert await delete_orphans(place.store, place.blobs, NOW) == 0
     assert place.left() == before | {"files/file-2"}

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from arriero.balancer.jobs import inputs as indexing
 from arriero.balancer.jobs.files_place import WorkPlace
-from arriero.balancer.jobs.inputs import CustomIds, Index, NotWanted, check_input, index, read_chunk
+from arriero.balancer.jobs.inputs import (
+    BatchStopped,
+    CustomIds,
+    Index,
+    check_input,
+    index,
+    read_chunk,
+)
 from arriero.balancer.store.job_records import Chunk
 from tests.balancer.jobs.builders import House, created, request_line
 
@@ -144,7 +151,7 @@ async def test_chunks_are_stored_and_former_ones_forgotten(tmp_path: Path) -> No
             found = await check_input(batch, tools, lambda: True)
             assert (found.num_lines, found.faults) == (600, [])
         assert (await house.store.sums(batch.id)).num_chunks == 3
-        with pytest.raises(NotWanted):
+        with pytest.raises(BatchStopped):
             await check_input(batch, tools, lambda: False)
         await jobs.files.delete(batch.input_file, None)
         found = await check_input(batch, tools, lambda: True)

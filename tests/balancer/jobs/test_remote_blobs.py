@@ -7,7 +7,7 @@ import fsspec
 import pytest
 
 from arriero.balancer.jobs.blobs import BlobsAway
-from arriero.balancer.jobs.remote_blobs import RemoteBlobs, told
+from arriero.balancer.jobs.remote_blobs import RemoteBlobs, raising_away
 from tests.balancer.jobs.contract import check_blobs, read
 
 
@@ -17,7 +17,7 @@ def test_the_contract() -> None:
 
 
 def test_what_a_system_says_is_told() -> None:
-    with pytest.raises(BlobsAway, match="files/a: no route to host"), told("files/a"):
+    with pytest.raises(BlobsAway, match="files/a: no route to host"), raising_away("files/a"):
         raise OSError("no route to host")
 
 
@@ -95,5 +95,5 @@ def test_whatever_fails_while_it_is_read_is_told() -> None:
 
 
 def test_an_error_of_any_kind_is_told() -> None:
-    with pytest.raises(BlobsAway, match="files/a: Refused"), told("files/a"):
+    with pytest.raises(BlobsAway, match="files/a: Refused"), raising_away("files/a"):
         raise Refused
