@@ -17,8 +17,8 @@ from .arguments import UsageError
 if TYPE_CHECKING:
     from ..client import Client
 
-LOOK_EVERY = 1.0
-"""Seconds between two looks at how far the batch is."""
+POLL_INTERVAL = 1.0
+"""Seconds between two requests for the state of the batch."""
 
 ENDED = ("completed", "failed", "expired", "cancelled")
 Progress = Callable[[dict[str, Any]], None]
@@ -90,7 +90,7 @@ async def run(
     batch = await _made(client, source, output, note, endpoint)
     while batch["status"] not in ENDED:
         progress(batch)
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(POLL_INTERVAL)
         batch = await client.jobs.get(batch["id"])
     progress(batch)
     await _fetch(client, batch, output)

@@ -13,7 +13,7 @@ from .errors import ArrieroError
 Q = TypeVar("Q")
 A = TypeVar("A")
 
-LOOK_AGAIN = 5.0
+ASK_AGAIN = 5.0
 """Seconds after which the number at once is asked for again: agents come and go."""
 
 
@@ -39,11 +39,11 @@ async def run_batch(
     """Results in the order in which they come. Leaving the iteration cancels what runs."""
     waiting = enumerate(requests)
     running: set[asyncio.Task[Result[A]]] = set()
-    at_once, looked_at = await concurrency(), clock()
+    at_once, asked_at = await concurrency(), clock()
     try:
         while True:
-            if clock() - looked_at >= LOOK_AGAIN:
-                at_once, looked_at = await concurrency(), clock()
+            if clock() - asked_at >= ASK_AGAIN:
+                at_once, asked_at = await concurrency(), clock()
             for index, request in islice(waiting, max(0, at_once - len(running))):
                 running.add(asyncio.create_task(_one(call, index, request)))
             if not running:

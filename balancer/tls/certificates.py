@@ -1,7 +1,7 @@
 """The certificate that both ports show, loaded again when its files have changed.
 
-A new connection looks at the files, at most once in `LOOK_INTERVAL`; nobody polls. Open connections
-keep what they began with. What cannot be used is reported once, and what was loaded stays. Looking
+A new connection checks the files, at most once in `CHECK_INTERVAL`; nobody polls. Open connections
+keep what they began with. What cannot be used is reported once, and what was loaded stays. Checking
 takes microseconds and loading a millisecond, so both are done where they are needed.
 """
 
@@ -18,7 +18,7 @@ from ...shared.messages import Issue
 from ...shared.tls.contexts import ServerContext, server_context
 from ...shared.tls.key_pair import KeyPair, TlsFileError
 
-LOOK_INTERVAL = 1.0
+CHECK_INTERVAL = 1.0
 """Seconds."""
 
 logger = logging.getLogger(__name__)
@@ -44,8 +44,8 @@ class Certificates:
         self._clock = clock
         self._now = now
         self.on_change = on_change
-        self._stamp = self._look()
-        self._looked_at = clock()
+        self._stamp = self._stamps()
+        self._checked_at = clock()
         self._clients, self._agents = self._load()
 
     @property
@@ -79,10 +79,10 @@ class Certificates:
 
     def _refresh(self) -> None:
         now = self._clock()
-        if now - self._looked_at < LOOK_INTERVAL:
+        if now - self._checked_at < CHECK_INTERVAL:
             return
-        self._looked_at = now
-        if (stamp := self._look()) == self._stamp:
+        self._checked_at = now
+        if (stamp := self._stamps()) == self._stamp:
             return
         self._stamp = stamp
         try:
@@ -100,7 +100,7 @@ class Certificates:
             return clients, clients
         return clients, server_context(self._pair, now, self._agent_ca)
 
-    def _look(self) -> _Stamp:
+    def _stamps(self) -> _Stamp:
         files = (self._pair.cert, self._pair.key, self._agent_ca)
         return tuple(_stamp(file) for file in files if file is not None)
 

@@ -62,7 +62,7 @@ async def follow(server: FakeServer, source: Path, output: Path) -> list[str]:
 async def test_it_is_uploaded_followed_and_fetched(
     source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_batch, "LOOK_EVERY", 0.0)
+    monkeypatch.setattr(server_batch, "POLL_INTERVAL", 0.0)
     async with serving() as server:
         server.will(says({"id": "f"}), says(batch("validating")), says(DONE))
         server.will(writes(b"answer\n"), writes(b"error\n"))

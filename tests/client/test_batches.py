@@ -1,7 +1,7 @@
 import asyncio
 from collections.abc import Iterator
 
-from arriero.client.batches import LOOK_AGAIN, run_batch
+from arriero.client.batches import ASK_AGAIN, run_batch
 from arriero.client.errors import ArrieroError
 
 
@@ -78,7 +78,7 @@ async def test_the_number_at_once_is_asked_for_again() -> None:
         nonlocal now
         started.append(number)
         if len(started) < 2:
-            now += LOOK_AGAIN
+            now += ASK_AGAIN
         return number
 
     results = run_batch(call, iter(range(4)), concurrency=wanted, clock=lambda: now)

@@ -37,7 +37,7 @@ class PatientTransport:
 
 
 class _WriteWatch:
-    """Writes, for each token, and looks whether something leaves.
+    """Writes, for each token, and checks whether something leaves.
 
     Apart from the transport's other side: Python looks attributes up slowly in a class that has
     `__getattr__`.
@@ -71,9 +71,9 @@ class _WriteWatch:
         if num_waiting := self._transport.get_write_buffer_size():
             self._num_left = self._num_written - num_waiting
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._patience, self._look)
+            self._timer = loop.call_later(self._patience, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         num_waiting = self._transport.get_write_buffer_size()
         if num_waiting and self._num_written - num_waiting == self._num_left:

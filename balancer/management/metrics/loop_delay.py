@@ -6,7 +6,7 @@ from collections.abc import Callable
 from .gap_histogram import GapHistogram
 
 INTERVAL = 0.25
-"""Seconds between two looks."""
+"""Seconds between two measurements."""
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
@@ -24,21 +24,21 @@ class LoopDelay:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to look, on the running loop."""
+        """Begin to measure, on the running loop."""
         loop = asyncio.get_running_loop()
         now = self._clock or loop.time
 
-        def look(due: float) -> None:
+        def measure(due: float) -> None:
             self.histogram.observe((max(0.0, now() - due),))
             arm()
 
         def arm() -> None:
-            self._timer = loop.call_later(INTERVAL, look, now() + INTERVAL)
+            self._timer = loop.call_later(INTERVAL, measure, now() + INTERVAL)
 
         arm()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Measure no more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from arriero.balancer.tls.certificates import (
+    CHECK_INTERVAL,
     DAY,
-    LOOK_INTERVAL,
     WARN_BEFORE,
     Certificates,
     issue,
@@ -99,7 +99,7 @@ def served(tmp_path: Path) -> Served:
 
 def test_the_same_context_as_long_as_the_files_stay(served: Served) -> None:
     first = served.context()
-    served.time += 10 * LOOK_INTERVAL
+    served.time += 10 * CHECK_INTERVAL
     assert served.context() is first is served.context("management")
     assert served.num_changes == 0
 
@@ -108,9 +108,9 @@ def test_new_files_are_seen_by_the_next_connection_after_the_interval(served: Se
     first = served.context()
     before = served.certificates.not_after
     served.install(served.authority.sign("second", lives=timedelta(days=200)))
-    served.time += LOOK_INTERVAL / 2
+    served.time += CHECK_INTERVAL / 2
     assert served.context() is first, "files are not looked at for every connection"
-    served.time += LOOK_INTERVAL / 2
+    served.time += CHECK_INTERVAL / 2
     assert served.context() is not first
     assert served.certificates.not_after > before
     assert served.num_changes == 1
@@ -125,13 +125,13 @@ def test_what_is_broken_is_told_once_and_the_old_one_stays(
         caplog.clear()
         served.files.cert.unlink() if text is None else served.files.cert.write_text(text)
         for _ in range(3):
-            served.time += LOOK_INTERVAL
+            served.time += CHECK_INTERVAL
             assert served.context() is first
         [record] = caplog.records
         assert record.levelno == logging.ERROR
         assert "the old one stays: --tls-" in record.getMessage()
     served.files.cert.write_text(good)
-    served.time += LOOK_INTERVAL
+    served.time += CHECK_INTERVAL
     assert served.context() is not first
 
 
@@ -146,7 +146,7 @@ def test_the_agents_authority_is_looked_at_as_well(tmp_path: Path) -> None:
     first = served.context("management")
     other = Authority(tmp_path, "other")
     served.authority.ca.write_bytes(other.ca.read_bytes())
-    served.time += LOOK_INTERVAL
+    served.time += CHECK_INTERVAL
     second = served.context("management")
     assert first.get_ca_certs() != second.get_ca_certs()
 
