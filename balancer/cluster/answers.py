@@ -1,7 +1,7 @@
-"""What balancers ask one another and answer, as JSON. A version may add fields, never change them.
+"""What balancers ask one another, and what they answer, as JSON.
 
-Answers of another balancer are checked like whatever comes from outside: one that does not fit
-counts as none.
+A version may add fields, never change them. Answers of another balancer are checked like whatever
+comes from outside: one that does not fit counts as none.
 """
 
 import json
@@ -63,7 +63,7 @@ class FleetAnswer(TypedDict):
 
 
 class RequestsAnswer(TypedDict):
-    """Those that match, and how many there are in all."""
+    """The requests that match, and how many there are in all."""
 
     requests: list[ListedRequest]
     total: Count
@@ -105,7 +105,7 @@ HISTORY = TypeAdapter(HistoryAnswer)
 
 
 def written(kind: TypeAdapter[T], value: T) -> str:
-    """As `read` reads it; ASCII only."""
+    """The JSON of a value, in ASCII, as `read` reads it."""
     return json.dumps(kind.dump_python(value, mode="json"), separators=(",", ":"))
 
 

@@ -115,7 +115,7 @@ class ClusterView:
     async def requests(
         self, chosen: RequestFilter, own: OwnRequests, total: Callable[[], int]
     ) -> Found:
-        """Of all balancers, the oldest that are chosen; this one has `own`, `total` in all."""
+        """The oldest chosen requests of all balancers; this one has `own`, and `total` in all."""
         if self.here is None:
             return Found(list(own()), total())
         replies = await self._ask("requests", answers.written(answers.FILTER, chosen))
@@ -149,7 +149,7 @@ class ClusterView:
         return FoundSteps({found["source"]: found["steps"] for _, found in others}, missing)
 
     async def metrics(self, accept: str, own: bytes) -> bytes:
-        """Of all processes behind this one's port, in the format that `own` has, too."""
+        """The metrics of all processes behind this one's port, in the format of `own`."""
         if not self._workers:
             return own
         text = answers.written(answers.ABOUT_METRICS, AboutMetrics(accept=accept[:LONGEST_ACCEPT]))

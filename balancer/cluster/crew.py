@@ -52,7 +52,7 @@ class _Worker:
 
 
 class Crew:
-    """Of so many workers, by number from 0. Times in seconds."""
+    """`num` workers, numbered from 0. Times in seconds."""
 
     def __init__(
         self, num: int, *, first_pause: float = FIRST_PAUSE, last_pause: float = LAST_PAUSE

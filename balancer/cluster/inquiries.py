@@ -30,7 +30,7 @@ Respond = Callable[[str, str], Answer]
 
 
 class Inquiries:
-    """Of one run of a balancer. `peers` lists all that live, itself among them."""
+    """The questions and answers of one run of a balancer; `peers` lists all that live."""
 
     def __init__(
         self,

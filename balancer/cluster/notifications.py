@@ -20,7 +20,7 @@ MOST_TEXT = 6000
 """Most characters of a question or of a piece of an answer; all of them are ASCII."""
 
 MOST_PIECES = 64
-"""Of one answer."""
+"""Most pieces of one answer."""
 
 Id = Annotated[str, Field(min_length=1, max_length=MOST_ID)]
 Text = Annotated[str, Field(max_length=MOST_TEXT, pattern=r"^[\x20-\x7e]*\z")]
@@ -28,7 +28,7 @@ Text = Annotated[str, Field(max_length=MOST_TEXT, pattern=r"^[\x20-\x7e]*\z")]
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """This is another one now: read it. `peers`: a balancer went, in good order."""
+    """This has changed: read it. `peers`: a balancer went, in good order."""
 
     what: Subject
     type: Literal["changed"] = "changed"
@@ -36,7 +36,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class CancelRequest:
-    """Whoever has this request: cancel it."""
+    """The balancer that has this request cancels it."""
 
     id: Id
     type: Literal["cancel_request"] = "cancel_request"
@@ -44,7 +44,7 @@ class CancelRequest:
 
 @dataclass(frozen=True, slots=True)
 class RetryAgent:
-    """Whoever leads: let this agent try again what it failed to do."""
+    """The balancer that leads lets this agent try again what it failed to do."""
 
     agent: Id
     type: Literal["retry_agent"] = "retry_agent"
@@ -101,7 +101,7 @@ _NOTIFICATION: TypeAdapter[Notification] = TypeAdapter(
 
 
 def encoded(notification: Notification) -> str:
-    """As `decoded` reads it."""
+    """The text of a notification, which `decoded` reads."""
     return _NOTIFICATION.dump_json(notification).decode()
 
 

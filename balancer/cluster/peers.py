@@ -69,7 +69,7 @@ def waiting_in(text: str) -> Waiting:
 
 
 def added_up(told: Iterable[tuple[Waiting, float]]) -> Waiting:
-    """Of several balancers, each of which told it so many seconds ago."""
+    """The waiting requests of several balancers, which each reported them some seconds ago."""
     total: dict[str, tuple[int, float]] = {}
     for waiting, ago in told:
         for name, (num, age) in waiting.items():

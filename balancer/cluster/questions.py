@@ -17,7 +17,7 @@ MOST_OPEN = 64
 
 
 MOST_BYTES = 16 * 1024 * 1024
-"""Of an answer before it is compressed. What compresses badly may be less."""
+"""Most bytes of an answer before it is compressed; fewer where it compresses badly."""
 
 
 class TooLong(Exception):
@@ -102,7 +102,7 @@ class _Question:
 
 
 class Questions:
-    """Of one run of a balancer."""
+    """The open questions of one run of a balancer."""
 
     def __init__(self, run: str) -> None:
         self._run = run

@@ -31,7 +31,7 @@ class Rates:
         self._last = Throughput()
 
     def look(self) -> Throughput:
-        """Those of the last second or so; none at first."""
+        """The rates of the last second or so; none at first."""
         now = self._clock()
         if self._meter is None or now - self._looked_at > FORGOTTEN:
             view = self._runtime.views.view(max_requests=0)
@@ -61,7 +61,7 @@ def no_metrics(_accept: str) -> tuple[bytes, str]:
 
 
 class Responder:
-    """Of one balancer."""
+    """Answers the questions of other balancers for this one."""
 
     def __init__(
         self,

@@ -64,7 +64,7 @@ class Place:
         return {own: self.number} | {f"{base}/{number}": number for number in range(self.num)}
 
     def text(self) -> str:
-        """As `place_in` reads it."""
+        """The text that `place_in` reads."""
         addresses = {"inference": str(self.inference), "management": str(self.management)}
         numbers = {"number": self.number, "num": self.num, "run": self.run}
         return json.dumps(numbers | addresses)
@@ -148,7 +148,7 @@ TIMEOUT = 3.0
 """Seconds that the parent has for an answer."""
 
 _IDS = count(1)
-"""Of questions, over all sessions of this process."""
+"""Ids of questions, over all sessions of this process."""
 
 
 class HubPeerStore:

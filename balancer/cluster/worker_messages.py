@@ -8,7 +8,7 @@ from pydantic import Field, TypeAdapter
 from .peer_store import Beat, Peer
 
 MOST_BYTES = 1024 * 1024
-"""Of one line."""
+"""Most bytes of one line."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ class RequestJournal:
         self._on_news(True)
 
     def cancelled(self, retained: Retained) -> None:
-        """Whoever runs it is to end it."""
+        """The balancer that runs it is to end it."""
         self._cancelled[retained.id] = None
         if len(self._cancelled) > MAX_FORGOTTEN:
             del self._cancelled[next(iter(self._cancelled))]

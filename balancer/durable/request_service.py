@@ -47,7 +47,7 @@ MOST_UNREADABLE = 1000
 """Requests that this version cannot read and leaves to others; the oldest is looked at again."""
 
 Admit = Callable[[Caller], Caller | None]
-"""Who a request's caller is now; `None` if it may no longer be here."""
+"""The caller of a request as of now; `None` where its key is gone."""
 
 
 class RequestService:
@@ -223,7 +223,7 @@ class RequestService:
 
 
 def _write_of(what: Unwritten) -> RetainedWrite:
-    """As the store takes it. On a thread of its own, since a second's tokens may be many."""
+    """What the store takes, made on another thread, since a second's tokens may be many."""
     return RetainedWrite(
         begun=tuple(saved(new.record, new.asked) for new in what.begun),
         grown=tuple(map(_saved_growth, what.grown)),

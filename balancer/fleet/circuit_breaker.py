@@ -71,7 +71,7 @@ class CircuitBreaker:
         )
 
     def answered(self, slots: int, num: int = 1) -> bool:
-        """So many answers of an agent with `slots` have begun; whether it may have more now."""
+        """`num` answers of an agent with `slots` have begun; whether it may have more now."""
         self.has_answered = True
         if self.earned and self.earned >= slots:
             return False

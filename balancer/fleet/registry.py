@@ -28,7 +28,7 @@ from .view import AgentState, AgentView, SlotsView
 
 STATUSES_AT_ONCE = 5
 STATUSES_A_SECOND = 5.0
-"""Of one agent, so that at most ten count in any second; of others the last one counts later."""
+"""Statuses of one agent: at most ten count in any second, and the last of the others later."""
 
 BUSY_PAUSE = 0.5
 """Seconds after which an agent that was full is tried again at the latest."""
@@ -119,7 +119,7 @@ class Agent:
 
     @property
     def fingerprint(self) -> str | None:
-        """Of the model: agents of the same one can go on with each other's answers."""
+        """That of the model: agents with the same one can go on with each other's answers."""
         return self.model.fingerprint if self.model else None
 
     @property

@@ -51,7 +51,7 @@ class Retained(Protocol):
 
     @property
     def events(self) -> Sequence[Event]:
-        """So far, without those that say that it waits."""
+        """The events so far, without those that say that it waits."""
 
     @property
     def end(self) -> Done | Failed | None: ...

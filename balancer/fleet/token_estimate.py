@@ -55,7 +55,7 @@ class Reservation:
 
     @property
     def num_tokens(self) -> int:
-        """Those of prompt and answer, of one copy."""
+        """The tokens of prompt and answer, of one copy."""
         return self.num_prompt_tokens + self.num_answer_tokens
 
 

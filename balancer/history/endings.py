@@ -32,14 +32,14 @@ class Endings:
         self._unwritten.append(ended)
 
     def take_unwritten(self) -> list[EndedRequest]:
-        """Those that were added since the last call."""
+        """The endings that were added since the last call."""
         taken = list(self._unwritten)
         self._unwritten.clear()
         return taken
 
     @property
     def unwritten(self) -> Iterable[EndedRequest]:
-        """Those that were added since the last call of `take_unwritten`."""
+        """The endings that were added since the last call of `take_unwritten`."""
         return self._unwritten
 
     def choose(self, wanted: EndingFilter) -> list[EndedRequest]:

@@ -130,7 +130,7 @@ class Series:
         return self._whole_minutes(self.seconds[-1].at + MINUTE) if self.seconds else []
 
     def _whole_minutes(self, now: int) -> list[Step]:
-        """Those that have passed at `now` and are not among the minutes yet."""
+        """The minutes that have passed at `now` and are not among `minutes` yet."""
         begin = self.minutes[-1].at + MINUTE if self.minutes else 0
         waiting: dict[int, list[Step]] = {}
         for step in _from(reversed(self.seconds), begin):

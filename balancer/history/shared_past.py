@@ -41,7 +41,7 @@ class SharedPast:
     async def ended(
         self, wanted: EndingFilter, unwritten: Iterable[EndedRequest]
     ) -> tuple[list[EndedRequest], int] | None:
-        """Those of the store and `unwritten`, in their order; and how many the store keeps.
+        """Ended requests of the store and `unwritten`, in order; and how many the store has.
 
         `None` while the store is away.
         """

@@ -69,7 +69,7 @@ def percentile(counts: Histogram, share: float) -> float | None:
 
 
 def _within(bucket: int, share: float) -> float:
-    """As if a bucket's durations were spread evenly over its powers."""
+    """A duration within a bucket, whose durations count as spread evenly over its powers."""
     lower = FIRST * RATIO ** (bucket - 1)
     return float(lower * RATIO**share)
 
@@ -136,7 +136,7 @@ class Tally:
         self._between: list[Histogram] = []
 
     def tokens(self, count: int) -> None:
-        """So many were delivered."""
+        """`count` tokens were delivered."""
         self._tokens += count
 
     def first_token(self, seconds: float) -> None:

@@ -73,7 +73,7 @@ class UsageLedger:
         return [self._shown(key) for key in keys]
 
     def rows(self, since: int, until: int) -> Iterator[UsageRow]:
-        """Those of the days from `since` to `until`."""
+        """The usage of the days from `since` to `until`."""
         return (self._shown(key) for key in self._rows if since <= key.day <= until)
 
     def _row(self, key: _Key) -> _Counted:

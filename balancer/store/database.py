@@ -364,13 +364,13 @@ def _postgresql(url: StoreUrl) -> AsyncEngine:
 
 
 CHANNEL = "arriero"
-"""Of `NOTIFY`; PostgreSQL keeps channels of different databases apart."""
+"""The channel of `NOTIFY`; PostgreSQL keeps those of different databases apart."""
 
 _NOTIFY = text("SELECT pg_notify(:channel, :payload)")
 
 
 _UNSENT = "arriero_untold_news"
-"""Of a connection's `info`: the notifications that its transaction sends once it is done."""
+"""The key in a connection's `info` of notifications that its transaction sends at its end."""
 
 
 async def notify(connection: AsyncConnection, notification: Notification) -> None:

@@ -17,7 +17,7 @@ LOST = "what cannot be written was lost; the balancer's log says what"
 
 
 class StoreHealth:
-    """Of one task, which says how each use of `store` ended; the log has each change once."""
+    """How a store is for one task, which says how each use ended; the log has each change once."""
 
     def __init__(self, store: str) -> None:
         """`store` is its name in the log."""
@@ -29,7 +29,7 @@ class StoreHealth:
         """Rows that were never written: they cannot be, or too many waited."""
 
     def status(self, num_pending: int = 0) -> StoreStatus:
-        """As of the last use."""
+        """How the store was at its last use."""
         return StoreStatus(self._away_since, self._problem, num_pending, self.num_lost, self._fault)
 
     @property

@@ -76,7 +76,7 @@ class JobStore:
         return [SavedFile(**row) for row in await self._all(chosen)]
 
     async def known_files(self, ids: Sequence[str]) -> set[str]:
-        """Those of `ids` that are files; at most some hundred."""
+        """The `ids` that are files; at most some hundred are asked for."""
         rows = await self._all(select(FILES.c.id).where(FILES.c.id.in_(ids)))
         return {str(row["id"]) for row in rows}
 
@@ -134,7 +134,7 @@ class JobStore:
         return [SavedBatch(**row) for row in await self._all(chosen)]
 
     async def open_batches(self) -> list[SavedBatch]:
-        """Those that have not ended, the oldest first."""
+        """The batches that have not ended, the oldest first."""
         chosen = select(*_BATCH).where(BATCHES.c.is_open)
         ordered = chosen.order_by(BATCHES.c.created_at, BATCHES.c.id)
         return [SavedBatch(**row) for row in await self._all(ordered)]
@@ -280,7 +280,7 @@ def _is_chunk(batch: str, number: int) -> ColumnElement[bool]:
 
 
 def _leases_of(runner: str) -> tuple[Update, Update]:
-    """Of chunks without results, and of batches."""
+    """Updates of what a runner has: chunks without results, and batches."""
     chunks = update(CHUNKS).where(CHUNKS.c.runner == runner, CHUNKS.c.key.is_(None))
     return chunks, update(BATCHES).where(BATCHES.c.runner == runner)
 

@@ -152,7 +152,7 @@ async def _saved(connection: AsyncConnection) -> SavedState | None:
 
 
 async def _is_added(connection: AsyncConnection, key: SavedKey) -> bool:
-    """Of two that insert one name at once the second waits, and then gets the error."""
+    """Where two insert one name at once, the second waits, and then gets the error."""
     try:
         async with connection.begin_nested():
             await connection.execute(insert(ACCESS_KEYS).values(**asdict(key)))

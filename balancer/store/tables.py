@@ -169,7 +169,7 @@ RETAINED_REQUESTS = Table(
     Index("kept_requests_by_name", "owner", "name", unique=True),
     Index("kept_requests_by_lease", "has_ended", "lease_until"),
 )
-"""Those that outlive their balancer. The balancer with the lease runs it, until it is over."""
+"""Requests that outlive their balancer. One runs at the balancer that has its lease."""
 
 KEPT_EVENTS = Table(
     "kept_events",
@@ -191,7 +191,7 @@ CONVERSATIONS = Table(
     Column("used_at", Double, nullable=False),
     Index("conversations_by_use", "used_at"),
 )
-"""Those that several balancers may continue."""
+"""Conversations that several balancers may continue."""
 
 BALANCERS = Table(
     "balancers",
@@ -205,7 +205,7 @@ BALANCERS = Table(
     Column("started_at", Double),
     Column("url", Text),
 )
-"""Those that share the store; each writes its row anew while it lives."""
+"""Balancers that share the store; each writes its row anew while it lives."""
 
 LEADERSHIP = Table(
     "leadership",

@@ -28,7 +28,7 @@ class StoreUrl:
     ssl_mode: str | None = None
 
     def __str__(self) -> str:
-        """As it may be shown: without the password."""
+        """The URL as it may be shown: without the password."""
         if self.kind != "postgresql":
             return f"{self.kind}://{'/' * bool(self.location)}{self.location}"
         user = f"{self.user}@" if self.user else ""

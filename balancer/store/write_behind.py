@@ -48,7 +48,7 @@ class Backlog(Protocol[Item, Outcome_contra]):
     """What waits to be written, within bounds. An item stays in it until it is written or lost."""
 
     def __len__(self) -> int:
-        """As operators see it: what is not in the store, as far as is known."""
+        """What operators see: what is not in the store, as far as is known."""
 
     @property
     def has_any(self) -> bool:

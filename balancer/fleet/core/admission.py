@@ -70,7 +70,7 @@ class Admission:
         return self._limiter.num_accounts
 
     def shared_by(self, num_balancers: int) -> None:
-        """So many balancers live, this one among them; each lets callers have its share."""
+        """`num_balancers` live, this one among them; each grants callers its share of limits."""
         self._limiter.num_balancers = num_balancers
 
     def standing(self, caller: Caller, now: float) -> Standing:

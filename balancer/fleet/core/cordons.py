@@ -49,7 +49,7 @@ class Cordons:
         return [id for id, cordon in self._cordons.items() if cordon.first not in wanted]
 
     def missing(self, wanted: Iterable[Cordon]) -> list[Cordon]:
-        """Those of `wanted` that are not known here."""
+        """The cordons of `wanted` that are not known here."""
         known = {cordon.first for cordon in self._cordons.values()}
         return [cordon for cordon in wanted if cordon.first not in known]
 

@@ -560,7 +560,7 @@ class Fleet:
         self.steering.follow()
 
     def others(self, num_live: int, demands: Mapping[str, Demand], now: float) -> list[Decision]:
-        """So many balancers live, this one among them, and others' requests wait for this."""
+        """`num_live` balancers live, this one among them; requests of others wait for `demands`."""
         self.admission.shared_by(num_live)
         self.steering.others_wait(demands, now)
         return self._due(now)

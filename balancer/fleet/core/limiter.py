@@ -273,7 +273,7 @@ class Limiter:
         )
         self._owners: dict[RequestId, UsageAccount] = {}
         self.num_balancers = 1
-        """Those that share the callers, this one among them; each lets them have its share."""
+        """Balancers that share the callers, this one among them; each grants its share."""
 
     @property
     def num_accounts(self) -> int:
@@ -286,7 +286,7 @@ class Limiter:
         return self._owners.keys()
 
     def limits_of(self, caller: Caller) -> CallerLimits:
-        """Of its key, and defaults for what that leaves open; this balancer's share of them."""
+        """The limits of its key, or defaults where that has none; this balancer's share of them."""
         defaults = self._anonymous if caller.is_anonymous else self._keys
         return share_of(joined(caller.limits, defaults), self.num_balancers)
 

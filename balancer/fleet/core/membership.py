@@ -198,7 +198,7 @@ class Membership:
         return [*decisions, *state.dispatcher.agent_changed(agent, now)]
 
     def _log_lost(self, agent: Agent) -> list[Decision]:
-        """Who reads its log over this link has to ask again: another process may have it."""
+        """Readers of its log over this link have to ask again: another process may have it."""
         readers = self._state.log_readers
         ids = tuple(id for id, link in readers.items() if link == agent.link)
         for id in ids:

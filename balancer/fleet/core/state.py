@@ -84,7 +84,7 @@ class FleetState:
 def empty_state(
     limits: Limits, version: str, ticket_secret: bytes = b"", identity_secret: bytes = b""
 ) -> FleetState:
-    """Of a fleet without agents and requests; see `Fleet`."""
+    """The state of a fleet without agents and requests; see `Fleet`."""
     changes = ChangeLog()
     registry = Registry(limits, changes)
     return FleetState(

@@ -146,7 +146,7 @@ class Delivered:
 
     @property
     def has_answer(self) -> bool:
-        """The same, of what comes after the prompt."""
+        """Whether anything was delivered of what comes after the prompt."""
         return bool(self.num_tokens or self.num_characters or self.num_calls_started)
 
     def keep_text(self) -> None:
@@ -222,7 +222,7 @@ class Delivered:
         return self._notices.last
 
     def usage(self, num_tokens: int) -> Usage:
-        """Of an answer that ends after `num_tokens`; its prompt counts once it was computed."""
+        """The usage of an answer that ends after `num_tokens`; its prompt counts once computed."""
         return self.as_told(Usage(completion_tokens=num_tokens))
 
     def as_told(self, usage: Usage) -> Usage:
@@ -275,7 +275,7 @@ SPARE = 64
 """Tokens beyond those that were allowed: agents may count what ends a part of an answer."""
 
 SPARE_OF_SERVERS = 2**16
-"""The same of servers, which count in their own ways."""
+"""Such tokens of an answer by a server, which counts in its own way."""
 
 ITEMS_A_TOKEN = 8
 """One token may end a call, begin another and say a warning."""

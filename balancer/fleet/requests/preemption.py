@@ -87,7 +87,7 @@ class Preemption:
         is_free: Callable[[Wanted], bool],
         can_leave: Callable[[RequestId], bool],
     ) -> list[RequestId]:
-        """Those to be asked now. `is_free`: whether a slot is free for those who want this."""
+        """The requests to ask now. `is_free`: whether a slot is free for those that want this."""
         asked: list[RequestId] = []
         for wanted in list(self._unmet(is_free)):
             while self._num_waiting[wanted] > self._num_asked[wanted]:
@@ -161,7 +161,7 @@ class Foreground:
             self._num.add(self._models.pop(id), -1)
 
     def view(self, model: str | None, now: float) -> ForegroundView:
-        """Of those that may go where a request of `model` goes; of all for `None`."""
+        """The requests that may go where one of `model` goes; all of them for `None`."""
         if model is None:
             last = max(self._last.values(), default=None)
             return ForegroundView(len(self._models), _since(last, now))

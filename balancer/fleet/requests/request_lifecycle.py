@@ -59,12 +59,12 @@ MAX_AGENTS_LOST = 3
 """Agents that may be lost with a request before it is taken for the cause, and ends."""
 
 MAX_LOST_ALONE = 2
-"""The same for agents in a row that had no other request."""
+"""Agents in a row that may be lost with a request while they had no other."""
 
 
 @dataclass(slots=True)
 class Moves:
-    """Of one request: how often it left an agent for another, and why it did the last time.
+    """How often one request left an agent for another, and why it did the last time.
 
     `num_preempted` of them were for the sake of others. `num_lost_alone` agents in a row were lost
     with this request alone.
@@ -371,7 +371,7 @@ class RequestLifecycle(Lifecycle):
         return slot_at + self._limits.first_token_timeout
 
     def moved(self, reason: MoveReason, now: float) -> Moved:
-        """The same, of one that its agent had."""
+        """It comes back from its agent to go to another; what is recorded of that."""
         self.moves.moved(reason)
         self.came_back(now)
         return Moved(self.id, reason, self.origin)

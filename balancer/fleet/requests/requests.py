@@ -91,10 +91,10 @@ class Requests:
         self.num_moves = 0
         self._deadlines: Deadlines[RequestId] = Deadlines(lambda id: self._lifecycles[id].deadline)
         self._held: PriorityQueue[RequestId, float] = PriorityQueue()
-        """Those that wait for one agent, and until when."""
+        """Requests that wait for one agent, and until when."""
         self._least_patience = min(LEAST_PATIENCE, limits.first_token_timeout / 2)
         self._bound: dict[RequestId, None] = {}
-        """Those that wait for agents like the one that began their answer: one was here."""
+        """Requests that wait for agents like the one that began their answer: one was here."""
         self._needed = Needed()
 
     def __len__(self) -> int:
@@ -683,7 +683,7 @@ class Requests:
         return moved
 
     def _bind(self, lifecycle: RequestLifecycle, leaves: LinkId | None) -> None:
-        """Who goes on with its answer: agents like the one it `leaves`, or others by text."""
+        """Bind it to agents that can go on: like the one that it `leaves`, or others by text."""
         engine = lifecycle.engine
         if engine is not None and self.dispatch.serves(engine, besides=leaves):
             self.dispatch.bind(lifecycle.id, engine)
@@ -893,6 +893,6 @@ def loss_of(lifecycle: RequestLifecycle) -> RequestError | None:
 
 
 def _router(limits: Limits) -> Router:
-    """Who waits for one agent has time left for any other."""
+    """A router; requests that wait for one agent have time left for any other."""
     longest = min(LONGEST_WAIT, limits.buffered_request_timeout / 2)
     return Router(longest_wait=longest, is_on=limits.routing == "cost")

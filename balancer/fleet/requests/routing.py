@@ -158,7 +158,7 @@ def routing_of(request: GenerateRequest, caller: Caller) -> RoutingRequest:
 
 
 def _cache_key(request: GenerateRequest, caller: Caller) -> int | None:
-    """Of the caller alone: others who choose the same name have nothing to do with it."""
+    """The key of a caller's prompts. The same name, chosen by another caller, is another key."""
     name = request.cache_key or request.prompt_cache_key
     if not name:
         return None
@@ -167,7 +167,7 @@ def _cache_key(request: GenerateRequest, caller: Caller) -> int | None:
 
 
 def by_text_of(request: GenerateRequest, model: str, origin: str | None) -> ByText:
-    """Who can go on with its answer by text, which agents of `model` began; see `ByText`."""
+    """The key of agents that can go on by text with an answer of `model`; see `ByText`."""
     needs = set(needs_of(request))
     if request.messages is not None:
         needs.add("continue_final_message")
@@ -221,7 +221,7 @@ class Needs:
         abilities: frozenset[Ability],
         goes_on_from: Callable[[str | None], bool] = lambda _: True,
     ) -> tuple[Key, ...]:
-        """Those that an agent of this model offers. `goes_on_from`: with which answers, by text."""
+        """The keys that an agent of this model offers; `goes_on_from` says which it has by text."""
         return tuple(
             key
             for key in self._keys

@@ -26,7 +26,7 @@ class Beliefs:
     def __init__(self, max_entries: int = MAX_ENTRIES) -> None:
         self._max_entries = max_entries
         self._held: OrderedDict[LinkId, OrderedDict[int, int]] = OrderedDict()
-        """Of each agent, keys by last use and the tokens that each adds to the one before."""
+        """The keys of each agent by last use, and the tokens that each adds to the one before."""
         self._tokens: dict[LinkId, int] = {}
         self._holders: dict[int, tuple[LinkId, ...]] = {}
         self._num_entries = 0
@@ -111,7 +111,7 @@ class Beliefs:
             self._drop(holders[0], key)
 
     def _drop_one_of_next(self) -> None:
-        """Of another agent each time, so that all keep about as much."""
+        """Drop a key of another agent each time, so that all keep about as much."""
         link = next(iter(self._held))
         self._held.move_to_end(link)
         self._drop_oldest(link)

@@ -67,7 +67,7 @@ class CacheKeys:
         return is_same
 
     def found(self, key: int, share: float) -> None:
-        """So much of a prompt was cached at the agent that had the request before, too."""
+        """The agent of the request before had this share of the prompt cached."""
         last = self._last.get(key)
         if last is not None:
             last.share = (last.share + share) / 2

@@ -23,7 +23,7 @@ PRIOR = 256.0
 
 MOST = 1e15
 LEAST = 1e-9
-"""Of what is learnt at once. A weight fades and is never 0, so every average is finite."""
+"""Bounds of what is learnt at once. A weight is never 0, so every average is finite."""
 
 MOST_TOKENS_A_BYTE = 16.0
 """A template adds to a short prompt; no tokenizer has as many."""
@@ -151,7 +151,7 @@ class Speeds:
         return 100.0 if mean is None else mean.computed.value(100.0)
 
     def tokens_per_byte(self, model: str) -> float:
-        """Of a prompt's bytes, as `PrefixChain` counts them."""
+        """Tokens for each byte of a prompt, as `PrefixChain` counts bytes."""
         mean = self._models.get(model)
         return 0.25 if mean is None else mean.tokens_per_byte.value(0.25)
 
@@ -164,7 +164,7 @@ class Speeds:
             self._model(model).tokens_per_byte.add(min(num_tokens, most), num_bytes)
 
     def found(self, link: LinkId, *, expected: float, cached: int) -> None:
-        """Of `expected` tokens that an agent was believed to hold, `cached` were there."""
+        """An agent was believed to hold `expected` tokens, and `cached` of them were there."""
         agent = self._agent(link)
         agent.trust.add(min(cached, expected), expected)
         agent.known = None

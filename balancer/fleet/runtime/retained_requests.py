@@ -51,7 +51,7 @@ class RetainedRequest:
         self.num_bytes = len(note)
         self.used_at = 0.0
         self.events: list[Event] = []
-        """So far, without those that say that it waits."""
+        """The events so far, without those that say that it waits."""
         self.is_elsewhere = False
         """Whether another balancer runs it."""
         self._is_retained = True
@@ -139,7 +139,7 @@ class Journal(Protocol):
 
 
 class NoJournal:
-    """Of a balancer whose requests end with it."""
+    """The journal of a balancer whose requests end with it."""
 
     def begun(self, _retained: RetainedRequest, _asked: Asked) -> None:
         pass

@@ -179,7 +179,7 @@ class Dispatch:
         return self._place([id])
 
     def resume(self, id: RequestId, routing: RoutingRequest) -> list[Assign]:
-        """As `enqueue`, for one that was accepted before, so that no queue is full for it."""
+        """Like `enqueue`, for a request that was accepted before: no queue is full for it."""
         self._arrives(id, routing)
         return self._place([id])
 
@@ -199,7 +199,7 @@ class Dispatch:
         return refusal_of(Wait(num_before=num_before, most=self._max_buffered, position=position))
 
     def makes_room_for(self, routing: RoutingRequest) -> RequestId | None:
-        """Of a full queue, the request that has to go for a newcomer: end it before `enqueue`."""
+        """The request that a full queue drops for a newcomer: end it before `enqueue`."""
         is_full = 0 < self._max_buffered <= self.num_waiting
         if not is_full or self.has_free_slot(routing.wanted):
             return None
@@ -274,7 +274,7 @@ class Dispatch:
         return num_slots > 0
 
     def renamed(self, names: Mapping[str, str]) -> tuple[list[RequestId], list[Assign]]:
-        """Who waits for a model of `names` waits for what it is called there; who that is."""
+        """Requests for a model of `names` wait for its new name there; which requests these are."""
         waiting = [id for name in names for id in self._waiting.of(name)]
         held = [id for agent in self._slots for id in self._holds.held_for(agent.link)]
         waiting += [id for id in held if self.wanted_by(id) in names]

@@ -103,9 +103,9 @@ class FairOrder(Generic[F, L]):
         self.clock += lag + share_of(cost, self.num_flows)
 
     def extract(self, number: int) -> tuple[int, int]:
-        """The same, while the caller moves the clock: by how much to the item's tag, and its cost.
+        """An item gets its turn, and the caller moves the clock: how far to its tag, and its cost.
 
-        So that several orders, whose items compete, have clocks that go alike.
+        Several orders, whose items compete, thus have clocks that go alike.
         """
         item = self._items[number]
         self._extract(number, item)

@@ -66,7 +66,7 @@ class Turns:
     def next(
         self, kinds: Sequence[PriorityClass], pools: Collection[str | None], now: float
     ) -> PriorityClass:
-        """Of classes that wait, highest first, the one whose turn it is. `kinds` is not empty."""
+        """The class whose turn it is, of `kinds` that wait, highest first, at least one."""
         for kind in reversed(kinds[1:]):
             hungers = self._of(kind, pools)
             if any(_is_due(hunger, now) for hunger in hungers):
@@ -133,7 +133,7 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Shares:
-    """Of one class and model: the callers' turns, and each caller's requests in their order."""
+    """One class and model: the callers' turns, and each caller's requests in their order."""
 
     turns: FairOrder[Account, Wanted] = field(default_factory=FairOrder)
     callers: dict[Account, FairOrder[Flow | None, Wanted]] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class FairQueue:
         self._wanted: Tally[Wanted] = Tally()
         """How many wait for each."""
         self._engines: dict[str, set[Engine]] = {}
-        """Those that somebody waits for, by model."""
+        """The engines that requests wait for, by model."""
         self._num_waiting: dict[PriorityClass, int] = dict.fromkeys(FALLING, 0)
         self._turns = Turns()
         self._num_arrived = 0
@@ -350,7 +350,7 @@ class FairQueue:
         return [kind for kind in FALLING if any(self._num_in(kind, key) for key in keys)]
 
     def _head(self, kind: PriorityClass, wanted: Wanted) -> tuple[int, int, int] | None:
-        """Who is next of those who want this: how far after the clock, turn, and its number."""
+        """The next request that wants this: how far after the clock, its turn, and its number."""
         shares = self._pools.get((kind, model_of(wanted)))
         head = None if shares is None else shares.turns.first(wanted)
         if shares is None or head is None:

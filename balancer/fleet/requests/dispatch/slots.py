@@ -137,7 +137,7 @@ class Ranks:
         self._edition = 0
         """How often all ranks were outdated."""
         self._editions: OrderedDict[LinkId, int] = OrderedDict()
-        """Of which edition each agent's rank is; those that changed longest ago first."""
+        """The edition of each agent's rank; agents that changed longest ago come first."""
 
     def first(self, wanted: Wanted) -> LinkId | None:
         """The agent with a free slot that gets the next request which wants this."""
