@@ -5,7 +5,7 @@ the event loop, never on the decode thread. A `Preparer` changes nothing after i
 """
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain, takewhile
 from typing import Any
@@ -124,14 +124,14 @@ class Preparer:
             max_tokens=request.max_tokens,
             sampling=sampling,
             priority=request.priority or 0,
-            shift=self._shift(request, prompt),
+            shift=self._shift(request, rendered, prompt),
             prefill_only=request.prefill_only,
             stored=None if isinstance(loaded, Ignored) else loaded,
             save_as=request.cache_key if request.save_cache else None,
             constraint=held.constraint if held else None,
             scores_prompt=bool(request.prompt_logprobs),
             marks=chain.positions(len(prompt)),
-            borders=self._borders(request, prompt) if self._has_checkpoints else (),
+            borders=self._borders(request, rendered, prompt) if self._has_checkpoints else (),
         )
         return Prepared(
             sequence=sequence,
@@ -287,7 +287,9 @@ class Preparer:
                 raise InvalidRequest(f"`{field}` needs `messages`, not `prompt`", field=field)
         return prompt if isinstance(prompt, str) else ""
 
-    def _borders(self, request: GenerateRequest, prompt: Prompt) -> tuple[int, ...]:
+    def _borders(
+        self, request: GenerateRequest, rendered: RenderedText, prompt: Prompt
+    ) -> tuple[int, ...]:
         """Where the first message of a user begins, the last one, and what is said of the answer.
 
         Later prompts need not have all that opens an answer: many templates leave out reasoning
@@ -300,7 +302,7 @@ class Preparer:
         begins = [messages[:count] for count in {*users[:1], *users[-1:]} - {0}]
         if request.add_generation_prompt and not request.continue_final_message:
             begins.append((*messages, *_LATER))
-        places = {self._num_tokens_of(request, each, prompt) for each in begins}
+        places = {self._num_tokens_of(request, each, rendered, prompt) for each in begins}
         return tuple(sorted(places - {0}))
 
     def _prompt_tokens(self, request: GenerateRequest, rendered: RenderedText) -> tuple[int, ...]:
@@ -355,23 +357,33 @@ class Preparer:
         begins = bool(self._vocab.bos_text) and piece.startswith(self._vocab.bos_text)
         return self._vocab.tokenize(piece, add_special=is_first and not begins, parse_special=True)
 
-    def _shift(self, request: GenerateRequest, prompt: Prompt) -> ContextShift | None:
+    def _shift(
+        self, request: GenerateRequest, rendered: RenderedText, prompt: Prompt
+    ) -> ContextShift | None:
         if request.n_discard is None:
             return None
-        return ContextShift(max(MIN_KEPT, self._head(request, prompt)), request.n_discard)
+        num_kept = max(MIN_KEPT, self._head(request, rendered, prompt))
+        return ContextShift(num_kept, request.n_discard)
 
-    def _head(self, request: GenerateRequest, prompt: Prompt) -> int:
+    def _head(self, request: GenerateRequest, rendered: RenderedText, prompt: Prompt) -> int:
         """How many tokens of `prompt` come from the leading system messages."""
         messages = request.messages or ()
         system = tuple(takewhile(lambda each: each.role in ("system", "developer"), messages))
-        return self._num_tokens_of(request, system, prompt) if system else 0
+        return self._num_tokens_of(request, system, rendered, prompt) if system else 0
 
     def _num_tokens_of(
-        self, request: GenerateRequest, messages: tuple[ChatMessage, ...], prompt: Prompt
+        self,
+        request: GenerateRequest,
+        messages: tuple[ChatMessage, ...],
+        rendered: RenderedText,
+        prompt: Prompt,
     ) -> int:
-        """How many tokens of `prompt` are those that `messages` begin with."""
+        """How many tokens of `prompt`, which is `rendered`, are those that `messages` begin with.
+
+        What is shorter is tokenised, what comes before or what comes after.
+        """
         try:
-            rendered = self._templates.render(
+            other = self._templates.render(
                 request,
                 messages=messages,
                 tools=_tools(request),
@@ -380,8 +392,26 @@ class Preparer:
             )
         except RequestError:  # a template may want a user's message after the system's
             return 0
-        pairs = zip(self._tokens(rendered), prompt.tokens, strict=False)
-        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        length, tokens = _num_common(rendered.text, other.text), prompt.tokens
+        before, after = rendered.divided(length)
+        if len(before.text) > len(after.text):
+            pieces = (self._tokenized(piece, is_first=False) for piece in after.pieces)
+            rest = tuple(chain.from_iterable(pieces))
+            if len(rest) <= len(tokens) and tokens[len(tokens) - len(rest) :] == rest:
+                return len(tokens) - len(rest)
+        return _num_common(tokens, self._tokens(before))
+
+
+def _num_common(one: Sequence[object], other: Sequence[object]) -> int:
+    """How many elements both begin with."""
+    least, most = 0, min(len(one), len(other))
+    while least < most:
+        length = (least + most + 1) // 2
+        if one[least:length] == other[least:length]:
+            least = length
+        else:
+            most = length - 1
+    return least
 
 
 def _echo(request: GenerateRequest) -> Echo | None:

@@ -50,6 +50,15 @@ class RenderedText:
         """The text, split at `cuts`."""
         return (self.text[a:b] for a, b in pairwise((0, *self.cuts, len(self.text))))
 
+    def divided(self, length: int) -> "tuple[RenderedText, RenderedText]":
+        """The first `length` characters, and the others."""
+        return (
+            RenderedText(self.text[:length], tuple(cut for cut in self.cuts if cut < length)),
+            RenderedText(
+                self.text[length:], tuple(cut - length for cut in self.cuts if cut > length)
+            ),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Variables:

@@ -163,3 +163,13 @@ def test_a_text_without_control_tokens_is_rendered_once() -> None:
     assert len(renders) == 1
     CONTROL.tell_apart(variables(START), render)
     assert len(renders) == 3
+
+
+@pytest.mark.parametrize("length", range(7))
+def test_a_text_is_divided_with_its_cuts(length: int) -> None:
+    whole = RenderedText("abcdef", (2, 4))
+    before, after = whole.divided(length)
+    assert before.text + after.text == whole.text
+    assert len(before.text) == length
+    for piece in (*before.pieces, *after.pieces):
+        assert any(piece in each for each in whole.pieces)
