@@ -20,6 +20,7 @@ LAYERS = (
     # ---- an agent
     "agent/sequence_id agent/cpu_cores agent/engine/model_error",
     "agent/engine/load_options agent/engine/llama/cells/layout",
+    "agent/engine/llama/cells/recurrent_rows",
     "agent/generation/port agent/engine/statistics agent/upstream/protocol",
     "agent/models",
     "agent/link agent/upstream",

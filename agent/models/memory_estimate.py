@@ -1,14 +1,17 @@
 """How much memory a model takes when it is loaded, from its file's header.
 
 After llama.cpp: the KV cache is `llama_kv_cache` (cells times the width of keys and values of each
-layer, in f16), the output buffer `llama_context::output_reserve`, and the compute buffer what
-`graph_reserve` needs for a full micro-batch: the inputs, and the larger of a layer (rows of the
-feed-forward, a mask of attention) and the logits. Weights are the tensors as they lie in the file.
+layer, in f16) and rows of recurrent state for the slots, the spare one and as many checkpoints
+(further ones count with the host cache), the output buffer `llama_context::output_reserve`, and the
+compute buffer what `graph_reserve` needs for a full micro-batch: the inputs, and the larger of a
+layer (rows of the feed-forward, a mask of attention) and the logits. Weights are the tensors as
+they lie in the file.
 """
 
 from dataclasses import dataclass, replace
 
 from ..engine.llama.cells.layout import choose_layout
+from ..engine.llama.cells.recurrent_rows import row_bytes
 from ..engine.load_options import LoadOptions
 from .gguf_header import GgufHeader
 
@@ -123,7 +126,7 @@ def _alone(
     rows_of_chunk = chunk * (vocab + width + 2 * feed_forward) * _F32
     return MemoryEstimate(
         weights=max(0, file_bytes - header.data_offset),
-        cache=cell * cells,
+        cache=cell * cells + row_bytes(header.number) * (2 * options.slots + 1),
         compute=max(layer, rows * vocab * _F32) + inputs + outputs,
         embeddings=cell * _whole_blocks(options.context_size + chunk) + rows_of_chunk,
         host_cache=options.host_cache,

@@ -26,6 +26,7 @@ from .cells.edits import Edits
 from .cells.fixed_batches import MOST_ROWS
 from .cells.layout import Layout
 from .cells.places import Places
+from .cells.recurrent_rows import num_rows
 from .cells.states import States
 from .cells.stream_edits import StreamEdits
 from .cells.unified_edits import UnifiedEdits
@@ -59,9 +60,6 @@ MOST_WINDOW_BYTES = 16 * 2**20
 
 LEAST_WINDOWS = 8
 """For so many for each slot there has to be room, else they stay in the KV cache."""
-
-MOST_CHECKPOINT_ROWS = 64
-"""More are not needed by as many slots as there usually are, and each takes a row of logits."""
 
 NUM_MASK_THREADS = 2
 """Masks are worked out while the engine's own threads decode, and take little of their time."""
@@ -344,8 +342,7 @@ def _has_small_windows(model: Model, options: LoadOptions, num_cells: int) -> bo
 def _num_checkpoints(model: Model, options: LoadOptions, *, has_small_windows: bool) -> int:
     """How many checkpoints there can be: numbers that llama.cpp takes, windows, rows of state.
 
-    These have as much memory as prefixes that were evicted; on processors, there is a row for each
-    slot in any case.
+    Windows have as much memory as prefixes that were evicted.
     """
     most = int(llama_cpp.llama_max_parallel_sequences()) - 1 - options.slots
     if not model.has_checkpoints:
@@ -354,10 +351,15 @@ def _num_checkpoints(model: Model, options: LoadOptions, *, has_small_windows: b
         return min(most, options.host_cache // model.window_bytes)
     if not model.is_recurrent:
         return most
-    fitting = 0
-    if not model.is_offloaded and model.row_bytes:
-        fitting = options.host_cache // model.row_bytes
-    return min(most, max(options.slots, min(fitting, MOST_CHECKPOINT_ROWS)))
+    return min(
+        most,
+        num_rows(
+            model.row_bytes,
+            slots=options.slots,
+            host_cache=options.host_cache,
+            is_offloaded=model.is_offloaded,
+        ),
+    )
 
 
 def _num_holders(slots: int, layout: Layout) -> int:

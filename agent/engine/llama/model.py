@@ -12,14 +12,12 @@ import llama_cpp.llama_cpp as llama_cpp
 from ....shared.queries import Pooling
 from ....shared.reports.model_info import Kernels, Task
 from ..model_error import ModelError
+from .cells.recurrent_rows import row_bytes
 from .log import route_log
 from .vocab import LlamaVocab
 
 _TEXT_BYTES = 256
 _RANK_TEMPLATE = b"rerank"
-
-_STATE_BYTES = 4
-"""Of each element of a recurrent state."""
 
 _CELL_BYTES = 2
 """Of each element of a key or a value."""
@@ -123,20 +121,8 @@ class Model:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a recurrent state, or a little more; 0 where the file does not say enough.
-
-        After llama.cpp (`llama_hparams::n_embd_r` and `n_embd_s`), as if all layers had one.
-        """
-        number = self._number
-        inner, state = number("ssm.inner_size"), number("ssm.state_size")
-        channels = inner + 2 * number("ssm.group_count") * state
-        per_layer = max(0, number("ssm.conv_kernel") - 1) * channels + inner * state
-        width = number("embedding_length")
-        per_layer += width * max(0, number("shortconv.l_cache") - 1)
-        per_layer += width * (number("wkv.head_size") and number("wkv.head_size") + 2)
-        heads, head = number("attention.head_count"), number("kda.head_dim")
-        per_layer += heads * head * (head + 3 * max(0, number("ssm.conv_kernel") - 1))
-        return _STATE_BYTES * per_layer * number("block_count")
+        """Bytes of a sequence's recurrent state, or a little more; 0 where there is none."""
+        return row_bytes(self._number) if self.is_recurrent else 0
 
     @property
     def is_causal(self) -> bool:

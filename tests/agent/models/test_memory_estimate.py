@@ -67,6 +67,13 @@ def test_the_cache_has_keys_and_values_of_every_layer() -> None:
     )
 
 
+def test_slots_and_checkpoints_have_rows_of_recurrent_state() -> None:
+    recurrent = head(ssm__inner_size=128, ssm__state_size=16, ssm__conv_kernel=4)
+    row = 2 * (128 * 16 + 3 * 128) * 4
+    plain = cache(estimate(head(), ONE, file_bytes=0))
+    assert cache(estimate(recurrent, ONE, file_bytes=0)) == plain + 3 * row
+
+
 def test_drafts_and_the_vocabulary_take_rows_of_logits() -> None:
     small, large = (
         estimate(
