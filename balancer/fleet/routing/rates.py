@@ -19,7 +19,7 @@ MEMORY = 0.9
 """What is left of a measurement's weight with each one after it."""
 
 PRIOR = 256.0
-"""Tokens of beliefs that count as having come true before any did."""
+"""Tokens of beliefs that count as having been hits before any was."""
 
 MOST = 1e15
 LEAST = 1e-9
@@ -54,14 +54,14 @@ class Speed:
 
     `prefill` in tokens a second. A token of an answer takes `token_seconds` while `running`
     sequences are generated at once; a request has its slot for `slot_seconds`. Of the cached tokens
-    that are believed, `trust` are there. Of a prompt, `reuse` is the share that was cached.
+    that are believed, `hit_rate` are there. Of a prompt, `reuse` is the share that was cached.
     """
 
     prefill: float
     token_seconds: float
     running: float
     slot_seconds: float
-    trust: float = 1.0
+    hit_rate: float = 1.0
     reuse: float = 0.0
 
     def seconds_per_token(self, running: float) -> float:
@@ -79,7 +79,7 @@ class _Measured:
     token_seconds: Average = field(default_factory=Average)
     running: Average = field(default_factory=Average)
     slot_seconds: Average = field(default_factory=Average)
-    trust: Average = field(default_factory=lambda: Average(PRIOR, PRIOR))
+    hit_rate: Average = field(default_factory=lambda: Average(PRIOR, PRIOR))
     reuse: Average = field(default_factory=Average)
     answer: Average = field(default_factory=Average)
     computed: Average = field(default_factory=Average)
@@ -98,7 +98,7 @@ class _Measured:
                 token_seconds=self.token_seconds.value(default.token_seconds),
                 running=self.running.value(default.running),
                 slot_seconds=self.slot_seconds.value(default.slot_seconds),
-                trust=self.trust.value(default.trust),
+                hit_rate=self.hit_rate.value(default.hit_rate),
                 reuse=self.reuse.value(default.reuse),
             )
         return self.known
@@ -166,7 +166,7 @@ class Speeds:
     def found(self, link: LinkId, *, expected: float, cached: int) -> None:
         """An agent was believed to hold `expected` tokens, and `cached` of them were there."""
         agent = self._agent(link)
-        agent.trust.add(min(cached, expected), expected)
+        agent.hit_rate.add(min(cached, expected), expected)
         agent.known = None
 
     def ended(self, link: LinkId, model: str, end: Measurement) -> bool:

@@ -219,7 +219,7 @@ class Router:
         if not holders:
             return Choice(free)
         if free not in holders and (last := self._beliefs.last_held(free, chain.keys)) is not None:
-            holders[free] = chain.ends[last] * self._speed(free).trust
+            holders[free] = chain.ends[last] * self._speed(free).hit_rate
         best = Best()
         for link in {free: 0, **holders}:
             if (load := load_of(link)) is not None:
@@ -244,14 +244,14 @@ class Router:
     def _holders(self, chain: PrefixChain, cache_key: int | None) -> dict[LinkId, float]:
         """Agents that are believed to hold a part of a prompt, and how many bytes of it."""
         holders = {
-            link: chain.ends[last] * self._speed(link).trust
+            link: chain.ends[last] * self._speed(link).hit_rate
             for link, last in self._beliefs.holders(chain.keys, MOST_CANDIDATES).items()
         }
         last = None if cache_key is None else self._cache_keys.held(cache_key)
         if last is not None and last[0] in self._agents:
             link, share = last
             held = self._beliefs.last_held(link, chain.keys)
-            known = 0.0 if held is None else chain.ends[held] * self._speed(link).trust
+            known = 0.0 if held is None else chain.ends[held] * self._speed(link).hit_rate
             holders[link] = max(known, chain.size * share)
         return holders
 
@@ -319,10 +319,10 @@ class Router:
         per_byte = self._per_byte(model, chain)
         size = chain.size * per_byte
         held = 0.0 if last is None else chain.ends[last] * per_byte
-        trusted = held * self._speed(link).trust
+        expected_hits = held * self._speed(link).hit_rate
         fetched = 0.0 if fetching is None else fetching.num_tokens
         self.counts.fetching += fetching is not None
-        uncached = max(size - max(trusted, fetched), 0.0)
+        uncached = max(size - max(expected_hits, fetched), 0.0)
         was_there = cache_key is not None and self._cache_keys.started(cache_key, link)
         self._started[id] = _Started(
             link,

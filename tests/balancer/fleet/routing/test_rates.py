@@ -79,11 +79,11 @@ def test_trust_falls_with_what_was_not_there_and_returns() -> None:
     speeds = Speeds()
     for _ in range(20):
         speeds.found(A, expected=1000.0, cached=100)
-    assert speeds.of(A, "m").trust == pytest.approx(0.1, abs=0.02)
-    assert speeds.of(B, "m").trust == 1.0
+    assert speeds.of(A, "m").hit_rate == pytest.approx(0.1, abs=0.02)
+    assert speeds.of(B, "m").hit_rate == 1.0
     for _ in range(20):
         speeds.found(A, expected=1000.0, cached=4000)
-    assert speeds.of(A, "m").trust > 0.85
+    assert speeds.of(A, "m").hit_rate > 0.85
 
 
 def test_the_share_that_was_cached_and_answers_are_averages() -> None:
