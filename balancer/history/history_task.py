@@ -28,7 +28,7 @@ from .chart import By, Chart, chart
 from .endings import Endings, latest
 from .recorder import HistoryRecorder
 from .series import OTHERS, Selection, Series, Step, beside, from_saved, to_saved
-from .shared_past import SharedPast, ToldSteps
+from .shared_past import ReportedSteps, SharedPast
 from .usage import UsageLedger, added_up
 
 logger = logging.getLogger(__name__)
@@ -36,8 +36,8 @@ logger = logging.getLogger(__name__)
 WRITE_INTERVAL = 5
 """Seconds between two batches for the store."""
 
-MOST_TOLD = 120
-"""Seconds that other balancers are told of, should the store not have them."""
+MOST_REPORTED = 120
+"""Seconds that are reported to other balancers, should the store not have them."""
 
 
 class History:
@@ -142,45 +142,45 @@ class History:
         step: int,
         by: By | None,
         name: str | None = None,
-        told: ToldSteps | None = None,
+        reported: ReportedSteps | None = None,
     ) -> Chart:
         """The steps from `since` on. On another thread, one at a time.
 
-        `told` is what other balancers say that the store does not have yet.
+        `reported` is what other balancers have that the store does not have yet.
         """
         async with self._charting:
-            selections = await self._since(since, told or {})
+            selections = await self._since(since, reported or {})
             return await asyncio.to_thread(chart, selections, step, by, name)
 
-    async def _since(self, at: int, told: ToldSteps) -> list[Selection]:
+    async def _since(self, at: int, reported: ReportedSteps) -> list[Selection]:
         own = self.series.since(at)
         if self._shared is None:
             return [own]
-        return [own, await self._shared.steps_since(at, int(self.clock()), told)]
+        return [own, await self._shared.steps_since(at, int(self.clock()), reported)]
 
     async def ended(
-        self, wanted: EndingFilter, told: Iterable[EndedRequest] = (), num_told: int = 0
+        self, wanted: EndingFilter, reported: Iterable[EndedRequest] = (), num_reported: int = 0
     ) -> tuple[list[EndedRequest], int]:
         """Ended requests in their order, and how many are kept of all.
 
-        `told` are those of other balancers that the store does not have yet, of `num_told`.
+        `reported` are those of other balancers that the store does not have yet, of `num_reported`.
         """
         if self._shared is not None:
             unwritten = self.unwritten_endings()
-            found = await self._shared.ended(wanted, [*unwritten, *told])
+            found = await self._shared.ended(wanted, [*unwritten, *reported])
             if found is not None:
-                return found[0], min(found[1] + len(unwritten) + num_told, MAX_ENDINGS)
+                return found[0], min(found[1] + len(unwritten) + num_reported, MAX_ENDINGS)
         own = self.endings.choose(wanted)
-        return latest([*own, *told], wanted), min(len(self.endings) + num_told, MAX_ENDINGS)
+        return latest([*own, *reported], wanted), min(len(self.endings) + num_reported, MAX_ENDINGS)
 
     # ---- what other balancers get
 
     def unwritten_steps(self) -> list[Step]:
-        """The seconds that the store does not have yet, the latest `MOST_TOLD`, oldest first."""
+        """Seconds that the store does not have yet, the latest `MOST_REPORTED`, oldest first."""
         given = (each.at for each in self._handed_over().steps if each.width == 1)
         later = (step.at for step, width in self._unwritten if width == 1)
         oldest = next(chain(given, later), None)  # the store has all before it
-        return [] if oldest is None else self.series.latest_seconds(MOST_TOLD, oldest)
+        return [] if oldest is None else self.series.latest_seconds(MOST_REPORTED, oldest)
 
     def unwritten_endings(self) -> list[EndedRequest]:
         """The ended requests that the store does not have yet, oldest first."""

@@ -1,7 +1,7 @@
 """The steps of all other balancers over the same store, put together, as far as somebody looked.
 
 The store has them. They are read from it in ranges: what nobody looked back to before, and what may
-have been written since the last time. Those that the store does not have yet, the others tell.
+have been written since the last time. Those that the store does not have yet, the others report.
 
 Invariants: each step of each source counts once; no more is kept than of one balancer.
 """
@@ -12,7 +12,7 @@ from ..store.records import STEPS_KEPT, StepRange, StepWidth
 from .series import MINUTE, Selection, Step, beside
 
 LATE = 60
-"""Seconds by which a step that was not told may be written late, and is read still."""
+"""Seconds by which a step that was not reported may be written late, and is read still."""
 
 LATELY = 300
 """The last seconds of a longer past are read as such: their minutes may not be written yet."""
@@ -29,8 +29,8 @@ FromSource = tuple[str, Step]
 class OtherSteps:
     """Times are seconds since 1970.
 
-    Ask `wanted`, read that, give it to `take`, and what others told to `hear`; then comes `since`.
-    All get one `now`.
+    Ask `wanted`, read that, give it to `take`, and what others reported to `hear`; then ask
+    `since`. All get one `now`.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class OtherSteps:
         self._from: dict[StepWidth, int] = {}
         self._latest: dict[tuple[StepWidth, str], int] = {}
         self._steps: dict[StepWidth, dict[int, Step]] = {1: {}, 60: {}}
-        self._told: list[Step] = []
+        self._reported: list[Step] = []
 
     @property
     def num_kept(self) -> int:
@@ -82,24 +82,24 @@ class OtherSteps:
             self._add(width, by_time)
             self._forget(width, now - (STEPS_KEPT[width] + 1) * width)
 
-    def hear(self, told: Mapping[str, Iterable[Step]]) -> None:
-        """What others told of themselves, by source, instead of what they told before."""
-        self._told = []
-        for source, steps in told.items():
+    def hear(self, reported: Mapping[str, Iterable[Step]]) -> None:
+        """What others report of themselves, by source, in place of what they reported before."""
+        self._reported = []
+        for source, steps in reported.items():
             latest = self._latest.get((1, source), -1)
-            self._told += (step for step in steps if step.at > latest)
-        if self._told and 1 in self._unread_from:
-            oldest = min(step.at for step in self._told)
+            self._reported += (step for step in steps if step.at > latest)
+        if self._reported and 1 in self._unread_from:
+            oldest = min(step.at for step in self._reported)
             self._unread_from[1] = min(self._unread_from[1], oldest)
 
     def since(self, at: int, now: int) -> Selection:
-        """All from `at` on that was wanted so, and that was told.
+        """All from `at` on that was wanted so, and that was reported.
 
         Without what has not been yet: another host's clock may be ahead.
         """
         begins = _begins(at, now)
         cut = begins[1]
-        seconds = [each for each in self._with_told().values() if cut <= each.at <= now]
+        seconds = [each for each in self._with_reported().values() if cut <= each.at <= now]
         minutes = [each for each in self._steps[60].values() if at <= each.at < cut]
         if 60 not in begins:
             return Selection(_in_order(seconds), 1)
@@ -117,10 +117,10 @@ class OtherSteps:
         if width in self._from:
             self._from[width] = max(self._from[width], before)
 
-    def _with_told(self) -> Mapping[int, Step]:
-        """The seconds, with what was told."""
+    def _with_reported(self) -> Mapping[int, Step]:
+        """The seconds, with what was reported."""
         seconds = dict(self._steps[1])
-        for step in self._told:
+        for step in self._reported:
             at = step.at
             seconds[at] = beside([seconds[at], step]) if at in seconds else step
         return seconds

@@ -1,6 +1,6 @@
 """What all balancers over one store counted, and which requests ended at any of them.
 
-What the store does not have yet, the others tell: whoever asks puts that beside.
+What the store does not have yet, the others report: the caller passes that on.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from .endings import latest
 from .other_steps import FromSource, OtherSteps
 from .series import Selection, Step, from_saved
 
-ToldSteps = Mapping[str, Iterable[Step]]
-"""What others told of themselves, by the run of the balancer."""
+ReportedSteps = Mapping[str, Iterable[Step]]
+"""What others report of themselves, by the run of the balancer."""
 
 Read = list[tuple[StepRange, list[SavedStep]]]
 """What the store has of each range."""
@@ -30,13 +30,13 @@ class SharedPast:
         self._others = OtherSteps()
         self._health = StoreHealth("the store of other balancers' past")
 
-    async def steps_since(self, since: int, now: int, told: ToldSteps) -> Selection:
+    async def steps_since(self, since: int, now: int, reported: ReportedSteps) -> Selection:
         """The steps of all others. While the store is away, those that were read before.
 
         Only one call at a time.
         """
         read = await self._read(since, now)
-        return await asyncio.to_thread(self._selection, read, since, now, told)
+        return await asyncio.to_thread(self._selection, read, since, now, reported)
 
     async def ended(
         self, wanted: EndingFilter, unwritten: Iterable[EndedRequest]
@@ -70,11 +70,11 @@ class SharedPast:
         read: Read | None,
         since: int,
         now: int,
-        told: ToldSteps,
+        reported: ReportedSteps,
     ) -> Selection:
         if read is not None:
             self._others.take([(wanted, _readable(saved)) for wanted, saved in read], now)
-        self._others.hear(told)
+        self._others.hear(reported)
         return self._others.since(since, now)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.view import FleetTotals
-from arriero.balancer.history.history_task import MOST_TOLD, History
+from arriero.balancer.history.history_task import MOST_REPORTED, History
 from arriero.balancer.store.records import EndingFilter, UsageQuery
 from arriero.balancer.store.writer import StoreWriter
 from tests.balancer.fleet.recording import ManualClock
@@ -189,13 +189,13 @@ class Balancer:
         task.cancel()
 
     async def ended(self, *others: "Balancer", limit: int = 200) -> tuple[list[str], int]:
-        told = [each for other in others for each in other.history.unwritten_endings()]
-        found, total = await self.history.ended(EndingFilter(limit=limit), told, len(told))
+        reported = [each for other in others for each in other.history.unwritten_endings()]
+        found, total = await self.history.ended(EndingFilter(limit=limit), reported, len(reported))
         return [each.id for each in found], total
 
     async def tokens(self, *others: "Balancer") -> list[float]:
-        told = {each.history.run_id: each.history.unwritten_steps() for each in others}
-        return (await self.history.chart(900, 1, None, None, told)).lines[0].tokens_per_second
+        reported = {each.history.run_id: each.history.unwritten_steps() for each in others}
+        return (await self.history.chart(900, 1, None, None, reported)).lines[0].tokens_per_second
 
 
 async def test_the_past_of_all_balancers_is_one() -> None:
@@ -259,13 +259,13 @@ async def test_while_the_store_is_away_each_knows_its_own_and_what_it_is_told() 
 async def test_steps_that_are_told_are_bounded() -> None:
     clock = ManualClock(1000.0)
     balancer = Balancer(FakeStore(), clock)
-    for number in range(3 * MOST_TOLD):
+    for number in range(3 * MOST_REPORTED):
         clock.now += 1
         balancer.count(number)
-        if number == 2 * MOST_TOLD:
+        if number == 2 * MOST_REPORTED:
             balancer.history.write(balancer.writer)
-    told = balancer.history.unwritten_steps()
-    assert [each.at for each in told] == list(range(1240, 1360))
+    reported = balancer.history.unwritten_steps()
+    assert [each.at for each in reported] == list(range(1240, 1360))
 
 
 async def test_steps_are_told_as_they_were_counted() -> None:
@@ -281,6 +281,6 @@ async def test_steps_are_told_as_they_were_counted() -> None:
         balancer.history.write(balancer.writer)  # it waits for the store
     clock.now += 1
     balancer.count(17)
-    told = balancer.history.unwritten_steps()
-    assert [each.fleet.completion_tokens for each in told] == [11, 13, 17]
-    assert all(any(each is kept for kept in balancer.history.series.seconds) for each in told)
+    reported = balancer.history.unwritten_steps()
+    assert [each.fleet.completion_tokens for each in reported] == [11, 13, 17]
+    assert all(any(each is kept for kept in balancer.history.series.seconds) for each in reported)

@@ -38,11 +38,11 @@ def look(
     store: Written,
     since: int,
     now: int,
-    told: Mapping[str, Sequence[Step]] | None = None,
+    reported: Mapping[str, Sequence[Step]] | None = None,
 ) -> dict[int, int]:
     """Tokens by time."""
     others.take([(each, store.read(each)) for each in others.wanted(since, now)], now)
-    others.hear(told or {})
+    others.hear(reported or {})
     selection = others.since(since, now)
     times = [each.at for each in selection.steps]
     assert times == sorted(set(times))
@@ -58,12 +58,12 @@ def test_those_of_several_are_added_up() -> None:
 
 def test_what_is_told_counts_until_it_is_written() -> None:
     store, others = Written(), OtherSteps()
-    told = {"a": [step(NOW - 2, 4), step(NOW - 1, 5)]}
-    assert look(others, store, NOW - 9, NOW, told) == {NOW - 2: 4, NOW - 1: 5}
+    reported = {"a": [step(NOW - 2, 4), step(NOW - 1, 5)]}
+    assert look(others, store, NOW - 9, NOW, reported) == {NOW - 2: 4, NOW - 1: 5}
     store.add("a", step(NOW - 2, 4))
-    assert look(others, store, NOW - 9, NOW, told) == {NOW - 2: 4, NOW - 1: 5}
+    assert look(others, store, NOW - 9, NOW, reported) == {NOW - 2: 4, NOW - 1: 5}
     store.add("a", step(NOW - 1, 5))
-    assert look(others, store, NOW - 9, NOW, told) == {NOW - 2: 4, NOW - 1: 5}
+    assert look(others, store, NOW - 9, NOW, reported) == {NOW - 2: 4, NOW - 1: 5}
 
 
 def test_what_was_read_is_not_read_again() -> None:
@@ -166,12 +166,12 @@ def test_each_step_counts_once_in_any_history(data: st.DataObject) -> None:
             store.add(source, *counted[source][num_written[source] :])
             num_written[source] = len(counted[source])
         if data.draw(st.booleans()):
-            told = {source: counted[source][-MOST_TOLD:] for source in counted}
+            reported = {source: counted[source][-MOST_REPORTED:] for source in counted}
             since = now - data.draw(st.integers(1, 400))
-            assert look(others, store, since, now, told) == truth(counted, since)
+            assert look(others, store, since, now, reported) == truth(counted, since)
 
 
-MOST_TOLD = 400
+MOST_REPORTED = 400
 """All that may be unwritten here."""
 
 
