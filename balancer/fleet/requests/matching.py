@@ -1,4 +1,4 @@
-"""Requests that wait, by what they want, and agents with free slots, by what they are.
+"""Requests that wait, by their queues, and agents with free slots, by the queues they serve.
 
 Who waits for `None` takes any agent, who waits for a name any of that model, and who waits for an
 `Engine` only one of the same fingerprint. Who waits for a `Warm` one takes that agent alone. Every
@@ -10,38 +10,38 @@ from collections.abc import Container, Iterable, Iterator
 from ....shared.inference import RequestId
 from ..decisions import LinkId
 from ..priority_queue import Groups
-from .routing import Wanted, Warm, model_of
+from .routing import QueueKey, Warm, model_of
 
 
 class Waiting:
     """Waiting requests, lowest rank first."""
 
-    __slots__ = ("_groups", "_wanted")
+    __slots__ = ("_groups", "_keys")
 
     def __init__(self) -> None:
-        self._groups: Groups[Wanted, RequestId, float] = Groups()
-        self._wanted: dict[RequestId, Wanted] = {}
+        self._groups: Groups[QueueKey, RequestId, float] = Groups()
+        self._keys: dict[RequestId, QueueKey] = {}
 
     def __len__(self) -> int:
-        return len(self._wanted)
+        return len(self._keys)
 
     def __contains__(self, id: object) -> bool:
-        return id in self._wanted
+        return id in self._keys
 
-    def put(self, id: RequestId, wanted: Wanted, rank: float) -> None:
+    def put(self, id: RequestId, key: QueueKey, rank: float) -> None:
         """Add a request, or give a waiting one another rank."""
-        self._wanted[id] = wanted
-        self._groups.set(wanted, id, rank)
+        self._keys[id] = key
+        self._groups.set(key, id, rank)
 
     def remove(self, id: RequestId) -> None:
         """Remove a request. Raises `KeyError` if it does not wait."""
-        self._groups.remove(self._wanted.pop(id), id)
+        self._groups.remove(self._keys.pop(id), id)
 
     def of(self, model: str) -> list[RequestId]:
         """The requests for any agent of exactly this model."""
         return list(self._groups.keys(model))
 
-    def first(self, keys: Iterable[Wanted]) -> RequestId | None:
+    def first(self, keys: Iterable[QueueKey]) -> RequestId | None:
         """The next request for an agent that takes those of `keys`."""
         heads = [head for key in keys if (head := self._groups.first(key)) is not None]
         return min(heads)[1] if heads else None
@@ -51,20 +51,20 @@ class Waiting:
 
         A model comes once for those that any of its agents may take, and once for each engine.
         """
-        for wanted in self._groups:
-            if (first := self._groups.first(wanted)) is not None:
-                yield model_of(wanted), self._groups.size(wanted), first[1]
+        for key in self._groups:
+            if (first := self._groups.first(key)) is not None:
+                yield model_of(key), self._groups.size(key), first[1]
 
-    def stranded(self, served: Container[Wanted]) -> list[RequestId]:
-        """Requests that want what is not in `served`; an agent that is waited for serves."""
+    def stranded(self, served: Container[QueueKey]) -> list[RequestId]:
+        """Requests of queues that are not in `served`; an agent that is waited for serves."""
         groups = self._groups
-        wanted = (key for key in groups if not isinstance(key, Warm))
-        return [id for key in wanted if key not in served for id in groups.keys(key)]
+        queues = (key for key in groups if not isinstance(key, Warm))
+        return [id for key in queues if key not in served for id in groups.keys(key)]
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
         self._groups.check_integrity()
-        if {id: key for key in self._groups for id in self._groups.keys(key)} != self._wanted:
+        if {id: key for key in self._groups for id in self._groups.keys(key)} != self._keys:
             raise RuntimeError("somebody waits in the wrong place")
 
 
@@ -74,13 +74,13 @@ class Free:
     __slots__ = ("_groups", "_keys")
 
     def __init__(self) -> None:
-        self._groups: Groups[Wanted, LinkId, tuple[float, int]] = Groups()
-        self._keys: dict[LinkId, tuple[Wanted, ...]] = {}
+        self._groups: Groups[QueueKey, LinkId, tuple[float, int]] = Groups()
+        self._keys: dict[LinkId, tuple[QueueKey, ...]] = {}
 
     def __contains__(self, link: object) -> bool:
         return link in self._keys
 
-    def put(self, link: LinkId, keys: tuple[Wanted, ...], load: float, turn: int) -> None:
+    def put(self, link: LinkId, keys: tuple[QueueKey, ...], load: float, turn: int) -> None:
         """Add or update an agent that takes requests of `keys`.
 
         `turn` is greatest for the agent that got a request last.
@@ -96,9 +96,9 @@ class Free:
         for key in self._keys.pop(link, ()):
             self._groups.remove(key, link)
 
-    def first(self, wanted: Wanted) -> LinkId | None:
-        """The agent that gets the next request that wants this."""
-        first = self._groups.first(wanted)
+    def first(self, key: QueueKey) -> LinkId | None:
+        """The agent that gets the next request of this queue."""
+        first = self._groups.first(key)
         return first[1] if first else None
 
     def check_integrity(self) -> None:

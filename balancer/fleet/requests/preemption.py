@@ -14,7 +14,7 @@ from ....shared.inference import RequestId
 from ..priority_queue import Groups
 from ..tally import Tally
 from ..view import ForegroundView
-from .routing import Wanted
+from .routing import QueueKey
 
 FIRST_RUN = 1.0
 """Seconds that a batch request runs at least before it is preempted for the first time."""
@@ -34,32 +34,32 @@ class Preemption:
     __slots__ = ("_asked", "_num_asked", "_num_waiting", "_running", "_times", "_waiting")
 
     def __init__(self) -> None:
-        self._waiting: dict[RequestId, Wanted] = {}
-        self._num_waiting: Tally[Wanted] = Tally()
-        self._running: dict[RequestId, tuple[Wanted, ...]] = {}
-        self._times: Groups[Wanted, RequestId, float] = Groups()
+        self._waiting: dict[RequestId, QueueKey] = {}
+        self._num_waiting: Tally[QueueKey] = Tally()
+        self._running: dict[RequestId, tuple[QueueKey, ...]] = {}
+        self._times: Groups[QueueKey, RequestId, float] = Groups()
         """When each that runs may be asked, by what its agent serves."""
-        self._asked: dict[RequestId, Wanted] = {}
-        """On whose behalf: for those that want this."""
-        self._num_asked: Tally[Wanted] = Tally()
+        self._asked: dict[RequestId, QueueKey] = {}
+        """The queue for whose requests each was asked."""
+        self._num_asked: Tally[QueueKey] = Tally()
 
     @property
     def num_asked(self) -> int:
         """Batch requests that have been asked and still run."""
         return len(self._asked)
 
-    def may_help(self, wanted: Wanted) -> bool:
-        """Whether a batch request runs that may be preempted for one that wants this."""
-        return self._times.size(wanted) > 0
+    def may_help(self, key: QueueKey) -> bool:
+        """Whether a batch request runs that may be preempted for one of this queue."""
+        return self._times.size(key) > 0
 
-    def waits(self, id: RequestId, wanted: Wanted) -> None:
+    def waits(self, id: RequestId, key: QueueKey) -> None:
         """A request of a higher class waits, or waits for something else now."""
         self._waits_no_more(id)
-        self._waiting[id] = wanted
-        self._num_waiting.add(wanted, 1)
+        self._waiting[id] = key
+        self._num_waiting.add(key, 1)
 
-    def runs(self, id: RequestId, keys: tuple[Wanted, ...], may_be_asked_at: float) -> None:
-        """A batch request runs on an agent that starts those who want what is in `keys`."""
+    def runs(self, id: RequestId, keys: tuple[QueueKey, ...], may_be_asked_at: float) -> None:
+        """A batch request runs on an agent that starts requests of the queues `keys`."""
         if id in self._asked:
             return
         self._runs_no_more(id)
@@ -74,39 +74,39 @@ class Preemption:
         if id in self._asked:
             self._num_asked.add(self._asked.pop(id), -1)
 
-    def next_deadline(self, is_free: Callable[[Wanted], bool]) -> float | None:
+    def next_deadline(self, is_free: Callable[[QueueKey], bool]) -> float | None:
         """When to call `due`."""
         if not self._running:
             return None
-        firsts = (self._times.first(wanted) for wanted in self._unmet(is_free))
+        firsts = (self._times.first(key) for key in self._unmet(is_free))
         return min((first[0] for first in firsts if first is not None), default=None)
 
     def due(
         self,
         now: float,
-        is_free: Callable[[Wanted], bool],
+        is_free: Callable[[QueueKey], bool],
         can_leave: Callable[[RequestId], bool],
     ) -> list[RequestId]:
-        """The requests to ask now. `is_free`: whether a slot is free for those that want this."""
+        """The requests to ask now. `is_free`: whether a slot is free for requests of a queue."""
         asked: list[RequestId] = []
-        for wanted in list(self._unmet(is_free)):
-            while self._num_waiting[wanted] > self._num_asked[wanted]:
-                first = self._times.first(wanted)
+        for key in list(self._unmet(is_free)):
+            while self._num_waiting[key] > self._num_asked[key]:
+                first = self._times.first(key)
                 if first is None or first[0] > now:
                     break
                 self._runs_no_more(first[1])
                 if can_leave(first[1]):
-                    self._asked[first[1]] = wanted
-                    self._num_asked.add(wanted, 1)
+                    self._asked[first[1]] = key
+                    self._num_asked.add(key, 1)
                     asked.append(first[1])
         return asked
 
-    def _unmet(self, is_free: Callable[[Wanted], bool]) -> Iterator[Wanted]:
+    def _unmet(self, is_free: Callable[[QueueKey], bool]) -> Iterator[QueueKey]:
         if not self._running:
             return
-        for wanted in self._num_waiting:
-            if self._num_waiting[wanted] > self._num_asked[wanted] and not is_free(wanted):
-                yield wanted
+        for key in self._num_waiting:
+            if self._num_waiting[key] > self._num_asked[key] and not is_free(key):
+                yield key
 
     def _waits_no_more(self, id: RequestId) -> None:
         if id in self._waiting:
@@ -122,7 +122,7 @@ class Preemption:
         if self._asked.keys() & self._running.keys():
             raise RuntimeError("a request was asked to stop, and may be again")
         for counted, of in ((self._num_waiting, self._waiting), (self._num_asked, self._asked)):
-            if any(counted[wanted] != list(of.values()).count(wanted) for wanted in counted):
+            if any(counted[key] != list(of.values()).count(key) for key in counted):
                 raise RuntimeError("requests that wait or were asked to stop are miscounted")
 
 

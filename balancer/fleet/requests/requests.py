@@ -38,7 +38,7 @@ from .delivered import Claim, Told, consistent
 from .dispatch.dispatch import Assign, Dispatch
 from .preemption import Foreground, Preemption, least_run
 from .request_lifecycle import RequestLifecycle
-from .routing import ByText, Needs, Offer, RoutingRequest, Wanted, routing_of
+from .routing import ByText, Needs, Offer, QueueKey, RoutingRequest, routing_of
 from .waiting_room import WaitingRoom
 
 _AGENTS_FAULT = (FirstTokenTimeout.code, TokenTimeout.code)
@@ -204,9 +204,9 @@ class Requests:
         """Deadline admission: why a newcomer is refused that would wait too long, if one is."""
         deadline_ms = lifecycle.request.deadline_ms
         seconds = self.waiting_room.sure_wait(lifecycle.id, least_ended(deadline_ms))
-        wanted = self.dispatch.wanted_by(lifecycle.id)
+        key = self.dispatch.queue_key_of(lifecycle.id)
         is_batch = lifecycle.kind == "batch"
-        if seconds is None or (not is_batch and self._preemption.may_help(wanted)):
+        if seconds is None or (not is_batch and self._preemption.may_help(key)):
             return None
         return refusal_of(
             Wait(
@@ -491,9 +491,9 @@ class Requests:
             return self._look_again(lifecycle, min(at, now + self._least_patience))
         if lifecycle.has_deserted and agent.breaker.has_answered:
             return self._look_again(lifecycle, inf)  # once: the request may be what takes long
-        wanted = self.dispatch.wanted_by(lifecycle.id)
+        key = self.dispatch.queue_key_of(lifecycle.id)
         is_time_left = now + (expected or 0.0) < lifecycle.first_token_by()
-        if not is_time_left or not self.dispatch.has_free_slot_besides(link, wanted):
+        if not is_time_left or not self.dispatch.has_free_slot_besides(link, key):
             return self._look_again(lifecycle, now + self._least_patience)
         return self._desert(lifecycle, agent, now)
 
@@ -769,10 +769,10 @@ class Requests:
         """It has no agent: `batch` requests are preempted for it, unless it is one."""
         self._preemption.stops(lifecycle.id)
         if lifecycle.kind != "batch":
-            self._preemption.waits(lifecycle.id, self.dispatch.wanted_by(lifecycle.id))
+            self._preemption.waits(lifecycle.id, self.dispatch.queue_key_of(lifecycle.id))
 
-    def _runs(self, lifecycle: RequestLifecycle, keys: tuple[Wanted, ...]) -> None:
-        """It has an agent that serves those who want what is in `keys`."""
+    def _runs(self, lifecycle: RequestLifecycle, keys: tuple[QueueKey, ...]) -> None:
+        """It has an agent that takes requests of the queues `keys`."""
         if lifecycle.kind != "batch":
             self._preemption.stops(lifecycle.id)
         else:

@@ -58,16 +58,16 @@ class Warm(NamedTuple):
     link: LinkId
 
 
-Wanted = str | Engine | Able | ByText | Warm | None
-"""What a request waits for: a model by name, an agent that goes on where another stopped, any.
+QueueKey = str | Engine | Able | ByText | Warm | None
+"""The key of a queue: what its requests wait for, a model by name or some of its agents, or any.
 
 Or any of those that can do what it needs.
 """
 
 
-def model_of(wanted: Wanted) -> str | None:
-    """The name of the model that is wanted; `None` is any."""
-    return wanted.model if isinstance(wanted, Engine | Able | ByText | Warm) else wanted
+def model_of(key: QueueKey) -> str | None:
+    """The name of the model that requests under this key wait for; `None` is any."""
+    return key.model if isinstance(key, Engine | Able | ByText | Warm) else key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class Offer:
         return self.is_accepting and self.model is not None and self.slots > 0
 
     @property
-    def keys(self) -> tuple[Wanted, ...]:
+    def keys(self) -> tuple[QueueKey, ...]:
         """The queues it serves: of its model, its engine, those who take any, and its abilities."""
         if self.model is None:
             return ()
@@ -137,8 +137,8 @@ class RoutingRequest:
     charge: int = LEAST
 
     @property
-    def wanted(self) -> Wanted:
-        """The queue it waits in."""
+    def queue_key(self) -> QueueKey:
+        """The key of the queue it waits in."""
         return self.engine or self.able or self.model
 
 

@@ -23,7 +23,7 @@ from ..decisions import Deliver
 from ..load_shedding import RETRY_AFTER
 from ..priority_queue import PriorityQueue
 from .dispatch.dispatch import Dispatch
-from .routing import Wanted, model_of
+from .routing import QueueKey, model_of
 
 MAX_MODELS = 1024
 """Models that are remembered at most: agents choose the names."""
@@ -210,21 +210,21 @@ class WaitingRoom:
 
     def of(self, id: RequestId, seconds_to_load: SecondsToLoad) -> Waiting:
         """What a waiting request can expect."""
-        wanted = self._dispatch.wanted_by(id)
+        key = self._dispatch.queue_key_of(id)
         place = self._dispatch.place_of(id)
-        what: WaitsFor = "slot" if self._dispatch.num_slots_for(wanted) else "model"
-        pause = self._pause(wanted)
+        what: WaitsFor = "slot" if self._dispatch.num_slots_for(key) else "model"
+        pause = self._pause(key)
         if what == "model":
-            seconds = seconds_to_load(model_of(wanted))
+            seconds = seconds_to_load(model_of(key))
         else:
             seconds = None if pause is None else place * pause
         return Waiting(place, what, None if seconds is None else float(ceil(seconds)))
 
     def sure_wait(self, id: RequestId, num_ended: int) -> float | None:
         """Seconds until a waiting request gets a slot, once so many have ended to tell by."""
-        wanted = self._dispatch.wanted_by(id)
-        pause = self._pause(wanted)
-        if pause is None or self._slot_times.num_ended(model_of(wanted)) < num_ended:
+        key = self._dispatch.queue_key_of(id)
+        pause = self._pause(key)
+        if pause is None or self._slot_times.num_ended(model_of(key)) < num_ended:
             return None
         return self._dispatch.place_of(id) * pause
 
@@ -232,10 +232,10 @@ class WaitingRoom:
         """Seconds after which the queue has probably moved on."""
         return min(max(self._pause(model) or RETRY_AFTER, RETRY_AFTER), MAX_RETRY_AFTER)
 
-    def _pause(self, wanted: Wanted) -> float | None:
-        """Seconds between two ends of requests, while all slots for what is wanted are taken."""
-        slots = self._dispatch.num_slots_for(wanted)
-        mean = self._slot_times.mean(model_of(wanted))
+    def _pause(self, key: QueueKey) -> float | None:
+        """Seconds between two ends of requests, while all slots for this queue are taken."""
+        slots = self._dispatch.num_slots_for(key)
+        mean = self._slot_times.mean(model_of(key))
         return mean / slots if slots and mean is not None else None
 
     def check_integrity(self) -> None:

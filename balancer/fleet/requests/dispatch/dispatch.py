@@ -31,7 +31,7 @@ from ...routing.choice import Choice
 from ...routing.fetches import Fetching
 from ...routing.rates import Measurement
 from ...routing.router import Router
-from ..routing import Able, ByText, Engine, Offer, RoutingRequest, Wanted, Warm, model_of
+from ..routing import Able, ByText, Engine, Offer, QueueKey, RoutingRequest, Warm, model_of
 from .fair_queue import FairQueue
 from .holds import Hold, Holds
 from .slots import AgentSlots, Ranks, Slots
@@ -126,33 +126,33 @@ class Dispatch:
         """
         return self._waiting.models()
 
-    def has_free_slot(self, wanted: Wanted) -> bool:
-        """Whether a newcomer that wants this would start at once."""
-        return self._ranks.first(wanted) is not None
+    def has_free_slot(self, key: QueueKey) -> bool:
+        """Whether a newcomer in this queue would start at once."""
+        return self._ranks.first(key) is not None
 
-    def has_free_slot_besides(self, link: LinkId, wanted: Wanted) -> bool:
-        """Whether another agent than this one would start a newcomer that wants this at once."""
-        if self._ranks.first(wanted) != link:
-            return self.has_free_slot(wanted)
+    def has_free_slot_besides(self, link: LinkId, key: QueueKey) -> bool:
+        """Whether another agent than this one would start a newcomer in this queue at once."""
+        if self._ranks.first(key) != link:
+            return self.has_free_slot(key)
         agent = self._slots[link]
         agent.is_full = True
         self._ranks.update(agent)
-        is_there = self.has_free_slot(wanted)
+        is_there = self.has_free_slot(key)
         agent.is_full = False
         self._ranks.update(agent)
         return is_there
 
-    def num_slots_for(self, wanted: Wanted) -> int:
-        """The slots of agents that take requests which want this; 0 if none does."""
-        return self._slots.num_for(wanted)
+    def num_slots_for(self, key: QueueKey) -> int:
+        """The slots of agents that take requests of this queue; 0 if none does."""
+        return self._slots.num_for(key)
 
     def is_held(self, id: RequestId) -> bool:
         """Whether a request waits for one agent alone."""
         return self._holds.link_for(id) is not None
 
-    def wanted_by(self, id: RequestId) -> Wanted:
-        """What a request waits for, or would."""
-        return self._requests[id].routing.wanted
+    def queue_key_of(self, id: RequestId) -> QueueKey:
+        """The key of the queue in which a request waits, or would."""
+        return self._requests[id].routing.queue_key
 
     def place_of(self, id: RequestId) -> int:
         """The place of a waiting request, from 1: it is started after so many less one."""
@@ -172,7 +172,7 @@ class Dispatch:
     def enqueue(self, id: RequestId, routing: RoutingRequest) -> list[Assign] | Refuse:
         """A newcomer is assigned, waits (no decision), or is refused and forgotten."""
         self._arrives(id, routing)
-        if not self.has_free_slot(routing.wanted) and (error := self._refusal(id)) is not None:
+        if not self.has_free_slot(routing.queue_key) and (error := self._refusal(id)) is not None:
             self.ended(id)
             return Refuse(id, error)
         self._load_shedding.waits(id, *_place_of(routing))
@@ -201,7 +201,7 @@ class Dispatch:
     def makes_room_for(self, routing: RoutingRequest) -> RequestId | None:
         """The request that a full queue drops for a newcomer: end it before `enqueue`."""
         is_full = 0 < self._max_buffered <= self.num_waiting
-        if not is_full or self.has_free_slot(routing.wanted):
+        if not is_full or self.has_free_slot(routing.queue_key):
             return None
         return self._load_shedding.yields_to(*_place_of(routing))
 
@@ -264,12 +264,12 @@ class Dispatch:
         self._release(id)
         request.routing = replace(request.routing, engine=None, able=by_text)
         if request.link is None:
-            self._waiting.changed(id, self.wanted_by(id), self.now)
+            self._waiting.changed(id, self.queue_key_of(id), self.now)
 
-    def serves(self, wanted: Wanted, *, besides: LinkId | None = None) -> bool:
-        """Whether an agent takes those who want this, `besides` one that is about to leave."""
-        num_slots = self._slots.num_for(wanted)
-        if besides is not None and (agent := self._slots[besides]).serves(wanted):
+    def serves(self, key: QueueKey, *, besides: LinkId | None = None) -> bool:
+        """Whether an agent takes requests of this queue, `besides` one that is about to leave."""
+        num_slots = self._slots.num_for(key)
+        if besides is not None and (agent := self._slots[besides]).serves(key):
             num_slots -= agent.offer.slots
         return num_slots > 0
 
@@ -277,14 +277,14 @@ class Dispatch:
         """Requests for a model of `names` wait for its new name there; which requests these are."""
         waiting = [id for name in names for id in self._waiting.of(name)]
         held = [id for agent in self._slots for id in self._holds.held_for(agent.link)]
-        waiting += [id for id in held if self.wanted_by(id) in names]
+        waiting += [id for id in held if self.queue_key_of(id) in names]
         ids = self._in_order(waiting)
         for id in ids:
             self._release(id)
             request = self._requests[id]
             name = request.routing.model or ""
             request.routing = replace(request.routing, model=names.get(name, name))
-            self._waiting.renamed(id, request.routing.wanted, self.now)
+            self._waiting.renamed(id, request.routing.queue_key, self.now)
         return ids, self._place(ids)
 
     def narrow(self, id: RequestId, able: Able) -> None:
@@ -293,7 +293,7 @@ class Dispatch:
         self._release(id)
         request.routing = replace(request.routing, able=able)
         if request.link is None:
-            self._waiting.changed(id, self.wanted_by(id), self.now)
+            self._waiting.changed(id, self.queue_key_of(id), self.now)
 
     def retry(self, ids: Iterable[RequestId]) -> list[Assign]:
         """Assign those of `ids` that wait and need not."""
@@ -390,8 +390,8 @@ class Dispatch:
         may_wait = not self._holds.was_held(id) and self.num_waiting <= self._max_buffered
         return self.router.choose(
             routing.chain,
-            load_of=lambda link: self._ranks.load(self._slots[link], routing.wanted),
-            free=self._ranks.first(routing.wanted),
+            load_of=lambda link: self._ranks.load(self._slots[link], routing.queue_key),
+            free=self._ranks.first(routing.queue_key),
             cache_key=routing.cache_key,
             most_answer=routing.most_answer,
             may_wait=may_wait,
@@ -437,8 +437,8 @@ class Dispatch:
     def _next_for(self, agent: AgentSlots) -> RequestId | None:
         return self._waiting.first(self._keys_of(agent), self.now)
 
-    def _keys_of(self, agent: AgentSlots) -> tuple[Wanted, ...]:
-        """What those want whom it could start."""
+    def _keys_of(self, agent: AgentSlots) -> tuple[QueueKey, ...]:
+        """The keys of the queues whose requests it could start."""
         if not self._holds.held_for(agent.link):
             return agent.keys
         return (*agent.keys, *(Warm(name, agent.link) for name in agent.offer.names))
@@ -451,14 +451,14 @@ class Dispatch:
 
     def _hold(self, id: RequestId, choice: Choice) -> None:
         self._holds.hold(id, choice.link, choice.patience)
-        wanted = Warm(model_of(self.wanted_by(id)), choice.link)
-        self._waiting.changed(id, wanted, self.now)
+        warm = Warm(model_of(self.queue_key_of(id)), choice.link)
+        self._waiting.changed(id, warm, self.now)
 
     def _release(self, id: RequestId) -> bool:
         """A request takes any agent again, if it was held; whether it was."""
         if not self._holds.release(id):
             return False
-        self._waiting.changed(id, self.wanted_by(id), self.now)
+        self._waiting.changed(id, self.queue_key_of(id), self.now)
         return True
 
     def _let_go(self, link: LinkId) -> list[RequestId]:
@@ -477,7 +477,7 @@ class Dispatch:
     def _waits_again(self, id: RequestId) -> None:
         request = self._requests[id]
         request.link = None
-        self._waiting.came_back(id, request.routing.wanted, self.now)
+        self._waiting.came_back(id, request.routing.queue_key, self.now)
 
     def _in_order(self, ids: Iterable[RequestId]) -> list[RequestId]:
         return sorted(ids, key=lambda id: self._requests[id].arrival)

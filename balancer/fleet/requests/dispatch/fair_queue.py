@@ -24,7 +24,7 @@ from .....shared.inference import PRIORITY_CLASSES, PriorityClass, RequestId
 from ...caller import Account, Flow
 from ...tally import Tally
 from ..matching import Waiting
-from ..routing import Able, ByText, Engine, RoutingRequest, Wanted, Warm, model_of
+from ..routing import Able, ByText, Engine, QueueKey, RoutingRequest, Warm, model_of
 from .fair_order import FairOrder, share_of
 
 STARVED_AFTER = 10.0
@@ -119,7 +119,7 @@ class _Entry:
     """`turn` is the one with which it started, the last time."""
 
     number: int
-    wanted: Wanted
+    key: QueueKey
     kind: PriorityClass
     account: Account
     connection: Flow | None
@@ -128,15 +128,15 @@ class _Entry:
 
     @property
     def pool(self) -> Pool:
-        return (self.kind, model_of(self.wanted))
+        return (self.kind, model_of(self.key))
 
 
 @dataclass(slots=True)
 class _Shares:
     """One class and model: the callers' turns, and each caller's requests in their order."""
 
-    turns: FairOrder[Account, Wanted] = field(default_factory=FairOrder)
-    callers: dict[Account, FairOrder[Flow | None, Wanted]] = field(default_factory=dict)
+    turns: FairOrder[Account, QueueKey] = field(default_factory=FairOrder)
+    callers: dict[Account, FairOrder[Flow | None, QueueKey]] = field(default_factory=dict)
     num_waiting: int = 0
 
 
@@ -148,8 +148,8 @@ class FairQueue:
         self._entries: dict[RequestId, _Entry] = {}
         self._ids: dict[int, RequestId] = {}
         self._pools: dict[Pool, _Shares] = {}
-        self._wanted: Tally[Wanted] = Tally()
-        """How many wait for each."""
+        self._num_in_queue: Tally[QueueKey] = Tally()
+        """How many wait in each queue."""
         self._engines: dict[str, set[Engine]] = {}
         """The engines that requests wait for, by model."""
         self._num_waiting: dict[PriorityClass, int] = dict.fromkeys(FALLING, 0)
@@ -174,7 +174,7 @@ class FairQueue:
         caller = routing.caller
         entry = _Entry(
             number=self._num_arrived,
-            wanted=routing.wanted,
+            key=routing.queue_key,
             kind=routing.priority_class,
             account=caller.account,
             connection=caller.flow,
@@ -184,12 +184,12 @@ class FairQueue:
         self._add(entry)
         self._waits(id, entry, now)
 
-    def started(self, id: RequestId, keys: Iterable[Wanted], now: float) -> None:
+    def started(self, id: RequestId, keys: Iterable[QueueKey], now: float) -> None:
         """A request that waits gets a slot of an agent that takes those of `keys`."""
         entry = self._entries[id]
         self._leaves(id, entry)
         shares = self._pools[entry.pool]
-        entry.turn = shares.turns.of_flow(entry.account, entry.wanted)[0][1]
+        entry.turn = shares.turns.of_flow(entry.account, entry.key)[0][1]
         shares.callers[entry.account].take(entry.number)
         keys = list(keys)
         pools = {model_of(key) for key in keys}
@@ -206,31 +206,31 @@ class FairQueue:
         for order in orders:
             order.clock += lag
 
-    def came_back(self, id: RequestId, wanted: Wanted, now: float) -> None:
+    def came_back(self, id: RequestId, key: QueueKey, now: float) -> None:
         """A request that ran waits again, for the same or for an engine of that model."""
         entry = self._entries[id]
         if entry.turn is None:
             raise ValueError(f"request {id} waits already")
-        if model_of(wanted) != model_of(entry.wanted):
+        if model_of(key) != model_of(entry.key):
             self._forget(entry, entry.charge)
-            entry.wanted, entry.turn = wanted, None
+            entry.key, entry.turn = key, None
             self._add(entry, is_next=True)
         else:
-            entry.wanted = wanted
+            entry.key = key
             shares = self._pools[entry.pool]
-            shares.callers[entry.account].put_back(entry.number, wanted)
-            shares.turns.put_back(entry.turn, wanted)
+            shares.callers[entry.account].put_back(entry.number, key)
+            shares.turns.put_back(entry.turn, key)
             entry.turn = None
         self._waits(id, entry, now)
 
-    def changed(self, id: RequestId, wanted: Wanted, now: float) -> None:
+    def changed(self, id: RequestId, key: QueueKey, now: float) -> None:
         """A request that waits now waits for other agents of the same model, with the same tags."""
         entry = self._entries[id]
         shares, (_, turn) = self._pools[entry.pool], self._turn_of(entry)
         self._leaves(id, entry)
-        entry.wanted = wanted
-        shares.turns.move(turn, wanted)
-        shares.callers[entry.account].move(entry.number, wanted)
+        entry.key = key
+        shares.turns.move(turn, key)
+        shares.callers[entry.account].move(entry.number, key)
         self._waits(id, entry, now)
 
     def ended(self, id: RequestId, charge: int) -> None:
@@ -241,18 +241,18 @@ class FairQueue:
             self._leaves(id, entry)
         self._forget(entry, charge)
 
-    def renamed(self, id: RequestId, wanted: Wanted, now: float) -> None:
+    def renamed(self, id: RequestId, key: QueueKey, now: float) -> None:
         """A request that waits waits for another model, before those that came there later."""
         entry = self._entries[id]
         self._leaves(id, entry)
         self._forget(entry, 0)
-        entry.wanted = wanted
+        entry.key = key
         self._add(entry, is_next=True)
         self._waits(id, entry, now)
 
     # ---- who is next
 
-    def first(self, keys: Sequence[Wanted], now: float) -> RequestId | None:
+    def first(self, keys: Sequence[QueueKey], now: float) -> RequestId | None:
         """The next request for an agent that takes those of `keys`."""
         kinds = self._kinds(keys)
         if not kinds:
@@ -262,16 +262,16 @@ class FairQueue:
         heads = [head for key in keys if (head := self._head(kind, key)) is not None]
         return self._ids[min(heads)[2]]
 
-    def place(self, id: RequestId, served: Collection[Wanted]) -> int:
+    def place(self, id: RequestId, served: Collection[QueueKey]) -> int:
         """Its place, from 1, among those whom the same agents could start.
 
         A request for any model counts those for what is in `served`.
         """
         entry = self._entries[id]
-        kind, wanted = entry.kind, entry.wanted
+        kind, key = entry.kind, entry.key
         tag, number = self._turn_of(entry)
         lag = tag - self._pools[entry.pool].turns.clock
-        rivals = self._rivals(wanted, served)
+        rivals = self._rivals(key, served)
         higher = FALLING[: FALLING.index(kind)]
         before = sum(self._num_in(each, rival) for each in higher for rival in rivals)
         return 1 + before + sum(self._num_before(kind, rival, lag, number) for rival in rivals)
@@ -282,8 +282,8 @@ class FairQueue:
         """The requests for any agent of exactly this model, first arrived first."""
         return sorted(self._waiting.of(model), key=lambda id: self._entries[id].number)
 
-    def stranded(self, served: Collection[Wanted]) -> list[RequestId]:
-        """Requests that want what is not in `served`."""
+    def stranded(self, served: Collection[QueueKey]) -> list[RequestId]:
+        """Requests of queues that are not in `served`."""
         return self._waiting.stranded(served)
 
     def models(self) -> Iterator[tuple[str | None, int, RequestId]]:
@@ -297,18 +297,18 @@ class FairQueue:
     # ---- inside
 
     def _add(self, entry: _Entry, *, is_next: bool = False) -> None:
-        number, wanted, charge = entry.number, entry.wanted, entry.charge
+        number, key, charge = entry.number, entry.key, entry.charge
         shares = self._pools.setdefault(entry.pool, _Shares())
-        shares.turns.add(number, entry.account, wanted, charge, is_next=is_next)
+        shares.turns.add(number, entry.account, key, charge, is_next=is_next)
         caller = shares.callers.setdefault(entry.account, FairOrder())
-        caller.add(number, entry.connection, wanted, charge, is_next=is_next)
+        caller.add(number, entry.connection, key, charge, is_next=is_next)
 
     def _forget(self, entry: _Entry, charge: int) -> None:
         shares, account = self._pools[entry.pool], entry.account
         caller = shares.callers[account]
         if entry.turn is None:
             caller.withdraw(entry.number)
-            shares.turns.withdraw(shares.turns.of_flow(account, entry.wanted)[-1][1])
+            shares.turns.withdraw(shares.turns.of_flow(account, entry.key)[-1][1])
         else:
             caller.end(entry.number, charge)
             shares.turns.end(entry.turn, charge)
@@ -318,15 +318,15 @@ class FairQueue:
             del self._pools[entry.pool]
 
     def _waits(self, id: RequestId, entry: _Entry, now: float) -> None:
-        self._waiting.put(id, entry.wanted, entry.number)
+        self._waiting.put(id, entry.key, entry.number)
         self._num_waiting[entry.kind] += 1
         shares = self._pools[entry.pool]
         shares.num_waiting += 1
         if shares.num_waiting == 1:
             self._turns.waits(*entry.pool, now)
-        self._wanted.add(entry.wanted, 1)
-        if isinstance(entry.wanted, Engine):
-            self._engines.setdefault(entry.wanted.model, set()).add(entry.wanted)
+        self._num_in_queue.add(entry.key, 1)
+        if isinstance(entry.key, Engine):
+            self._engines.setdefault(entry.key.model, set()).add(entry.key)
 
     def _leaves(self, id: RequestId, entry: _Entry) -> None:
         self._waiting.remove(id)
@@ -335,28 +335,28 @@ class FairQueue:
         shares.num_waiting -= 1
         if not shares.num_waiting:
             self._turns.empty(*entry.pool)
-        wanted = entry.wanted
-        self._wanted.add(wanted, -1)
-        if isinstance(wanted, Engine) and wanted not in self._wanted:
-            self._engines[wanted.model].remove(wanted)
-            if not self._engines[wanted.model]:
-                del self._engines[wanted.model]
+        key = entry.key
+        self._num_in_queue.add(key, -1)
+        if isinstance(key, Engine) and key not in self._num_in_queue:
+            self._engines[key.model].remove(key)
+            if not self._engines[key.model]:
+                del self._engines[key.model]
 
-    def _kinds(self, keys: Iterable[Wanted]) -> list[PriorityClass]:
+    def _kinds(self, keys: Iterable[QueueKey]) -> list[PriorityClass]:
         """The classes of those who wait for what is in `keys`, highest first."""
         if not len(self):
             return []
         keys = list(keys)
         return [kind for kind in FALLING if any(self._num_in(kind, key) for key in keys)]
 
-    def _head(self, kind: PriorityClass, wanted: Wanted) -> tuple[int, int, int] | None:
-        """The next request that wants this: how far after the clock, its turn, and its number."""
-        shares = self._pools.get((kind, model_of(wanted)))
-        head = None if shares is None else shares.turns.first(wanted)
+    def _head(self, kind: PriorityClass, key: QueueKey) -> tuple[int, int, int] | None:
+        """The next request of this queue: how far after the clock, its turn, and its number."""
+        shares = self._pools.get((kind, model_of(key)))
+        head = None if shares is None else shares.turns.first(key)
         if shares is None or head is None:
             return None
         tag, turn = head
-        request = shares.callers[shares.turns.flow_of(turn)].first(wanted)
+        request = shares.callers[shares.turns.flow_of(turn)].first(key)
         if request is None:
             raise RuntimeError("a turn without a request")
         return (tag - shares.turns.clock, turn, request[1])
@@ -365,27 +365,27 @@ class FairQueue:
         """The rank of the turn that a waiting request would get."""
         shares = self._pools[entry.pool]
         caller = shares.callers[entry.account]
-        index = caller.num_before(entry.wanted, caller.rank_of(entry.number))
-        return shares.turns.of_flow(entry.account, entry.wanted)[index]
+        index = caller.num_before(entry.key, caller.rank_of(entry.number))
+        return shares.turns.of_flow(entry.account, entry.key)[index]
 
-    def _num_in(self, kind: PriorityClass, wanted: Wanted) -> int:
-        shares = self._pools.get((kind, model_of(wanted)))
-        return 0 if shares is None else shares.turns.num_in(wanted)
+    def _num_in(self, kind: PriorityClass, key: QueueKey) -> int:
+        shares = self._pools.get((kind, model_of(key)))
+        return 0 if shares is None else shares.turns.num_in(key)
 
-    def _num_before(self, kind: PriorityClass, wanted: Wanted, lag: int, number: int) -> int:
-        shares = self._pools.get((kind, model_of(wanted)))
+    def _num_before(self, kind: PriorityClass, key: QueueKey, lag: int, number: int) -> int:
+        shares = self._pools.get((kind, model_of(key)))
         if shares is None:
             return 0
-        return shares.turns.num_before(wanted, (shares.turns.clock + lag, number))
+        return shares.turns.num_before(key, (shares.turns.clock + lag, number))
 
-    def _rivals(self, wanted: Wanted, served: Collection[Wanted]) -> set[Wanted]:
-        """What those want who could start on the same agents."""
-        if wanted is None:
-            few, many = sorted((served, self._wanted), key=len)
+    def _rivals(self, key: QueueKey, served: Collection[QueueKey]) -> set[QueueKey]:
+        """The queues whose requests could start on the same agents."""
+        if key is None:
+            few, many = sorted((served, self._num_in_queue), key=len)
             return {None, *(each for each in few if each in many)}
-        if isinstance(wanted, Engine | Able | ByText | Warm):
-            return {None, wanted.model, wanted}
-        return {None, wanted, *self._engines.get(wanted, ())}
+        if isinstance(key, Engine | Able | ByText | Warm):
+            return {None, key.model, key}
+        return {None, key, *self._engines.get(key, ())}
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""

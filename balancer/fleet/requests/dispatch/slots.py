@@ -16,7 +16,7 @@ from ...routing.choice import Load
 from ...routing.router import Router
 from ...tally import Tally
 from ..matching import Free
-from ..routing import NOTHING, Offer, Wanted
+from ..routing import NOTHING, Offer, QueueKey
 from .holds import Holds
 
 
@@ -26,7 +26,7 @@ class AgentSlots:
 
     link: LinkId
     offer: Offer = NOTHING
-    keys: tuple[Wanted, ...] = ()
+    keys: tuple[QueueKey, ...] = ()
     is_full: bool = False
     turn: int = 0
     running: set[RequestId] = field(default_factory=set)
@@ -38,9 +38,9 @@ class AgentSlots:
         most = min(offer.slots, offer.allowed)
         return offer.is_able and not self.is_full and len(self.running) < most
 
-    def serves(self, wanted: Wanted) -> bool:
-        """Whether it takes those who want this, now or when a slot is free."""
-        return self.offer.is_able and wanted in self.keys
+    def serves(self, key: QueueKey) -> bool:
+        """Whether it takes requests of this queue, now or when a slot is free."""
+        return self.offer.is_able and key in self.keys
 
 
 class Slots:
@@ -50,7 +50,7 @@ class Slots:
 
     def __init__(self) -> None:
         self._agents: dict[LinkId, AgentSlots] = {}
-        self._totals: Tally[Wanted] = Tally()
+        self._totals: Tally[QueueKey] = Tally()
         """Slots of agents that take work, taken or not, by what these serve."""
         self._num_taken = 0
         self.num_slots = 0
@@ -68,13 +68,13 @@ class Slots:
         return self._agents[link]
 
     @property
-    def served(self) -> Collection[Wanted]:
+    def served(self) -> Collection[QueueKey]:
         """What agents that take work serve."""
         return self._totals
 
-    def num_for(self, wanted: Wanted) -> int:
-        """The slots of agents that take requests which want this; 0 if none does."""
-        return self._totals[wanted]
+    def num_for(self, key: QueueKey) -> int:
+        """The slots of agents that take requests of this queue; 0 if none does."""
+        return self._totals[key]
 
     def add(self, link: LinkId) -> None:
         """An agent is here; it offers nothing yet."""
@@ -139,9 +139,9 @@ class Ranks:
         self._editions: OrderedDict[LinkId, int] = OrderedDict()
         """The edition of each agent's rank; agents that changed longest ago come first."""
 
-    def first(self, wanted: Wanted) -> LinkId | None:
-        """The agent with a free slot that gets the next request which wants this."""
-        return self._free.first(wanted)
+    def first(self, key: QueueKey) -> LinkId | None:
+        """The agent with a free slot that gets the next request of this queue."""
+        return self._free.first(key)
 
     def update(self, agent: AgentSlots) -> None:
         """The agent's slots, or what is known of its speed, have changed."""
@@ -171,9 +171,9 @@ class Ranks:
                 return
             self.update(self._slots[link])
 
-    def load(self, agent: AgentSlots, wanted: Wanted) -> Load | None:
-        """How an agent is, if it takes those who want this and is worth waiting for."""
-        if not agent.serves(wanted) or not agent.offer.allowed:
+    def load(self, agent: AgentSlots, key: QueueKey) -> Load | None:
+        """How an agent is, if it takes requests of this queue and is worth waiting for."""
+        if not agent.serves(key) or not agent.offer.allowed:
             return None
         return Load(
             running=len(agent.running),

@@ -12,15 +12,15 @@ from arriero.balancer.fleet.requests.preemption import (
     Preemption,
     least_run,
 )
-from arriero.balancer.fleet.requests.routing import Wanted
+from arriero.balancer.fleet.requests.routing import QueueKey
 from arriero.balancer.fleet.view import ForegroundView
 from arriero.shared.inference import RequestId
 
 A, B, C, W, X = (RequestId(name) for name in "abcwx")
-KEYS: tuple[Wanted, ...] = (None, "m")
+KEYS: tuple[QueueKey, ...] = (None, "m")
 
 
-def nothing_free(_wanted: Wanted) -> bool:
+def nothing_free(_key: QueueKey) -> bool:
     return False
 
 
@@ -116,12 +116,12 @@ WANTED = st.sampled_from([None, "m", "n"])
 
 @settings(max_examples=50)
 @given(st.lists(WANTED, max_size=6), st.lists(WANTED, max_size=6))
-def test_no_more_are_asked_than_wait(waiting: list[Wanted], running: list[Wanted]) -> None:
+def test_no_more_are_asked_than_wait(waiting: list[QueueKey], running: list[QueueKey]) -> None:
     preemption = Preemption()
-    for number, wanted in enumerate(waiting):
-        preemption.waits(RequestId(f"w{number}"), wanted)
-    for number, wanted in enumerate(running):
-        preemption.runs(RequestId(f"r{number}"), (None, wanted) if wanted else (None,), 1.0)
+    for number, key in enumerate(waiting):
+        preemption.waits(RequestId(f"w{number}"), key)
+    for number, key in enumerate(running):
+        preemption.runs(RequestId(f"r{number}"), (None, key) if key else (None,), 1.0)
     asked = due(preemption, 1.0)
     assert len(asked) == len(set(asked)) <= len(waiting)
     left = set(range(len(running))) - {int(id[1:]) for id in asked}

@@ -23,13 +23,13 @@ ALICE = Caller("alice")
 
 
 def test_what_is_known_of_a_text() -> None:
-    wanted = request("llama")
+    sent = request("llama")
     routing = RoutingRequest(
-        model="llama", caller=ALICE, chain=chain_of(wanted), charge=charge_of(wanted)
+        model="llama", caller=ALICE, chain=chain_of(sent), charge=charge_of(sent)
     )
-    assert routing_of(wanted, ALICE) == routing
-    assert routing_of(replace(wanted, max_tokens=7), ALICE).most_answer == 7
-    assert routing_of(replace(wanted, prefill_only=True), ALICE).most_answer == 0
+    assert routing_of(sent, ALICE) == routing
+    assert routing_of(replace(sent, max_tokens=7), ALICE).most_answer == 7
+    assert routing_of(replace(sent, prefill_only=True), ALICE).most_answer == 0
 
 
 def test_the_sign_of_the_priority_is_the_class() -> None:
@@ -38,14 +38,14 @@ def test_the_sign_of_the_priority_is_the_class() -> None:
 
 
 def test_token_ids_are_counted() -> None:
-    wanted = GenerateRequest(prompt=(1, 2, 3))
-    assert routing_of(wanted, ALICE) == RoutingRequest(
+    sent = GenerateRequest(prompt=(1, 2, 3))
+    assert routing_of(sent, ALICE) == RoutingRequest(
         caller=ALICE,
         num_tokens=3,
-        chain=chain_of(wanted),
-        charge=charge_of(wanted),
+        chain=chain_of(sent),
+        charge=charge_of(sent),
     )
-    assert routing_of(replace(wanted, prompt="text"), ALICE).num_tokens is None
+    assert routing_of(replace(sent, prompt="text"), ALICE).num_tokens is None
 
 
 def test_a_cache_key_is_of_one_caller_and_one_model() -> None:
@@ -77,8 +77,8 @@ def test_what_an_agent_offers() -> None:
 
 def test_an_answer_that_has_begun_wants_the_engine_that_began_it() -> None:
     routing = RoutingRequest(model="llama")
-    assert routing.wanted == "llama"
-    assert replace(routing, engine=Engine("llama", "abc")).wanted == Engine("llama", "abc")
+    assert routing.queue_key == "llama"
+    assert replace(routing, engine=Engine("llama", "abc")).queue_key == Engine("llama", "abc")
     assert Engine("llama", "abc") != ("llama", "abd")
 
 

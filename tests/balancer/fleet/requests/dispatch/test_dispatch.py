@@ -232,7 +232,7 @@ def test_what_goes_on_by_text_waits_for_no_engine_any_more() -> None:
     id = RequestId("1")
     dispatch.enqueue(id, RoutingRequest(model="m", engine=Engine("m", "f")))
     dispatch.goes_on_by_text(id, by_text)
-    assert dispatch.wanted_by(id) == by_text
+    assert dispatch.queue_key_of(id) == by_text
     join(dispatch, A)
     assert dispatch.link_of(id) is None
     able = Offer(model="m", slots=1, able=(by_text,))

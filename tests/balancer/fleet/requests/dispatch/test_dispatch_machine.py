@@ -9,7 +9,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.decisions import LinkId, Refuse
 from arriero.balancer.fleet.requests.dispatch.dispatch import Assign, Dispatch
-from arriero.balancer.fleet.requests.routing import Engine, Offer, RoutingRequest, Wanted, model_of
+from arriero.balancer.fleet.requests.routing import (
+    Engine,
+    Offer,
+    QueueKey,
+    RoutingRequest,
+    model_of,
+)
 from arriero.shared.inference import RequestId
 
 
@@ -21,10 +27,10 @@ class Agent:
     is_full: bool = False
     running: set[RequestId] = field(default_factory=set)
 
-    def has_slot_for(self, wanted: Wanted) -> bool:
+    def has_slot_for(self, key: QueueKey) -> bool:
         model, fingerprint = self.offer.model, self.offer.fingerprint
         engine = None if fingerprint is None else (model, fingerprint)
-        serves = model is not None and wanted in (None, model, engine)
+        serves = model is not None and key in (None, model, engine)
         has_room = not self.is_full and len(self.running) < self.offer.slots
         return serves and self.offer.is_accepting and has_room
 
@@ -54,7 +60,7 @@ class DispatchMachine(RuleBasedStateMachine):
     def start(self, max_buffered: int) -> None:
         self.dispatch = Dispatch(max_buffered)
         self.max_buffered = max_buffered
-        self.wanted: dict[RequestId, Wanted] = {}
+        self.queue_keys: dict[RequestId, QueueKey] = {}
         self.routing: dict[RequestId, RoutingRequest] = {}
         self.waiting: list[RequestId] = []
         self.assigned: set[RequestId] = set()
@@ -67,8 +73,8 @@ class DispatchMachine(RuleBasedStateMachine):
     def follow(self, assigned: list[Assign]) -> None:
         for assign in assigned:
             agent = self.agents[assign.link]
-            wanted = self.wanted[assign.request]
-            assert agent.has_slot_for(wanted), "more than the agent has, or not its model"
+            key = self.queue_keys[assign.request]
+            assert agent.has_slot_for(key), "more than the agent has, or not its model"
             older = self.waiting[: self.waiting.index(assign.request)]
             assert not any(self.is_like(id, assign.request) for id in older), "out of order"
             self.waiting.remove(assign.request)
@@ -79,7 +85,7 @@ class DispatchMachine(RuleBasedStateMachine):
         """Whether the same caller waits for the same, with the same priority."""
         first, second = self.routing[one], self.routing[other]
         of_one = (first.caller, first.priority_class) == (second.caller, second.priority_class)
-        return of_one and self.wanted[one] == self.wanted[other]
+        return of_one and self.queue_keys[one] == self.queue_keys[other]
 
     def wait(self, *ids: RequestId) -> None:
         self.waiting = sorted([*self.waiting, *ids], key=lambda id: int(id))
@@ -91,9 +97,9 @@ class DispatchMachine(RuleBasedStateMachine):
             self.arrives(routing)
 
     def arrives(self, routing: RoutingRequest) -> None:
-        id = RequestId(str(len(self.wanted)))
+        id = RequestId(str(len(self.queue_keys)))
         model = routing.model
-        self.wanted[id], self.routing[id] = model, routing
+        self.queue_keys[id], self.routing[id] = model, routing
         self.make_room(routing)
         loads = {
             link: len(agent.running) / agent.offer.slots
@@ -132,7 +138,7 @@ class DispatchMachine(RuleBasedStateMachine):
         """A part of it was answered, so it goes on with the same engine only."""
         offer = next(agent.offer for agent in self.agents.values() if id in agent.running)
         if offer.model is not None and offer.fingerprint is not None:
-            self.wanted[id] = Engine(offer.model, offer.fingerprint)
+            self.queue_keys[id] = Engine(offer.model, offer.fingerprint)
             self.dispatch.bind(id, Engine(offer.model, offer.fingerprint))
 
     @precondition(lambda self: self.running())
@@ -198,7 +204,7 @@ class DispatchMachine(RuleBasedStateMachine):
     @invariant()
     def nobody_waits_in_vain(self) -> None:
         for id in self.waiting:
-            assert not any(a.has_slot_for(self.wanted[id]) for a in self.agents.values())
+            assert not any(a.has_slot_for(self.queue_keys[id]) for a in self.agents.values())
 
     @invariant()
     def those_whom_nobody_serves_are_known(self) -> None:
@@ -206,7 +212,7 @@ class DispatchMachine(RuleBasedStateMachine):
         stranded = {
             id
             for id in self.waiting
-            if not any(self.wanted[id] in agent.offer.keys for agent in served)
+            if not any(self.queue_keys[id] in agent.offer.keys for agent in served)
         }
         assert set(self.dispatch.stranded()) == stranded
 
@@ -216,16 +222,16 @@ class DispatchMachine(RuleBasedStateMachine):
         offers = [a.offer for a in self.agents.values() if a.offer.is_able]
         served = {key for offer in offers for key in offer.keys}
         for id in self.waiting:
-            wanted = self.wanted[id]
-            rivals = {None, *served} if wanted is None else {None, wanted, model_of(wanted)}
-            all_wanted = [self.wanted[each] for each in self.waiting]
-            engines = {e for e in all_wanted if isinstance(e, Engine) and e.model == wanted}
-            most = sum(each in rivals | engines for each in all_wanted)
+            key = self.queue_keys[id]
+            rivals = {None, *served} if key is None else {None, key, model_of(key)}
+            all_keys = [self.queue_keys[each] for each in self.waiting]
+            engines = {e for e in all_keys if isinstance(e, Engine) and e.model == key}
+            most = sum(each in rivals | engines for each in all_keys)
             assert 1 <= self.dispatch.place_of(id) <= most
-            slots = sum(offer.slots for offer in offers if wanted in offer.keys)
-            assert self.dispatch.num_slots_for(wanted) == slots
-        for wanted in {self.wanted[id] for id in self.waiting}:
-            alike = [id for id in self.waiting if self.wanted[id] == wanted]
+            slots = sum(offer.slots for offer in offers if key in offer.keys)
+            assert self.dispatch.num_slots_for(key) == slots
+        for key in {self.queue_keys[id] for id in self.waiting}:
+            alike = [id for id in self.waiting if self.queue_keys[id] == key]
             places = [self.dispatch.place_of(id) for id in alike]
             assert len(set(places)) == len(places), "two have one place"
 

@@ -14,10 +14,10 @@ from arriero.balancer.fleet.requests.dispatch.fair_queue import (
     FairQueue,
     Turns,
 )
-from arriero.balancer.fleet.requests.routing import Engine, RoutingRequest, Wanted
+from arriero.balancer.fleet.requests.routing import Engine, QueueKey, RoutingRequest
 from arriero.shared.inference import PRIORITY_CLASSES, PriorityClass, RequestId
 
-KEYS: tuple[Wanted, ...] = (None, "m")
+KEYS: tuple[QueueKey, ...] = (None, "m")
 ENGINE = Engine("m", "f")
 
 
@@ -41,7 +41,7 @@ def queue_of(*asks: RoutingRequest) -> FairQueue:
     return queue
 
 
-def start_all(queue: FairQueue, keys: Iterable[Wanted] = KEYS, now: float = 0.0) -> str:
+def start_all(queue: FairQueue, keys: Iterable[QueueKey] = KEYS, now: float = 0.0) -> str:
     """Every request for these starts; their ids in that order."""
     started = []
     keys = tuple(keys)
@@ -179,8 +179,8 @@ class FairQueueMachine(RuleBasedStateMachine):
         super().__init__()
         self.queue = FairQueue()
         self.asks: dict[RequestId, RoutingRequest] = {}
-        self.waiting: dict[RequestId, Wanted] = {}
-        self.running: dict[RequestId, Wanted] = {}
+        self.waiting: dict[RequestId, QueueKey] = {}
+        self.running: dict[RequestId, QueueKey] = {}
         self.fresh: list[RequestId] = []
         self.now = 0.0
         self.num = 0
@@ -205,7 +205,7 @@ class FairQueueMachine(RuleBasedStateMachine):
         self.now += seconds
         keys = (None, model, Engine(model, "f"))
         id = self.queue.first(keys, self.now)
-        fitting = [each for each, wanted in self.waiting.items() if wanted in keys]
+        fitting = [each for each, key in self.waiting.items() if key in keys]
         assert (id is None) == (not fitting), "slots never idle with work waiting"
         if id is None:
             return
@@ -228,16 +228,16 @@ class FairQueueMachine(RuleBasedStateMachine):
     @rule(data=st.data(), charge=st.integers(1, 99), comes_back=st.booleans())
     def ends(self, data: st.DataObject, charge: int, comes_back: bool) -> None:
         id = data.draw(st.sampled_from(sorted(self.running)))
-        wanted = self.running.pop(id)
+        key = self.running.pop(id)
         if not comes_back:
             self.queue.ended(id, charge)
             return
-        if isinstance(wanted, str) and data.draw(st.booleans()):
-            wanted = Engine(wanted, "f")
-        elif wanted is None and data.draw(st.booleans()):
-            wanted = Engine("m", "f")
-        self.queue.came_back(id, wanted, self.now)
-        self.waiting[id] = wanted
+        if isinstance(key, str) and data.draw(st.booleans()):
+            key = Engine(key, "f")
+        elif key is None and data.draw(st.booleans()):
+            key = Engine("m", "f")
+        self.queue.came_back(id, key, self.now)
+        self.waiting[id] = key
 
     @precondition(lambda self: self.waiting)
     @rule(data=st.data())
