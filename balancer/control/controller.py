@@ -146,7 +146,7 @@ class Controller:
         self._settled_at = now + SETTLE
 
     def lead(self, epoch: int) -> None:
-        """Give orders from now on; see `order_numbers`."""
+        """Give orders from now on; see `OrderNumbers`."""
         self._numbers.lead(epoch)
 
     def follow(self) -> None:

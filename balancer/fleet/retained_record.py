@@ -41,7 +41,7 @@ class Asked(NamedTuple):
 
 
 class Retained(Protocol):
-    """A request that outlives its connection, as it is to be written: `runtime.kept_request`."""
+    """A request that outlives its connection, as it is to be written."""
 
     @property
     def id(self) -> RequestId: ...

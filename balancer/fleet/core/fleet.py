@@ -551,7 +551,7 @@ class Fleet:
     # ---- other balancers over the same store
 
     def lead(self, epoch: int, now: float) -> list[Decision]:
-        """Give agents their orders from now on; see `control.order_numbers`."""
+        """Give agents their orders from now on; see `OrderNumbers` in `control/controller.py`."""
         self.steering.lead(epoch, now)
         return self._due(now)
 

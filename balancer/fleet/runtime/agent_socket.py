@@ -132,7 +132,7 @@ class _Junk(Exception):
 
 
 class AgentAccess(Protocol):
-    """Whose key an agent came with: `api.access.admission`."""
+    """Whose key an agent came with: `api/access/`."""
 
     def holder(self, request: web.Request) -> Identity | None:
         """Who holds the key of `request`; `None` where no key is needed."""
