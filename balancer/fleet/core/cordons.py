@@ -44,14 +44,14 @@ class Cordons:
             if cordon.first in deadlines:
                 self._set_deadline(id, deadlines[cordon.first])
 
-    def without(self, wanted: Container[AgentId]) -> list[AgentId]:
-        """The agents whose cordon, by its first agent, is none of `wanted`."""
-        return [id for id, cordon in self._cordons.items() if cordon.first not in wanted]
+    def without(self, desired: Container[AgentId]) -> list[AgentId]:
+        """The agents whose cordon, by its first agent, is none of `desired`."""
+        return [id for id, cordon in self._cordons.items() if cordon.first not in desired]
 
-    def missing(self, wanted: Iterable[Cordon]) -> list[Cordon]:
-        """The cordons of `wanted` that are not known here."""
+    def missing(self, desired: Iterable[Cordon]) -> list[Cordon]:
+        """The cordons of `desired` that are not known here."""
         known = {cordon.first for cordon in self._cordons.values()}
-        return [cordon for cordon in wanted if cordon.first not in known]
+        return [cordon for cordon in desired if cordon.first not in known]
 
     def add(self, id: AgentId, name: str, deadline: float | None) -> None:
         """An agent gets no new work; what it runs at `deadline` moves then."""

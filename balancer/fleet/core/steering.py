@@ -247,14 +247,14 @@ class Steering:
     # ---- operators
 
     def apply_cordons(self, shared: Collection[SharedCordon], now: float) -> list[Decision]:
-        """These are all that there are, as operators of other balancers want it."""
-        wanted = {each.cordon.first: each.cordon for each in shared}
+        """Operators desire exactly these cordons, at whichever balancer they said so."""
+        desired = {each.cordon.first: each.cordon for each in shared}
         decisions: list[Decision] = []
-        for id in self.cordons.without(wanted):
+        for id in self.cordons.without(desired):
             if (agent := self._here(id)) is not None:
                 decisions += self.resume(agent, now)
             self.cordons.remove(id)
-        for cordon in self.cordons.missing(wanted.values()):
+        for cordon in self.cordons.missing(desired.values()):
             agent = self._here(cordon.first) or self._called(cordon.name)
             self.cordons.keep(cordon.first if agent is None else agent.hello.agent_id, cordon)
             if agent is not None:
