@@ -131,11 +131,11 @@ class ClusterView:
         others, missing = _understood(answers.REQUESTS, await self._ask("request", about))
         return Found(oldest([], others, 1), 0, missing)
 
-    async def ended(self, wanted: EndingFilter) -> FoundEnded:
+    async def ended(self, criteria: EndingFilter) -> FoundEnded:
         """What others have of these, besides what is in the store."""
         if self.here is None:
             return FoundEnded()
-        replies = await self._ask("ended", answers.written(answers.ABOUT_ENDED, wanted))
+        replies = await self._ask("ended", answers.written(answers.ABOUT_ENDED, criteria))
         others, missing = _understood(answers.ENDED, replies)
         requests = tuple(each for _, found in others for each in found["requests"])
         return FoundEnded(requests, sum(found["total"] for _, found in others), missing)

@@ -146,10 +146,10 @@ class Responder:
         return answers.written(answers.CANCEL, answer)
 
     def _ended(self, about: str) -> str | None:
-        if (wanted := answers.read(answers.ABOUT_ENDED, about)) is None:
+        if (criteria := answers.read(answers.ABOUT_ENDED, about)) is None:
             return None
         unwritten = self._history.unwritten_endings()
-        answer = EndedAnswer(requests=latest(unwritten, wanted), total=len(unwritten))
+        answer = EndedAnswer(requests=latest(unwritten, criteria), total=len(unwritten))
         return answers.written(answers.ENDED, answer)
 
     def _steps(self, about: str) -> str | None:

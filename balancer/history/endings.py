@@ -1,4 +1,4 @@
-"""The last ended requests, without their texts, and which of them a reader wants."""
+"""The last ended requests, without their texts, and which of them a reader asks for."""
 
 import heapq
 from collections import deque
@@ -42,21 +42,21 @@ class Endings:
         """The endings that were added since the last call of `take_unwritten`."""
         return self._unwritten
 
-    def choose(self, wanted: EndingFilter) -> list[EndedRequest]:
-        """The first `limit` of those that are wanted, in their order."""
+    def choose(self, criteria: EndingFilter) -> list[EndedRequest]:
+        """The first `limit` of those that meet `criteria`, in their order."""
         found: list[EndedRequest] = []
         for each in reversed(self._kept):  # as they ended, so that few have to be looked at
-            if len(found) >= wanted.limit and each.ended_at < found[-1].ended_at:
+            if len(found) >= criteria.limit and each.ended_at < found[-1].ended_at:
                 break
-            if wanted.fits(each):
+            if criteria.fits(each):
                 found.append(each)
-        return latest(found, wanted)
+        return latest(found, criteria)
 
 
-def latest(ended: Iterable[EndedRequest], wanted: EndingFilter) -> list[EndedRequest]:
-    """The first `limit` of those that are wanted, in their order, each once."""
-    by_place = {place_of(each): each for each in ended if wanted.fits(each)}
-    first = heapq.nsmallest(wanted.limit, by_place, key=lambda place: place.order)
+def latest(ended: Iterable[EndedRequest], criteria: EndingFilter) -> list[EndedRequest]:
+    """The first `limit` of those that meet `criteria`, in their order, each once."""
+    by_place = {place_of(each): each for each in ended if criteria.fits(each)}
+    first = heapq.nsmallest(criteria.limit, by_place, key=lambda place: place.order)
     return [by_place[place] for place in first]
 
 

@@ -159,7 +159,7 @@ class History:
         return [own, await self._shared.steps_since(at, int(self.clock()), reported)]
 
     async def ended(
-        self, wanted: EndingFilter, reported: Iterable[EndedRequest] = (), num_reported: int = 0
+        self, criteria: EndingFilter, reported: Iterable[EndedRequest] = (), num_reported: int = 0
     ) -> tuple[list[EndedRequest], int]:
         """Ended requests in their order, and how many are kept of all.
 
@@ -167,11 +167,13 @@ class History:
         """
         if self._shared is not None:
             unwritten = self.unwritten_endings()
-            found = await self._shared.ended(wanted, [*unwritten, *reported])
+            found = await self._shared.ended(criteria, [*unwritten, *reported])
             if found is not None:
                 return found[0], min(found[1] + len(unwritten) + num_reported, MAX_ENDINGS)
-        own = self.endings.choose(wanted)
-        return latest([*own, *reported], wanted), min(len(self.endings) + num_reported, MAX_ENDINGS)
+        own = self.endings.choose(criteria)
+        return latest([*own, *reported], criteria), min(
+            len(self.endings) + num_reported, MAX_ENDINGS
+        )
 
     # ---- what other balancers get
 

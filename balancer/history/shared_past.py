@@ -39,19 +39,19 @@ class SharedPast:
         return await asyncio.to_thread(self._selection, read, since, now, reported)
 
     async def ended(
-        self, wanted: EndingFilter, unwritten: Iterable[EndedRequest]
+        self, criteria: EndingFilter, unwritten: Iterable[EndedRequest]
     ) -> tuple[list[EndedRequest], int] | None:
         """Ended requests of the store and `unwritten`, in order; and how many the store has.
 
         `None` while the store is away.
         """
         try:
-            stored, num = await self._store.find_endings(wanted)
+            stored, num = await self._store.find_endings(criteria)
         except StoreAway as error:
             self._health.went_away(error)
             return None
         self._health.answered()
-        return latest([*unwritten, *stored], wanted), num
+        return latest([*unwritten, *stored], criteria), num
 
     async def _read(self, since: int, now: int) -> Read | None:
         """What is missing for a look back; `None` while the store is away."""

@@ -77,9 +77,9 @@ class HistoryStore:
             rows = (await connection.execute(steps_in(wanted, but))).all()
         return [SavedStep(wanted.width, row.at, row.document, row.source) for row in reversed(rows)]
 
-    async def find_endings(self, wanted: EndingFilter) -> tuple[list[EndedRequest], int]:
+    async def find_endings(self, criteria: EndingFilter) -> tuple[list[EndedRequest], int]:
         """Ended requests in their order, the latest first; and how many are kept of all."""
-        query = endings_like(wanted, "C" if self._database.is_postgresql else "BINARY")
+        query = endings_like(criteria, "C" if self._database.is_postgresql else "BINARY")
         async with self._database.transaction() as connection:
             found = await connection.execute(query)
             num = await connection.execute(NUM_ENDINGS)
@@ -141,23 +141,23 @@ def old_steps(written: Sequence[SavedStep]) -> Iterator[Delete]:
         yield delete(HISTORY_STEPS).where(is_old)
 
 
-def endings_like(wanted: EndingFilter, bytewise: str) -> Select[Any]:
+def endings_like(criteria: EndingFilter, bytewise: str) -> Select[Any]:
     """Ended requests in their order; texts collate `bytewise`, as Python has them."""
     id = _ENDED.id.collate(bytewise)
     chosen = [
         column == storable_text(value)
         for column, value in (
-            (_ENDED.model, wanted.model),
-            (_ENDED.agent, wanted.agent),
-            (_ENDED.caller, wanted.caller),
-            (_ENDED.code, wanted.code),
+            (_ENDED.model, criteria.model),
+            (_ENDED.agent, criteria.agent),
+            (_ENDED.caller, criteria.caller),
+            (_ENDED.code, criteria.code),
         )
         if value is not None
     ]
-    if (before := wanted.before) is not None:
+    if (before := criteria.before) is not None:
         chosen.append(_comes_after(id, before.ended_at, storable_text(before.id)))
     query = select(ENDED_REQUESTS).where(and_(True, *chosen))
-    return query.order_by(_ENDED.ended_at.desc(), id).limit(wanted.limit)
+    return query.order_by(_ENDED.ended_at.desc(), id).limit(criteria.limit)
 
 
 def _comes_after(id: ColumnElement[str], ended_at: float, before: str) -> ColumnElement[bool]:

@@ -89,6 +89,6 @@ class FakeHistory(HistoryStore):
         await self._store.answer()
         return await super().load_steps(wanted, but=but)
 
-    async def find_endings(self, wanted: EndingFilter) -> tuple[list[EndedRequest], int]:
+    async def find_endings(self, criteria: EndingFilter) -> tuple[list[EndedRequest], int]:
         await self._store.answer()
-        return await super().find_endings(wanted)
+        return await super().find_endings(criteria)
