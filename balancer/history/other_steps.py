@@ -29,7 +29,7 @@ FromSource = tuple[str, Step]
 class OtherSteps:
     """Times are seconds since 1970.
 
-    Ask `wanted`, read that, give it to `take`, and what others reported to `hear`; then ask
+    Ask `unread`, read those ranges, give it to `take`, and what others reported to `hear`; then ask
     `since`. All get one `now`.
     """
 
@@ -49,7 +49,7 @@ class OtherSteps:
         """Steps of both widths."""
         return sum(map(len, self._steps.values()))
 
-    def wanted(self, since: int, now: int) -> list[StepRange]:
+    def unread(self, since: int, now: int) -> list[StepRange]:
         """What has to be read for a look back to `since`."""
         if not 0 <= now - self._begun_at <= FORGOTTEN:
             self._begin(now)
@@ -65,19 +65,19 @@ class OtherSteps:
         return ranges
 
     def take(self, read: Sequence[tuple[StepRange, Iterable[FromSource]]], now: int) -> None:
-        """What was read of each range. All of one width that were wanted come together."""
+        """What was read of each range. All ranges of one width come together."""
         taken: dict[StepWidth, dict[int, list[Step]]] = {1: {}, 60: {}}
-        for wanted, steps in read:
+        for step_range, steps in read:
             for source, step in steps:
-                key = wanted.width, source
+                key = step_range.width, source
                 latest = self._latest.get(key, -1)
                 self._latest[key] = max(latest, step.at)
-                if wanted.until is not None or step.at > latest:  # a source writes in order
-                    taken[wanted.width].setdefault(step.at, []).append(step)
-        for wanted, _ in read:
-            known = self._from.get(wanted.width, wanted.since)
-            self._from[wanted.width] = min(known, wanted.since)
-            self._unread_from[wanted.width] = now - LATE - wanted.width
+                if step_range.until is not None or step.at > latest:  # a source writes in order
+                    taken[step_range.width].setdefault(step.at, []).append(step)
+        for step_range, _ in read:
+            known = self._from.get(step_range.width, step_range.since)
+            self._from[step_range.width] = min(known, step_range.since)
+            self._unread_from[step_range.width] = now - LATE - step_range.width
         for width, by_time in taken.items():
             self._add(width, by_time)
             self._forget(width, now - (STEPS_KEPT[width] + 1) * width)
@@ -93,7 +93,7 @@ class OtherSteps:
             self._unread_from[1] = min(self._unread_from[1], oldest)
 
     def since(self, at: int, now: int) -> Selection:
-        """All from `at` on that was wanted so, and that was reported.
+        """All steps from `at` on that were read so, and those that were reported.
 
         Without what has not been yet: another host's clock may be ahead.
         """
@@ -131,7 +131,7 @@ def _in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 
 def _begins(since: int, now: int) -> dict[StepWidth, int]:
-    """From when on steps of each width are wanted: an hour of seconds, and before it minutes."""
+    """From when on steps of each width are read: an hour of seconds, and before it minutes."""
     if since >= now - HOUR:
         return {1: since}
     lately = now - LATELY

@@ -57,8 +57,8 @@ class SharedPast:
         """What is missing for a look back; `None` while the store is away."""
         read: Read = []
         try:
-            for wanted in self._others.wanted(since, now):
-                read.append((wanted, await self._store.load_steps(wanted, but=self._run)))
+            for step_range in self._others.unread(since, now):
+                read.append((step_range, await self._store.load_steps(step_range, but=self._run)))
         except StoreAway as error:
             self._health.went_away(error)
             return None
@@ -73,7 +73,7 @@ class SharedPast:
         reported: ReportedSteps,
     ) -> Selection:
         if read is not None:
-            self._others.take([(wanted, _readable(saved)) for wanted, saved in read], now)
+            self._others.take([(step_range, _readable(saved)) for step_range, saved in read], now)
         self._others.hear(reported)
         return self._others.since(since, now)
 

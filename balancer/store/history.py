@@ -68,14 +68,16 @@ class HistoryStore:
                 await connection.execute(replacing, [_storable(row) for row in usage])
                 await connection.execute(older_usage(max(row.day for row in usage)))
 
-    async def load_steps(self, wanted: StepRange, *, but: str | None = None) -> list[SavedStep]:
+    async def load_steps(self, step_range: StepRange, *, but: str | None = None) -> list[SavedStep]:
         """These steps of all sources, or of all `but` one, oldest first.
 
         At most `STEPS_KEPT` times `MAX_SOURCES`, the latest ones.
         """
         async with self._database.transaction() as connection:
-            rows = (await connection.execute(steps_in(wanted, but))).all()
-        return [SavedStep(wanted.width, row.at, row.document, row.source) for row in reversed(rows)]
+            rows = (await connection.execute(steps_in(step_range, but))).all()
+        return [
+            SavedStep(step_range.width, row.at, row.document, row.source) for row in reversed(rows)
+        ]
 
     async def find_endings(self, criteria: EndingFilter) -> tuple[list[EndedRequest], int]:
         """Ended requests in their order, the latest first; and how many are kept of all."""
@@ -118,18 +120,18 @@ OLD_ENDINGS = delete(ENDED_REQUESTS).where(_ENDED.ended_at < _OLDEST_KEPT)
 """Deletes what is beyond `MAX_ENDINGS`."""
 
 
-def steps_in(wanted: StepRange, but: str | None) -> Select[Any]:
+def steps_in(step_range: StepRange, but: str | None) -> Select[Any]:
     """Steps of all sources, or of all `but` one; the latest first."""
-    chosen = (_STEPS.width == wanted.width) & (_STEPS.at >= wanted.since)
-    if wanted.until is not None:
-        chosen &= _STEPS.at < wanted.until
+    chosen = (_STEPS.width == step_range.width) & (_STEPS.at >= step_range.since)
+    if step_range.until is not None:
+        chosen &= _STEPS.at < step_range.until
     if but is not None:
         chosen &= _STEPS.source != but
     return (
         select(_STEPS.at, _STEPS.document, _STEPS.source)
         .where(chosen)
         .order_by(_STEPS.at.desc(), _STEPS.source)
-        .limit(STEPS_KEPT[wanted.width] * MAX_SOURCES)
+        .limit(STEPS_KEPT[step_range.width] * MAX_SOURCES)
     )
 
 

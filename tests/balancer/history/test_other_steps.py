@@ -41,7 +41,7 @@ def look(
     reported: Mapping[str, Sequence[Step]] | None = None,
 ) -> dict[int, int]:
     """Tokens by time."""
-    others.take([(each, store.read(each)) for each in others.wanted(since, now)], now)
+    others.take([(each, store.read(each)) for each in others.unread(since, now)], now)
     others.hear(reported or {})
     selection = others.since(since, now)
     times = [each.at for each in selection.steps]

@@ -85,9 +85,9 @@ class FakeHistory(HistoryStore):
         await self._store.answer()
         return await super().load_usage(query, run, held_from)
 
-    async def load_steps(self, wanted: StepRange, *, but: str | None = None) -> list[SavedStep]:
+    async def load_steps(self, step_range: StepRange, *, but: str | None = None) -> list[SavedStep]:
         await self._store.answer()
-        return await super().load_steps(wanted, but=but)
+        return await super().load_steps(step_range, but=but)
 
     async def find_endings(self, criteria: EndingFilter) -> tuple[list[EndedRequest], int]:
         await self._store.answer()
