@@ -149,15 +149,15 @@ class RequestJournal:
 
     def unwritten(self, ids: Collection[RequestId]) -> Unwritten:
         """What to write of these now."""
-        wanted = set(ids)
+        chosen = set(ids)
         return Unwritten(
-            begun=tuple(new for id, new in self._begun.items() if id in wanted),
+            begun=tuple(new for id, new in self._begun.items() if id in chosen),
             grown=tuple(
-                self._growth(retained) for id, retained in self._grown.items() if id in wanted
+                self._growth(retained) for id, retained in self._grown.items() if id in chosen
             ),
-            released=tuple(id for id in self._released if id in wanted),
-            forgotten=tuple(id for id in self._forgotten if id in wanted),
-            cancelled=tuple(id for id in self._cancelled if id in wanted),
+            released=tuple(id for id in self._released if id in chosen),
+            forgotten=tuple(id for id in self._forgotten if id in chosen),
+            cancelled=tuple(id for id in self._cancelled if id in chosen),
         )
 
     def written(self, _ids: Sequence[RequestId], outcome: Written) -> None:

@@ -59,11 +59,11 @@ def num_counted(counts: Histogram) -> int:
 
 def percentile(counts: Histogram, share: float) -> float | None:
     """The duration that `share` of all (0 to 1) do not exceed, in seconds; of none, `None`."""
-    wanted = share * num_counted(counts)
+    rank = share * num_counted(counts)
     seen = 0
     for bucket, count in _pairs(counts):
-        if seen + count >= wanted:
-            return _within(bucket, (wanted - seen) / count)
+        if seen + count >= rank:
+            return _within(bucket, (rank - seen) / count)
         seen += count
     return None
 

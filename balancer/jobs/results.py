@@ -83,11 +83,11 @@ class ChunkSpool:
             self._path.unlink(missing_ok=True)
 
     def _write(self, blobs: Blobs, key: str, is_error: bool) -> int:
-        wanted = {n for n, was_error in self.is_error.items() if was_error == is_error}
-        if not wanted:
+        numbers = {n for n, was_error in self.is_error.items() if was_error == is_error}
+        if not numbers:
             return 0
         with self._path.open("rb") as file:
-            places = {n: (at, size) for n, _, at, size in _records(file) if n in wanted}
+            places = {n: (at, size) for n, _, at, size in _records(file) if n in numbers}
             writer = blobs.create(blob_name(key, is_error=is_error))
             try:
                 for number in sorted(places):

@@ -243,7 +243,7 @@ class UsageSum(UsageCounts):
 class UsageQuery:
     """Usage of the days from `since` to `until`, both among them, added up by one column or more.
 
-    At most `limit` sums are wanted.
+    There are at most `limit` sums.
     """
 
     since: int

@@ -91,16 +91,16 @@ class RetainedStore:
     ) -> list[FoundRequest]:
         """The owner's request with this id, or those whose name begins so; they count as used."""
         requests = RETAINED_REQUESTS.c
-        wanted = requests.owner == storable_text(owner)
+        condition = requests.owner == storable_text(owner)
         if id:
-            wanted &= requests.id == storable_text(id)
+            condition &= requests.id == storable_text(id)
         if prefix:
-            wanted &= requests.name.startswith(storable_text(prefix), autoescape=True)
+            condition &= requests.name.startswith(storable_text(prefix), autoescape=True)
         async with self._transaction() as connection:
-            used = update(RETAINED_REQUESTS).where(wanted).values(used_at=self._now)
+            used = update(RETAINED_REQUESTS).where(condition).values(used_at=self._now)
             await connection.execute(used)
             return await _found(
-                connection, select(RETAINED_REQUESTS).where(wanted).limit(MOST_FOUND)
+                connection, select(RETAINED_REQUESTS).where(condition).limit(MOST_FOUND)
             )
 
     async def trim_retained(self, bounds: RetainedBounds) -> int:
@@ -144,12 +144,12 @@ class RetainedStore:
         unsaved: Collection[str],
     ) -> frozenset[str]:
         """Add events; the ids of those that are not this balancer's."""
-        wanted = [each for each in grown if each.id not in unsaved]
-        if not wanted:
+        to_save = [each for each in grown if each.id not in unsaved]
+        if not to_save:
             return frozenset()
-        ids = {each.id for each in wanted}
+        ids = {each.id for each in to_save}
         owned = set((await connection.execute(_owned(run, ids))).scalars())
-        mine = [each for each in wanted if each.id in owned]
+        mine = [each for each in to_save if each.id in owned]
         if mine:
             rows = [{"id": e.id, "start": e.start, "document": e.document} for e in mine]
             await connection.execute(_replacing(self._database.insert(KEPT_EVENTS)), rows)
