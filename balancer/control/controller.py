@@ -22,7 +22,7 @@ from .desired_state import DesiredModel, DesiredState
 from .failures import Failures
 from .members import AgentReport, Member, Order, member_of
 from .model_status import TOO_OLD, ModelStatus, by_model, shortage_of, status_of
-from .placement import Departures, MemoryNeeds, Placement, Want, place
+from .placement import Departures, MemoryNeeds, Placement, Requirement, place
 from .rollout import Change, Rollout
 
 VERSIONS = 2**32
@@ -239,21 +239,23 @@ class Controller:
         held = {member.model for member in steered}
         served = {member.report.serves for member in members.values()}
         are_there = held | served | self._departures.redialling(now)
-        wants = []
+        requirements = []
         for model in desired.models:
             if model.name in tiers.tiers:
                 is_missed = model.name in demands and model.name not in held
                 kept = 0 if is_missed else reserved[model.name]
-                want = self._want(model, steered, tiers.tiers[model.name], kept, now=now)
-                wants.append(replace(want, is_gone=model.name not in are_there))
-        placement = place(wants, steered)
+                requirement = self._requirement(
+                    model, steered, tiers.tiers[model.name], kept, now=now
+                )
+                requirements.append(replace(requirement, is_gone=model.name not in are_there))
+        placement = place(requirements, steered)
         assignments = {model.name: model.assignment for model in desired.models}
         targets = {
             id: None if name is None else assignments[name] for id, name in placement.models.items()
         }
         return Reconciliation(members, tiers, placement, targets)
 
-    def _want(
+    def _requirement(
         self,
         model: DesiredModel,
         members: Sequence[Member],
@@ -261,10 +263,10 @@ class Controller:
         reserved: int,
         *,
         now: float,
-    ) -> Want:
+    ) -> Requirement:
         replicas = model.agents.replicas
         assignment = model.assignment
-        return Want(
+        return Requirement(
             model=model.name,
             at_least=1 if replicas == "all" else replicas,
             eligible={

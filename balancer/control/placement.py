@@ -1,8 +1,8 @@
 """Which agent should serve which model, moving as little as it can.
 
-Each model wants a number of agents, or all that are left. Agents that have a model already keep it
-as long as the model wants them; then idle ones are taken, then those of models that are wanted
-less. Where an agent with the right labels is taken by a model that could be served elsewhere as
+Each model requires a number of agents, or all that are left. Agents that have a model already keep
+it as long as the model requires them; then idle ones are taken, then those of models that come
+later. Where an agent with the right labels is taken by a model that could be served elsewhere as
 well, that model moves.
 
 Each model sorts the agents that it may have once, by the models that these have already. So a place
@@ -24,13 +24,13 @@ from .members import AgentReport, Member
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Want:
-    """A model that is wanted on `at_least` of the agents in `eligible`, the first ones first.
+class Requirement:
+    """A model that has to be on `at_least` of the agents in `eligible`, the first ones first.
 
-    With `takes_rest`, it is given all agents that nobody else wants. `tier`: lower ones are served
-    first; within a tier, models take turns. `reserved` places are kept for agents that have gone a
-    moment ago; of a model that `is_gone`, since nobody else has it, all but the first one, if an
-    agent is spare.
+    With `takes_rest`, it is given all agents that no other model requires. `tier`: lower ones are
+    served first; within a tier, models take turns. `reserved` places are kept for agents that have
+    gone a moment ago; of a model that `is_gone`, since no other agent has it, all but the first
+    one, if an agent is spare.
     """
 
     model: str
@@ -44,7 +44,7 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The model of each agent, `None` for those that nobody wants; and how many places are empty.
+    """The model of each agent, `None` for those that no model requires; and the empty places.
 
     `missing` counts places of a model's `at_least` that no agent could be found for.
     """
@@ -53,16 +53,16 @@ class Placement:
     missing: Mapping[str, int]
 
 
-def place(wants: Sequence[Want], members: Iterable[Member]) -> Placement:
-    """Choose a model for each of `members`. The order of `wants` breaks ties."""
-    return _Placing(wants, members).run()
+def place(requirements: Sequence[Requirement], members: Iterable[Member]) -> Placement:
+    """Choose a model for each of `members`. The order of `requirements` breaks ties."""
+    return _Placing(requirements, members).run()
 
 
 @dataclass(slots=True)
 class _Model:
     """`candidates` are its eligible agents by the model that they have, each group sorted."""
 
-    want: Want
+    requirement: Requirement
     candidates: list[deque[AgentId]] | None = None
     holders: list[AgentId] = field(default_factory=list)
     num_holding: int = 0
@@ -72,28 +72,28 @@ class _Model:
 
     @property
     def num_missing(self) -> int:
-        return max(0, self.want.at_least - self.num_placed)
+        return max(0, self.requirement.at_least - self.num_placed)
 
 
 class _Placing:
-    def __init__(self, wants: Sequence[Want], members: Iterable[Member]) -> None:
+    def __init__(self, requirements: Sequence[Requirement], members: Iterable[Member]) -> None:
         self._members = {member.id: member for member in members}
         self._models = {
-            want.model: _Model(want, reserved=want.reserved)
-            for want in sorted(wants, key=lambda want: want.tier)
+            requirement.model: _Model(requirement, reserved=requirement.reserved)
+            for requirement in sorted(requirements, key=lambda requirement: requirement.tier)
         }
         self._chosen: dict[AgentId, str | None] = dict.fromkeys(self._members)
         self._ranks = {name: rank for rank, name in enumerate(self._models)}
         self._flexibility: Counter[AgentId] = Counter()
         for model in self._models.values():
-            self._flexibility.update(model.want.eligible)
+            self._flexibility.update(model.requirement.eligible)
         self._find_holders()
 
     def _find_holders(self) -> None:
         """Agents by the model they have, the ones to keep last."""
         for member in sorted(self._members.values(), key=_worth_keeping):
             model = self._models.get(member.model) if member.model else None
-            if model is not None and member.id in model.want.eligible:
+            if model is not None and member.id in model.requirement.eligible:
                 model.holders.append(member.id)
                 model.num_holding += 1
 
@@ -108,17 +108,17 @@ class _Placing:
         """One entry for each place to fill, tier by tier, models in turn."""
         tiers: defaultdict[int, list[_Model]] = defaultdict(list)
         for model in self._models.values():
-            tiers[model.want.tier].append(model)
+            tiers[model.requirement.tier].append(model)
         for models in tiers.values():
             for turn in count():
-                wanting = [m for m in models if m.want.at_least > turn and not m.is_short]
-                if not wanting:
+                unfilled = [m for m in models if m.requirement.at_least > turn and not m.is_short]
+                if not unfilled:
                     break
-                yield from (model.want.model for model in wanting)
+                yield from (model.requirement.model for model in unfilled)
 
     def _fill(self, model: _Model) -> None:
         agent = self._own(model)
-        if agent is None and model.want.is_gone and not model.num_placed:
+        if agent is None and model.requirement.is_gone and not model.num_placed:
             agent = self._spare(model)
         if agent is None and model.reserved:
             model.reserved -= 1
@@ -142,7 +142,7 @@ class _Placing:
     def _best(self, model: _Model) -> AgentId | None:
         """The agent that is missed least."""
         if model.candidates is None:
-            model.candidates = self._candidates(model.want.eligible)
+            model.candidates = self._candidates(model.requirement.eligible)
         for group in model.candidates:
             while group and not self._is_free(group[0]):
                 group.popleft()
@@ -163,14 +163,14 @@ class _Placing:
         return [deque(sorted(group, key=self._price)) for group in groups.values()]
 
     def _is_free(self, agent: AgentId) -> bool:
-        """Whether it is given to nobody; once it is, it is never free again."""
+        """Whether it is given to no model; once it is given to one, it is never free again."""
         return agent in self._chosen and self._chosen[agent] is None
 
     def _price(self, agent: AgentId) -> tuple[int, int, int, int, str]:
         member = self._members[agent]
         owner = self._models.get(member.model) if member.model else None
         is_idle = member.model is None
-        rank = 0 if owner is None else -self._ranks[owner.want.model]
+        rank = 0 if owner is None else -self._ranks[owner.requirement.model]
         return (
             0 if is_idle else 1 if owner is None or self._has_surplus(owner) else 2,
             rank,
@@ -185,15 +185,15 @@ class _Placing:
     def _take(self, agent: AgentId, model: _Model) -> None:
         member = self._members[agent]
         owner = self._models.get(member.model) if member.model else None
-        if owner is not None and self._is_free(agent) and agent in owner.want.eligible:
+        if owner is not None and self._is_free(agent) and agent in owner.requirement.eligible:
             owner.num_holding -= 1
-        self._chosen[agent] = model.want.model
+        self._chosen[agent] = model.requirement.model
         model.num_placed += 1
 
     def _augment(self, model: _Model, seen: set[AgentId]) -> bool:
         """Take an agent from a model that can be served elsewhere as well."""
-        for agent in sorted(model.want.eligible - seen):
-            if agent not in self._chosen or self._chosen[agent] == model.want.model:
+        for agent in sorted(model.requirement.eligible - seen):
+            if agent not in self._chosen or self._chosen[agent] == model.requirement.model:
                 continue
             seen.add(agent)
             owner = self._chosen[agent]
@@ -211,14 +211,14 @@ class _Placing:
 
     def _share_rest(self) -> None:
         """Agents that are left keep their model if it takes all; others go where fewest are."""
-        greedy = [model for model in self._models.values() if model.want.takes_rest]
+        greedy = [model for model in self._models.values() if model.requirement.takes_rest]
         for agent in sorted(self._chosen):
             if self._chosen[agent] is not None:
                 continue
-            able = [model for model in greedy if agent in model.want.eligible]
+            able = [model for model in greedy if agent in model.requirement.eligible]
             if able:
                 own = self._members[agent].model
-                best = min(able, key=lambda m: (m.want.model != own, m.num_placed))
+                best = min(able, key=lambda m: (m.requirement.model != own, m.num_placed))
                 self._take(agent, best)
 
 

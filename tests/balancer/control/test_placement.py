@@ -9,7 +9,7 @@ from arriero.balancer.control.placement import (
     Departures,
     MemoryNeeds,
     Placement,
-    Want,
+    Requirement,
     place,
 )
 from arriero.shared.inference import AgentId
@@ -22,9 +22,9 @@ def agent(name: str, model: str | None = None, *, num_running: int = 0) -> Membe
     return member_of(report(name, told=told, num_running=num_running), None)
 
 
-def want(model: str, at_least: int, *eligible: str, **fields: object) -> Want:
+def requirement(model: str, at_least: int, *eligible: str, **fields: object) -> Requirement:
     ids = frozenset(map(AgentId, eligible))
-    return Want(model=model, at_least=at_least, eligible=ids, **fields)  # type: ignore[arg-type]
+    return Requirement(model=model, at_least=at_least, eligible=ids, **fields)  # type: ignore[arg-type]
 
 
 def models(placement: Placement) -> dict[str, str | None]:
@@ -33,83 +33,92 @@ def models(placement: Placement) -> dict[str, str | None]:
 
 def test_agents_keep_what_they_have() -> None:
     members = [agent("a", "n"), agent("b", "m"), agent("c")]
-    placement = place([want("m", 1, "a", "b", "c"), want("n", 1, "a", "b", "c")], members)
+    placement = place(
+        [requirement("m", 1, "a", "b", "c"), requirement("n", 1, "a", "b", "c")], members
+    )
     assert models(placement) == {"a": "n", "b": "m", "c": None}
 
 
 def test_an_idle_agent_is_taken_before_one_that_another_model_needs() -> None:
     members = [agent("a", "n"), agent("b")]
-    placement = place([want("m", 1, "a", "b"), want("n", 1, "a", "b")], members)
+    placement = place([requirement("m", 1, "a", "b"), requirement("n", 1, "a", "b")], members)
     assert models(placement) == {"a": "n", "b": "m"}
 
 
 def test_what_a_model_has_too_many_of_is_taken_before_what_it_needs() -> None:
     members = [agent("a", "n"), agent("b", "o"), agent("c", "o")]
     everybody = ("a", "b", "c")
-    wants = [want("m", 1, *everybody), want("n", 1, *everybody), want("o", 1, *everybody)]
-    assert models(place(wants, members))["a"] == "n"
+    requirements = [
+        requirement("m", 1, *everybody),
+        requirement("n", 1, *everybody),
+        requirement("o", 1, *everybody),
+    ]
+    assert models(place(requirements, members))["a"] == "n"
 
 
 def test_models_take_turns() -> None:
     members = [agent(name) for name in "abc"]
-    placement = place([want("m", 3, *"abc"), want("n", 2, *"abc")], members)
+    placement = place([requirement("m", 3, *"abc"), requirement("n", 2, *"abc")], members)
     assert sorted(map(str, placement.models.values())) == ["m", "m", "n"]
     assert placement.missing == {"m": 1, "n": 1}
 
 
 def test_a_lower_tier_comes_first() -> None:
     members = [agent("a", "n")]
-    placement = place([want("n", 1, "a", tier=3), want("m", 1, "a", tier=2)], members)
+    placement = place([requirement("n", 1, "a", tier=3), requirement("m", 1, "a", tier=2)], members)
     assert models(placement) == {"a": "m"}
 
 
 def test_the_rest_goes_to_models_that_take_all_and_stays_where_it_is() -> None:
     members = [agent("a", "m"), agent("b", "m"), agent("c")]
-    wants = [want("m", 1, *"abc", takes_rest=True), want("n", 1, *"abc", takes_rest=True)]
-    assert models(place(wants, members)) == {"a": "m", "b": "m", "c": "n"}
+    requirements = [
+        requirement("m", 1, *"abc", takes_rest=True),
+        requirement("n", 1, *"abc", takes_rest=True),
+    ]
+    assert models(place(requirements, members)) == {"a": "m", "b": "m", "c": "n"}
 
 
 def test_the_rest_is_shared_evenly() -> None:
     members = [agent(name) for name in "abcdef"]
-    wants = [want(model, 1, *"abcdef", takes_rest=True) for model in ("m", "n", "o")]
-    placed = sorted(map(str, place(wants, members).models.values()))
+    requirements = [requirement(model, 1, *"abcdef", takes_rest=True) for model in ("m", "n", "o")]
+    placed = sorted(map(str, place(requirements, members).models.values()))
     assert placed == ["m", "m", "n", "n", "o", "o"]
 
 
 def test_an_agent_that_few_can_replace_is_left_to_those_who_need_it() -> None:
     members = [agent("a"), agent("b")]
-    placement = place([want("m", 1, "a", "b"), want("n", 1, "a")], members)
+    placement = place([requirement("m", 1, "a", "b"), requirement("n", 1, "a")], members)
     assert models(placement) == {"a": "n", "b": "m"}
 
 
 def test_a_model_moves_where_only_that_makes_room() -> None:
     members = [agent("a", "m"), agent("b")]
-    placement = place([want("m", 1, "a", "b"), want("n", 1, "a")], members)
+    placement = place([requirement("m", 1, "a", "b"), requirement("n", 1, "a")], members)
     assert models(placement) == {"a": "n", "b": "m"}
     assert not placement.missing
 
 
 def test_of_several_the_idlest_gives_up_its_model() -> None:
     members = [agent("a", "m", num_running=3), agent("b", "m"), agent("c", "m", num_running=1)]
-    assert models(place([want("m", 2, *"abc")], members)) == {"a": "m", "b": None, "c": "m"}
+    assert models(place([requirement("m", 2, *"abc")], members)) == {"a": "m", "b": None, "c": "m"}
 
 
 def test_places_of_agents_that_went_a_moment_ago_are_kept() -> None:
-    placement = place([want("m", 2, "a", "b", reserved=1)], [agent("a", "m"), agent("b")])
+    placement = place([requirement("m", 2, "a", "b", reserved=1)], [agent("a", "m"), agent("b")])
     assert models(placement) == {"a": "m", "b": None}
     assert not placement.missing
 
 
 def test_of_a_model_that_nobody_has_a_spare_agent_takes_the_first_place() -> None:
-    wants = [want("m", 2, "a", "b", "c", reserved=2, is_gone=True)]
-    placement = place(wants, [agent("a"), agent("b")])
+    requirements = [requirement("m", 2, "a", "b", "c", reserved=2, is_gone=True)]
+    placement = place(requirements, [agent("a"), agent("b")])
     assert sorted(map(str, models(placement).values())) == ["None", "m"]
     assert not placement.missing
 
 
 def test_no_other_model_gives_up_an_agent_for_a_place_that_is_kept() -> None:
-    gone = want("m", 1, "a", "b", reserved=1, is_gone=True)
-    placement = place([gone, want("n", 1, "a")], [agent("a", "n"), agent("b", "o")])
+    gone = requirement("m", 1, "a", "b", reserved=1, is_gone=True)
+    placement = place([gone, requirement("n", 1, "a")], [agent("a", "n"), agent("b", "o")])
     assert models(placement) == {"a": "n", "b": None}
     assert not placement.missing
 
@@ -128,8 +137,8 @@ class Counted(frozenset[AgentId]):
 def test_a_place_does_not_cost_a_look_at_all_agents() -> None:
     names = [f"{number:03}" for number in range(200)]
     eligible = Counted(map(AgentId, names))
-    wants = [Want(model=model, at_least=90, eligible=eligible) for model in "mn"]
-    placement = place(wants, [agent(name) for name in names])
+    requirements = [Requirement(model=model, at_least=90, eligible=eligible) for model in "mn"]
+    placement = place(requirements, [agent(name) for name in names])
     assert not placement.missing
     assert eligible.num_looks <= 6 * len(names)
 
