@@ -327,7 +327,7 @@ class Controller:
             model.name: status_of(
                 model,
                 here.get(model.name, ()),
-                is_wanted=model.name in found.tiers.tiers,
+                is_in_demand=model.name in found.tiers.tiers,
                 failures=self._failures,
                 shortage=self._shortage(model, found),
             )

@@ -1,4 +1,4 @@
-"""Which models are wanted at the moment, and who comes first when there are too few agents.
+"""Which models are in demand at the moment, and which come first when there are too few agents.
 
 Models with `preload` come first. A model that is loaded on demand keeps its agents while it loads
 or is used. A model with waiting requests and no agent is given one that is idle; after `PATIENCE`,
@@ -22,7 +22,7 @@ IDLE_AFTER = 1.0
 """Seconds without requests after which a model counts as idle."""
 
 PRELOADED, IN_TURN, WAITING, IDLE = range(4)
-"""Tiers of wanted models, those that are served first before the others."""
+"""Tiers of models in demand, those that are served first before the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class _Usage:
 
 @dataclass(frozen=True, slots=True)
 class Tiers:
-    """The tier of each wanted model, and when time alone changes them."""
+    """The tier of each model in demand, and when time alone changes them."""
 
     tiers: Mapping[str, int]
     reconcile_at: float | None = None
@@ -85,7 +85,7 @@ class Usage:
         demands: Mapping[str, Demand],
         now: float,
     ) -> Tiers:
-        """The tier of each model that is wanted now."""
+        """The tier of each model that is in demand now."""
         by_model: dict[str, list[Member]] = {model.name: [] for model in models}
         for member in members:
             if member.model in by_model:

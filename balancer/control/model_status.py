@@ -46,7 +46,7 @@ def status_of(
     model: DesiredModel,
     members: Iterable[Member],
     *,
-    is_wanted: bool,
+    is_in_demand: bool,
     failures: Iterable[Failure],
     shortage: Issue | None,
 ) -> ModelStatus:
@@ -62,7 +62,7 @@ def status_of(
         status = "loading"
     elif failed:
         status = "failed"
-    elif is_wanted:
+    elif is_in_demand:
         status = "waiting"
     return ModelStatus(
         model=model,

@@ -31,11 +31,11 @@ def tiers(usage: Usage, now: float, *members: Member, **demands: float) -> Tiers
     return usage.tiers([M, N], members, waiting, now)
 
 
-def test_a_model_to_preload_is_wanted_always() -> None:
+def test_a_model_to_preload_is_in_demand_always() -> None:
     assert Usage().tiers([wished("m")], [], {}, 0.0) == Tiers({"m": PRELOADED})
 
 
-def test_a_model_on_demand_is_wanted_when_a_request_waits() -> None:
+def test_a_model_on_demand_is_in_demand_when_a_request_waits() -> None:
     usage = Usage()
     assert tiers(usage, 0.0) == Tiers({})
     assert tiers(usage, 0.0, m=0.0) == Tiers({"m": WAITING}, PATIENCE)

@@ -12,10 +12,10 @@ OLD = wished("m", 1).assignment
 
 
 def status(
-    *members: Member, is_wanted: bool = True, failures: Failures | None = None
+    *members: Member, is_in_demand: bool = True, failures: Failures | None = None
 ) -> ModelStatus:
     return status_of(
-        MODEL, members, is_wanted=is_wanted, failures=failures or Failures(), shortage=None
+        MODEL, members, is_in_demand=is_in_demand, failures=failures or Failures(), shortage=None
     )
 
 
@@ -43,7 +43,7 @@ def test_progress_is_of_fetching_and_loading_together(
 
 def test_without_an_agent_it_waits_or_is_unloaded() -> None:
     assert status().status == "waiting"
-    assert status(is_wanted=False).status == "unloaded"
+    assert status(is_in_demand=False).status == "unloaded"
 
 
 def test_a_failure_says_which_agent_and_why_and_who_waits_behind_it() -> None:
