@@ -59,9 +59,9 @@ class Rollout:
 
     def changes(self) -> list[Change]:
         """What may happen now."""
-        wanted = [change for member in self._members if (change := self._wanted(member))]
-        free = [change for change in wanted if _is_free(change)]
-        others = [change for change in wanted if not _is_free(change)]
+        due = [change for member in self._members if (change := self._due(member))]
+        free = [change for change in due if _is_free(change)]
+        others = [change for change in due if not _is_free(change)]
         stopped = [change for change in others if self._is_stopped(change)]
         waiting = [change for change in others if not self._is_stopped(change)]
         allowed = [change for change in waiting if self._may_interrupt(change)]
@@ -74,7 +74,7 @@ class Rollout:
     def _is_anyone_changing(self) -> bool:
         return any(member.is_changing for member in self._members)
 
-    def _wanted(self, member: Member) -> Change | None:
+    def _due(self, member: Member) -> Change | None:
         if member.id not in self._targets:
             return None
         target = self._targets[member.id]
