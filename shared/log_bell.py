@@ -11,25 +11,25 @@ from . import log
 
 
 class LogBell:
-    """Calls `on_news` on the loop's thread; nothing is called where `is_wanted` says no."""
+    """Calls `on_news` on the loop's thread; nothing is called where `is_heard` says no."""
 
     def __init__(
-        self, on_news: Callable[[], None], is_wanted: Callable[[], bool] = lambda: True
+        self, on_news: Callable[[], None], is_heard: Callable[[], bool] = lambda: True
     ) -> None:
         """Needs the event loop. It rings until `close`."""
         self._loop = asyncio.get_running_loop()
         self._on_news = on_news
-        self._is_wanted = is_wanted
+        self._is_heard = is_heard
         self._is_rung = False
         self._forget = log.listen(self._ring)
 
     def close(self) -> None:
         """Ring no more."""
         self._forget()
-        self._is_wanted = lambda: False
+        self._is_heard = lambda: False
 
     def _ring(self) -> None:
-        if self._is_rung or not self._is_wanted():
+        if self._is_rung or not self._is_heard():
             return
         self._is_rung = True
         with suppress(RuntimeError):  # the loop is closed: the program ends
@@ -37,5 +37,5 @@ class LogBell:
 
     def _wake(self) -> None:
         self._is_rung = False
-        if self._is_wanted():
+        if self._is_heard():
             self._on_news()

@@ -42,12 +42,12 @@ async def test_many_lines_wake_the_loop_once(logger: logging.Logger) -> None:
 
 async def test_nobody_is_woken_who_does_not_want_it(logger: logging.Logger) -> None:
     wakes: list[None] = []
-    is_wanted = False
-    bell = LogBell(lambda: wakes.append(None), lambda: is_wanted)
+    is_heard = False
+    bell = LogBell(lambda: wakes.append(None), lambda: is_heard)
     logger.warning("a line")
     await asyncio.sleep(0)
     assert wakes == []
-    is_wanted = True
+    is_heard = True
     logger.warning("a line")
     await asyncio.sleep(0)
     assert len(wakes) == 1
