@@ -18,9 +18,8 @@ from .link.balancer_socket import BalancerSocket
 from .link.connection import Connection
 from .link.dialling import AgentKey
 from .link.queries import OpenQueries
-from .link.requests import Requests
+from .link.requests import Requests, Slots
 from .link.session import Session
-from .link.slots import Slots
 from .settings import AgentSettings
 from .supervision.supervisor_protocol import Dial, Ordered, Ready, ReportStatus, SupervisorChannel
 

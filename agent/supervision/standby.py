@@ -24,9 +24,8 @@ from ..link.balancer_socket import BalancerSocket
 from ..link.connection import Connection
 from ..link.dialling import AgentKey
 from ..link.queries import OpenQueries
-from ..link.requests import Requests
+from ..link.requests import Requests, Slots
 from ..link.session import Session
-from ..link.slots import Slots
 from ..sequence_id import SequenceId
 from ..settings import AgentSettings
 

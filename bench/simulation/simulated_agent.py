@@ -17,9 +17,8 @@ from arriero.agent.link.decisions import (
     StartGeneration,
 )
 from arriero.agent.link.queries import OpenQueries
-from arriero.agent.link.requests import Requests
+from arriero.agent.link.requests import Requests, Slots
 from arriero.agent.link.session import Session
-from arriero.agent.link.slots import Slots
 from arriero.agent.sequence_id import SequenceId
 from arriero.shared.inference import AgentId, RequestId
 from arriero.shared.messages import (

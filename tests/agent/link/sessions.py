@@ -5,9 +5,8 @@ from dataclasses import replace
 from itertools import count
 
 from arriero.agent.link.queries import OpenQueries
-from arriero.agent.link.requests import Requests
+from arriero.agent.link.requests import Requests, Slots
 from arriero.agent.link.session import PROTOCOLS, Session
-from arriero.agent.link.slots import Slots
 from arriero.agent.sequence_id import SequenceId
 from arriero.shared.inference import AgentId, GenerateRequest, Rates, RequestId, Usage
 from arriero.shared.messages import (

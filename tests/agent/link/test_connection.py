@@ -21,7 +21,7 @@ from arriero.agent.link.balancer_secrets import BalancerSecrets
 from arriero.agent.link.balancer_socket import BalancerSocket
 from arriero.agent.link.connection import Backoff, Connection
 from arriero.agent.link.dialling import NO_KEY, AgentKey, dial
-from arriero.agent.link.slots import Slots
+from arriero.agent.link.requests import Slots
 from arriero.shared.inference import GenerateRequest, Notice, RequestId
 from arriero.shared.lifecycle import StartupError
 from arriero.shared.messages import (

@@ -26,6 +26,7 @@ from arriero.agent.link.decisions import (
     StartGeneration,
     WithdrawQuery,
 )
+from arriero.agent.link.requests import Slots
 from arriero.agent.link.session import (
     HANDSHAKE_TIMEOUT,
     LAST_WORDS,
@@ -34,7 +35,6 @@ from arriero.agent.link.session import (
     bounded_hello,
     bounded_status,
 )
-from arriero.agent.link.slots import Slots
 from arriero.shared.errors import ShuttingDown
 from arriero.shared.framing.heartbeat import SECOND_LOOK
 from arriero.shared.inference import GenerateRequest, RequestId

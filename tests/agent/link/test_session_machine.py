@@ -27,7 +27,7 @@ from arriero.agent.link.decisions import (
     StartGeneration,
     WithdrawQuery,
 )
-from arriero.agent.link.slots import Slots
+from arriero.agent.link.requests import Slots
 from arriero.agent.sequence_id import SequenceId
 from arriero.shared.errors import EngineFailed, InternalError, to_wire
 from arriero.shared.framing.heartbeat import SECOND_LOOK
