@@ -17,11 +17,10 @@ from .adapter_table import AdapterFile, AdapterTable
 from .chat.templates.chat_template import TemplateError
 from .chat.templates.chat_templates import TemplateSource, given_template
 from .engine.loaded_model import LoadedModel
-from .engine.prompt_store.model_identity import files_digest, identity_of, origin_of
 from .engine.prompt_store.prompt_store import PromptStore
 from .engine.prompt_store.stored_prompt import ModelIdentity, Origin
-from .generation.fingerprint import fingerprint
 from .generation.preparer import Preparer
+from .model_identity import files_digest, fingerprint, identity_of, origin_of
 from .models.file_names import files_of
 from .settings import AgentSettings
 

@@ -10,9 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from arriero.agent.cpu_cores import default_threads
 from arriero.agent.engine.load_options import Counts, LoadOptions, where_options_count
-from arriero.agent.engine.prompt_store.model_identity import origin_of
 from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity
-from arriero.agent.generation.fingerprint import fingerprint
+from arriero.agent.model_identity import fingerprint, origin_of
 from arriero.agent.models.gguf_header import read_header
 from arriero.agent.models.memory_estimate import DraftFile, estimate
 from arriero.shared.models.assignments import Assignment, EngineOptions

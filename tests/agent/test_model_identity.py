@@ -5,16 +5,21 @@ from pathlib import Path
 
 import pytest
 
+from arriero.agent.chat.templates.chat_templates import TemplateSource
 from arriero.agent.engine.load_options import LoadOptions
-from arriero.agent.engine.prompt_store.model_identity import (
+from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity
+from arriero.agent.generation.preparer import Preparer
+from arriero.agent.model_identity import (
     NUM_SAMPLES,
     SAMPLE_BYTES,
     files_digest,
+    fingerprint,
     identity_of,
     origin_of,
 )
-from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity
-from arriero.shared.reports.model_info import ModelInfo
+from arriero.shared.reports.model_info import MAX_FINGERPRINT, ModelInfo
+from arriero.shared.sampling import SamplingChoices
+from tests.agent.fakes import ByteVocab, byte_model
 
 
 def digest_of(folder: Path, content: bytes) -> str:
@@ -80,6 +85,7 @@ def test_of_many_files_little_is_read(tmp_path: Path) -> None:
 
 
 OPTIONS = LoadOptions()
+MODEL = ModelIdentity(architecture="a", parameters=1, size_bytes=2, digest="d")
 INFO = ModelInfo(name="m", architecture="qwen3", parameters=7, size_bytes=14, context_size=4096)
 
 
@@ -95,9 +101,43 @@ def test_the_weights_count_and_not_the_place(tmp_path: Path) -> None:
 
 
 def test_cells_belong_to_a_model_an_engine_and_its_arithmetic() -> None:
-    model = ModelIdentity(architecture="a", parameters=1, size_bytes=2, digest="d")
-    origin = origin_of(model, OPTIONS, None)
-    assert origin_of(replace(model, digest="e"), OPTIONS, None) != origin
-    exact = origin_of(model, OPTIONS, "a")
-    assert len({origin, exact, origin_of(model, OPTIONS, "b")}) == 3
+    origin = origin_of(MODEL, OPTIONS, None)
+    assert origin_of(replace(MODEL, digest="e"), OPTIONS, None) != origin
+    exact = origin_of(MODEL, OPTIONS, "a")
+    assert len({origin, exact, origin_of(MODEL, OPTIONS, "b")}) == 3
     assert origin.engine.startswith("llama-cpp-python 0.")
+
+
+VOCAB = ByteVocab()
+SHORT = LoadOptions(context_size=16)
+
+
+class OtherEnd(ByteVocab):
+    end_tokens = frozenset({255})
+
+
+def of(preparer: Preparer, model: ModelIdentity = MODEL) -> str:
+    return fingerprint(model, SHORT, VOCAB, preparer.traits)
+
+
+def test_agents_alike_can_go_on_with_each_others_answers() -> None:
+    one, other = Preparer(byte_model(), 16), Preparer(byte_model(), 16)
+    assert of(one) == of(other)
+    assert len(of(one)) <= MAX_FINGERPRINT
+
+
+def test_whatever_changes_the_meaning_of_tokens_or_their_end_tells_them_apart() -> None:
+    plain = Preparer(byte_model(), 16)
+    others = [
+        of(Preparer(byte_model("{{ messages }}"), 16)),
+        of(Preparer(byte_model(), 16, template=TemplateSource("{{ bos_token }}"))),
+        of(Preparer(byte_model(), 16, family="qwen")),
+        fingerprint(MODEL, LoadOptions(context_size=17), VOCAB, plain.traits),
+        of(Preparer(byte_model(), 16, defaults=SamplingChoices(temperature=0.5))),
+        of(plain, replace(MODEL, digest="e")),
+        fingerprint(MODEL, SHORT, OtherEnd(), plain.traits),
+        fingerprint(MODEL, SHORT, VOCAB, (*plain.traits[:-1], "", plain.traits[-1])),
+        fingerprint(MODEL, SHORT, VOCAB, plain.traits, "one arithmetic"),
+        fingerprint(MODEL, SHORT, VOCAB, plain.traits, "another"),
+    ]
+    assert len({of(plain), *others}) == 1 + len(others)

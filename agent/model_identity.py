@@ -1,13 +1,21 @@
-"""Identifies a model among stored prompts: a state fits only the model that computed it."""
+"""Tells which models are the same: whose states fit, and whose answers can be continued.
+
+A state, stored or of another agent, fits only where its *origin* is the same: the model, the engine
+and the KV cache that computed it. Agents can go on with each other's answers if they have the same
+*fingerprint*.
+"""
 
 from collections.abc import Sequence
+from dataclasses import astuple
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
 
-from ....shared.reports.model_info import ModelInfo
-from ..load_options import LoadOptions
-from .stored_prompt import ModelIdentity, Origin
+from ..shared.continuation import CONTINUATION_VERSION
+from ..shared.reports.model_info import ModelInfo
+from .engine.load_options import LoadOptions
+from .engine.loaded_model import Vocab
+from .engine.prompt_store.stored_prompt import ModelIdentity, Origin
 
 NUM_SAMPLES = 64
 SAMPLE_BYTES = 64 * 1024
@@ -57,3 +65,35 @@ def origin_of(model: ModelIdentity, options: LoadOptions, arithmetic: str | None
     numbers = () if arithmetic is None else (f"deterministic {arithmetic}",)
     cache = ", ".join((CACHE, *options.counted("cache"), *numbers))
     return Origin(model=model, engine=f"{ENGINE} {version(ENGINE)}", cache=cache)
+
+
+def fingerprint(
+    model: ModelIdentity,
+    options: LoadOptions,
+    vocab: Vocab,
+    traits: tuple[str, ...],
+    arithmetic: str | None = None,
+) -> str:
+    """The fingerprint of an agent that prepares and reads answers by these `traits`.
+
+    It is made of what the same request and the same tokens must mean on both agents: the model
+    file, its vocabulary, the chat template, the family that reads answers, the model's sampling
+    defaults, the options of the engine that count, and how answers go on. How fast or with which
+    layout an agent computes makes no difference, unless it is deterministic: then the other one has
+    to have the same `arithmetic`.
+    """
+    parts = (
+        CONTINUATION_VERSION,
+        *astuple(model),
+        *options.counted("fingerprint"),
+        vocab.size,
+        *sorted(vocab.end_tokens),
+        vocab.bos_text,
+        vocab.eos_text,
+        *traits,
+        *(() if arithmetic is None else ("deterministic", arithmetic)),
+    )
+    digest = blake2b(digest_size=_DIGEST_BYTES)
+    for part in parts:
+        digest.update(b"%d %b" % (len(text := str(part).encode(errors="replace")), text))
+    return digest.hexdigest()
