@@ -310,8 +310,8 @@ class Registry:
         if agent.hello.agent_id in self._links:
             self._changes.agent_generated(agent.hello.agent_id)
 
-    def send(self, link: LinkId, message: FromBalancer, now: float) -> Send:
-        """Send a message to an agent, in its version; it counts as a heartbeat."""
+    def message_to(self, link: LinkId, message: FromBalancer, now: float) -> Send:
+        """The decision to send an agent a message, in its version; it counts as a heartbeat."""
         agent = self._agents[link]
         agent.heartbeat.sent(now)
         return Send(link, for_version(message, agent.hello.protocol))

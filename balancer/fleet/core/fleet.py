@@ -539,13 +539,13 @@ class Fleet:
         agent = self._connected(agent_id)
         self.state.log_readers[id] = agent.link
         read = ReadLog(id=id, after=after, wait=wait)
-        return [*decisions, self.state.registry.send(agent.link, read, now)]
+        return [*decisions, self.state.registry.message_to(agent.link, read, now)]
 
     def stop_reading_log(self, id: RequestId, now: float) -> list[Decision]:
         """Nobody waits for these lines any more, if somebody did."""
         if (link := self.state.log_readers.pop(id, None)) is None:
             return []
-        withdrawn = self.state.registry.send(link, Withdraw(id=id), now)
+        withdrawn = self.state.registry.message_to(link, Withdraw(id=id), now)
         return [*self._due(now), withdrawn]
 
     # ---- other balancers over the same store

@@ -54,7 +54,7 @@ class Membership:
         self._steering.look_soon(now)
         self._steering.reported(agent, now)
         self._know_model(agent, now)
-        decisions.append(state.registry.send(link, self._welcome(hello, owner), now))
+        decisions.append(state.registry.message_to(link, self._welcome(hello, owner), now))
         decisions += state.requests.agent_joined(agent, now)
         return [*decisions, *state.dispatcher.agent_changed(agent, now)]
 
@@ -126,7 +126,7 @@ class Membership:
         """Let every agent go."""
         decisions: list[Decision] = []
         for agent in list(self._state.registry):
-            decisions.append(self._state.registry.send(agent.link, Goodbye(), now))
+            decisions.append(self._state.registry.message_to(agent.link, Goodbye(), now))
             decisions += self.dismiss(agent, "the balancer is going down", now)
         return decisions
 
@@ -159,7 +159,7 @@ class Membership:
                 return decisions
         agent.heartbeat.check(now)
         if agent.heartbeat.is_due(now):
-            decisions.append(state.registry.send(agent.link, Heartbeat(), now))
+            decisions.append(state.registry.message_to(agent.link, Heartbeat(), now))
         state.registry.seen_to(agent)
         return decisions
 

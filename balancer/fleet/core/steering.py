@@ -292,7 +292,9 @@ class Steering:
             self._controller.retry(agent.hello.agent_id, now)
             self.look_soon(now)
             return decisions
-        return [self._state.registry.send(agent.link, Reload(drain_timeout=drain_timeout), now)]
+        return [
+            self._state.registry.message_to(agent.link, Reload(drain_timeout=drain_timeout), now)
+        ]
 
     def _changed(self, agent: Agent, now: float) -> list[Decision]:
         self._state.registry.touch(agent.link)
@@ -335,7 +337,9 @@ class Steering:
         if given or before != self._controller.statuses:
             self._state.changes.advance()
         registry = self._state.registry
-        orders = [registry.send(registry.of(each.agent).link, each.order, now) for each in given]
+        orders = [
+            registry.message_to(registry.of(each.agent).link, each.order, now) for each in given
+        ]
         return [*orders, *self._leave_out(now)]
 
     def _leave_out(self, now: float) -> list[Decision]:

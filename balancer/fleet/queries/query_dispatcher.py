@@ -264,7 +264,7 @@ class QueryDispatcher:
             }
             withdrawn, hands = queue.closed(ended)
             decisions += [
-                self._registry.send(hand.link, Withdraw(id=_name(hand.part)), now)
+                self._registry.message_to(hand.link, Withdraw(id=_name(hand.part)), now)
                 for hand in withdrawn
                 if hand.part.number not in ended[hand.part.query].results
             ]
@@ -279,7 +279,7 @@ class QueryDispatcher:
             self._registry[hand.link].used_at = now
             self._changes.advance()
             ask = Ask(id=_name(hand.part), query=lifecycle.query_request.parts[hand.part.number])
-            decisions.append(self._registry.send(hand.link, ask, now))
+            decisions.append(self._registry.message_to(hand.link, ask, now))
         return decisions
 
     def check_integrity(self) -> None:

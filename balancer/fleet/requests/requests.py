@@ -504,7 +504,7 @@ class Requests:
 
     def _desert(self, lifecycle: RequestLifecycle, agent: Agent, now: float) -> list[Decision]:
         """Its agent never answered: another one begins. Nothing was delivered before."""
-        stop = self._registry.send(agent.link, Cancel(id=lifecycle.id), now)
+        stop = self._registry.message_to(agent.link, Cancel(id=lifecycle.id), now)
         lifecycle.has_deserted |= agent.breaker.has_answered
         self._registry.rests(agent, now)
         disappointed = self.disappointed(agent, now)
@@ -633,7 +633,7 @@ class Requests:
                 traceparent=lifecycle.caller.traceparent,
                 fetch=fetch,
             )
-            decisions.append(self._registry.send(assign.link, start, now))
+            decisions.append(self._registry.message_to(assign.link, start, now))
         self._hold(now)
         return decisions
 
@@ -646,7 +646,7 @@ class Requests:
             return [], None  # who goes on with another agent's answer computes all of it
         ticket = self.tickets.draw(lifecycle.id)
         lend, source = self.dispatch.router.fetches.agree(fetching.source, ticket, fetching)
-        return [self._registry.send(fetching.source, lend, now)], source
+        return [self._registry.message_to(fetching.source, lend, now)], source
 
     def _hold(self, now: float) -> None:
         """Some wait for one agent from now on."""
@@ -723,7 +723,7 @@ class Requests:
         is_told = lifecycle.is_cancelling or lifecycle.is_leaving
         if lifecycle.link is None or is_told:
             return []
-        return [self._registry.send(lifecycle.link, Cancel(id=lifecycle.id), now)]
+        return [self._registry.message_to(lifecycle.link, Cancel(id=lifecycle.id), now)]
 
     def _give_up(
         self, lifecycle: RequestLifecycle, error: RequestError, now: float

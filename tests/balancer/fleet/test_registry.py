@@ -47,12 +47,12 @@ def test_speaking_spares_the_next_heartbeat() -> None:
     registry = registry_with()
     agent = registry[LINK]
     assert registry.next_deadline() == 1.0
-    assert registry.send(LINK, Heartbeat(), 0.5) == Send(LINK, Heartbeat())
+    assert registry.message_to(LINK, Heartbeat(), 0.5) == Send(LINK, Heartbeat())
     assert registry.due(1.0) == [], "it was spoken to meanwhile"
     assert registry.next_deadline() == 1.5
     assert registry.due(1.5) == [agent]
     assert agent.heartbeat.is_due(1.5)
-    registry.send(LINK, Heartbeat(), 1.5)
+    registry.message_to(LINK, Heartbeat(), 1.5)
     registry.seen_to(agent)
     assert registry.next_deadline() == 2.5
     registry.check_integrity()
