@@ -13,7 +13,8 @@ from aiohttp import web
 from ..shared.lifecycle import StartupError
 from ..shared.quantities import Address
 from .api.app import inference_app
-from .api.common.opening import EARLY_HEADERS_KEY, no_recall
+from .api.common.idempotency import no_recall
+from .api.endpoint import EARLY_HEADERS_KEY
 from .api.transport.connections import Connections, ConnectionsRunner, raise_file_limit
 from .management.routes import management_app, metrics_route
 from .parts import Parts

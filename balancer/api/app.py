@@ -18,7 +18,7 @@ from .access.permissions import Needs
 from .anthropic import routes as anthropic_routes
 from .common import models
 from .common.answering import json_response
-from .common.opening import RECALL, RETAINED_REQUESTS, Recall, no_recall
+from .common.idempotency import RECALL, RETAINED_REQUESTS, Recall, no_recall
 from .conversations import Conversations
 from .fields.reading import tell_ignored
 from .limit_headers import limit_headers

@@ -22,8 +22,8 @@ from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.runtime.stream import Stream
 from .common.answering import json_response, written
 from .common.field_names import SAME_NAMES, FieldNames
+from .common.idempotency import OpenStream, idempotency_key, keyed_opener
 from .common.merge import Merged, open_together
-from .common.opening import opener, waits_of
 from .common.rendering import Rendering
 from .fields.field_notes import FieldNotes
 from .fields.reading import obeyed
@@ -37,8 +37,12 @@ from .transport.streaming import (
     send_events,
     send_stream,
 )
+from .transport.waiting import EARLY_HEADERS, headers_after
 
 W = TypeVar("W")
+
+EARLY_HEADERS_KEY = web.AppKey("EARLY_HEADERS", float)
+"""App key of the seconds after which a stream begins although its request still waits."""
 
 # ---- what answers a call
 
@@ -137,7 +141,11 @@ async def _generated(
     request: web.Request, runtime: FleetRuntime, generation: Generation
 ) -> web.StreamResponse:
     tell_waiting = waits_of(request, generation.is_streamed and generation.tells_waiting)
-    open_one = await opener(request, runtime, tell_waiting=tell_waiting)
+    open_one: OpenStream
+    if (key := idempotency_key(request)) is None:
+        open_one = partial(runtime.open, caller=caller_of(request), tell_waiting=tell_waiting)
+    else:
+        open_one = await keyed_opener(request, key, tell_waiting=tell_waiting)
     if (drawn := request.get(request_id_key)) is None:
         streams = open_together(open_one, generation.requests)
     else:  # for the one request that there is
@@ -163,6 +171,12 @@ async def _generated(
         async with Merged(streams) as merged:
             chunks = _chunks(merged, write)
             return await send_stream(request, chunks, content_type=content_type, headers=headers)
+
+
+def waits_of(request: web.Request, is_streamed: bool) -> float | None:
+    """After how many seconds of waiting a client is sent its place; `None` is never."""
+    early_headers = request.app.get(EARLY_HEADERS_KEY, EARLY_HEADERS)
+    return headers_after(is_streamed, early_headers, request.headers.getall("Prefer", []))
 
 
 async def _queried(request: web.Request, runtime: FleetRuntime, query: Query) -> web.Response:

@@ -13,6 +13,7 @@ in the queue, and an entry that the queue refuses ends with its own error.
 
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 
 from aiohttp import web
 
@@ -22,14 +23,15 @@ from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ..access.permissions import Needs
 from ..common.accumulator import Accumulator
 from ..common.answering import json_response
+from ..common.idempotency import OpenStream, idempotency_key, keyed_opener
 from ..common.merge import Merged, open_all, or_refusal
-from ..common.opening import opener
 from ..common.rendering import Rendering
 from ..endpoint import Endpoint, Generation, Opened, Query, handler, preferred
 from ..openapi.document import OF_MODELS, Doc, json_answer, streamed
 from ..openapi.schemas import Body, Form
 from ..route import Route
 from ..transport.bodies import parsed
+from ..transport.callers import caller_of
 from ..transport.http import Handler
 from ..transport.streaming import EVENT_STREAM, NDJSON, send_stream
 from ..transport.text_frame import TextFrame
@@ -112,7 +114,12 @@ class _OneAnswer(Rendering):
 def _batch_route(runtime: FleetRuntime) -> Route:
     async def generate_batch(request: web.Request) -> web.StreamResponse:
         batch = await parsed(request, parse_batch)
-        open_one = await opener(request, runtime, tell_waiting=events_after(batch.stream))
+        tell_waiting = events_after(batch.stream)
+        open_one: OpenStream
+        if (key := idempotency_key(request)) is None:
+            open_one = partial(runtime.open, caller=caller_of(request), tell_waiting=tell_waiting)
+        else:
+            open_one = await keyed_opener(request, key, tell_waiting=tell_waiting)
         streams = open_all(or_refusal(open_one), batch.requests)
         async with Merged(streams) as merged:
             if batch.stream:

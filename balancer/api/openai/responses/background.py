@@ -20,7 +20,7 @@ from .....shared.log import context
 from ....fleet.caller import Caller
 from ....fleet.runtime.retained_requests import RetainedRequest, RetainedRequests
 from ...common.event_stream import frames
-from ...common.opening import Recall
+from ...common.idempotency import Recall
 from ...conversation_store import Keeping
 from .answer import Answer
 from .answer_types import Response

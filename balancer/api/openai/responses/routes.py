@@ -13,7 +13,7 @@ from ....fleet.runtime.retained_requests import RetainedRequests
 from ...access.permissions import Needs
 from ...common.answering import json_response
 from ...common.counting import count_tokens
-from ...common.opening import Recall, retained_opener
+from ...common.idempotency import Recall, retained_opener
 from ...common.readable import check_copies
 from ...conversations import Conversations
 from ...endpoint import Endpoint, Generation, Known, Opened, handler, respond

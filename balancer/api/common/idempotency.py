@@ -1,4 +1,4 @@
-"""Opens the streams of an HTTP request; with an `Idempotency-Key`, those that were opened before.
+"""Idempotency keys: what a call with an `Idempotency-Key` opened before is opened again.
 
 A client that lost its connection sends the same request with the same key again. It gets the same
 answer from its beginning, and nothing is computed twice. See `fleet.runtime.retained_requests`.
@@ -6,7 +6,6 @@ What is not known here may be in the store, since it was asked for at another ru
 """
 
 from collections.abc import Callable
-from functools import partial
 from itertools import count
 from typing import Protocol
 
@@ -15,12 +14,11 @@ from aiohttp import web
 from ....shared.errors import InvalidRequest, NotSupported
 from ....shared.inference import GenerateRequest, RequestId
 from ...fleet.caller import Caller
-from ...fleet.runtime.fleet_runtime import FleetRuntime, new_request_id
+from ...fleet.runtime.fleet_runtime import new_request_id
 from ...fleet.runtime.retained_requests import RetainedRequest, RetainedRequests
 from ...fleet.runtime.stream import Stream
 from ..transport.bodies import IDEMPOTENCY_KEY, body_digest_key
 from ..transport.callers import caller_of
-from ..transport.waiting import EARLY_HEADERS, headers_after
 
 MAX_KEY = 255
 """Characters of an idempotency key."""
@@ -43,14 +41,17 @@ RECALL = web.AppKey("RECALL", Recall)
 """App key of what knows requests of other runs of the balancer."""
 
 
-EARLY_HEADERS_KEY = web.AppKey("EARLY_HEADERS", float)
-"""App key of the seconds after which a stream begins although its request still waits."""
-
-
-def waits_of(request: web.Request, is_streamed: bool) -> float | None:
-    """After how many seconds of waiting a client is sent its place; `None` is never."""
-    early_headers = request.app.get(EARLY_HEADERS_KEY, EARLY_HEADERS)
-    return headers_after(is_streamed, early_headers, request.headers.getall("Prefer", []))
+def idempotency_key(request: web.Request) -> str | None:
+    """The key that came with a request, if one did. Raises `InvalidRequest` for a bad one."""
+    keys = request.headers.getall(IDEMPOTENCY_KEY, [])
+    if not keys:
+        return None
+    if len(keys) > 1 or not 1 <= len(keys[0]) <= MAX_KEY or not keys[0].isprintable():
+        raise InvalidRequest(
+            f"`{IDEMPOTENCY_KEY}`: give it once, with 1 to {MAX_KEY} printable characters",
+            field=IDEMPOTENCY_KEY,
+        )
+    return keys[0]
 
 
 class OpenStream(Protocol):
@@ -61,17 +62,9 @@ class OpenStream(Protocol):
     ) -> Stream: ...
 
 
-async def opener(
-    request: web.Request, runtime: FleetRuntime, *, tell_waiting: float | None
-) -> OpenStream:
-    """What opens the streams of `request`. Raises `InvalidRequest` for a bad idempotency key.
-
-    `tell_waiting` as in `FleetRuntime.open`.
-    """
+async def keyed_opener(request: web.Request, key: str, *, tell_waiting: float | None) -> OpenStream:
+    """What opens the streams of `request` under its idempotency key; see `FleetRuntime.open`."""
     caller = caller_of(request)
-    key = _key(request)
-    if key is None:
-        return partial(runtime.open, caller=caller, tell_waiting=tell_waiting)
     retained, digest = request.app[RETAINED_REQUESTS], request[body_digest_key]
     await _recall(request, key)
     numbers = count()
@@ -98,9 +91,13 @@ async def retained_opener(
 ) -> Callable[[GenerateRequest], RetainedRequest]:
     """What opens a request that outlives its connection, with its API's `note`.
 
-    Raises as `opener` does.
+    Raises as `idempotency_key` does.
     """
-    retained, caller, key = request.app[RETAINED_REQUESTS], caller_of(request), _key(request)
+    retained, caller, key = (
+        request.app[RETAINED_REQUESTS],
+        caller_of(request),
+        idempotency_key(request),
+    )
     if not retained.keeps_any:
         raise NotSupported("`background`: this balancer keeps no answers", field="background")
 
@@ -128,15 +125,3 @@ async def _recall(request: web.Request, key: str) -> None:
 def _name(request: web.Request, key: str, number: int | None = None) -> str:
     """The name of one of a call's requests; without its number, how all of them begin."""
     return f"{request.path}#{key}#{'' if number is None else number}"
-
-
-def _key(request: web.Request) -> str | None:
-    keys = request.headers.getall(IDEMPOTENCY_KEY, [])
-    if not keys:
-        return None
-    if len(keys) > 1 or not 1 <= len(keys[0]) <= MAX_KEY or not keys[0].isprintable():
-        raise InvalidRequest(
-            f"`{IDEMPOTENCY_KEY}`: give it once, with 1 to {MAX_KEY} printable characters",
-            field=IDEMPOTENCY_KEY,
-        )
-    return keys[0]
