@@ -271,10 +271,12 @@ class Preparer:
     def _rendered(self, request: GenerateRequest) -> RenderedText:
         if request.prompt is not None:
             return RenderedText(self._raw(request, request.prompt))
-        return self._templates.render(
-            request,
-            messages=request.messages or (),
-            tools=_tools(request),
+        tools = _tools(request)
+        return self._templates.for_request(has_tools=bool(tools)).render(
+            request.messages or (),
+            tools=tools,
+            thinking=request.thinking,
+            options=request.chat_template_kwargs,
             add_generation_prompt=request.add_generation_prompt,
             goes_on=request.continue_final_message,
             reasoning=self._family.reasoning.opening if self._family.reasoning else "",
@@ -382,13 +384,14 @@ class Preparer:
 
         What is shorter is tokenised, what comes before or what comes after.
         """
+        tools = _tools(request)
         try:
-            other = self._templates.render(
-                request,
-                messages=messages,
-                tools=_tools(request),
+            other = self._templates.for_request(has_tools=bool(tools)).render(
+                messages,
+                tools=tools,
+                thinking=request.thinking,
+                options=request.chat_template_kwargs,
                 add_generation_prompt=False,
-                goes_on=False,
             )
         except RequestError:  # a template may want a user's message after the system's
             return 0

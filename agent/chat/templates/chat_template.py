@@ -51,12 +51,14 @@ class ChatTemplate:
         eos_text: str,
         clock: Clock,
         timer: Timer,
+        control: ControlTexts = _NO_CONTROL,
     ) -> None:
         """Raises `TemplateError`, which names the template by its `origin`.
 
         `clock` gives the local time to templates, `timer` the calling thread's CPU seconds.
         """
         self.origin = origin
+        self._control = control
         self._timer = timer
         self._constants = {"bos_token": bos_text, "eos_token": eos_text, "documents": None}
         try:
@@ -84,7 +86,6 @@ class ChatTemplate:
         add_generation_prompt: bool = True,
         goes_on: bool = False,
         reasoning: str = "",
-        control: ControlTexts = _NO_CONTROL,
     ) -> RenderedText:
         """The conversation as text, cut where a client wrote the text of a control token.
 
@@ -110,7 +111,7 @@ class ChatTemplate:
             return self._as_answer(given, reasoning)
 
         try:
-            return control.tell_apart(variables, text_of)
+            return self._control.tell_apart(variables, text_of)
         except MixedUpError as error:
             raise InvalidRequest(
                 f"{self.origin} cannot show the messages: {error}", field="messages"

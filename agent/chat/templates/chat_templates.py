@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 from time import thread_time
-from typing import Any
 
 from ....shared.errors import NotSupported
-from ....shared.inference import ChatMessage, GenerateRequest, Notice
+from ....shared.inference import Notice
 from ...engine.loaded_model import LoadedModel
 from .chat_template import ChatTemplate, TemplateError
 from .sandbox import Clock
-from .user_text import ControlTexts, RenderedText
+from .user_text import ControlTexts
 
 _FLAG = "--chat-template"
 _MAX_BYTES = 4 * 1024 * 1024
@@ -44,7 +43,7 @@ def given_template(value: str) -> TemplateSource:
 
 
 class ChatTemplates:
-    """Renders conversations. Nothing in it changes, so threads may share it."""
+    """Which template shows a conversation. Nothing in it changes, so threads may share it."""
 
     def __init__(self, model: LoadedModel, given: TemplateSource | None, *, clock: Clock) -> None:
         """Raises `TemplateError` if the template that is `given` does not compile."""
@@ -71,34 +70,13 @@ class ChatTemplates:
         if not self.text:
             self.issue = "the model has no chat template; send `prompt` instead"
 
-    def render(
-        self,
-        request: GenerateRequest,
-        *,
-        messages: tuple[ChatMessage, ...],
-        tools: tuple[dict[str, Any], ...] | None,
-        add_generation_prompt: bool,
-        goes_on: bool,
-        reasoning: str = "",
-    ) -> RenderedText:
-        """`messages` as text, in the way that `request` asks for. Raises `RequestError`.
-
-        `reasoning` is the marker that opens the model's, if it has one.
-        """
-        template = self._for_tools if tools else self._general
+    def for_request(self, *, has_tools: bool) -> ChatTemplate:
+        """The template for conversations with or without tools. Raises `NotSupported`."""
+        template = self._for_tools if has_tools else self._general
         if template is None:
             issue = self.issue or "the model has a chat template for tools only; give `tools`"
             raise NotSupported(f"`messages`: {issue}", field="messages")
-        return template.render(
-            messages,
-            tools=tools,
-            thinking=request.thinking,
-            options=request.chat_template_kwargs,
-            add_generation_prompt=add_generation_prompt,
-            goes_on=goes_on,
-            reasoning=reasoning,
-            control=self._control,
-        )
+        return template
 
     @property
     def tools_notice(self) -> Notice | None:
@@ -123,4 +101,5 @@ class ChatTemplates:
             eos_text=self._model.vocab.eos_text,
             clock=self._clock,
             timer=thread_time,
+            control=self._control,
         )

@@ -85,8 +85,10 @@ class ControlTexts:
 
         Raises `MixedUpError`, and what `render` raises.
         """
-        text = render(variables())
-        if not any(map(self._begun.search, _strings(variables()))):
+        given = variables()
+        is_plain = not any(map(self._begun.search, _strings(given)))
+        text = render(given)
+        if is_plain:
             return RenderedText(text)
         found = self._attempts(text, variables, render, ()) or self._attempts(
             text, variables, render, self._searched(text, variables, render)

@@ -13,7 +13,7 @@ from arriero.agent.chat.templates.chat_templates import (
 )
 from arriero.agent.engine.loaded_model import LoadedModel
 from arriero.shared.errors import InvalidRequest, NotSupported
-from arriero.shared.inference import ChatMessage, GenerateRequest
+from arriero.shared.inference import ChatMessage
 from tests.agent.fakes import byte_model
 
 USER = ChatMessage(role="user", content="hi")
@@ -34,17 +34,14 @@ def render(
     of: ChatTemplates,
     *messages: ChatMessage,
     tools: tuple[dict[str, Any], ...] | None = None,
-    add_generation_prompt: bool = True,
     **fields: Any,
 ) -> str:
-    messages = messages or (USER,)
-    return of.render(
-        GenerateRequest(messages=messages, **fields),
-        messages=messages,
-        tools=tools,
-        add_generation_prompt=add_generation_prompt,
-        goes_on=fields.get("continue_final_message", False),
-    ).text
+    fields = {"thinking": None, **fields}
+    return (
+        of.for_request(has_tools=bool(tools))
+        .render(messages or (USER,), tools=tools, **fields)
+        .text
+    )
 
 
 class TestWhichOne:
@@ -92,18 +89,18 @@ class TestWhatARequestSays:
     def test_variables_and_thinking(self) -> None:
         of = templates(model("{{ enable_thinking }} {{ effort }} {{ add_generation_prompt }}"))
         variables = {"effort": "high"}
-        assert render(of, thinking=True, chat_template_kwargs=variables) == "True high True"
+        assert render(of, thinking=True, options=variables) == "True high True"
         assert render(of, add_generation_prompt=False) == "  False"
 
     def test_thinking_among_the_variables_is_thinking(self) -> None:
         of = templates(model("{{ enable_thinking }} {{ thinking }} {{ thinking_mode }}"))
-        text = render(of, chat_template_kwargs={"enable_thinking": False})
+        text = render(of, options={"enable_thinking": False})
         assert text == "False False disabled"
 
     def test_an_answer_may_go_on(self) -> None:
         of = templates(model("{% for m in messages %}[{{ m.content }}]{% endfor %}"))
         begun = ChatMessage(role="assistant", content="I am")
-        assert render(of, USER, begun, continue_final_message=True) == "[hi][I am"
+        assert render(of, USER, begun, goes_on=True) == "[hi][I am"
 
     def test_refusals_are_the_clients(self) -> None:
         with pytest.raises(InvalidRequest, match="refuses the messages, line 1: no"):

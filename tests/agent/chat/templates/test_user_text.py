@@ -24,9 +24,10 @@ def rendered(source: str, *messages: ChatMessage, **fields: Any) -> RenderedText
         eos_text=END,
         clock=lambda: datetime(2031, 7, 9),
         timer=lambda: 0.0,
+        control=CONTROL,
     )
     fields = {"tools": None, "thinking": None, **fields}
-    return template.render(messages, **fields, control=CONTROL)
+    return template.render(messages, **fields)
 
 
 def user(text: str) -> ChatMessage:
