@@ -120,7 +120,6 @@ SHELLS = {
     "balancer/api": "app conversations endpoint limit_headers route",
     "balancer/api/access": "guard leases",
     "balancer/api/common": "answering counting idempotency merge models",
-    "balancer/api/fields": "reading",
     "balancer/api/links": "fetching filling",
     "balancer/api/native": "frame_writer socket_key socket_session web_socket",
     "balancer/api/openai/batches": "boundary line_handlers",

@@ -20,7 +20,7 @@ from .common import models
 from .common.answering import json_response
 from .common.idempotency import RECALL, RETAINED_REQUESTS, Recall, no_recall
 from .conversations import Conversations
-from .fields.reading import tell_ignored
+from .endpoint import tell_ignored
 from .limit_headers import limit_headers
 from .native import routes as native_routes
 from .native.web_socket import NativeSocket

@@ -26,9 +26,9 @@ from .common.idempotency import OpenStream, idempotency_key, keyed_opener
 from .common.merge import Merged, open_together
 from .common.rendering import Rendering
 from .fields.field_notes import FieldNotes
-from .fields.reading import obeyed
+from .transport.bodies import parsed
 from .transport.callers import caller_of
-from .transport.fault_reports import refusals_reported
+from .transport.fault_reports import FAULT_REPORTS, refusals_reported
 from .transport.http import Handler, request_id_key
 from .transport.streaming import (
     EVENT_STREAM,
@@ -40,6 +40,10 @@ from .transport.streaming import (
 from .transport.waiting import EARLY_HEADERS, headers_after
 
 W = TypeVar("W")
+
+IGNORED_HEADER = "X-Arriero-Ignored"
+
+_ignored = web.RequestKey("_ignored", str)
 
 EARLY_HEADERS_KEY = web.AppKey("EARLY_HEADERS", float)
 """App key of the seconds after which a stream begins although its request still waits."""
@@ -120,6 +124,28 @@ def handler(runtime: FleetRuntime, endpoint: Endpoint[W]) -> Handler:
         return await respond(request, runtime, answer)
 
     return handle
+
+
+async def obeyed(request: web.Request, parse: Callable[[bytes, FieldNotes], W]) -> W:
+    """The body of `request`, parsed by `parse`; the answer will report ignored fields.
+
+    Raises as `transport.bodies.parsed` does.
+    """
+    reports = request.app.get(FAULT_REPORTS)
+    notes = FieldNotes(is_strict=reports is not None and reports.is_strict)
+    try:
+        return await parsed(request, lambda body: parse(body, notes))
+    finally:
+        if notes.names:
+            request[_ignored] = notes.header
+        if notes.names and reports is not None:
+            reports.ignored(request, notes.names, notes.labels)
+
+
+async def tell_ignored(request: web.Request, response: web.StreamResponse) -> None:
+    """A handler of an app's `on_response_prepare`: sets the header, on errors as well."""
+    if _ignored in request:
+        response.headers[IGNORED_HEADER] = request[_ignored]
 
 
 async def respond(

@@ -93,11 +93,8 @@ async def retained_opener(
 
     Raises as `idempotency_key` does.
     """
-    retained, caller, key = (
-        request.app[RETAINED_REQUESTS],
-        caller_of(request),
-        idempotency_key(request),
-    )
+    retained, caller = request.app[RETAINED_REQUESTS], caller_of(request)
+    key = idempotency_key(request)
     if not retained.keeps_any:
         raise NotSupported("`background`: this balancer keeps no answers", field="background")
 

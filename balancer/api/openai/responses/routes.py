@@ -16,8 +16,7 @@ from ...common.counting import count_tokens
 from ...common.idempotency import Recall, retained_opener
 from ...common.readable import check_copies
 from ...conversations import Conversations
-from ...endpoint import Endpoint, Generation, Known, Opened, handler, respond
-from ...fields.reading import obeyed
+from ...endpoint import Endpoint, Generation, Known, Opened, handler, obeyed, respond
 from ...route import OPENAI, Route
 from ...transport.bodies import Bodies
 from ...transport.callers import caller_of
