@@ -29,7 +29,7 @@ LAYERS = (
     "agent/engine/kv_cache agent/engine/cost agent/engine/speculation",
     "agent/engine/scheduling",
     "agent/engine/llama",
-    "agent/engine/step_loop agent/engine/worker",
+    "agent/engine/opener agent/engine/step_loop agent/engine/worker",
     "agent/chat agent/adapter_table",
     "agent/generation agent/peers",
     "agent",

@@ -10,14 +10,13 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from ...shared.errors import EngineFailed, RequestError
 from ...shared.inference import is_background
 from .engine import Engine
 from .sequence import NewSequence, SequenceId
+from .step_loop import Inbox, Interruption, Opened, close
 
 logger = logging.getLogger(__name__)
 
@@ -28,25 +27,17 @@ NICENESS = 5
 """The priority of the thread that encodes: it gets a quarter of the cores of a busy engine."""
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """`sequence` can run, or has to end with `error`; if `is_finishing`, with its next token."""
-
-    sequence: NewSequence
-    error: RequestError | None
-    is_finishing: bool
-
-
 class Opener:
-    """`hand_over` is called on one of its own threads and must not block.
+    """Puts what it has opened into `inbox`; all but the class `batch` may stop a step.
 
-    The other methods may be called on any thread. A sequence is handed over at most once, and not
-    after it was withdrawn.
+    Its methods may be called on any thread. A sequence is handed over at most once, and not after
+    it was withdrawn.
     """
 
-    def __init__(self, engine: Engine, hand_over: Callable[[Opened], None]) -> None:
+    def __init__(self, engine: Engine, inbox: Inbox, interruption: Interruption) -> None:
         self.engine = engine
-        self._hand_over = hand_over
+        self._inbox = inbox
+        self._interruption = interruption
         self._threads = ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="open")
         self._batch = ThreadPoolExecutor(1, "open-batch")
         self._encoding = ThreadPoolExecutor(1, "encode", initializer=yield_to_others)
@@ -94,7 +85,9 @@ class Opener:
         with self._lock:
             is_finishing = self._is_finishing.pop(sequence.id, None)
             if is_finishing is not None:
-                self._hand_over(Opened(sequence, error, is_finishing))
+                self._inbox.put(Opened(sequence, error, is_finishing))
+                if not is_background(sequence.priority):
+                    self._interruption.request()
                 return
         close(self.engine, sequence.id)
 
@@ -116,11 +109,3 @@ def yield_to_others() -> None:
     """Lower the priority of this thread, and of those that it starts, from now on."""
     if sys.platform == "linux":  # elsewhere it would be the whole process
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
-
-
-def close(engine: Engine, sequence_id: SequenceId) -> None:
-    """Close a sequence that is over; an error is only logged."""
-    try:
-        engine.close(sequence_id)
-    except Exception:  # the boundary of a sequence: it has ended already
-        logger.exception("sequence %d could not be closed", sequence_id)

@@ -11,21 +11,29 @@ from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from threading import Lock
 
-from ...shared.errors import EngineFailed
+from ...shared.errors import EngineFailed, RequestError
 from ...shared.reports.statistics import Statistics
 from .engine import Engine
 from .fair_lock import FairLock
-from .opener import Opened, close
 from .pace import Allow, Pace
 from .prompt import Prompt
 from .prompt_store.stored_prompt import StoredPrompt
 from .scheduling.exports import ExportId
 from .scheduling.scheduler import Scheduler
-from .sequence import SequenceEnd, SequenceId, SequenceOutput
+from .sequence import NewSequence, SequenceEnd, SequenceId, SequenceOutput
 from .speculation.drafting import Drafting
 from .step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome, Step
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """`sequence` can run, or has to end with `error`; if `is_finishing`, with its next token."""
+
+    sequence: NewSequence
+    error: RequestError | None
+    is_finishing: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,3 +362,11 @@ def _report(outcome: Outcome) -> None:
             logger.warning("a stored prompt could not be loaded; computing it instead")
         case Aborted():
             logger.debug("a step was stopped; computing it again")
+
+
+def close(engine: Engine, sequence_id: SequenceId) -> None:
+    """Close a sequence that is over; an error is only logged."""
+    try:
+        engine.close(sequence_id)
+    except Exception:  # the boundary of a sequence: it has ended already
+        logger.exception("sequence %d could not be closed", sequence_id)

@@ -14,7 +14,6 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from ...shared.inference import is_background
 from ...shared.reports.statistics import Statistics
 from .adapter import AdapterError
 from .engine import Engine, LoadEngine
@@ -23,7 +22,7 @@ from .llama.loading import load_engine
 from .load_options import LoadOptions
 from .loaded_model import LoadedModel
 from .model_error import ModelError
-from .opener import Opened, Opener
+from .opener import Opener
 from .pace import Pace
 from .prompt import Prompt
 from .prompt_store.stored_prompt import StoredPrompt
@@ -219,11 +218,6 @@ class Worker:
         self._draft_failure = reason
         self._on_change()
 
-    def _hand_over(self, interruption: Interruption, opened: Opened) -> None:
-        self._inbox.put(opened)
-        if not is_background(opened.sequence.priority):
-            interruption.request()
-
     def _run(self) -> None:
         try:
             engine = self._load()
@@ -239,7 +233,7 @@ class Worker:
         self._publish(scheduler.statistics())
         self._scheduler = scheduler
         interruption = Interruption(engine.stop)
-        self._opener = opener = Opener(engine, partial(self._hand_over, interruption))
+        self._opener = opener = Opener(engine, self._inbox, interruption)
         self._loaded.set_result(engine.model)
         try:
             self._loop = StepLoop(

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from arriero.agent.engine.opener import NUM_THREADS, Opened, Opener
+from arriero.agent.engine.opener import NUM_THREADS, Opener
 from arriero.agent.engine.prompt import Media, Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId
+from arriero.agent.engine.step_loop import Inbox, Interruption, Opened
 from arriero.shared.errors import EngineFailed, ModelNotFound
 from tests.agent.engine.fake_engine import FakeEngine
 from tests.waiting import HANGS
@@ -43,8 +44,10 @@ class SlowEngine(FakeEngine):
 class Setup:
     def __init__(self) -> None:
         self.engine = SlowEngine()
-        self.opened: queue.Queue[Opened] = queue.Queue()
-        self.opener = Opener(self.engine, self.opened.put)
+        self.inbox = Inbox(100)
+        self.stops: queue.Queue[bool] = queue.Queue()
+        self.interruption = Interruption(self.stops.put)
+        self.opener = Opener(self.engine, self.inbox, self.interruption)
 
     def begin(self, number: int) -> NewSequence:
         """Add a sequence; it is being opened afterwards."""
@@ -86,9 +89,20 @@ def test_what_is_opened_is_handed_over() -> None:
     with setup() as one:
         sequence = one.begin(1)
         one.engine.may.release()
-        assert one.opened.get(timeout=HANGS) == Opened(sequence, None, is_finishing=False)
+        assert one.inbox.get(timeout=HANGS) == Opened(sequence, None, is_finishing=False)
         assert not one.opener.finish(sequence.id)
         assert not one.opener.withdraw(sequence.id)
+
+
+def test_a_step_is_stopped_for_it_unless_it_is_of_a_batch() -> None:
+    with setup() as one, one.interruption.allowed():
+        one.engine.may.release(2)
+        one.opener.add(new(1, priority=-1))
+        assert one.inbox.get(timeout=HANGS)
+        one.opener.add(sequence := new(2))
+        assert one.stops.get(timeout=HANGS)
+        assert one.inbox.get(timeout=HANGS) == Opened(sequence, None, is_finishing=False)
+    assert [one.stops.get_nowait(), one.stops.empty()] == [False, True]
 
 
 def test_a_long_set_up_does_not_hold_up_the_next() -> None:
@@ -102,7 +116,8 @@ def test_what_goes_wrong_is_logged_and_handed_over(caplog: pytest.LogCaptureFixt
     with setup() as one:
         one.begin(13)
         one.engine.may.release()
-        opened = one.opened.get(timeout=HANGS)
+        opened = one.inbox.get(timeout=HANGS)
+    assert isinstance(opened, Opened)
     assert isinstance(opened.error, EngineFailed)
     assert "luck" not in str(opened.error)
     assert "ZeroDivisionError: no luck" in caplog.text
@@ -113,7 +128,7 @@ def test_one_that_is_to_finish_is_handed_over_so() -> None:
         sequence = one.begin(1)
         assert one.opener.finish(sequence.id)
         one.engine.may.release()
-        assert one.opened.get(timeout=HANGS) == Opened(sequence, None, is_finishing=True)
+        assert one.inbox.get(timeout=HANGS) == Opened(sequence, None, is_finishing=True)
 
 
 def test_what_is_withdrawn_is_closed_and_never_handed_over() -> None:
@@ -122,7 +137,7 @@ def test_what_is_withdrawn_is_closed_and_never_handed_over() -> None:
         one.engine.may.release()
         assert one.engine.closed.get(timeout=HANGS) == 1
         assert not one.engine.open_sequences
-    assert one.opened.empty()
+    assert not len(one.inbox)
 
 
 def test_what_is_withdrawn_before_its_turn_is_not_even_opened() -> None:
@@ -139,14 +154,14 @@ def test_nothing_is_opened_after_the_end() -> None:
         one.begin(1)
     one.opener.add(new(2))
     assert one.engine.begun.empty()
-    assert one.opened.empty(), "the end came before it was open"
+    assert not len(one.inbox), "the end came before it was open"
 
 
 def test_a_sequence_that_asks_for_what_is_not_there_gets_an_error() -> None:
     setup = Setup()
     one = setup.begin(12)
     setup.engine.may.release()
-    opened = setup.opened.get(timeout=HANGS)
+    opened = setup.inbox.get(timeout=HANGS)
     assert opened == Opened(one, ModelNotFound("its adapter is gone"), is_finishing=False)
     setup.opener.close()
 

@@ -7,7 +7,6 @@ from queue import Empty
 import pytest
 
 from arriero.agent.engine.fair_lock import FairLock
-from arriero.agent.engine.opener import Opened
 from arriero.agent.engine.pace import Allow, Pace
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
@@ -25,6 +24,7 @@ from arriero.agent.engine.step_loop import (
     HandOut,
     Inbox,
     Interruption,
+    Opened,
     StepLoop,
     Stop,
     TakeBack,
