@@ -326,9 +326,9 @@ def _has_small_windows(model: Model, options: LoadOptions, num_cells: int) -> bo
     Then a checkpoint copies a window, and streams wait for that: so only where windows are small,
     unless that is asked for.
     """
-    if model.is_recurrent or not model.window or options.swa_full == "on":
+    if model.is_recurrent or not model.window or not model.has_checkpoints:
         return False
-    if not model.has_checkpoints or options.swa_full == "off":
+    if options.swa_full != "auto":
         return options.swa_full == "off"
     num_window_cells = model.window * (options.slots + 1) + MAX_BATCH
     num_checkpoints = options.host_cache // model.window_bytes
