@@ -89,8 +89,11 @@ async def test_what_was_computed_before_is_not_computed_again(
     _, session, _ = await chats.ask(system, said("user", words(7, 100)))
     assert session < MESSAGE + CLOSE, "another session with the same system message"
     common = words(8, 500)
-    wave = await asyncio.gather(
-        *(chats.ask(said("user", f"{common} {words(20 + number, 20)}")) for number in range(8))
-    )
-    computed = sorted(num_computed for _, num_computed, _ in wave)
+    await fleet.hold()
+    prompts = [said("user", f"{common} {words(20 + number, 20)}") for number in range(8)]
+    async with asyncio.TaskGroup() as asking:
+        wave = [asking.create_task(chats.ask(prompt)) for prompt in prompts]
+        await fleet.until_in_engines(4)
+        await fleet.let_go()
+    computed = sorted(each.result()[1] for each in wave)
     assert sum(computed[:7]) < 7 * (40 + CLOSE) and computed[7] > 500, "many at once"
