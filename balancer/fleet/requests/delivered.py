@@ -46,27 +46,27 @@ MAX_NOTICES = 64
 
 
 class Notices:
-    """What a client was told beside its answer: each notice once, and of many only the first."""
+    """What a client got beside its answer: each notice once, and of many only the first."""
 
-    __slots__ = ("_num_left_out", "_told")
+    __slots__ = ("_delivered", "_num_left_out")
 
     def __init__(self) -> None:
-        self._told: set[Notice] = set()
+        self._delivered: set[Notice] = set()
         self._num_left_out = 0
 
     def is_new(self, notice: Notice) -> bool:
-        """Whether to tell the client; it counts as told."""
-        if notice in self._told:
+        """Whether to deliver it to the client; it counts as delivered from then on."""
+        if notice in self._delivered:
             return False
-        if len(self._told) == MAX_NOTICES:
+        if len(self._delivered) == MAX_NOTICES:
             self._num_left_out += 1
             return False
-        self._told.add(notice)
+        self._delivered.add(notice)
         return True
 
     @property
     def last(self) -> Notice | None:
-        """To be told before the end: how many the client did not get, if there were any."""
+        """To be delivered before the end: how many the client did not get, if there were any."""
         if not self._num_left_out:
             return None
         message = (
@@ -75,17 +75,17 @@ class Notices:
         return Notice("notices_left_out", message)
 
 
-Told = CallStarted | Called | Noticed | PromptRead
+Reported = CallStarted | Called | Noticed | PromptRead
 """What an agent sends of an answer or about it, besides its pieces and its end."""
 
-TellEvent = ToolCallStarted | ToolCall | Notice | Begun
+ReportedEvent = ToolCallStarted | ToolCall | Notice | Begun
 
 MAX_TOKENS = MAX_BYTES // 4
 """Tokens of an answer that are kept; a longer one cannot move."""
 
 
 class Delivered:
-    """The ids of an answer's tokens, how much of what they gave was delivered, and what was told.
+    """The ids of an answer's tokens, how much of their text was delivered, and the notices.
 
     Once it is not `is_whole`, no agent can go on.
     """
@@ -193,8 +193,8 @@ class Delivered:
         else:
             self._text = None
 
-    def event_of(self, item: Told) -> TellEvent | None:
-        """What the client gets of `item`; `None` if it was told the same before."""
+    def event_of(self, item: Reported) -> ReportedEvent | None:
+        """What the client gets of `item`; `None` if the same was delivered before."""
         match item:
             case CallStarted():
                 self.num_calls_started += 1
@@ -218,14 +218,14 @@ class Delivered:
 
     @property
     def last_notice(self) -> Notice | None:
-        """To be told before the end: how many notices the client did not get, if any."""
+        """To be delivered before the end: how many notices the client did not get, if any."""
         return self._notices.last
 
     def usage(self, num_tokens: int) -> Usage:
         """The usage of an answer that ends after `num_tokens`; its prompt counts once computed."""
-        return self.as_told(Usage(completion_tokens=num_tokens))
+        return self.as_delivered(Usage(completion_tokens=num_tokens))
 
-    def as_told(self, usage: Usage) -> Usage:
+    def as_delivered(self, usage: Usage) -> Usage:
         """With the prompt as the client heard of it first."""
         if self._begun is None:
             return usage

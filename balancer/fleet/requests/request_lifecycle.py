@@ -52,7 +52,7 @@ from ..limits import Limits
 from ..recorder import Ending, MoveReason, Origin
 from ..token_estimate import charge_of_usage
 from ..view import RequestState, RequestView
-from .delivered import Claim, Delivered, Told, consistent
+from .delivered import Claim, Delivered, Reported, consistent
 from .routing import ByText, Engine, by_text_of
 
 MAX_AGENTS_LOST = 3
@@ -121,7 +121,7 @@ _NO_RATES = Rates()
 class RequestLifecycle(Lifecycle):
     """`link` is the socket of the agent it is with, `agent` that agent's name or the last one's.
 
-    `is_streaming`: this agent has sent something of the answer. `is_leaving`: this agent was told
+    `is_streaming`: this agent has sent something of the answer. `is_leaving`: this agent was asked
     to stop, so that another goes on; with `drops_rest` what it sends until then is of no use.
     `fingerprint` is that of the agent whose answer has begun, or of the present one. `BY_TEXT`
     alone: the answer came from agents with several, or from a server without one. It counts for
@@ -201,7 +201,7 @@ class RequestLifecycle(Lifecycle):
 
     @property
     def is_leaving(self) -> bool:
-        """Whether this agent was told to stop, so that another goes on."""
+        """Whether this agent was asked to stop, so that another goes on."""
         return self.leaving_for is not None
 
     @property
@@ -353,7 +353,7 @@ class RequestLifecycle(Lifecycle):
         self._join_queue(now)
 
     def desert(self, now: float) -> Moved:
-        """Its agent never answered, and was told to stop: it waits for another.
+        """Its agent never answered, and was asked to stop: it waits for another.
 
         That one has what is left of the time for the first token.
         """
@@ -392,7 +392,7 @@ class RequestLifecycle(Lifecycle):
         self._last_token_at = now
         return gap
 
-    def received(self, item: Told, now: float) -> tuple[Decision, ...]:
+    def received(self, item: Reported, now: float) -> tuple[Decision, ...]:
         """The agent sent something of the answer or about it: deliver it, unless it was before."""
         if self.link is None or self.is_ended:
             raise self._no_agent()
@@ -419,7 +419,7 @@ class RequestLifecycle(Lifecycle):
     def done(self, end: Ended, now: float) -> list[Decision]:
         """The agent says it ended well."""
         timings = self._timings(now, end.rates)
-        usage = consistent(self.delivered.as_told(end.usage) if self.moves.num else end.usage)
+        usage = consistent(self.delivered.as_delivered(end.usage) if self.moves.num else end.usage)
         agent = self.agent or ""
         event = Done(end.finish_reason, usage, timings, agent, end.stop_string)
         finish = self._finish(end.finish_reason, now)

@@ -34,7 +34,7 @@ from ..routing.fetches import Tickets
 from ..routing.rates import Measurement
 from ..routing.router import LONGEST_WAIT, Router
 from ..view import RequestView
-from .delivered import Claim, Told, consistent
+from .delivered import Claim, Reported, consistent
 from .dispatch.dispatch import Assign, Dispatch
 from .preemption import Foreground, Preemption, least_run
 from .request_lifecycle import RequestLifecycle
@@ -285,7 +285,9 @@ class Requests:
         origin = gains[0][0].origin
         return DeliverTokens(tuple(tokens), num_tokens, tuple(gaps), origin), firsts, num_begun
 
-    def received(self, lifecycle: RequestLifecycle, item: Told, now: float) -> Iterable[Decision]:
+    def received(
+        self, lifecycle: RequestLifecycle, item: Reported, now: float
+    ) -> Iterable[Decision]:
         """Something of the answer, or about it, came."""
         if isinstance(item, PromptRead):
             cached = min(item.cached_tokens, item.prompt_tokens)
@@ -343,7 +345,7 @@ class Requests:
         return self._move(lifecycle, "lost", now)
 
     def let_go(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
-        """The agent was told to stop, and has: another gets it, unless its client cancelled it."""
+        """The agent was asked to stop, and has: another gets it, unless its client cancelled it."""
         if lifecycle.is_cancelling:
             return self.fail(lifecycle, Cancelled("cancelled while it moved"), now)
         if not lifecycle.can_move:
@@ -640,7 +642,7 @@ class Requests:
     def _lend(
         self, lifecycle: RequestLifecycle, assign: Assign, now: float
     ) -> tuple[list[Decision], PrefixSource | None]:
-        """What the lender of a prefix is told, and where it is to be had; if there is one."""
+        """What is sent to the lender of a prefix, and where it is to be had; if there is one."""
         fetching = assign.fetching
         if fetching is None or lifecycle.has_streamed or not self.tickets.are_there:
             return [], None  # who goes on with another agent's answer computes all of it
@@ -720,8 +722,8 @@ class Requests:
 
     def _stop(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
         """Tell the agent, if there is one, and only once."""
-        is_told = lifecycle.is_cancelling or lifecycle.is_leaving
-        if lifecycle.link is None or is_told:
+        is_stopping = lifecycle.is_cancelling or lifecycle.is_leaving
+        if lifecycle.link is None or is_stopping:
             return []
         return [self._registry.message_to(lifecycle.link, Cancel(id=lifecycle.id), now)]
 

@@ -121,8 +121,8 @@ MENDED_TOGETHER = 8
 class Ranks:
     """The order in which agents with free slots get requests: the cheapest first.
 
-    It reads what `slots` and `holds` say of an agent when it is told of a change there. Each change
-    of an agent updates its own rank. What is learnt of speeds outdates all ranks; these are mended
+    It reads what `slots` and `holds` say of an agent when that changes. Each change of an agent
+    updates its own rank. What is learnt of speeds outdates all ranks; these are mended
     a few at a time, those first that were ranked longest ago, so that no request pays for thousands
     of agents. Of a busy fleet most agents have changed before it is their turn.
     """
