@@ -190,20 +190,20 @@ class Fleet:
         now: float,
         *,
         caller: Caller,
-        told: Iterable[Event],
+        delivered: Iterable[Event],
         engine: Engine | None,
         age: float = 0.0,
     ) -> list[Decision]:
         """Go on with what another run of the balancer accepted `age` seconds ago.
 
-        Its client was `told` this of an answer that came from `engine`. It is never refused, since
-        it was let in before; it counts among its caller's.
+        Its client got what was `delivered`, of an answer that came from `engine`. It is never
+        refused, since it was let in before; it counts among its caller's.
         """
         decisions = self._due(now)
         self.state.changes.advance()
         request = self.admission.named(request, caller)
         lifecycle = RequestLifecycle(id, request, self.limits, now, caller=caller)
-        lifecycle.resume(Delivered.after(told), engine, age)
+        lifecycle.resume(Delivered.after(delivered), engine, age)
         decisions += self.state.requests.resume(lifecycle, now)
         if id in self:
             self.admission.admitted(id, caller, UNCOUNTED, now)

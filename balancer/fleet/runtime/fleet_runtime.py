@@ -391,7 +391,7 @@ class FleetRuntime:
         request: GenerateRequest,
         *,
         caller: Caller,
-        told: Iterable[Event],
+        delivered: Iterable[Event],
         engine: Engine | None,
         age: float,
     ) -> None:
@@ -402,7 +402,7 @@ class FleetRuntime:
             request,
             self._clock(),
             caller=self._traced(caller),
-            told=told,
+            delivered=delivered,
             engine=engine,
             age=age,
         )

@@ -290,7 +290,7 @@ class RetainedRequests:
             retained,
             asked.request,
             caller=asked.caller,
-            told=tuple(retained.events),
+            delivered=tuple(retained.events),
             engine=engine,
             age=max(0.0, self._wall_clock() - retained.record.created_at),
         )

@@ -172,11 +172,11 @@ class FakeFleetRuntime:
         request: GenerateRequest,
         *,
         caller: Caller,
-        told: Iterable[Event],
+        delivered: Iterable[Event],
         engine: Engine | None,
         age: float,
     ) -> None:
-        self.taken_up.append((tuple(told), engine, age))
+        self.taken_up.append((tuple(delivered), engine, age))
         self.open_into(sink, request, caller=caller)
 
     def ask(self, query_request: QueryRequest, *, caller: Caller = ANONYMOUS) -> QueryHandle:

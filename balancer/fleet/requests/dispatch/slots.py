@@ -122,9 +122,9 @@ class Ranks:
     """The order in which agents with free slots get requests: the cheapest first.
 
     It reads what `slots` and `holds` say of an agent when that changes. Each change of an agent
-    updates its own rank. What is learnt of speeds outdates all ranks; these are mended
-    a few at a time, those first that were ranked longest ago, so that no request pays for thousands
-    of agents. Of a busy fleet most agents have changed before it is their turn.
+    updates its own rank. What is learnt of speeds outdates all ranks; these are mended a few at a
+    time, those first that were ranked longest ago, so that no request pays for thousands of
+    agents. Of a busy fleet most agents have changed before it is their turn.
     """
 
     __slots__ = ("_edition", "_editions", "_free", "_holds", "_router", "_slots")

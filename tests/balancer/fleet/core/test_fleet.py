@@ -325,17 +325,17 @@ def test_one_that_comes_back_is_told_again() -> None:
     assert told_waiting(scene.after(0.5)) == {"0": Waiting(1, "model")}
 
 
-TOLD = (Begun(3, 1), Token("On", tokens=(4,)), Token("ce", tokens=(5, 6)))
+DELIVERED = (Begun(3, 1), Token("On", tokens=(4,)), Token("ce", tokens=(5, 6)))
 ENGINE = Engine("llama", "f")
 
 
-def resumed(scene: Scene, *told: Event, engine: Engine | None = None) -> list[Decision]:
+def resumed(scene: Scene, *events: Event, engine: Engine | None = None) -> list[Decision]:
     decisions = scene.fleet.request_resumed(
         RequestId("r"),
         request("llama"),
         scene.now,
         caller=ANONYMOUS,
-        told=told,
+        delivered=events,
         engine=engine,
         age=40.0,
     )
@@ -345,7 +345,7 @@ def resumed(scene: Scene, *told: Event, engine: Engine | None = None) -> list[De
 
 def test_what_another_run_accepted_goes_on_where_its_client_is() -> None:
     scene = Scene()
-    [moved] = resumed(scene, *TOLD, engine=ENGINE)
+    [moved] = resumed(scene, *DELIVERED, engine=ENGINE)
     assert moved == Moved(RequestId("r"), "restarted", Origin("", "llama"))
     assert seen(scene.fleet).engine_of(RequestId("r")) == ENGINE
     assert scene.join(B, hello("b1", fingerprint="other"))[1:] == []
@@ -369,9 +369,9 @@ def test_what_had_not_begun_begins_anew_at_any_agent() -> None:
 
 
 def test_an_answer_that_nobody_can_go_on_with_ends() -> None:
-    assert "restarted in the middle" in failure(resumed(Scene(), *TOLD), "r").message
+    assert "restarted in the middle" in failure(resumed(Scene(), *DELIVERED), "r").message
     scene = Scene()
-    resumed(scene, *TOLD, engine=ENGINE)
+    resumed(scene, *DELIVERED, engine=ENGINE)
     error = failure(scene.after(30.0), "r")
     assert "the balancer was restarted" in error.message and "30 s" in error.message
 
