@@ -1,15 +1,15 @@
-"""What each waiting request can expect, and who is told about it.
+"""What each waiting request can expect, and to which clients that is sent.
 
 The estimate for a slot: the agents of a model end `slots / slot time` requests a second, and each
 end starts one that waits. The estimate for a model that no agent serves: the time until it is
 loaded, where that is known.
 
-Every request in the queue moves when one leaves it. So no client is told at the change: each one
+Every request in the queue moves when one leaves it. So nothing is sent at the change: each one
 that listens is looked at once a second, and a pass looks at `MAX_PER_PASS` of them at most. With so
-many waiting that a second does not suffice, each is told less often. While nobody listens there is
+many waiting that a second does not suffice, each hears less often. While no client listens there is
 nothing to do.
 
-Invariants: whoever is due waits and listens; a client is told the same again only after
+Invariants: a request that is due waits and listens; the same is sent to a client again only after
 `REPEAT_AFTER`.
 """
 
@@ -74,22 +74,22 @@ LOOK_PAUSE = 1.0
 """Seconds between two looks at one request."""
 
 REPEAT_AFTER = 15.0
-"""Seconds after which a client is told the same again, so that proxies see the stream alive."""
+"""Seconds after which the same is sent to a client again, so that proxies see the stream alive."""
 
 PASS_PAUSE = 0.1
 MAX_PER_PASS = 100
-"""A pass takes about a millisecond, so telling all costs one part in a hundred of the loop."""
+"""A pass takes about a millisecond, so sending to all costs one part in a hundred of the loop."""
 
 
 @dataclass(slots=True)
 class _Listener:
     after: float
-    told: Waiting | None = None
-    told_at: float = -inf
+    sent: Waiting | None = None
+    sent_at: float = -inf
 
 
 class WaitingNews:
-    """When clients that wait are told about it: at most once a second each, of what changed.
+    """When clients that wait hear of it: at most once a second each, and only of what changed.
 
     A request listens from `listens` to `forget`, and waits in between once or several times.
     """
@@ -102,7 +102,7 @@ class WaitingNews:
         self._rests_until = -inf
 
     def listens(self, id: RequestId, after: float) -> None:
-        """The client of `id` is told about waits that take longer than `after` seconds."""
+        """The client of `id` hears of waits that take longer than `after` seconds."""
         self._listeners[id] = _Listener(after)
 
     def forget(self, id: RequestId) -> None:
@@ -113,8 +113,8 @@ class WaitingNews:
     def waits(self, id: RequestId, now: float) -> None:
         """It waits, if it listens, for the first time or again."""
         if (listener := self._listeners.get(id)) is not None:
-            listener.told = None
-            self._due.set(id, max(now + listener.after, listener.told_at + LOOK_PAUSE))
+            listener.sent = None
+            self._due.set(id, max(now + listener.after, listener.sent_at + LOOK_PAUSE))
 
     def starts(self, id: RequestId) -> None:
         """It waits no more, if it did."""
@@ -142,16 +142,16 @@ class WaitingNews:
         """Whether to tell the client this; the next look comes in a second."""
         listener = self._listeners[id]
         self._due.set(id, now + LOOK_PAUSE)
-        if waiting == listener.told and now < listener.told_at + REPEAT_AFTER:
+        if waiting == listener.sent and now < listener.sent_at + REPEAT_AFTER:
             return False
-        listener.told, listener.told_at = waiting, now
+        listener.sent, listener.sent_at = waiting, now
         return True
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
         self._due.check_integrity()
         if any(id not in self._listeners for id in self._due):
-            raise RuntimeError("somebody is due who does not listen")
+            raise RuntimeError("a request is due that does not listen")
 
 
 SecondsToLoad = Callable[[str | None], float | None]
@@ -172,7 +172,7 @@ class WaitingRoom:
     # ---- what happens to requests
 
     def admitted(self, id: RequestId, tell_after: float | None, now: float) -> None:
-        """It is new; its client is told about waits longer than `tell_after` seconds."""
+        """It is new; its client hears of waits longer than `tell_after` seconds."""
         if tell_after is not None:
             self._news.listens(id, tell_after)
             self._news.waits(id, now)
@@ -193,20 +193,20 @@ class WaitingRoom:
         """It has ended."""
         self._news.forget(id)
 
-    # ---- what clients are told
+    # ---- what clients hear
 
     def next_deadline(self) -> float | None:
         """When to call `tell`."""
         return self._news.next_deadline()
 
     def tell(self, now: float, seconds_to_load: SecondsToLoad) -> list[Deliver]:
-        """Tell those who are due, at a cost of `MAX_PER_PASS` at most."""
-        told: list[Deliver] = []
+        """Send to the clients that are due, at a cost of `MAX_PER_PASS` at most."""
+        due: list[Deliver] = []
         for id in self._news.due(now):
             waiting = self.of(id, seconds_to_load)
             if self._news.is_news(id, waiting, now):
-                told.append(Deliver(id, waiting))
-        return told
+                due.append(Deliver(id, waiting))
+        return due
 
     def of(self, id: RequestId, seconds_to_load: SecondsToLoad) -> Waiting:
         """What a waiting request can expect."""
