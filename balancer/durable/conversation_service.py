@@ -52,14 +52,14 @@ class About(TypedDict):
     is_unwanted: bool
 
 
-class Told(TypedDict):
-    """Whether it was here, and is saved or forgotten by now."""
+class Presence(TypedDict):
+    """Whether a conversation was here; it is saved or forgotten by now."""
 
     was_here: bool
 
 
 ABOUT = TypeAdapter(About)
-TOLD = TypeAdapter(Told)
+PRESENCE = TypeAdapter(Presence)
 
 Ask = Callable[[str, str], Awaitable[Replies]]
 """Asks all other balancers."""
@@ -174,11 +174,11 @@ class ConversationService:
         if about["kind"] not in self._types:
             return None
         was_here = await (
-            self._unwanted(about) if about["is_unwanted"] else self._saved(about["id"])
+            self._forgotten(about) if about["is_unwanted"] else self._saved(about["id"])
         )
-        return TOLD.dump_json(Told(was_here=was_here))
+        return PRESENCE.dump_json(Presence(was_here=was_here))
 
-    async def _unwanted(self, about: About) -> bool:
+    async def _forgotten(self, about: About) -> bool:
         kind, owner = self._types[about["kind"]], about["owner"] or None
         was_here = self._forget_here(about["id"], kind, owner)
         return await self._dropped(about) or was_here
@@ -277,6 +277,6 @@ def _opened(document: bytes, adapter: TypeAdapter[Any]) -> Any:
 
 def _was_there(body: bytes) -> bool:
     try:
-        return TOLD.validate_json(body)["was_here"]
+        return PRESENCE.validate_json(body)["was_here"]
     except ValidationError:
         return False

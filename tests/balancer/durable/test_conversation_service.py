@@ -14,11 +14,11 @@ from arriero.balancer.cluster.questions import Replies, Reply
 from arriero.balancer.durable import conversation_service as conversation_service
 from arriero.balancer.durable.conversation_service import (
     MAX_ID,
+    PRESENCE,
     QUESTION,
-    TOLD,
     About,
     ConversationService,
-    Told,
+    Presence,
 )
 from arriero.balancer.store import write_behind
 from arriero.balancer.store.conversations import ConversationBounds
@@ -271,7 +271,9 @@ async def test_an_answer_of_another_version_is_none() -> None:
     lone = Balancer(FakeConversations())
 
     async def ask(_what: str, _about: str) -> Replies:
-        return Replies((Reply("new", b"[]"), Reply("well", TOLD.dump_json(Told(was_here=False)))))
+        return Replies(
+            (Reply("new", b"[]"), Reply("well", PRESENCE.dump_json(Presence(was_here=False))))
+        )
 
     lone.keeper.serve(ask)
     assert await lone.find("a") is None
@@ -302,9 +304,9 @@ async def test_one_that_the_store_does_not_take_costs_itself_and_is_not_said_to_
         ]
         await asyncio.sleep(0)
         store.may_write.set()
-        assert [TOLD.validate_json(await each or b"") for each in told] == [
-            Told(was_here=False),
-            Told(was_here=True),
+        assert [PRESENCE.validate_json(await each or b"") for each in told] == [
+            Presence(was_here=False),
+            Presence(was_here=True),
         ]
         await one.keeper.flush(5)
         assert store.saved.keys() == {"first", "good", "better"}
