@@ -47,7 +47,7 @@ class FleetAnswer(TypedDict):
     """One balancer: its queue, the slots that it took of each agent, and its oldest requests.
 
     Rates are tokens a second, as of the last second or so; totals are since it started. What is not
-    required is not told by versions before.
+    required is not reported by versions before.
     """
 
     queue_depth: Count

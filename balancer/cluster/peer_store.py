@@ -36,7 +36,7 @@ class Peer:
 
 
 class PeerSession(Protocol):
-    """One connection of its own. Its loss is told at once, and ends leadership with it.
+    """One connection of its own. Its loss is reported at once, and ends leadership with it.
 
     One call at a time; every one raises `StoreAway`, after which the session is of no use.
     """

@@ -114,9 +114,9 @@ def cluster_view_of(peers: Peers | None, workers: Mapping[str, int]) -> ClusterV
 def balancers_of(
     peers: Peers | None, alone: ListBalancers, clock: Callable[[], float] = time.time
 ) -> ListBalancers:
-    """All that live, as the store last told; `alone` of a balancer that has no such store.
+    """All that live, as the store last listed them; `alone` of a balancer that has no such store.
 
-    While nothing has been told yet, there are none.
+    While it has listed none yet, there are none.
     """
     if peers is None:
         return alone

@@ -60,18 +60,18 @@ def waiting_text(waiting: Waiting) -> str:
 
 
 def waiting_in(text: str) -> Waiting:
-    """What a balancer told; nothing where another version wrote something else."""
+    """What a balancer reported; nothing where another version wrote something else."""
     try:
-        told = json.loads(text)
-        return {str(name): (int(num), float(age)) for name, (num, age) in told.items()}
+        reported = json.loads(text)
+        return {str(name): (int(num), float(age)) for name, (num, age) in reported.items()}
     except (ValueError, TypeError, AttributeError):
         return {}
 
 
-def added_up(told: Iterable[tuple[Waiting, float]]) -> Waiting:
+def added_up(reported: Iterable[tuple[Waiting, float]]) -> Waiting:
     """The waiting requests of several balancers, which each reported them some seconds ago."""
     total: dict[str, tuple[int, float]] = {}
-    for waiting, ago in told:
+    for waiting, ago in reported:
         for name, (num, age) in waiting.items():
             known_num, known_age = total.get(name, (0, 0.0))
             total[name] = (known_num + num, max(known_age, age + ago))
@@ -108,7 +108,7 @@ def _no_answer(_what: str, _about: str) -> None:
     """This balancer knows no question."""
 
 
-def _no_sessions(_told: SessionChanged) -> None:
+def _no_sessions(_session: SessionChanged) -> None:
     """Nobody logs in here."""
 
 
@@ -126,7 +126,7 @@ class PeersStatus:
     peers: tuple[Peer, ...]
     num_unread: int
     reported_ago: float = 0.0
-    """Seconds since the store told of `peers`."""
+    """Seconds since the store listed `peers`."""
 
 
 class Peers:
@@ -192,7 +192,7 @@ class Peers:
         return self._leadership.num_live
 
     async def cancel(self, id: RequestId) -> bool:
-        """Have whoever runs this request cancel it. Whether there are others, who were told."""
+        """Have the balancer that runs this request cancel it. Whether others were notified."""
         return self.num_live > 1 and len(id) <= MOST_ID and await self._is_sent(CancelRequest(id))
 
     async def retry(self, agent: AgentId) -> None:
@@ -209,7 +209,7 @@ class Peers:
         try:
             await self._store.notify(notification)
         except StoreAway as error:
-            logger.warning("other balancers cannot be told: %s", error)
+            logger.warning("other balancers cannot be notified: %s", error)
             return False
         return True
 
@@ -340,8 +340,8 @@ class Peers:
                 logger.warning("this balancer leads no more")
                 self._led.follow()
             case ShareWith(peers):
-                told = [(waiting_in(peer.beat.waiting), peer.age) for peer in peers]
-                self._led.others(self._leadership.num_live, added_up(told))
+                reported = [(waiting_in(peer.beat.waiting), peer.age) for peer in peers]
+                self._led.others(self._leadership.num_live, added_up(reported))
             case Cancel(id):
                 self._led.cancel([RequestId(id)])
             case Retry(agent):

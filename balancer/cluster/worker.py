@@ -74,9 +74,9 @@ def place_in(environment: Mapping[str, str]) -> Place | None:
     """The place of this process; none where it is no worker."""
     if not (text := environment.get(VARIABLE)):
         return None
-    told = json.loads(text)
-    inference, management = parse_address(told["inference"]), parse_address(told["management"])
-    return Place(told["number"], told["num"], told["run"], inference, management)
+    fields = json.loads(text)
+    inference, management = parse_address(fields["inference"]), parse_address(fields["management"])
+    return Place(fields["number"], fields["num"], fields["run"], inference, management)
 
 
 class Pipes:
@@ -127,7 +127,7 @@ class Pipes:
                 self.on_answer(answer)
 
 
-def _ignored(_told: object) -> None:
+def _ignored(_notification: object) -> None:
     """Nobody needs to know."""
 
 

@@ -28,7 +28,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """To a worker, in answer to its beat: the workers that have told of themselves."""
+    """To a worker, in answer to its beat: the workers that have reported themselves."""
 
     id: int
     peers: tuple[Peer, ...]

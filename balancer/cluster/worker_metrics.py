@@ -32,8 +32,8 @@ def merged(texts: Mapping[int, str | None]) -> str:
             elif line:
                 samples.setdefault(family, []).append(labelled(line, worker))
     lines = [line for name, head in heads.items() for line in [*head, *samples.get(name, ())]]
-    told = {worker: float(text is not None) for worker, text in texts.items()}
-    up = [labelled(f"arriero_worker_up {value}", worker) for worker, value in told.items()]
+    values = {worker: float(text is not None) for worker, text in texts.items()}
+    up = [labelled(f"arriero_worker_up {value}", worker) for worker, value in values.items()]
     ended = any(text is not None and text.rstrip().endswith(_END) for text in texts.values())
     return "\n".join([*lines, *_UP, *up, *([_END] if ended else [])]) + "\n"
 

@@ -53,7 +53,7 @@ def status_of(
     """`members` are the agents that count for the model."""
     here = list(members)
     failed = [failure for failure in failures if failure.assignment == model.assignment]
-    issues = [*_told(failed, here), *([] if shortage is None else [shortage])]
+    issues = [*_reported_by(failed, here), *([] if shortage is None else [shortage])]
     loading = [member for member in here if member.is_changing]
     status: Status = "unloaded"
     if any(member.report.serves == model.name for member in here):
@@ -84,7 +84,7 @@ def share_done(work: Work) -> float:
     return _WEIGHTS.get(work.phase, 0.0) + share / 2
 
 
-def _told(failed: list[Failure], here: list[Member]) -> Iterator[Issue]:
+def _reported_by(failed: list[Failure], here: list[Member]) -> Iterator[Issue]:
     """What agents say of their failures, and that the others wait because of them."""
     for failure in failed:
         for issue in failure.issues or (Issue(code="load_failed", message="could not load it"),):

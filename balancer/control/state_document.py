@@ -21,7 +21,7 @@ MAX_BYTES = 4 * 2**20
 MAX_VALUES = 50_000
 """Most values in the JSON of a desired state, nested ones among them."""
 
-MAX_PROBLEMS_TOLD = 20
+MAX_PROBLEMS_SHOWN = 20
 """Problems in the sentence of an error; further ones are counted."""
 
 
@@ -29,10 +29,10 @@ class InvalidDesiredState(InvalidRequest):
     """A desired state with all of its problems."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
-        told = "; ".join(problem.sentence for problem in problems[:MAX_PROBLEMS_TOLD])
-        left_out = len(problems) - MAX_PROBLEMS_TOLD
+        shown = "; ".join(problem.sentence for problem in problems[:MAX_PROBLEMS_SHOWN])
+        left_out = len(problems) - MAX_PROBLEMS_SHOWN
         more = f"; and {left_out} more" if left_out > 0 else ""
-        super().__init__(told + more, field=problems[0].field)
+        super().__init__(shown + more, field=problems[0].field)
         self.problems = problems
 
 

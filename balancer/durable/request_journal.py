@@ -66,7 +66,7 @@ Written = tuple[Unwritten, RetainedOutcome]
 class RequestJournal:
     """The `Journal` of `RetainedRequests`, and the `Backlog` of their ids.
 
-    `on_news` is called when there is more to write, and told whether it is more than tokens.
+    `on_news` is called when there is more to write, with whether it is more than tokens.
     """
 
     def __init__(self, engine_of: EngineOf, on_news: Callable[[bool], None]) -> None:

@@ -126,7 +126,7 @@ class Facts:
 
 
 def _shown(infos: Sequence[ModelInfo], tasks: frozenset[Task]) -> ModelInfo:
-    """What is told of a model: what its first agent says, and which media any agent takes."""
+    """What is known of a model: what its first agent says, and which media any agent takes."""
     first = infos[0]
     more = tuple(task for task in _SENSES if task in tasks and task not in first.tasks)
     return replace(first, tasks=(*first.tasks, *more)) if more else first
@@ -272,8 +272,8 @@ class ModelRegistry:
         if reason is None or (name in self._models and len(self._models[name].reports)):
             return None
         base, _, adapter = name.rpartition(":")
-        told = f"the adapter `{adapter}` of the model `{base}` cannot be served: {reason}"
-        return ModelNotFound(told, field="model")
+        message = f"the adapter `{adapter}` of the model `{base}` cannot be served: {reason}"
+        return ModelNotFound(message, field="model")
 
     def restored(self, names: Iterable[str], now: float) -> None:
         """These were served before the balancer started: their agents may not have dialled yet."""
@@ -502,5 +502,5 @@ def _abilities_of(model: KnownModel, generating: bool) -> frozenset[frozenset[Ab
     return model.facts.generating if generating else model.facts.abilities
 
 
-def _cannot(told: str, field: str) -> InvalidRequest:
-    return InvalidRequest(told if field == "model" else f"`{field}`: {told}", field=field)
+def _cannot(message: str, field: str) -> InvalidRequest:
+    return InvalidRequest(message if field == "model" else f"`{field}`: {message}", field=field)

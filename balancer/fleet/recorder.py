@@ -1,4 +1,4 @@
-"""How a request ended, and the `Recorder` that is told of each measurement."""
+"""How a request ended, and the `Recorder` that gets each measurement."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

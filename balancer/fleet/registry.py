@@ -82,8 +82,8 @@ class Agent:
 
         It says so when the number changes, so one that rests has 0.
         """
-        told = self.statistics
-        return 0 if told is None else told.num_running + told.num_waiting
+        statistics = self.statistics
+        return 0 if statistics is None else statistics.num_running + statistics.num_waiting
 
     @property
     def name(self) -> str:

@@ -45,7 +45,7 @@ class SlotsView:
 class AgentView:
     """One connected agent. `num_tokens` were delivered from it since it connected.
 
-    `statistics` are the last that its engine told of itself.
+    `statistics` are the last that its engine reported.
     """
 
     id: AgentId
@@ -107,7 +107,7 @@ class RoutingView:
     `num_cold` did not. `num_waited` waited for one agent alone, and got it or, `num_gave_up`, took
     another in the end. `num_beliefs` pairs of a prompt's beginning and an agent are remembered,
     and the last agents of `num_cache_keys` keys. Of `num_evicted` pairs agents said that they are
-    gone. `num_fetching` were told to fetch a prefix from another agent.
+    gone. `num_fetching` were asked to fetch a prefix from another agent.
     """
 
     num_warm: int = 0

@@ -31,7 +31,7 @@ class Batches:
         on_change: Callable[[str], None] = lambda _id: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`on_change` is told the id of each batch that was made or cancelled."""
+        """`on_change` gets the id of each batch that was made or cancelled."""
         self._store = store
         self._files = files
         self._clock = clock

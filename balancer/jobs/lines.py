@@ -155,14 +155,14 @@ def answer_line(batch: str, line: Line, answered: Answered) -> bytes:
 
 def error_line(batch: str, line: Line, error: RequestError, code: str | None = None) -> bytes:
     """The result of a line that was not asked."""
-    told = {"code": code or error.code, "message": error.message}
+    fields = {"code": code or error.code, "message": error.message}
     return (
         to_json(
             {
                 "id": result_id(batch, line.number),
                 "custom_id": line.custom_id,
                 "response": None,
-                "error": told,
+                "error": fields,
             }
         )
         + b"\n"

@@ -369,7 +369,7 @@ CHANNEL = "arriero"
 _NOTIFY = text("SELECT pg_notify(:channel, :payload)")
 
 
-_UNSENT = "arriero_untold_news"
+_UNSENT = "arriero_unsent_notifications"
 """The key in a connection's `info` of notifications that its transaction sends at its end."""
 
 

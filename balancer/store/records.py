@@ -232,7 +232,7 @@ UsageColumn = Literal["day", "caller", "model"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageSum(UsageCounts):
-    """Usage added up; `None` in a column that it is not told apart by."""
+    """Usage added up; `None` in a column by which it was not grouped."""
 
     day: int | None = None
     caller: str | None = None

@@ -76,11 +76,11 @@ class StoreWriter:
             self._health.num_lost += self._backlog.append(steps, endings, usage)
             self._history.stir()
 
-    async def run(self, told: Callable[[PersistOutcome], None]) -> None:
-        """Write what comes, until cancelled. `told` gets one outcome for each save."""
+    async def run(self, on_outcome: Callable[[PersistOutcome], None]) -> None:
+        """Write what comes, until cancelled. `on_outcome` gets one for each save."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._history.run())
-            tasks.create_task(self._save_all(told))
+            tasks.create_task(self._save_all(on_outcome))
 
     async def flush(self, within: float) -> bool:
         """Wait until all is written, at most `within` seconds; whether it is. `run` has to run."""
@@ -102,13 +102,13 @@ class StoreWriter:
 
     # ---- the desired state
 
-    async def _save_all(self, told: Callable[[PersistOutcome], None]) -> None:
+    async def _save_all(self, on_outcome: Callable[[PersistOutcome], None]) -> None:
         while True:
             persist, until = await self._saves.get()
             outcome = await self._saved(persist, until)
             self._num_saves -= 1
             self._saves.task_done()
-            told(outcome)
+            on_outcome(outcome)
 
     async def _saved(self, persist: Persist, until: float) -> PersistOutcome:
         """While the store is away it is tried again, and for the last time at its deadline."""

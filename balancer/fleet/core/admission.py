@@ -194,7 +194,7 @@ class Admission:
         else:
             refusal = self._state.models.refusal(query_request.task, query_request.model)
         if refusal is None and query_request.kind == "text":
-            return self._untold(query_request)
+            return self._no_tokenizer(query_request)
         return refusal
 
     def _senseless(self, request: GenerateRequest, model: str | None) -> RequestError | None:
@@ -205,7 +205,7 @@ class Admission:
         )
         return next(filter(None, refusals), None)
 
-    def _untold(self, query_request: QueryRequest) -> NotSupported | None:
+    def _no_tokenizer(self, query_request: QueryRequest) -> NotSupported | None:
         also: frozenset[Ability] = frozenset(query_request.senses)
         if self._state.models.can_tokenize(query_request.model, also=also):
             return None

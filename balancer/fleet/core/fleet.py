@@ -18,8 +18,8 @@ How races end:
   agent sent of the answer meanwhile is not delivered: the next one generates it again.
 - An agent that dials again while its old link still seems alive takes the old one's place. Another
   that says the same id is refused (`identities.py`).
-- A request whose agent has given no sign of an answer for long goes to another, once: that is told
-  to stop, and may not have the request again before it said that it has.
+- A request whose agent has given no sign of an answer for long goes to another, once: the first
+  is asked to stop, and may not have the request again before it said that it has.
 - An agent that answers `Busy` is full until something of its ends, it reports a change, or
   `BUSY_PAUSE` has passed: other balancers may hold its slots, and no message says when they free
   them. One that declines a query gets none of that kind for a while.
@@ -166,7 +166,7 @@ class Fleet:
     ) -> list[Decision]:
         """A client sent a request. Accepted, unless there is a `Refuse` among the decisions.
 
-        The client is told about waits that are longer than `tell_waiting` seconds. It is refused if
+        The client hears of waits that are longer than `tell_waiting` seconds. It is refused if
         its caller's limits have no room for `together` requests like it, of which it is the first.
         """
         decisions = self._due(now)
@@ -463,7 +463,7 @@ class Fleet:
                 assert_never(item)
 
     def _left(self, lifecycle: RequestLifecycle, item: Item, now: float) -> Iterable[Decision]:
-        """It was told to stop. Its end counts only where all before it was delivered.
+        """Its agent was asked to stop. Its end counts only where all before it was delivered.
 
         An error of the request's own stays one.
         """

@@ -177,7 +177,7 @@ class UsageAccount:
         seconds = self._requests.seconds_until(most - needed, now)
         return RateLimited(
             f"the limit of {_requests(most)} a minute is used up; "
-            f"the next is free in {_told(seconds)}",
+            f"the next is free in {_duration(seconds)}",
             retry_after=seconds,
         )
 
@@ -197,7 +197,7 @@ class UsageAccount:
         left = max(0, room + needed - self._tokens.used(now))
         return RateLimited(
             f"the limit is {most} tokens a minute, of which {left} are left; this request may take "
-            f"{needed}. Try again in {_told(seconds)}",
+            f"{needed}. Try again in {_duration(seconds)}",
             retry_after=seconds,
         )
 
@@ -254,7 +254,7 @@ def _requests(number: int) -> str:
     return f"{number} request{'s' * (number != 1)}"
 
 
-def _told(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     return f"{max(seconds, 0.1):.1f} s"
 
 

@@ -103,8 +103,8 @@ class Membership:
         """It said what no agent says, or what could not be handled: it is lost, for a while."""
         speaker = speaker_of(agent.holder, agent.hello.agent_id)
         self._state.bad_messages.came_from(speaker, reason, now)
-        told = LogBad(agent.name, reason, error, is_ours)
-        return [told, *self.dismiss(agent, f"{CODE}: {reason}", now)]
+        log = LogBad(agent.name, reason, error, is_ours)
+        return [log, *self.dismiss(agent, f"{CODE}: {reason}", now)]
 
     def lost(
         self, agent: Agent, now: float, loss: MoveReason = "lost", *, hung_up: bool = False

@@ -44,7 +44,7 @@ class _Mark:
 class LoadTimes:
     """How long agents will still take to load: from how fast they got on in their present phase.
 
-    It is told of every report of an agent. Invariant: a mark is of a connected agent that fetches
+    It gets every report of an agent. Invariant: a mark is of a connected agent that fetches
     or loads.
     """
 
@@ -428,8 +428,8 @@ def _essence(work: Work | None) -> tuple[object, ...]:
 def left_out(status: ModelStatus, agents: Iterable[Agent]) -> Mapping[str, Issue]:
     """Why each adapter of a model is not served and will not be soon, by its own name.
 
-    `agents` are those of the model. Nobody is waited for who has it, may yet bring it, or was not
-    told of it.
+    `agents` are those of the model. An agent that has it, may yet load it or was not
+    ordered to is no reason.
     """
     if status.status != "loaded" or not status.issues:
         return {}

@@ -118,7 +118,7 @@ class Fetches:
         return None
 
     def agree(self, lender: LinkId, ticket: str, fetching: Fetching) -> tuple[Lend, PrefixSource]:
-        """What both sides are told of a `ticket`."""
+        """What is sent to both sides of a `ticket`."""
         seconds = min(max(fetching.seconds * SLACK, LEAST_SECONDS), LONGEST_LOAN)
         peer = self._peers[lender]
         return (

@@ -50,7 +50,7 @@ class Counts:
 
     `waited` were waiting for one agent alone, of which `gave_up` took another in the end. And
     prefixes that agents said were `evicted`, of those they were believed to hold. `fetching` were
-    told to fetch a prefix from another agent.
+    asked to fetch a prefix from another agent.
     """
 
     warm: int = 0

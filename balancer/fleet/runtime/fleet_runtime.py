@@ -114,7 +114,7 @@ class DeadlineTimer:
         self._at = 0.0
 
     async def run(self, deadline: float | None) -> None:
-        """Keep `deadline` and those that `arm` is told of, until cancelled."""
+        """Keep `deadline` and those that `arm` gets, until cancelled."""
         self._loop = asyncio.get_running_loop()
         self.arm(deadline)
         try:

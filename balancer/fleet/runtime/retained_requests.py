@@ -40,7 +40,7 @@ class RetainedRequest:
         *,
         note: bytes = b"",
     ) -> None:
-        """`on_change` is told by how many bytes the events grew.
+        """`on_change` gets the number of bytes by which the events grew.
 
         `note` is that of one which was asked for at another run of the balancer.
         """
@@ -117,7 +117,7 @@ DEFAULT_AGE = 3600.0
 
 
 class Journal(Protocol):
-    """Is told what has to outlive the balancer: `balancer.durable.request_journal`.
+    """Gets what has to outlive the balancer: `balancer.durable.request_journal`.
 
     Never waits or raises.
     """
@@ -307,7 +307,7 @@ class RetainedRequests:
         self._runtime.cancel([id])
 
     def deleted(self, retained: RetainedRequest) -> None:
-        """It ran elsewhere and was deleted: whoever reads it here is told."""
+        """It ran elsewhere and was deleted: its readers here get an error."""
         retained.put(Failed(NotFound("the request was deleted")))
         if retained.record.key in self._retained:
             self._remove(retained.record.key)

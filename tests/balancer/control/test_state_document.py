@@ -6,7 +6,7 @@ import pytest
 from arriero.balancer.control.desired_state import MAX_MODELS, DesiredState
 from arriero.balancer.control.state_document import (
     MAX_BYTES,
-    MAX_PROBLEMS_TOLD,
+    MAX_PROBLEMS_SHOWN,
     MAX_VALUES,
     InvalidDesiredState,
     desired_state_json,
@@ -114,7 +114,7 @@ def test_the_error_names_the_first_problems_and_counts_the_others() -> None:
     with pytest.raises(InvalidRequest) as caught:
         parse(*({} for _ in range(100)))
     assert caught.value.message.startswith("`models[0].name` is missing; `models[0].source` is")
-    assert caught.value.message.endswith(f"; and {200 - MAX_PROBLEMS_TOLD} more")
+    assert caught.value.message.endswith(f"; and {200 - MAX_PROBLEMS_SHOWN} more")
     assert caught.value.field == "models[0].name"
 
 
