@@ -389,7 +389,7 @@ def caller_now(access: Access, caller: Caller) -> Caller | None:
 
 
 PATIENCE = 120.0
-"""Most seconds after the start for which lines wait for a model that nobody knows yet."""
+"""Most seconds after the start for which lines wait for a model that is not known yet."""
 
 
 async def open_batch_jobs(
@@ -441,7 +441,7 @@ def place_of(settings: BalancerSettings, until_the_end: AsyncExitStack) -> Files
 def callers(
     access: Access, clock: Callable[[], float] = time.time
 ) -> Callable[[BatchCaller], Caller | None]:
-    """Gives whoever made a batch, with the limits of now; `None` if the key is valid no more."""
+    """Gives the owner of a batch, with the limits of now; `None` if the key is valid no more."""
 
     def caller_of(maker: BatchCaller) -> Caller | None:
         if maker.owner is None:

@@ -21,7 +21,7 @@ LAST_WRITES = 3.0
 class Persistence:
     """`writer` saves the desired state in `store`, and `history` is kept there by it.
 
-    Everything else is read and written at once, since whoever changes it waits. `peers` finds other
+    Everything else is read and written at once, since what changes it waits. `peers` finds other
     balancers, in a store that several may share.
     """
 

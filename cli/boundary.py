@@ -62,6 +62,6 @@ def _say(parser: argparse.ArgumentParser, problem: object, code: int) -> int:
 
 
 def _quiet() -> int:
-    """Whoever read the output has left: at exit, Python would try to write the rest."""
+    """The reader of the output has left: at exit, Python would try to write the rest."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_PIPE

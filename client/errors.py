@@ -9,7 +9,7 @@ class ArrieroError(Exception):
 
 
 class Unreachable(ArrieroError):
-    """No connection, or it broke: nobody knows what became of a request that `was_sent`."""
+    """No connection, or it broke: it is not known what became of a request that `was_sent`."""
 
     def __init__(self, message: str, *, was_sent: bool = True) -> None:
         super().__init__(message)

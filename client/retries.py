@@ -19,7 +19,7 @@ class Retries:
     """At most `limit` more attempts. Pauses double from `first_pause` to `last_pause`, in seconds.
 
     A balancer's `Retry-After` counts instead, up to `last_pause`. `patience` is the limit for those
-    that nobody has begun to work on, because there was no room or nobody there; by default `limit`.
+    that were not begun, because there was no room or no balancer to reach; by default `limit`.
     """
 
     limit: int = 4
@@ -46,7 +46,7 @@ NEVER = Retries(limit=0)
 
 
 def is_untouched(error: ArrieroError) -> bool:
-    """Whether nobody has begun to work on the request."""
+    """Whether no work on the request has begun."""
     if isinstance(error, RequestFailed):
         return error.code in _REFUSED
     return isinstance(error, Unreachable) and not error.was_sent

@@ -71,7 +71,7 @@ def ready(program: str, **facts: object) -> None:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Import a daemon's modules inside. Nobody looks for cycles among what they make.
+    """Import a daemon's modules inside. No cycles are looked for among what they make.
 
     It stays until the end, and looking at it again and again took a tenth of a start.
     """

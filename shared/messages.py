@@ -361,7 +361,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lend:
-    """Hand one prefix to whoever shows this `ticket` within `seconds`.
+    """Hand one prefix to the agent that shows this `ticket` within `seconds`.
 
     Only agents that reported a `peer` are sent this.
     """

@@ -40,7 +40,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether nobody but this host reaches what listens there."""
+        """Whether only this host reaches what listens there."""
         if self.host == "localhost":
             return True
         try:
@@ -50,7 +50,7 @@ class Address:
 
     @property
     def is_unspecified(self) -> bool:
-        """Whether it stands for all addresses of this host, so that nobody can dial it."""
+        """Whether it stands for all addresses of this host, so that no one can dial it."""
         try:
             return ip_address(self.host).is_unspecified
         except ValueError:

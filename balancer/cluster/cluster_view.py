@@ -160,7 +160,7 @@ class ClusterView:
         return merged(dict(sorted(by_number.items()))).encode()
 
     async def cancel(self, id: RequestId) -> bool:
-        """Have whoever has this request cancel it. Whether somebody does, or may still do so.
+        """Have the balancer that has this request cancel it. Whether one does, or may still do so.
 
         Those that do not answer, such as balancers of an older version, are notified all the same.
         """

@@ -1,6 +1,6 @@
 """Asks the other balancers, and answers them, through notifications of the store that they share.
 
-So a balancer needs no address of another, nor a key: whoever shares the store is one of them.
+So a balancer needs no address of another, nor a key: all that share the store are among them.
 """
 
 import asyncio

@@ -45,9 +45,9 @@ class PeerSession(Protocol):
         """Say that this balancer lives; which ones do, itself among them."""
 
     async def lead(self, above: int) -> int | None:
-        """Lead, if nobody else does: the new epoch, larger than `above` and all before it.
+        """Lead, if no other balancer does: the new epoch, larger than `above` and all before it.
 
-        Who leads may call it again, for a newer epoch.
+        The leader may call it again, for a newer epoch.
         """
 
     async def leave(self, run: str) -> None:

@@ -1,8 +1,8 @@
 """Keeps a balancer in touch with those that share its store: beats, is notified, leads or follows.
 
-One task does it, over one session. While the store is away nobody leads: agents go on with what
-they have, and requests are served. When it is back, everything is read anew. Whatever else goes
-wrong in a session ends that session, and with it leadership; the balancer opens another.
+One task does it, over one session. While the store is away no balancer leads: agents go on with
+what they have, and requests are served. When it is back, everything is read anew. Whatever else
+goes wrong in a session ends that session, and with it leadership; the balancer opens another.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from .peer_store import Beat, Peer, PeerSession, PeerStore
 logger = logging.getLogger(__name__)
 
 BEAT_INTERVAL = 1.0
-"""Seconds between two beats; whoever does not lead asks for it with each."""
+"""Seconds between two beats; a balancer that does not lead asks for it with each."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 """Seconds before the next session is tried, doubled each time, less a random part."""
@@ -109,7 +109,7 @@ def _no_answer(_what: str, _about: str) -> None:
 
 
 def _no_sessions(_session: SessionChanged) -> None:
-    """Nobody logs in here."""
+    """There are no logins here."""
 
 
 Reload = Callable[[], Awaitable[bool]]
@@ -196,7 +196,7 @@ class Peers:
         return self.num_live > 1 and len(id) <= MOST_ID and await self._is_sent(CancelRequest(id))
 
     async def retry(self, agent: AgentId) -> None:
-        """Have whoever leads let this agent try again, if that is another one."""
+        """Have the leader let this agent try again, if that is another one."""
         if self._leadership.epoch is None and len(agent) <= MOST_ID:
             await self._is_sent(RetryAgent(agent))
 
@@ -224,7 +224,7 @@ class Peers:
                 pause = FIRST_PAUSE
             except StoreAway as error:
                 self._health.went_away(error)
-            except Exception:  # requests are served by whoever does not lead, too
+            except Exception:  # a balancer that does not lead serves requests, too
                 logger.exception("this balancer's session with the others failed")
             finally:
                 self._end_session()
@@ -312,7 +312,7 @@ class Peers:
             self._end_session()
 
     def _end_session(self) -> None:
-        """Whatever may have happened to it: nobody leads without one."""
+        """Whatever may have happened to it: no balancer leads without one."""
         session, self._session = self._session, None
         if session is not None:
             session.close()

@@ -1,4 +1,4 @@
-"""A session of PostgreSQL that gets notifications and holds the lock of whoever leads.
+"""A session of PostgreSQL that gets notifications and holds the lock of the leader.
 
 The lock is the session's: it is free as soon as the server knows that the connection is gone. Both
 sides look after it. This side gives up a session that does not answer for `TIMEOUT`; the server one
@@ -29,7 +29,7 @@ KEEPALIVES = {
 # Statements; times are those of the database.
 
 LEADER_LOCK = 0x6172_7269_6572_70
-"""The key of the advisory lock of whoever leads."""
+"""The key of the advisory lock of the leader."""
 
 LIVE = 6.0
 """Seconds after its last beat in which a balancer counts as living."""
@@ -142,7 +142,7 @@ class PostgresSession:
 
     @contextmanager
     def _used(self) -> Iterator[None]:
-        """A session that failed once is given up: nobody knows what the server made of it."""
+        """A session that failed once is given up: what the server made of it is not known."""
         try:
             with _reached(self._url):
                 yield

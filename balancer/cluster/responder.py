@@ -16,7 +16,7 @@ from . import answers
 from .answers import CancelAnswer, EndedAnswer, FleetAnswer, HistoryAnswer, RequestsAnswer, What
 
 FORGOTTEN = 5.0
-"""Seconds after which nobody counts as asking for rates any more: those since then mislead."""
+"""Seconds after which no balancer counts as asking for rates any more: those since then mislead."""
 
 
 class Rates:

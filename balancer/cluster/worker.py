@@ -1,6 +1,6 @@
 """A worker's side of the pipes to its parent: who it is, which workers serve, and when to stop.
 
-It ends when its parent is gone: nobody else would stop it, and its ports would stay taken. Where
+It ends when its parent is gone: nothing else would stop it, and its ports would stay taken. Where
 the store carries no notifications between balancers, the parent does, and says who leads.
 """
 
@@ -128,7 +128,7 @@ class Pipes:
 
 
 def _ignored(_notification: object) -> None:
-    """Nobody needs to know."""
+    """Nothing needs to know."""
 
 
 async def open_pipes(place: Place) -> Pipes:

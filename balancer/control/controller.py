@@ -55,7 +55,7 @@ class OrderNumbers:
 
     @property
     def may_order(self) -> bool:
-        """Whether agents get orders: it leads, and agents know nobody who led later."""
+        """Whether agents get orders: it leads, and agents know none that led later."""
         return self._epoch is not None and self.outbid is None
 
     @property

@@ -70,7 +70,7 @@ ForgetHere = Callable[[str, type, str | None], bool]
 E = TypeVar("E")
 
 
-async def nobody(_what: str, _about: str) -> Replies:
+async def no_others(_what: str, _about: str) -> Replies:
     """There are no others."""
     return Replies()
 
@@ -91,7 +91,7 @@ class ConversationService:
         self._types = {name: kind for kind, (name, _) in kinds.items()}
         self._adapters = dict(kinds.values())
         self._forget_here = forget_here
-        self._ask: Ask = nobody
+        self._ask: Ask = no_others
         self._backlog = ConversationBacklog(bounds.num_bytes)
         self._health = StoreHealth("the store of conversations")
         self._writer: WriteBehind[str, Unwritten] = WriteBehind(

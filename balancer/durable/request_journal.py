@@ -133,7 +133,7 @@ class RequestJournal:
         self._on_news(True)
 
     def forgot(self, retained: Retained) -> None:
-        """Nobody may read it any more."""
+        """No one may read it any more."""
         self._drop(retained.id)
         self._forgotten[retained.id] = None
         if len(self._forgotten) > MAX_FORGOTTEN:

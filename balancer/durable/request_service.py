@@ -1,6 +1,6 @@
 """Writes retained requests to the store, renews their leases, and resumes those of lost balancers.
 
-Nobody waits for it but who asks for a request that is not known here. While the store is away,
+Only calls for a request that is not known here wait for it. While the store is away,
 requests go on, and what happened is written when it is back. A request that cannot be written costs
 itself: it ends with this balancer.
 """
@@ -32,7 +32,7 @@ LEASE = 6.0
 """Seconds for which a balancer that has gone keeps others from going on with its requests."""
 
 RENEWAL = 2.0
-"""Seconds between two renewals of leases; each also looks for requests that nobody runs."""
+"""Seconds between two renewals of leases; each also looks for requests that no balancer runs."""
 
 GATHER = 1.0
 """Seconds for which tokens are gathered before they are written."""
@@ -150,7 +150,7 @@ class RequestService:
     def _try_to_take_up(self, found: FoundRequest) -> None:
         try:
             self._resume(found)
-        except Exception:  # the boundary of one request: nobody else would ever get its lease
+        except Exception:  # the boundary of one request: no other balancer would ever get its lease
             id = found.request.id
             logger.exception(
                 "a retained request cannot go on, and is deleted", extra=context(id=id)

@@ -8,7 +8,7 @@ from ...shared.tracing.trace_context import TraceContext
 from ..access.identity import NO_LIMITS, CallerLimits
 
 ANONYMOUS_NAME = "anonymous"
-"""Whoever has no access key; no key may be called so."""
+"""The name of callers without an access key; no key may be called so."""
 
 NETWORK_BITS = 64
 """The part of an IPv6 address that one host cannot choose."""

@@ -95,7 +95,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class ShowLog:
-    """Hand the lines of an agent's log to whoever waits for them."""
+    """Hand the lines of an agent's log to the reader that waits for them."""
 
     message: LogRead
 

@@ -102,7 +102,7 @@ class Identities:
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
         if len(self._gone) > MAX_GONE or not self._gone.keys() <= self._owners.keys():
-            raise RuntimeError("too many ids are claimed, or one that nobody claims")
+            raise RuntimeError("too many ids are claimed, or one without an owner is gone")
 
 
 def _key(holder: Identity | None) -> str | None:

@@ -44,9 +44,9 @@ class Wait:
     """What is known of the wait of a newcomer that no agent starts at once.
 
     `num_before` wait already, of `most` that may; it has this `position` among them. It gets a slot
-    in about `seconds`, 0 where nobody knows, and may wait `longest` seconds; after `deadline_ms`
-    its answer is of no use. One that `has_to_go` waited, and others with less in the queue did not
-    find room.
+    in about `seconds`, 0 where that is not known, and may wait `longest` seconds; after
+    `deadline_ms` its answer is of no use. One that `has_to_go` waited, and others with less in the
+    queue did not find room.
     """
 
     num_before: int = 0

@@ -4,7 +4,7 @@ This is where aliases are resolved.
 
 A request for a known model waits in the queue, whether an agent can serve it now or not. A model is
 known while an agent serves it or loads it, and for `memory` seconds after the last of these has
-gone. A model that is desired is known always; before an agent had it, nobody knows what it can
+gone. A model that is desired is known always; before an agent had it, it is not known what it can
 do, so all requests for it wait. So they do for models that were here before the balancer was
 restarted. Requests that no known model can serve are refused at once, and so are prompts that are
 longer than every context of the fleet (`PromptRoom`).

@@ -13,7 +13,7 @@ MAX_MESSAGE = 1000
 
 
 class Endings:
-    """At most `MAX_ENDINGS`, and those that nobody has written to a store yet."""
+    """At most `MAX_ENDINGS`, and those that are not written to a store yet."""
 
     def __init__(self) -> None:
         self._kept: deque[EndedRequest] = deque(maxlen=MAX_ENDINGS)

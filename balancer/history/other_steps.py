@@ -1,6 +1,6 @@
-"""The steps of all other balancers over the same store, put together, as far as somebody looked.
+"""The steps of all other balancers over the same store, put together, as far back as was asked for.
 
-The store has them. They are read from it in ranges: what nobody looked back to before, and what may
+The store has them. They are read from it in ranges: what was not asked for before, and what may
 have been written since the last time. Those that the store does not have yet, the others report.
 
 Invariants: each step of each source counts once; no more is kept than of one balancer.

@@ -285,7 +285,7 @@ class BatchRun:
             self._may_have_more = True  # another balancer may have given up a chunk
 
     async def _look_at_ends(self) -> None:
-        """Its time may be over, or the key of whoever made it may be no longer valid."""
+        """Its time may be over, or the key of its owner may be no longer valid."""
         tools, now = self._tools, self._tools.clock()
         is_gone = self.batch.stop is None and tools.caller_of(self.batch.caller) is None
         if is_gone or self.batch.expiring(now) != self.batch:

@@ -23,7 +23,7 @@ class BlobsAway(Exception):
 
 
 class BlobWriter(Protocol):
-    """One blob that is written. Nobody sees it before `commit`."""
+    """One blob that is written. No reader sees it before `commit`."""
 
     def write(self, data: bytes) -> None:
         """Append. Raises `BlobsAway`, as the others."""
@@ -54,7 +54,7 @@ class Blobs(Protocol):
         """The whole blobs with names in this folder, and in those below it."""
 
     def modified_at(self, name: str) -> float | None:
-        """Seconds since 1970 when it was written; `None` if it is gone or nobody knows."""
+        """Seconds since 1970 when it was written; `None` if it is gone or that is not known."""
 
     def delete_unfinished(self, before: float) -> None:
         """Delete what was never finished, and not written since `before`."""

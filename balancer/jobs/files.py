@@ -209,7 +209,7 @@ class Upload:
 
 
 def new_file_id() -> str:
-    """One that nobody can guess."""
+    """An id that no one can guess."""
     return f"file-{uuid.uuid4().hex}"
 
 
@@ -219,7 +219,7 @@ def blob_of(id: str) -> str:
 
 
 FORGOTTEN = 86_400.0
-"""Seconds after which nobody writes at bytes any more that have no row."""
+"""Seconds after which bytes without a row are no longer being written."""
 
 AT_ONCE = 200
 

@@ -40,7 +40,7 @@ S3_PATIENCE = {
     "read_timeout": 15,
     "retries": {"mode": "standard", "total_max_attempts": 2},
 }
-"""Of a call, for botocore, in seconds: with its own, a host that is silent holds a thread for two
+"""Limits of a call, for botocore, in seconds: with its own, a silent host holds a thread for two
 minutes. What fsspec's configuration says in its place counts."""
 
 S3_RETRIES = 2
@@ -143,7 +143,7 @@ class WorkPlace:
 
     @classmethod
     def take(cls, root: Path) -> Self:
-        """The first folder below `root` that nobody has. Raises `OSError`."""
+        """The first folder below `root` that no process has. Raises `OSError`."""
         for number in range(1, MAX_RUNNERS + 1):
             folder = root / str(number)
             folder.mkdir(parents=True, exist_ok=True)
@@ -164,7 +164,7 @@ class WorkPlace:
 
 
 def _name(path: Path) -> str:
-    """What the runner is called in the store: the same after a restart, and nobody else."""
+    """What the runner is called in the store: the same after a restart, and unlike any other."""
     if not path.exists() or not (name := path.read_text().strip()):
         name = f"runner-{os.urandom(8).hex()}"
         unfinished = path.with_suffix(".new")

@@ -36,7 +36,7 @@ MAX_LINES = 10_000_000
 CHUNKS_AT_ONCE = 200
 LINES_AT_ONCE = 64
 BREATH = 0.0005
-"""Seconds without work after `LINES_AT_ONCE` lines, for whoever waits for the interpreter."""
+"""Seconds without work after `LINES_AT_ONCE` lines, for threads that wait for the interpreter."""
 
 
 @dataclass(slots=True)

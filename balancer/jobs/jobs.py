@@ -31,7 +31,7 @@ class JobNumbers:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Lines a second, and seconds until the batch is done; `None` where nobody knows yet."""
+    """Lines a second, and seconds until the batch is done; `None` where that is not known yet."""
 
     rate: float | None
     seconds_left: float | None

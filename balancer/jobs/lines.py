@@ -205,7 +205,7 @@ def judge(
 ) -> Outcome:
     """`num_attempts` and `num_refusals` are those before this one.
 
-    `model_may_come`: a model that nobody knows now may be known again.
+    `model_may_come`: a model that is not known now may be known again.
     """
     if error is None:
         return Final(is_error=False)

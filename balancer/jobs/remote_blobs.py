@@ -101,7 +101,7 @@ class _Reading(RawIOBase):
 
 class RemoteWriter:
     """A `BlobWriter`. Object stores show an object when it is whole, and until then what had its
-    name; others are told apart by who knows the name: nobody does before `commit`."""
+    name; elsewhere no one knows the name before `commit`."""
 
     def __init__(self, system: Any, path: str) -> None:
         self._system = system

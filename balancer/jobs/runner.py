@@ -68,7 +68,7 @@ class Runner:
     ) -> None:
         """`name` and `folder` are those of the balancer's work place.
 
-        `patience` in seconds is how long models that nobody knows are waited for after the start.
+        `patience` in seconds is how long models that are not known are waited for after the start.
         """
         self._fleet = fleet
         self._clock = clock

@@ -215,7 +215,7 @@ class Schedule:
         return line
 
     def _may_run(self, group: bytes | None) -> bool:
-        """Whether what its lines begin with is computed, or nobody computes it."""
+        """Whether what its lines begin with is computed, or no line computes it."""
         return group is None or group in self._warm or not self._cold[group]
 
     def _stopped(self, batch: _Batch, line: Line) -> None:
@@ -288,11 +288,11 @@ class Slots(Protocol):
 class Capacity:
     """How many lines of a model may run at once: as many as it has slots, and a few that wait.
 
-    What waits takes the slot that frees without a moment's pause. For a while after somebody else
+    What waits takes the slot that frees without a moment's pause. For a while after another caller
     asked for the model, a slot is left free instead, so that the next one does not wait for a line
     to end.
 
-    Lines of a model that nobody knows do not start for `patience` seconds after the start, since
+    Lines of a model that is not known do not start for `patience` seconds after the start, since
     agents may be on their way; after that they end as such requests do. A model that was here once
     is waited for.
 
@@ -328,7 +328,7 @@ class Capacity:
         return slots + waiting
 
     def may_come(self, model: str | None) -> bool:
-        """Whether a model that nobody knows may be known again."""
+        """Whether a model that is not known may be known again."""
         return self._clock() < self._patient_until or model in self._seen
 
     @property

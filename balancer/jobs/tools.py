@@ -54,7 +54,7 @@ class Tools:
     has_room: Callable[[str], bool]
     """Whether more lines are to be loaded for a batch."""
     model_may_come: Callable[[str | None], bool]
-    """Whether a model that nobody knows may be known again."""
+    """Whether a model that is not known may be known again."""
     pump: Callable[[], None]
     """Start what may run now."""
     clock: Callable[[], float]

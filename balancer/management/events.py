@@ -6,7 +6,7 @@ goes on from there.
 
 Invariants: a slow reader holds no events of its own, only its position in the shared history, and
 begins again with a snapshot when that has moved on; nothing is rendered and nothing ticks while
-nobody reads; there are at most `max_subscribers`.
+no client reads; there are at most `max_subscribers`.
 """
 
 import asyncio

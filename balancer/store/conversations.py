@@ -40,7 +40,7 @@ class ConversationBounds:
 
 
 class SavedConversations:
-    """Every method raises `StoreAway`. Whoever has another owner or kind finds nothing."""
+    """Every method raises `StoreAway`. With another owner or kind, nothing is found."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

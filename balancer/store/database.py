@@ -331,7 +331,7 @@ def _prepare_sqlite(connection: DBAPIConnection, _record: object) -> None:
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.close()
     except BaseException:
-        connection.close()  # nobody else does, and its thread would stay
+        connection.close()  # nothing else does, and its thread would stay
         raise
 
 
@@ -376,7 +376,7 @@ _UNSENT = "arriero_unsent_notifications"
 async def notify(connection: AsyncConnection, notification: Notification) -> None:
     """Notify all balancers once the transaction is done.
 
-    SQLite does not: whoever ends the transaction does, with what `take_unsent` returns.
+    SQLite does not: the code that ends the transaction does, with what `take_unsent` returns.
     """
     if connection.dialect.name == "postgresql":
         await connection.execute(_NOTIFY, {"channel": CHANNEL, "payload": encoded(notification)})

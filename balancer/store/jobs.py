@@ -52,7 +52,7 @@ class JobStore:
     def __init__(self, database: Database) -> None:
         self._transaction = database.transaction
         self.is_lasting = database.is_lasting
-        """Whether it outlives the process, so that bytes without a row are nobody's."""
+        """Whether it outlives the process, so that bytes without a row have no owner."""
 
     # ---- files
 
@@ -62,7 +62,7 @@ class JobStore:
             await connection.execute(insert(FILES).values(_storable(file)))
 
     async def file(self, id: str) -> SavedFile | None:
-        """The file of that id, whoever's it is."""
+        """The file of that id, of any owner."""
         row = await self._one(select(FILES).where(FILES.c.id == storable_text(id)))
         return None if row is None else SavedFile(**row)
 
@@ -116,7 +116,7 @@ class JobStore:
                 await connection.execute(insert(FILES), [_storable(each) for each in files])
 
     async def batch(self, id: str) -> SavedBatch | None:
-        """The batch of that id, whoever's it is."""
+        """The batch of that id, of any owner."""
         row = await self._one(select(*_BATCH).where(BATCHES.c.id == storable_text(id)))
         return None if row is None else SavedBatch(**row)
 
@@ -197,13 +197,13 @@ class JobStore:
             return Chunk(**row)
 
     async def extend_leases(self, runner: str, until: float) -> None:
-        """What this runner has claimed and leased is his until then."""
+        """What this runner has claimed and leased is its own until then."""
         async with self._transaction() as connection:
             for statement in _leases_of(runner):
                 await connection.execute(statement.values(leased_until=until))
 
     async def release(self, runner: str, batch: str | None = None) -> None:
-        """What this runner had is free, of one batch or of all: he starts anew."""
+        """What this runner had is free, of one batch or of all: it starts anew."""
         chunks, batches = _leases_of(runner)
         if batch is not None:
             chunks = chunks.where(CHUNKS.c.batch == batch)

@@ -44,7 +44,7 @@ class RetainedWrite:
     """What to write together.
 
     What was `released` may be taken by any balancer at once. What was `cancelled` is to be ended by
-    whoever runs it, now or later; all balancers are notified.
+    the balancer that runs it, now or later; all balancers are notified.
     """
 
     begun: tuple[SavedRequest, ...] = ()

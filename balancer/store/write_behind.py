@@ -1,4 +1,4 @@
-"""Writing to the store in the background, so that nobody else waits for it.
+"""Writing to the store in the background, so that nothing else waits for it.
 
 What cannot be written costs itself alone: a batch that fails is written in halves, and these in
 halves, until what is wrong is alone and lost. While the store is away, everything waits and is

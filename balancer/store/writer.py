@@ -1,4 +1,4 @@
-"""Writes the desired state and the history to the store, so that nobody else waits for it."""
+"""Writes the desired state and the history to the store, so that nothing else waits for it."""
 
 import asyncio
 import logging

@@ -1,6 +1,6 @@
 """The certificate that both ports show, loaded again when its files have changed.
 
-A new connection checks the files, at most once in `CHECK_INTERVAL`; nobody polls. Open connections
+A new connection checks the files, at most once in `CHECK_INTERVAL`; nothing polls. Open connections
 keep what they began with. What cannot be used is reported once, and what was loaded stays. Checking
 takes microseconds and loading a millisecond, so both are done where they are needed.
 """

@@ -5,10 +5,10 @@ beginning, and who computed it once need not do so again. Cuts lie further apart
 prompt: the known part of a beginning is underestimated by an eighth at most, and 32 MiB have fewer
 than a thousand keys.
 
-Keys are not salted: a collision costs whoever made it a worse choice of agent, and no text.
+Keys are not salted: a collision costs its maker a worse choice of agent, and no text.
 
 Balancers and agents make the same keys of the same request: so an agent can report which beginnings
-left its cache without hearing of keys before. Whoever changes them raises the protocol's version.
+left its cache without hearing of keys before. A change of them raises the protocol's version.
 """
 
 import json

@@ -19,7 +19,7 @@ LONGEST_LOAN = 60.0
 """Seconds for which a ticket is good at most, and that a fetch may take."""
 
 Ticket = Annotated[str, Field(min_length=1, max_length=MAX_TICKET)]
-"""Good for one prefix, for whoever shows it; random."""
+"""Good for one prefix, for the agent that shows it; random."""
 
 Patience = Annotated[float, Field(gt=0, le=LONGEST_LOAN)]
 

@@ -1,6 +1,6 @@
 """Ids and numbers that requests and events share, and how large each may be.
 
-What comes from an agent has a range in its type, so that one number can hurt nobody: sums of them
+What comes from an agent has a range in its type, so that one number can do no harm: sums of them
 fit into 64 bits, and nothing that is computed of them overflows or is divided by zero. An agent
 keeps what it sends within the ranges (`rate_of`, `within`).
 """
@@ -39,7 +39,7 @@ def within(value: float, least: float, most: float) -> float:
 
 
 def rate_of(amount: float, seconds: float | None) -> float | None:
-    """So much in so many seconds, as a `Rate`; `None` where there was none."""
+    """`amount` in so many seconds, as a `Rate`; `None` where there was none."""
     if not seconds or seconds <= 0 or amount <= 0:
         return None
     return within(amount / max(seconds, amount / MOST_RATE), LEAST_RATE, MOST_RATE)

@@ -70,7 +70,7 @@ class LogTail(logging.Handler):
     def append(self, lines: Iterable[LogLine]) -> None:
         """Take in lines that another process has logged since; those that are here already stay.
 
-        Their numbers follow those of the lines before, so that whoever reads gets them.
+        Their numbers follow those of the lines before, so that readers get them.
         """
         with self._guard:
             known = {(line.at, line.text) for line in self._lines}

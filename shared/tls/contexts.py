@@ -35,7 +35,7 @@ def server_context(pair: KeyPair, now: float, agent_ca: Path | None = None) -> S
 
 @dataclass(frozen=True, slots=True)
 class ClientFiles:
-    """What whoever dials was given: `--tls-ca`, and a certificate to show."""
+    """What a client that dials was given: `--tls-ca`, and a certificate to show."""
 
     ca: Path | None = None
     pair: KeyPair | None = None
@@ -45,7 +45,7 @@ NOTHING_GIVEN = ClientFiles()
 
 
 def client_context(files: ClientFiles, now: float) -> ssl.SSLContext:
-    """For whoever dials: trusts `files.ca`, or what the system trusts. Raises `TlsFileError`.
+    """For a client that dials: trusts `files.ca`, or what the system trusts. Raises `TlsFileError`.
 
     Reads the system's certificates, which takes tens of milliseconds.
     """

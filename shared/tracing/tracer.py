@@ -35,7 +35,7 @@ class NoTracer:
     """Records nothing. A context goes through as it came."""
 
     def begin(self, parent: TraceContext | None, /) -> TraceContext | None:
-        """`parent` itself, so that whoever comes next is its child."""
+        """`parent` itself, so that the next span is its child."""
         return parent
 
     def record(self, span: Span, parts: Iterable[Part] = (), /) -> None:

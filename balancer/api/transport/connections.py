@@ -250,7 +250,8 @@ class _Server(web.Server):
 async def _close_in_time(request: web.Request, response: web.StreamResponse) -> None:
     """Ends the connection after an answer that is given while the request's body still comes.
 
-    Likewise after any answer to HTTP/1.0, where keeping it is an extension with flaws of its own.
+    It ends after any answer to HTTP/1.0, too, where keeping it is an extension with flaws of its
+    own.
     """
     if response.status == HTTPStatus.SWITCHING_PROTOCOLS:
         return

@@ -307,7 +307,7 @@ def bounded(request: GenerateRequest, limits: CallerLimits) -> GenerateRequest |
 
 
 def priority_within(priority: int | None, limits: CallerLimits) -> int | None:
-    """The priority that a request for `priority` gets; `None` is that nobody said one."""
+    """The priority that a request for `priority` gets; `None` means that none was given."""
     if priority is None and limits.default_priority is not None:
         priority = PRIORITY_NUMBERS[limits.default_priority]
     most = _MOST_PRIORITY[limits.priority]

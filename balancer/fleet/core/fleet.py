@@ -27,7 +27,7 @@ How races end:
   pause (`bad_messages.py`). Nothing of that message counts, and no other agent notices.
 
 Invariants: every accepted request ends exactly once; a link's requests are those that dispatch has
-on it; with draining, nobody waits whom no agent can serve.
+on it; with draining, no request waits that no agent can serve.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -542,7 +542,7 @@ class Fleet:
         return [*decisions, self.state.registry.message_to(agent.link, read, now)]
 
     def stop_reading_log(self, id: RequestId, now: float) -> list[Decision]:
-        """Nobody waits for these lines any more, if somebody did."""
+        """No reader waits for these lines any more, if one did."""
         if (link := self.state.log_readers.pop(id, None)) is None:
             return []
         withdrawn = self.state.registry.message_to(link, Withdraw(id=id), now)
@@ -641,7 +641,7 @@ class Fleet:
         return [*ended, *self.state.dispatcher.end_all(error, now)]
 
     def _end_stranded(self, now: float) -> list[Decision]:
-        """With draining, nobody waits whom no agent can serve."""
+        """With draining, end the requests that no agent can serve."""
         if not self.state.is_draining:
             return []
         error = ShuttingDown("the balancer is shutting down and no agent can serve this")

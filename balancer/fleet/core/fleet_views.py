@@ -66,7 +66,7 @@ class FleetViews:
         return self._admission.standing(caller, self._clock())
 
     def priority(self, request: GenerateRequest, caller: Caller) -> int | None:
-        """The priority that a request of `caller` gets; `None` is that nobody said one."""
+        """The priority that a request of `caller` gets; `None` means that none was given."""
         return self._admission.priority(request, caller)
 
     # ---- the fleet

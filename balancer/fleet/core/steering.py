@@ -68,7 +68,7 @@ class LoadTimes:
         self._marks.pop(link, None)
 
     def seconds_left(self, link: LinkId, work: Work | None, now: float) -> float | None:
-        """Seconds until the phase is over; `None` where nobody knows.
+        """Seconds until the phase is over; `None` where that is not known.
 
         Of an agent that fetches, the time to load what it fetches is not known, so not included.
         """
@@ -203,7 +203,7 @@ class Steering:
             self._reconcile_at = now + max(RECONCILE_PAUSE, num_agents * RECONCILE_PAUSE_PER_AGENT)
 
     def waits(self, model: str | None, now: float) -> None:
-        """A request came for a model; nobody may have it."""
+        """A request came for a model that maybe no agent has."""
         if self._controller.desired is None:
             return
         if model is None:
@@ -428,8 +428,8 @@ def _essence(work: Work | None) -> tuple[object, ...]:
 def left_out(status: ModelStatus, agents: Iterable[Agent]) -> Mapping[str, Issue]:
     """Why each adapter of a model is not served and will not be soon, by its own name.
 
-    `agents` are those of the model. An agent that has it, may yet load it or was not
-    ordered to is no reason.
+    `agents` are those of the model. An adapter is waited for while one of them has it, may yet
+    load it, or was not ordered to.
     """
     if status.status != "loaded" or not status.issues:
         return {}

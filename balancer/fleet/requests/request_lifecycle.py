@@ -103,16 +103,14 @@ class Moves:
 
     def stuck(self, agent: str, seconds: float) -> RequestError:
         """The error of a begun answer with which no agent could go on within `seconds`."""
-        nobody = f"no agent with the same model could go on within {seconds:g} s"
+        cause = f"no agent with the same model could go on within {seconds:g} s"
         if self.reason in ("drained", "given_back"):
             return ShuttingDown(
-                f"the agent {agent} was drained in the middle of the answer, and {nobody}"
+                f"the agent {agent} was drained in the middle of the answer, and {cause}"
             )
         if self.reason == "restarted":
-            return AgentLost(
-                f"the balancer was restarted in the middle of the answer, and {nobody}"
-            )
-        return AgentLost(f"the agent {agent} was lost in the middle of the answer, and {nobody}")
+            return AgentLost(f"the balancer was restarted in the middle of the answer, and {cause}")
+        return AgentLost(f"the agent {agent} was lost in the middle of the answer, and {cause}")
 
 
 _NO_RATES = Rates()
@@ -436,7 +434,7 @@ class RequestLifecycle(Lifecycle):
         return Finish(replace(finish.ending, error=error))
 
     def gone(self, now: float) -> Finish:
-        """Its client has gone, so there is nobody to deliver an end to."""
+        """Its client has gone, so there is no one to deliver an end to."""
         return self._finish("client_gone", now)
 
     def overdue(self, now: float) -> RequestError | None:
@@ -519,7 +517,7 @@ class RequestLifecycle(Lifecycle):
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
         if (self.is_streaming or self.is_leaving) and self.link is None:
-            raise RuntimeError(f"{self.id} streams from nobody")
+            raise RuntimeError(f"{self.id} streams from no agent")
         if self.is_streaming and not self.has_streamed:
             raise RuntimeError(f"{self.id} streams and never began")
         if (self._queued_at is None) != (self.link is not None):

@@ -160,7 +160,7 @@ class Requests:
         return [*decisions, *self._start(assigned, now)]
 
     def resume(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
-        """Go on with one that another run of the balancer accepted; it ends where nobody can."""
+        """Go on with one that another run of the balancer accepted; it ends where no agent can."""
         id = lifecycle.id
         assigned = self.dispatch.resume(id, self._routing_on(lifecycle))
         self.tokens_kept += lifecycle.num_tokens
@@ -376,7 +376,7 @@ class Requests:
         return [*decisions, *changed, *self._unbind(now), *self._weigh(agent, now)]
 
     def agent_suspended(self, agent: Agent) -> None:
-        """An agent takes no more work, and will be gone in a moment. Starts nobody."""
+        """An agent takes no more work, and will be gone in a moment. No request starts."""
         self.dispatch.agent_suspended(agent.link, offer_of(agent, self.needs))
 
     def agent_rested(self, agent: Agent, now: float) -> list[Decision]:
@@ -428,7 +428,7 @@ class Requests:
     # ---- what agents have shown
 
     def answered(self, agent: Agent, now: float, num: int = 1) -> list[Decision]:
-        """So many answers of the agent have begun: it may have more requests at once."""
+        """`num` answers of the agent have begun: it may have more requests at once."""
         if agent.is_retired or not agent.breaker.answered(agent.slots, num):
             return []
         self._registry.touch(agent.link)
@@ -715,7 +715,7 @@ class Requests:
         return self._start(self.dispatch.retry(freed), now) if freed else []
 
     def _cancel(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
-        """Its client does not want it any more."""
+        """Its client cancels it."""
         decisions = self._stop(lifecycle, now)
         lifecycle.is_cancelling = lifecycle.link is not None
         return decisions

@@ -253,4 +253,4 @@ class Needs:
         """For tests: raise if an invariant does not hold."""
         used = set(self._by_request.values())
         if not used <= self._keys.keys() or len(self._keys) > len(used) + MAX_UNUSED:
-            raise RuntimeError("keys of nobody, or requests without theirs")
+            raise RuntimeError("keys without requests, or requests without theirs")

@@ -5,7 +5,7 @@ end starts one that waits. The estimate for a model that no agent serves: the ti
 loaded, where that is known.
 
 Every request in the queue moves when one leaves it. So nothing is sent at the change: each one
-that listens is looked at once a second, and a pass looks at `MAX_PER_PASS` of them at most. With so
+that listens is checked once a second, and a pass checks `MAX_PER_PASS` of them at most. With so
 many waiting that a second does not suffice, each hears less often. While no client listens there is
 nothing to do.
 

@@ -32,7 +32,7 @@ def seconds(
 ) -> float:
     """Until `uncached` prompt tokens and an answer are computed, and what others lose by it.
 
-    Before that, what is not computed takes `fetching` seconds, in which nobody else loses.
+    Before that, what is not computed takes `fetching` seconds, in which no other request loses.
 
     Where a slot is free, that is: without `waiting_seconds`. Each sequence that runs besides waits
     while the prompt is computed, and its tokens come a little slower. Tokens that have to leave a

@@ -147,7 +147,7 @@ class Fetches:
 
 
 class Tickets:
-    """Draws tickets by a `secret` that nobody else knows; without one there are none."""
+    """Draws tickets by a `secret` that no one else knows; without one there are none."""
 
     def __init__(self, secret: bytes = b"") -> None:
         self._secret = secret
@@ -159,7 +159,7 @@ class Tickets:
         return bool(self._secret)
 
     def draw(self, id: RequestId) -> str:
-        """One that nobody can guess, for a request that may be started several times."""
+        """A ticket that no one can guess, for a request that may be started several times."""
         self._num_drawn += 1
         data = b"%d " % self._num_drawn + id.encode("utf-8", "surrogatepass")
         return blake2b(data, digest_size=16, key=self._secret).hexdigest()

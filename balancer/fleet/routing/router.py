@@ -209,9 +209,9 @@ class Router:
 
         The agent of the last request under the same `cache_key` counts as holding a part of it.
 
-        `None`: there is none, and none is worth waiting for. Without a `free` one, nobody waits for
-        a single agent: whichever is free first may have it. With `may_wait` of false the agent
-        chosen has a free slot.
+        `None`: there is none, and none is worth waiting for. Without a `free` one, the request does
+        not wait for a single agent: whichever is free first may have it. With `may_wait` of false
+        the agent chosen has a free slot.
         """
         if free is None:
             return None
@@ -377,7 +377,7 @@ class Router:
         is_unread = not one.is_read
         self._read(one)
         if end is None:
-            if is_unread:  # nobody knows how far it came
+            if is_unread:  # how far it came is not known
                 self._beliefs.drop(one.link, one.chain.keys[one.num_held :])
             return False
         if one.chain.keys:

@@ -1,7 +1,7 @@
 """The agents' WebSocket, `GET /api/v1/agent-socket`: messages in, the outbox's frames out.
 
 An agent that breaks the protocol has its own connection closed, with a reason, is treated as lost
-and has to stay away for a while; nobody else notices.
+and has to stay away for a while; no other agent notices.
 
 Messages are decoded within bounds that no honest one comes near. pydantic decodes a message in one
 go, and nothing else runs meanwhile: 30 MB of empty items take seconds, on a thread as well. So what
@@ -47,7 +47,7 @@ from .fleet_runtime import FleetRuntime
 from .outbox import Outbox
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
-"""Of any message but a reply. The longest honest one is a call with very long arguments."""
+"""The most for any message but a reply. The longest honest one has a call with long arguments."""
 
 LIMITS = JsonLimits(values=2**16, strings=2**15, containers=2**13)
 """Twice what the largest list of log-probabilities or of scores has."""

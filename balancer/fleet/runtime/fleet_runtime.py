@@ -90,7 +90,7 @@ class LogReads:
                 future.set_exception(AgentLost("the agent has gone"))
 
     def read(self, message: LogRead) -> None:
-        """An agent sent lines; ignored if nobody waits for them any more."""
+        """An agent sent lines; ignored if no reader waits for them any more."""
         future = self._waiting.get(message.id)
         if future is not None and not future.done():
             future.set_result(tuple(message.lines))
@@ -306,14 +306,14 @@ def new_request_id() -> RequestId:
 
 
 def new_seed() -> int:
-    """A seed that nobody can guess."""
+    """A seed that no one can guess."""
     return secrets.randbits(32)
 
 
 class FleetRuntime:
     """One for each balancer; APIs, management and agent sockets all use it.
 
-    `views` are of the fleet as of now; `changes` wakes whoever watches it.
+    `views` are of the fleet as of now; `changes` wakes those that watch it.
     """
 
     def __init__(
@@ -555,13 +555,13 @@ class FleetRuntime:
         self._carry_out(self._fleet.lead(epoch, self._clock()))
 
     def follow(self) -> None:
-        """Give none: another balancer does, or nobody."""
+        """Give no orders: another balancer does, or none."""
         self._fleet.follow()
 
     def others(self, num_live: int, waiting: Mapping[str, tuple[int, float]]) -> None:
-        """So many balancers live, this one among them, and this is what others' requests wait for.
+        """How many balancers live, this one among them, and what others' requests wait for.
 
-        By model: how many, and for how many seconds the oldest has.
+        By model: how many do, and for how many seconds the oldest has.
         """
         now = self._clock()
         demands = {name: Demand(num, now - age) for name, (num, age) in waiting.items()}
@@ -610,7 +610,7 @@ class FleetRuntime:
             await changed.wait()
 
     def _notify(self) -> None:
-        """Wake whoever waits, if something changed since this was last called."""
+        """Wake those that wait, if something changed since this was last called."""
         if self._seen != self._fleet.revision:
             self._seen = self._fleet.revision
             self._changed.set()

@@ -1,6 +1,6 @@
 """What is on its way to one agent: large messages in pieces, bounded in number and in time.
 
-Nobody waits for an agent that does not read: once too many messages wait, or one frame takes too
+Nothing waits for an agent that does not read: once too many messages wait, or one frame takes too
 long to leave, its connection is cut.
 """
 

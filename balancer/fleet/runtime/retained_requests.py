@@ -8,7 +8,7 @@ and its events stay for a while after that. One that ended with an error has no 
 readers: it is forgotten, so that asking again runs it again.
 
 Bounded in number, bytes and age; what was used least recently is forgotten first. Forgetting one
-that runs cancels it only where nobody reads it.
+that runs cancels it only where no reader is left.
 """
 
 import asyncio
@@ -135,7 +135,7 @@ class Journal(Protocol):
         """Another balancer runs it, and is to end it."""
 
     def forgot(self, retained: RetainedRequest, /) -> None:
-        """Nobody may read it any more."""
+        """No one may read it any more."""
 
 
 class NoJournal:
@@ -284,7 +284,7 @@ class RetainedRequests:
     def resume_request(
         self, retained: RetainedRequest, asked: Asked, engine: Engine | None
     ) -> None:
-        """Go on with one that was restored, which nobody runs now. `engine` began its answer."""
+        """Go on with one that was restored and runs nowhere now. `engine` began its answer."""
         retained.is_elsewhere = False
         self._runtime.resume_request(
             retained,
@@ -322,7 +322,7 @@ class RetainedRequests:
         return None if key is None or key.owner != caller.owner else self._find(key)
 
     def forget_id(self, id: RequestId, *, caller: Caller) -> None:
-        """Keep it no longer; it is cancelled if it runs and nobody reads it."""
+        """Keep it no longer; it is cancelled if it runs and has no reader."""
         key = self._keys.get(id)
         if key is not None and key.owner == caller.owner:
             self._journal.forgot(self._retained[key])

@@ -98,7 +98,7 @@ class Stream:
             if self._take(event):
                 return
         except Exception as error:
-            # It is the task's error and ends its request: the task logs and answers it. Whoever
+            # It is the task's error and ends its request: the task logs and answers it. What
             # puts tokens has those of other requests to put as well.
             self._error = error
         self._take = None
@@ -138,7 +138,7 @@ class Stream:
         """Have every event taken by `take`, tokens where they are put; returns after the end.
 
         Once `take` says that there is no room, events wait and merge until `drained` returns. What
-        `take` raises is raised here and ends the pushing; whoever puts an event never sees it.
+        `take` raises is raised here and ends the pushing; what puts an event never sees it.
         """
         while True:
             while self._pending:

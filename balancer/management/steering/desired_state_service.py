@@ -51,7 +51,7 @@ class DesiredStateService:
     async def put(self, state: DesiredState, *, expected: int | None) -> None:
         """Make `state` the desired one, in place of revision `expected` if given.
 
-        Raises `Conflict`, or `StoreUnavailable`. Whoever calls may go: the change is made anyway.
+        Raises `Conflict`, or `StoreUnavailable`. The caller may go: the change is made anyway.
         """
         self._check(expected)
         if state == self.state and self.revision:

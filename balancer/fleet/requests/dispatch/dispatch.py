@@ -11,9 +11,9 @@ so no agent is looked at that is not chosen, but for a few that hold a request's
 Invariants:
 - No agent is given more than the slots it reported, nor more than it is allowed; after a cut,
   nothing until it is below again.
-- Nobody waits while an agent that could serve them has a free slot, but for those that are held for
-  one agent, which has computed much of their prompt; each is held once, and only for a while.
-- Of one caller's requests of one class for the same model, nobody is assigned before one that
+- No request waits while an agent that could serve it has a free slot, but for those that are held
+  for one agent, which has computed much of their prompt; each is held once, and only for a while.
+- Of one caller's requests of one class for the same model, none is assigned before one that
   arrived earlier. One of which a part was answered asks for the engine that answered it: the model
   and its fingerprint. One that is held may see later ones start elsewhere.
 - No more newcomers wait than `max_buffered`; those that come back are never turned away.
@@ -194,7 +194,7 @@ class Dispatch:
         """The error for a newcomer that waits as one too many."""
         num_before = self.num_waiting - 1
         if num_before < self._max_buffered:
-            return None  # nobody asks for its place
+            return None  # its place is not asked for
         position = self.place_of(id) if self._max_buffered else None
         return refusal_of(Wait(num_before=num_before, most=self._max_buffered, position=position))
 
@@ -344,7 +344,7 @@ class Dispatch:
         self._ranks.update(agent)
 
     def agent_offers(self, link: LinkId, offer: Offer) -> None:
-        """An agent serves other needs than before, with which nobody waits."""
+        """An agent serves other needs than before; no request waits for these."""
         self.agent_suspended(link, offer)
 
     def agent_rested(self, link: LinkId) -> list[Assign]:
@@ -375,7 +375,7 @@ class Dispatch:
     def _place(self, ids: Iterable[RequestId]) -> list[Assign]:
         """Assign those of `ids` for which an agent is free, in this order; they wait already.
 
-        Whoever else waits has no free agent (an invariant of `dispatch`), so none is overtaken.
+        Others that wait have no free agent (an invariant of `dispatch`), so none is overtaken.
         """
         assigned = []
         for id in ids:

@@ -11,7 +11,7 @@ old one from its turn. So while items wait, the clock also goes on with each tha
 cost divided among the flows.
 
 What an item really cost is known when it is over. The difference moves what its flow has waiting,
-never to before the clock: nobody is given back, at once, all that he was charged too much.
+never to before the clock: no flow is given back, at once, all that it was charged too much.
 
 Items wait in lanes, which share the clock: an item of one lane may be taken before one of another
 that has a lower tag. Every change costs O(log n), spread over all, and to move what stands behind

@@ -11,7 +11,8 @@ back waits again where it was when it started, before whatever its caller has se
 
 Two levels make the order. A caller has as many turns as requests; turns have the tags, by which
 callers take turns with each other. A second order, of connections, says which request gets the
-caller's next turn. So a place is known exactly: as if nobody came, and no lower class had a share.
+caller's next turn. So a place is known exactly: as if no other request came, and no lower class had
+a share.
 
 Models have clocks of their own, and so have those who take any model. A tag counts by how far it is
 after its clock, and clocks of those who compete for a slot go on alike.
@@ -56,11 +57,11 @@ class Turns:
         self._hungers: dict[tuple[PriorityClass, str | None], _Hunger] = {}
 
     def waits(self, kind: PriorityClass, pool: str | None, now: float) -> None:
-        """Somebody of this class waits, where nobody did."""
+        """A request of this class waits in a pool where none did."""
         self._hungers[kind, pool] = _Hunger(now)
 
     def empty(self, kind: PriorityClass, pool: str | None) -> None:
-        """Nobody of this class waits there any more."""
+        """No request of this class waits there any more."""
         del self._hungers[kind, pool]
 
     def next(
@@ -392,7 +393,7 @@ class FairQueue:
         self._waiting.check_integrity()
         waiting = {id for id, entry in self._entries.items() if entry.turn is None}
         if any(id not in self._waiting for id in waiting) or len(waiting) != len(self._waiting):
-            raise RuntimeError("some wait, and are not known to")
+            raise RuntimeError("some requests wait and are not known to wait")
         for shares in self._pools.values():
             shares.turns.check_integrity()
             for caller in shares.callers.values():
@@ -400,6 +401,6 @@ class FairQueue:
         pools = {pool for pool, shares in self._pools.items() if shares.num_waiting}
         self._turns.check_integrity(pools)
         if pools != {self._entries[id].pool for id in waiting}:
-            raise RuntimeError("pools with nobody, or without those who wait")
+            raise RuntimeError("pools without requests, or requests without their pool")
         if self._pools.keys() != {entry.pool for entry in self._entries.values()}:
-            raise RuntimeError("pools of nobody")
+            raise RuntimeError("pools without entries")

@@ -93,4 +93,4 @@ class Holds:
         held = {id: link for link, ids in self._held.items() for id in ids}
         expected = {id: wait.link for id, wait in self._waits.items() if wait.is_held}
         if held != expected or not all(self._held.values()):
-            raise RuntimeError("somebody is held for nobody")
+            raise RuntimeError("a request is held for no agent")

@@ -1,4 +1,4 @@
-"""The tables of 0.1.0: one state that was never saved, and nobody who leads."""
+"""The tables of 0.1.0: one state that was never saved, and no leader."""
 
 import sqlalchemy as sa
 from alembic import op
