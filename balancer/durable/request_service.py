@@ -98,7 +98,7 @@ class RequestService:
 
     def _gone(self, id: RequestId, caller: Caller) -> None:
         retained = self._retained.find_by_id(id, caller=caller)
-        if retained is not None and retained.is_elsewhere and retained.end is None:
+        if retained is not None and retained.is_remote and retained.end is None:
             self._retained.deleted(retained)
 
     # ---- in the background
@@ -195,7 +195,7 @@ class RequestService:
             self._pass_on(RequestId(found.request.id))
             return
         retained, asked = restored
-        if not retained.is_elsewhere or retained.end is not None:
+        if not retained.is_remote or retained.end is not None:
             return
         self.journal.resumed(retained)
         caller = self._admit(asked.caller)

@@ -52,7 +52,7 @@ class RetainedRequest:
         self.used_at = 0.0
         self.events: list[Event] = []
         """The events so far, without those that say that it waits."""
-        self.is_elsewhere = False
+        self.is_remote = False
         """Whether another balancer runs it."""
         self._is_retained = True
         self._on_change = on_change
@@ -275,8 +275,8 @@ class RetainedRequests:
         retained = self._find(record.key)
         if retained is None:
             retained = self._add(record, note)
-            retained.is_elsewhere = True
-        if retained.is_elsewhere:
+            retained.is_remote = True
+        if retained.is_remote:
             for event in events[len(retained.events) :]:
                 retained.put(event)
         return retained
@@ -285,7 +285,7 @@ class RetainedRequests:
         self, retained: RetainedRequest, asked: Asked, engine: Engine | None
     ) -> None:
         """Go on with one that was restored and runs nowhere now. `engine` began its answer."""
-        retained.is_elsewhere = False
+        retained.is_remote = False
         self._runtime.resume_request(
             retained,
             asked.request,
@@ -302,7 +302,7 @@ class RetainedRequests:
             self._runtime.cancel([id])
             return
         retained = self._retained[key]
-        retained.is_elsewhere = True
+        retained.is_remote = True
         self._remove(key)
         self._runtime.cancel([id])
 
@@ -314,7 +314,7 @@ class RetainedRequests:
 
     def followed(self) -> list[RetainedRequest]:
         """Those that run elsewhere and are read here."""
-        return [each for each in self._retained.values() if each.is_elsewhere and each.is_read]
+        return [each for each in self._retained.values() if each.is_remote and each.is_read]
 
     def find_by_id(self, id: RequestId, *, caller: Caller) -> RetainedRequest | None:
         """The caller's request with this id, if it is retained."""
@@ -330,7 +330,7 @@ class RetainedRequests:
 
     def cancel(self, retained: RetainedRequest) -> None:
         """End it early, if it runs, here or elsewhere; it stays retained. Its events say when."""
-        if retained.is_elsewhere and retained.end is None:
+        if retained.is_remote and retained.end is None:
             self._journal.cancelled(retained)
         self._runtime.cancel([retained.id])
 
@@ -353,7 +353,7 @@ class RetainedRequests:
         key = self._keys[retained.id]
         self.num_bytes += num_bytes
         self._use(key, retained)
-        if not retained.is_elsewhere:
+        if not retained.is_remote:
             self._tell(retained)
         if isinstance(retained.end, Failed) and not retained.record.keeps_failure:
             self._remove(key)
@@ -394,9 +394,9 @@ class RetainedRequests:
         del self._keys[retained.id]
         self.num_bytes -= retained.num_bytes
         retained.forget()
-        if retained.end is None and not retained.is_elsewhere:
+        if retained.end is None and not retained.is_remote:
             self._journal.forgot(retained)
-        if retained.end is None and not retained.is_elsewhere and not retained.is_read:
+        if retained.end is None and not retained.is_remote and not retained.is_read:
             # Not at once: the runtime may be in the middle of delivering, and a reader may come.
             asyncio.get_running_loop().call_soon(self._cancel_unread, retained)
 

@@ -148,7 +148,7 @@ async def test_what_runs_elsewhere_is_followed_and_not_run(store: RetainedStore)
         first.runtime.streams[0].say(A)
         await first.written()
         retained = await second.recalled()
-        assert retained.is_elsewhere and retained.events == [A]
+        assert retained.is_remote and retained.events == [A]
         reading = asyncio.create_task(read(retained))
         await asyncio.sleep(0)
         first.runtime.streams[0].say(B, done())

@@ -119,9 +119,7 @@ class BackgroundResponses:
     async def _retained_of(self, id: str, caller: Caller) -> RetainedRequest | None:
         own_id = _request_id(id)
         retained = self._retained.find_by_id(own_id, caller=caller)
-        is_current = retained is not None and (
-            retained.end is not None or not retained.is_elsewhere
-        )
+        is_current = retained is not None and (retained.end is not None or not retained.is_remote)
         if is_current or not id.startswith(RESPONSE_PREFIX):
             return retained
         await self._recall(caller, id=own_id)
