@@ -101,7 +101,7 @@ class Steering:
         self.cordons = Cordons()
         self._reconcile_at: float | None = None
         self._load_times = LoadTimes()
-        self._elsewhere: Mapping[str, Demand] = {}
+        self._peer_demands: Mapping[str, Demand] = {}
         self._bases: Mapping[str, str] = {}
         self._left_out: Mapping[str, Issue] = {}
 
@@ -227,12 +227,12 @@ class Steering:
     def follow(self) -> None:
         """Another balancer gives agents their orders, or none does."""
         self._controller.follow()
-        self._elsewhere = {}
+        self._peer_demands = {}
 
     def others_wait(self, demands: Mapping[str, Demand], now: float) -> None:
         """What requests at other balancers wait for."""
-        if demands or self._elsewhere:
-            self._elsewhere = demands
+        if demands or self._peer_demands:
+            self._peer_demands = demands
             self.look_soon(now)
 
     def retry(self, agent: Agent, now: float) -> None:
@@ -385,8 +385,10 @@ class Steering:
 
     def _demands(self) -> dict[str, Demand]:
         """What requests and queries wait for; any model stands for the first one."""
-        elsewhere = ((name, each.num_waiting, each.since) for name, each in self._elsewhere.items())
-        return self._added_up(chain(self._waiting(), elsewhere))
+        at_peers = (
+            (name, each.num_waiting, each.since) for name, each in self._peer_demands.items()
+        )
+        return self._added_up(chain(self._waiting(), at_peers))
 
     def _added_up(self, waiting: Iterable[tuple[str | None, int, float]]) -> dict[str, Demand]:
         demands: dict[str, Demand] = {}
