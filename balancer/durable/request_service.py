@@ -119,7 +119,7 @@ class RequestService:
         outcome = await self._store.write_retained(self._run, write, LEASE)
         for id in outcome.lost:
             logger.warning("a request goes on at another balancer", extra=context(id=id))
-            self._retained.lose(RequestId(id))
+            self._retained.drop(RequestId(id))
         return what, outcome
 
     async def _renew_all(self) -> None:

@@ -295,7 +295,7 @@ class RetainedRequests:
             age=max(0.0, self._wall_clock() - retained.record.created_at),
         )
 
-    def lose(self, id: RequestId) -> None:
+    def drop(self, id: RequestId) -> None:
         """Another balancer runs it now, or it was deleted: it must not go on here."""
         key = self._keys.get(id)
         if key is None:
