@@ -13,7 +13,7 @@ from aiohttp import web
 from ..shared.lifecycle import StartupError
 from ..shared.quantities import Address
 from .api.app import inference_app
-from .api.common.idempotency import no_recall
+from .api.common.idempotency import restore_none
 from .api.endpoint import EARLY_HEADERS_KEY
 from .api.transport.connections import Connections, ConnectionsRunner, raise_file_limit
 from .management.routes import management_app, metrics_route
@@ -57,7 +57,9 @@ def _inference(parts: Parts, settings: BalancerSettings) -> web.Application:
         parts.runtime,
         parts.conversations,
         retained=parts.retained,
-        recall=no_recall if parts.request_service is None else parts.request_service.recall,
+        restore_retained=restore_none
+        if parts.request_service is None
+        else parts.request_service.restore,
         bodies=parts.bodies,
         hosts=parts.hosts,
         reports=parts.reports,

@@ -18,7 +18,7 @@ from .access.permissions import Needs
 from .anthropic import routes as anthropic_routes
 from .common import models
 from .common.answering import json_response
-from .common.idempotency import RECALL, RETAINED_REQUESTS, Recall, no_recall
+from .common.idempotency import RESTORE_RETAINED, RETAINED_REQUESTS, RestoreRetained, restore_none
 from .conversations import Conversations
 from .endpoint import tell_ignored
 from .limit_headers import limit_headers
@@ -50,18 +50,18 @@ def inference_app(
     access: Access | None = None,
     retained: RetainedRequests | None = None,
     jobs: Jobs | None = None,
-    recall: Recall = no_recall,
+    restore_retained: RestoreRetained = restore_none,
     more_routes: Sequence[Route] = (),
 ) -> web.Application:
     """Run it with `handler_cancellation=True`, so that a disconnect cancels the handler.
 
     `conversations` stores conversations that later requests continue, `bodies` limits request
-    bodies, `retained` holds requests that outlive their connection (`recall` asks the store for
-    those of other runs of the balancer), `hosts` lists the host names that are allowed besides
-    addresses, and `reports` records faulty requests for operators; each has a default. Without
-    `access` everybody may come in; without `jobs` there are no files and batches. `more_routes` are
-    served besides. The app's shutdown closes the open WebSockets; requests should have been drained
-    before.
+    bodies, `retained` holds requests that outlive their connection (`restore_retained` asks the
+    store for those of other runs of the balancer), `hosts` lists the host names that are allowed
+    besides addresses, and `reports` records faulty requests for operators; each has a default.
+    Without `access` everybody may come in; without `jobs` there are no files and batches.
+    `more_routes` are served besides. The app's shutdown closes the open WebSockets; requests should
+    have been drained before.
     """
     access = Access() if access is None else access
     socket = NativeSocket(runtime, Leases(access))
@@ -76,7 +76,7 @@ def inference_app(
         *_health_routes(runtime),
         document_route("Arriero, inference"),
         socket.route(),
-        *_api_routes(runtime, conversations, bodies, retained, recall),
+        *_api_routes(runtime, conversations, bodies, retained, restore_retained),
         *file_routes.routes(jobs),
         *batch_routes.routes(jobs),
         *more_routes,
@@ -86,7 +86,7 @@ def inference_app(
     mount(app, routes)
     app[ACCESS] = access
     app[RETAINED_REQUESTS] = retained
-    app[RECALL] = recall
+    app[RESTORE_RETAINED] = restore_retained
     app[BODIES] = bodies
     app[FAULT_REPORTS] = FaultReports() if reports is None else reports
     app.on_response_prepare.append(tell_ignored)
@@ -100,7 +100,7 @@ def _api_routes(
     conversations: Conversations,
     bodies: Bodies,
     retained: RetainedRequests,
-    recall: Recall,
+    restore_retained: RestoreRetained,
 ) -> list[Route]:
     """The routes of all APIs: the native one, OpenAI's, Anthropic's, Ollama's and vLLM's."""
     return [
@@ -109,7 +109,7 @@ def _api_routes(
         *completion_routes.routes(runtime),
         *query_routes.routes(runtime),
         *vllm_routes.routes(runtime),
-        *responses_routes.routes(runtime, conversations, bodies, retained, recall),
+        *responses_routes.routes(runtime, conversations, bodies, retained, restore_retained),
         *anthropic_routes.routes(runtime, conversations, bodies),
         *ollama_routes.routes(runtime),
         *ollama_model_routes.routes(runtime),

@@ -84,8 +84,8 @@ class RequestService:
 
     # ---- what callers ask for
 
-    async def recall(self, caller: Caller, *, id: str = "", prefix: str = "") -> None:
-        """Know the caller's request with this id, or those whose name begins so, if saved."""
+    async def restore(self, caller: Caller, *, id: str = "", prefix: str = "") -> None:
+        """Restore the caller's request with this id, or those whose name begins so, if saved."""
         try:
             found = await self._store.find_retained(caller.owner or "", id=id, prefix=prefix)
         except StoreAway as error:

@@ -216,8 +216,8 @@ class ModelRegistry:
         self._wished: dict[str, ModelView] = {}
         self._aliases: dict[str, str] = {}
         self._left_out: Mapping[str, str] = {}
-        self._recalled: frozenset[str] = frozenset()
-        self._recalled_until: float | None = None
+        self._restored: frozenset[str] = frozenset()
+        self._restored_until: float | None = None
 
     def __len__(self) -> int:
         """The number of known models."""
@@ -277,8 +277,8 @@ class ModelRegistry:
 
     def restored(self, names: Iterable[str], now: float) -> None:
         """These were served before the balancer started: their agents may not have dialled yet."""
-        self._recalled = frozenset(islice(names, MAX_REMEMBERED if self._memory else 0))
-        self._recalled_until = now + self._memory if self._recalled else None
+        self._restored = frozenset(islice(names, MAX_REMEMBERED if self._memory else 0))
+        self._restored_until = now + self._memory if self._restored else None
 
     # ---- what agents report
 
@@ -318,13 +318,13 @@ class ModelRegistry:
     def next_deadline(self) -> float | None:
         """When the first model is to be forgotten."""
         first = next(iter(self._forget_at.values()), None)
-        return earliest(first, self._recalled_until)
+        return earliest(first, self._restored_until)
 
     def due(self, now: float) -> bool:
         """Forget models whose time has come; whether there were any."""
         has_forgotten = False
         while (deadline := self.next_deadline()) is not None and deadline <= now:
-            if deadline == self._recalled_until:
+            if deadline == self._restored_until:
                 self.restored((), now)
             else:
                 self._forget_oldest()
@@ -346,7 +346,7 @@ class ModelRegistry:
             return left_out
         model = self._models.get(name)
         if model is None:
-            is_known = name in self._wished or name in self._recalled
+            is_known = name in self._wished or name in self._restored
             has_any = bool(self._reports or self._wished)
             return None if is_known or not has_any else self._not_found(name)
         if task is None or task in model.facts.tasks:

@@ -27,17 +27,17 @@ RETAINED_REQUESTS = web.AppKey("RETAINED_REQUESTS", RetainedRequests)
 """App key of the requests that outlive their connection."""
 
 
-class Recall(Protocol):
+class RestoreRetained(Protocol):
     """Asks the store for requests that are not known here; see `durable/request_service.py`."""
 
     async def __call__(self, caller: Caller, /, *, id: str = "", prefix: str = "") -> None: ...
 
 
-async def no_recall(_caller: Caller, *, id: str = "", prefix: str = "") -> None:
+async def restore_none(_caller: Caller, *, id: str = "", prefix: str = "") -> None:
     """A balancer without a store that lasts finds none."""
 
 
-RECALL = web.AppKey("RECALL", Recall)
+RESTORE_RETAINED = web.AppKey("RESTORE_RETAINED", RestoreRetained)
 """App key of what knows requests of other runs of the balancer."""
 
 
@@ -66,7 +66,7 @@ async def keyed_opener(request: web.Request, key: str, *, tell_waiting: float | 
     """What opens the streams of `request` under its idempotency key; see `FleetRuntime.open`."""
     caller = caller_of(request)
     retained, digest = request.app[RETAINED_REQUESTS], request[body_digest_key]
-    await _recall(request, key)
+    await _restore(request, key)
     numbers = count()
 
     def open_retained(
@@ -99,7 +99,7 @@ async def retained_opener(
         raise NotSupported("`background`: this balancer keeps no answers", field="background")
 
     if key is not None:
-        await _recall(request, key)
+        await _restore(request, key)
 
     def open_retained(requested: GenerateRequest) -> RetainedRequest:
         id = new_request_id()
@@ -113,10 +113,10 @@ async def retained_opener(
     return open_retained
 
 
-async def _recall(request: web.Request, key: str) -> None:
+async def _restore(request: web.Request, key: str) -> None:
     caller = caller_of(request)
     if not request.app[RETAINED_REQUESTS].knows(caller, _name(request, key, 0)):
-        await request.app[RECALL](caller, prefix=_name(request, key))
+        await request.app[RESTORE_RETAINED](caller, prefix=_name(request, key))
 
 
 def _name(request: web.Request, key: str, number: int | None = None) -> str:

@@ -75,8 +75,8 @@ class Run:
             await self.keeper.flush(HANGS)
         assert len(self.keeper.journal) == 0
 
-    async def recalled(self) -> RetainedRequest:
-        await self.keeper.recall(ANA, prefix="k#")
+    async def restored(self) -> RetainedRequest:
+        await self.keeper.restore(ANA, prefix="k#")
         return self.open()
 
     async def taken_up(self) -> RetainedRequest:
@@ -125,7 +125,7 @@ async def read(retained: RetainedRequest) -> list[Event]:
 async def test_what_has_ended_is_there_for_the_next(store: RetainedStore) -> None:
     await killed(store, A, B, done())
     run = Run(store)
-    assert await read(await run.recalled()) == [A, B, done()]
+    assert await read(await run.restored()) == [A, B, done()]
     assert run.runtime.streams == []
 
 
@@ -139,7 +139,7 @@ async def test_the_next_goes_on_behind_what_was_delivered(store: RetainedStore) 
         run.runtime.streams[0].say(B, done())
         assert await read(retained) == [A, B, done()]
         await run.written()
-    assert await read(await Run(store).recalled()) == [A, B, done()]
+    assert await read(await Run(store).restored()) == [A, B, done()]
 
 
 async def test_what_runs_elsewhere_is_followed_and_not_run(store: RetainedStore) -> None:
@@ -147,7 +147,7 @@ async def test_what_runs_elsewhere_is_followed_and_not_run(store: RetainedStore)
         first.open()
         first.runtime.streams[0].say(A)
         await first.written()
-        retained = await second.recalled()
+        retained = await second.restored()
         assert retained.is_remote and retained.events == [A]
         reading = asyncio.create_task(read(retained))
         await asyncio.sleep(0)
@@ -160,10 +160,10 @@ async def test_what_runs_elsewhere_is_read_anew_and_cancelled_there(store: Retai
     async with Run(store).running() as first, Run(store).running() as second:
         opened = first.open()
         await first.written()
-        retained = await second.recalled()
+        retained = await second.restored()
         first.runtime.streams[0].say(A)
         await first.written()
-        await second.keeper.recall(ANA, id=opened.id)
+        await second.keeper.restore(ANA, id=opened.id)
         assert retained.events == [A], "nobody reads it, and it is asked for"
         reading = asyncio.create_task(read(retained))
         second.retained.cancel(retained)
@@ -177,7 +177,7 @@ async def test_who_takes_it_up_ends_what_was_cancelled_at_its_balancers_end(
 ) -> None:
     await killed(store, A)
     asking = Run(store)
-    retained = await asking.recalled()
+    retained = await asking.restored()
     asking.retained.cancel(retained)
     journal = asking.keeper.journal
     write = keepers._write_of(journal.unwritten(journal.next_batch()))
@@ -194,10 +194,10 @@ async def test_what_was_deleted_elsewhere_is_gone_when_it_is_asked_for(
         opened = first.open()
         await first.written()
         second = Run(store)
-        await second.recalled()
+        await second.restored()
         first.retained.forget_id(opened.id, caller=ANA)
         await first.written()
-        await second.keeper.recall(ANA, id=opened.id)
+        await second.keeper.restore(ANA, id=opened.id)
         assert second.retained.find_by_id(opened.id, caller=ANA) is None
 
 
@@ -225,7 +225,7 @@ async def test_what_was_deleted_elsewhere_ends_its_readers_here(store: RetainedS
     async with Run(store).running() as first, Run(store).running() as second:
         opened = first.open()
         await first.written()
-        reading = asyncio.create_task(read(await second.recalled()))
+        reading = asyncio.create_task(read(await second.restored()))
         first.retained.forget_id(opened.id, caller=ANA)
         assert await reading == [Failed(NotFound("the request was deleted"))]
         assert len(second.retained) == 0
@@ -274,7 +274,7 @@ async def test_without_its_callers_key_it_is_deleted(
 async def test_others_find_nothing(store: RetainedStore) -> None:
     await killed(store, A, done())
     run = Run(store)
-    await run.keeper.recall(ANONYMOUS, prefix="k#")
+    await run.keeper.restore(ANONYMOUS, prefix="k#")
     assert len(run.retained) == 0
 
 
@@ -306,7 +306,7 @@ async def test_while_the_store_is_away_requests_go_on(
         assert await read(retained) == [A, done()]
         await away.written()
     assert "is away: no route" in caplog.text and "is back" in caplog.text
-    assert await read(await Run(store).recalled()) == [A, done()]
+    assert await read(await Run(store).restored()) == [A, done()]
 
 
 async def test_what_cannot_be_written_goes_on_and_is_not_kept(store: RetainedStore) -> None:

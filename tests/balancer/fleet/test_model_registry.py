@@ -244,7 +244,7 @@ def test_a_model_from_before_a_restart_that_came_back_is_one_like_others() -> No
     assert scene.registry.refusal("generate", "llama") is None
 
 
-def test_nothing_is_recalled_where_nothing_is_remembered() -> None:
+def test_nothing_is_restored_where_nothing_is_remembered() -> None:
     scene = Scene(memory=0.0)
     scene.registry.restored(["llama"], now=0.0)
     scene.serves(B, BERT)

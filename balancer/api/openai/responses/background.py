@@ -20,7 +20,7 @@ from .....shared.log import context
 from ....fleet.caller import Caller
 from ....fleet.runtime.retained_requests import RetainedRequest, RetainedRequests
 from ...common.event_stream import frames
-from ...common.idempotency import Recall
+from ...common.idempotency import RestoreRetained
 from ...conversation_store import Keeping
 from .answer import Answer
 from .answer_types import Response
@@ -81,7 +81,7 @@ class BackgroundResponses:
     def __init__(
         self,
         retained: RetainedRequests,
-        recall: Recall,
+        restore_retained: RestoreRetained,
         restore: Callable[[RetainedRequest], Render],
     ) -> None:
         """`restore` makes what renders one that was asked for at another run of the balancer.
@@ -89,7 +89,7 @@ class BackgroundResponses:
         It raises `ValueError` for what is not readable.
         """
         self._retained = retained
-        self._recall = recall
+        self._restore_retained = restore_retained
         self._restore = restore
         # An entry goes when `retained` forgets its request.
         self._responses: WeakKeyDictionary[RetainedRequest, BackgroundResponse] = (
@@ -122,7 +122,7 @@ class BackgroundResponses:
         is_current = retained is not None and (retained.end is not None or not retained.is_remote)
         if is_current or not id.startswith(RESPONSE_PREFIX):
             return retained
-        await self._recall(caller, id=own_id)
+        await self._restore_retained(caller, id=own_id)
         return self._retained.find_by_id(own_id, caller=caller)
 
     async def cancel(self, id: str, caller: Caller) -> Response | None:

@@ -13,7 +13,7 @@ from ....fleet.runtime.retained_requests import RetainedRequests
 from ...access.permissions import Needs
 from ...common.answering import json_response
 from ...common.counting import count_tokens
-from ...common.idempotency import Recall, retained_opener
+from ...common.idempotency import RestoreRetained, retained_opener
 from ...common.readable import check_copies
 from ...conversations import Conversations
 from ...endpoint import Endpoint, Generation, Known, Opened, handler, obeyed, respond
@@ -36,11 +36,11 @@ def routes(
     conversations: Conversations,
     bodies: Bodies,
     retained: RetainedRequests,
-    recall: Recall,
+    restore_retained: RestoreRetained,
 ) -> list[Route]:
     """The routes under `/v1/responses`."""
     restore = partial(answers_of, store=conversations.memory)
-    background = BackgroundResponses(retained, recall, restore)
+    background = BackgroundResponses(retained, restore_retained, restore)
     responses = Responses(runtime, conversations, bodies, background)
     handlers = _Handlers(runtime, conversations, background, responses)
     one = "/v1/responses/{id}"

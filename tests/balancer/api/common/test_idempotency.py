@@ -143,7 +143,7 @@ async def test_what_is_not_known_here_is_asked_for_in_the_store(runtime: FakeFle
     retained = RetainedRequests(runtime)
     asked: list[tuple[str, str]] = []
 
-    async def recall(_caller: Caller, *, id: str = "", prefix: str = "") -> None:
+    async def restore_retained(_caller: Caller, *, id: str = "", prefix: str = "") -> None:
         asked.append((id, prefix))
         key = RetainedKey(None, f"{prefix}0")
         digest = sha256(b'{"messages": [{"role": "user", "content": "hi"}]}').digest()
@@ -151,7 +151,7 @@ async def test_what_is_not_known_here_is_asked_for_in_the_store(runtime: FakeFle
         retained.restore(record, b"", [Token("alpha"), done()])
 
     async with TestClient(
-        TestServer(inference_app(runtime, retained=retained, recall=recall))
+        TestServer(inference_app(runtime, retained=retained, restore_retained=restore_retained))
     ) as client:
         for _ in range(2):
             body = {"messages": MESSAGES}
