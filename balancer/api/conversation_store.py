@@ -31,10 +31,10 @@ class Entry(Protocol):
 E = TypeVar("E", bound=Entry)
 
 
-class Keeping(Protocol):
-    """What an answer is kept by; see `ConversationStore.keep`."""
+class AnswerStore(Protocol):
+    """Stores what an answer adds to a conversation; see `ConversationStore.put`."""
 
-    def keep(self, id: str, entry: Entry, now: float, *, owner: str | None = None) -> bool: ...
+    def put(self, id: str, entry: Entry, now: float, *, owner: str | None = None) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class ConversationStore:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def keep(self, id: str, entry: Entry, now: float, *, owner: str | None = None) -> bool:
+    def put(self, id: str, entry: Entry, now: float, *, owner: str | None = None) -> bool:
         """Stores `entry`, evicting older ones; not one that can never fit. Whether it did.
 
         It belongs to `owner` (`Caller.owner`), and only that one finds it. It takes the place of

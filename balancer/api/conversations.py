@@ -13,7 +13,7 @@ class SharedConversations(Protocol):
     Coroutines raise `StoreUnavailable`.
     """
 
-    def keep(self, id: str, entry: Any, num_bytes: int, owner: str | None) -> None: ...
+    def put(self, id: str, entry: Any, num_bytes: int, owner: str | None) -> None: ...
 
     def use(self, id: str) -> None: ...
 
@@ -36,11 +36,11 @@ class Conversations:
         self._shared = shared
         self._clock = clock
 
-    def keep(self, id: str, entry: Entry, now: float, *, owner: str | None = None) -> bool:
+    def put(self, id: str, entry: Entry, now: float, *, owner: str | None = None) -> bool:
         """Store it, and say whether it is stored. Others may continue it shortly after."""
-        is_kept = self.memory.keep(id, entry, now, owner=owner)
+        is_kept = self.memory.put(id, entry, now, owner=owner)
         if is_kept and self._shared is not None:
-            self._shared.keep(id, entry, entry.num_bytes, owner)
+            self._shared.put(id, entry, entry.num_bytes, owner)
         return is_kept
 
     async def find(self, id: str, kind: type[E], *, owner: str | None = None) -> E | None:

@@ -117,7 +117,7 @@ class ConversationService:
 
     # ---- what the APIs ask for
 
-    def keep(self, id: str, entry: Any, num_bytes: int, owner: str | None) -> None:
+    def put(self, id: str, entry: Any, num_bytes: int, owner: str | None) -> None:
         """Have it written, soon."""
         name, _ = self._kinds[type(entry)]
         num = self._backlog.add(Waiting(id, name, owner or "", entry, num_bytes))

@@ -239,7 +239,7 @@ async def test_of_several_they_are_in_the_store(postgres: PostgresServer) -> Non
     conversations, keeper = open_conversations(BalancerSettings(), persistence)
     assert keeper is not None
     [thread, _] = threads()
-    conversations.keep("m", thread, 0.0, owner="ana@1")
+    conversations.put("m", thread, 0.0, owner="ana@1")
     assert keeper.num_waiting == 1
     nothing = BalancerSettings.model_validate({"responses_limit": 0})
     assert open_conversations(nothing, persistence)[1] is None

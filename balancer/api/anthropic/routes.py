@@ -21,7 +21,7 @@ from ...fleet.runtime.fleet_runtime import FleetRuntime, new_request_id
 from ..access.permissions import Needs
 from ..common.counting import count_tokens
 from ..common.readable import check_copies
-from ..conversation_store import Keeping
+from ..conversation_store import AnswerStore
 from ..conversations import Conversations
 from ..endpoint import Endpoint, Generation, Known, Opened, handler
 from ..route import ANTHROPIC, Route
@@ -237,7 +237,7 @@ class _Answer(MessageEvents):
 
     def __init__(
         self,
-        store: Keeping,
+        store: AnswerStore,
         asked: _Asked,
         edited: Edited,
         owner: str | None,
@@ -268,7 +268,7 @@ class _Answer(MessageEvents):
     def _keep(self) -> None:
         asked = self._asked
         thread = stored_thread(asked.conversation, self.message["content"], asked.num_bytes)
-        self._store.keep(self.message["id"], thread, time.monotonic(), owner=self._owner)
+        self._store.put(self.message["id"], thread, time.monotonic(), owner=self._owner)
 
 
 def _context(requested: Requested, edited: Edited) -> ContextManaged | None:

@@ -24,7 +24,7 @@ def entry(num_bytes: int = 10) -> Entry:
 
 def test_what_was_kept_is_found_and_forgotten() -> None:
     store = ConversationStore(max_bytes=100, max_age=60)
-    store.keep("a", entry(), 0.0)
+    store.put("a", entry(), 0.0)
     assert store.find("a", Entry, 1.0) == entry()
     assert store.find("b", Entry, 1.0) is None
     assert len(store) == 1
@@ -35,7 +35,7 @@ def test_what_was_kept_is_found_and_forgotten() -> None:
 
 def test_each_kind_is_found_by_itself() -> None:
     store = ConversationStore(max_bytes=100, max_age=60)
-    store.keep("a", entry(), 0.0)
+    store.put("a", entry(), 0.0)
     assert store.find("a", Other, 1.0) is None
     assert not store.forget("a", Other, 1.0)
     assert store.find("a", Entry, 1.0) == entry()
@@ -44,38 +44,38 @@ def test_each_kind_is_found_by_itself() -> None:
 def test_the_least_recently_used_goes_first() -> None:
     store = ConversationStore(max_bytes=30, max_age=60)
     for now, id in enumerate("abc"):
-        store.keep(id, entry(), float(now))
+        store.put(id, entry(), float(now))
     store.find("a", Entry, 3.0)
-    store.keep("d", entry(), 4.0)
+    store.put("d", entry(), 4.0)
     assert [id for id in "abcd" if store.find(id, Entry, 5.0)] == ["a", "c", "d"]
 
 
 def test_the_number_is_bounded() -> None:
     store = ConversationStore(max_bytes=1000, max_age=60, max_entries=2)
     for id in "abc":
-        store.keep(id, entry(), 0.0)
+        store.put(id, entry(), 0.0)
     assert store.find("a", Entry, 0.0) is None
     assert len(store) == 2
 
 
 def test_what_can_never_fit_costs_the_others_nothing() -> None:
     store = ConversationStore(max_bytes=30, max_age=60)
-    store.keep("a", entry(), 0.0)
-    store.keep("b", entry(31), 0.0)
+    store.put("a", entry(), 0.0)
+    store.put("b", entry(31), 0.0)
     assert store.find("b", Entry, 0.0) is None
     assert store.find("a", Entry, 0.0)
 
 
 def test_no_bytes_keep_nothing() -> None:
     store = ConversationStore(max_bytes=0, max_age=60)
-    store.keep("a", entry(1), 0.0)
+    store.put("a", entry(1), 0.0)
     assert store.find("a", Entry, 0.0) is None
 
 
 def test_age_counts_from_the_last_use() -> None:
     store = ConversationStore(max_bytes=100, max_age=10)
-    store.keep("a", entry(), 0.0)
-    store.keep("b", entry(), 0.0)
+    store.put("a", entry(), 0.0)
+    store.put("b", entry(), 0.0)
     assert store.find("a", Entry, 10.0)
     assert store.find("a", Entry, 20.0)
     assert store.find("b", Entry, 20.0) is None
@@ -91,8 +91,8 @@ class Machine(RuleBasedStateMachine):
     ids = st.sampled_from("abcdefg")
 
     @rule(id=ids, size=st.integers(0, 60))
-    def keep(self, id: str, size: int) -> None:
-        assert self.store.keep(id, entry(size), self.now) == (size <= 50)
+    def put(self, id: str, size: int) -> None:
+        assert self.store.put(id, entry(size), self.now) == (size <= 50)
 
     @rule(id=ids)
     def find(self, id: str) -> None:
@@ -117,8 +117,8 @@ TestMachine = Machine.TestCase
 
 def test_what_belongs_to_one_nobody_else_finds() -> None:
     store = ConversationStore(max_bytes=100, max_age=60)
-    store.keep("a", entry(), 0.0, owner="ana")
-    store.keep("b", entry(), 0.0)
+    store.put("a", entry(), 0.0, owner="ana")
+    store.put("b", entry(), 0.0)
     for owner in ("ben", None):
         assert store.find("a", Entry, 1.0, owner=owner) is None
         assert not store.forget("a", Entry, 1.0, owner=owner)

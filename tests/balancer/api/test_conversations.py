@@ -20,7 +20,7 @@ class Shared:
         self.kept: list[tuple[str, int, str | None]] = []
         self.used: list[str] = []
 
-    def keep(self, id: str, entry: Any, num_bytes: int, owner: str | None) -> None:
+    def put(self, id: str, entry: Any, num_bytes: int, owner: str | None) -> None:
         self.kept.append((id, num_bytes, owner))
 
     def use(self, id: str) -> None:
@@ -36,7 +36,7 @@ class Shared:
 
 async def test_alone_everything_is_in_memory() -> None:
     alone = Conversations(clock=lambda: 1.0)
-    assert alone.keep("a", Entry(), 0.0, owner="ana")
+    assert alone.put("a", Entry(), 0.0, owner="ana")
     assert await alone.find("a", Entry, owner="ana") == Entry()
     assert await alone.find("a", Entry) is None
     assert await alone.forget("a", Entry, owner="ana")
@@ -46,8 +46,8 @@ async def test_alone_everything_is_in_memory() -> None:
 async def test_what_is_kept_is_shared() -> None:
     shared = Shared()
     one = Conversations(ConversationStore(max_bytes=20), shared, clock=lambda: 1.0)
-    assert one.keep("a", Entry(), 0.0, owner="ana")
-    assert not one.keep("b", Entry(21), 0.0)
+    assert one.put("a", Entry(), 0.0, owner="ana")
+    assert not one.put("b", Entry(21), 0.0)
     assert shared.kept == [("a", 10, "ana")]
     assert await one.find("a", Entry, owner="ana") == Entry()
     assert shared.used == ["a"]
@@ -58,5 +58,5 @@ async def test_what_others_have_is_found_and_forgotten() -> None:
     assert await one.find("a", Entry) == Entry(7)
     assert await one.forget("a", Entry)
     assert await one.find("a", Entry) is None
-    one.keep("b", Entry(), 0.0)
+    one.put("b", Entry(), 0.0)
     assert await one.forget("b", Entry), "here alone"

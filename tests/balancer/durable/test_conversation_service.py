@@ -59,9 +59,9 @@ class Balancer:
         self.memory.discard((id, kind, owner))
         return was_here
 
-    def keep(self, id: str, text: str = "hi", owner: str | None = "ana@1") -> None:
+    def put(self, id: str, text: str = "hi", owner: str | None = "ana@1") -> None:
         self.memory.add((id, Talk, owner))
-        self.keeper.keep(id, Talk(text), len(text), owner)
+        self.keeper.put(id, Talk(text), len(text), owner)
 
     async def find(self, id: str, owner: str | None = "ana@1") -> Talk | None:
         return await self.keeper.find(id, Talk, owner)
@@ -98,7 +98,7 @@ async def cancelled(task: asyncio.Task[None]) -> None:
 
 async def test_what_one_keeps_another_finds() -> None:
     async with running(FakeConversations()) as (one, two):
-        one.keep("a", "hello")
+        one.put("a", "hello")
         assert await two.find("a") == Talk("hello")
         assert one.keeper.num_waiting == 0
         assert await two.find("b") is None
@@ -106,8 +106,8 @@ async def test_what_one_keeps_another_finds() -> None:
 
 async def test_an_owner_is_told_of_his_own_alone() -> None:
     async with running(FakeConversations()) as (one, two):
-        one.keep("a")
-        one.keep("b", owner=None)
+        one.put("a")
+        one.put("b", owner=None)
         for owner in ("ben@1", None):
             assert await two.find("a", owner) is None
             assert not await two.forget("a", owner)
@@ -121,7 +121,7 @@ async def test_ids_and_owners_may_have_any_letters() -> None:
     store = FakeConversations()
     store.may_write.clear()
     async with running(store) as (one, two):
-        one.keep("ä", owner="josé@1")
+        one.put("ä", owner="josé@1")
         found = asyncio.create_task(two.find("ä", "josé@1"))
         await store.is_writing.wait()
         store.may_write.set()
@@ -132,7 +132,7 @@ async def test_what_is_not_written_yet_is_waited_for() -> None:
     store = FakeConversations()
     store.may_write.clear()
     async with running(store) as (one, two):
-        one.keep("a")
+        one.put("a")
         found = asyncio.create_task(two.find("a"))
         await store.is_writing.wait()
         assert not found.done()
@@ -147,7 +147,7 @@ async def test_one_that_is_written_before_its_balancer_is_asked_is_found() -> No
         ask_one = asking(one)
 
         async def ask(what: str, about: str) -> Replies:
-            one.keep("a")
+            one.put("a")
             await one.keeper.flush(5.0)
             return await ask_one(what, about)
 
@@ -160,7 +160,7 @@ async def test_who_waits_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch)
     store = FakeConversations()
     store.may_write.clear()
     async with running(store) as (one, two):
-        one.keep("a")
+        one.put("a")
         assert await two.find("a") is None
 
 
@@ -169,9 +169,9 @@ async def test_what_is_forgotten_is_forgotten_everywhere(is_written: bool) -> No
     store = FakeConversations()
     store.may_write.clear()
     async with running(store, 3) as (one, two, three):
-        one.keep("a")
+        one.put("a")
         await store.is_writing.wait()
-        one.keep("b")
+        one.put("b")
         if is_written:
             store.may_write.set()
             await one.keeper.flush(5)
@@ -189,7 +189,7 @@ async def test_what_is_forgotten_is_forgotten_everywhere(is_written: bool) -> No
 async def test_what_was_used_is_noted() -> None:
     store = FakeConversations()
     async with running(store) as (one, _):
-        one.keep("a")
+        one.put("a")
         await one.keeper.flush(5)
         one.keeper.use("a")
         await one.keeper.flush(5)
@@ -203,7 +203,7 @@ async def test_while_the_store_is_away_conversations_wait(
     store = FakeConversations()
     store.goes_away()
     async with running(store, 1) as (one,):
-        one.keep("a")
+        one.put("a")
         await store.is_writing.wait()
         with pytest.raises(StoreUnavailable, match="connection refused"):
             await one.find("b")
@@ -220,8 +220,8 @@ async def test_of_too_much_some_go_on_where_they_began(caplog: pytest.LogCapture
     store = FakeConversations()
     store.may_write.clear()
     async with running(store, 1) as (one,):
-        one.keep("a", "x" * 9_000)
-        one.keep("b", "x" * 9_000)
+        one.put("a", "x" * 9_000)
+        one.put("b", "x" * 9_000)
     assert "conversations that are not written, and go on here alone: 1" in caplog.text
 
 
@@ -229,15 +229,15 @@ async def test_one_that_cannot_be_written_is_left_out(caplog: pytest.LogCaptureF
     caplog.set_level(logging.CRITICAL)
     store = FakeConversations()
     async with running(store, 1) as (one,):
-        one.keep("bad", "\ud800")
-        one.keep("good")
+        one.put("bad", "\ud800")
+        one.put("good")
         await one.keeper.flush(5)
         assert store.saved.keys() == {"good"}
         store.problem = ValueError("a mistake")
-        one.keep("lost")
+        one.put("lost")
         await one.keeper.flush(5)
         store.problem = None
-        one.keep("next")
+        one.put("next")
         await one.keeper.flush(5)
     assert store.saved.keys() == {"good", "next"}
 
@@ -246,7 +246,7 @@ async def test_what_another_version_wrote_is_not_found(caplog: pytest.LogCapture
     caplog.set_level(logging.CRITICAL)
     store = FakeConversations()
     async with running(store, 1) as (one,):
-        one.keeper.keep("a", Other(1), 1, "ana@1")
+        one.keeper.put("a", Other(1), 1, "ana@1")
         await one.keeper.flush(5)
         await store.save_conversations([replace(store.saved["a"], id="b", kind="talk")])
         assert await one.find("b") is None
@@ -294,10 +294,10 @@ async def test_one_that_the_store_does_not_take_costs_itself_and_is_not_said_to_
     store.unwritable = {"bad"}
     store.may_write.clear()
     async with running(store) as (one, two):
-        one.keep("first")
+        one.put("first")
         await store.is_writing.wait()
         for id in ("good", "bad", "better"):  # one batch
-            one.keep(id)
+            one.put(id)
         one.keeper.use("first")
         told = [
             asyncio.create_task(one.keeper.respond(json.dumps(about(id)))) for id in ("bad", "good")
@@ -312,7 +312,7 @@ async def test_one_that_the_store_does_not_take_costs_itself_and_is_not_said_to_
         assert store.saved.keys() == {"first", "good", "better"}
         assert await two.find("bad") is None
         assert one.keeper.status() == StoreStatus(num_dropped=1, fault=LOST)
-        one.keep("next")
+        one.put("next")
         await one.keeper.flush(5)
         assert one.keeper.status() == StoreStatus(num_dropped=1)
 

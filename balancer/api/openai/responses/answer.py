@@ -3,7 +3,7 @@
 import time
 
 from .....shared.inference import Done, Event, RequestId, UsedTier
-from ...conversation_store import Keeping
+from ...conversation_store import AnswerStore
 from .answer_types import Response
 from .events import ResponseEvents
 from .items import Json, with_ids
@@ -20,7 +20,7 @@ class Answer(ResponseEvents):
     def __init__(
         self,
         id: RequestId,
-        store: Keeping,
+        store: AnswerStore,
         requested: Requested,
         previous: Stored | None,
         *,
@@ -52,4 +52,4 @@ class Answer(ResponseEvents):
     def _keep(self, response: Response) -> None:
         given = with_ids(self._requested.input, self._id)
         entry = stored(response, given, self._previous)
-        self._store.keep(response["id"], entry, time.monotonic(), owner=self._owner)
+        self._store.put(response["id"], entry, time.monotonic(), owner=self._owner)

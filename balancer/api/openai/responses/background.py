@@ -21,7 +21,7 @@ from ....fleet.caller import Caller
 from ....fleet.runtime.retained_requests import RetainedRequest, RetainedRequests
 from ...common.event_stream import frames
 from ...common.idempotency import RestoreRetained
-from ...conversation_store import Keeping
+from ...conversation_store import AnswerStore
 from .answer import Answer
 from .answer_types import Response
 from .events import RESPONSE_PREFIX, ResponseEvents
@@ -191,7 +191,7 @@ def note_of(
     return _note.dump_json(note)
 
 
-def answers_of(retained: RetainedRequest, store: Keeping) -> Callable[[], Answer]:
+def answers_of(retained: RetainedRequest, store: AnswerStore) -> Callable[[], Answer]:
     """Makes what renders the response. Raises `ValueError` for a note that is not readable."""
     note = _note.validate_json(retained.note)
     return partial(
@@ -209,7 +209,7 @@ def answers_of(retained: RetainedRequest, store: Keeping) -> Callable[[], Answer
 
 def answer_to(
     id: RequestId,
-    store: Keeping,
+    store: AnswerStore,
     requested: Requested,
     previous: Stored | None,
     *,

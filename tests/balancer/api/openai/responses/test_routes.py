@@ -201,7 +201,7 @@ async def test_a_conversation_may_have_so_many_bytes(
 ) -> None:
     for id, num_bytes in (("fits", MAX_TEXT_BYTES - 100), ("full", MAX_TEXT_BYTES)):
         kept = Stored(response=b"{}", input=(), history=(), history_bytes=num_bytes)
-        store.keep(id, kept, time.monotonic())
+        store.put(id, kept, time.monotonic())
     await create(client, previous_response_id="fits")
     body = {"input": "hi", "previous_response_id": "full"}
     status, refusal = await error(client, "POST", "/v1/responses", json=body)
@@ -226,7 +226,7 @@ class OfOthers:
         self.other = other
         self.problem: Exception | None = None
 
-    def keep(self, id: str, entry: Any, num_bytes: int, owner: str | None) -> None:
+    def put(self, id: str, entry: Any, num_bytes: int, owner: str | None) -> None:
         """The other has its own."""
 
     def use(self, id: str) -> None:
