@@ -38,13 +38,13 @@ class Conversations:
 
     def put(self, id: str, entry: Entry, now: float, *, owner: str | None = None) -> bool:
         """Store it, and say whether it is stored. Others may continue it shortly after."""
-        is_kept = self.memory.put(id, entry, now, owner=owner)
-        if is_kept and self._shared is not None:
+        is_stored = self.memory.put(id, entry, now, owner=owner)
+        if is_stored and self._shared is not None:
             self._shared.put(id, entry, entry.num_bytes, owner)
-        return is_kept
+        return is_stored
 
     async def find(self, id: str, kind: type[E], *, owner: str | None = None) -> E | None:
-        """The owner's conversation of this kind, whichever balancer kept it."""
+        """The owner's conversation of this kind, whichever balancer stored it."""
         found = self.memory.find(id, kind, self._clock(), owner=owner)
         if self._shared is None:
             return found

@@ -132,7 +132,7 @@ class ConversationService:
         self._writer.stir()
 
     async def find(self, id: str, kind: type[E], owner: str | None) -> E | None:
-        """The owner's conversation, whichever balancer kept it. Raises `StoreUnavailable`."""
+        """The owner's conversation, whichever balancer stored it. Raises `StoreUnavailable`."""
         if len(id) > MAX_ID:
             return None
         await self._saved(id)
