@@ -22,9 +22,10 @@ class FillIn:
 class Vocab(Protocol):
     """Text to token ids and back. Safe from any thread, the worker's or another.
 
-    `size` counts token ids. `end_tokens` end a generation. `bos_text` and `eos_text` are what
-    chat templates write for them, empty where the model has none. `fill_in` is for models that
-    learnt to fill in the middle. `control_texts` are what `parse_special` makes control tokens of.
+    `size` counts token ids. `end_tokens` end a generation, and `suppressed_tokens` must never be
+    generated, as the model file says. `bos_text` and `eos_text` are what chat templates write for
+    them, empty where the model has none. `fill_in` is for models that learnt to fill in the middle.
+    `control_texts` are what `parse_special` makes control tokens of.
     """
 
     @property
@@ -32,6 +33,9 @@ class Vocab(Protocol):
 
     @property
     def end_tokens(self) -> frozenset[int]: ...
+
+    @property
+    def suppressed_tokens(self) -> frozenset[int]: ...
 
     @property
     def bos_text(self) -> str: ...

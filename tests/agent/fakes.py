@@ -53,6 +53,7 @@ class ByteVocab:
 
     size = 258
     end_tokens = frozenset({EOS})
+    suppressed_tokens: frozenset[int] = frozenset()
     bos_text = "<s>"
     eos_text = "</s>"
     control_texts = ("<s>", "</s>")

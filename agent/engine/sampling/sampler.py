@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from ..grammar.constraint import GrammarState
+from ..loaded_model import Vocab
 from ..sequence import NewSequence
 from .dry import DryPenalty
 from .filters import (
@@ -34,17 +35,6 @@ _LEAST_TEMPERATURE = np.finfo(np.float32).tiny
 """What logits can be divided by; from far above it on only the best is ever drawn."""
 
 _LEAST_DRAW = 5e-324
-
-
-class Vocab(Protocol):
-    """The properties of a vocabulary that a sampler needs."""
-
-    @property
-    def size(self) -> int: ...
-    @property
-    def end_tokens(self) -> frozenset[int]: ...
-    @property
-    def suppressed_tokens(self) -> frozenset[int]: ...
 
 
 class Sampler:

@@ -59,6 +59,7 @@ class FakeVocab:
 
     size = VOCAB_SIZE
     end_tokens = frozenset({END_TOKEN})
+    suppressed_tokens: frozenset[int] = frozenset()
     bos_text = ""
     eos_text = "<end>"
     control_texts: tuple[str, ...] = ()

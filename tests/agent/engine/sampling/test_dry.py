@@ -134,6 +134,7 @@ class WordVocab:
     """Whole words for tokens; a text is read letter by letter, from the token 100 on."""
 
     end_tokens: frozenset[int] = frozenset()
+    suppressed_tokens: frozenset[int] = frozenset()
     bos_text = eos_text = ""
     control_texts: tuple[str, ...] = ()
     fill_in: FillIn | None = None

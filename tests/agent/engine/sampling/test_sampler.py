@@ -58,8 +58,8 @@ def choose(row: Row, prompt: tuple[int, ...] = PROMPT, **choices: Any) -> int:
     return Sampler(new(prompt, **choices), BareVocab(row.size)).choose(row.copy())
 
 
-class BareVocab:
-    """As much of a vocabulary as a sampler looks at."""
+class BareVocab(FakeVocab):
+    """A sampler looks at no more of a vocabulary than this."""
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -14,6 +14,7 @@ from arriero.agent.engine.sampling.filters import Row
 from arriero.agent.engine.sampling.sampler import Sampler
 from arriero.agent.engine.sampling.sampling import Dry, Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId
+from tests.agent.engine.fake_engine import FakeVocab
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def silenced() -> Iterator[None]:
         yield
 
 
-class Vocab:
+class Vocab(FakeVocab):
     size = SIZE
     end_tokens = frozenset({2})
     suppressed_tokens = frozenset({7})

@@ -29,6 +29,7 @@ class Pieces:
     """A vocabulary: token `n` stands for the piece `n`, and one more ends an answer."""
 
     bos_text = eos_text = ""
+    suppressed_tokens: frozenset[int] = frozenset()
     control_texts: tuple[str, ...] = ()
     fill_in = None
 
