@@ -34,7 +34,7 @@ def test_each_ability_is_for_some_field() -> None:
     assert {each.ability for each in SAMPLERS.values()} - {None} == {*get_args(SamplerAbility)}
 
 
-@pytest.mark.parametrize("name", [name for name in FIELDS if SAMPLERS[name].off is not None])
+@pytest.mark.parametrize("name", [name for name, each in SAMPLERS.items() if each.off is not None])
 def test_what_turns_a_sampler_off_is_a_value_of_it(name: str) -> None:
     adapter.validate_json(_json({name: SAMPLERS[name].off}))
 

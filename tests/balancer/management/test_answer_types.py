@@ -53,15 +53,10 @@ def test_a_point() -> None:
 def agent(**changed: Any) -> AgentView:
     """An agent with statistics of all kinds; `changed` are fields of it or of those."""
     said = Statistics(
-        num_draft_cells=1,
-        num_media_bytes=1,
-        fetches=Fetches(),
-        decode_tokens_per_second=1.0,
-        prefill_tokens_per_second=1.0,
-        tokens_per_second=1.0,
-        average_running=1.0,
-        stalls=Histogram(bounds=(1.0,), counts=(1, 1), seconds=1.0),
+        fetches=Fetches(), stalls=Histogram(bounds=(1.0,), counts=(1, 1), seconds=1.0)
     )
+    unset = {each.name: 1 for each in fields(said) if getattr(said, each.name) is None}
+    said = replace(said, **unset)  # type: ignore[arg-type]
     own = {each.name for each in fields(AgentView)}
     statistics = replace(said, **{name: one for name, one in changed.items() if name not in own})
     view = replace(BUSY, slots=SlotsView(total=4, busy=1), statistics=statistics)
@@ -97,7 +92,7 @@ def scraped(view: AgentView) -> bytes:
 
 
 FOR_METRICS_ALONE = {
-    *("num_grammars", "num_embedding_cells", "num_draft_cells", "num_media_bytes"),
+    *("num_grammars", "num_embedding_cells", "num_draft_cells", "num_media_bytes", "num_commands"),
     *("decode_tokens", "decode_seconds", "prefill_tokens", "prefill_seconds"),
     *(f"fetches.{each}" for each in ("num", "failed", "tokens", "bytes", "seconds", "lent")),
     "stalls.bounds",

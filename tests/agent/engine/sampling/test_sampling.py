@@ -1,7 +1,9 @@
 """What a request's choices amount to."""
 
+import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,8 @@ from arriero.agent.engine.sampling.sampler import Sampler
 from arriero.agent.engine.sampling.sampling import Dry, Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from tests.agent.engine.fake_engine import FakeVocab
+
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.mark.parametrize(
@@ -36,6 +40,13 @@ from tests.agent.engine.fake_engine import FakeVocab
 )
 def test_greedy_is_without_chance_and_without_history(sampling: Sampling, is_greedy: bool) -> None:
     assert sampling.is_greedy is is_greedy
+
+
+def test_each_choice_is_read_by_the_sampler() -> None:
+    """What no file of the engine reads has no effect."""
+    source = "".join(file.read_text() for file in (ROOT / "agent" / "engine").rglob("*.py"))
+    read = {*re.findall(r"sampling\.(\w+)", source), *re.findall(r"\bself\.(\w+)", source)}
+    assert [each.name for each in fields(Sampling) if each.name not in read] == []
 
 
 # ---- a sampler that goes on after another's tokens
