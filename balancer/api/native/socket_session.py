@@ -193,9 +193,9 @@ class SocketSession:
         self._socket = socket
         self._bodies = bodies
         self._held = held
-        self._is_unwanted = asyncio.Event()
-        self._unwanted = (WSCloseCode.OK, "")
-        """The code and the reason with which the socket is closed once it is unwanted."""
+        self._is_close_due = asyncio.Event()
+        self._close_reason = (WSCloseCode.OK, "")
+        """The code and the reason with which the socket is closed once that is due."""
         self.counts_parts = False
         """Whether `count` is called as parts of messages arrive, and not only for whole ones."""
         self._live = LiveCalls()
@@ -220,7 +220,7 @@ class SocketSession:
     async def run(self) -> None:
         """Serves the socket until either side closes it."""
         async with self._tasks:
-            closer = self._tasks.create_task(self._close_when_unwanted())
+            closer = self._tasks.create_task(self._close_when_due())
             self._key.begin(self._dismiss)
             try:
                 if await self._has_key():
@@ -228,7 +228,7 @@ class SocketSession:
             finally:
                 self._key.end()
                 self._frames.stop()
-                if not self._is_unwanted.is_set():
+                if not self._is_close_due.is_set():
                     closer.cancel()
                 self._live.close()
 
@@ -266,12 +266,12 @@ class SocketSession:
         self._frames.write(frame)
 
     def _close_with(self, code: WSCloseCode, reason: str) -> None:
-        self._unwanted = (code, reason)
-        self._is_unwanted.set()
+        self._close_reason = (code, reason)
+        self._is_close_due.set()
 
-    async def _close_when_unwanted(self) -> None:
-        await self._is_unwanted.wait()
-        code, reason = self._unwanted
+    async def _close_when_due(self) -> None:
+        await self._is_close_due.wait()
+        code, reason = self._close_reason
         await self._socket.close(code=code, message=reason.encode())
 
     async def _read(self) -> None:
