@@ -630,7 +630,7 @@ class Fleet:
         def seconds_to_load(model: str | None) -> float | None:
             return self.steering.seconds_to_load(model, now)
 
-        return [*decisions, *state.requests.waiting_room.tell(now, seconds_to_load)]
+        return [*decisions, *state.requests.waiting_room.due(now, seconds_to_load)]
 
     def _end_drained(self, now: float) -> list[Decision]:
         """When the time for draining is over, everything ends."""

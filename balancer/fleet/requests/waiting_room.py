@@ -70,8 +70,8 @@ class SlotTimes:
         self._means.move_to_end(key)
 
 
-LOOK_PAUSE = 1.0
-"""Seconds between two looks at one request."""
+CHECK_PAUSE = 1.0
+"""Seconds between two checks of one request."""
 
 REPEAT_AFTER = 15.0
 """Seconds after which the same is sent to a client again, so that proxies see the stream alive."""
@@ -114,7 +114,7 @@ class WaitingNews:
         """It waits, if it listens, for the first time or again."""
         if (listener := self._listeners.get(id)) is not None:
             listener.sent = None
-            self._due.set(id, max(now + listener.after, listener.sent_at + LOOK_PAUSE))
+            self._due.set(id, max(now + listener.after, listener.sent_at + CHECK_PAUSE))
 
     def starts(self, id: RequestId) -> None:
         """It waits no more, if it did."""
@@ -127,7 +127,7 @@ class WaitingNews:
         return None if first is None else max(first[0], self._rests_until)
 
     def due(self, now: float) -> list[RequestId]:
-        """Requests to look at: call `is_news` for each of them."""
+        """Requests to check: call `is_news` for each of them."""
         if now < self._rests_until:
             return []
         ids: list[RequestId] = []
@@ -139,9 +139,9 @@ class WaitingNews:
         return ids
 
     def is_news(self, id: RequestId, waiting: Waiting, now: float) -> bool:
-        """Whether to tell the client this; the next look comes in a second."""
+        """Whether to send this to the client; the next check comes in a second."""
         listener = self._listeners[id]
-        self._due.set(id, now + LOOK_PAUSE)
+        self._due.set(id, now + CHECK_PAUSE)
         if waiting == listener.sent and now < listener.sent_at + REPEAT_AFTER:
             return False
         listener.sent, listener.sent_at = waiting, now
@@ -196,17 +196,17 @@ class WaitingRoom:
     # ---- what clients hear
 
     def next_deadline(self) -> float | None:
-        """When to call `tell`."""
+        """When to call `due`."""
         return self._news.next_deadline()
 
-    def tell(self, now: float, seconds_to_load: SecondsToLoad) -> list[Deliver]:
-        """Send to the clients that are due, at a cost of `MAX_PER_PASS` at most."""
-        due: list[Deliver] = []
+    def due(self, now: float, seconds_to_load: SecondsToLoad) -> list[Deliver]:
+        """What to send to the clients that are due, at a cost of `MAX_PER_PASS` at most."""
+        found: list[Deliver] = []
         for id in self._news.due(now):
             waiting = self.of(id, seconds_to_load)
             if self._news.is_news(id, waiting, now):
-                due.append(Deliver(id, waiting))
-        return due
+                found.append(Deliver(id, waiting))
+        return found
 
     def of(self, id: RequestId, seconds_to_load: SecondsToLoad) -> Waiting:
         """What a waiting request can expect."""

@@ -5,7 +5,7 @@ from arriero.balancer.fleet.load_shedding import RETRY_AFTER
 from arriero.balancer.fleet.requests.dispatch.dispatch import Dispatch
 from arriero.balancer.fleet.requests.routing import Engine, Offer, RoutingRequest
 from arriero.balancer.fleet.requests.waiting_room import (
-    LOOK_PAUSE,
+    CHECK_PAUSE,
     MAX_MODELS,
     MAX_PER_PASS,
     MAX_RETRY_AFTER,
@@ -77,14 +77,14 @@ def test_who_listens_is_told_and_who_does_not_is_not() -> None:
     assert waiting.next_deadline() is None
     waiting.admitted(Q, 1.0, 10.0)
     assert waiting.next_deadline() == 11.0
-    assert waiting.tell(11.0, unknown) == [Deliver(Q, Waiting(2, "slot"))]
-    assert waiting.tell(12.0, unknown) == []
+    assert waiting.due(11.0, unknown) == [Deliver(Q, Waiting(2, "slot"))]
+    assert waiting.due(12.0, unknown) == []
     dispatch.ended(P)
-    assert waiting.tell(13.0, unknown) == [Deliver(Q, Waiting(1, "slot"))]
+    assert waiting.due(13.0, unknown) == [Deliver(Q, Waiting(1, "slot"))]
     waiting.started(Q)
     assert waiting.next_deadline() is None
     waiting.came_back(Q, 20.0)
-    assert waiting.tell(21.0, unknown) == [Deliver(Q, Waiting(1, "slot"))]
+    assert waiting.due(21.0, unknown) == [Deliver(Q, Waiting(1, "slot"))]
     waiting.forget(Q)
     assert waiting.next_deadline() is None
     waiting.check_integrity()
@@ -172,9 +172,9 @@ def test_a_change_is_told_once_a_second_at_most() -> None:
     news = listening()
     assert news.due(10.5) == [R]
     assert news.is_news(R, FIRST, 10.5)
-    assert news.due(10.5 + LOOK_PAUSE - 0.1) == []
-    assert news.due(10.5 + LOOK_PAUSE) == [R]
-    assert news.is_news(R, SECOND, 10.5 + LOOK_PAUSE)
+    assert news.due(10.5 + CHECK_PAUSE - 0.1) == []
+    assert news.due(10.5 + CHECK_PAUSE) == [R]
+    assert news.is_news(R, SECOND, 10.5 + CHECK_PAUSE)
 
 
 def test_the_same_is_told_again_after_a_while() -> None:
@@ -185,7 +185,7 @@ def test_the_same_is_told_again_after_a_while() -> None:
         for id in news.due(now):
             if news.is_news(id, FIRST, now):
                 told.append(now)
-        now += LOOK_PAUSE
+        now += CHECK_PAUSE
     assert told == [10.5, 10.5 + REPEAT_AFTER]
 
 
@@ -195,7 +195,7 @@ def test_one_that_comes_back_hears_anew() -> None:
     news.is_news(R, FIRST, 10.5)
     news.starts(R)
     news.waits(R, 10.6)
-    assert news.next_deadline() == 10.5 + LOOK_PAUSE
+    assert news.next_deadline() == 10.5 + CHECK_PAUSE
     assert news.due(11.5) == [R]
     assert news.is_news(R, FIRST, 11.5)
 
