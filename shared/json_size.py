@@ -37,7 +37,7 @@ OF_BODIES = JsonLimits()
 class JsonCounter:
     """Counts values, strings and containers of one text, which comes in pieces.
 
-    Of a text that is no JSON the numbers mean nothing, and it is still refused early.
+    The numbers mean nothing for a text that is no JSON, and it is still refused early.
     """
 
     def __init__(self, limits: JsonLimits = OF_BODIES) -> None:

@@ -408,7 +408,7 @@ class Withdraw:
 class ReadLog:
     """Send the latest lines of the log, of those with numbers above `after`.
 
-    Only asked while somebody looks at them. Level info and above. With `wait`, answer as soon as
+    Only asked while they are looked at. Level info and above. With `wait`, answer as soon as
     there is one, unless a `Withdraw` comes first.
     """
 

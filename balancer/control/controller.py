@@ -40,7 +40,7 @@ def epoch_of(number: int) -> int:
 class OrderNumbers:
     """Numbers of orders: of two, an agent obeys the one with the larger number.
 
-    Of several balancers one leads, under an epoch that is larger than all before it. An order's
+    One of several balancers leads, under an epoch that is larger than all before it. An order's
     number has the epoch in front, so an agent that has heard a later leader ignores what an earlier
     one says. At first the epoch is 0, under which a balancer that is alone leads; numbers then go
     on after the largest that agents know.

@@ -118,8 +118,8 @@ def shortage_of(
 ) -> Issue | None:
     """Why `num_missing` agents of those desired could not be found.
 
-    Of the agents, `labelled` have the labels; the keys of `allowed` of these allow the model; and
-    of these, `fitting` have the memory `needed`.
+    `labelled` agents have the labels; the keys of `allowed` of these allow the model; and `fitting`
+    of these have the memory `needed`.
     """
     if not num_missing:
         return None

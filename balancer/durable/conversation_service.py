@@ -34,7 +34,7 @@ MAX_ID = 200
 """Characters of an id: ours have fewer."""
 
 PATIENCE = 1.0
-"""Seconds that somebody waits for a conversation to be written."""
+"""Seconds that a call waits for a conversation to be written."""
 
 TRIM_EVERY = 60.0
 """Seconds between two looks for conversations that are beyond the bounds."""

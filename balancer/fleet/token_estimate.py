@@ -1,4 +1,4 @@
-"""What a request may take in tokens, before anybody has tokenised it.
+"""What a request may take in tokens, before it was tokenised.
 
 There are two estimates. Its `Reservation` is held against its caller's limits until it ends: of
 texts every `BYTES_PER_TOKEN` bytes of UTF-8 count as one token, which with common vocabularies is
@@ -24,7 +24,7 @@ TOKENS_PER_MESSAGE = 4
 TOKENS_PER_IMAGE = 576
 """What LLaVA takes for each picture; others take from a hundred to thousands.
 
-Of sounds half a minute takes as many, or less.
+Half a minute of sound takes as many, or less.
 """
 
 ASSUMED_ANSWER = 1024

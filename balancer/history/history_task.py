@@ -86,7 +86,7 @@ class History:
     def share(self, store: HistoryStore) -> None:
         """In place of `restore` where other balancers have the same store, each with its own past.
 
-        From now on all of it is read when somebody looks.
+        From now on all of it is read when a reader asks.
         """
         self._store = store
         self._shared = SharedPast(store, self.run_id)

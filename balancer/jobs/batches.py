@@ -147,5 +147,5 @@ def _saved(batch: Batch, revision: int, *, is_open: bool = True) -> SavedBatch:
 
 
 def unknown(id: str) -> NotFound:
-    """There is no such batch, or it is somebody else's."""
+    """There is no such batch, or it is another caller's."""
     return NotFound(f"there is no batch with the id {id[:100]!r}")

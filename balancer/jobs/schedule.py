@@ -258,7 +258,7 @@ MARGIN = 8
 """One in so many slots has another line waiting for it."""
 
 LEAVES_FREE_FOR = 60.0
-"""Seconds after somebody else's request for which slots are left free for the next."""
+"""Seconds after another caller's request for which slots are left free for the next."""
 
 LEFT_FREE = 8
 """One in so many slots is left free then, one at least; of a single slot none is."""

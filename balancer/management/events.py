@@ -168,7 +168,7 @@ class EventHub:
         return self.history.after(position, self._snapshot)
 
     async def run(self) -> None:
-        """Publish whenever somebody reads, until cancelled."""
+        """Publish whenever a client reads, until cancelled."""
         while True:
             await self._watched.wait()
             async with asyncio.TaskGroup() as tasks:
@@ -203,7 +203,7 @@ class EventHub:
             await asyncio.sleep(pause_after(time.thread_time() - started))
 
     async def _ask_others(self) -> None:
-        """Ask other balancers, while somebody reads and there are any."""
+        """Ask other balancers, while a client reads and there are any."""
         while True:
             self._others = await self._cluster.fleet(MAX_REQUESTS_SENT)
             if self._others is not self._reported_others:

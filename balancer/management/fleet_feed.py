@@ -1,6 +1,6 @@
 """Deltas from changes of the fleet: what readers of events do not know yet.
 
-Of requests, readers know the oldest `MAX_REQUESTS_SENT`. Counts of tokens alone are no change of
+Readers know the oldest `MAX_REQUESTS_SENT` requests. Counts of tokens alone are no change of
 an agent: `throughput` has them each second, and the engine's statistics follow. Those of
 requests are sent once a second, and so are places: each request that leaves the queue changes those
 of all behind it.

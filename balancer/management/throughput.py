@@ -74,7 +74,7 @@ class _Look:
 
 
 class AgentRates:
-    """Rates of single agents, each since somebody last asked about it."""
+    """Rates of single agents, each since it was last asked for."""
 
     def __init__(self) -> None:
         self._looks: dict[AgentId, _Look] = {}

@@ -145,7 +145,7 @@ class DatabaseInMemory:
         return _sqlite(self._name, vfs="memdb")
 
     def close(self) -> None:
-        """The database is gone, unless somebody else is still connected."""
+        """The database is gone, unless another connection is still open."""
         self._holder.close()
 
 

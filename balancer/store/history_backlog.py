@@ -63,7 +63,7 @@ class HistoryBacklog:
     ) -> int:
         """Add records; how many of the oldest were dropped since there is no room for them.
 
-        Of usage the newest of each day, caller and model is written.
+        The newest usage of each day, caller and model is written.
         """
         self._steps += steps
         self._endings += endings

@@ -39,7 +39,7 @@ _FILE_TOTALS = select(
 
 
 class BatchConflict(Exception):
-    """Somebody else saved the batch in the meantime, or it is gone."""
+    """Another call saved the batch in the meantime, or it is gone."""
 
 
 class JobStore:

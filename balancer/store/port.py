@@ -12,7 +12,7 @@ class StoreRefused(Exception):
 
 
 class RevisionConflict(Exception):
-    """Somebody else saved in the meantime; `current` is what is saved now."""
+    """Another call saved in the meantime; `current` is what is saved now."""
 
     def __init__(self, current: SavedState | None) -> None:
         revision = 0 if current is None else current.revision
@@ -21,7 +21,7 @@ class RevisionConflict(Exception):
 
 
 class KeyConflict(Exception):
-    """Somebody else changed the key in the meantime; `current` is what is saved now, if any."""
+    """Another call changed the key in the meantime; `current` is what is saved now, if any."""
 
     def __init__(self, current: SavedKey | None) -> None:
         super().__init__("the saved key is another one")

@@ -54,7 +54,7 @@ class Persisted:
 
 @dataclass(frozen=True, slots=True)
 class Conflicted:
-    """`persist` is not saved: `current` is, by somebody else with the same store."""
+    """`persist` is not saved: `current` is, by another call to the same store."""
 
     persist: Persist
     current: SavedState | None

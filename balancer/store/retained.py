@@ -67,7 +67,7 @@ class RetainedStore:
     ) -> list[FoundRequest]:
         """Renew the leases of `run`; take up to `most` requests whose lease is over, oldest first.
 
-        Of balancers that ask at once one gets each. Those of the ids `but` are left to others.
+        Each goes to one of the balancers that ask at once. The ids `but` are left to others.
         """
         until = self._now + lease
         async with self._transaction() as connection:

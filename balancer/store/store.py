@@ -70,9 +70,9 @@ class Store:
             return await _saved(connection)
 
     async def save_desired_state(self, persist: Persist) -> None:
-        """Save it. Raises `RevisionConflict`. The same save again, as after a lost answer, is well.
+        """Save it. Raises `RevisionConflict`. It may be repeated, as after a lost answer.
 
-        Of writers that compete for one revision exactly one succeeds.
+        Exactly one of the writers that compete for one revision succeeds.
         """
         revision = persist.expected + 1
         async with self.database.transaction() as connection:
@@ -100,7 +100,7 @@ class Store:
     async def save_key(self, key: SavedKey) -> None:
         """Add revision 1, or replace the revision before. Raises `KeyConflict`.
 
-        The same save again, as after a lost answer, is well.
+        It may be repeated, as after a lost answer.
         """
         async with self.database.transaction() as connection:
             save = _is_added if key.revision == 1 else _is_replaced

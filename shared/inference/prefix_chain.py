@@ -61,7 +61,7 @@ class PrefixChain(NamedTuple):
     def positions(self, num_tokens: int) -> tuple[tuple[int, int], ...]:
         """Where the keys end in a prompt of so many tokens, and the keys.
 
-        Of text that is an estimate: all of it counts as equally dense.
+        For text that is an estimate: all of it counts as equally dense.
         """
         return tuple(
             (max(end * num_tokens // self.size, 1), key)

@@ -55,7 +55,7 @@ class FrameWriter:
                 await asyncio.shield(self._draining)
 
     def stop(self) -> None:
-        """Nobody waits any more."""
+        """Nothing waits any more."""
         if self._draining is not None:
             self._draining.cancel()
 

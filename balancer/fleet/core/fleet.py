@@ -118,9 +118,9 @@ class Fleet:
         ticket_secret: bytes = b"",
         identity_secret: bytes = b"",
     ) -> None:
-        """Agents lend prefixes to each other by tickets made of the secret; without one, never.
+        """Agents lend prefixes to each other by tickets of `ticket_secret`; without it, never.
 
-        Of the other secret, the secrets are made by which agents prove who they are.
+        `identity_secret` makes the secrets by which agents prove who they are.
         """
         self.state = empty_state(limits, version, ticket_secret, identity_secret)
         self.steering = Steering(self.state)

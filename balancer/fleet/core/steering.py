@@ -70,7 +70,7 @@ class LoadTimes:
     def seconds_left(self, link: LinkId, work: Work | None, now: float) -> float | None:
         """Seconds until the phase is over; `None` where that is not known.
 
-        Of an agent that fetches, the time to load what it fetches is not known, so not included.
+        While an agent fetches, the time to load what it fetches is not known and not included.
         """
         mark = self._marks.get(link)
         if mark is None or work is None:

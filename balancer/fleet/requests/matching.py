@@ -1,8 +1,8 @@
 """Requests that wait, by their queues, and agents with free slots, by the queues they serve.
 
-Who waits for `None` takes any agent, who waits for a name any of that model, and who waits for an
-`Engine` only one of the same fingerprint. Who waits for a `Warm` one takes that agent alone. Every
-change costs O(log n).
+A request that waits for `None` takes any agent, one that waits for a name any of that model, and
+one that waits for an `Engine` only one of the same fingerprint. One that waits for a `Warm` agent
+takes that agent alone. Every change costs O(log n).
 """
 
 from collections.abc import Container, Iterable, Iterator
@@ -47,7 +47,7 @@ class Waiting:
         return min(heads)[1] if heads else None
 
     def models(self) -> Iterator[tuple[str | None, int, RequestId]]:
-        """Models that are waited for, the number of those who do, and the first of them.
+        """Models that are waited for, the number of requests that do, and the first of them.
 
         A model comes once for those that any of its agents may take, and once for each engine.
         """
@@ -65,7 +65,7 @@ class Waiting:
         """For tests: raise if an invariant does not hold."""
         self._groups.check_integrity()
         if {id: key for key in self._groups for id in self._groups.keys(key)} != self._keys:
-            raise RuntimeError("somebody waits in the wrong place")
+            raise RuntimeError("a request waits in the wrong place")
 
 
 class Free:

@@ -377,7 +377,7 @@ class RequestLifecycle(Lifecycle):
     def gained(self, token: Token, now: float) -> float | FirstToken:
         """Text came from the agent, to be delivered: the seconds since the text before.
 
-        Of the first text of an answer, the measurement instead.
+        For the first text of an answer, it is the measurement instead.
         """
         if self.link is None or self.is_ended:
             raise self._no_agent()

@@ -97,7 +97,7 @@ class Offer:
 
     @property
     def keys(self) -> tuple[QueueKey, ...]:
-        """The queues it serves: of its model, its engine, those who take any, and its abilities."""
+        """The queues it serves: of its model, its engine, any model, and its abilities."""
         if self.model is None:
             return ()
         if self.fingerprint is None:

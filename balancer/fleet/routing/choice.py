@@ -15,7 +15,7 @@ from .rates import Speed
 class Load:
     """How an agent is: requests `running` in its `slots`, and `waiting` for it alone.
 
-    Of prompts that were given to it before, `backlog` tokens are not computed yet. Where
+    `backlog` tokens of prompts that were given to it before are not computed yet. Where
     `is_cache_full`, what is computed takes the place of something else.
     """
 

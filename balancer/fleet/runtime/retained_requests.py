@@ -3,7 +3,7 @@
 With a `Journal` they outlive the balancer, too: another run of it, or another balancer, restores
 them and goes on. What it restores may still run elsewhere; then its events come from the journal.
 
-A request is retained under a key of its caller's. It runs to its end whether anybody reads or not,
+A request is retained under a key of its caller's. It runs to its end whether it is read or not,
 and its events stay for a while after that. One that ended with an error has no use for later
 readers: it is forgotten, so that asking again runs it again.
 
@@ -60,7 +60,7 @@ class RetainedRequest:
 
     @property
     def is_read(self) -> bool:
-        """Whether anybody reads it."""
+        """Whether it has a reader."""
         return bool(self._readers)
 
     def put(self, event: Event) -> None:

@@ -67,7 +67,7 @@ class Stream:
     ) -> None:
         """`on_close` is called once, and only if the reader goes before the end has come.
 
-        Without `merges` every event is read as it was put: for events that somebody keeps anyway.
+        Without `merges` every event is read as it was put: for events that are kept anyway.
         `created_at`, in seconds since 1970, is now where it is not given. `model` is the name that
         was kept for an answer to a request that named none.
         """

@@ -14,8 +14,8 @@ callers take turns with each other. A second order, of connections, says which r
 caller's next turn. So a place is known exactly: as if no other request came, and no lower class had
 a share.
 
-Models have clocks of their own, and so have those who take any model. A tag counts by how far it is
-after its clock, and clocks of those who compete for a slot go on alike.
+Models have clocks of their own, and so have requests that take any model. A tag counts by how
+far it is after its clock, and the clocks of requests that compete for a slot go on alike.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -199,7 +199,7 @@ class FairQueue:
         self._turns.started(entry.kind, others, pools, now)
 
     def _take(self, turn: int, shares: _Shares, pools: Iterable[Pool]) -> None:
-        """A turn is taken: the clocks of all who competed for it go on alike (`FairOrder.take`)."""
+        """A turn is taken: clocks of all that competed for it go on alike (`FairOrder.take`)."""
         lag, cost = shares.turns.extract(turn)
         known = {id(each): each for pool in pools if (each := self._pools.get(pool)) is not None}
         orders = [each.turns for each in ({id(shares): shares} | known).values()]
@@ -251,7 +251,7 @@ class FairQueue:
         self._add(entry, is_next=True)
         self._waits(id, entry, now)
 
-    # ---- who is next
+    # ---- which is next
 
     def first(self, keys: Sequence[QueueKey], now: float) -> RequestId | None:
         """The next request for an agent that takes those of `keys`."""
@@ -264,7 +264,7 @@ class FairQueue:
         return self._ids[min(heads)[2]]
 
     def place(self, id: RequestId, served: Collection[QueueKey]) -> int:
-        """Its place, from 1, among those whom the same agents could start.
+        """Its place, from 1, among those that the same agents could start.
 
         A request for any model counts those for what is in `served`.
         """
@@ -277,7 +277,7 @@ class FairQueue:
         before = sum(self._num_in(each, rival) for each in higher for rival in rivals)
         return 1 + before + sum(self._num_before(kind, rival, lag, number) for rival in rivals)
 
-    # ---- who waits for what
+    # ---- which waits for what
 
     def of(self, model: str) -> list[RequestId]:
         """The requests for any agent of exactly this model, first arrived first."""
@@ -288,7 +288,7 @@ class FairQueue:
         return self._waiting.stranded(served)
 
     def models(self) -> Iterator[tuple[str | None, int, RequestId]]:
-        """Models that are waited for, the number of those who do, and who came first of them."""
+        """Models that are waited for, the number of requests that do, and the first that came."""
         return self._waiting.models()
 
     def num_of(self, kind: PriorityClass) -> int:
@@ -344,7 +344,7 @@ class FairQueue:
                 del self._engines[key.model]
 
     def _kinds(self, keys: Iterable[QueueKey]) -> list[PriorityClass]:
-        """The classes of those who wait for what is in `keys`, highest first."""
+        """The classes of the requests that wait in the queues `keys`, highest first."""
         if not len(self):
             return []
         keys = list(keys)
