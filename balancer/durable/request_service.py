@@ -41,7 +41,7 @@ TRIM_EVERY = 30
 """Renewals between two looks for requests that are beyond the bounds."""
 
 MOST_CLAIMED = 1000
-"""Requests that are taken up at once."""
+"""Most requests that are resumed at once."""
 
 MOST_UNREADABLE = 1000
 """Requests that this version cannot read and leaves to others; the oldest is looked at again."""
@@ -141,13 +141,13 @@ class RequestService:
     async def _renew(self) -> None:
         most = 0 if self._retained.is_draining else MOST_CLAIMED
         for each in await self._store.claim_retained(self._run, LEASE, most, but=self._unreadable):
-            self._try_to_take_up(each)
+            self._try_to_resume(each)
         for id in await self._store.cancelled_retained(self._run):
             self._retained.cancel_id(RequestId(id))
         for retained in self._retained.followed():
             await self._try_to_follow(retained)
 
-    def _try_to_take_up(self, found: FoundRequest) -> None:
+    def _try_to_resume(self, found: FoundRequest) -> None:
         try:
             self._resume(found)
         except Exception:  # the boundary of one request: no other balancer would ever get its lease

@@ -105,7 +105,7 @@ class FakeFleetRuntime:
     def __init__(self, script: Callable[[GenerateRequest], Iterable[Event]] | None = None) -> None:
         self.script = script
         self.streams: list[FakeStream] = []
-        self.taken_up: list[tuple[tuple[Event, ...], Engine | None, float]] = []
+        self.resumed: list[tuple[tuple[Event, ...], Engine | None, float]] = []
         self.callers: list[Caller] = []
         self.refusals: list[RequestError | None] = []
         self.answers: Callable[[QueryRequest], Outcome] | None = None
@@ -176,7 +176,7 @@ class FakeFleetRuntime:
         engine: Engine | None,
         age: float,
     ) -> None:
-        self.taken_up.append((tuple(delivered), engine, age))
+        self.resumed.append((tuple(delivered), engine, age))
         self.open_into(sink, request, caller=caller)
 
     def ask(self, query_request: QueryRequest, *, caller: Caller = ANONYMOUS) -> QueryHandle:

@@ -79,7 +79,7 @@ class Run:
         await self.keeper.restore(ANA, prefix="k#")
         return self.open()
 
-    async def taken_up(self) -> RetainedRequest:
+    async def resumed(self) -> RetainedRequest:
         async with asyncio.timeout(HANGS):
             await self.runtime.opened()
         return self.open()
@@ -132,8 +132,8 @@ async def test_what_has_ended_is_there_for_the_next(store: RetainedStore) -> Non
 async def test_the_next_goes_on_behind_what_was_delivered(store: RetainedStore) -> None:
     await killed(store, A)
     async with Run(store).running() as run:
-        retained = await run.taken_up()
-        [(told, engine, age)] = run.runtime.taken_up
+        retained = await run.resumed()
+        [(told, engine, age)] = run.runtime.resumed
         assert (told, engine) == ((A,), ENGINE) and age >= 0
         assert run.runtime.streams[0].request == REQUEST
         run.runtime.streams[0].say(B, done())
@@ -183,7 +183,7 @@ async def test_who_takes_it_up_ends_what_was_cancelled_at_its_balancers_end(
     write = keepers._write_of(journal.unwritten(journal.next_batch()))
     await store.write_retained("asking", write, 60.0)
     async with Run(store).running() as run:
-        await run.taken_up()
+        await run.resumed()
         assert run.runtime.streams[0].has_ended
 
 
@@ -254,9 +254,9 @@ async def test_a_drain_gives_requests_up_without_their_end(store: RetainedStore)
         first.runtime.streams[0].say(A, Failed(ShuttingDown("bye")))
         await first.written()
         async with Run(store).running() as second:
-            retained = await second.taken_up()
+            retained = await second.resumed()
             assert retained.events == [A]
-        assert first.runtime.taken_up == []
+        assert first.runtime.resumed == []
 
 
 async def test_without_its_callers_key_it_is_deleted(
@@ -343,7 +343,7 @@ async def test_a_renewal_that_fails_is_tried_again(
 ) -> None:
     await killed(store, A)
     async with Run(Broken(store, "claim_retained")).running() as run:  # type: ignore[arg-type]
-        await run.taken_up()
+        await run.resumed()
     assert "could not be renewed" in caplog.text and "ZeroDivisionError: broken" in caplog.text
 
 
