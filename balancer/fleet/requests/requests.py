@@ -104,7 +104,7 @@ class Requests:
         return id in self._lifecycles
 
     def next_deadline(self) -> float | None:
-        """Not later than the first request's deadline, or the next news for those who wait."""
+        """Not later than the first request's deadline, or the next update for clients that wait."""
         first_held = self._held.first()
         until = None if first_held is None else first_held[0]
         return earliest(

@@ -88,7 +88,7 @@ class _Listener:
     sent_at: float = -inf
 
 
-class WaitingNews:
+class WaitingUpdates:
     """When clients that wait hear of it: at most once a second each, and only of what changed.
 
     A request listens from `listens` to `forget`, and waits in between once or several times.
@@ -127,7 +127,7 @@ class WaitingNews:
         return None if first is None else max(first[0], self._rests_until)
 
     def due(self, now: float) -> list[RequestId]:
-        """Requests to check: call `is_news` for each of them."""
+        """Requests to check: call `must_send` for each of them."""
         if now < self._rests_until:
             return []
         ids: list[RequestId] = []
@@ -138,7 +138,7 @@ class WaitingNews:
             self._rests_until = now + PASS_PAUSE
         return ids
 
-    def is_news(self, id: RequestId, waiting: Waiting, now: float) -> bool:
+    def must_send(self, id: RequestId, waiting: Waiting, now: float) -> bool:
         """Whether to send this to the client; the next check comes in a second."""
         listener = self._listeners[id]
         self._due.set(id, now + CHECK_PAUSE)
@@ -167,23 +167,23 @@ class WaitingRoom:
     def __init__(self, dispatch: Dispatch) -> None:
         self._dispatch = dispatch
         self._slot_times = SlotTimes()
-        self._news = WaitingNews()
+        self._updates = WaitingUpdates()
 
     # ---- what happens to requests
 
     def admitted(self, id: RequestId, tell_after: float | None, now: float) -> None:
         """It is new; its client hears of waits longer than `tell_after` seconds."""
         if tell_after is not None:
-            self._news.listens(id, tell_after)
-            self._news.waits(id, now)
+            self._updates.listens(id, tell_after)
+            self._updates.waits(id, now)
 
     def started(self, id: RequestId) -> None:
         """It has an agent."""
-        self._news.starts(id)
+        self._updates.starts(id)
 
     def came_back(self, id: RequestId, now: float) -> None:
         """It has no agent any more."""
-        self._news.waits(id, now)
+        self._updates.waits(id, now)
 
     def freed_slot(self, model: str | None, seconds: float) -> None:
         """A request that an agent had for so long has ended there."""
@@ -191,20 +191,20 @@ class WaitingRoom:
 
     def forget(self, id: RequestId) -> None:
         """It has ended."""
-        self._news.forget(id)
+        self._updates.forget(id)
 
     # ---- what clients hear
 
     def next_deadline(self) -> float | None:
         """When to call `due`."""
-        return self._news.next_deadline()
+        return self._updates.next_deadline()
 
     def due(self, now: float, seconds_to_load: SecondsToLoad) -> list[Deliver]:
         """What to send to the clients that are due, at a cost of `MAX_PER_PASS` at most."""
         found: list[Deliver] = []
-        for id in self._news.due(now):
+        for id in self._updates.due(now):
             waiting = self.of(id, seconds_to_load)
-            if self._news.is_news(id, waiting, now):
+            if self._updates.must_send(id, waiting, now):
                 found.append(Deliver(id, waiting))
         return found
 
@@ -240,4 +240,4 @@ class WaitingRoom:
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
-        self._news.check_integrity()
+        self._updates.check_integrity()
