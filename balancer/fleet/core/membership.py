@@ -25,7 +25,7 @@ from ..identities import Owner
 from ..recorder import MoveReason
 from ..registry import Agent
 from .state import FleetState
-from .steering import Steering, is_news
+from .steering import Steering, may_need_order
 
 
 class Membership:
@@ -71,7 +71,7 @@ class Membership:
         state = self._state
         if (excess := _excess(agent.holder, {}, status.model)) is not None:
             return self.dismiss(agent, excess, now)
-        if is_news(agent, status):
+        if may_need_order(agent, status):
             self._steering.look_soon(now)
         agent.changed(status)
         self._steering.reported(agent, now)

@@ -412,7 +412,7 @@ def _is_leaving(agent: Agent) -> bool:
     return not agent.is_accepting and (agent.work is None or agent.work.phase not in phases)
 
 
-def is_news(agent: Agent, status: Status) -> bool:
+def may_need_order(agent: Agent, status: Status) -> bool:
     """Whether what an agent says may need an order: not if only its download goes on."""
     return (
         agent.model != status.model

@@ -13,8 +13,8 @@ from arriero.balancer.fleet.core.steering import (
     RECONCILE_PAUSE,
     RECONCILE_PAUSE_PER_AGENT,
     LoadTimes,
-    is_news,
     left_out,
+    may_need_order,
 )
 from arriero.balancer.fleet.decisions import (
     Decision,
@@ -562,12 +562,12 @@ def test_progress_of_a_download_is_no_reason_to_look() -> None:
     scene.join_idle(A, "a")
     agent = scene.fleet.state.registry[A]
     fetching = status(model=None, work=work("fetching"))
-    assert is_news(agent, fetching)
+    assert may_need_order(agent, fetching)
     scene.tell(A, fetching)
     assert fetching.work is not None
     further = replace(fetching.work, download=Download(file="m", bytes=1), progress=0.1)
-    assert not is_news(agent, replace(fetching, work=further))
-    assert is_news(agent, status(model=None, work=work("loading")))
+    assert not may_need_order(agent, replace(fetching, work=further))
+    assert may_need_order(agent, status(model=None, work=work("loading")))
     view = seen(scene.fleet, scene.now).agent(AgentId("a"))
     assert view is not None
     assert view.work == fetching.work
