@@ -133,10 +133,10 @@ def append(lines: Iterable[LogLine]) -> None:
         tail.append(lines)
 
 
-def listen(on_news: Callable[[], None]) -> Callable[[], None]:
-    """Call `on_news` after each line that `recent` has; see `LogTail.listen`."""
+def listen(on_line: Callable[[], None]) -> Callable[[], None]:
+    """Call `on_line` after each line that `recent` has; see `LogTail.listen`."""
     tail = _tail()
-    return tail.listen(on_news) if tail else _nothing
+    return tail.listen(on_line) if tail else _nothing
 
 
 def _nothing() -> None:

@@ -11,14 +11,14 @@ from . import log
 
 
 class LogBell:
-    """Calls `on_news` on the loop's thread; nothing is called where `is_heard` says no."""
+    """Calls `on_lines` on the loop's thread; nothing is called where `is_heard` says no."""
 
     def __init__(
-        self, on_news: Callable[[], None], is_heard: Callable[[], bool] = lambda: True
+        self, on_lines: Callable[[], None], is_heard: Callable[[], bool] = lambda: True
     ) -> None:
         """Needs the event loop. It rings until `close`."""
         self._loop = asyncio.get_running_loop()
-        self._on_news = on_news
+        self._on_lines = on_lines
         self._is_heard = is_heard
         self._is_rung = False
         self._forget = log.listen(self._ring)
@@ -38,4 +38,4 @@ class LogBell:
     def _wake(self) -> None:
         self._is_rung = False
         if self._is_heard():
-            self._on_news()
+            self._on_lines()

@@ -66,12 +66,12 @@ Written = tuple[Unwritten, RetainedOutcome]
 class RequestJournal:
     """The `Journal` of `RetainedRequests`, and the `Backlog` of their ids.
 
-    `on_news` is called when there is more to write, with whether it is more than tokens.
+    `on_change` is called when there is more to write, with whether it is more than tokens.
     """
 
-    def __init__(self, engine_of: EngineOf, on_news: Callable[[bool], None]) -> None:
+    def __init__(self, engine_of: EngineOf, on_change: Callable[[bool], None]) -> None:
         self._engine_of = engine_of
-        self._on_news = on_news
+        self._on_change = on_change
         self._begun: dict[RequestId, Begun] = {}
         self._grown: dict[RequestId, Retained] = {}
         self._num_written: dict[RequestId, int] = {}
@@ -100,7 +100,7 @@ class RequestJournal:
             return
         self._begun[retained.id] = Begun(retained.record, asked)
         self._num_written[retained.id] = 0
-        self._on_news(True)
+        self._on_change(True)
 
     def resumed(self, retained: Retained) -> None:
         """It goes on here; its events so far are in the store."""
@@ -110,27 +110,27 @@ class RequestJournal:
         """There are more events, and perhaps its end."""
         if retained.id in self._num_written:
             self._grown[retained.id] = retained
-            self._on_news(retained.end is not None)
+            self._on_change(retained.end is not None)
 
     def gave_up(self, retained: Retained) -> None:
         """This balancer shuts down: another may go on with it."""
         if retained.id in self._num_written:
             self._grown[retained.id] = retained
             self._released[retained.id] = None
-            self._on_news(True)
+            self._on_change(True)
 
     def passed_on(self, id: RequestId) -> None:
         """Another balancer may go on with it: this one cannot read it."""
         self._num_written[id] = 0
         self._released[id] = None
-        self._on_news(True)
+        self._on_change(True)
 
     def cancelled(self, retained: Retained) -> None:
         """The balancer that runs it is to end it."""
         self._cancelled[retained.id] = None
         if len(self._cancelled) > MAX_FORGOTTEN:
             del self._cancelled[next(iter(self._cancelled))]
-        self._on_news(True)
+        self._on_change(True)
 
     def forgot(self, retained: Retained) -> None:
         """No one may read it any more."""
@@ -138,7 +138,7 @@ class RequestJournal:
         self._forgotten[retained.id] = None
         if len(self._forgotten) > MAX_FORGOTTEN:
             del self._forgotten[next(iter(self._forgotten))]
-        self._on_news(True)
+        self._on_change(True)
 
     # ---- writing
 

@@ -39,21 +39,21 @@ class LogTail(logging.Handler):
             self._lines.append(line)
         self._tell()
 
-    def listen(self, on_news: Callable[[], None]) -> Callable[[], None]:
-        """Call `on_news` after each new line, on whichever thread logs it; it must be quick and not
+    def listen(self, on_line: Callable[[], None]) -> Callable[[], None]:
+        """Call `on_line` after each new line, on whichever thread logs it; it must be quick and not
         raise. Returns what ends that."""
         with self._guard:
-            self._listeners = (*self._listeners, on_news)
+            self._listeners = (*self._listeners, on_line)
 
         def forget() -> None:
             with self._guard:
-                self._listeners = tuple(each for each in self._listeners if each is not on_news)
+                self._listeners = tuple(each for each in self._listeners if each is not on_line)
 
         return forget
 
     def _tell(self) -> None:
-        for on_news in self._listeners:
-            on_news()
+        for on_line in self._listeners:
+            on_line()
 
     def after(self, number: int) -> tuple[LogLine, ...]:
         """The lines with higher numbers, oldest first."""
