@@ -27,21 +27,21 @@ class Rates:
         self._clock = clock
         self._meter: Meter | None = None
         self._revision = 0
-        self._looked_at = 0.0
+        self._measured_at = 0.0
         self._last = Throughput()
 
-    def look(self) -> Throughput:
+    def measure(self) -> Throughput:
         """The rates of the last second or so; none at first."""
         now = self._clock()
-        if self._meter is None or now - self._looked_at > FORGOTTEN:
+        if self._meter is None or now - self._measured_at > FORGOTTEN:
             view = self._runtime.views.view(max_requests=0)
             self._meter = Meter(view.agents, view.tokens_total, now)
             self._last = Throughput()
-        elif now - self._looked_at < MIN_SECONDS:
+        elif now - self._measured_at < MIN_SECONDS:
             return self._last
         else:
             self._last = self._measured(self._meter, now)
-        self._looked_at, self._revision = now, self._runtime.views.revision
+        self._measured_at, self._revision = now, self._runtime.views.revision
         return self._last
 
     def _measured(self, meter: Meter, now: float) -> Throughput:
@@ -96,7 +96,7 @@ class Responder:
     def _fleet(self, about: str) -> str | None:
         if (asked := answers.read(answers.ABOUT_FLEET, about)) is None:
             return None
-        runtime, rates = self._runtime, self._rates.look()
+        runtime, rates = self._runtime, self._rates.measure()
         totals = runtime.views.totals()
         oldest = islice(runtime.views.requests(), asked["limit"])
         answer = FleetAnswer(

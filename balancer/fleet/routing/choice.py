@@ -72,17 +72,17 @@ class Choice(NamedTuple):
 
 
 class Best:
-    """The best of the agents looked at, with and without a free slot."""
+    """The best of the agents considered, with and without a free slot."""
 
     def __init__(self) -> None:
         self._free: tuple[float, float, LinkId] | None = None
         self._full: tuple[float, float, LinkId] | None = None
         self._fetching: dict[LinkId, Fetching | None] = {}
 
-    def look(
+    def consider(
         self, link: LinkId, load: Load, cost: float, wait: float, fetching: Fetching | None
     ) -> None:
-        """Look at one where the request costs so many seconds, besides those that it waits."""
+        """Consider an agent where the request costs `cost` seconds, besides those that it waits."""
         self._fetching[link] = fetching
         if load.has_free_slot:
             seen = (cost, load.running / load.slots, link)

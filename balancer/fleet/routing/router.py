@@ -228,7 +228,7 @@ class Router:
                 held = holders.get(link, 0.0)
                 cost = self._cost(link, load, chain, held, most_answer, fetching)
                 wait = waiting_seconds(load, self._speed(link))
-                best.look(link, load, cost, wait, fetching)
+                best.consider(link, load, cost, wait, fetching)
         return best.choice(self._longest_wait if may_wait else 0.0)
 
     def _fetching(

@@ -93,12 +93,12 @@ async def test_rates_are_of_the_time_between_two_looks(runtime: FleetRuntime) ->
     peer = Peer(runtime, "a")
     with runtime.open(REQUEST, caller=ANONYMOUS) as running:
         peer.generate(running.id, 50)
-        assert rates.look().total == 0.0
+        assert rates.measure().total == 0.0
         peer.generate(running.id, 20)
         now[0] += 2.0
-        assert (rates.look().total, rates.look().agents) == (10.0, {AgentId("id-a"): 10.0})
+        assert (rates.measure().total, rates.measure().agents) == (10.0, {AgentId("id-a"): 10.0})
         peer.generate(running.id, 20)
         now[0] += 0.1
-        assert rates.look().total == 10.0, "too short ago to measure"
+        assert rates.measure().total == 10.0, "too short ago to measure"
         now[0] += FORGOTTEN + 1
-        assert rates.look().total == 0.0, "nobody asked for long"
+        assert rates.measure().total == 0.0, "nobody asked for long"

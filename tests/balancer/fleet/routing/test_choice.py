@@ -26,15 +26,15 @@ def load(*, running: int = 0, slots: int = 4) -> Load:
 def test_without_a_free_one_there_is_no_choice() -> None:
     best = Best()
     assert best.choice(LONG) is None
-    best.look(A, load(running=4), 1.0, 1.0, None)
+    best.consider(A, load(running=4), 1.0, 1.0, None)
     assert best.choice(LONG) is None
 
 
 @pytest.mark.parametrize(("cost", "running", "link"), [(2.0, 3, A), (0.5, 3, B), (1.0, 0, B)])
 def test_the_cheaper_and_of_like_ones_the_idler(cost: float, running: int, link: LinkId) -> None:
     best = Best()
-    best.look(A, load(running=1), 1.0, 0.0, None)
-    best.look(B, load(running=running), cost, 0.0, None)
+    best.consider(A, load(running=1), 1.0, 0.0, None)
+    best.consider(B, load(running=running), cost, 0.0, None)
     assert best.choice(LONG) == Choice(link)
 
 
@@ -52,8 +52,8 @@ def test_a_full_one_that_is_worth_waiting_for(
     wait: float, longest: float, expected: Choice
 ) -> None:
     best = Best()
-    best.look(A, load(), 4.0, 0.0, None)
-    best.look(B, load(running=4), 1.0, wait, None)
+    best.consider(A, load(), 4.0, 0.0, None)
+    best.consider(B, load(running=4), 1.0, wait, None)
     assert best.choice(longest) == expected
 
 
