@@ -209,7 +209,7 @@ class Peers:
         try:
             await self._store.notify(notification)
         except StoreAway as error:
-            logger.warning("other balancers cannot be notified: %s", error)
+            logger.warning("other balancers cannot be told: %s", error)
             return False
         return True
 

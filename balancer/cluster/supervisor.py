@@ -262,7 +262,7 @@ class Supervisor:
             return
         process.stdin.write(encode(message))
         if process.stdin.transport.get_write_buffer_size() > MOST_WAITING:
-            logger.error("a worker does not read what it is sent", extra=context(worker=worker))
+            logger.error("a worker does not read what it is told", extra=context(worker=worker))
             _kill(process)
 
 
