@@ -118,7 +118,7 @@ class Parts:
         work = [
             self.runtime.run(),
             self.hub.run(),
-            self.persistence.run(self.runtime.views.totals, self.desired_state.save_ended),
+            self.persistence.run(self.runtime.views.totals),
         ]
         if self.jobs is not None:
             work.append(self.jobs.run())

@@ -9,7 +9,6 @@ from .cluster.peer_store import NotificationHub, PeerStore
 from .fleet.view import FleetTotals
 from .history.history_task import History
 from .store.port import StoreRefused
-from .store.records import PersistOutcome
 from .store.store import Store, open_store
 from .store.url import StoreUrl
 from .store.writer import StoreWriter
@@ -48,12 +47,10 @@ class Persistence:
             await persistence.history.restore(store.history)
         return persistence
 
-    async def run(
-        self, totals: Callable[[], FleetTotals], save_ended: Callable[[PersistOutcome], None]
-    ) -> None:
-        """Keep the history and write, until cancelled. `save_ended` gets one outcome for each."""
+    async def run(self, totals: Callable[[], FleetTotals]) -> None:
+        """Keep the history and write, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.writer.run(save_ended))
+            tasks.create_task(self.writer.run())
             tasks.create_task(self.history.run(totals, self.writer))
 
     async def flush(self, totals: FleetTotals) -> None:

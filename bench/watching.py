@@ -135,7 +135,7 @@ async def measured(drive: Drive, hub: EventHub, num_readers: int, seconds: float
 async def run(given: argparse.Namespace) -> list[Phase]:
     simulation = Simulation(given.agents, given.requests, WallClock())
     hub, drive = EventHub(simulation.runtime), Drive(simulation, given.turnover)
-    desired_state = DesiredStateService(simulation.runtime, lambda _persist: None)
+    desired_state = DesiredStateService(simulation.runtime, lambda _persist: asyncio.Future())
     app = management_app(simulation.runtime, hub, Metrics(), desired_state=desired_state)
     runner = ConnectionsRunner(app, Connections(), shutdown_timeout=0.1)
     await runner.setup()

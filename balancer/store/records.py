@@ -1,7 +1,8 @@
-"""What is saved, and how the core asks for it.
+"""What is saved, and how that is asked for.
 
-The fleet's core never waits for a store. It decides `Persist`; the `StoreWriter` saves and retries,
-and one `PersistOutcome` comes back as an event. Times are seconds since 1970, in UTC.
+The fleet's core never waits for a store. A change of the desired state is a `Persist`: the
+`StoreWriter` saves it, and retries; one `PersistOutcome` says what came of that. Times are seconds
+since 1970, in UTC.
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from . import write_behind
@@ -43,7 +43,8 @@ class StoreWriter:
             loss="a record of the history cannot be written, and is lost",
             name_of=_name_of,
         )
-        self._saves: asyncio.Queue[tuple[Persist, float]] = asyncio.Queue()
+        self._saves: asyncio.Queue[tuple[Persist, float, asyncio.Future[PersistOutcome]]]
+        self._saves = asyncio.Queue()
         self._num_saves = 0
 
     @property
@@ -60,10 +61,13 @@ class StoreWriter:
         """What was appended and is not in the store, as far as is known; no usage."""
         return self._backlog.unwritten
 
-    def persist(self, persist: Persist) -> None:
-        """Save a desired state. The task of `run` tells its outcome, later."""
+    def persist(self, persist: Persist) -> asyncio.Future[PersistOutcome]:
+        """Save a desired state: its outcome, which the task of `run` sets later."""
         self._num_saves += 1
-        self._saves.put_nowait((persist, asyncio.get_running_loop().time() + SAVE_TIMEOUT))
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[PersistOutcome] = loop.create_future()
+        self._saves.put_nowait((persist, loop.time() + SAVE_TIMEOUT, ended))
+        return ended
 
     def append(
         self,
@@ -76,11 +80,11 @@ class StoreWriter:
             self._health.num_lost += self._backlog.append(steps, endings, usage)
             self._history.stir()
 
-    async def run(self, on_outcome: Callable[[PersistOutcome], None]) -> None:
-        """Write what comes, until cancelled. `on_outcome` gets one for each save."""
+    async def run(self) -> None:
+        """Write what comes, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._history.run())
-            tasks.create_task(self._save_all(on_outcome))
+            tasks.create_task(self._save_all())
 
     async def flush(self, within: float) -> bool:
         """Wait until all is written, at most `within` seconds; whether it is. `run` has to run."""
@@ -102,13 +106,14 @@ class StoreWriter:
 
     # ---- the desired state
 
-    async def _save_all(self, on_outcome: Callable[[PersistOutcome], None]) -> None:
+    async def _save_all(self) -> None:
         while True:
-            persist, until = await self._saves.get()
+            persist, until, ended = await self._saves.get()
             outcome = await self._saved(persist, until)
             self._num_saves -= 1
+            if not ended.cancelled():
+                ended.set_result(outcome)
             self._saves.task_done()
-            on_outcome(outcome)
 
     async def _saved(self, persist: Persist, until: float) -> PersistOutcome:
         """While the store is away it is tried again, and for the last time at its deadline."""

@@ -34,7 +34,7 @@ async def _served_by_inference() -> Json:
 
 async def _served_by_management() -> Json:
     runtime = _runtime()
-    desired_state = DesiredStateService(runtime, lambda _persist: None)
+    desired_state = DesiredStateService(runtime, lambda _persist: asyncio.Future())
     return await _served(
         management_app(runtime, EventHub(runtime), Metrics(), desired_state=desired_state)
     )

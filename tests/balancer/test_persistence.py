@@ -12,7 +12,6 @@ from arriero.balancer.store.records import (
     EndingFilter,
     Persist,
     Persisted,
-    PersistOutcome,
     SavedState,
 )
 from arriero.balancer.store.store import Store
@@ -24,16 +23,14 @@ from tests.balancer.store.postgres import PostgresServer
 
 async def life(url: str, id: str) -> list[str]:
     """A balancer's life with one request in it; the ended requests that it knows at its end."""
-    outcomes: asyncio.Queue[PersistOutcome] = asyncio.Queue()
     persistence = await Persistence.open(parse_store_url(url))
     saved = await persistence.store.load_desired_state()
     async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(persistence.run(lambda: TOTALS, outcomes.put_nowait))
+        running = tasks.create_task(persistence.run(lambda: TOTALS))
         persistence.history.recorder.tokens(3, Origin("ana", "tiny"))
         persistence.history.recorder.ended(ending(id))
         save = Persist(saved.revision if saved else 0, id)
-        persistence.writer.persist(save)
-        assert await outcomes.get() == Persisted(save)
+        assert await persistence.writer.persist(save) == Persisted(save)
         await persistence.flush(TOTALS)
         running.cancel()
     await persistence.close()

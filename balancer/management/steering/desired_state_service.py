@@ -7,6 +7,7 @@ with what it has. Invariant: one save is under way at most.
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from ....shared.errors import Conflict, InvalidRequest, StoreUnavailable
 from ...control.desired_state import DesiredState
@@ -32,15 +33,17 @@ RECONCILE_TIMEOUT = 15.0
 class DesiredStateService:
     """`revision` is that of the state; 0 before there was one."""
 
-    def __init__(self, runtime: FleetRuntime, persist: Callable[[Persist], None]) -> None:
-        """`persist` saves; what came of it is given to `save_ended`."""
+    def __init__(
+        self,
+        runtime: FleetRuntime,
+        persist: Callable[[Persist], asyncio.Future[PersistOutcome]],
+    ) -> None:
+        """`persist` is that of the store's writer (`StoreWriter`)."""
         self.revision = 0
         self.state = DesiredState()
         self._runtime = runtime
         self._persist = persist
-        self._saving: Persist | None = None
-        self._next = self.state
-        self._saved: asyncio.Future[None] | None = None
+        self._saving: asyncio.Future[PersistOutcome] | None = None
 
     def restore(self, saved: SavedState | None) -> None:
         """Apply what the store had. Raises `InvalidRequest` where this version cannot read it."""
@@ -56,31 +59,24 @@ class DesiredStateService:
         self._check(expected)
         if state == self.state and self.revision:
             return
-        self._next = state
-        self._saving = Persist(self.revision, desired_state_json(state).decode())
-        self._saved = asyncio.get_running_loop().create_future()
-        saved = self._saved
-        self._persist(self._saving)
-        await asyncio.shield(saved)
+        self._saving = self._persist(Persist(self.revision, desired_state_json(state).decode()))
+        self._saving.add_done_callback(partial(self._save_ended, state))
+        match await asyncio.shield(self._saving):
+            case Conflicted():
+                raise _stale(self.revision)
+            case NotPersisted(reason=reason):
+                raise StoreUnavailable(f"the desired state is not saved: {reason}")
 
-    def save_ended(self, outcome: PersistOutcome) -> None:
-        """What came of a save."""
-        if outcome.persist != self._saving or self._saved is None:
-            logger.warning("the store reported a save that nothing waits for")
-            return
-        saved, self._saving, self._saved = self._saved, None, None
-        match outcome:
+    def _save_ended(self, state: DesiredState, saving: asyncio.Future[PersistOutcome]) -> None:
+        """Apply what came of a save, whether or not its caller is still there."""
+        self._saving = None
+        match saving.result():
             case Persisted():
-                self._apply(self._next, self.revision + 1)
-                saved.set_result(None)
+                self._apply(state, self.revision + 1)
             case Conflicted(current=current):
                 self._apply_saved(current)
-                saved.set_exception(_stale(self.revision))
             case NotPersisted(reason=reason):
                 logger.warning("the desired state is not saved: %s", reason)
-                error = StoreUnavailable(f"the desired state is not saved: {reason}")
-                saved.set_exception(error)
-        saved.exception()  # so that asyncio does not complain if the client has gone
 
     async def reconcile(self, store: Store) -> bool:
         """Apply what another balancer saved in `store`. Whether it could be read."""
@@ -97,10 +93,10 @@ class DesiredStateService:
     async def _saved_state(self, store: Store) -> SavedState | None:
         """What is saved while nothing is being saved here."""
         while True:
-            if self._saved is not None:
-                await asyncio.wait({self._saved})
+            if self._saving is not None:
+                await asyncio.wait({self._saving})
             current = await store.load_desired_state()
-            if self._saved is None:
+            if self._saving is None:
                 return current
 
     def _check(self, expected: int | None) -> None:

@@ -25,7 +25,7 @@ HERE = Origin("ana", "tiny")
 @asynccontextmanager
 async def writing(store: FakeStore) -> AsyncIterator[StoreWriter]:
     writer = StoreWriter(store)
-    task = asyncio.create_task(writer.run(lambda _: None))
+    task = asyncio.create_task(writer.run())
     yield writer
     assert await writer.flush(5)
     task.cancel()
@@ -184,7 +184,7 @@ class Balancer:
 
     async def write(self) -> None:
         self.history.write(self.writer)
-        task = asyncio.create_task(self.writer.run(lambda _: None))
+        task = asyncio.create_task(self.writer.run())
         assert await self.writer.flush(5)
         task.cancel()
 

@@ -12,7 +12,7 @@ from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.steering.desired_state_service import DesiredStateService
-from arriero.balancer.store.records import Persist, Persisted
+from arriero.balancer.store.records import Persist, Persisted, PersistOutcome
 from tests.balancer.management.apps import management_app
 
 
@@ -35,11 +35,12 @@ def hub(runtime: FleetRuntime) -> EventHub:
 def desired_state(runtime: FleetRuntime) -> DesiredStateService:
     """Saves at once."""
 
-    def persist(persist: Persist) -> None:
-        asyncio.get_running_loop().call_soon(desired_state.save_ended, Persisted(persist))
+    def persist(persist: Persist) -> asyncio.Future[PersistOutcome]:
+        ended: asyncio.Future[PersistOutcome] = asyncio.Future()
+        asyncio.get_running_loop().call_soon(ended.set_result, Persisted(persist))
+        return ended
 
-    desired_state = DesiredStateService(runtime, persist)
-    return desired_state
+    return DesiredStateService(runtime, persist)
 
 
 @pytest.fixture

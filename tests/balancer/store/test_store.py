@@ -17,7 +17,6 @@ from arriero.balancer.store.port import KeyConflict, RevisionConflict, StoreAway
 from arriero.balancer.store.records import (
     Persist,
     Persisted,
-    PersistOutcome,
     SavedCordon,
     SavedKey,
     SavedState,
@@ -311,22 +310,20 @@ async def test_a_server_that_ends_and_comes_back(postgres: PostgresServer) -> No
     """Writes wait meanwhile, and are there in the end."""
     store = Store(parse_store_url(postgres.database()))
     await store.open()
-    outcomes: asyncio.Queue[PersistOutcome] = asyncio.Queue()
     writer = StoreWriter(store)
     async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(writer.run(outcomes.put_nowait))
+        running = tasks.create_task(writer.run())
         first, second = Persist(0, "first"), Persist(1, "second")
-        writer.persist(first)
-        assert await outcomes.get() == Persisted(first)
+        assert await writer.persist(first) == Persisted(first)
         await asyncio.to_thread(postgres.stop)
         with pytest.raises(StoreAway):
             await store.load_desired_state()
         writer.append([step(1)], [ending("r")])
-        writer.persist(second)
+        saving = writer.persist(second)
         assert not await writer.flush(0.3)
         assert writer.status().is_away
         await asyncio.to_thread(postgres.start)
-        assert await outcomes.get() == Persisted(second)
+        assert await saving == Persisted(second)
         assert await writer.flush(20)
         running.cancel()
     assert await store.load_desired_state() == SavedState(2, "second")

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import cast
@@ -39,22 +40,25 @@ FIRST = Persist(0, "state")
 
 
 class Running:
-    """A writer that runs, its store, and the outcomes that it told."""
+    """A writer that runs, its store, and its saves, whose outcomes are read in their order."""
 
     def __init__(self) -> None:
         self.store = FakeStore()
-        self.outcomes: asyncio.Queue[PersistOutcome] = asyncio.Queue()
+        self.saves: deque[asyncio.Future[PersistOutcome]] = deque()
         self.writer = StoreWriter(self.store)
+
+    def persist(self, persist: Persist) -> None:
+        self.saves.append(self.writer.persist(persist))
 
     async def outcome(self) -> PersistOutcome:
         async with asyncio.timeout(HANGS):
-            return await self.outcomes.get()
+            return await self.saves.popleft()
 
 
 @pytest.fixture
 async def running() -> AsyncIterator[Running]:
     running = Running()
-    task = asyncio.create_task(running.writer.run(running.outcomes.put_nowait))
+    task = asyncio.create_task(running.writer.run())
     yield running
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -69,15 +73,15 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_save_is_confirmed(running: Running) -> None:
-    running.writer.persist(FIRST)
-    assert running.outcomes.empty()
+    running.persist(FIRST)
+    assert not any(each.done() for each in running.saves)
     assert await running.outcome() == Persisted(FIRST)
     assert await running.store.load_desired_state() == SavedState(1, "state")
 
 
 async def test_a_conflict_comes_with_what_is_saved(running: Running) -> None:
     await MemoryStore.save_desired_state(running.store, Persist(0, "another's"))
-    running.writer.persist(FIRST)
+    running.persist(FIRST)
     assert await running.outcome() == Conflicted(FIRST, SavedState(1, "another's"))
 
 
@@ -86,7 +90,7 @@ async def test_while_the_store_is_away_writes_are_tried_until_it_is_back(
 ) -> None:
     caplog.set_level(logging.INFO, health.__name__)
     running.store.goes_away()
-    running.writer.persist(FIRST)
+    running.persist(FIRST)
     running.writer.append([step(1)], [ending("r")])
     await running.store.calls(4)
     status = running.writer.status()
@@ -108,7 +112,7 @@ async def test_a_save_is_given_up_in_the_end(
 ) -> None:
     monkeypatch.setattr(writer, "SAVE_TIMEOUT", 0.05)
     running.store.goes_away()
-    running.writer.persist(FIRST)
+    running.persist(FIRST)
     reason = "the store is away: connection refused"
     assert await running.outcome() == NotPersisted(FIRST, reason)
 
@@ -118,7 +122,7 @@ async def test_a_store_that_hangs_counts_as_away(
 ) -> None:
     monkeypatch.setattr(write_behind, "TRY_TIMEOUT", 0.02)
     running.store.is_open.clear()
-    running.writer.persist(FIRST)
+    running.persist(FIRST)
     await running.store.calls(2)
     assert running.writer.status().problem == "no answer within 0.02 s"
     running.store.is_open.set()
@@ -129,20 +133,20 @@ async def test_a_fault_ends_its_own_write_only(
     running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     running.store.problem = ZeroDivisionError("a fault")
-    running.writer.persist(FIRST)
+    running.persist(FIRST)
     outcome = await running.outcome()
     assert outcome == NotPersisted(FIRST, "internal error; the balancer's log has it")
     assert "ZeroDivisionError: a fault" in caplog.text
     running.store.problem = None
-    running.writer.persist(FIRST)
+    running.persist(FIRST)
     assert await running.outcome() == Persisted(FIRST)
 
 
 async def test_saves_go_in_their_order_and_are_told_later(running: Running) -> None:
     saves = [Persist(number, "state") for number in range(3)]
     for each in saves:
-        running.writer.persist(each)
-    assert running.outcomes.empty()
+        running.persist(each)
+    assert not any(each.done() for each in running.saves)
     assert running.writer.status().num_pending == 3
     assert [await running.outcome() for _ in saves] == [Persisted(each) for each in saves]
     assert running.writer.status().num_pending == 0
@@ -151,13 +155,13 @@ async def test_saves_go_in_their_order_and_are_told_later(running: Running) -> N
 async def test_a_save_does_not_wait_for_the_history(running: Running) -> None:
     running.store.history.is_stuck.set()
     running.writer.append([step(1)], [])
-    running.writer.persist(FIRST)
+    running.persist(FIRST)
     assert await running.outcome() == Persisted(FIRST)
 
 
 async def test_a_flush_waits_for_saves_too(running: Running) -> None:
     running.store.goes_away()
-    running.writer.persist(FIRST)
+    running.persist(FIRST)
     assert not await running.writer.flush(0.05)
     running.store.problem = None
     assert await running.writer.flush(HANGS)
@@ -204,7 +208,7 @@ async def test_what_cannot_be_written_costs_itself_and_nothing_beside_it(
         [ending("a"), *endings, ending("z")],
         [good[0], *rows, good[1]],
     )
-    task = asyncio.create_task(writer.run(lambda _: None))
+    task = asyncio.create_task(writer.run())
     assert await writer.flush(20)
     assert writer.status() == StoreStatus(num_dropped=1, fault=LOST)
     writer.append([step(5)], [])

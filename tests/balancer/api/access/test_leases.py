@@ -1,5 +1,6 @@
 """What is open for long ends with its key: streams of events, and agents' links."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -44,7 +45,7 @@ def runtime() -> FleetRuntime:
 
 @pytest.fixture
 async def client(runtime: FleetRuntime, access: Access) -> AsyncIterator[TestClient]:
-    desired_state = DesiredStateService(runtime, lambda _persist: None)
+    desired_state = DesiredStateService(runtime, lambda _persist: asyncio.Future())
     hub = EventHub(runtime)
     app = management_app(runtime, hub, Metrics(), desired_state=desired_state, access=access)
     async with TestClient(TestServer(app)) as client:

@@ -1,5 +1,6 @@
 """What each role may, spelt out for every route of both ports, on the real apps."""
 
+import asyncio
 import re
 from typing import get_args
 
@@ -31,7 +32,7 @@ def apps() -> dict[str, web.Application]:
     metrics = Metrics()
     runtime = FleetRuntime(Fleet(Limits(max_buffered_requests=0)), recorder=metrics)
     access = Access(record(role, number, role) for number, role in enumerate(ROLES))
-    desired_state = DesiredStateService(runtime, lambda _persist: None)
+    desired_state = DesiredStateService(runtime, lambda _persist: asyncio.Future())
     hub = EventHub(runtime)
     hub.close()  # so that no stream of events goes on for ever
     return {
