@@ -411,7 +411,7 @@ async def open_batch_jobs(
             place,
             FileLimits(settings.max_file_size, settings.files_limit),
             fleet=runtime,
-            answer=LineHandlers(runtime, conversations, bodies).answer,
+            handle_line=LineHandlers(runtime, conversations, bodies).handle_line,
             caller_of=callers(access),
             patience=min(PATIENCE, settings.model_memory),
             until_the_end=until_the_end,

@@ -106,7 +106,7 @@ class LineRuns:
         caller = self._tools.caller_of(self._batch.caller)
         if caller is None:
             return GONE
-        answered = await self._tools.answer(line, caller)
+        answered = await self._tools.handle_line(line, caller)
         attempts, refusals = self._tries.get(line.number, (0, 0))
         outcome = judge(
             answered.error,

@@ -28,14 +28,14 @@ class Batches:
         store: JobStore,
         files: Files,
         *,
-        on_change: Callable[[str], None] = lambda _id: None,
+        on_change: Callable[[str], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`on_change` gets the id of each batch that was made or cancelled."""
         self._store = store
         self._files = files
         self._clock = clock
-        self.on_change = on_change
+        self._on_change = on_change
 
     async def create(self, requested: NewBatch, caller: Caller) -> Batch:
         """Raises `NotFound`, `InvalidRequest` and `Overloaded`."""
@@ -60,7 +60,7 @@ class Batches:
             output_expires_after=requested.output_expires_after,
         )
         await self._store.save_batch(_saved(batch, 1))
-        self.on_change(batch.id)
+        self._on_change(batch.id)
         return batch
 
     async def find(self, id: str, owner: str | None) -> Batch:
@@ -93,7 +93,7 @@ class Batches:
     async def cancel(self, id: str) -> Batch:
         """Cancel a batch, whichever owner it has. Raises `NotFound` and `Conflict`."""
         batch = await self.change(id, lambda batch: batch.cancelling(self._clock()))
-        self.on_change(id)
+        self._on_change(id)
         return batch
 
     async def counts(self, batch: Batch) -> tuple[int, int]:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from ..fleet.caller import Caller
 from ..store.jobs import JobStore
 from .batch import Batch, BatchCaller
-from .batches import Batches
 from .files import Files
 from .files_place import FileLimits, FilesPlace, WorkPlace, open_blobs, work_folder
 from .runner import Fleet, Runner
-from .tools import AnswerLine
+from .tools import HandleLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +39,10 @@ class Pace:
 class Jobs:
     """`files` and `batches` are what callers use; `run` runs the batches."""
 
-    def __init__(self, files: Files, batches: Batches, runner: Runner) -> None:
+    def __init__(self, files: Files, runner: Runner) -> None:
         self.files = files
-        self.batches = batches
+        self.batches = runner.batches
         self._runner = runner
-        batches.on_change = runner.changed
 
     async def run(self) -> None:
         """Run batches, until cancelled."""
@@ -87,7 +85,7 @@ async def open_jobs(
     limits: FileLimits,
     *,
     fleet: Fleet,
-    answer: AnswerLine,
+    handle_line: HandleLine,
     caller_of: Callable[[BatchCaller], Caller | None],
     patience: float,
     until_the_end: AsyncExitStack,
@@ -97,17 +95,15 @@ async def open_jobs(
     work = until_the_end.enter_context(WorkPlace.take(work_folder(place)))
     files = Files(store, blobs, limits)
     await files.start()
-    batches = Batches(store, files)
     runner = Runner(
         name=work.name,
         folder=work.folder,
         store=store,
         blobs=blobs,
         files=files,
-        batches=batches,
         fleet=fleet,
-        answer=answer,
+        handle_line=handle_line,
         caller_of=caller_of,
         patience=patience,
     )
-    return Jobs(files, batches, runner)
+    return Jobs(files, runner)

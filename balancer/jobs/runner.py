@@ -21,7 +21,7 @@ from .blobs import Blobs, BlobsAway
 from .files import Files, delete_orphans
 from .results import Spool
 from .schedule import Capacity, Schedule, Slots
-from .tools import LEASE, RECHECK, AnswerLine, Ended, Tools
+from .tools import LEASE, RECHECK, Ended, HandleLine, Tools
 
 logger = logging.getLogger(__name__)
 
@@ -59,9 +59,8 @@ class Runner:
         store: JobStore,
         blobs: Blobs,
         files: Files,
-        batches: Batches,
         fleet: Fleet,
-        answer: AnswerLine,
+        handle_line: HandleLine,
         caller_of: Callable[[BatchCaller], Caller | None],
         patience: float,
         clock: Callable[[], float] = time.time,
@@ -72,7 +71,7 @@ class Runner:
         """
         self._fleet = fleet
         self._clock = clock
-        self._batches = batches
+        self.batches = Batches(store, files, on_change=self.changed, clock=clock)
         self._schedule = Schedule()
         self._capacity = Capacity(fleet.views, patience=patience, now=clock(), clock=clock)
         self._news = asyncio.Event()
@@ -85,13 +84,13 @@ class Runner:
             store=store,
             blobs=blobs,
             files=files,
-            batches=batches,
+            batches=self.batches,
             spool=Spool(folder),
             scratch=folder,
             schedule=self._schedule,
             ended=self.ended,
             checking=asyncio.Semaphore(INPUTS_AT_ONCE),
-            answer=answer,
+            handle_line=handle_line,
             caller_of=caller_of,
             has_room=self._has_room,
             model_may_come=self._capacity.may_come,
@@ -214,7 +213,7 @@ class Runner:
         """Nothing can be done about it here; the log has why."""
         now = self._clock()
         try:
-            await self._batches.change(
+            await self.batches.change(
                 id,
                 lambda batch: batch if batch.has_ended else batch.failed((INTERNAL,), now),
                 is_open=False,

@@ -21,8 +21,8 @@ LEASE = 30.0
 RECHECK = LEASE / 3
 """Seconds between two looks for what other balancers did."""
 
-AnswerLine = Callable[[Line, Caller], Awaitable[Answered]]
-"""Answers a line as its path would; an error is an answer, too."""
+HandleLine = Callable[[Line, Caller], Awaitable[Answered]]
+"""Answers a line as its path would; an error is an answer, too. See `LineHandlers` of the API."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Tools:
     ended: Ended
     checking: asyncio.Semaphore
     """How many inputs are checked at once."""
-    answer: AnswerLine
+    handle_line: HandleLine
     caller_of: Callable[[BatchCaller], Caller | None]
     """The caller that made a batch, as of now; `None` where the key is gone."""
     has_room: Callable[[str], bool]

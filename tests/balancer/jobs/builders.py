@@ -9,7 +9,6 @@ from pathlib import Path
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.view import FleetTotals, ForegroundView, ModelView
 from arriero.balancer.jobs.batch import Batch, BatchCaller, NewBatch
-from arriero.balancer.jobs.batches import Batches
 from arriero.balancer.jobs.blobs import LocalBlobs
 from arriero.balancer.jobs.files import Files
 from arriero.balancer.jobs.files_place import FileLimits, WorkPlace
@@ -137,21 +136,19 @@ class House:
     def jobs(self, work: WorkPlace) -> Jobs:
         blobs = LocalBlobs(self.folder)
         files = Files(self.store, blobs, self.limits, clock=self.clock)
-        batches = Batches(self.store, files, clock=self.clock)
         runner = Runner(
             name=work.name,
             folder=work.folder,
             store=self.store,
             blobs=blobs,
             files=files,
-            batches=batches,
             fleet=self.fleet,
-            answer=self.answer,
+            handle_line=self.answer,
             caller_of=self.caller_of,
             patience=60.0,
             clock=self.clock,
         )
-        return Jobs(files, batches, runner)
+        return Jobs(files, runner)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Jobs]:

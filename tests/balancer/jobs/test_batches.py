@@ -7,6 +7,7 @@ import pytest
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.jobs import batches as batches_module
 from arriero.balancer.jobs.batch import NewBatch
+from arriero.balancer.jobs.batches import Batches
 from arriero.balancer.jobs.files_place import WorkPlace
 from arriero.shared.errors import InvalidRequest, NotFound, Overloaded
 from tests.balancer.jobs.builders import URL, House, created, request_line, uploaded
@@ -18,9 +19,10 @@ ANN = Caller(name="ann", owner="ann", address="127.0.0.9")
 
 async def test_one_is_made_found_and_listed(tmp_path: Path) -> None:
     with WorkPlace.take(tmp_path / "work") as work:
-        jobs = House(tmp_path).jobs(work)
+        house = House(tmp_path)
+        jobs = house.jobs(work)
         made: list[str] = []
-        jobs.batches.on_change = made.append
+        jobs.batches = Batches(house.store, jobs.files, on_change=made.append, clock=house.clock)
         first = await created(jobs, request_line(1), caller=ANN, window=60.0)
         second = await created(jobs, request_line(1), caller=ANN)
         assert made == [first.id, second.id]

@@ -58,7 +58,7 @@ async def test_places_are_taken_and_given_up(tmp_path: Path) -> None:
                 FilesPlace(tmp_path),
                 FileLimits(),
                 fleet=FakeFleet(),
-                answer=echo,
+                handle_line=echo,
                 caller_of=lambda _: None,
                 patience=1.0,
                 until_the_end=stack,

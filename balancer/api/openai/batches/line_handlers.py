@@ -29,7 +29,7 @@ BATCH_PRIORITY = -1
 
 
 class LineHandlers:
-    """`answer` is what a runner of batches needs."""
+    """`handle_line` is what the runner of batches calls for each line."""
 
     def __init__(self, runtime: FleetRuntime, conversations: Conversations, bodies: Bodies) -> None:
         self._runtime = runtime
@@ -43,7 +43,7 @@ class LineHandlers:
             "/v1/responses": Endpoint(_parse_unstored, responses.answer),
         }
 
-    async def answer(self, line: Line, caller: Caller) -> Answered:
+    async def handle_line(self, line: Line, caller: Caller) -> Answered:
         """An error is an answer, too; ours alone are raised."""
         try:
             id, body = await self._answer(self._endpoints[line.url], line.body, caller)

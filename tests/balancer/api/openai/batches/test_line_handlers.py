@@ -22,7 +22,7 @@ async def asked(runtime: FakeFleetRuntime, url: str, **body: object) -> Answered
     with Bodies() as bodies:
         conversations = Conversations()
         handlers = LineHandlers(runtime, conversations, bodies)  # type: ignore[arg-type]
-        answered = await handlers.answer(
+        answered = await handlers.handle_line(
             Line(number=1, url=url, body=json.dumps(body).encode()), ANN
         )
         assert len(conversations.memory) == 0, "nothing is stored of a batch"
