@@ -19,7 +19,7 @@ from rich.table import Table
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.fleet.decisions import LinkId, Refuse
 from arriero.balancer.fleet.requests.dispatch.dispatch import Assign, Dispatch
-from arriero.balancer.fleet.requests.routing import Offer, RoutingRequest
+from arriero.balancer.fleet.requests.eligibility import Offer, RoutingRequest
 from arriero.shared.inference import PriorityClass, RequestId
 from bench.arguments import at_least
 from bench.store import wide_console

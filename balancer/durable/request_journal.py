@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from ...shared.inference import Done, Event, Failed, RequestId
-from ..fleet.requests.routing import Engine
+from ..fleet.requests.eligibility import Engine
 from ..fleet.retained_record import Asked, Retained, RetainedRecord
 from ..store.retained_records import RetainedOutcome
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from ...shared.inference import RequestId
 from ...shared.log import context
 from ..fleet.caller import Caller
-from ..fleet.requests.routing import Engine
+from ..fleet.requests.eligibility import Engine
 from ..fleet.retained_record import Asked
 from ..fleet.runtime.retained_requests import RetainedRequest, RetainedRequests
 from ..store.health import StoreHealth

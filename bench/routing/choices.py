@@ -9,7 +9,7 @@ from statistics import mean, median
 from arriero.balancer.fleet.decisions import LinkId, Refuse
 from arriero.balancer.fleet.limits import Routing
 from arriero.balancer.fleet.requests.dispatch.dispatch import Dispatch
-from arriero.balancer.fleet.requests.routing import Offer, RoutingRequest
+from arriero.balancer.fleet.requests.eligibility import Offer, RoutingRequest
 from arriero.balancer.fleet.routing.rates import Measurement
 from arriero.balancer.fleet.routing.router import Router
 from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage

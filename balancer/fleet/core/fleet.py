@@ -89,9 +89,9 @@ from ..queries.query import QueryLifecycle, QueryRequest
 from ..recorder import Ending
 from ..registry import Agent
 from ..requests.delivered import Delivered
+from ..requests.eligibility import Engine
 from ..requests.request_lifecycle import RequestLifecycle
 from ..requests.requests import Gain, refuse
-from ..requests.routing import Engine
 from ..view import Cordon, SharedCordon
 from .admission import UNCOUNTED, Admission
 from .membership import Membership

@@ -18,7 +18,7 @@ from ...control.model_status import ModelStatus
 from ..caller import ANONYMOUS, Caller
 from ..limits import Limits
 from ..registry import Agent
-from ..requests.routing import Engine
+from ..requests.eligibility import Engine
 from ..view import (
     AgentView,
     Cordon,

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Iterator
 from ....shared.inference import RequestId
 from ..decisions import LinkId
 from ..priority_queue import Groups
-from .routing import QueueKey, Warm, model_of
+from .eligibility import QueueKey, Warm, model_of
 
 
 class Waiting:

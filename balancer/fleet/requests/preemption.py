@@ -14,7 +14,7 @@ from ....shared.inference import RequestId
 from ..priority_queue import Groups
 from ..tally import Tally
 from ..view import ForegroundView
-from .routing import QueueKey
+from .eligibility import QueueKey
 
 FIRST_RUN = 1.0
 """Seconds that a batch request runs at least before it is preempted for the first time."""

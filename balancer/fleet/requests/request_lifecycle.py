@@ -53,7 +53,7 @@ from ..recorder import Ending, MoveReason, Origin
 from ..token_estimate import charge_of_usage
 from ..view import RequestState, RequestView
 from .delivered import Claim, Delivered, Reported, consistent
-from .routing import ByText, Engine, by_text_of
+from .eligibility import ByText, Engine, by_text_of
 
 MAX_AGENTS_LOST = 3
 """Agents that may be lost with a request before it is taken for the cause, and ends."""

@@ -36,9 +36,9 @@ from ..routing.router import LONGEST_WAIT, Router
 from ..view import RequestView
 from .delivered import Claim, Reported, consistent
 from .dispatch.dispatch import Assign, Dispatch
+from .eligibility import ByText, Needs, Offer, QueueKey, RoutingRequest, routing_of
 from .preemption import Foreground, Preemption, least_run
 from .request_lifecycle import RequestLifecycle
-from .routing import ByText, Needs, Offer, QueueKey, RoutingRequest, routing_of
 from .waiting_room import WaitingRoom
 
 _AGENTS_FAULT = (FirstTokenTimeout.code, TokenTimeout.code)

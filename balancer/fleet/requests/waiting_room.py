@@ -23,7 +23,7 @@ from ..decisions import Deliver
 from ..load_shedding import RETRY_AFTER
 from ..priority_queue import PriorityQueue
 from .dispatch.dispatch import Dispatch
-from .routing import QueueKey, model_of
+from .eligibility import QueueKey, model_of
 
 MAX_MODELS = 1024
 """Models that are remembered at most: agents choose the names."""

@@ -46,7 +46,7 @@ from ..decisions import (
 from ..queries.query import QueryRequest
 from ..queries.query_handle import QueryHandle
 from ..recorder import Ending, Recorder
-from ..requests.routing import Engine
+from ..requests.eligibility import Engine
 from ..view import Cordon, SharedCordon
 from .outbox import Backlog, Peer
 from .stream import Sink, Stream

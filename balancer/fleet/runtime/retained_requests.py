@@ -21,7 +21,7 @@ from typing import Protocol
 from ....shared.errors import Conflict, NotFound, ShuttingDown
 from ....shared.inference import Done, Event, Failed, GenerateRequest, RequestId, Token, Waiting
 from ..caller import Caller
-from ..requests.routing import Engine
+from ..requests.eligibility import Engine
 from ..retained_record import Asked, RetainedKey, RetainedRecord
 from .fleet_runtime import FleetRuntime, new_request_id
 from .stream import Stream

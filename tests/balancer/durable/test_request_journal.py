@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from arriero.balancer.durable import request_journal as journals
 from arriero.balancer.durable.request_journal import Growth, RequestJournal, Unwritten
 from arriero.balancer.fleet.caller import ANONYMOUS
-from arriero.balancer.fleet.requests.routing import Engine
+from arriero.balancer.fleet.requests.eligibility import Engine
 from arriero.balancer.fleet.retained_record import Asked, RetainedKey, RetainedRecord
 from arriero.balancer.store.retained_records import RetainedOutcome
 from arriero.shared.errors import ShuttingDown

@@ -12,7 +12,7 @@ from arriero.balancer.durable import request_service as keepers
 from arriero.balancer.durable.request_documents import restored
 from arriero.balancer.durable.request_service import RequestService
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
-from arriero.balancer.fleet.requests.routing import Engine
+from arriero.balancer.fleet.requests.eligibility import Engine
 from arriero.balancer.fleet.retained_record import RetainedRecord
 from arriero.balancer.fleet.runtime.retained_requests import RetainedRequest, RetainedRequests
 from arriero.balancer.store import write_behind

@@ -31,7 +31,7 @@ from ...routing.choice import Choice
 from ...routing.fetches import Fetching
 from ...routing.rates import Measurement
 from ...routing.router import Router
-from ..routing import Able, ByText, Engine, Offer, QueueKey, RoutingRequest, Warm, model_of
+from ..eligibility import Able, ByText, Engine, Offer, QueueKey, RoutingRequest, Warm, model_of
 from .fair_queue import FairQueue
 from .holds import Hold, Holds
 from .slots import AgentSlots, Ranks, Slots

@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from .....shared.inference import PRIORITY_CLASSES, PriorityClass, RequestId
 from ...caller import Account, Flow
 from ...tally import Tally
+from ..eligibility import Able, ByText, Engine, QueueKey, RoutingRequest, Warm, model_of
 from ..matching import Waiting
-from ..routing import Able, ByText, Engine, QueueKey, RoutingRequest, Warm, model_of
 from .fair_order import FairOrder, share_of
 
 STARVED_AFTER = 10.0

@@ -15,8 +15,8 @@ from ...decisions import LinkId
 from ...routing.choice import Load
 from ...routing.router import Router
 from ...tally import Tally
+from ..eligibility import NOTHING, Offer, QueueKey
 from ..matching import Free
-from ..routing import NOTHING, Offer, QueueKey
 from .holds import Holds
 
 

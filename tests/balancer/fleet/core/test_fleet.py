@@ -23,8 +23,8 @@ from arriero.balancer.fleet.decisions import (
 )
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.recorder import Origin
+from arriero.balancer.fleet.requests.eligibility import Engine
 from arriero.balancer.fleet.requests.requests import LEAST_PATIENCE
-from arriero.balancer.fleet.requests.routing import Engine
 from arriero.balancer.fleet.view import Cordon, SharedCordon
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import (

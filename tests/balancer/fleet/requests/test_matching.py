@@ -1,8 +1,8 @@
 import pytest
 
 from arriero.balancer.fleet.decisions import LinkId
+from arriero.balancer.fleet.requests.eligibility import Engine
 from arriero.balancer.fleet.requests.matching import Free, Waiting
-from arriero.balancer.fleet.requests.routing import Engine
 from arriero.shared.inference import RequestId
 
 A, B = LinkId(1), LinkId(2)

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arriero.balancer.fleet.requests import preemption
+from arriero.balancer.fleet.requests.eligibility import QueueKey
 from arriero.balancer.fleet.requests.preemption import (
     FIRST_RUN,
     LONGEST_RUN,
@@ -12,7 +13,6 @@ from arriero.balancer.fleet.requests.preemption import (
     Preemption,
     least_run,
 )
-from arriero.balancer.fleet.requests.routing import QueueKey
 from arriero.balancer.fleet.view import ForegroundView
 from arriero.shared.inference import RequestId
 

@@ -16,13 +16,13 @@ from arriero.balancer.fleet.decisions import (
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.recorder import Ending, Origin
 from arriero.balancer.fleet.requests.delivered import MAX_NOTICES, Delivered
+from arriero.balancer.fleet.requests.eligibility import ByText, Engine
 from arriero.balancer.fleet.requests.request_lifecycle import (
     MAX_AGENTS_LOST,
     MAX_LOST_ALONE,
     Moves,
     RequestLifecycle,
 )
-from arriero.balancer.fleet.requests.routing import ByText, Engine
 from arriero.balancer.fleet.view import RequestView
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import (

@@ -17,6 +17,7 @@ from arriero.balancer.fleet.decisions import (
 )
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.registry import Registry
+from arriero.balancer.fleet.requests.eligibility import Needs
 from arriero.balancer.fleet.requests.preemption import FIRST_RUN
 from arriero.balancer.fleet.requests.request_lifecycle import RequestLifecycle
 from arriero.balancer.fleet.requests.requests import (
@@ -26,7 +27,6 @@ from arriero.balancer.fleet.requests.requests import (
     offer_of,
     refuse,
 )
-from arriero.balancer.fleet.requests.routing import Needs
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import EngineFailed, QueueFull, RequestError, ShuttingDown
 from arriero.shared.inference import (

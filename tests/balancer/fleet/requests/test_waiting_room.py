@@ -3,7 +3,7 @@ import pytest
 from arriero.balancer.fleet.decisions import Deliver, LinkId
 from arriero.balancer.fleet.load_shedding import RETRY_AFTER
 from arriero.balancer.fleet.requests.dispatch.dispatch import Dispatch
-from arriero.balancer.fleet.requests.routing import Engine, Offer, RoutingRequest
+from arriero.balancer.fleet.requests.eligibility import Engine, Offer, RoutingRequest
 from arriero.balancer.fleet.requests.waiting_room import (
     CHECK_PAUSE,
     MAX_MODELS,

@@ -6,7 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from arriero.balancer.fleet.decisions import LinkId, Refuse
 from arriero.balancer.fleet.requests.dispatch.dispatch import Assign, Dispatch
-from arriero.balancer.fleet.requests.routing import Offer, RoutingRequest
+from arriero.balancer.fleet.requests.eligibility import Offer, RoutingRequest
 from arriero.balancer.fleet.routing.rates import Measurement
 from arriero.balancer.fleet.routing.router import Router
 from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage

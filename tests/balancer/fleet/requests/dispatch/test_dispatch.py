@@ -9,7 +9,7 @@ from arriero.balancer.fleet.requests.dispatch.dispatch import (
     Assign,
     Dispatch,
 )
-from arriero.balancer.fleet.requests.routing import ByText, Engine, Offer, RoutingRequest
+from arriero.balancer.fleet.requests.eligibility import ByText, Engine, Offer, RoutingRequest
 from arriero.balancer.fleet.routing.choice import Choice
 from arriero.balancer.fleet.routing.rates import Measurement
 from arriero.balancer.fleet.routing.router import LoadOf, Router

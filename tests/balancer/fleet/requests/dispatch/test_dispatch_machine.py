@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.decisions import LinkId, Refuse
 from arriero.balancer.fleet.requests.dispatch.dispatch import Assign, Dispatch
-from arriero.balancer.fleet.requests.routing import (
+from arriero.balancer.fleet.requests.eligibility import (
     Engine,
     Offer,
     QueueKey,

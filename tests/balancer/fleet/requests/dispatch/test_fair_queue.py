@@ -14,7 +14,7 @@ from arriero.balancer.fleet.requests.dispatch.fair_queue import (
     FairQueue,
     Turns,
 )
-from arriero.balancer.fleet.requests.routing import Engine, QueueKey, RoutingRequest
+from arriero.balancer.fleet.requests.eligibility import Engine, QueueKey, RoutingRequest
 from arriero.shared.inference import PRIORITY_CLASSES, PriorityClass, RequestId
 
 KEYS: tuple[QueueKey, ...] = (None, "m")

@@ -7,7 +7,7 @@ import pytest
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.requests.dispatch.holds import Holds
 from arriero.balancer.fleet.requests.dispatch.slots import MENDED_TOGETHER, AgentSlots, Ranks, Slots
-from arriero.balancer.fleet.requests.routing import Engine, Offer
+from arriero.balancer.fleet.requests.eligibility import Engine, Offer
 from arriero.balancer.fleet.routing.choice import Load
 from arriero.balancer.fleet.routing.router import Router
 from arriero.shared.inference import RequestId

@@ -1,6 +1,6 @@
-"""What dispatch may know of a request to choose an agent for it, and who can serve it.
+"""Which agents may serve a request: what it asks for, what an agent offers, and keys for both.
 
-Dispatch never knows its text.
+Dispatch knows this of a request, and never its text.
 """
 
 from collections.abc import Callable

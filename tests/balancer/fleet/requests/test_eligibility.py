@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from arriero.balancer.fleet.caller import Caller
-from arriero.balancer.fleet.requests.routing import (
+from arriero.balancer.fleet.requests.eligibility import (
     MAX_UNUSED,
     Able,
     ByText,
