@@ -18,7 +18,7 @@ from rich.table import Table
 
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.fleet.decisions import LinkId, Refuse
-from arriero.balancer.fleet.requests.dispatch.dispatch import Assign, Dispatch
+from arriero.balancer.fleet.requests.dispatch.dispatch import AssignSlot, Dispatch
 from arriero.balancer.fleet.requests.eligibility import Offer, RoutingRequest
 from arriero.shared.inference import PriorityClass, RequestId
 from bench.arguments import at_least
@@ -123,7 +123,7 @@ class _Run:
             raise RuntimeError("the queue has no limit here")
         self._start(assigned, now)
 
-    def _start(self, assigned: Iterable[Assign], now: float) -> None:
+    def _start(self, assigned: Iterable[AssignSlot], now: float) -> None:
         for assign in assigned:
             job = self._jobs[assign.request]
             if job.caller != BATCH:

@@ -35,7 +35,7 @@ from ..routing.rates import Measurement
 from ..routing.router import LONGEST_WAIT, Router
 from ..view import RequestView
 from .delivered import Claim, Reported, consistent
-from .dispatch.dispatch import Assign, Dispatch
+from .dispatch.dispatch import AssignSlot, Dispatch
 from .eligibility import ByText, Needs, Offer, QueueKey, RoutingRequest, routing_of
 from .preemption import Foreground, Preemption, least_run
 from .request_lifecycle import RequestLifecycle
@@ -468,7 +468,7 @@ class Requests:
                 started += self._start(self._allow(each), now)
         return started
 
-    def _allow(self, agent: Agent) -> list[Assign]:
+    def _allow(self, agent: Agent) -> list[AssignSlot]:
         return self.dispatch.agent_allowed(agent.link, agent.breaker.allowed)
 
     def _look_at_agent(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
@@ -596,7 +596,7 @@ class Requests:
         """It ends with an error; the agent knows, or never had it."""
         return self._end(lifecycle, lifecycle.failed(error, now), now)
 
-    def _start(self, assigned: Iterable[Assign], now: float) -> list[Decision]:
+    def _start(self, assigned: Iterable[AssignSlot], now: float) -> list[Decision]:
         decisions: list[Decision] = []
         for assign in assigned:
             lifecycle = self._lifecycles[assign.request]
@@ -640,7 +640,7 @@ class Requests:
         return decisions
 
     def _lend(
-        self, lifecycle: RequestLifecycle, assign: Assign, now: float
+        self, lifecycle: RequestLifecycle, assign: AssignSlot, now: float
     ) -> tuple[list[Decision], PrefixSource | None]:
         """What is sent to the lender of a prefix, and where it is to be had; if there is one."""
         fetching = assign.fetching

@@ -41,7 +41,7 @@ MOST_PASSED = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Assign:
+class AssignSlot:
     """Start the request on the agent; its slot is taken. It may be `fetching` a prefix first."""
 
     request: RequestId
@@ -169,7 +169,7 @@ class Dispatch:
 
     # ---- requests
 
-    def enqueue(self, id: RequestId, routing: RoutingRequest) -> list[Assign] | Refuse:
+    def enqueue(self, id: RequestId, routing: RoutingRequest) -> list[AssignSlot] | Refuse:
         """A newcomer is assigned, waits (no decision), or is refused and forgotten."""
         self._arrives(id, routing)
         if not self.has_free_slot(routing.queue_key) and (error := self._refusal(id)) is not None:
@@ -178,7 +178,7 @@ class Dispatch:
         self._load_shedding.waits(id, *_place_of(routing))
         return self._place([id])
 
-    def resume(self, id: RequestId, routing: RoutingRequest) -> list[Assign]:
+    def resume(self, id: RequestId, routing: RoutingRequest) -> list[AssignSlot]:
         """Like `enqueue`, for a request that was accepted before: no queue is full for it."""
         self._arrives(id, routing)
         return self._place([id])
@@ -207,7 +207,7 @@ class Dispatch:
 
     def ended(
         self, id: RequestId, end: Measurement | None = None, *, charge: int | None = None
-    ) -> list[Assign]:
+    ) -> list[AssignSlot]:
         """A request is over, wherever it was; its slot serves the next. `end`, if it ended well.
 
         `charge` is what it counts among its caller's, where that is known by now.
@@ -229,11 +229,11 @@ class Dispatch:
         self.router.prompt_read(id, num_tokens, num_cached)
         self._ranks.update(self._slots[self._running(id)])
 
-    def release(self, id: RequestId) -> list[Assign]:
+    def release(self, id: RequestId) -> list[AssignSlot]:
         """A request has waited for one agent long enough: it takes any now."""
         return self._place([id]) if self._release(id) else []
 
-    def came_back(self, id: RequestId) -> list[Assign]:
+    def came_back(self, id: RequestId) -> list[AssignSlot]:
         """The agent would not start it: it counts as full, until `agent_rested` or an end there."""
         agent = self._slots[self._running(id)]
         agent.running.remove(id)
@@ -243,7 +243,7 @@ class Dispatch:
         self._waits_again(id)
         return self._place([id])
 
-    def gave_way(self, id: RequestId) -> list[Assign]:
+    def gave_way(self, id: RequestId) -> list[AssignSlot]:
         """Its agent has stopped it, and has a slot for whichever request is next; it waits."""
         agent = self._slots[self._running(id)]
         agent.running.remove(id)
@@ -273,7 +273,7 @@ class Dispatch:
             num_slots -= agent.offer.slots
         return num_slots > 0
 
-    def renamed(self, names: Mapping[str, str]) -> tuple[list[RequestId], list[Assign]]:
+    def renamed(self, names: Mapping[str, str]) -> tuple[list[RequestId], list[AssignSlot]]:
         """Requests for a model of `names` wait for its new name there; which requests these are."""
         waiting = [id for name in names for id in self._waiting.of(name)]
         held = [id for agent in self._slots for id in self._holds.held_for(agent.link)]
@@ -295,7 +295,7 @@ class Dispatch:
         if request.link is None:
             self._waiting.changed(id, self.queue_key_of(id), self.now)
 
-    def retry(self, ids: Iterable[RequestId]) -> list[Assign]:
+    def retry(self, ids: Iterable[RequestId]) -> list[AssignSlot]:
         """Assign those of `ids` that wait and need not."""
         assigned = []
         for id in ids:
@@ -315,12 +315,12 @@ class Dispatch:
 
     # ---- agents
 
-    def agent_joined(self, link: LinkId, offer: Offer) -> list[Assign]:
+    def agent_joined(self, link: LinkId, offer: Offer) -> list[AssignSlot]:
         """An agent is here."""
         self._slots.add(link)
         return self.agent_changed(link, offer)
 
-    def agent_changed(self, link: LinkId, offer: Offer) -> list[Assign]:
+    def agent_changed(self, link: LinkId, offer: Offer) -> list[AssignSlot]:
         """What the agent says of itself has changed; what it runs, it goes on running."""
         agent = self._slots[link]
         is_same = offer.is_able and offer.keys == agent.keys
@@ -330,7 +330,7 @@ class Dispatch:
         released = [] if is_same else self._let_go(link)
         return [*self._fill(agent), *self.retry(released)]
 
-    def agent_allowed(self, link: LinkId, num: int) -> list[Assign]:
+    def agent_allowed(self, link: LinkId, num: int) -> list[AssignSlot]:
         """An agent may have so many requests at once from now on."""
         agent = self._slots[link]
         agent.offer = replace(agent.offer, allowed=num)
@@ -347,13 +347,13 @@ class Dispatch:
         """An agent serves other needs than before; no request waits for these."""
         self.agent_suspended(link, offer)
 
-    def agent_rested(self, link: LinkId) -> list[Assign]:
+    def agent_rested(self, link: LinkId) -> list[AssignSlot]:
         """An agent that was full may be tried again."""
         agent = self._slots[link]
         agent.is_full = False
         return self._fill(agent)
 
-    def agent_left(self, link: LinkId, ended: Collection[RequestId]) -> list[Assign]:
+    def agent_left(self, link: LinkId, ended: Collection[RequestId]) -> list[AssignSlot]:
         """An agent is gone: of its requests, `ended` are over and the rest come back."""
         back = [id for id in self.running_on(link) if id not in ended]
         for id in self._slots[link].running:
@@ -372,7 +372,7 @@ class Dispatch:
 
     # ---- a slot for a request
 
-    def _place(self, ids: Iterable[RequestId]) -> list[Assign]:
+    def _place(self, ids: Iterable[RequestId]) -> list[AssignSlot]:
         """Assign those of `ids` for which an agent is free, in this order; they wait already.
 
         Others that wait have no free agent (an invariant of `dispatch`), so none is overtaken.
@@ -397,7 +397,9 @@ class Dispatch:
             may_wait=may_wait,
         )
 
-    def _assign(self, id: RequestId, agent: AgentSlots, fetching: Fetching | None = None) -> Assign:
+    def _assign(
+        self, id: RequestId, agent: AgentSlots, fetching: Fetching | None = None
+    ) -> AssignSlot:
         request = self._requests[id]
         self._load_shedding.leaves(id)
         self._waiting.started(id, self._keys_of(agent), self.now)
@@ -413,11 +415,11 @@ class Dispatch:
         )
         self._slots.take(agent, id)
         self._ranks.update(agent)
-        return Assign(id, agent.link, fetching)
+        return AssignSlot(id, agent.link, fetching)
 
     # ---- a request for a slot
 
-    def _fill(self, agent: AgentSlots) -> list[Assign]:
+    def _fill(self, agent: AgentSlots) -> list[AssignSlot]:
         """Give the agent's free slots to those who wait, in their order."""
         assigned = []
         num_passed = 0

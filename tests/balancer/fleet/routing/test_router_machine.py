@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from arriero.balancer.fleet.decisions import LinkId, Refuse
-from arriero.balancer.fleet.requests.dispatch.dispatch import Assign, Dispatch
+from arriero.balancer.fleet.requests.dispatch.dispatch import AssignSlot, Dispatch
 from arriero.balancer.fleet.requests.eligibility import Offer, RoutingRequest
 from arriero.balancer.fleet.routing.rates import Measurement
 from arriero.balancer.fleet.routing.router import Router
@@ -37,7 +37,7 @@ class RoutingMachine(RuleBasedStateMachine):
         offer = self.offers[link]
         return offer.is_able and list(self.running.values()).count(link) < offer.slots
 
-    def follow(self, assigned: list[Assign]) -> None:
+    def follow(self, assigned: list[AssignSlot]) -> None:
         for assign in assigned:
             offer = self.offers[assign.link]
             assert self.free(assign.link), "a full, draining or empty agent"

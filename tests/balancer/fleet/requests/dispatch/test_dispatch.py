@@ -6,7 +6,7 @@ from arriero.balancer.fleet.decisions import LinkId, Refuse
 from arriero.balancer.fleet.load_shedding import RETRY_AFTER
 from arriero.balancer.fleet.requests.dispatch.dispatch import (
     MOST_PASSED,
-    Assign,
+    AssignSlot,
     Dispatch,
 )
 from arriero.balancer.fleet.requests.eligibility import ByText, Engine, Offer, RoutingRequest
@@ -20,7 +20,7 @@ from arriero.shared.inference.prefix_chain import PrefixChain, chain_of
 A, B, C = LinkId(1), LinkId(2), LinkId(3)
 
 
-def arrive(dispatch: Dispatch, id: str, model: str | None = None) -> list[Assign] | Refuse:
+def arrive(dispatch: Dispatch, id: str, model: str | None = None) -> list[AssignSlot] | Refuse:
     return dispatch.enqueue(RequestId(id), RoutingRequest(model=model))
 
 
@@ -31,12 +31,12 @@ def join(
     slots: int = 1,
     model: str | None = "m",
     is_accepting: bool = True,
-) -> list[Assign]:
+) -> list[AssignSlot]:
     return dispatch.agent_joined(link, Offer(model=model, slots=slots, is_accepting=is_accepting))
 
 
-def assign(id: str, link: LinkId) -> Assign:
-    return Assign(RequestId(id), link)
+def assign(id: str, link: LinkId) -> AssignSlot:
+    return AssignSlot(RequestId(id), link)
 
 
 def test_without_agents_requests_wait_and_start_in_their_order() -> None:
@@ -243,7 +243,7 @@ def test_what_goes_on_by_text_waits_for_no_engine_any_more() -> None:
 LONG = chain_of(GenerateRequest(prompt="A conversation that was long. " * 400))
 
 
-def arrive_with_prefix(dispatch: Dispatch, id: str) -> list[Assign] | Refuse:
+def arrive_with_prefix(dispatch: Dispatch, id: str) -> list[AssignSlot] | Refuse:
     return dispatch.enqueue(RequestId(id), RoutingRequest(model="m", chain=LONG))
 
 

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.decisions import LinkId, Refuse
-from arriero.balancer.fleet.requests.dispatch.dispatch import Assign, Dispatch
+from arriero.balancer.fleet.requests.dispatch.dispatch import AssignSlot, Dispatch
 from arriero.balancer.fleet.requests.eligibility import (
     Engine,
     Offer,
@@ -70,7 +70,7 @@ class DispatchMachine(RuleBasedStateMachine):
     def running(self) -> list[RequestId]:
         return sorted(id for agent in self.agents.values() for id in agent.running)
 
-    def follow(self, assigned: list[Assign]) -> None:
+    def follow(self, assigned: list[AssignSlot]) -> None:
         for assign in assigned:
             agent = self.agents[assign.link]
             key = self.queue_keys[assign.request]
