@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ....shared.inference import RequestId
 from ..decisions import LinkId
-from ..requests.matching import Free, Waiting
+from ..requests.matching import Free, Queues
 from ..tally import Tally
 
 
@@ -61,7 +61,7 @@ class QueryQueue:
         self._per_agent = per_agent
         self._agents: dict[LinkId, _Agent] = {}
         self._queries: dict[RequestId, _Query] = {}
-        self._waiting = Waiting()
+        self._waiting = Queues()
         self._free = Free()
         self._num_turns = 0
         self._able: Tally[str | None] = Tally()

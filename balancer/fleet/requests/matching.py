@@ -13,8 +13,8 @@ from ..priority_queue import Groups
 from .eligibility import QueueKey, Warm, model_of
 
 
-class Waiting:
-    """Waiting requests, lowest rank first."""
+class Queues:
+    """The queues of waiting requests, lowest rank first."""
 
     __slots__ = ("_groups", "_keys")
 

@@ -25,7 +25,7 @@ from .....shared.inference import PRIORITY_CLASSES, PriorityClass, RequestId
 from ...caller import Account, Flow
 from ...tally import Tally
 from ..eligibility import Able, ByText, Engine, QueueKey, RoutingRequest, Warm, model_of
-from ..matching import Waiting
+from ..matching import Queues
 from .fair_order import FairOrder, share_of
 
 STARVED_AFTER = 10.0
@@ -145,7 +145,7 @@ class FairQueue:
     """Knows no agents. Every change costs O(log n)."""
 
     def __init__(self) -> None:
-        self._waiting = Waiting()
+        self._waiting = Queues()
         self._entries: dict[RequestId, _Entry] = {}
         self._ids: dict[int, RequestId] = {}
         self._pools: dict[Pool, _Shares] = {}

@@ -2,7 +2,7 @@ import pytest
 
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.requests.eligibility import Engine
-from arriero.balancer.fleet.requests.matching import Free, Waiting
+from arriero.balancer.fleet.requests.matching import Free, Queues
 from arriero.shared.inference import RequestId
 
 A, B = LinkId(1), LinkId(2)
@@ -12,7 +12,7 @@ Q, R, S = RequestId("q"), RequestId("r"), RequestId("s")
 
 
 def test_an_agent_serves_those_who_want_its_model_and_those_who_take_any() -> None:
-    waiting = Waiting()
+    waiting = Queues()
     assert waiting.first(LLAMA) is None
     waiting.put(Q, "bert", 1.0)
     waiting.put(R, None, 3.0)
@@ -28,7 +28,7 @@ def test_an_agent_serves_those_who_want_its_model_and_those_who_take_any() -> No
 
 
 def test_who_waits_in_vain() -> None:
-    waiting = Waiting()
+    waiting = Queues()
     waiting.put(Q, "bert", 1.0)
     waiting.put(R, None, 2.0)
     assert waiting.stranded(()) == [Q, R]
@@ -52,7 +52,7 @@ def test_the_agent_with_the_lowest_load_is_first() -> None:
 
 
 def test_who_waits_for_an_engine_waits_for_no_other_of_that_model() -> None:
-    waiting = Waiting()
+    waiting = Queues()
     waiting.put(Q, ENGINE, 1.0)
     waiting.put(R, "llama", 2.0)
     assert (waiting.first(LLAMA), waiting.first((*LLAMA, ENGINE))) == (R, Q)
