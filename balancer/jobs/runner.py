@@ -20,7 +20,7 @@ from .batches import MAX_ENDED, Batches
 from .blobs import Blobs, BlobsAway
 from .files import Files, delete_orphans
 from .results import Spool
-from .schedule import Capacity, Schedule, Slots
+from .schedule import Capacity, Schedule, Views
 from .tools import LEASE, RECHECK, Ended, HandleLine, Tools
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Fleet(Protocol):
     """What is asked of the fleet's runtime."""
 
     @property
-    def views(self) -> Slots: ...
+    def views(self) -> Views: ...
 
     def changes(self) -> AsyncIterator[None]: ...
 

@@ -273,7 +273,7 @@ LEAST_LOADED = 64
 """Lines that are loaded ahead, beside twice those that may run."""
 
 
-class Slots(Protocol):
+class Views(Protocol):
     """What is asked of the fleet's views."""
 
     def num_slots_for(self, model: str | None) -> int: ...
@@ -300,7 +300,7 @@ class Capacity:
     """
 
     def __init__(
-        self, fleet: Slots, *, patience: float, now: float, clock: Callable[[], float]
+        self, fleet: Views, *, patience: float, now: float, clock: Callable[[], float]
     ) -> None:
         self._fleet = fleet
         self._clock = clock

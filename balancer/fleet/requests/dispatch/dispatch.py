@@ -34,7 +34,7 @@ from ...routing.router import Router
 from ..eligibility import Able, ByText, Engine, Offer, QueueKey, RoutingRequest, Warm, model_of
 from .fair_queue import FairQueue
 from .holds import Hold, Holds
-from .slots import AgentSlots, Ranks, Slots
+from .slots import AgentSlots, FleetSlots, Ranks
 
 MOST_PASSED = 16
 """Requests that a free slot may pass over, one after the other, for which other agents are best."""
@@ -70,7 +70,7 @@ class Dispatch:
         self._requests: dict[RequestId, Entry] = {}
         self._waiting = FairQueue()
         self._load_shedding = LoadShedding()
-        self._slots = Slots()
+        self._slots = FleetSlots()
         self._holds = Holds()
         self._ranks = Ranks(self.router, self._slots, self._holds)
         self._num_arrived = 0

@@ -43,7 +43,7 @@ class AgentSlots:
         return self.offer.is_able and key in self.keys
 
 
-class Slots:
+class FleetSlots:
     """Agents by their links, in the order in which they joined."""
 
     __slots__ = ("_agents", "_num_taken", "_totals", "num_slots")
@@ -129,7 +129,7 @@ class Ranks:
 
     __slots__ = ("_edition", "_editions", "_free", "_holds", "_router", "_slots")
 
-    def __init__(self, router: Router, slots: Slots, holds: Holds) -> None:
+    def __init__(self, router: Router, slots: FleetSlots, holds: Holds) -> None:
         self._router = router
         self._slots = slots
         self._holds = holds

@@ -6,7 +6,12 @@ import pytest
 
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.requests.dispatch.holds import Holds
-from arriero.balancer.fleet.requests.dispatch.slots import MENDED_TOGETHER, AgentSlots, Ranks, Slots
+from arriero.balancer.fleet.requests.dispatch.slots import (
+    MENDED_TOGETHER,
+    AgentSlots,
+    FleetSlots,
+    Ranks,
+)
 from arriero.balancer.fleet.requests.eligibility import Engine, Offer
 from arriero.balancer.fleet.routing.choice import Load
 from arriero.balancer.fleet.routing.router import Router
@@ -16,7 +21,7 @@ A, B = LinkId(1), LinkId(2)
 
 
 def test_totals_count_the_slots_of_those_who_take_work() -> None:
-    slots = Slots()
+    slots = FleetSlots()
     slots.add(A)
     slots.add(B)
     slots.offers(slots[A], Offer(model="m", slots=3, fingerprint="f"))
@@ -32,7 +37,7 @@ def test_totals_count_the_slots_of_those_who_take_work() -> None:
 
 
 def test_a_slot_is_free_until_all_are_taken_or_the_agent_is_full() -> None:
-    slots = Slots()
+    slots = FleetSlots()
     slots.add(A)
     agent = slots[A]
     assert not agent.has_free_slot
@@ -48,7 +53,7 @@ def test_a_slot_is_free_until_all_are_taken_or_the_agent_is_full() -> None:
 
 
 def test_turns_tell_who_got_a_request_last() -> None:
-    slots = Slots()
+    slots = FleetSlots()
     for link in (A, B):
         slots.add(link)
     slots.take(slots[B], RequestId("1"))
@@ -57,7 +62,7 @@ def test_turns_tell_who_got_a_request_last() -> None:
 
 
 def test_an_agent_joins_once() -> None:
-    slots = Slots()
+    slots = FleetSlots()
     slots.add(A)
     with pytest.raises(ValueError, match="joined already"):
         slots.add(A)
@@ -77,8 +82,8 @@ class ByLink(Router):
         return self.ranks[link]
 
 
-def scene(ranks: dict[LinkId, float], slots: int = 1) -> tuple[Slots, Holds, Ranks, ByLink]:
-    agents, holds, router = Slots(), Holds(), ByLink(ranks)
+def scene(ranks: dict[LinkId, float], slots: int = 1) -> tuple[FleetSlots, Holds, Ranks, ByLink]:
+    agents, holds, router = FleetSlots(), Holds(), ByLink(ranks)
     made = Ranks(router, agents, holds)
     for link in ranks:
         agents.add(link)
@@ -133,7 +138,7 @@ def test_what_changed_since_is_not_mended() -> None:
     ranks.check_integrity()
 
 
-class Counted(Slots):
+class Counted(FleetSlots):
     """Counts how many agents are looked at."""
 
     num_looks = 0
