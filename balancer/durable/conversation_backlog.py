@@ -19,7 +19,7 @@ MOST_USED = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class UnwrittenConversation:
     """A conversation of `kind` under its id, and what it counts for. `owner` as it is saved."""
 
     id: str
@@ -33,7 +33,7 @@ class Waiting:
 class Unwritten:
     """What to write together: conversations, and the ids of those that were used."""
 
-    waiting: tuple[Waiting, ...]
+    waiting: tuple[UnwrittenConversation, ...]
     used: tuple[str, ...]
 
 
@@ -42,7 +42,7 @@ class ConversationBacklog:
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, UnwrittenConversation] = {}
         self._used: dict[str, None] = {}
         self._num_bytes = 0
 
@@ -52,7 +52,7 @@ class ConversationBacklog:
     def __contains__(self, id: str) -> bool:
         return id in self._waiting
 
-    def get(self, id: str) -> Waiting | None:
+    def get(self, id: str) -> UnwrittenConversation | None:
         """The one of this id, if it waits."""
         return self._waiting.get(id)
 
@@ -61,7 +61,7 @@ class ConversationBacklog:
         """Whether there is something to write."""
         return bool(self._waiting or self._used)
 
-    def add(self, new: Waiting) -> int:
+    def add(self, new: UnwrittenConversation) -> int:
         """It is to be written; how many are given up for it, itself perhaps among them."""
         self.drop(new.id)
         self._waiting[new.id] = new

@@ -23,7 +23,7 @@ from ..store.health import StoreHealth
 from ..store.port import StoreAway
 from ..store.records import StoreStatus
 from ..store.write_behind import WriteBehind
-from .conversation_backlog import ConversationBacklog, Unwritten, Waiting
+from .conversation_backlog import ConversationBacklog, Unwritten, UnwrittenConversation
 
 logger = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ class ConversationService:
     def put(self, id: str, entry: Any, num_bytes: int, owner: str | None) -> None:
         """Have it written, soon."""
         name, _ = self._kinds[type(entry)]
-        num = self._backlog.add(Waiting(id, name, owner or "", entry, num_bytes))
+        num = self._backlog.add(UnwrittenConversation(id, name, owner or "", entry, num_bytes))
         if num:
             self._health.failed(num)
             logger.warning("conversations that are not written, and go on here alone: %d", num)
@@ -201,7 +201,7 @@ class ConversationService:
         await self._store.save_conversations(rows, what.used)
         return what
 
-    def _rows(self, waiting: Sequence[Waiting]) -> list[SavedConversation]:
+    def _rows(self, waiting: Sequence[UnwrittenConversation]) -> list[SavedConversation]:
         return [_row(each, self._adapters[each.kind]) for each in waiting]
 
     async def _trim_all(self) -> None:
@@ -260,7 +260,7 @@ class ConversationService:
         return True
 
 
-def _row(each: Waiting, adapter: TypeAdapter[Any]) -> SavedConversation:
+def _row(each: UnwrittenConversation, adapter: TypeAdapter[Any]) -> SavedConversation:
     document = zlib.compress(adapter.dump_json(each.entry), level=1)
     return SavedConversation(
         id=each.id,

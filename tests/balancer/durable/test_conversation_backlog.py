@@ -11,12 +11,12 @@ from arriero.balancer.durable.conversation_backlog import (
     MOST_WRITTEN,
     ConversationBacklog,
     Unwritten,
-    Waiting,
+    UnwrittenConversation,
 )
 
 
-def waiting(id: str, num_bytes: int = 1) -> Waiting:
-    return Waiting(id, "response", "ana@1", object(), num_bytes)
+def waiting(id: str, num_bytes: int = 1) -> UnwrittenConversation:
+    return UnwrittenConversation(id, "response", "ana@1", object(), num_bytes)
 
 
 def write(backlog: ConversationBacklog) -> list[str]:
