@@ -27,7 +27,7 @@ LONGEST_WINDOW = 30 * 86_400.0
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
-Endpoint = Literal[
+BatchEndpoint = Literal[
     "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/rerank", "/v1/responses"
 ]
 
@@ -49,7 +49,7 @@ class _Body:
     __pydantic_config__ = _STRICT
 
     input_file_id: Annotated[str, Field(max_length=256)]
-    endpoint: Endpoint
+    endpoint: BatchEndpoint
     completion_window: Annotated[str, Field(pattern=r"^\d+(\.\d+)?\s*(ms|s|m|h|d)$")]
     metadata: (
         Annotated[

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from arriero.balancer.api.conversations import Conversations
-from arriero.balancer.api.openai.batches.batch_routes import Endpoint, parse_batch
+from arriero.balancer.api.openai.batches.batch_routes import BatchEndpoint, parse_batch
 from arriero.balancer.api.openai.batches.line_handlers import BATCH_PRIORITY, LineHandlers
 from arriero.balancer.api.transport.bodies import Bodies
 from arriero.balancer.fleet.caller import Caller
@@ -74,7 +74,7 @@ async def test_errors_are_answers() -> None:
 
 def test_every_endpoint_that_may_be_asked_has_a_handler() -> None:
     handlers = LineHandlers(FakeFleetRuntime(), Conversations(), Bodies())  # type: ignore[arg-type]
-    endpoints = get_args(Endpoint)
+    endpoints = get_args(BatchEndpoint)
     assert set(handlers._endpoints) == set(endpoints)
     for endpoint in endpoints:
         body = {"input_file_id": "f", "endpoint": endpoint, "completion_window": "24h"}
