@@ -48,27 +48,23 @@ class Persist:
 
 @dataclass(frozen=True, slots=True)
 class Persisted:
-    """`persist` is saved for good, as the revision after the one it expected."""
-
-    persist: Persist
+    """The state is saved for good, as the revision after the one that was expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conflicted:
-    """`persist` is not saved: `current` is, by another call to the same store."""
+    """The state is not saved: `current` is, by another call to the same store."""
 
-    persist: Persist
     current: SavedState | None
 
 
 @dataclass(frozen=True, slots=True)
 class NotPersisted:
-    """`persist` was given up because the store was away for too long, or too much waited.
+    """The save was given up because the store was away for too long, or too much waited.
 
     A save whose confirmation was lost may be in the store nevertheless; load before the next.
     """
 
-    persist: Persist
     reason: str
 
 

@@ -125,7 +125,7 @@ class StoreWriter:
                 self._health.went_away(error)
                 left = until - asyncio.get_running_loop().time()
                 if left <= 0:
-                    return NotPersisted(persist, f"the store is away: {error}")
+                    return NotPersisted(f"the store is away: {error}")
             await asyncio.sleep(min(pause, left))
             pause = min(2 * pause, write_behind.LONGEST_PAUSE)
 
@@ -135,16 +135,16 @@ class StoreWriter:
                 await self._store.save_desired_state(persist)
         except RevisionConflict as conflict:
             self._health.answered()
-            return Conflicted(persist, conflict.current)
+            return Conflicted(conflict.current)
         except StoreAway:
             raise
         except Exception:  # the boundary of a save
             logger.exception("a desired state cannot be saved")
             self._health.answered()
             self._health.failed()
-            return NotPersisted(persist, "internal error; the balancer's log has it")
+            return NotPersisted("internal error; the balancer's log has it")
         self._health.wrote()
-        return Persisted(persist)
+        return Persisted()
 
 
 def _name_of(record: Record) -> Mapping[str, object]:

@@ -30,7 +30,7 @@ async def life(url: str, id: str) -> list[str]:
         persistence.history.recorder.tokens(3, Origin("ana", "tiny"))
         persistence.history.recorder.ended(ending(id))
         save = Persist(saved.revision if saved else 0, id)
-        assert await persistence.writer.persist(save) == Persisted(save)
+        assert await persistence.writer.persist(save) == Persisted()
         await persistence.flush(TOTALS)
         running.cancel()
     await persistence.close()

@@ -37,7 +37,7 @@ def desired_state(runtime: FleetRuntime) -> DesiredStateService:
 
     def persist(persist: Persist) -> asyncio.Future[PersistOutcome]:
         ended: asyncio.Future[PersistOutcome] = asyncio.Future()
-        asyncio.get_running_loop().call_soon(ended.set_result, Persisted(persist))
+        asyncio.get_running_loop().call_soon(ended.set_result, Persisted())
         return ended
 
     return DesiredStateService(runtime, persist)

@@ -75,14 +75,14 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_save_is_confirmed(running: Running) -> None:
     running.persist(FIRST)
     assert not any(each.done() for each in running.saves)
-    assert await running.outcome() == Persisted(FIRST)
+    assert await running.outcome() == Persisted()
     assert await running.store.load_desired_state() == SavedState(1, "state")
 
 
 async def test_a_conflict_comes_with_what_is_saved(running: Running) -> None:
     await MemoryStore.save_desired_state(running.store, Persist(0, "another's"))
     running.persist(FIRST)
-    assert await running.outcome() == Conflicted(FIRST, SavedState(1, "another's"))
+    assert await running.outcome() == Conflicted(SavedState(1, "another's"))
 
 
 async def test_while_the_store_is_away_writes_are_tried_until_it_is_back(
@@ -96,7 +96,7 @@ async def test_while_the_store_is_away_writes_are_tried_until_it_is_back(
     status = running.writer.status()
     assert (status.problem, status.num_pending) == ("connection refused", 3)
     running.store.problem = None
-    assert await running.outcome() == Persisted(FIRST)
+    assert await running.outcome() == Persisted()
     assert await running.writer.flush(HANGS)
     assert (running.store.history.steps, running.store.history.endings) == (
         [step(1)],
@@ -114,7 +114,7 @@ async def test_a_save_is_given_up_in_the_end(
     running.store.goes_away()
     running.persist(FIRST)
     reason = "the store is away: connection refused"
-    assert await running.outcome() == NotPersisted(FIRST, reason)
+    assert await running.outcome() == NotPersisted(reason)
 
 
 async def test_a_store_that_hangs_counts_as_away(
@@ -126,7 +126,7 @@ async def test_a_store_that_hangs_counts_as_away(
     await running.store.calls(2)
     assert running.writer.status().problem == "no answer within 0.02 s"
     running.store.is_open.set()
-    assert await running.outcome() == Persisted(FIRST)
+    assert await running.outcome() == Persisted()
 
 
 async def test_a_fault_ends_its_own_write_only(
@@ -135,11 +135,11 @@ async def test_a_fault_ends_its_own_write_only(
     running.store.problem = ZeroDivisionError("a fault")
     running.persist(FIRST)
     outcome = await running.outcome()
-    assert outcome == NotPersisted(FIRST, "internal error; the balancer's log has it")
+    assert outcome == NotPersisted("internal error; the balancer's log has it")
     assert "ZeroDivisionError: a fault" in caplog.text
     running.store.problem = None
     running.persist(FIRST)
-    assert await running.outcome() == Persisted(FIRST)
+    assert await running.outcome() == Persisted()
 
 
 async def test_saves_go_in_their_order_and_are_told_later(running: Running) -> None:
@@ -148,7 +148,7 @@ async def test_saves_go_in_their_order_and_are_told_later(running: Running) -> N
         running.persist(each)
     assert not any(each.done() for each in running.saves)
     assert running.writer.status().num_pending == 3
-    assert [await running.outcome() for _ in saves] == [Persisted(each) for each in saves]
+    assert [await running.outcome() for _ in saves] == [Persisted() for each in saves]
     assert running.writer.status().num_pending == 0
 
 
@@ -156,7 +156,7 @@ async def test_a_save_does_not_wait_for_the_history(running: Running) -> None:
     running.store.history.is_stuck.set()
     running.writer.append([step(1)], [])
     running.persist(FIRST)
-    assert await running.outcome() == Persisted(FIRST)
+    assert await running.outcome() == Persisted()
 
 
 async def test_a_flush_waits_for_saves_too(running: Running) -> None:
@@ -165,7 +165,7 @@ async def test_a_flush_waits_for_saves_too(running: Running) -> None:
     assert not await running.writer.flush(0.05)
     running.store.problem = None
     assert await running.writer.flush(HANGS)
-    assert await running.outcome() == Persisted(FIRST)
+    assert await running.outcome() == Persisted()
 
 
 async def test_a_flush_waits_no_longer_than_it_may(running: Running) -> None:

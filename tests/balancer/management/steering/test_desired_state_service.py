@@ -65,14 +65,14 @@ async def test_a_change_counts_when_it_is_saved(desk: Desk) -> None:
     assert save.expected == 0
     assert not task.done()
     assert desk.wished == set()
-    await desk.end(Persisted(save))
+    await desk.end(Persisted())
     await task
     assert (desk.service.revision, desk.wished) == (1, {"m"})
 
 
 async def test_the_same_again_is_not_saved(desk: Desk) -> None:
     task = await desk.put("m")
-    await desk.end(Persisted(desk.saves[0]))
+    await desk.end(Persisted())
     await task
     await (await desk.put("m", expected=1))
     assert len(desk.saves) == 1
@@ -88,7 +88,7 @@ async def test_one_change_is_saved_at_a_time(desk: Desk) -> None:
     task = await desk.put("m")
     with pytest.raises(Conflict, match="another change is being saved"):
         await (await desk.put("n"))
-    await desk.end(Persisted(desk.saves[0]))
+    await desk.end(Persisted())
     await task
 
 
@@ -96,14 +96,14 @@ async def test_a_change_is_made_though_its_client_has_gone(desk: Desk) -> None:
     task = await desk.put("m")
     task.cancel()
     await asyncio.wait([task])
-    await desk.end(Persisted(desk.saves[0]))
+    await desk.end(Persisted())
     assert desk.wished == {"m"}
 
 
 async def test_what_another_balancer_saved_is_taken_up(desk: Desk) -> None:
     task = await desk.put("m")
     document = '{"models": [{"name": "n", "source": "file:///n.gguf"}]}'
-    await desk.end(Conflicted(desk.saves[0], SavedState(7, document)))
+    await desk.end(Conflicted(SavedState(7, document)))
     with pytest.raises(Conflict, match="revision 7 by now"):
         await task
     assert (desk.service.revision, desk.wished) == (7, {"n"})
@@ -111,7 +111,7 @@ async def test_what_another_balancer_saved_is_taken_up(desk: Desk) -> None:
 
 async def test_without_the_store_nothing_changes_and_it_is_said(desk: Desk) -> None:
     task = await desk.put("m")
-    await desk.end(NotPersisted(desk.saves[0], "the disk is full"))
+    await desk.end(NotPersisted("the disk is full"))
     with pytest.raises(StoreUnavailable, match="not saved: the disk is full"):
         await task
     assert (desk.service.revision, desk.wished) == (0, set())
@@ -146,7 +146,7 @@ async def test_a_look_waits_for_the_save_that_is_under_way(desk: Desk) -> None:
     looking = asyncio.create_task(desk.service.reconcile(store))
     await asyncio.sleep(0)
     assert not looking.done()
-    await desk.end(Persisted(save))
+    await desk.end(Persisted())
     await task
     assert await looking
     assert (desk.service.revision, desk.wished) == (2, {"n"})
