@@ -36,4 +36,5 @@ async def test_a_large_query_over_a_slow_line(fleet: Fleet) -> None:
             assert len(answer["tokens"]) >= NUM_WORDS
 
         await unnoticed(fleet, attack)
-    assert not [line for line in agent.stderr if "lost the balancer" in line]
+        # Before the line is closed, which the agent then says.
+        assert not [line for line in agent.stderr if "lost the balancer" in line]
