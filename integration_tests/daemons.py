@@ -343,7 +343,9 @@ class Fleet:
         """
 
         async def reached() -> bool:
-            counts = [agent["statistics"]["sequences"] for agent in await self.view("agents")]
+            said = [agent["statistics"] for agent in await self.view("agents")]
+            # One that has just come has not said any yet.
+            counts = [each["sequences"] for each in said if each]
             return sum(each["running"] + each["waiting"] for each in counts) == num
 
         await until(reached)
