@@ -98,7 +98,9 @@ class Pair:
 
         async def have_begun() -> bool:
             states = [each["state"] for each in await self.fleet.view("requests")]
-            counts = [each["statistics"]["sequences"] for each in await self.fleet.view("agents")]
+            said = [each["statistics"] for each in await self.fleet.view("agents")]
+            # An agent that has just come has not said any yet.
+            counts = [each["sequences"] for each in said if each]
             num = sum(each["running"] + each["waiting"] for each in counts)
             return len(states) == NUM_REQUESTS and num == len(states) - states.count("queued")
 
