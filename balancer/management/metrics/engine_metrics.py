@@ -46,7 +46,7 @@ _NUMBERS = (
     _Number(
         GaugeMetricFamily,
         "kv_cells",
-        "Cells of the KV cache: used by running sequences, kept as prefixes for later ones, free.",
+        "Cells of the KV cache: of running sequences, cached as prefixes for later ones, free.",
         lambda said: {
             "used": said.cells.used,
             "kept": said.cells.kept,
@@ -57,7 +57,7 @@ _NUMBERS = (
     _Number(
         GaugeMetricFamily,
         "parked_cells",
-        "Cells' worth of prefixes kept in the agent's host memory.",
+        "Cells' worth of prefixes cached in the agent's host memory.",
         lambda said: {"": said.cells.parked},
     ),
     _Number(
@@ -143,7 +143,7 @@ _NUMBERS = (
     _Number(
         GaugeMetricFamily,
         "grammars",
-        "Compiled grammars that are kept for later requests.",
+        "Compiled grammars that are cached for later requests.",
         lambda said: {"": said.num_grammars},
     ),
     _Number(
@@ -161,13 +161,13 @@ _NUMBERS = (
     _Number(
         GaugeMetricFamily,
         "media_cache_bytes",
-        "Host memory of encoded pictures that are kept for later requests.",
+        "Host memory of encoded pictures that are cached for later requests.",
         lambda said: {"": said.num_media_bytes or 0},
     ),
     _Number(
         CounterMetricFamily,
         "prefix_fetches",
-        "Prefixes that the agent was told to fetch from another, and those that it could not get "
+        "Prefixes that the agent was asked to fetch from another, and those that it could not get "
         "and computed.",
         lambda said: {"fetched": _fetches(said).num, "failed": _fetches(said).failed},
         label="outcome",

@@ -75,7 +75,7 @@ class FleetCollector(Collector):
         )
         yield GaugeMetricFamily(
             "arriero_kept_tokens",
-            "Tokens of answers under way, kept so that another agent can go on with them.",
+            "Tokens of answers under way, retained so that another agent can go on with them.",
             value=view.tokens_kept,
         )
         yield CounterMetricFamily(
@@ -214,7 +214,7 @@ def routing_metrics(view: RoutingView) -> Iterator[Metric]:
     )
     yield CounterMetricFamily(
         "arriero_routing_fetches",
-        "Requests whose agents were told to fetch a prefix from another agent.",
+        "Requests whose agents were asked to fetch a prefix from another agent.",
         value=view.num_fetching,
     )
     yield GaugeMetricFamily(

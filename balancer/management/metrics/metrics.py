@@ -76,8 +76,8 @@ class _StoreLosses(Collector):
     def collect(self) -> Iterator[Metric]:
         family = CounterMetricFamily(
             "arriero_store_lost",
-            "Records of the history, kept requests and conversations that were never written to "
-            "the store: they cannot be, or too many waited while it was away.",
+            "Records of the history, retained requests and conversations that were never written "
+            "to the store: they cannot be, or too many waited while it was away.",
             labels=["kind"],
         )
         for kind, status in self._statuses().items():
@@ -313,10 +313,10 @@ class Metrics:
         num_bytes: Callable[[], int],
         num_unwritten: Callable[[], int],
     ) -> None:
-        """Also export how many requests are kept beyond their connection, and their size."""
+        """Also export how many requests are retained beyond their connection, and their size."""
         self._gauge(
             "kept_requests",
-            "Requests with an idempotency key or in the background whose events are kept.",
+            "Requests with an idempotency key or in the background whose events are retained.",
             num_kept,
         )
         self._gauge("kept_request_bytes", "About how many bytes those events take.", num_bytes)
