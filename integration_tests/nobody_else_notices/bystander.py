@@ -131,9 +131,10 @@ class Bystander:
             attacked = await self.longest_pause(attack(self))
             if attacked < allowance:
                 return []  # whatever the pause of a calm time is
-            allowed = allowance * await self.busyness()
             took = min(self.clock() - start, LONGEST_CALM)
             usual = await self.longest_pause(harmless(self) if harmless else asyncio.sleep(took))
+            # When the attack is over: what it keeps busy itself is no excuse for it.
+            allowed = allowance * await self.busyness()
             if attacked < TIMES * usual + allowed:
                 return []
             noticed.append(Pauses(attacked, usual))
