@@ -5,6 +5,8 @@ arguments, environment and output, and runs the program's `main`, as its script 
 
     process = await ForkedProcess.start("balancer", ["--log-level", "info"], os.environ)
 
+A forked agent forks its engine processes, too: another process has imported what these need.
+
 Only what the kernel keeps of a start differs: `/proc/PID/cmdline` and `/proc/PID/environ` are those
 of the process that forked. A test of these starts the script itself.
 """
@@ -14,12 +16,15 @@ import asyncio
 import atexit
 import json
 import os
+import selectors
 import signal
 import socket
 import subprocess
 import sys
-from asyncio import StreamReader, StreamReaderProtocol
+from asyncio import StreamReader, StreamReaderProtocol, WriteTransport
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
@@ -35,21 +40,35 @@ MODULES = {
         "arriero.agent.models.fetcher",
         "arriero.agent.supervision.supervisor",
     ),
+    "engine": (
+        "arriero.agent.supervision.engine_process",
+        "arriero.agent.daemon",
+        "arriero.agent.upstream_daemon",
+    ),
 }
 """Of each program: the module with its `main`, and what that imports when it begins to serve."""
+
+COMMANDS = {"engine": "-P -m arriero.agent.supervision.engine_process"}
+"""Of each program that an agent starts: the arguments it gives Python."""
 
 _LENGTH = 4
 """Bytes of the length before each message."""
 
 
 class ForkedProcess:
-    """A program that was forked; it has what tests use of `asyncio.subprocess.Process`."""
+    """A program that was forked; it has what is used of `asyncio.subprocess.Process`."""
 
     def __init__(
-        self, forker: "_Forker", pid: int, stdout: StreamReader, stderr: StreamReader | None
+        self,
+        forker: "_Forker",
+        pid: int,
+        stdin: WriteTransport | None,
+        stdout: StreamReader,
+        stderr: StreamReader | None,
     ) -> None:
         self.pid = pid
         self.returncode: int | None = None
+        self.stdin = stdin
         self.stdout = stdout
         self.stderr = stderr
         self._forker = forker
@@ -66,22 +85,41 @@ class ForkedProcess:
         limit: int = 2**16,
     ) -> Self:
         """`stderr`: a file, or PIPE. `limit`: bytes of a line of its output."""
+        start = {"arguments": [str(each) for each in arguments], "environ": dict(environ)}
+        if program == "agent":
+            start["engines"] = _forker("engine").address
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        return await cls._fork(_forker(program), start, None, nothing, stderr, limit)
+
+    @classmethod
+    async def _fork(
+        cls,
+        forker: "_Forker",
+        start: dict[str, Any],
+        stdin: WriteTransport | None,
+        its_input: int,
+        stderr: int,
+        limit: int,
+    ) -> Self:
+        """Closes `its_input`, the file that it reads."""
         ours, its = os.pipe()
         our_errors, its_errors = os.pipe() if stderr == subprocess.PIPE else (None, os.dup(stderr))
-        forker = _forker(program)
+        files = (its_input, its, its_errors)
         try:
-            start = {"arguments": [str(each) for each in arguments], "environ": dict(environ)}
-            pid = forker.ask(start, (its, its_errors))
+            pid = forker.ask(start, files)
         finally:
-            os.close(its)
-            os.close(its_errors)
+            for file in files:
+                os.close(file)
         errors = None if our_errors is None else await _reader(our_errors, limit)
-        return cls(forker, pid, await _reader(ours, limit), errors)
+        return cls(forker, pid, stdin, await _reader(ours, limit), errors)
 
     def send_signal(self, number: int) -> None:
         """Its process number stays its own until its exit was taken."""
         if self.returncode is None:
             os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
 
     async def wait(self) -> int:
         """Its exit code, or minus the signal that ended it."""
@@ -101,6 +139,34 @@ class ForkedProcess:
         return self.returncode
 
 
+class ForkedEngines:
+    """What a forked agent has in place of `asyncio.create_subprocess_exec`."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._forker: _Forker | None = None
+        self._start_process = asyncio.create_subprocess_exec
+
+    async def start(self, *command: Any, **options: Any) -> Any:
+        """A process: forked if it is one of `COMMANDS`, else as asyncio starts it."""
+        program = next(
+            (name for name, words in COMMANDS.items() if command[1:] == tuple(words.split())), None
+        )
+        if program is None:
+            return await self._start_process(*command, **options)
+        if self._forker is None:
+            self._forker = _Forker(self._address)
+        its_input, ours = os.pipe()
+        stdin, _ = await asyncio.get_running_loop().connect_write_pipe(
+            asyncio.BaseProtocol, os.fdopen(ours, "wb", buffering=0)
+        )
+        start = {"arguments": [], "environ": dict(os.environ), "session": True}
+        errors = sys.stderr.fileno()
+        return await ForkedProcess._fork(
+            self._forker, start, stdin, its_input, errors, options["limit"]
+        )
+
+
 async def _reader(pipe: int, limit: int) -> StreamReader:
     reader = StreamReader(limit=limit)
     await asyncio.get_running_loop().connect_read_pipe(
@@ -115,26 +181,41 @@ _forkers: dict[str, "_Forker"] = {}
 def _forker(program: str) -> "_Forker":
     """That of this process."""
     if program not in _forkers:
-        _forkers[program] = _Forker(program)
+        _forkers[program] = _started(program)
     return _forkers[program]
 
 
-class _Forker:
-    """The process that forks one program; it ends with this one."""
+def _started(program: str) -> "_Forker":
+    """Start the process that forks one program; it ends with this one."""
+    address = f"\0arriero-{program}-{os.getpid()}"
+    environ = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    alive, its_alive = socket.socketpair()
+    with socket.socket(socket.AF_UNIX) as listener, its_alive:
+        listener.bind(address)
+        listener.listen()
+        files = (listener.fileno(), its_alive.fileno())
+        process = subprocess.Popen(
+            (sys.executable, "-m", __name__, program, *map(str, files)),
+            pass_fds=files,
+            env=environ,
+            cwd=Path(__file__).parent.parent,
+        )
 
-    def __init__(self, program: str) -> None:
-        self._socket, its = socket.socketpair()
-        environ = {
-            name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"
-        }
-        with its:
-            self._process = subprocess.Popen(
-                (sys.executable, "-m", __name__, program, str(its.fileno())),
-                pass_fds=(its.fileno(),),
-                env=environ,
-                cwd=Path(__file__).parent.parent,
-            )
-        atexit.register(self._close)
+    def end() -> None:
+        alive.close()
+        process.wait()
+
+    atexit.register(end)
+    return _Forker(address)
+
+
+class _Forker:
+    """A connection to the process that forks one program."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(address)
 
     def ask(self, message: dict[str, Any], files: Sequence[int] = ()) -> int:
         """Its answer: a process number, or an exit code."""
@@ -144,10 +225,6 @@ class _Forker:
             raise RuntimeError("the process that forks has ended")
         number: int = answer[0]["number"]
         return number
-
-    def _close(self) -> None:
-        self._socket.close()
-        self._process.wait()
 
 
 def _send(connection: socket.socket, message: dict[str, Any], files: Sequence[int] = ()) -> None:
@@ -159,53 +236,119 @@ def _send(connection: socket.socket, message: dict[str, Any], files: Sequence[in
 
 def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     """A message and its files; None where the other side is gone."""
-    length, files, _, _ = socket.recv_fds(connection, _LENGTH, 2, socket.MSG_WAITALL)
+    try:
+        length, files, _, _ = socket.recv_fds(connection, _LENGTH, 3, socket.MSG_WAITALL)
+    except ConnectionResetError:
+        return None
     if not length:
         return None
     data = connection.recv(int.from_bytes(length), socket.MSG_WAITALL)
     return json.loads(data), files
 
 
-def forked(connection: socket.socket, program: str) -> bool:
-    """Fork as asked. Returns true in each child, and false when nobody asks any more."""
-    while (received := _receive(connection)) is not None:
+class _Forking:
+    """The process that forks: it answers connections, until the one that says it is needed ends."""
+
+    def __init__(self, program: str, listener: socket.socket, needed: socket.socket) -> None:
+        self._program = program
+        self._listener = listener
+        self._needed = needed
+        self._children: defaultdict[socket.socket, set[int]] = defaultdict(set)
+        """Whose exit a connection has not asked for yet."""
+        self._orphans: set[int] = set()
+        """Children whose connection is gone: nobody asks for their exit."""
+        self._selector = selectors.DefaultSelector()
+        self._exits, self._exit = socket.socketpair()
+        for each in (listener, needed, self._exits):
+            self._selector.register(each, selectors.EVENT_READ)
+        self._exit.setblocking(False)
+        signal.set_wakeup_fd(self._exit.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def run(self) -> bool:
+        """Returns true in each child, and false when this process is no longer needed."""
+        while True:
+            for key, _ in self._selector.select():
+                if key.fileobj is self._needed:
+                    return False
+                if key.fileobj is self._listener:
+                    connection, _ = self._listener.accept()
+                    self._selector.register(connection, selectors.EVENT_READ)
+                elif key.fileobj is self._exits:
+                    self._exits.recv(4096)
+                    self._collect()
+                elif self._answer(key.fileobj):  # type: ignore[arg-type]
+                    return True
+
+    def _answer(self, connection: socket.socket) -> bool:
+        """Whether this is a child now."""
+        received = _receive(connection)
+        if received is None:
+            self._selector.unregister(connection)
+            connection.close()
+            self._orphans |= self._children.pop(connection, set())
+            self._collect()
+            return False
         message, files = received
         if "ended" in message:
+            self._children[connection].discard(message["ended"])
             _, status = os.waitpid(message["ended"], 0)
             _send(connection, {"number": os.waitstatus_to_exitcode(status)})
-            continue
+            return False
         pid = os.fork()
         if pid == 0:
-            connection.close()
-            _become(program, message["arguments"], message["environ"], files)
+            self._leave()
+            _become(self._program, message, files)
             return True
         for file in files:
             os.close(file)
-        _send(connection, {"number": pid})
-    return False
+        self._children[connection].add(pid)
+        with suppress(BrokenPipeError):  # the next look at the connection says so
+            _send(connection, {"number": pid})
+        return False
+
+    def _collect(self) -> None:
+        """An orphan that has ended would otherwise seem to live on."""
+        for pid in list(self._orphans):
+            if os.waitpid(pid, os.WNOHANG) != (0, 0):
+                self._orphans.remove(pid)
+
+    def _leave(self) -> None:
+        """What a child has nothing to do with."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for key in list(self._selector.get_map().values()):
+            key.fileobj.close()  # type: ignore[union-attr]
+        self._selector.close()
+        self._exit.close()
 
 
-def _become(
-    program: str, arguments: list[str], environ: dict[str, str], files: Sequence[int]
-) -> None:
+def _become(program: str, message: dict[str, Any], files: Sequence[int]) -> None:
     """What a new process would have: its input, output, arguments, environment and signals."""
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for number, file in enumerate((nothing, *files)):
+    for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
-    sys.argv = [str(Path(sys.executable).parent / program), *arguments]
+    sys.argv = [str(Path(sys.executable).parent / program), *message["arguments"]]
     os.environ.clear()
-    os.environ.update(environ)
+    os.environ.update(message["environ"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if message.get("session"):
+        os.setsid()
+    if "engines" in message:
+        engines = ForkedEngines(message["engines"])
+        asyncio.create_subprocess_exec = engines.start  # type: ignore[assignment]
 
 
 def main() -> int:
     """The process that forks, and each of its children."""
-    program, file = sys.argv[1:]
+    program, listener, needed = sys.argv[1:]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asks ends it
     with lifecycle.loading():
         of_program, *_ = [import_module(name) for name in MODULES[program]]
-    if not forked(socket.socket(fileno=int(file)), program):
+    forking = _Forking(
+        program, socket.socket(fileno=int(listener)), socket.socket(fileno=int(needed))
+    )
+    if not forking.run():
         return 0
     code: int = of_program.main()
     return code

@@ -61,9 +61,9 @@ def environment() -> dict[str, str]:
 
 
 def command() -> list[str]:
-    """As `make daemon-tests` runs pytest, with this interpreter."""
+    """As `make daemon-tests` runs pytest, with this interpreter and fewer workers."""
     made = subprocess.run(
-        ["make", "-n", "--no-print-directory", "daemon-tests"],
+        ["make", "-n", "--no-print-directory", "daemon-tests", "jobs=2"],
         cwd=ROOT,
         env=environment(),
         capture_output=True,
