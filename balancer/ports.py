@@ -61,7 +61,7 @@ def _inference(parts: Parts, settings: BalancerSettings) -> web.Application:
         if parts.request_service is None
         else parts.request_service.restore,
         bodies=parts.bodies,
-        hosts=parts.hosts,
+        hosts=parts.inference_hosts,
         reports=parts.reports,
         access=parts.access,
         jobs=parts.jobs,

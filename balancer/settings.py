@@ -11,7 +11,7 @@ from ..shared.settings.declaration import DaemonSettings, ListenAddress, Shown
 from .access.identity import NAMES, NO_LIMITS, CallerLimits, parse_limits
 from .api.conversation_store import DEFAULT_AGE, DEFAULT_BYTES
 from .api.transport.connections import HEADER_TIMEOUT, MAX_CONNECTIONS, WRITE_TIMEOUT
-from .api.transport.hosts import checked_host, checked_url
+from .api.transport.hosts import checked_host, checked_origin, checked_url
 from .api.transport.waiting import EARLY_HEADERS
 from .fleet.limits import Limits, Routing
 from .jobs.files_place import FileLimits, FilesPlace, parse_place
@@ -65,6 +65,14 @@ class BalancerSettings(DaemonSettings):
         default=(),
         description="a name by which people or agents call this balancer, with or without a port; "
         "may be repeated. Addresses, localhost and the names it listens on need not be given",
+    )
+    allowed_origin: Annotated[
+        tuple[Annotated[str, AfterValidator(checked_origin)], ...], Shown("ORIGIN", "none")
+    ] = Field(
+        default=(),
+        description="an origin whose pages may call models from a browser (CORS), such as "
+        "https://chat.example; may be repeated. http://localhost:* stands for any port, app://* "
+        "for all of a scheme, * for any page that a user of this host opens: then use keys",
     )
     public_url: Annotated[str | None, AfterValidator(checked_url), Shown("URL")] = Field(
         default=None,

@@ -23,6 +23,7 @@ def test_defaults() -> None:
         "inference_addr": Address("127.0.0.1", 8061),
         "management_addr": Address("127.0.0.1", 8060),
         "allowed_host": (),
+        "allowed_origin": (),
         "public_url": None,
         "header_timeout": 10.0,
         "write_timeout": 30.0,

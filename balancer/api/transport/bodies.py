@@ -214,16 +214,28 @@ def _check_length(num_bytes: int) -> None:
         raise body_too_large()
 
 
+_JSON_TYPES = frozenset({"application/json", "application/octet-stream"})
+"""What a browser sends to another origin only after it has asked."""
+
+_SIMPLE_TYPES = frozenset({"application/x-www-form-urlencoded", "text/plain"})
+"""What a browser sends anywhere unasked; `curl -d` and some libraries say so of JSON."""
+
+
 def _check_content_type(request: web.Request) -> None:
-    """Requires a JSON content type: browsers then do not send it cross-origin unasked.
+    """Requires a content type that browsers do not send cross-origin unasked.
 
     A browser always sends `Origin` or `Sec-Fetch-Site` with a body, so a request with neither
-    comes from a program, which may leave the type out.
+    comes from a program, which may leave the type out or give one that browsers do send. The body
+    is JSON, whatever its type.
     """
-    if hdrs.CONTENT_TYPE in request.headers:
-        if request.content_type != "application/json":
-            raise InvalidRequest(
-                f"the Content-Type must be application/json, not {request.content_type[:60]}"
-            )
-    elif hdrs.ORIGIN in request.headers or "Sec-Fetch-Site" in request.headers:
-        raise InvalidRequest("the Content-Type is missing; it must be application/json")
+    is_browsers = hdrs.ORIGIN in request.headers or "Sec-Fetch-Site" in request.headers
+    if hdrs.CONTENT_TYPE not in request.headers:
+        if is_browsers:
+            raise InvalidRequest("the Content-Type is missing; it must be application/json")
+        return
+    # aiohttp takes what it cannot read for an octet stream.
+    given = request.headers[hdrs.CONTENT_TYPE]
+    kind = request.content_type if request.content_type in given.lower() else given
+    if kind in _JSON_TYPES or (kind in _SIMPLE_TYPES and not is_browsers):
+        return
+    raise InvalidRequest(f"the Content-Type must be application/json, not {kind[:60]}")

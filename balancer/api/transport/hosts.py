@@ -5,7 +5,7 @@ To the browser its requests are then same-origin, and only their `Host` shows th
 meant for this server. So `Host` must be an address, `localhost`, or a configured name.
 
 `Origin` must equal the requested host, or be a configured name: a proxy in front may send another
-`Host` than the page's.
+`Host` than the page's. Pages of other origins may use a port only where an operator names them.
 """
 
 import re
@@ -16,15 +16,26 @@ from ....shared.errors import Forbidden, ForbiddenHost
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(\d{1,5}))?", re.ASCII | re.IGNORECASE)
 _URL = re.compile(rf"https?://(?:{_HOST.pattern})(?:/[\w.~/-]*)?", re.ASCII | re.IGNORECASE)
+_ORIGIN = re.compile(
+    r"null|https?://(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?:\d{1,5}|\*))?"
+    r"|(?!https?:)[a-z][a-z0-9+.-]*://(?:\*|[\w.-]+)",
+    re.ASCII | re.IGNORECASE,
+)
 _SHOWN = 100
+
+ANY_ORIGIN = "*"
 
 
 class AllowedHosts:
-    """The configured names: `gpu-box` for any port, `gpu-box:8443` for that port only."""
+    """The configured names: `gpu-box` for any port, `gpu-box:8443` for that port only.
 
-    def __init__(self, names: Iterable[str] = ()) -> None:
-        """Raises `ValueError` for an invalid host."""
+    `origins` are those of pages elsewhere that may use the port, see `checked_origin`.
+    """
+
+    def __init__(self, names: Iterable[str] = (), origins: Iterable[str] = ()) -> None:
+        """Raises `ValueError` for an invalid host or origin."""
         self._names = frozenset(map(_plain, map(checked_host, names)))
+        self._origins = [_origin_pattern(checked_origin(origin)) for origin in origins]
 
     def check(self, hosts: Sequence[str], origins: Sequence[str]) -> None:
         """Raises `ForbiddenHost` or `Forbidden`; takes all `Host` and `Origin` headers."""
@@ -38,6 +49,10 @@ class AllowedHosts:
     def check_target(self, host: str) -> None:
         """Raises `ForbiddenHost`; takes the host of a request target that is a whole URL."""
         self._check_name(host, "the host of the request's target")
+
+    def admits(self, origin: str) -> bool:
+        """Whether an operator has named this origin, so that its pages may read answers."""
+        return any(pattern.fullmatch(origin) for pattern in self._origins)
 
     def _check_name(self, host: str, place: str) -> None:
         if not self._answers_to(host):
@@ -56,10 +71,12 @@ class AllowedHosts:
     def _check_origin(self, origin: str, host: str) -> None:
         # The scheme is not compared, since a proxy may terminate TLS.
         own = origin.partition("://")[2].lower()
-        if not own or (own != host.lower() and own not in self._names):
+        is_own = bool(own) and (own == host.lower() or own in self._names)
+        if not is_own and not self.admits(origin):
             raise Forbidden(
-                f"pages from {origin[:_SHOWN]} may not use {host[:_SHOWN]}; behind a proxy, start "
-                "the balancer with `--allowed-host` and the page's host"
+                f"pages from {origin[:_SHOWN]} may not use {host[:_SHOWN]}; if they should call "
+                "models, start the balancer with `--allowed-origin` and that origin; behind a "
+                "proxy, with `--allowed-host` and the page's host"
             )
 
 
@@ -68,6 +85,30 @@ def checked_host(name: str) -> str:
     if not _HOST.fullmatch(name):
         raise ValueError("must be a host such as gpu-box.example or gpu-box.example:8443")
     return name
+
+
+def checked_origin(origin: str) -> str:
+    """`origin` if it is what browsers send as `Origin`, or a pattern of such. Raises `ValueError`.
+
+    `http://localhost:*` stands for any port, `app://*` for all of a scheme, and `*` for any origin.
+    """
+    if origin != ANY_ORIGIN and not _ORIGIN.fullmatch(origin):
+        raise ValueError(
+            "must be an origin such as https://chat.example, http://localhost:3000, "
+            "http://localhost:* (any port) or app://*, or * for any"
+        )
+    return origin
+
+
+def _origin_pattern(origin: str) -> re.Pattern[str]:
+    if origin == ANY_ORIGIN:
+        return re.compile(".+")
+    head, is_open = origin.removesuffix("*"), origin.endswith("*")
+    if not is_open:
+        return re.compile(re.escape(origin), re.IGNORECASE)
+    if head.endswith("//"):  # of a scheme
+        return re.compile(f"{re.escape(head)}[^/]+", re.IGNORECASE)
+    return re.compile(rf"{re.escape(head[:-1])}(?::\d{{1,5}})?", re.ASCII | re.IGNORECASE)
 
 
 def checked_url(url: str | None) -> str | None:

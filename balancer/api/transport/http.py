@@ -1,7 +1,8 @@
-"""Shared by all HTTP APIs: reading bodies, answering errors, refusing other origins."""
+"""Shared by all HTTP APIs: answering errors, refusing other origins, and admitting some."""
 
 import logging
 import math
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 
@@ -89,6 +90,46 @@ def middlewares(
     ]
 
 
+PREFLIGHT_AGE = 600
+"""Seconds for which browsers remember that pages of an origin may use a path."""
+
+_METHODS = "GET, HEAD, POST, DELETE"
+_HEADER_NAMES = re.compile(r"[\w!#$%&'*+.^`|~-]+(?: *, *[\w!#$%&'*+.^`|~-]+)*", re.ASCII)
+_LONGEST_NAMES = 4096
+
+
+def _preflight_answer(request: web.Request) -> web.Response:
+    """Says what a page of an admitted origin may send: any headers, since SDKs have their own."""
+    response = web.Response(status=HTTPStatus.NO_CONTENT)
+    response.headers[hdrs.ACCESS_CONTROL_ALLOW_METHODS] = _METHODS
+    response.headers[hdrs.ACCESS_CONTROL_MAX_AGE] = str(PREFLIGHT_AGE)
+    names = request.headers.get(hdrs.ACCESS_CONTROL_REQUEST_HEADERS, "")
+    if len(names) <= _LONGEST_NAMES and _HEADER_NAMES.fullmatch(names):
+        response.headers[hdrs.ACCESS_CONTROL_ALLOW_HEADERS] = names
+    if request.headers.get("Access-Control-Request-Private-Network") == "true":
+        response.headers["Access-Control-Allow-Private-Network"] = "true"
+    return response
+
+
+def admit_origins(
+    hosts: AllowedHosts,
+) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    """What an application calls before each answer: pages of admitted origins may read it.
+
+    Cookies are never asked for, so a page shows a key or comes as anybody does.
+    """
+
+    async def admit(request: web.Request, response: web.StreamResponse) -> None:
+        origin = request.headers.get(hdrs.ORIGIN)
+        if origin is None or not hosts.admits(origin):
+            return
+        response.headers[hdrs.ACCESS_CONTROL_ALLOW_ORIGIN] = origin
+        response.headers[hdrs.ACCESS_CONTROL_EXPOSE_HEADERS] = "*"
+        response.headers.add(hdrs.VARY, hdrs.ORIGIN)
+
+    return admit
+
+
 def _answer_errors(
     answer_for: Callable[[web.Request], ErrorAnswer], absent: Callable[[str], RequestError]
 ) -> Middleware:
@@ -139,9 +180,16 @@ def _refuse_other_hosts(hosts: AllowedHosts) -> Middleware:
             hosts.check(named, headers.getall(hdrs.ORIGIN, []))
             if not request.raw_path.startswith(("/", "*")):
                 hosts.check_target(request.url.raw_authority)  # the target's own, which counts
+        if _is_preflight(request) and hosts.admits(request.headers[hdrs.ORIGIN]):
+            return _preflight_answer(request)  # browsers send no key with it
         return await handler(request)
 
     return refuse_other_hosts
+
+
+def _is_preflight(request: web.Request) -> bool:
+    is_asking = hdrs.ACCESS_CONTROL_REQUEST_METHOD in request.headers
+    return request.method == hdrs.METH_OPTIONS and is_asking and hdrs.ORIGIN in request.headers
 
 
 @web.middleware

@@ -184,16 +184,24 @@ async def test_a_body_that_is_compressed(client: TestClient, encoding: str) -> N
     ("headers", "status"),
     [
         ({"Content-Type": "application/json; charset=utf-8"}, 200),
-        ({"Content-Type": "text/plain"}, 400),
-        ({"Content-Type": "application/x-www-form-urlencoded"}, 400),
+        ({"Content-Type": "application/octet-stream"}, 200),
+        ({"Content-Type": "application/octet-stream", "Sec-Fetch-Site": "cross-site"}, 200),
+        ({"Content-Type": "text/plain"}, 200),
+        ({"Content-Type": "text/plain", "Origin": "http://HOST"}, 400),
+        ({"Content-Type": "text/plain", "Sec-Fetch-Site": "cross-site"}, 400),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 200),
+        ({"Content-Type": "application/x-www-form-urlencoded", "Origin": "http://HOST"}, 400),
+        ({"Content-Type": "multipart/form-data"}, 400),
         ({"Content-Type": ""}, 400),
         ({}, 200),
         ({"Sec-Fetch-Site": "same-origin"}, 400),
     ],
 )
-async def test_json_must_be_called_json(
+async def test_browsers_must_call_json_json(
     client: TestClient, headers: dict[str, str], status: int
 ) -> None:
+    host = f"{client.host}:{client.port}"
+    headers = {name: value.replace("HOST", host) for name, value in headers.items()}
     response = await client.post(
         "/size", data=b"{}", headers=headers, skip_auto_headers=["Content-Type"]
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from arriero.balancer.api.transport.hosts import AllowedHosts, checked_url
+from arriero.balancer.api.transport.hosts import AllowedHosts, checked_origin, checked_url
 from arriero.shared.errors import Forbidden, ForbiddenHost
 
 HOSTS = AllowedHosts(["gpu-box", "Arriero.Example", "other.example:8443"])
@@ -109,3 +109,48 @@ def test_urls_that_clients_can_call(given: str | None, taken: str | None) -> Non
 def test_urls_that_they_cannot(given: str) -> None:
     with pytest.raises(ValueError, match="must be a URL such as https://"):
         checked_url(given)
+
+
+ADMITTED = AllowedHosts(
+    [], ["https://chat.example", "http://localhost:*", "app://*", "null", "chrome-extension://abc"]
+)
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *("https://chat.example", "https://CHAT.example", "http://localhost", "null"),
+        *("http://localhost:3000", "app://obsidian.md", "app://-", "chrome-extension://abc"),
+    ],
+)
+def test_origins_that_an_operator_named(origin: str) -> None:
+    assert ADMITTED.admits(origin)
+    ADMITTED.check([OWN], [origin])
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *("http://chat.example", "https://chat.example.evil", "https://xchat.example", ""),
+        *("https://localhost:3000", "http://localhost:x", "http://localhost.evil:3000"),
+        *("http://localhost:3000.evil", "app:", "app:///", "file://", "chrome-extension://abcd"),
+        "https://chat.example:444",
+    ],
+)
+def test_origins_that_no_operator_named(origin: str) -> None:
+    assert not ADMITTED.admits(origin)
+    with pytest.raises(Forbidden, match="--allowed-origin"):
+        ADMITTED.check([OWN], [origin])
+
+
+def test_no_origin_is_admitted_unasked() -> None:
+    assert not AllowedHosts().admits("http://localhost:3000")
+    assert AllowedHosts([], ["*"]).admits("http://localhost:3000")
+
+
+@pytest.mark.parametrize(
+    "origin", ["", "chat.example", "https://", "https://chat.example/", "https://*", "a*", "http:*"]
+)
+def test_what_is_no_origin(origin: str) -> None:
+    with pytest.raises(ValueError, match="must be an origin such as https://"):
+        checked_origin(origin)

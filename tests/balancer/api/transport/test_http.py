@@ -9,7 +9,9 @@ from aiohttp import ClientPayloadError, web
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.transport.connections import Connections, ConnectionsRunner
+from arriero.balancer.api.transport.hosts import AllowedHosts
 from arriero.balancer.api.transport.http import (
+    admit_origins,
     error_response,
     middlewares,
 )
@@ -143,3 +145,61 @@ async def test_what_targets_and_versions_are_answered(head: str, status: int) ->
     async with raw_client() as (reader, writer):
         writer.write(head.encode() + b"\r\n\r\n")
         assert int((await reader.readline()).split()[1]) == status
+
+
+# ---- pages of other origins
+
+PAGE = "https://chat.example"
+
+
+@pytest.fixture
+async def admitting() -> AsyncIterator[TestClient]:
+    hosts = AllowedHosts([], [PAGE])
+    app = web.Application(middlewares=middlewares(hosts=hosts))
+    app.add_routes([web.post("/", nothing), web.get("/broken", broken)])
+    app.on_response_prepare.append(admit_origins(hosts))
+    async with TestClient(TestServer(app)) as client:
+        yield client
+
+
+async def test_a_page_of_an_admitted_origin_asks_first(admitting: TestClient) -> None:
+    asked = {"Origin": PAGE, "Access-Control-Request-Method": "POST"}
+    names = "authorization, content-type, x-stainless-os"
+    response = await admitting.options(
+        "/", headers={**asked, "Access-Control-Request-Headers": names}
+    )
+    told = response.headers
+    assert response.status == 204
+    assert told["Access-Control-Allow-Origin"] == PAGE
+    assert told["Access-Control-Allow-Headers"] == names
+    assert "POST" in told["Access-Control-Allow-Methods"]
+    assert "Access-Control-Allow-Credentials" not in told
+    assert told["Vary"] == "Origin"
+
+
+async def test_it_may_read_answers_and_errors(admitting: TestClient) -> None:
+    for response in (
+        await admitting.post("/", json={}, headers={"Origin": PAGE}),
+        await admitting.get("/broken", headers={"Origin": PAGE}),
+        await admitting.get("/nowhere", headers={"Origin": PAGE}),
+    ):
+        assert response.headers["Access-Control-Allow-Origin"] == PAGE
+        assert response.headers["Access-Control-Expose-Headers"] == "*"
+
+
+async def test_other_pages_are_refused_when_they_ask(
+    admitting: TestClient, client: TestClient
+) -> None:
+    for each, origin in ((admitting, "https://evil.example"), (client, PAGE)):
+        asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+        response = await each.options("/", headers=asked)
+        assert (response.status, await error_of(response)) == (403, "forbidden")
+        assert "Access-Control-Allow-Origin" not in response.headers
+
+
+async def test_names_of_headers_are_not_repeated_if_they_are_none(admitting: TestClient) -> None:
+    asked = {"Origin": PAGE, "Access-Control-Request-Method": "POST"}
+    response = await admitting.options(
+        "/", headers={**asked, "Access-Control-Request-Headers": "a b; c"}
+    )
+    assert "Access-Control-Allow-Headers" not in response.headers
