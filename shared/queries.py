@@ -44,9 +44,22 @@ EmbedInput = NonEmpty | TokenIds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Truncation:
+    """Inputs of more than `most` tokens, or than the model takes, are cut to as many.
+
+    The tokens that the model puts around every text count and stay.
+    """
+
+    __pydantic_config__ = STRICT
+    keeps: Literal["first", "last"]
+    most: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Embed:
     """Turn each input into a vector. Without a `pooling` the model's own is used.
 
+    Without a `truncation` an input that is too long has no vector, but an error.
     With `dimensions` only so many are kept, the first ones, before they are normalised.
     """
 
@@ -56,16 +69,21 @@ class Embed:
     pooling: Pooling | None = None
     normalize: Norm = "l2"
     dimensions: Dimensions | None = None
+    truncation: Truncation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rank:
-    """Score how well each document answers the query."""
+    """Score how well each document answers the query.
+
+    With `max_document_tokens` only so many of a document's first tokens are read.
+    """
 
     __pydantic_config__ = STRICT
     type: Literal["rank"] = "rank"
     query: NonEmpty
     documents: Annotated[ListOf[NonEmpty], Field(min_length=1, max_length=MAX_INPUTS)]
+    max_document_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,11 +134,15 @@ Query = Annotated[Embed | Rank | TextQuery, Field(discriminator="type")]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vector:
-    """One input's `num_tokens`, and its `vector` (32-bit floats, little-endian, in base64)."""
+    """One input's `num_tokens`, and its `vector` (32-bit floats, little-endian, in base64).
+
+    `num_cut` tokens of the input were cut off, and are not among `num_tokens`.
+    """
 
     __pydantic_config__ = STRICT
     vector: Annotated[str, Field(max_length=MAX_VECTOR, pattern=_FLOATS)] = ""
     num_tokens: NumTokens = 0
+    num_cut: NumTokens = 0
     error: WireError | None = None
 
 

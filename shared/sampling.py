@@ -18,6 +18,8 @@ MAX_STOP_STRINGS = 16
 MAX_LOGIT_BIASES = 1024
 MAX_BREAKERS = 16
 MAX_STOP_TOKENS = 1024
+MAX_ALLOWED_TOKENS = 65_536
+MAX_BAD_WORDS = 256
 
 _TOKEN_ID = re.compile(r"\d{1,9}", re.ASCII)
 
@@ -48,10 +50,19 @@ LogitBias = Annotated[
     at_most(MAX_LOGIT_BIASES),
 ]
 Breaker = Annotated[str, StringConstraints(min_length=1, max_length=40)]
+AllowedTokens = Annotated[ListOf[NumTokens], Field(min_length=1, max_length=MAX_ALLOWED_TOKENS)]
+BadWord = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+BadWords = Annotated[ListOf[BadWord], Field(max_length=MAX_BAD_WORDS)]
 
 
 SamplerAbility = Literal[
-    "logit_bias", "top_k", "penalties", "llama_samplers", "stop_tokens", "ignore_eos"
+    "logit_bias",
+    "token_limits",
+    "top_k",
+    "penalties",
+    "llama_samplers",
+    "stop_tokens",
+    "ignore_eos",
 ]
 """What an agent may lack of the samplers; each stands for some of the fields."""
 
@@ -235,6 +246,21 @@ class SamplingChoices:
             is_standard=True,
         ),
     ] = None
+    allowed_token_ids: Annotated[
+        AllowedTokens | None,
+        Sampler(
+            "token ids; the answer is made of these tokens alone, so one of them has to end it",
+            "token_limits",
+        ),
+    ] = None
+    bad_words: Annotated[
+        BadWords,
+        Sampler(
+            "texts of which the tokens never stand together in the answer, at the beginning of a "
+            "word or within one",
+            "token_limits",
+        ),
+    ] = ()
     stop: Annotated[
         StopStrings,
         Sampler("strings; the answer ends before the first of them", is_standard=True),

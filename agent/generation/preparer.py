@@ -232,14 +232,29 @@ class Preparer:
         field = "messages" if request.prompt is None else "prompt"
         adapter = self.adapters.key_for(request)
         if pictures:
+            if request.truncate_prompt_tokens is not None:
+                raise InvalidRequest(
+                    "`truncate_prompt_tokens` cannot be used with pictures and sounds",
+                    field="truncate_prompt_tokens",
+                )
             self._check_text(request, rendered.text)
             prompt = Prompt(*self._spans(rendered, pictures), adapter=adapter)
         else:
-            prompt = Prompt(self._prompt_tokens(request, rendered), adapter=adapter)
+            tokens = self._truncated(request, self._prompt_tokens(request, rendered))
+            prompt = Prompt(tokens, adapter=adapter)
         if not len(prompt):
             raise InvalidRequest(f"`{field}`: it is empty", field=field)
         self._check_length(request, len(prompt))
         return prompt
+
+    def _truncated(self, request: GenerateRequest, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        """The last tokens, where the client wants no more of them read."""
+        most = request.truncate_prompt_tokens
+        if most is None:
+            return tokens
+        if most == -1:
+            most = max(1, self._context_size - (request.max_tokens or 1))
+        return tokens[-most:]
 
     def _spans(self, rendered: RenderedText, pictures: Pictures) -> Iterator[Span]:
         """The prompt, with pictures in the places of their marks."""
@@ -252,7 +267,7 @@ class Preparer:
 
     def _check_text(self, request: GenerateRequest, text: str) -> None:
         """Refuse a text that cannot fit before it is tokenised, which takes long."""
-        if not self._longest_token:
+        if not self._longest_token or request.truncate_prompt_tokens is not None:
             return  # some tokenisers have no bound
         num_tokens = len(text.encode(errors="replace")) // self._longest_token
         self._check_length(request, num_tokens, is_at_least=True)
@@ -300,6 +315,8 @@ class Preparer:
         messages = request.messages or ()
         if not messages or prompt.has_media or request.n_discard is not None:
             return ()
+        if request.truncate_prompt_tokens is not None:
+            return ()
         users = [place for place, each in enumerate(messages) if each.role == "user"]
         begins = [messages[:count] for count in {*users[:1], *users[-1:]} - {0}]
         if request.add_generation_prompt and not request.continue_final_message:
@@ -308,7 +325,7 @@ class Preparer:
         return tuple(sorted(places - {0}))
 
     def _prompt_tokens(self, request: GenerateRequest, rendered: RenderedText) -> tuple[int, ...]:
-        if isinstance(request.prompt, tuple):
+        if isinstance(request.prompt, tuple) and request.truncate_prompt_tokens is None:
             self._check_length(request, len(request.prompt))
         if request.suffix is not None:
             self._check_text(request, rendered.text + request.suffix)

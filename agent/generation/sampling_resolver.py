@@ -1,6 +1,6 @@
 """From a request's sampling fields, and the model's defaults, to the engine's `Sampling`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -14,7 +14,8 @@ from ..engine.sampling.sampling import Dry, Sampling
 DEFAULT_BREAKERS = ("\n", ":", '"', "*")
 """llama.cpp's."""
 
-_AS_THEY_ARE = SAMPLERS.keys() & {each.name for each in fields(Sampling)} - {"logit_bias"}
+_MADE_ANEW = {"logit_bias", "bad_words"}
+_AS_THEY_ARE = SAMPLERS.keys() & {each.name for each in fields(Sampling)} - _MADE_ANEW
 _OF_DRY = {name.removeprefix("dry_"): name for name in SAMPLERS if name.startswith("dry_")}
 """Fields of a request that the engine has under the same name, or under DRY's."""
 
@@ -34,6 +35,8 @@ class SamplingResolver:
             dry=self._dry(request),
             logit_bias=self._logit_bias(request),
             stop_tokens=self._known("stop_token_ids", request.stop_token_ids),
+            allowed_tokens=self._allowed(request),
+            bad_words=tuple(self._bad_words(request)),
             top_log_probs=(request.top_logprobs or 0) if request.logprobs else None,
         )
 
@@ -48,6 +51,25 @@ class SamplingResolver:
         biases = tuple((int(token), bias) for token, bias in (request.logit_bias or {}).items())
         self._known("logit_bias", tuple(token for token, _ in biases))
         return biases
+
+    def _allowed(self, request: GenerateRequest) -> tuple[int, ...] | None:
+        allowed = request.allowed_token_ids
+        return None if allowed is None else self._known("allowed_token_ids", allowed)
+
+    def _bad_words(self, request: GenerateRequest) -> Iterator[tuple[int, ...]]:
+        """The tokens of each text, at the beginning of a word and within one."""
+        for place, text in enumerate(request.bad_words):
+            within, at_beginning = (
+                self._vocab.tokenize(each, add_special=False, parse_special=False)
+                for each in (text, f" {text.lstrip()}")
+            )
+            if not within:
+                field = f"bad_words[{place}]"
+                raise InvalidRequest(f"`{field}`: it has no tokens", field=field)
+            yield within
+            # A space of its own says nothing of the word.
+            if len(at_beginning) == len(within) and at_beginning[0] != within[0]:
+                yield at_beginning
 
     def _known(self, field: str, tokens: tuple[int, ...]) -> tuple[int, ...]:
         """`tokens`, if all are the model's. Raises `InvalidRequest`."""

@@ -55,7 +55,9 @@ from .grammars import (
     Grammar,
     GrammarText,
     JsonSchemaGrammar,
+    LarkGrammar,
     RegexGrammar,
+    text_grammar,
 )
 from .priority import (
     PRIORITY_CLASSES,
@@ -127,6 +129,7 @@ __all__ = [
     "ImageUrl",
     "InputAudio",
     "JsonSchemaGrammar",
+    "LarkGrammar",
     "LogProb",
     "MaxTokens",
     "MediaPart",
@@ -168,6 +171,7 @@ __all__ = [
     "priority_class_of",
     "priority_of_tier",
     "rate_of",
+    "text_grammar",
     "tier_of",
     "within",
 ]

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from ..errors import NotSupported
 from ..sampling import SamplerAbility, asking
 from .conversation import AudioPart, ImagePart
-from .grammars import GbnfGrammar, JsonSchemaGrammar, RegexGrammar
+from .grammars import GbnfGrammar, JsonSchemaGrammar, LarkGrammar, RegexGrammar
 from .request import GenerateRequest
 
 Ability = Literal[
@@ -28,11 +28,13 @@ Ability = Literal[
     "forced_calls",
     "json_schema",
     "gbnf",
+    "lark",
     "regex",
     "thinking",
     "template_options",
     "continue_final_message",
     "n_discard",
+    "truncate_prompt",
     "prefill_only",
     "prompt_store",
     "tokenize",
@@ -95,12 +97,14 @@ _NEEDS: dict[Ability, Callable[[GenerateRequest], str | None]] = {
     "forced_calls": _forced,
     "json_schema": _grammar(JsonSchemaGrammar),
     "gbnf": _grammar(GbnfGrammar),
+    "lark": _grammar(LarkGrammar),
     "regex": _grammar(RegexGrammar),
     "thinking": _gives("thinking"),
     "template_options": _template,
     "continue_final_message": _sets("continue_final_message"),
     **{each: partial(asking, ability=each) for each in get_args(SamplerAbility)},
     "n_discard": _gives("n_discard"),
+    "truncate_prompt": _gives("truncate_prompt_tokens"),
     "prefill_only": _sets("prefill_only"),
     "prompt_store": _sets("save_cache", "cache_key"),
 }

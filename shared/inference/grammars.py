@@ -43,7 +43,24 @@ class RegexGrammar:
     pattern: GrammarText
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LarkGrammar:
+    """A grammar in llguidance's dialect of Lark; it starts at the rule `start`."""
+
+    __pydantic_config__ = STRICT
+
+    type: Literal["lark"]
+    grammar: GrammarText
+
+
+def text_grammar(grammar: str) -> "GbnfGrammar | LarkGrammar":
+    """A grammar whose notation is told by itself, as vLLM does: only GBNF has `::=`."""
+    if "::=" in grammar and not grammar.lstrip().startswith("%llguidance"):
+        return GbnfGrammar(type="gbnf", grammar=grammar)
+    return LarkGrammar(type="lark", grammar=grammar)
+
+
 Grammar = Annotated[
-    JsonSchemaGrammar | GbnfGrammar | RegexGrammar,
+    JsonSchemaGrammar | GbnfGrammar | RegexGrammar | LarkGrammar,
     Field(discriminator="type"),
 ]

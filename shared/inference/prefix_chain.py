@@ -76,6 +76,8 @@ def chain_of(request: GenerateRequest) -> PrefixChain:
     """The chain of what the model will read first: tools, then messages; or the raw prompt."""
     if request.n_discard is not None or request.prompt_logprobs:
         return NO_CHAIN  # its prefix is not kept, or computed anew
+    if request.truncate_prompt_tokens is not None:
+        return NO_CHAIN  # where it begins is known once it is tokenised
     adapters = _adapters(request)
     if request.messages is not None:
         return _of_messages(request, request.messages, adapters)

@@ -30,6 +30,7 @@ MAX_TOKEN_IDS = 2**20
 
 PromptInput = str | Annotated[ListOf[TokenId], Field(max_length=MAX_TOKEN_IDS)]
 MaxTokens = Annotated[int, Field(ge=1, lt=2**31)]
+TruncatePromptTokens = Annotated[int, Field(ge=-1, lt=2**31)]
 CacheKey = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 PromptCacheKey = Annotated[str, StringConstraints(max_length=1024)]
 Sense = Literal["vision", "audio"]
@@ -49,6 +50,8 @@ class GenerateRequest(SamplingChoices):
     - `max_tokens`: most tokens of the answer. `None`: up to the slot's context ceiling.
     - `n_discard`: prompt and answer may exceed the ceiling. Each time the context is full, this
       many of the oldest tokens after the head are discarded.
+    - `truncate_prompt_tokens`: only so many of the prompt's last tokens are read; -1 stands for as
+      many as leave room for `max_tokens`.
     - `logprobs`: each token comes with its log-probability and those of the `top_logprobs` most
       likely tokens, all before sampling changes them.
     - `prompt_logprobs`: the prompt is sent before the answer, with its tokens' log-probabilities.
@@ -98,6 +101,7 @@ class GenerateRequest(SamplingChoices):
     priority: Priority | None = None
     deadline_ms: Annotated[int, Field(ge=1, le=86_400_000)] | None = None
     n_discard: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    truncate_prompt_tokens: TruncatePromptTokens | None = None
     prefill_only: bool = False
     prompt_logprobs: bool = False
     cache_key: CacheKey | None = None
@@ -148,6 +152,17 @@ class GenerateRequest(SamplingChoices):
             raise ValueError("needs a `prompt`, not `messages`")
         return value
 
+    @field_validator("truncate_prompt_tokens")
+    @classmethod
+    def _cut_once(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value == 0:
+            raise ValueError("must be at least 1, or -1 for as many as there is room for")
+        if value is not None and info.data.get("n_discard") is not None:
+            raise ValueError("cannot be used with `n_discard`, which discards other tokens")
+        if value is not None and info.data.get("suffix"):
+            raise ValueError("cannot be used with `suffix`, which is a part of the prompt, too")
+        return value
+
     @field_validator("prefill_only", "cache_key")
     @classmethod
     def _unshifted(cls, value: bool | str | None, info: ValidationInfo) -> bool | str | None:
@@ -166,6 +181,8 @@ class GenerateRequest(SamplingChoices):
             raise ValueError("cannot be used with `n_discard`: discarded tokens have none")
         if value and info.data.get("suffix"):
             raise ValueError("cannot be used with `suffix`, which is a part of the prompt, too")
+        if value and info.data.get("truncate_prompt_tokens") is not None:
+            raise ValueError("cannot be used with `truncate_prompt_tokens`: all of it is sent")
         return value
 
     @field_validator("continue_final_message")
@@ -194,6 +211,8 @@ def goes_on_by_text(request: GenerateRequest) -> bool:
     """
     if request.grammar is not None or request.suffix is not None:
         return False
+    if request.truncate_prompt_tokens is not None:
+        return False  # more of the prompt would be cut
     if request.messages is None:
         return isinstance(request.prompt, str)
     if request.tools and request.tool_choice not in (None, "auto", "none"):

@@ -16,6 +16,7 @@ from ....shared.inference import (
     GenerateRequest,
     Grammar,
     JsonSchemaGrammar,
+    LarkGrammar,
     NamedTool,
     RegexGrammar,
 )
@@ -102,7 +103,9 @@ def _written(
     ways = []
     if syntax is not None:
         may_be_text = not is_forced and request.grammar is None
-        are_many = request.parallel_tool_calls
+        # A named function is called once: that is what was asked for.
+        is_one = isinstance(request.tool_choice, NamedTool)
+        are_many = request.parallel_tool_calls and not is_one
         ways.append(writer.calls(functions, syntax, are_many=are_many, may_be_text=may_be_text))
     if request.grammar is not None and not is_forced:
         ways.append(writer.content(request.grammar))
@@ -229,6 +232,8 @@ class _Writer:
                 except GbnfError as error:
                     field = "grammar.grammar"
                     raise InvalidRequest(f"`{field}`: {error}", field=field) from error
+            case LarkGrammar(grammar=lark):
+                return self._lark.lark(lark)
             case _:
                 assert_never(grammar)
 

@@ -10,7 +10,12 @@ from .answer_grammar import AnswerFormat, AnswerGrammar, answer_grammar
 from .schema import Unenforced, keywords_in, notice_of, places_of, schema_place
 
 _MAX_REASON = 300
-_PLACES = {"json_schema": "grammar.schema", "regex": "grammar.pattern", "gbnf": "grammar.grammar"}
+_PLACES = {
+    "json_schema": "grammar.schema",
+    "regex": "grammar.pattern",
+    "gbnf": "grammar.grammar",
+    "lark": "grammar.grammar",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from typing import Any
 
 from llguidance import regex_to_lark
 
+from .closed_schema import closed
+
 MAX_WORK = 1_000_000
 """Units for one request."""
 
@@ -174,9 +176,9 @@ class Lark:
 
 
 def json_part(schema: Mapping[str, Any], *, is_lenient: bool) -> dict[str, Any]:
-    """llguidance's grammar for JSON that matches `schema`."""
+    """llguidance's grammar for JSON that matches `schema`, with closed objects."""
     options = {"whitespace_pattern": _WHITE_SPACE, "lenient": is_lenient}
-    return {"json_schema": {**schema, "x-guidance": options}}
+    return {"json_schema": {**closed(schema), "x-guidance": options}}
 
 
 def _in_regex(text: str) -> str:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import assert_never
+from typing import Literal, assert_never
 
 from ....shared.errors import EngineFailed, InvalidRequest, PromptTooLong, RequestError, to_wire
 from ....shared.inference import within
@@ -34,6 +34,7 @@ from ....shared.queries import (
     Rank,
     Ranked,
     Score,
+    Truncation,
     Vector,
 )
 from ..fair_lock import FairLock
@@ -55,6 +56,14 @@ LEAST_OPENED = 512
 
 IsRequested = Callable[[], bool]
 Tokens = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """The tokens that are read of an input, and how many more it has."""
+
+    tokens: Tokens
+    num_cut: int = 0
 
 
 class Withdrawn(Exception):
@@ -129,50 +138,69 @@ class Embedder:
                 "`pooling`: this model does not rank; choose mean, cls or last", field="pooling"
             )
         norm: Norm = "none" if pooling == "rank" else query.normalize
-        inputs = [self._tokens(each) for each in query.inputs]
+        inputs = [self._input(each, query.truncation) for each in query.inputs]
         rows = self._compute(pooling, inputs, is_requested)
         return Embedded(
             vectors=tuple(
-                Vector(error=to_wire(tokens))
-                if isinstance(tokens, RequestError)
-                else _vector(_shortened(next(rows), query.dimensions), norm, len(tokens))
-                for tokens in inputs
+                Vector(error=to_wire(given))
+                if isinstance(given, RequestError)
+                else _vector(_shortened(next(rows), query.dimensions), norm, given)
+                for given in inputs
             )
         )
 
     def _rank(self, query: Rank, is_requested: IsRequested) -> Ranked:
         if not self._model.can_rank:
             raise InvalidRequest("this model does not rank; a reranker does", field="model")
-        pairs = (self._model.pair(query.query, each) for each in query.documents)
-        inputs = [self._fitting(pair) for pair in pairs]
+        documents = (self._head(each, query.max_document_tokens) for each in query.documents)
+        pairs = (self._model.pair(query.query, each) for each in documents)
+        inputs = [self._fitting(_Input(pair)) for pair in pairs]
         rows = self._compute("rank", inputs, is_requested)
         return Ranked(
             scores=tuple(
-                Score(error=to_wire(tokens))
-                if isinstance(tokens, RequestError)
-                else Score(score=_score(next(rows)), num_tokens=len(tokens))
-                for tokens in inputs
+                Score(error=to_wire(given))
+                if isinstance(given, RequestError)
+                else Score(score=_score(next(rows)), num_tokens=len(given.tokens))
+                for given in inputs
             )
         )
 
-    def _tokens(self, given: EmbedInput) -> Tokens | RequestError:
+    def _input(self, given: EmbedInput, truncation: Truncation | None) -> _Input | RequestError:
         if isinstance(given, str):
             tokens = self._vocab.tokenize(given, add_special=True, parse_special=False)
-            return self._fitting(tokens)
+            return self._fitting(self._cut(tokens, truncation, is_text=True))
         unknown = next((token for token in given if token >= self._vocab.size), None)
         if unknown is None:
-            return self._fitting(given)
+            return self._fitting(self._cut(given, truncation, is_text=False))
         return InvalidRequest(
             f"there is no token {unknown}; this model's ids go up to {self._vocab.size - 1}"
         )
 
-    def _fitting(self, tokens: Tokens) -> Tokens | RequestError:
+    def _cut(self, tokens: Tokens, truncation: Truncation | None, *, is_text: bool) -> _Input:
+        if truncation is None:
+            return _Input(tokens)
+        most = min(truncation.most or self._model.max_tokens, self._model.max_tokens)
+        if len(tokens) <= most:
+            return _Input(tokens)
+        around = self._vocab.tokenize("", add_special=True, parse_special=False) if is_text else ()
+        return _Input(truncated(tokens, around, most, truncation.keeps), len(tokens) - most)
+
+    def _head(self, document: str, most: int | None) -> str:
+        """What the first tokens of `document` say, where it has more of them."""
+        if most is None:
+            return document
+        tokens = self._vocab.tokenize(document, add_special=False, parse_special=False)
+        if len(tokens) <= most:
+            return document
+        return b"".join(map(self._vocab.piece, tokens[:most])).decode(errors="ignore")
+
+    def _fitting(self, given: _Input) -> _Input | RequestError:
         most = self._model.max_tokens
-        if not tokens:
+        if not given.tokens:
             return InvalidRequest("it is empty")
-        if len(tokens) > most:
-            return PromptTooLong.of(len(tokens), most)
-        return tokens
+        if len(given.tokens) > most:
+            return PromptTooLong.of(len(given.tokens), most)
+        return given
 
     def _context(self, longest: int, *, ranks: bool) -> EmbeddingContext:
         """A context for inputs of `longest` tokens: the one that is open, or a larger one."""
@@ -196,10 +224,10 @@ class Embedder:
         return context
 
     def _compute(
-        self, pooling: Pooling, inputs: Sequence[Tokens | RequestError], is_requested: IsRequested
+        self, pooling: Pooling, inputs: Sequence[_Input | RequestError], is_requested: IsRequested
     ) -> Iterator[Rows]:
         """The vectors of the inputs that are tokens, in their order."""
-        known = [each for each in inputs if not isinstance(each, RequestError)]
+        known = [each.tokens for each in inputs if not isinstance(each, RequestError)]
         if not known:
             return iter(())
         ranks = pooling == "rank"
@@ -245,9 +273,30 @@ def _shortened(vector: Rows, dimensions: int | None) -> Rows:
     return vector[:dimensions]
 
 
-def _vector(vector: Rows, norm: Norm, num_tokens: int) -> Vector:
+def truncated(tokens: Tokens, around: Tokens, most: int, keeps: Literal["first", "last"]) -> Tokens:
+    """`most` of the `tokens` of a text, which are more.
+
+    `around` are those that the model puts around every text: they stay, as far as there is room.
+    """
+    num_before = next(
+        (place for place, token in enumerate(around) if tokens[place] != token), len(around)
+    )
+    num_after = min(len(around) - num_before, max(most - num_before, 0))
+    before, after = tokens[:num_before], tokens[len(tokens) - num_after :]
+    within = tokens[num_before : len(tokens) - num_after]
+    room = most - num_before - num_after
+    if room <= 0:
+        return (before + after)[:most]
+    return before + (within[:room] if keeps == "first" else within[-room:]) + after
+
+
+def _vector(vector: Rows, norm: Norm, given: _Input) -> Vector:
     data = normalized(vector, norm).astype("<f4").tobytes()
-    return Vector(vector=base64.b64encode(data).decode(), num_tokens=num_tokens)
+    return Vector(
+        vector=base64.b64encode(data).decode(),
+        num_tokens=len(given.tokens),
+        num_cut=given.num_cut,
+    )
 
 
 def _score(vector: Rows) -> float:

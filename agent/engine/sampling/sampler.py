@@ -13,9 +13,10 @@ from typing import Protocol
 
 import numpy as np
 
-from ..grammar.constraint import GrammarState
+from ..grammar.constraint import GrammarState, Mask
 from ..loaded_model import Vocab
 from ..sequence import NewSequence
+from .bad_words import BadWords
 from .dry import DryPenalty
 from .filters import (
     Ids,
@@ -55,6 +56,7 @@ class Sampler:
         biases = _biases(sequence.sampling, vocab)
         self._biased = np.array(list(biases.keys()), np.intp)
         self._biases = np.array(list(biases.values()), np.float32)
+        self._allowed = _allowed(sequence.sampling, vocab)
         self._num_chosen = len(sequence.said)
         self._forced = deque(sequence.forced)
         self._early = _ends(sequence.sampling, vocab)
@@ -97,6 +99,8 @@ class Sampler:
     def _choose(self, row: Row) -> int:
         if self._biased.size:
             row[self._biased] += self._biases
+        if self._allowed is not None:
+            self._allowed.restrict(row)
         if self._num_chosen < self._sampling.min_tokens:
             row[self._early] = -np.inf
         for history in self._histories:
@@ -136,6 +140,8 @@ class Sampler:
         """The first token that is not ruled out, where the model rules out all that is left."""
         if self._grammar is not None:
             return self._grammar.first
+        if self._allowed is not None:
+            return self._allowed.first
         ruled_out = {*self._biased[np.isneginf(self._biases)].tolist()}
         if self._num_chosen < self._sampling.min_tokens:
             ruled_out.update(self._early.tolist())
@@ -164,7 +170,7 @@ class Sampler:
 
 
 class _History(Protocol):
-    """What looks at the tokens so far: the prompt's first, then those that were chosen."""
+    """What looks at the tokens so far: those that were chosen, and those of the prompt before."""
 
     def apply(self, row: Row) -> None:
         """Change the logits of what was said."""
@@ -181,6 +187,8 @@ def _histories(sequence: NewSequence) -> tuple[_History, ...]:
         histories.append(Penalties(sampling, tokens))
     if sampling.mirostat == 0 and sampling.dry is not None:
         histories.append(DryPenalty(sampling.dry, tokens))
+    if sampling.bad_words:
+        histories.append(BadWords(sampling.bad_words, sequence.said))
     return tuple(histories)
 
 
@@ -191,6 +199,14 @@ def _biases(sampling: Sampling, vocab: Vocab) -> dict[int, float]:
     if sampling.ignore_eos:
         never = never | vocab.end_tokens
     return biases | dict.fromkeys(never, -np.inf)
+
+
+def _allowed(sampling: Sampling, vocab: Vocab) -> Mask | None:
+    """What the answer may be made of, where that is limited; ids outside are none of it."""
+    if sampling.allowed_tokens is None:
+        return None
+    known = {token for token in sampling.allowed_tokens if 0 <= token < vocab.size}
+    return Mask(np.array(sorted(known), np.intp), is_exclusion=False)
 
 
 def _ends(sampling: Sampling, vocab: Vocab) -> Ids:

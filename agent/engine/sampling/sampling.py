@@ -34,6 +34,9 @@ class Sampling:
     Penalties look at the last `repeat_last_n` tokens, the prompt's included, as llama-server's
     do. A `mirostat` of 1 or 2 takes the place of all filters and penalties.
 
+    Only `allowed_tokens` are ever chosen, where they are given, and none that would complete one of
+    the `bad_words` in the answer, each of which is a run of tokens.
+
     `top_log_probs` of the likeliest tokens are reported with each token, and the token's own
     log-probability; `None` reports nothing.
     """
@@ -59,6 +62,8 @@ class Sampling:
     ignore_eos: bool = False
     min_tokens: int = 0
     stop_tokens: tuple[int, ...] = ()
+    allowed_tokens: tuple[int, ...] | None = None
+    bad_words: tuple[tuple[int, ...], ...] = ()
     top_log_probs: int | None = None
 
     @property
@@ -107,5 +112,6 @@ class Sampling:
             self.temperature <= 0
             and not self.has_penalties
             and self.dry is None
+            and not self.bad_words
             and not self.may_pass_over_the_best
         )

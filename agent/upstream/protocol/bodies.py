@@ -15,6 +15,7 @@ from ....shared.inference import (
     GenerateRequest,
     ImagePart,
     JsonSchemaGrammar,
+    LarkGrammar,
     MediaPart,
     NamedTool,
     RegexGrammar,
@@ -68,8 +69,9 @@ def body_of(request: GenerateRequest, server: Server) -> Json:
         body["stream_options"] = {"include_usage": True, **counting}
     body |= _chat(request, server) if request.messages is not None else _text(request)
     body |= dict(_shared(request, server.dialect))
-    if request.max_tokens is not None:
-        body["max_tokens"] = request.max_tokens
+    for name in ("max_tokens", "truncate_prompt_tokens"):
+        if (value := getattr(request, name)) is not None:
+            body[name] = value
     return _adapted(body, server)
 
 
@@ -173,6 +175,8 @@ def _grammar(request: GenerateRequest, dialect: Dialect) -> Iterator[tuple[str, 
             yield _given(dialect.regex or "regex", "regex", pattern)
         case GbnfGrammar(grammar=grammar):
             yield _given(dialect.gbnf or "grammar", "grammar", grammar)
+        case LarkGrammar(grammar=grammar):
+            yield _given(dialect.lark or "grammar", "grammar", grammar)
 
 
 def _given(field: str, kind: str, value: str) -> tuple[str, Any]:

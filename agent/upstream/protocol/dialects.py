@@ -14,6 +14,7 @@ from ....shared.sampling import SAMPLERS
 
 Regex = Literal["structured_outputs", "regex"]
 Gbnf = Literal["structured_outputs", "grammar"]
+Lark = Literal["structured_outputs"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +26,8 @@ class Dialect:
     `chat_template_kwargs` reach the chat template. `continues`: the fields by which the answer
     goes on from the last message, where that alone does not do it. `is_counting`: chunks carry the
     counts so far when asked.
-    `regex` and `gbnf`: how these grammars are sent. `tokenizer`: whose `/tokenize` it has, at its
-    root; `counter`: the path there that counts a prompt.
+    `regex`, `gbnf` and `lark`: how these grammars are sent. `tokenizer`: whose `/tokenize` it has,
+    at its root; `counter`: the path there that counts a prompt.
     `all_tokens` is the `top_k` that leaves all of them, which is 0 with us.
     `prompt_penalties`: the penalties that count the prompt as well, and so the text before a seam.
     """
@@ -40,6 +41,7 @@ class Dialect:
     is_counting: bool = False
     regex: Regex | None = None
     gbnf: Gbnf | None = None
+    lark: Lark | None = None
     tokenizer: Literal["vllm", "llama"] | None = None
     counter: str | None = None
     all_tokens: int = 0
@@ -62,6 +64,10 @@ _PENALTIES = frozenset(("presence_penalty", "frequency_penalty", "repeat_penalty
 _SAMPLING: frozenset[Ability] = frozenset(("top_k", "penalties", "logit_bias"))
 _TEMPLATE: frozenset[Ability] = frozenset(("thinking", "template_options"))
 
+_VLLMS: frozenset[Ability] = frozenset(
+    ("stop_tokens", "token_limits", "continue_final_message", "regex", "truncate_prompt")
+)
+
 OTHER = Dialect(kind="openai", abilities=frozenset(("penalties",)))
 """A server of no known kind."""
 
@@ -75,7 +81,7 @@ VLLM = Dialect(
     regex="structured_outputs",
     tokenizer="vllm",
     counter="/tokenize",
-    abilities=_SAMPLING | _TEMPLATE | {"stop_tokens", "continue_final_message", "regex"},
+    abilities=_SAMPLING | _TEMPLATE | _VLLMS,
     prompt_penalties=frozenset(("repeat_penalty",)),
 )
 SGLANG = Dialect(
@@ -107,9 +113,10 @@ ARRIERO = Dialect(
     is_counting=True,
     regex="structured_outputs",
     gbnf="structured_outputs",
+    lark="structured_outputs",
     tokenizer="vllm",
     counter="/api/v1/count_tokens",
-    abilities=VLLM.abilities | {"llama_samplers", "gbnf", "suffix"},
+    abilities=VLLM.abilities | {"llama_samplers", "gbnf", "lark", "suffix"},
     prompt_penalties=_PENALTIES,
 )
 OLLAMA = Dialect(kind="ollama", abilities=frozenset(("penalties",)))

@@ -99,7 +99,12 @@ def _embed(query: Embed, server: Server) -> Call:
         inputs: list[Any] = [each if isinstance(each, str) else list(each) for each in query.inputs]
     else:
         inputs = list(query.inputs)
-    body = {"model": server.model, "input": inputs, "encoding_format": "float"}
+    body: Json = {"model": server.model, "input": inputs, "encoding_format": "float"}
+    if query.truncation is not None and query.truncation.keeps == "last":
+        if "truncate_prompt" not in server.abilities:
+            field = "truncate_prompt_tokens"
+            raise NotSupported(f"`{field}`: the upstream server does not cut inputs", field=field)
+        body["truncate_prompt_tokens"] = query.truncation.most or -1
     return Call("api", EMBEDDINGS, body)
 
 

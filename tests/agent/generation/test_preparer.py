@@ -538,3 +538,29 @@ class TestBorders:
     def test_other_models_need_none(self) -> None:
         request = GenerateRequest(messages=self.MESSAGES)
         assert Preparer(demo_model(CHATML), 500).prepare(ONE, request).sequence.borders == ()
+
+
+class TestTruncation:
+    @pytest.mark.parametrize(
+        ("most", "fields", "left"),
+        [
+            (3, {}, b"xyz"),
+            (-1, {}, b"lmnopqrstuvwxyz"),
+            (-1, {"max_tokens": 4}, b"opqrstuvwxyz"),
+            (-1, {"max_tokens": 99}, b"z"),
+        ],
+    )
+    def test_the_last_tokens_are_read(self, most: int, fields: Any, left: bytes) -> None:
+        text = "abcdefghijklmnopqrstuvwxyz"
+        assert prompt(make(), prompt=text, truncate_prompt_tokens=most, **fields) == (*left,)
+        said = (ChatMessage(role="user", content=text),)
+        assert prompt(make(), messages=said, truncate_prompt_tokens=most, **fields) == (*left,)
+        ids = tuple(text.encode())
+        assert prompt(make(), prompt=ids, truncate_prompt_tokens=most, **fields) == (*left,)
+
+    def test_what_is_short_stays_whole(self) -> None:
+        assert prompt(make(), prompt="ab", truncate_prompt_tokens=9) == (BOS, *b"ab")
+
+    def test_what_is_still_too_long_is_refused(self) -> None:
+        with pytest.raises(PromptTooLong):
+            prompt(make(), prompt="a" * 30, truncate_prompt_tokens=16)

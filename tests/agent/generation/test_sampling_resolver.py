@@ -116,3 +116,34 @@ def test_what_a_request_says_comes_first() -> None:
 def test_without_defaults_a_request_is_as_it_came() -> None:
     request = GenerateRequest(prompt="x")
     assert SamplingDefaults(SamplingChoices()).applied(request) is request
+
+
+def test_only_tokens_that_there_are_can_be_allowed() -> None:
+    assert sampling(allowed_token_ids=(0, 257)).allowed_tokens == (0, 257)
+    with pytest.raises(InvalidRequest) as caught:
+        sampling(allowed_token_ids=(258,))
+    assert caught.value.field == "allowed_token_ids"
+
+
+class SpacedVocab(ByteVocab):
+    """Has one token for each word and its space, as most have."""
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
+        return tuple({"no": 1, " no": 2, "": 3}.get(text, 0) for _ in text[:1])
+
+
+def test_bad_words_stand_at_the_beginning_of_a_word_and_within_one() -> None:
+    request = GenerateRequest(prompt="x", bad_words=("no",))
+    assert SamplingResolver(SpacedVocab()).sampling(request, 1).bad_words == ((1,), (2,))
+    # A space that is a token of its own belongs to no word.
+    assert sampling(bad_words=("no",)).bad_words == ((ord("n"), ord("o")),)
+
+
+def test_a_bad_word_without_tokens_is_refused() -> None:
+    class Silent(ByteVocab):
+        def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
+            return ()
+
+    with pytest.raises(InvalidRequest) as caught:
+        SamplingResolver(Silent()).sampling(GenerateRequest(prompt="x", bad_words=("a", "b")), 1)
+    assert caught.value.field == "bad_words[0]"

@@ -16,6 +16,7 @@ from arriero.shared.inference import (
     goes_on_anywhere,
     goes_on_by_text,
 )
+from arriero.shared.inference.prefix_chain import NO_CHAIN, chain_of
 from arriero.shared.validation import parse_json
 
 REQUEST = TypeAdapter(GenerateRequest)
@@ -65,6 +66,8 @@ def test_everything_at_once() -> None:
         "frequency_penalty": 2,
         "seed": 2**32 - 1,
         "logit_bias": {"17": -100},
+        "allowed_token_ids": [3, 17],
+        "bad_words": ["no"],
         "stop": ["\n"],
         "stop_token_ids": [3, 0],
         "include_stop_str_in_output": True,
@@ -101,6 +104,32 @@ def test_a_cache_is_saved_under_a_key(key: dict[str, Any]) -> None:
         parse(prompt="a", save_cache=True, **key)
     assert refused.value.field == "save_cache"
     assert parse(prompt="a", save_cache=False, **key).cache_key is None
+
+
+@pytest.mark.parametrize("value", [1, 512, -1])
+def test_only_the_last_tokens_are_read(value: int) -> None:
+    assert parse(prompt="a", truncate_prompt_tokens=value).truncate_prompt_tokens == value
+    assert not goes_on_by_text(parse(prompt="a", truncate_prompt_tokens=value))
+    assert chain_of(parse(prompt="a" * 99, truncate_prompt_tokens=value)) == NO_CHAIN
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"truncate_prompt_tokens": 0}, "truncate_prompt_tokens"),
+        ({"truncate_prompt_tokens": -2}, "truncate_prompt_tokens"),
+        ({"truncate_prompt_tokens": 5, "n_discard": 9}, "truncate_prompt_tokens"),
+        ({"truncate_prompt_tokens": 5, "suffix": "b"}, "truncate_prompt_tokens"),
+        (
+            {"truncate_prompt_tokens": 5, "logprobs": True, "prompt_logprobs": True},
+            "prompt_logprobs",
+        ),
+    ],
+)
+def test_what_cannot_be_cut(fields: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        parse(prompt="a", **fields)
+    assert refused.value.field == field
 
 
 @pytest.mark.parametrize(("field", "value"), [("prefill_only", True), ("cache_key", "k")])

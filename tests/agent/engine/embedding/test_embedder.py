@@ -7,9 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.agent.engine.embedding.embedder import LEAST_CHUNK, ChunkSize, Embedder, Withdrawn
+from arriero.agent.engine.embedding.embedder import (
+    LEAST_CHUNK,
+    ChunkSize,
+    Embedder,
+    Withdrawn,
+    truncated,
+)
 from arriero.agent.engine.fair_lock import FairLock
-from arriero.shared.queries import Declined, Embed, Embedded, Rank, Ranked, Result, Vector
+from arriero.shared.queries import (
+    Declined,
+    Embed,
+    Embedded,
+    Rank,
+    Ranked,
+    Result,
+    Truncation,
+    Vector,
+)
 from tests.agent.engine.fake_embedding import FakeEmbedding
 from tests.agent.fakes import BOS, ByteVocab
 from tests.waiting import HANGS
@@ -76,6 +91,27 @@ class TestEmbed:
         assert vectors[2].error and "no token 999" in vectors[2].error.message
         assert [numbers(vectors[0]), numbers(vectors[4])] == [[1, 0], [2, 0]]
 
+    @pytest.mark.parametrize(
+        ("truncation", "mean", "num_read", "num_cut"),
+        [
+            (Truncation(keeps="first"), 9.5, 20, 10),
+            (Truncation(keeps="last"), 19.5, 20, 10),
+            (Truncation(keeps="first", most=2), 0.5, 2, 28),
+            (Truncation(keeps="last", most=99), 19.5, 20, 10),
+        ],
+    )
+    def test_what_is_too_long_is_cut_where_that_is_asked_for(
+        self, bench: Bench, truncation: Truncation, mean: float, num_read: int, num_cut: int
+    ) -> None:
+        short, long = bench.embed(raw((1,), tuple(range(30)), truncation=truncation))
+        assert (short.num_tokens, short.num_cut) == (1, 0)
+        assert (numbers(long)[0], long.num_tokens, long.num_cut) == (mean, num_read, num_cut)
+
+    def test_what_is_around_every_text_stays(self, bench: Bench) -> None:
+        [vector] = bench.embed(raw("x" * 30, truncation=Truncation(keeps="last", most=3)))
+        assert numbers(vector)[0] == pytest.approx((BOS + 2 * ord("x")) / 3)
+        assert vector.num_cut == 28
+
     def test_a_pooling_that_the_model_lacks(self, bench: Bench) -> None:
         declined = bench.ask(Embed(inputs=("a",), pooling="rank"))
         assert isinstance(declined, Declined)
@@ -96,6 +132,15 @@ class TestContexts:
         bench.embedder.free()
         assert bench.model.context.is_free
         assert bench.embedder.num_cells == 0
+
+    def test_a_document_is_read_up_to_so_many_tokens(self) -> None:
+        bench = Bench(FakeEmbedding("rank"))
+        whole, cut = (
+            bench.ask(Rank(query="q", documents=("abcdef",), max_document_tokens=most))
+            for most in (9, 2)
+        )
+        assert isinstance(whole, Ranked) and isinstance(cut, Ranked)
+        assert [each.scores[0].num_tokens for each in (whole, cut)] == [8, 4]
 
     def test_one_ranks_beside_it(self) -> None:
         bench = Bench(FakeEmbedding("rank"))
@@ -236,3 +281,28 @@ def test_it_is_always_possible(most: int, seen: list[tuple[int, float]]) -> None
     for num_tokens, seconds in seen:
         size.observe(num_tokens, seconds)
         assert 1 <= size.num_tokens <= most
+
+
+class TestTruncated:
+    """A text's tokens, with 1 before and 2 behind every text."""
+
+    TEXT = (1, 11, 12, 13, 14, 2)
+
+    @pytest.mark.parametrize(
+        ("most", "first", "last"),
+        [
+            (5, (1, 11, 12, 13, 2), (1, 12, 13, 14, 2)),
+            (3, (1, 11, 2), (1, 14, 2)),
+            (2, (1, 2), (1, 2)),
+            (1, (1,), (1,)),
+        ],
+    )
+    def test_it_keeps_its_ends(
+        self, most: int, first: tuple[int, ...], last: tuple[int, ...]
+    ) -> None:
+        assert truncated(self.TEXT, (1, 2), most, "first") == first
+        assert truncated(self.TEXT, (1, 2), most, "last") == last
+
+    def test_what_stands_behind_alone(self) -> None:
+        assert truncated((11, 12, 13, 2), (2,), 2, "first") == (11, 2)
+        assert truncated((11, 12, 13), (), 2, "last") == (12, 13)

@@ -100,6 +100,25 @@ def test_a_bias_outside_the_vocabulary_does_nothing() -> None:
 
 
 @pytest.mark.parametrize("temperature", [0, 0.8])
+def test_nothing_but_what_is_allowed_is_chosen(temperature: float) -> None:
+    allowed = (9, 33, 10**9)
+    sampler = Sampler(new(temperature=temperature, allowed_tokens=allowed), BareVocab(ROW.size))
+    assert {sampler.choose(ROW.copy()) for _ in range(20)} <= {9, 33}
+    nothing = np.full(ROW.size, -np.inf, np.float32)
+    assert sampler.choose(nothing) == 9
+
+
+@pytest.mark.parametrize("temperature", [0, 0.8])
+def test_a_bad_word_is_never_completed(temperature: float) -> None:
+    towards = {"logit_bias": ((3, 100.0), (9, 50.0)), "temperature": temperature}
+    sampler = Sampler(new(bad_words=((3, 3), (9,)), **towards), BareVocab(ROW.size))
+    said = [sampler.choose(ROW.copy()) for _ in range(3)]
+    assert said[0] == said[2] == 3
+    assert said[1] not in (3, 9)
+    assert not Sampling(seed=1, temperature=0, bad_words=((3, 3),)).is_greedy
+
+
+@pytest.mark.parametrize("temperature", [0, 0.8])
 def test_ignored_end_tokens_are_never_chosen(temperature: float) -> None:
     wanted = {"logit_bias": ((5, 100.0),), "temperature": temperature}
     assert choose(ROW, **wanted) == 5

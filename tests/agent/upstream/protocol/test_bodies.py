@@ -12,6 +12,7 @@ from arriero.shared.inference import (
     ImagePart,
     ImageUrl,
     JsonSchemaGrammar,
+    LarkGrammar,
     NamedTool,
     RegexGrammar,
     TextPart,
@@ -157,6 +158,12 @@ def test_stops() -> None:
     assert asked == {**ASKED, "stop_token_ids": [5], "include_stop_str_in_output": True}
 
 
+def test_what_bounds_tokens() -> None:
+    limits = {"allowed_token_ids": (5,), "bad_words": ("no",), "truncate_prompt_tokens": 9}
+    told = {"allowed_token_ids": [5], "bad_words": ["no"], "truncate_prompt_tokens": 9}
+    assert chat(VLLM_SERVER, **limits) == {**ASKED, **told}
+
+
 def test_what_the_template_is_told() -> None:
     assert chat(VLLM_SERVER, thinking=False, chat_template_kwargs={"a": 1}) == {
         **ASKED,
@@ -183,6 +190,8 @@ def test_grammars() -> None:
     gbnf = GbnfGrammar(type="gbnf", grammar='root ::= "a"')
     assert chat(LLAMA, grammar=gbnf)["grammar"] == 'root ::= "a"'
     assert chat(ARRIERO_SERVER, grammar=gbnf)["structured_outputs"] == {"grammar": 'root ::= "a"'}
+    lark = LarkGrammar(type="lark", grammar='start: "a"')
+    assert chat(ARRIERO_SERVER, grammar=lark)["structured_outputs"] == {"grammar": 'start: "a"'}
 
 
 def test_what_the_server_cannot_do_is_refused_by_name() -> None:

@@ -57,7 +57,7 @@ def test_dialects_speak_of_fields_and_abilities_that_there_are(dialect: Dialect)
         (
             VLLM,
             {"top_k", "min_p", "repetition_penalty", "ignore_eos", "stop_token_ids"}
-            | {"include_stop_str_in_output", "min_tokens"},
+            | {"include_stop_str_in_output", "min_tokens", "allowed_token_ids", "bad_words"},
         ),
     ],
     ids=lambda each: each.kind if isinstance(each, Dialect) else "",
@@ -68,6 +68,7 @@ def test_the_samplers_of_other_servers(dialect: Dialect, known: set[str]) -> Non
 
 def test_servers_of_llama_cpp_know_its_samplers() -> None:
     stops = {"stop_token_ids", "include_stop_str_in_output", "min_tokens"}
+    stops |= {"allowed_token_ids", "bad_words"}
     beyond = {name for name, sampler in SAMPLERS.items() if not sampler.is_standard}
     assert dict(ARRIERO.sampling) == {name: name for name in beyond}
     assert dict(LLAMA_SERVER.sampling) == {name: name for name in beyond - stops}
@@ -82,6 +83,7 @@ def test_what_a_dialect_can_do_it_has_names_for(dialect: Dialect) -> None:
         assert sampler.ability not in abilities or is_known, name
     assert ("regex" in abilities) == (dialect.regex is not None)
     assert ("gbnf" in abilities) == (dialect.gbnf is not None)
+    assert ("lark" in abilities) == (dialect.lark is not None)
     assert ("thinking" in abilities) == dialect.has_template
     if "continue_final_message" in abilities:
         assert dialect.continues

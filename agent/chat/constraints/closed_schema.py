@@ -1,0 +1,151 @@
+"""Objects of a JSON Schema are closed, as llama-server and xgrammar have it.
+
+JSON Schema lets an object have any members beside those in `properties`, unless
+`additionalProperties` says otherwise. Few who write `properties` mean that, and a model that is
+held to such a schema makes members up. So where a schema says nothing of them, there are no others;
+`additionalProperties: true`, or a schema of them, opens it.
+
+What describes one object in several parts (`allOf`, or `properties` beside `anyOf` or `$ref`) is
+closed as a whole: no part may refuse the members of another one.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Json = dict[str, Any]
+
+_DEFINITIONS = ("$defs", "definitions")
+_JOINED = ("allOf", "anyOf", "oneOf")
+_CHOSEN = ("if", "then", "else")
+_DESCRIBING = ("properties", "anyOf", "oneOf", "$ref", "if")
+_SAYING = ("additionalProperties", "unevaluatedProperties")
+_OPEN = ":open"
+"""The end of a definition's name where it is a part of an object that another part closes."""
+
+MAX_PARTS = 500
+"""Parts of one object; a schema with more stays as it is."""
+
+
+class _Unclear(Exception):
+    """What members an object may have is not said in one place."""
+
+
+def closed(schema: Mapping[str, Any]) -> Json:
+    """`schema` with closed objects; as it is where its parts refer to each other in other ways."""
+    try:
+        return _Closing(schema).schema()
+    except _Unclear:
+        return dict(schema)
+
+
+class _Closing:
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._opened: dict[str, dict[str, Json]] = {key: {} for key in _DEFINITIONS}
+
+    def schema(self) -> Json:
+        whole = self._closed(self._root)
+        for key in _DEFINITIONS:
+            if isinstance(defined := self._root.get(key), Mapping):
+                whole[key] = {name: self._value(each) for name, each in defined.items()}
+        for key, opened in self._opened.items():
+            whole |= {key: {**whole[key], **opened}} if opened else {}
+        return whole
+
+    def _value(self, schema: object) -> Any:
+        return self._closed(schema) if isinstance(schema, Mapping) else schema
+
+    def _closed(self, schema: Mapping[str, Any]) -> Json:
+        parts = list(self._parts(schema))
+        if len(parts) == 1:
+            made = self._inner(schema, is_part=False)
+            if isinstance(schema.get("properties"), Mapping) and not _says(schema):
+                made["additionalProperties"] = False
+            return made
+        made = self._inner(schema, is_part=True)
+        names = [name for part in parts for name in _names(part)]
+        if names and not any(map(_says, parts)):
+            own = made.get("properties")
+            own = own if isinstance(own, Mapping) else {}
+            made["properties"] = {**{name: {} for name in names}, **own}
+            made["additionalProperties"] = False
+        return made
+
+    def _inner(self, schema: Mapping[str, Any], *, is_part: bool) -> Json:
+        """A copy with its members' schemas closed; as a part it is not closed itself."""
+        made = dict(schema)
+        for key in ("properties", "patternProperties"):
+            if isinstance(named := schema.get(key), Mapping):
+                made[key] = {name: self._value(each) for name, each in named.items()}
+        for key in ("additionalProperties", "items", "additionalItems"):
+            if key in schema:
+                made[key] = self._value(schema[key])
+        for key in ("items", "prefixItems"):
+            if isinstance(listed := schema.get(key), list):
+                made[key] = [self._value(each) for each in listed]
+        for key in _JOINED:
+            if isinstance(joined := schema.get(key), list):
+                made[key] = [self._part(each) if is_part else self._value(each) for each in joined]
+        if is_part and isinstance(reference := schema.get("$ref"), str):
+            made["$ref"] = self._open(reference)
+        return made
+
+    def _part(self, schema: object) -> Any:
+        return self._inner(schema, is_part=True) if isinstance(schema, Mapping) else schema
+
+    def _open(self, reference: str) -> str:
+        """A reference to a copy of the definition that is not closed."""
+        key, name, target = self._target(reference)
+        opened = self._opened[key]
+        if name + _OPEN not in opened:
+            opened[name + _OPEN] = {}  # it may refer to itself
+            opened[name + _OPEN] = self._inner(target, is_part=True)
+        return reference + _OPEN
+
+    def _target(self, reference: str) -> tuple[str, str, Mapping[str, Any]]:
+        """The definition that is meant. Raises `_Unclear` for any other place."""
+        match reference.split("/"):
+            case ["#", ("$defs" | "definitions") as key, name]:
+                name = name.replace("~1", "/").replace("~0", "~")
+                defined = self._root.get(key)
+                target = defined.get(name) if isinstance(defined, Mapping) else None
+                if isinstance(target, Mapping):
+                    return key, name, target
+        raise _Unclear
+
+    def _parts(self, schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        """What describes the same object: `schema`, and what it is joined with."""
+        if not _is_joined(schema):
+            yield schema
+            return
+        found = [schema]
+        for number, part in enumerate(found):
+            if number == MAX_PARTS:
+                raise _Unclear
+            yield part
+            for key in _JOINED:
+                joined = part.get(key)
+                listed = joined if isinstance(joined, list) else ()
+                found += [each for each in listed if isinstance(each, Mapping)]
+            found += [part[key] for key in _CHOSEN if isinstance(part.get(key), Mapping)]
+            if isinstance(reference := part.get("$ref"), str):
+                _, _, target = self._target(reference)
+                if not any(target is each for each in found):
+                    found.append(target)
+
+
+def _is_joined(schema: Mapping[str, Any]) -> bool:
+    """Whether several parts describe one object."""
+    all_of = schema.get("allOf")
+    num_parts = len(all_of) if isinstance(all_of, list) else 0
+    return num_parts + sum(key in schema for key in _DESCRIBING) > 1
+
+
+def _says(schema: Mapping[str, Any]) -> bool:
+    """Whether it says itself which other members there may be."""
+    return any(key in schema for key in _SAYING)
+
+
+def _names(schema: Mapping[str, Any]) -> Iterator[str]:
+    if isinstance(named := schema.get("properties"), Mapping):
+        yield from named
