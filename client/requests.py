@@ -36,6 +36,8 @@ class GenerateOptions(TypedDict, total=False):
     mirostat_tau: float
     mirostat_eta: float
     logit_bias: dict[str, float]
+    allowed_token_ids: Sequence[int]
+    bad_words: Sequence[str]
     stop: Sequence[str]
     stop_token_ids: Sequence[int]
     include_stop_str_in_output: bool
@@ -56,6 +58,7 @@ class GenerateOptions(TypedDict, total=False):
     parallel_tool_calls: bool
     grammar: dict[str, Any]
     n_discard: int
+    truncate_prompt_tokens: int
     prefill_only: bool
     cache_key: str
     save_cache: bool

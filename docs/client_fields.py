@@ -4,10 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from arriero.balancer.api.anthropic.requests import MESSAGES_FIELDS
 from arriero.balancer.api.fields.field_table import FieldTable, Ignored, Refused, Rule
+from arriero.balancer.api.llama_server.requests import COMPLETION_FIELDS as LLAMA_FIELDS
 from arriero.balancer.api.ollama.embeddings import EMBED_FIELDS as OLLAMA_EMBED_FIELDS
 from arriero.balancer.api.ollama.requests import CHAT_FIELDS as OLLAMA_CHAT_FIELDS
 from arriero.balancer.api.ollama.requests import GENERATE_FIELDS as OLLAMA_GENERATE_FIELDS
 from arriero.balancer.api.openai.completions.requests import CHAT_FIELDS, COMPLETION_FIELDS
+from arriero.balancer.api.openai.conversations.requests import CONVERSATION_FIELDS
 from arriero.balancer.api.openai.queries.embeddings import EMBEDDINGS_FIELDS
 from arriero.balancer.api.openai.queries.rerank import RERANK_FIELDS
 from arriero.balancer.api.openai.responses.fields import NEVER_SENT
@@ -19,12 +21,14 @@ TABLES: Mapping[str, FieldTable] = {
     "/v1/chat/completions": CHAT_FIELDS,
     "/v1/completions": COMPLETION_FIELDS,
     "/v1/responses": RESPONSE_FIELDS,
+    "/v1/conversations": CONVERSATION_FIELDS,
     "/v1/embeddings": EMBEDDINGS_FIELDS,
     "/v1/rerank": RERANK_FIELDS,
     "/v1/messages": MESSAGES_FIELDS,
     "/api/chat": OLLAMA_CHAT_FIELDS,
     "/api/generate": OLLAMA_GENERATE_FIELDS,
     "/api/embed": OLLAMA_EMBED_FIELDS,
+    "/completion": LLAMA_FIELDS,
 }
 
 ABOUT = """\
@@ -42,7 +46,8 @@ def sections() -> Iterator[str]:
     yield ABOUT
     for path, fields in TABLES.items():
         yield f"## {path}"
-        yield f"Obeyed: {', '.join(f'`{each}`' for each in sorted({*fields.shape.paths()}))}."
+        obeyed = sorted({*fields.shape.paths(), *fields.prepared})
+        yield f"Obeyed: {', '.join(f'`{each}`' for each in obeyed)}."
         for kind, cls in (("Ignored and told", Ignored), ("Refused by name", Refused)):
             if found := {
                 name: rule for name, rule in fields.rules.items() if isinstance(rule, cls)

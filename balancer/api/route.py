@@ -31,6 +31,10 @@ OPENAI = Owner("OpenAI", "https://platform.openai.com/docs/api-reference")
 ANTHROPIC = Owner("Anthropic", "https://docs.anthropic.com/en/api")
 OLLAMA = Owner("Ollama", "https://github.com/ollama/ollama/blob/main/docs/api.md")
 VLLM = Owner("vLLM", "https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html")
+LLAMA_SERVER = Owner(
+    "llama-server", "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md"
+)
+COHERE = Owner("Cohere", "https://docs.cohere.com/reference/rerank")
 JINA = Owner("Jina", "https://api.jina.ai/redoc#tag/rerank")
 
 

@@ -12,7 +12,7 @@ BESIDE_THE_COMPOSER = {"temperature": "temperature", "stop": "stop-strings"}
 """Fields with an input that is no part of the list, and its id."""
 
 NOT_IN_THE_FORM = {
-    *("dry_sequence_breakers", "logit_bias", "stop_token_ids"),
+    *("dry_sequence_breakers", "logit_bias", "stop_token_ids", "allowed_token_ids", "bad_words"),
     *("include_stop_str_in_output", "ignore_eos"),
 }
 """No numbers, and of use to programs rather than to who chats."""

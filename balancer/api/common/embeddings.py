@@ -12,7 +12,16 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ....shared.errors import RequestError
-from ....shared.queries import MAX_INPUTS, Dimensions, Embed, EmbedInput, Norm, Pooling, Vector
+from ....shared.queries import (
+    MAX_INPUTS,
+    Dimensions,
+    Embed,
+    EmbedInput,
+    Norm,
+    Pooling,
+    Truncation,
+    Vector,
+)
 from ....shared.strict import STRICT, ListOf
 from ...fleet.queries.query import QueryRequest
 from .parts import Faulty, in_parts
@@ -34,7 +43,7 @@ class EmbedFields:
     normalize: Norm = "l2"
     dimensions: Dimensions | None = None
 
-    def query(self) -> QueryRequest:
+    def query(self, truncation: Truncation | None = None) -> QueryRequest:
         """The query by which an agent, or several, embed the inputs."""
         parts = tuple(
             Embed(
@@ -42,6 +51,7 @@ class EmbedFields:
                 pooling=self.pooling,
                 normalize=self.normalize,
                 dimensions=self.dimensions,
+                truncation=truncation,
             )
             for part in in_parts(self.input)
         )

@@ -1,23 +1,27 @@
 """`/v1/models` in OpenAI's format, or in Anthropic's for clients that name its API version."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from ....shared.errors import ModelNotFound
+from ....shared.errors import InvalidRequest, ModelNotFound
 from ....shared.inference import Count
 from ....shared.messages import Issue
 from ....shared.reports.model_info import Task
+from ...fleet.caller import Caller
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.view import ModelStatus, ModelView
 from ..access.permissions import Needs
 from ..route import OPENAI, Route
 from ..transport.callers import caller_of
 from .answering import json_response
+
+_MOST_NAMED = 5
+"""Most models that an error lists."""
 
 
 class ModelMeta(TypedDict):
@@ -87,14 +91,39 @@ def routes(runtime: FleetRuntime) -> list[Route]:
     async def one_model(request: web.Request) -> web.Response:
         name = request.match_info["name"]
         shape = anthropic_model if is_anthropics(request) else openai_model
-        if (model := runtime.views.model(name, caller_of(request))) is not None:
-            return json_response(shape(model, started))
-        raise ModelNotFound(f"no agent serves the model {name[:200]!r}", field="model")
+        return json_response(shape(model_named(runtime, name, caller_of(request)), started))
 
     return [
         Route("GET", "/v1/models", Needs.LIST, models, OPENAI),
         Route("GET", "/v1/models/{name:.+}", Needs.LIST, one_model, OPENAI),
+        Route("GET", "/models", Needs.LIST, models, OPENAI),
+        Route("GET", "/models/{name:.+}", Needs.LIST, one_model, OPENAI),
     ]
+
+
+def model_named(runtime: FleetRuntime, name: str | None, caller: Caller) -> ModelView:
+    """The model of that name; without one, see `sole_model`. Raises `RequestError`."""
+    if not name:
+        return sole_model(runtime.views.models(caller))
+    if (model := runtime.views.model(name, caller)) is None:
+        raise ModelNotFound(f"no agent serves the model {name[:200]!r}", field="model")
+    return model
+
+
+def sole_model(models: Sequence[ModelView]) -> ModelView:
+    """The model of a call that names none: the only one, or the only one that generates.
+
+    Tokens of one model mean nothing to another, so several are refused. Raises `RequestError`.
+    """
+    found = [each for each in models if "generate" in each.info.tasks] or list(models)
+    if not found:
+        raise ModelNotFound("no model is served", field="model")
+    if len(found) > 1:
+        names = ", ".join(each.info.name for each in found[:_MOST_NAMED])
+        raise InvalidRequest(
+            f"`model`: several models are served, name one of them: {names}", field="model"
+        )
+    return found[0]
 
 
 def is_anthropics(request: web.Request) -> bool:

@@ -57,6 +57,7 @@ class FieldTable:
     """The fields of one request type. Raises `ValueError` if a rule is about an obeyed field.
 
     `kinds` are the known values of `type` of objects whose other members are not looked at.
+    `prepared` are fields that are obeyed by what `given` prepares a body with.
     """
 
     def __init__(
@@ -65,10 +66,12 @@ class FieldTable:
         rules: Mapping[str, Rule],
         *,
         kinds: Mapping[str, Iterable[str]] = MappingProxyType({}),
+        prepared: Iterable[str] = (),
     ) -> None:
         self.shape = with_kinds(shape_of(adapter), kinds)
         self.rules = dict(rules)
-        self.obeyed = frozenset((*self.shape.paths(), *self.shape.kinds()))
+        self.prepared = frozenset(prepared)
+        self.obeyed = self.prepared.union(self.shape.paths(), self.shape.kinds())
         if both := self.obeyed & self.rules.keys():
             raise ValueError(f"obeyed and yet ignored or refused: {', '.join(sorted(both))}")
 
@@ -85,6 +88,8 @@ class FieldTable:
         types. Raises `InvalidRequest` for a refused field.
         """
         given = prepare(body_fields(body))
+        if given.get("model") == "":
+            del given["model"]  # clients that have none to name say so
         reading = _Pass(self.rules, FieldNotes() if notes is None else notes)
         kept: dict[str, Any] = reading.kept(given, self.shape)
         return kept

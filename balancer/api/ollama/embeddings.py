@@ -1,18 +1,20 @@
 """Converts the bodies of `/api/embed` and `/api/embeddings` to queries, and results to answers.
 
+As in Ollama, inputs of `/api/embed` that are too long are cut, unless `truncate` is false.
+
 All inputs or none: an error in one input fails the call and names its index.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NotRequired
 
 from pydantic import Field, TypeAdapter
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from ....shared.inference import Count
-from ....shared.queries import MAX_INPUTS, Dimensions, EmbedInput, Norm, Result
+from ....shared.queries import MAX_INPUTS, Dimensions, EmbedInput, Norm, Result, Truncation
 from ....shared.strict import STRICT, ListOf
 from ....shared.validation import parse_json
 from ...fleet.queries.query import QueryRequest
@@ -27,13 +29,17 @@ from .requests import ModelName
 
 
 class OllamaVectors(TypedDict):
-    """A vector for each input; durations in nanoseconds."""
+    """A vector for each input; durations in nanoseconds.
+
+    `truncated` are the places of inputs that were too long, and of which the first part was read.
+    """
 
     model: str
     embeddings: Iterable[list[float]]
     total_duration: Count
     load_duration: Count
     prompt_eval_count: Count
+    truncated: NotRequired[list[Count]]
 
 
 class OllamaVector(TypedDict):
@@ -49,6 +55,7 @@ class _EmbedBody:
     model: ModelName
     input: Annotated[ListOf[EmbedInput], Field(max_length=MAX_INPUTS)] = ()
     dimensions: Dimensions | None = None
+    truncate: bool = True
     options: Options | None = None
 
 
@@ -64,7 +71,7 @@ class _EmbeddingsBody:
 _embed = TypeAdapter(_EmbedBody)
 _embeddings = TypeAdapter(_EmbeddingsBody)
 EMBED_FIELDS = FieldTable(_embed, fields.EMBED)
-EMBEDDINGS_FIELDS = FieldTable(_embeddings, fields.EMBED)
+EMBEDDINGS_FIELDS = FieldTable(_embeddings, fields.EMBEDDINGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +83,26 @@ class EmbedCall:
     place: str
     dimensions: int | None = None
     normalize: Norm = "l2"
+    is_truncated: bool = False
 
     def query_request(self, model: str) -> QueryRequest:
         """The query for the model of that name; there has to be an input."""
         fields = EmbedFields(
             input=self.inputs, model=model, normalize=self.normalize, dimensions=self.dimensions
         )
-        return fields.query()
+        return fields.query(Truncation(keeps="first") if self.is_truncated else None)
 
-    def vectors(self, results: Sequence[Result]) -> tuple[Iterator[list[float]], int]:
-        """The vectors, and how many tokens the inputs have. Raises the first faulty one's error."""
+    def vectors(self, results: Sequence[Result]) -> tuple[Iterator[list[float]], int, list[Count]]:
+        """The vectors, how many tokens were read, and the places of inputs that were cut.
+
+        Raises the first faulty one's error.
+        """
         vectors = vectors_of(results)
         if (fault := first_fault(vectors)) is not None:
             raise named(fault, self.place.replace("[]", f"[{fault.index}]"))
         numbers = (_numbers(encoded(vector, "float")) for vector in vectors)
-        return numbers, sum(vector.num_tokens for vector in vectors)
+        cut = [place for place, vector in enumerate(vectors) if vector.num_cut]
+        return numbers, sum(vector.num_tokens for vector in vectors), cut
 
 
 def parse_embed(body: bytes, notes: FieldNotes | None = None) -> EmbedCall:
@@ -101,7 +113,9 @@ def parse_embed(body: bytes, notes: FieldNotes | None = None) -> EmbedCall:
         given["input"] = listed(asked)
     parsed = parse_json(_embed, to_json(given))
     place = "input[]" if isinstance(asked, list) else "input"
-    return EmbedCall(parsed.model, parsed.input, place, parsed.dimensions)
+    return EmbedCall(
+        parsed.model, parsed.input, place, parsed.dimensions, is_truncated=parsed.truncate
+    )
 
 
 def parse_embeddings(body: bytes, notes: FieldNotes | None = None) -> EmbedCall:
@@ -114,19 +128,22 @@ def parse_embeddings(body: bytes, notes: FieldNotes | None = None) -> EmbedCall:
 
 def vectors_answer(call: EmbedCall, results: Sequence[Result], nanoseconds: int) -> OllamaVectors:
     """The answer of `/api/embed`, for `written`; it took `nanoseconds`."""
-    numbers, num_tokens = call.vectors(results)
-    return {
+    numbers, num_tokens, cut = call.vectors(results)
+    answer: OllamaVectors = {
         "model": call.model,
         "embeddings": numbers,
         "total_duration": nanoseconds,
         "load_duration": 0,
         "prompt_eval_count": num_tokens,
     }
+    if cut:
+        answer["truncated"] = cut
+    return answer
 
 
 def vector_answer(call: EmbedCall, results: Sequence[Result]) -> OllamaVector:
     """The answer of `/api/embeddings`."""
-    numbers, _ = call.vectors(results)
+    numbers, _, _ = call.vectors(results)
     return {"embedding": next(numbers, [])}
 
 

@@ -41,9 +41,11 @@ GENERATE: Mapping[str, Rule] = {
     "width": _DRAWS_NOTHING,
 }
 
-EMBED: Mapping[str, Rule] = {
+EMBED: Mapping[str, Rule] = COMMON
+
+EMBEDDINGS: Mapping[str, Rule] = {
     **COMMON,
-    "truncate": Ignored("inputs that are too long are refused", nothing("false")),
+    "truncate": Ignored("a prompt that is too long is refused", nothing("false")),
 }
 
 SHOW: Mapping[str, Rule] = {

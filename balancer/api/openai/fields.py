@@ -36,22 +36,50 @@ SERVERS: Mapping[str, Rule] = {
 }
 """Fields of vLLM and llama-server that are ignored."""
 
+_ONE_BY_ONE = "tokens are chosen one by one"
+_ORDER = '["penalties","dry","top_n_sigma","top_k","typ_p","top_p","min_p","xtc","temperature"]'
+_IN_PLACE = "reasoning is told apart from content"
+
+SERVERS_REFUSED: Mapping[str, Rule] = {
+    "custom_logit_processor": Refused("no code of clients is run"),
+    "length_penalty": Refused(_ONE_BY_ONE, nothing("1", "1.0")),
+    "logits_processors": Refused("no code of clients is run"),
+    "lora": Refused('`model: "base:adapter"` chooses an adapter'),
+    "n_probs": Refused("`logprobs` asks for them", nothing("0")),
+    "no_stop_trim": Refused("`include_stop_str_in_output` says so", nothing("false")),
+    "samplers": Refused("samplers run in llama.cpp's order", nothing(_ORDER)),
+    "stop_regex": Refused("`stop` takes texts"),
+    "structural_tag": Refused("`tools` and grammars say what an answer is made of"),
+    "structured_outputs.structural_tag": Refused(
+        "`tools` and grammars say what an answer is made of"
+    ),
+    "t_max_predict_ms": Refused("`max_tokens` bounds an answer", nothing("0")),
+    "use_beam_search": Refused(_ONE_BY_ONE, nothing("false")),
+}
+"""Fields of vLLM, SGLang and llama-server without which an answer would be another."""
+
 CHAT: Mapping[str, Rule] = {
     **HINTS,
     **STREAM_HINTS,
     **SERVERS,
+    **SERVERS_REFUSED,
+    "add_special_tokens": Refused("the model's template writes them", nothing("false")),
     "audio": Refused(_NO_OTHER_MEDIA),
-    "function_call": Refused("it is deprecated; `tool_choice` takes its place"),
-    "functions": Refused("it is deprecated; `tools` take its place"),
+    "chat_template": Refused("the model's own template is used"),
+    "documents": Refused("`chat_template_kwargs` hands them to the template"),
+    "echo": Refused("`continue_final_message` continues a message", nothing("false")),
+    "include_reasoning": Refused(_IN_PLACE, nothing("true")),
+    "mm_processor_kwargs": Refused("pictures are scaled as the model wants them"),
+    "prompt_logprobs": Refused("`/v1/completions` has them, with `echo` and `logprobs`"),
+    "reasoning_format": Refused(_IN_PLACE, nothing('"auto"', '"deepseek"')),
+    "separate_reasoning": Refused(_IN_PLACE, nothing("true")),
     "modalities": Refused(_NO_OTHER_MEDIA, nothing('["text"]')),
     "moderation": Refused("nothing is moderated here"),
-    "prediction": Refused("predicted outputs are not used"),
+    "prediction": Ignored("the answer is the same, and no sooner there"),
     "web_search_options": Refused("no search is made here"),
     "messages[].annotations": Ignored("models are not told what an answer cited"),
     "messages[].audio": Refused(_NO_OTHER_MEDIA),
     "messages[].refusal": NO_REFUSALS,
-    "messages[].function_call": Refused("it is deprecated; `tool_calls` take its place"),
-    "messages[].role=function": Refused("it is deprecated; the role `tool` takes its place"),
     "messages[].content[].prompt_cache_breakpoint": CACHE_BREAKPOINT,
     "messages[].content[].type=file": ONLY_TEXT,
     "messages[].content[].image_url.detail": Ignored(
@@ -68,15 +96,22 @@ CHAT: Mapping[str, Rule] = {
 CHAT_KINDS = {"messages[].tool_calls[]": ["function"], "tools[]": ["function"]}
 """Kinds of objects that agents read."""
 
-COMPLETION: Mapping[str, Rule] = {**HINTS, **STREAM_HINTS, **SERVERS}
+COMPLETION: Mapping[str, Rule] = {
+    **HINTS,
+    **STREAM_HINTS,
+    **SERVERS,
+    **SERVERS_REFUSED,
+    "add_special_tokens": Refused("the model's tokeniser adds its own", nothing("true")),
+    "prompt_logprobs": Refused("`echo` with `logprobs` tells them"),
+}
 
 EMBEDDINGS: Mapping[str, Rule] = {"user": HINTS["user"]}
 
 RERANK: Mapping[str, Rule] = {
     "user": HINTS["user"],
     "max_chunks_per_doc": Ignored("documents are not cut into chunks"),
-    "max_tokens_per_doc": Ignored("documents are not cut"),
     "priority": Ignored("there are no priorities among rankings"),
     "rank_fields": Refused("documents are texts, or objects with a `text`"),
+    "truncate_prompt_tokens": Refused("`max_tokens_per_doc` cuts documents"),
     "truncation": Ignored("documents that are too long are refused", nothing("false")),
 }

@@ -1,15 +1,18 @@
-"""vLLM's `/tokenize`, `/detokenize` and `/tokenizer_info` over HTTP."""
+"""vLLM's `/tokenize`, `/detokenize`, `/tokenizer_info`, `/version` and `/ping` over HTTP."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from importlib.metadata import version
 
 from aiohttp import web
+from typing_extensions import TypedDict
 
-from ....shared.errors import ModelNotFound
 from ....shared.queries import Result
 from ...fleet.caller import Caller
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.view import ModelView
 from ..access.permissions import Needs
+from ..common.answering import json_response
+from ..common.models import model_named
 from ..endpoint import Endpoint, Query, handler, respond
 from ..route import VLLM, Route
 from ..transport.callers import caller_of
@@ -17,14 +20,13 @@ from .tokens import (
     TokenCall,
     parse_detokenize,
     parse_tokenize,
-    sole_model,
     text_answer,
     tokenizer_answer,
     tokenizer_call,
     tokens_answer,
 )
 
-PATHS = ("/tokenize", "/detokenize", "/tokenizer_info")
+PATHS = ("/tokenize", "/detokenize", "/tokenizer_info", "/version", "/ping")
 
 Shape = Callable[[ModelView, Sequence[Result]], Mapping[str, object]]
 Answering = Callable[[TokenCall, Caller], Awaitable[Query]]
@@ -44,20 +46,30 @@ def routes(runtime: FleetRuntime) -> list[Route]:
         Route("POST", "/tokenize", Needs.CALL, handler(runtime, tokenize), VLLM),
         Route("POST", "/detokenize", Needs.CALL, handler(runtime, detokenize), VLLM),
         Route("GET", "/tokenizer_info", Needs.CALL, tokenizer_info, VLLM),
+        Route("GET", "/version", Needs.ANY, _version, VLLM),
+        Route("GET", "/ping", Needs.NOTHING, _ping, VLLM),
+        Route("POST", "/ping", Needs.NOTHING, _ping, VLLM),
     ]
+
+
+class Version(TypedDict):
+    """The version of what answers, which is not vLLM."""
+
+    version: str
+
+
+async def _version(_request: web.Request) -> web.Response:
+    return json_response(Version(version=version("arriero")))
+
+
+async def _ping(_request: web.Request) -> web.Response:
+    """The process is alive; SageMaker asks so."""
+    return web.Response()
 
 
 def _answering(runtime: FleetRuntime, shape: Shape) -> Answering:
     async def answer(call: TokenCall, caller: Caller) -> Query:
-        model = _model(runtime, call.model, caller)
+        model = model_named(runtime, call.model, caller)
         return Query(call.query_request(model), lambda _id, results: shape(model, results))
 
     return answer
-
-
-def _model(runtime: FleetRuntime, name: str | None, caller: Caller) -> ModelView:
-    if name is None:
-        return sole_model(runtime.views.models(caller))
-    if (model := runtime.views.model(name, caller)) is None:
-        raise ModelNotFound(f"no agent serves the model {name[:200]!r}", field="model")
-    return model

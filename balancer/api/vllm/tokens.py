@@ -16,7 +16,6 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
-from ....shared.errors import InvalidRequest, ModelNotFound
 from ....shared.inference import Count
 from ....shared.queries import (
     DescribeTokenizer,
@@ -37,9 +36,6 @@ from ...fleet.view import ModelView
 from ..common.parts import only
 from ..fields.field_notes import FieldNotes
 from ..fields.field_table import FieldTable, Refused, Rule, nothing
-
-_MOST_NAMED = 5
-"""Most models that an error lists."""
 
 _RULES: Mapping[str, Rule] = {
     "messages": Refused("only a `prompt` is turned into tokens"),
@@ -145,19 +141,3 @@ def tokenizer_answer(model: ModelView, results: Sequence[Result]) -> VllmTokeniz
         "eos_token": description.eos_text,
         "chat_template": description.chat_template,
     }
-
-
-def sole_model(models: Sequence[ModelView]) -> ModelView:
-    """The model of a call that names none: the only one, or the only one that generates.
-
-    Tokens of one model mean nothing to another, so several are refused. Raises `RequestError`.
-    """
-    found = [each for each in models if "generate" in each.info.tasks] or list(models)
-    if not found:
-        raise ModelNotFound("no model is served", field="model")
-    if len(found) > 1:
-        names = ", ".join(each.info.name for each in found[:_MOST_NAMED])
-        raise InvalidRequest(
-            f"`model`: several models are served, name one of them: {names}", field="model"
-        )
-    return found[0]

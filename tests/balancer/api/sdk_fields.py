@@ -47,7 +47,7 @@ class _Comparison:
     """Goes down the library's types and our shape side by side."""
 
     def __init__(self, table: FieldTable, whole: frozenset[str]) -> None:
-        self.listed = table.rules.keys()
+        self.listed = table.rules.keys() | table.prepared
         self.whole = whole
         self.met: set[str] = set()
         self.found: set[str] = set()

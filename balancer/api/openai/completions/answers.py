@@ -179,7 +179,7 @@ def _by_text(log_probs: TokenLogProbs) -> dict[str, float | None] | None:
 # ---- how chat and completions differ
 
 
-ChatFinish = Literal["stop", "length", "tool_calls"]
+ChatFinish = Literal["stop", "length", "tool_calls", "function_call"]
 
 
 class FunctionCall(TypedDict):
@@ -205,6 +205,7 @@ class ChatMessage(TypedDict):
     refusal: None
     reasoning_content: NotRequired[str]
     tool_calls: NotRequired[list[ChatCall]]
+    function_call: NotRequired[FunctionCall]
 
 
 class ChatChoice(TypedDict):
@@ -272,8 +273,10 @@ class Chat:
     object_name = "chat.completion"
     chunk_name = "chat.completion.chunk"
 
-    def __init__(self, *, has_log_probs: bool = False) -> None:
+    def __init__(self, *, has_log_probs: bool = False, has_functions: bool = False) -> None:
+        """`has_functions`: a call is one of a function, as it was before there were tools."""
         self.has_log_probs = has_log_probs
+        self._has_functions = has_functions
 
     def choice(self, number: int, accumulator: Accumulator, done: Done) -> ChatChoice:
         """A whole message."""
@@ -282,7 +285,10 @@ class Chat:
         message: ChatMessage = {"role": "assistant", "content": content, "refusal": None}
         if reasoning := accumulator.text("reasoning"):
             message["reasoning_content"] = reasoning
-        if accumulator.calls:
+        if accumulator.calls and self._has_functions:
+            call = accumulator.calls[0]
+            message["function_call"] = {"name": call.name, "arguments": call.arguments}
+        elif accumulator.calls:
             message["tool_calls"] = [
                 _call(call.id, call.name, call.arguments) for call in accumulator.calls
             ]
@@ -306,6 +312,8 @@ class Chat:
 
     def text_frame(self, kind: TokenKind, call_index: int) -> tuple[bytes, bytes]:
         """Content, reasoning, or a part of a call's arguments."""
+        if kind == "tool_call" and self._has_functions:
+            return b'"delta":{"function_call":{"arguments":', b"}}"
         if kind == "tool_call":
             start = b'"delta":{"tool_calls":[{"index":%d,"function":{"arguments":' % call_index
             return start, b"}}]}"
@@ -314,6 +322,8 @@ class Chat:
 
     def call_started(self, call: ToolCallStarted, call_index: int) -> dict[str, object]:
         """All of the call but its arguments."""
+        if self._has_functions:
+            return {"delta": {"function_call": {"name": call.name, "arguments": ""}}}
         return {"delta": {"tool_calls": [{"index": call_index, **_call(call.id, call.name, "")}]}}
 
     def closing(self) -> dict[str, object]:
@@ -322,7 +332,8 @@ class Chat:
 
     def finish_reason(self, done: Done) -> ChatFinish:
         """Why the choice ended, in OpenAI's words."""
-        return _FINISH_REASONS[done.finish_reason]
+        reason = _FINISH_REASONS[done.finish_reason]
+        return "function_call" if reason == "tool_calls" and self._has_functions else reason
 
 
 class Completion:

@@ -11,13 +11,14 @@ from pydantic import Field, StringConstraints
 from .....shared.errors import InvalidRequest
 from .....shared.inference import (
     MAX_GRAMMAR,
-    GbnfGrammar,
     Grammar,
     GrammarText,
     JsonSchemaGrammar,
     RegexGrammar,
+    text_grammar,
 )
-from .....shared.sampling import RepeatPenalty, SamplingChoices
+from .....shared.inference.request import TruncatePromptTokens
+from .....shared.sampling import RepeatPenalty, SamplingChoices, sampling_fields
 from .....shared.strict import STRICT, ListOf
 from ...common.field_names import FieldNames
 from .formats import ANY_OBJECT
@@ -51,18 +52,38 @@ class StructuredOutputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guided(SamplingChoices):
-    """vLLM's constraints; `guided_…` are their older names."""
+    """vLLM's constraints, of which `guided_…` are older names; SGLang's, and llama-server's.
+
+    A `grammar` as text is in GBNF or in Lark, and so is an `ebnf`. As an object it is as in the
+    native API. A `top_k` of -1 leaves all tokens.
+    """
 
     __pydantic_config__ = STRICT
 
+    top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
+    grammar: GrammarText | Grammar | None = None
+    json_schema: JsonSchema | None = None
+    regex: GrammarText | None = None
+    ebnf: GrammarText | None = None
     guided_json: JsonSchema | None = None
     guided_regex: GrammarText | None = None
     guided_grammar: GrammarText | None = None
     guided_choice: Alternatives | None = None
     structured_outputs: StructuredOutputs | None = None
+    truncate_prompt_tokens: TruncatePromptTokens | None = None
 
     def grammars(self) -> Iterator[tuple[str, Grammar]]:
         """The required grammars of the answer, by field. Raises `InvalidRequest`."""
+        if self.grammar is not None:
+            grammar = self.grammar
+            yield "grammar", text_grammar(grammar) if isinstance(grammar, str) else grammar
+        if self.json_schema is not None:
+            whole = _schema(self.json_schema, "json_schema")
+            yield "json_schema", JsonSchemaGrammar(type="json_schema", schema=whole)
+        if self.regex is not None:
+            yield "regex", RegexGrammar(type="regex", pattern=self.regex)
+        if self.ebnf is not None:
+            yield "ebnf", text_grammar(self.ebnf)
         yield from _grammars(
             "guided_", self.guided_json, self.guided_regex, self.guided_grammar, self.guided_choice
         )
@@ -72,6 +93,29 @@ class Guided(SamplingChoices):
             if outputs.json_object:
                 schema = JsonSchemaGrammar(type="json_schema", schema=ANY_OBJECT)
                 yield f"{name}json_object", schema
+
+    def neutral(self) -> dict[str, Any]:
+        """The neutral fields but for the grammar."""
+        return {
+            **sampling_fields(self),
+            "top_k": None if self.top_k is None else max(0, self.top_k),
+            "truncate_prompt_tokens": self.truncate_prompt_tokens,
+        }
+
+    def names(
+        self,
+        found: list[tuple[str, Grammar]],
+        otherwise: FieldNames,
+        *,
+        also: Mapping[str, str] = MappingProxyType({}),
+    ) -> FieldNames:
+        """What fields of the neutral grammar are called, if one of these fields gave it."""
+        name = found[0][0] if found else ""
+        is_ours = name == "grammar" and not isinstance(self.grammar, str)
+        if is_ours or name in ("", "response_format", "text.format"):
+            return otherwise
+        parts = ("grammar.schema", "grammar.grammar", "grammar.pattern", "grammar")
+        return FieldNames({**also, **dict.fromkeys(parts, name)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,24 +132,16 @@ class ServerExtras(Guided):
 
 
 def the_only(found: list[tuple[str, Grammar]]) -> Grammar | None:
-    """The only grammar of the answer. Raises `InvalidRequest` if there are several."""
-    if len(found) > 1:
-        (first, _), (second, _) = found[:2]
-        raise InvalidRequest(f"give only one of `{first}` and `{second}`", field=first)
-    return found[0][1] if found else None
+    """The only grammar of the answer. Raises `InvalidRequest` if there are several.
 
-
-def names_of(
-    found: list[tuple[str, Grammar]],
-    otherwise: FieldNames,
-    *,
-    also: Mapping[str, str] = MappingProxyType({}),
-) -> FieldNames:
-    """What fields of the neutral grammar are called, if a field of `ServerExtras` gave it."""
-    name = found[0][0] if found else ""
-    if not name.startswith(("guided_", "structured_outputs.")):
-        return otherwise
-    return FieldNames({**also, "grammar.schema": name, "grammar": name})
+    Some clients spell the same one in two ways, for servers of different age.
+    """
+    if not found:
+        return None
+    first, grammar = found[0]
+    if (other := next((name for name, each in found if each != grammar), None)) is not None:
+        raise InvalidRequest(f"give only one of `{first}` and `{other}`", field=first)
+    return grammar
 
 
 def either(first: str, one: Any, second: str, other: Any) -> Any:
@@ -128,7 +164,7 @@ def _grammars(
     if regex is not None:
         yield f"{prefix}regex", RegexGrammar(type="regex", pattern=regex)
     if grammar is not None:
-        yield f"{prefix}grammar", GbnfGrammar(type="gbnf", grammar=grammar)
+        yield f"{prefix}grammar", text_grammar(grammar)
     if choice is not None:
         yield f"{prefix}choice", _one_of(choice, f"{prefix}choice")
 

@@ -5,16 +5,17 @@ refused with the field as `param`. `null` is the same as an absent field. Extens
 samplers, such as `top_k` and `min_p`, `ignore_eos`, and, as in vLLM, `chat_template_kwargs`,
 `add_generation_prompt` and `continue_final_message`.
 
-Output formats beyond OpenAI's are given as `grammar`, as in the native API.
+Output formats beyond OpenAI's are given as `grammar`, as in the native API, or as vLLM, SGLang and
+llama-server have them (`extras`). `functions` are older tools (`functions`).
 
-Without `max_tokens` an answer may go on to the context's ceiling, on `/v1/completions` too; other
-defaults are llama.cpp's. Of `n` choices, choice i draws with `seed + i`.
+Without `max_tokens`, or with -1, an answer may go on to the context's ceiling, on `/v1/completions`
+too; other defaults are llama.cpp's. Of `n` choices, choice i draws with `seed + i`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic_core import to_json
@@ -34,7 +35,7 @@ from .....shared.inference import (
     can_go_on,
     priority_of_tier,
 )
-from .....shared.sampling import StopString, sampling_fields
+from .....shared.sampling import StopString
 from .....shared.strict import ListOf
 from .....shared.template_variables import TemplateVariables
 from .....shared.validation import parse_json
@@ -44,7 +45,8 @@ from ...common.readable import check_copies, check_readable
 from ...fields.field_notes import FieldNotes
 from ...fields.field_table import FieldTable
 from .. import fields
-from .extras import ServerExtras, either, names_of, the_only
+from . import functions
+from .extras import ServerExtras, either, the_only
 from .formats import (
     FORMAT_NAMES,
     OBJECT_NAMES,
@@ -81,7 +83,6 @@ class _Body(ServerExtras):
     stream: bool = False
     stream_options: _StreamOptions | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
-    grammar: Grammar | None = None
     service_tier: ServiceTier | None = None
     prompt_cache_key: PromptCacheKey | None = None
 
@@ -89,8 +90,8 @@ class _Body(ServerExtras):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ChatBody(_Body):
     messages: Messages
-    max_tokens: MaxTokens | None = None
-    max_completion_tokens: MaxTokens | None = None
+    max_tokens: MaxTokens | Literal[-1] | None = None
+    max_completion_tokens: MaxTokens | Literal[-1] | None = None
     tools: ToolList | None = None
     tool_choice: Choice | None = None
     parallel_tool_calls: bool = True
@@ -107,7 +108,7 @@ class _ChatBody(_Body):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CompletionBody(_Body):
     prompt: Annotated[ListOf[PromptInput], Field(min_length=1, max_length=MAX_CHOICES)]
-    max_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    max_tokens: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
     logprobs: TopLogprobs | None = None
     echo: bool = False
     suffix: str | None = None
@@ -130,6 +131,8 @@ class Requested:
     echoes: tuple[str, ...] = ()
     field_names: FieldNames = SAME_NAMES
     has_running_usage: bool = False
+    has_functions: bool = False
+    """Whether an answer's call is one of a function, as before there were tools."""
 
     @property
     def has_log_probs(self) -> bool:
@@ -149,13 +152,20 @@ _one_prompt: TypeAdapter[PromptInput] = TypeAdapter(PromptInput)
 ONE_STOP = TypeAdapter[str](StopString).json_schema()
 """A single string to stop at, which need not be in a list."""
 
-CHAT_FIELDS = FieldTable(_chat, fields.CHAT, kinds=fields.CHAT_KINDS)
+CHAT_FIELDS = FieldTable(_chat, fields.CHAT, kinds=fields.CHAT_KINDS, prepared=functions.FIELDS)
 COMPLETION_FIELDS = FieldTable(_completion, fields.COMPLETION)
 
 
 def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Requested:
     """The body of `/v1/chat/completions`. Raises `InvalidRequest` and `RequestTooLarge`."""
-    raw = _with_stops(CHAT_FIELDS.given(body, notes))
+    has_functions = False
+
+    def prepare(given: dict[str, Any]) -> dict[str, Any]:
+        nonlocal has_functions
+        given, has_functions = functions.with_tools(given)
+        return given
+
+    raw = _with_stops(CHAT_FIELDS.given(body, notes, prepare=prepare))
     if "messages" in raw:
         raw["messages"] = _plain_messages(raw["messages"])
     plain = to_json(raw)
@@ -186,10 +196,12 @@ def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Requested:
         "top_logprobs": parsed.top_logprobs or None,
     }
     requested = _requested(parsed, [conversation])
-    names = names_of(found, _format_names(parsed.response_format))
+    names = parsed.names(found, _format_names(parsed.response_format))
     if parsed.max_completion_tokens is not None:
         names = names.also(_COMPLETION_TOKENS)
-    return replace(requested, field_names=names)
+    if has_functions:
+        names = functions.function_names(names)
+    return replace(requested, field_names=names, has_functions=has_functions)
 
 
 _COMPLETION_TOKENS = {"max_tokens": "max_completion_tokens"}
@@ -202,8 +214,10 @@ def _format_names(answer: ResponseFormat | None) -> FieldNames:
 
 
 def _most_tokens(parsed: _Body, max_tokens: int | None) -> int | None:
-    n_predict = None if parsed.n_predict in (None, -1) else parsed.n_predict
-    most: int | None = either("max_tokens", max_tokens, "n_predict", n_predict)
+    n_predict = None if parsed.n_predict == -1 else parsed.n_predict
+    most: int | None = either(
+        "max_tokens", None if max_tokens == -1 else max_tokens, "n_predict", n_predict
+    )
     return most
 
 
@@ -215,10 +229,8 @@ def _allowed(parsed: _ChatBody) -> Sequence[dict[str, Any]]:
 
 def _grammars(parsed: _Body, answer: ResponseFormat | None = None) -> list[tuple[str, Grammar]]:
     """The required grammars of the answer, by field."""
-    found = [] if parsed.grammar is None else [("grammar", parsed.grammar)]
     grammar = answer.grammar() if answer else None
-    if grammar is not None:
-        found.insert(0, ("response_format", grammar))
+    found = [] if grammar is None else [("response_format", grammar)]
     return [*found, *parsed.grammars()]
 
 
@@ -250,7 +262,7 @@ def parse_completion(body: bytes, notes: FieldNotes | None = None) -> Requested:
         "top_logprobs": parsed.logprobs or None,
     }
     requested = _requested(parsed, [{"prompt": prompt, **common} for prompt in parsed.prompt])
-    requested = replace(requested, field_names=names_of(found, SAME_NAMES))
+    requested = replace(requested, field_names=parsed.names(found, SAME_NAMES))
     if not parsed.echo or is_scored:
         return requested
     return replace(requested, echoes=_texts(requested.requests))
@@ -280,6 +292,11 @@ def _check_completion(parsed: _CompletionBody) -> None:
         raise InvalidRequest(
             "`best_of` is not supported unless it equals `n`; leave it out",
             field="best_of",
+        )
+    if parsed.echo and parsed.truncate_prompt_tokens is not None:
+        raise InvalidRequest(
+            "`echo` is not supported with `truncate_prompt_tokens`; leave one of them out",
+            field="echo",
         )
     if parsed.suffix and parsed.echo and parsed.logprobs is not None:
         raise InvalidRequest(
@@ -325,8 +342,8 @@ def _requested(parsed: _Body, prompts: list[dict[str, Any]]) -> Requested:
 
 def _neutral(parsed: _Body, prompt: dict[str, Any], choice: int) -> GenerateRequest:
     penalties = ("repeat_penalty", parsed.repeat_penalty)
-    sampling = sampling_fields(parsed)
-    sampling["repeat_penalty"] = either(*penalties, "repetition_penalty", parsed.repetition_penalty)
+    fields = parsed.neutral()
+    fields["repeat_penalty"] = either(*penalties, "repetition_penalty", parsed.repetition_penalty)
     return GenerateRequest(
         **prompt,
         model=parsed.model,
@@ -334,5 +351,5 @@ def _neutral(parsed: _Body, prompt: dict[str, Any], choice: int) -> GenerateRequ
         seed=None if parsed.seed is None else (parsed.seed + choice) % 2**32,
         priority=priority_of_tier(parsed.service_tier),
         prompt_cache_key=parsed.prompt_cache_key,
-        **sampling,
+        **fields,
     )

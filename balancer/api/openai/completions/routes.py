@@ -13,7 +13,8 @@ from .requests import Requested, parse_chat, parse_completion
 
 
 async def _answer_chat(requested: Requested, _caller: Caller) -> Generation:
-    return _generation(requested, Chat(has_log_probs=requested.has_log_probs))
+    shape = Chat(has_log_probs=requested.has_log_probs, has_functions=requested.has_functions)
+    return _generation(requested, shape)
 
 
 async def _answer_completion(requested: Requested, _caller: Caller) -> Generation:
@@ -55,9 +56,11 @@ COMPLETION = Endpoint(parse_completion, _answer_completion)
 
 
 def routes(runtime: FleetRuntime) -> list[Route]:
-    """Both routes."""
+    """Both routes, also without `/v1`, as llama-server has them."""
     chat, completion = handler(runtime, CHAT), handler(runtime, COMPLETION)
     return [
         Route("POST", "/v1/chat/completions", Needs.CALL, chat, OPENAI),
         Route("POST", "/v1/completions", Needs.CALL, completion, OPENAI),
+        Route("POST", "/chat/completions", Needs.CALL, chat, OPENAI),
+        Route("POST", "/completions", Needs.CALL, completion, OPENAI),
     ]

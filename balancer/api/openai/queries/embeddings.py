@@ -1,7 +1,7 @@
 """OpenAI's `/v1/embeddings`: converts bodies to queries, and results to answers.
 
 All inputs or none: an error in one input fails the call and names its index. `pooling` and
-`normalize` are extensions, as in the native call.
+`normalize` are extensions, as in the native call, and `truncate_prompt_tokens`, as in vLLM.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,8 +12,10 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
+from .....shared.errors import InvalidRequest
 from .....shared.inference import Count
-from .....shared.queries import Result
+from .....shared.inference.request import TruncatePromptTokens
+from .....shared.queries import Result, Truncation
 from .....shared.validation import parse_json
 from ....fleet.queries.query import QueryRequest
 from ...common.body_fields import listed
@@ -51,6 +53,17 @@ class Embeddings(TypedDict):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Body(EmbedFields):
     encoding_format: Encoding = "float"
+    truncate_prompt_tokens: TruncatePromptTokens | None = None
+
+    def truncation(self) -> Truncation | None:
+        """vLLM's: the last tokens stay; -1 stands for as many as the model takes."""
+        most = self.truncate_prompt_tokens
+        if most == 0:
+            raise InvalidRequest(
+                "`truncate_prompt_tokens` must be at least 1, or -1, not 0",
+                field="truncate_prompt_tokens",
+            )
+        return None if most is None else Truncation(keeps="last", most=None if most < 0 else most)
 
 
 _body = TypeAdapter(_Body)
@@ -94,5 +107,7 @@ def parse_embeddings(body: bytes, notes: FieldNotes | None = None) -> Embeddings
         given["input"] = listed(asked)
     parsed = parse_json(_body, to_json(given))
     return EmbeddingsCall(
-        parsed.query(), parsed.encoding_format, is_list=given.get("input") is asked
+        parsed.query(parsed.truncation()),
+        parsed.encoding_format,
+        is_list=given.get("input") is asked,
     )

@@ -64,6 +64,7 @@ class _Body:
     documents: Annotated[ListOf[NonEmpty | _Document], Field(min_length=1, max_length=MAX_INPUTS)]
     model: str | None = None
     top_n: Annotated[int, Field(ge=1)] | None = None
+    max_tokens_per_doc: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     return_documents: bool = False
 
 
@@ -111,6 +112,9 @@ def parse_rerank(body: bytes, notes: FieldNotes | None = None) -> RerankCall:
     )
     shares = in_parts(documents)
     check_copies(len(shares) * len(parsed.query.encode()), field="query")
-    parts = tuple(Rank(query=parsed.query, documents=share) for share in shares)
+    most = parsed.max_tokens_per_doc
+    parts = tuple(
+        Rank(query=parsed.query, documents=share, max_document_tokens=most) for share in shares
+    )
     query_request = QueryRequest(kind="rank", parts=parts, model=parsed.model)
     return RerankCall(query_request, documents, parsed.top_n, parsed.return_documents)

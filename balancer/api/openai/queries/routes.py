@@ -5,18 +5,21 @@ from ....fleet.queries.query import QueryRequest
 from ....fleet.runtime.fleet_runtime import FleetRuntime
 from ...access.permissions import Needs
 from ...endpoint import Endpoint, Query, handler
-from ...route import JINA, OPENAI, Route
+from ...route import COHERE, JINA, OPENAI, Route
 from .embeddings import EmbeddingsCall, parse_embeddings
 from .rerank import RerankCall, parse_rerank
 
 
 def routes(runtime: FleetRuntime) -> list[Route]:
-    """Both routes."""
+    """Both routes, also at the other paths where clients look for them."""
     embeddings = handler(runtime, embeddings_endpoint(runtime))
     rerank = handler(runtime, rerank_endpoint(runtime))
     return [
         Route("POST", "/v1/embeddings", Needs.CALL, embeddings, OPENAI),
+        Route("POST", "/embeddings", Needs.CALL, embeddings, OPENAI),
         Route("POST", "/v1/rerank", Needs.CALL, rerank, JINA),
+        Route("POST", "/rerank", Needs.CALL, rerank, JINA),
+        Route("POST", "/v2/rerank", Needs.CALL, rerank, COHERE),
     ]
 
 

@@ -20,9 +20,12 @@ from arriero.balancer.api.common.models import (
     anthropic_model,
     openai_list,
     openai_model,
+    sole_model,
 )
 from arriero.balancer.fleet.view import ModelView
+from arriero.shared.errors import InvalidRequest, ModelNotFound
 from arriero.shared.messages import Issue
+from arriero.shared.reports.model_info import Task
 from tests.balancer.api.anthropic.strict import checked_error
 from tests.balancer.api.declared import check
 from tests.balancer.api.fake_runtime import FakeFleetRuntime
@@ -79,6 +82,39 @@ def test_a_model_that_is_not_loaded_says_how_far_it_is_and_why() -> None:
     view = FakeFleetRuntime().models()[0]
     told = openai_model(replace(view, status="failed", progress=0.25, issues=(issue,)), 1)
     assert (told["status"], told["progress"], told["issues"]) == ("failed", 0.25, (issue,))
+
+
+async def test_they_are_also_where_llama_server_has_them(client: TestClient) -> None:
+    assert await get(client, "/models") == await get(client, "/v1/models")
+    assert await get(client, "/models/demo") == await get(client, "/v1/models/demo")
+
+
+# ---- of calls that name none
+
+
+def served(name: str, *tasks: Task) -> ModelView:
+    return ModelView(info=replace(model_info(), name=name, tasks=tasks), status="loaded")
+
+
+CHAT = served("chat", "generate", "embed")
+
+
+@pytest.mark.parametrize(
+    "models", [[CHAT], [served("vectors", "embed"), CHAT], [served("vectors", "embed")]]
+)
+def test_the_only_model_and_the_only_one_that_generates(models: list[ModelView]) -> None:
+    assert sole_model(models) is models[-1]
+
+
+def test_one_of_several_models_has_to_be_named() -> None:
+    models = [served(f"m{number}", "generate") for number in range(9)]
+    with pytest.raises(InvalidRequest, match=r"name one of them: m0, m1, m2, m3, m4$"):
+        sole_model(models)
+
+
+def test_no_model() -> None:
+    with pytest.raises(ModelNotFound):
+        sole_model([])
 
 
 # ---- as declared

@@ -14,7 +14,7 @@ from arriero.balancer.api.ollama.embeddings import (
     vectors_answer,
 )
 from arriero.shared.errors import InvalidRequest, PromptTooLong, to_wire
-from arriero.shared.queries import Embed, Embedded, Vector
+from arriero.shared.queries import Embed, Embedded, Truncation, Vector
 
 
 def vector(*numbers: float) -> Vector:
@@ -33,7 +33,8 @@ def test_texts_are_embedded_with_length_one() -> None:
     call = embed(input=["a", "b"], dimensions=2, options={"num_ctx": 5})
     query = call.query_request("served")
     assert (query.model, query.kind) == ("served", "embed")
-    assert query.parts == (Embed(inputs=("a", "b"), dimensions=2),)
+    first = Truncation(keeps="first")
+    assert query.parts == (Embed(inputs=("a", "b"), dimensions=2, truncation=first),)
     told = dict(vectors_answer(call, RESULTS, 5_000))
     told["embeddings"] = list(told["embeddings"])
     assert told == {
@@ -81,3 +82,14 @@ def test_what_is_wrong_is_named(body: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         embed(**({"input": "a"} | body))
     assert refused.value.field == field
+
+
+def test_inputs_that_were_cut_are_told() -> None:
+    cut = Vector(vector=vector(1.0).vector, num_tokens=9, num_cut=4)
+    answer = vectors_answer(embed(input=["a", "b"]), [Embedded(vectors=(vector(1.0), cut))], 1)
+    assert (answer["truncated"], answer["prompt_eval_count"]) == ([1], 12)
+    assert "truncated" not in vectors_answer(embed(input=["a", "b"]), RESULTS, 1)
+
+
+def test_nothing_is_cut_that_must_not_be() -> None:
+    assert embed(input="a", truncate=False).query_request("m").parts == (Embed(inputs=("a",)),)

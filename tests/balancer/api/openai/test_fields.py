@@ -40,7 +40,6 @@ def test_tools_of_chats_that_are_no_functions_are_left_out_and_told() -> None:
 @pytest.mark.parametrize(
     ("message", "field", "reason"),
     [
-        ({"role": "function", "name": "f", "content": ""}, "role", "deprecated"),
         ({"role": "user", "content": [{"type": "file"}]}, "content[0].type", "only text"),
         ({"role": "user", "content": [{"type": "video"}]}, "content[0].type", "only text"),
         (

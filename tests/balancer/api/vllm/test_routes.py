@@ -61,3 +61,10 @@ async def test_errors_have_openais_shape(client: TestClient) -> None:
     error = (await response.json())["error"]
     assert (response.status, error["type"]) == (400, "invalid_request_error")
     assert error["param"] == "prompt"
+
+
+async def test_who_answers_and_whether_somebody_does(client: TestClient) -> None:
+    response = await client.get("/version")
+    assert (await response.json())["version"]
+    for method in ("GET", "POST"):
+        assert (await client.request(method, "/ping")).status == 200

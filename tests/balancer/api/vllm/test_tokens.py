@@ -7,14 +7,13 @@ from arriero.balancer.api.vllm.tokens import (
     TokenCall,
     parse_detokenize,
     parse_tokenize,
-    sole_model,
     text_answer,
     tokenizer_answer,
     tokenizer_call,
     tokens_answer,
 )
 from arriero.balancer.fleet.view import ModelView
-from arriero.shared.errors import InvalidRequest, ModelNotFound
+from arriero.shared.errors import InvalidRequest
 from arriero.shared.queries import (
     DescribeTokenizer,
     Detokenize,
@@ -97,21 +96,3 @@ def test_what_is_wrong_with_tokens_is_named(tokens: Any, field: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         detokenize(tokens=tokens)
     assert caught.value.field == field
-
-
-@pytest.mark.parametrize(
-    "models", [[CHAT], [model("vectors", "embed"), CHAT], [model("vectors", "embed")]]
-)
-def test_the_only_model_and_the_only_one_that_generates(models: list[ModelView]) -> None:
-    assert sole_model(models) is models[-1]
-
-
-def test_one_of_several_models_has_to_be_named() -> None:
-    models = [model(f"m{number}", "generate") for number in range(9)]
-    with pytest.raises(InvalidRequest, match=r"name one of them: m0, m1, m2, m3, m4$"):
-        sole_model(models)
-
-
-def test_no_model() -> None:
-    with pytest.raises(ModelNotFound):
-        sole_model([])

@@ -8,8 +8,15 @@ import pytest
 
 from arriero.balancer.api.openai.completions.extras import MAX_ALTERNATIVES
 from arriero.balancer.api.openai.completions.requests import parse_chat, parse_completion
+from arriero.balancer.api.openai.responses.requests import parse_response
 from arriero.shared.errors import InvalidRequest
-from arriero.shared.inference import GbnfGrammar, GenerateRequest, JsonSchemaGrammar, RegexGrammar
+from arriero.shared.inference import (
+    GbnfGrammar,
+    GenerateRequest,
+    JsonSchemaGrammar,
+    LarkGrammar,
+    RegexGrammar,
+)
 
 SCHEMA = {"type": "object", "required": ["a"]}
 
@@ -48,6 +55,107 @@ def test_what_the_answer_has_to_be(
 ) -> None:
     assert parse(**{own: value}).grammar == grammar
     assert parse(structured_outputs={within: value}).grammar == grammar
+
+
+def response(**body: Any) -> GenerateRequest:
+    return parse_response(json.dumps({"input": "Hi"} | body).encode()).request(())
+
+
+LARK = 'start: "a" | "b"'
+EBNF = 'root ::= "a"'
+
+
+@pytest.mark.parametrize("parse", [chat, completion, response])
+@pytest.mark.parametrize(
+    ("body", "grammar"),
+    [
+        ({"json_schema": SCHEMA}, JsonSchemaGrammar(type="json_schema", schema=SCHEMA)),
+        ({"json_schema": json.dumps(SCHEMA)}, JsonSchemaGrammar(type="json_schema", schema=SCHEMA)),
+        ({"regex": "a+"}, RegexGrammar(type="regex", pattern="a+")),
+        ({"ebnf": EBNF}, GbnfGrammar(type="gbnf", grammar=EBNF)),
+        ({"grammar": EBNF}, GbnfGrammar(type="gbnf", grammar=EBNF)),
+        ({"grammar": LARK}, LarkGrammar(type="lark", grammar=LARK)),
+        ({"grammar": {"type": "lark", "grammar": LARK}}, LarkGrammar(type="lark", grammar=LARK)),
+        ({"guided_grammar": LARK}, LarkGrammar(type="lark", grammar=LARK)),
+        ({"structured_outputs": {"grammar": LARK}}, LarkGrammar(type="lark", grammar=LARK)),
+        (
+            {"guided_json": SCHEMA, "structured_outputs": {"json": SCHEMA}, "json_schema": SCHEMA},
+            JsonSchemaGrammar(type="json_schema", schema=SCHEMA),
+        ),
+    ],
+)
+def test_what_other_servers_call_it(parse: Any, body: dict[str, Any], grammar: object) -> None:
+    """One grammar that is spelt in several ways is one."""
+    assert parse(**body).grammar == grammar
+
+
+@pytest.mark.parametrize("parse", [chat, completion, response])
+def test_what_bounds_the_tokens(parse: Any) -> None:
+    asked = parse(top_k=-1, allowed_token_ids=[5, 7], bad_words=["no"], truncate_prompt_tokens=9)
+    assert (asked.top_k, asked.allowed_token_ids, asked.bad_words) == (0, (5, 7), ("no",))
+    assert asked.truncate_prompt_tokens == 9
+    assert parse(top_k=3).top_k == 3
+    assert parse().top_k is None
+
+
+@pytest.mark.parametrize(
+    ("parse", "field"),
+    [
+        (chat, "max_tokens"),
+        (chat, "max_completion_tokens"),
+        (completion, "max_tokens"),
+        (response, "max_output_tokens"),
+    ],
+)
+def test_no_bound_at_all(parse: Any, field: str) -> None:
+    assert parse(**{field: -1}).max_tokens is None
+    assert parse(**{field: 4}).max_tokens == 4
+    with pytest.raises(InvalidRequest, match=f"`{field}`"):
+        parse(**{field: -2})
+
+
+@pytest.mark.parametrize("parse", [chat, completion, response])
+def test_no_model_to_name(parse: Any) -> None:
+    assert parse(model="").model is None
+
+
+@pytest.mark.parametrize("parse", [chat, completion, response])
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"use_beam_search": True}, "use_beam_search"),
+        ({"length_penalty": 2.0}, "length_penalty"),
+        ({"logits_processors": ["x"]}, "logits_processors"),
+        ({"structural_tag": "{}"}, "structural_tag"),
+        ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag"),
+        ({"samplers": ["top_k"]}, "samplers"),
+        ({"top_k": -2}, "top_k"),
+        ({"allowed_token_ids": []}, "allowed_token_ids"),
+        ({"regex": "a", "ebnf": EBNF}, "regex"),
+        ({"json_schema": "{oops"}, "json_schema"),
+        ({"grammar": {"type": "lark"}}, "grammar.grammar"),
+        ({"grammar": 3}, "grammar"),
+    ],
+)
+def test_what_would_change_the_answer_is_never_ignored(
+    parse: Any, body: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse(**body)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    "body", [{"use_beam_search": False}, {"length_penalty": 1.0}, {"prediction": {"type": "x"}}]
+)
+def test_what_does_not_is_taken(body: dict[str, Any]) -> None:
+    assert chat(**body) == chat()
+
+
+def test_a_prompt_that_is_cut_is_not_echoed() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        completion(echo=True, truncate_prompt_tokens=4)
+    assert caught.value.field == "echo"
 
 
 def test_any_object() -> None:
@@ -99,3 +207,12 @@ def test_errors_of_grammars_have_the_clients_name() -> None:
     requested = parse_completion(json.dumps({"prompt": "x", "guided_json": SCHEMA}).encode())
     error = InvalidRequest("`grammar.schema.not`: no", field="grammar.schema.not")
     assert requested.field_names.renamed(error).field == "guided_json.not"
+
+
+@pytest.mark.parametrize(
+    ("body", "field"), [({"grammar": LARK}, "grammar"), ({"ebnf": EBNF}, "ebnf")]
+)
+def test_a_grammar_that_is_a_text_has_no_parts(body: dict[str, Any], field: str) -> None:
+    requested = parse_completion(json.dumps({"prompt": "x"} | body).encode())
+    error = InvalidRequest("`grammar.grammar`: no", field="grammar.grammar")
+    assert requested.field_names.renamed(error).field == field

@@ -193,10 +193,7 @@ def test_hints_are_ignored(name: str) -> None:
     ("name", "value"),
     [
         ("audio", {}),
-        ("function_call", "auto"),
-        ("functions", [{"name": "f"}]),
         ("modalities", ["text", "audio"]),
-        ("prediction", {}),
         ("web_search_options", {}),
     ],
 )

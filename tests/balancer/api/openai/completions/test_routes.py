@@ -10,7 +10,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from arriero.balancer.api.app import inference_app
 from arriero.balancer.api.transport.waiting import EARLY_HEADERS
 from arriero.shared.errors import AgentLost, NotSupported, PromptTooLong, QueueFull, QueueTimeout
-from arriero.shared.inference import Failed, Token, Waiting
+from arriero.shared.inference import Failed, Token, ToolCall, ToolCallStarted, Waiting
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, done, echo
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
@@ -291,3 +291,43 @@ async def test_the_tier_that_was_used_is_told(
     frames = (await streamed.text()).removesuffix("data: [DONE]\n\n").split("\n\n")
     told = [json.loads(frame.removeprefix("data: ")) for frame in frames if frame]
     assert {chunk["service_tier"] for chunk in told} == {"priority"}
+
+
+@pytest.mark.parametrize(("path", "body"), BOTH)
+async def test_both_are_also_without_the_version(
+    runtime: FakeFleetRuntime, client: TestClient, path: str, body: Any
+) -> None:
+    runtime.script = echo
+    response = await client.post(f"/{path}", json=body)
+    assert (response.status, (await response.json())["model"]) == (200, "demo")
+    refused = await client.post(f"/{path}", json=body | {"n": 0})
+    assert (await refused.json())["error"]["param"] == "n"
+
+
+FUNCTIONS = [{"name": "look", "parameters": {"type": "object"}}]
+
+
+def calling(_request: object) -> list[Any]:
+    return [
+        ToolCallStarted("call00001", "look"),
+        Token('{"a":1}', "tool_call"),
+        ToolCall("call00001", "look", '{"a":1}'),
+        done("tool_calls"),
+    ]
+
+
+async def test_older_clients_get_calls_of_functions(
+    runtime: FakeFleetRuntime, client: TestClient
+) -> None:
+    runtime.script = calling
+    _, answer = await post(client, "chat/completions", CHAT | {"functions": FUNCTIONS})
+    [choice] = answer["choices"]
+    assert choice["finish_reason"] == "function_call"
+    assert choice["message"]["function_call"] == {"name": "look", "arguments": '{"a":1}'}
+    assert "tool_calls" not in choice["message"]
+    asked = CHAT | {"functions": FUNCTIONS, "stream": True}
+    response = await client.post("/v1/chat/completions", json=asked)
+    lines = (await response.text()).split("\n\n")
+    deltas = [json.loads(line[6:])["choices"][0]["delta"] for line in lines if '"choices"' in line]
+    called = [delta["function_call"] for delta in deltas if "function_call" in delta]
+    assert called == [{"name": "look", "arguments": ""}, {"arguments": '{"a":1}'}]

@@ -10,7 +10,7 @@ from arriero.balancer.api.openai.queries.embeddings import (
     parse_embeddings,
 )
 from arriero.shared.errors import InvalidRequest, PromptTooLong, to_wire
-from arriero.shared.queries import Embed, Embedded, Vector
+from arriero.shared.queries import Embed, Embedded, Truncation, Vector
 from tests.balancer.api.declared import check
 
 ONE = Vector(vector="AACAPw==", num_tokens=2)  # 1.0
@@ -79,3 +79,16 @@ def test_what_is_wrong_is_named(body: dict[str, Any], field: str) -> None:
 def test_answers_are_as_declared(encoding: str) -> None:
     answer = parsed(input=["a"], encoding_format=encoding).answer("m", [Embedded(vectors=(ONE,))])
     check(Embeddings, {**answer, "data": list(answer["data"])})
+
+
+@pytest.mark.parametrize(("given", "most"), [(5, 5), (-1, None)])
+def test_the_last_tokens_stay_as_in_vllm(given: int, most: int | None) -> None:
+    [part] = parsed(input="a", truncate_prompt_tokens=given).query_request.parts
+    assert part == Embed(inputs=("a",), truncation=Truncation(keeps="last", most=most))
+
+
+@pytest.mark.parametrize("given", [0, -2, "5"])
+def test_no_such_number_of_tokens(given: object) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parsed(input="a", truncate_prompt_tokens=given)
+    assert caught.value.field == "truncate_prompt_tokens"

@@ -78,3 +78,10 @@ def test_a_query_counts_for_each_part_that_repeats_it() -> None:
 @pytest.mark.parametrize("returns_documents", [True, False])
 def test_answers_are_as_declared(returns_documents: bool) -> None:
     check(Ranking, parsed(return_documents=returns_documents).answer("id", "m", [SCORES]))
+
+
+def test_documents_are_cut_where_that_is_asked_for() -> None:
+    [part] = parsed(max_tokens_per_doc=5).query_request.parts
+    assert isinstance(part, Rank) and part.max_document_tokens == 5
+    with pytest.raises(InvalidRequest, match="`truncate_prompt_tokens`"):
+        parsed(truncate_prompt_tokens=5)

@@ -39,6 +39,22 @@ async def test_rerank(runtime: FakeFleetRuntime, client: TestClient) -> None:
     assert answer["results"] == [{"index": 0, "relevance_score": 0.5}]
 
 
+async def test_both_are_also_where_others_have_them(
+    runtime: FakeFleetRuntime, client: TestClient
+) -> None:
+    runtime.answers = answers
+    ranked = {"query": "q", "documents": ["a"]}
+    for path, body in (
+        ("/embeddings", {"input": "a"}),
+        ("/rerank", ranked),
+        ("/v2/rerank", ranked),
+    ):
+        response = await client.post(path, json=body)
+        assert (response.status, (await response.json())["model"]) == (200, "demo")
+        refused = await client.post(path, json={})
+        assert (await refused.json())["error"]["type"] == "invalid_request_error"
+
+
 async def test_errors_have_openais_shape(client: TestClient) -> None:
     status, answer = await post(client, "embeddings", input=7)
     assert status == 400

@@ -1,0 +1,1 @@
+"""llama-server's own calls, which its clients use beside OpenAI's."""

@@ -1,0 +1,131 @@
+"""Converts the body of llama-server's `/completion` to a neutral request.
+
+The types here define the supported fields; the rules beside them list those that are ignored and
+reported, or refused by name. `null` is the same as an absent field.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
+from pydantic_core import to_json
+
+from ....shared.errors import InvalidRequest
+from ....shared.inference import GenerateRequest, PromptInput, TopLogprobs
+from ....shared.strict import STRICT
+from ....shared.validation import parse_json
+from ..common.field_names import FieldNames
+from ..common.readable import check_readable
+from ..fields.field_notes import FieldNotes
+from ..fields.field_table import FieldTable, Ignored, Refused, Rule, nothing
+from ..openai.completions.extras import Guided, the_only
+from ..openai.fields import SERVERS, SERVERS_REFUSED
+
+ALL_TOKENS = 2**31 - 1
+"""A number of last tokens that no context exceeds."""
+
+NEVER = -100.0
+"""The bias of a token that must not be chosen."""
+
+Json = dict[str, Any]
+
+_NO_SHIFT = Ignored("no context is shifted", nothing("0", "-1"))
+
+_RULES: Mapping[str, Rule] = {
+    **{name: rule for name, rule in SERVERS.items() if name != "skip_special_tokens"},
+    **{name: rule for name, rule in SERVERS_REFUSED.items() if name != "n_probs"},
+    "image_data": Refused("chats take pictures"),
+    "min_keep": Refused("samplers keep what they keep", nothing("0", "1")),
+    "n_cmpl": Refused("one request has one answer here", nothing("1")),
+    "n_discard": _NO_SHIFT,
+    "n_indent": Refused("lines are not judged by their indentation", nothing("0")),
+    "n_keep": _NO_SHIFT,
+    "penalize_nl": Ignored("newlines are tokens like others", nothing("true")),
+    "post_sampling_probs": Refused("the model's own probabilities are sent", nothing("false")),
+    "response_fields": Ignored("all fields are sent"),
+    "tfs_z": Ignored("there is no tail free sampling", nothing("1", "1.0")),
+    "timings_per_token": Ignored("the last chunk has the timings", nothing("false")),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Body(Guided):
+    __pydantic_config__ = STRICT
+
+    prompt: PromptInput
+    model: str | None = None
+    n_predict: Annotated[int, Field(ge=-2, lt=2**31)] = -1
+    stream: bool = False
+    seed: Annotated[int, Field(ge=-1, lt=2**32)] | None = None
+    n_probs: TopLogprobs = 0
+    return_tokens: bool = False
+    repeat_last_n: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
+    dry_penalty_last_n: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
+
+    def request(self) -> GenerateRequest:
+        """The neutral request. Raises `InvalidRequest`."""
+        fields = self.neutral()
+        for name in ("repeat_last_n", "dry_penalty_last_n"):
+            fields[name] = ALL_TOKENS if fields[name] == -1 else fields[name]
+        return GenerateRequest(
+            **fields,
+            prompt=self.prompt,
+            model=self.model,
+            stream=self.stream,
+            max_tokens=self.n_predict if self.n_predict > 0 else None,
+            prefill_only=self.n_predict == 0,
+            seed=None if self.seed == -1 else self.seed,
+            grammar=the_only([*self.grammars()]),
+            logprobs=self.n_probs > 0,
+            top_logprobs=self.n_probs or None,
+        )
+
+
+_body = TypeAdapter(_Body)
+COMPLETION_FIELDS = FieldTable(_body, _RULES)
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """A parsed body. Errors name fields by `names`."""
+
+    request: GenerateRequest
+    names: FieldNames
+    has_tokens: bool
+    """Whether the answer has the ids of its tokens."""
+
+
+def parse_completion(body: bytes, notes: FieldNotes | None = None) -> Requested:
+    """The body of `/completion`. Raises `InvalidRequest` and `RequestTooLarge`."""
+    given = COMPLETION_FIELDS.given(body, notes, prepare=_prepared)
+    parsed = parse_json(_body, to_json(given))
+    request = parsed.request()
+    check_readable(request)
+    own = FieldNames({"max_tokens": "n_predict", "logprobs": "n_probs"})
+    names = parsed.names([*parsed.grammars()], own, also={"max_tokens": "n_predict"})
+    return Requested(request, names, has_tokens=parsed.return_tokens)
+
+
+def _prepared(body: Json) -> Json:
+    """`body` with lists where a single stop string or pairs of biases may stand."""
+    given = dict(body)
+    if isinstance(stop := given.get("stop"), str):
+        given["stop"] = [stop]
+    if given.get("grammar") == "":
+        del given["grammar"]  # which asks for none
+    if isinstance(biases := given.get("logit_bias"), list):
+        given["logit_bias"] = dict(_bias(place, each) for place, each in enumerate(biases))
+    return given
+
+
+def _bias(place: int, pair: object) -> tuple[str, object]:
+    match pair:
+        case [int() as token, False]:
+            return str(token), NEVER
+        case [int() as token, bias]:
+            return str(token), bias
+    field = f"logit_bias[{place}]"
+    raise InvalidRequest(
+        f"`{field}` must be a token id and its bias, such as [15043, -1.5]", field=field
+    )
