@@ -30,6 +30,7 @@ from .api.conversations import Conversations
 from .api.links.fetching import Fetcher
 from .api.links.filling import LinkFiller
 from .api.openai.batches.line_handlers import LineHandlers
+from .api.openai.conversations.kept import KeptConversation
 from .api.openai.responses.stored import Stored
 from .api.transport.bodies import MAX_BODY_BYTES, Bodies
 from .api.transport.fault_reports import FaultReports
@@ -85,6 +86,7 @@ class Parts:
     request_service: RequestService | None
     bodies: Bodies
     hosts: AllowedHosts
+    inference_hosts: AllowedHosts
     reports: FaultReports
     certificates: Certificates | None
     access: Access
@@ -184,6 +186,7 @@ async def assemble(
         request_service=request_service,
         bodies=bodies,
         hosts=hosts_of(settings),
+        inference_hosts=hosts_of(settings, settings.allowed_origin),
         reports=FaultReports(metrics, is_strict=settings.strict_fields),
         certificates=certificates_of(settings),
         access=access,
@@ -246,11 +249,14 @@ def bodies_of(
     return until_the_end.enter_context(Bodies(filler=filler))
 
 
-def hosts_of(settings: BalancerSettings) -> AllowedHosts:
-    """What the ports may be called: what was given, and the names they listen on."""
+def hosts_of(settings: BalancerSettings, origins: Sequence[str] = ()) -> AllowedHosts:
+    """What the ports may be called: what was given, and the names they listen on.
+
+    Pages of `origins` may use the port, too.
+    """
     listening = (settings.inference_addr.host, settings.management_addr.host)
     names = [host for host in listening if ":" not in host]  # addresses need not be given
-    return AllowedHosts([*settings.allowed_host, *names])
+    return AllowedHosts([*settings.allowed_host, *names], origins)
 
 
 def certificates_of(settings: BalancerSettings) -> Certificates | None:
@@ -319,6 +325,7 @@ def file_key(path: Path) -> AccessKey:
 KINDS: dict[type, tuple[str, TypeAdapter[Any]]] = {
     Stored: ("response", TypeAdapter(Stored)),
     Thread: ("thread", TypeAdapter(Thread)),
+    KeptConversation: ("conversation", TypeAdapter(KeptConversation)),
 }
 """Kinds of conversations: their names, and how they are written. What changes in a later version
 gets another name."""

@@ -121,10 +121,12 @@ SHELLS = {
     "balancer/api/access": "guard leases",
     "balancer/api/common": "answering counting idempotency merge models",
     "balancer/api/links": "fetching filling",
-    "balancer/api/native": "frame_writer socket_key socket_session web_socket",
+    "balancer/api/native": "socket_key socket_session web_socket",
     "balancer/api/openai/batches": "boundary line_handlers",
-    "balancer/api/openai/responses": "answer background",
-    "balancer/api/transport": "bodies callers connections fault_reports http patience streaming",
+    "balancer/api/openai/conversations": "book",
+    "balancer/api/openai/responses": "answer background web_socket",
+    "balancer/api/transport": "bodies callers connections fault_reports frame_writer http patience "
+    "streaming",
     "balancer/cluster": "cluster_view inquiries peering peers postgres_peers responder "
     "supervisor worker",
     "balancer/durable": "*service",

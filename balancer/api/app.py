@@ -1,5 +1,6 @@
 """The inference port: all APIs over one fleet runtime."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -22,21 +23,32 @@ from .common.idempotency import RESTORE_RETAINED, RETAINED_REQUESTS, RestoreReta
 from .conversations import Conversations
 from .endpoint import tell_ignored
 from .limit_headers import limit_headers
+from .llama_server import routes as llama_server_routes
 from .native import routes as native_routes
 from .native.web_socket import NativeSocket
 from .ollama import model_routes as ollama_model_routes
 from .ollama import routes as ollama_routes
 from .openai.batches import batch_routes, file_routes
 from .openai.completions import routes as completion_routes
+from .openai.conversations import routes as conversation_routes
+from .openai.conversations.book import ConversationBook
 from .openai.errors import openai_error
 from .openai.queries import routes as query_routes
 from .openai.responses import routes as responses_routes
+from .openai.responses.web_socket import ResponsesSocket
 from .openapi.document import Doc, json_answer
 from .route import Route, document_route, mount, permissions
 from .transport.bodies import BODIES, Bodies
-from .transport.fault_reports import FAULT_REPORTS, FaultReports
+from .transport.fault_reports import FAULT_REPORTS, FaultReports, refusals_reported
 from .transport.hosts import AllowedHosts
-from .transport.http import ErrorAnswer, error_response, middlewares, request_id_key
+from .transport.http import (
+    ErrorAnswer,
+    Handler,
+    admit_origins,
+    error_response,
+    middlewares,
+    request_id_key,
+)
 from .vllm import routes as vllm_routes
 
 
@@ -64,25 +76,30 @@ def inference_app(
     have been drained before.
     """
     access = Access() if access is None else access
-    socket = NativeSocket(runtime, Leases(access))
-
-    async def close_sockets(_app: web.Application) -> None:
-        await socket.close()
-
+    hosts = AllowedHosts() if hosts is None else hosts
     retained = RetainedRequests(runtime) if retained is None else retained
     conversations = Conversations() if conversations is None else conversations
     bodies = Bodies() if bodies is None else bodies
+    leases = Leases(access)
+    socket = NativeSocket(runtime, leases)
+    responses_socket = ResponsesSocket(runtime, conversations, bodies, leases)
+
+    async def close_sockets(_app: web.Application) -> None:
+        await asyncio.gather(socket.close(), responses_socket.close())
+
     routes = [
         *_health_routes(runtime),
         document_route("Arriero, inference"),
         socket.route(),
+        responses_socket.route(),
         *_api_routes(runtime, conversations, bodies, retained, restore_retained),
         *file_routes.routes(jobs),
         *batch_routes.routes(jobs),
         *more_routes,
     ]
     admit = guard(access, permissions(routes))
-    app = web.Application(middlewares=[*middlewares(_error_answer, hosts, absent), admit])
+    outer = middlewares(_error_answer, hosts, absent)
+    app = web.Application(middlewares=[*outer, admit, _refuse_anthropics_files])
     mount(app, routes)
     app[ACCESS] = access
     app[RETAINED_REQUESTS] = retained
@@ -91,6 +108,7 @@ def inference_app(
     app[FAULT_REPORTS] = FaultReports() if reports is None else reports
     app.on_response_prepare.append(tell_ignored)
     app.on_response_prepare.append(limit_headers(runtime))
+    app.on_response_prepare.append(admit_origins(hosts))
     app.on_shutdown.append(close_sockets)
     return app
 
@@ -102,28 +120,42 @@ def _api_routes(
     retained: RetainedRequests,
     restore_retained: RestoreRetained,
 ) -> list[Route]:
-    """The routes of all APIs: the native one, OpenAI's, Anthropic's, Ollama's and vLLM's."""
+    """The routes of all APIs: the native one, and those of others."""
     return [
         *native_routes.routes(runtime),
         *models.routes(runtime),
         *completion_routes.routes(runtime),
         *query_routes.routes(runtime),
         *vllm_routes.routes(runtime),
+        *llama_server_routes.routes(runtime),
         *responses_routes.routes(runtime, conversations, bodies, retained, restore_retained),
+        *conversation_routes.routes(ConversationBook(conversations)),
         *anthropic_routes.routes(runtime, conversations, bodies),
         *ollama_routes.routes(runtime),
         *ollama_model_routes.routes(runtime),
     ]
 
 
+_OPENAIS = (
+    *("/v1", "/v2", "/chat/completions", "/completions", "/embeddings", "/models", "/rerank"),
+    *vllm_routes.PATHS,
+    *llama_server_routes.PATHS,
+)
+"""Where errors are as OpenAI's: other servers have no shape of their own, or take this one."""
+
+
+_SHARED = ("/v1/models", "/v1/files", "/v1/skills", "/v1/complete")
+"""Paths at which Anthropic's clients call as well, and then want errors of that shape."""
+
+
 def _error_answer(request: web.Request) -> ErrorAnswer:
     path = request.path
-    is_anthropics = _is_under(path, "/v1/models") and models.is_anthropics(request)
-    if is_anthropics or _is_under(path, "/v1/messages"):
+    is_shared = any(_is_under(path, root) for root in _SHARED)
+    if (is_shared and models.is_anthropics(request)) or _is_under(path, "/v1/messages"):
         return lambda error: anthropic_routes.error_answer(error, request.get(request_id_key))
     if path == "/" or (_is_under(path, "/api") and not _is_under(path, "/api/v1")):
         return ollama_routes.error_answer
-    has_openais = _is_under(path, "/v1") or path in vllm_routes.PATHS
+    has_openais = any(_is_under(path, root) for root in _OPENAIS)
     return _openai_error_answer if has_openais else error_response
 
 
@@ -184,12 +216,28 @@ def _health_routes(runtime: FleetRuntime) -> list[Route]:
 
 _NO_SOUND = "{path}: no sound is spoken or transcribed here; models answer with text"
 
+_NO_ASSISTANTS = "{path}: there are no assistants here; /v1/responses and /v1/conversations are"
+
 _MISSING: Mapping[str, str] = {
+    "/v1/messages/batches": "{path}: there are no batches of messages here; /v1/batches takes "
+    "chats, completions, responses and embeddings",
+    "/v1/complete": "{path}: /v1/messages takes its place",
+    "/v1/skills": "{path}: there are no skills here; give a model tools",
+    "/v1/vector_stores": "{path}: there are no vector stores here; /v1/embeddings makes vectors "
+    "for a store of your own, and /v1/rerank orders what it finds",
+    "/v1/assistants": _NO_ASSISTANTS,
+    "/v1/threads": _NO_ASSISTANTS,
+    "/v1/fine_tuning": "{path}: models are not trained here; agents serve adapters that were",
+    "/v1/moderations": "{path}: nothing is moderated here; ask a model in /v1/chat/completions",
+    "/v1/uploads": "{path}: files are not sent in parts; /v1/files takes them whole",
+    "/v1/containers": "{path}: no code is run here; give a model tools that run it",
+    "/v1/evals": "{path}: nothing is evaluated here; /v1/batches answers many requests",
+    "/v1/videos": "{path}: no videos are made here; models answer with text",
     "/v1/realtime": "{path}: there are no voice sessions here; /v1/responses answers with text",
     "/v1/audio": _NO_SOUND,
     "/v1/images": "{path}: no images are drawn or edited here; models answer with text",
 }
-"""What is missing of OpenAI's API, by the beginning of the path."""
+"""What is missing of OpenAI's and Anthropic's APIs, by the beginning of the path."""
 
 _UNSUPPORTED: Mapping[str, str] = {
     "/api/pull": "models are not pulled by clients",
@@ -205,6 +253,18 @@ _DESIRED_STATE = (
     "an operator sets the desired state (`arriero apply`, or PUT /api/v1/desired-state on the "
     "management port), and agents fetch what it names; /api/tags lists what is served"
 )
+
+
+@web.middleware
+async def _refuse_anthropics_files(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Their files are others than OpenAI's, which are at the same path."""
+    if _is_under(request.path, "/v1/files") and models.is_anthropics(request):
+        with refusals_reported(request):
+            raise NotFound(
+                "/v1/files: files are not kept for messages here; send documents and pictures in "
+                "the message itself"
+            )
+    return await handler(request)
 
 
 def absent(path: str) -> RequestError:

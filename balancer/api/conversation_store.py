@@ -55,7 +55,7 @@ class ConversationStore:
         max_entries: int = MAX_ENTRIES,
     ) -> None:
         """With 0 bytes nothing is stored. `max_age` counts from an entry's last use, in seconds."""
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._max_age = max_age
         self._max_entries = max_entries
         self._entries: OrderedDict[str, _Used] = OrderedDict()
@@ -70,7 +70,7 @@ class ConversationStore:
         It belongs to `owner` (`Caller.owner`), and only that one finds it. It takes the place of
         one that was stored under the same id.
         """
-        if entry.num_bytes > self._max_bytes:
+        if entry.num_bytes > self.max_bytes:
             return False
         if id in self._entries:
             self._remove(id)
@@ -98,11 +98,16 @@ class ConversationStore:
         self._remove(id)
         return True
 
+    def drop(self, id: str) -> None:
+        """Deletes an entry, whoever's it is, if it is still there."""
+        if id in self._entries:
+            self._remove(id)
+
     def _make_room(self, now: float) -> None:
         while self._entries:
             id, eldest = next(iter(self._entries.items()))
             is_too_old = now - eldest.used_at > self._max_age
-            is_too_much = self.num_bytes > self._max_bytes or len(self) > self._max_entries
+            is_too_much = self.num_bytes > self.max_bytes or len(self) > self._max_entries
             if not is_too_old and not is_too_much:
                 return
             self._remove(id)
@@ -115,7 +120,7 @@ class ConversationStore:
         entries = list(self._entries.values())
         if self.num_bytes != sum(each.entry.num_bytes for each in entries):
             raise RuntimeError("the bytes do not add up")
-        if self.num_bytes > self._max_bytes or len(entries) > self._max_entries:
+        if self.num_bytes > self.max_bytes or len(entries) > self._max_entries:
             raise RuntimeError("more is kept than may be")
         if any(a.used_at > b.used_at for a, b in pairwise(entries)):
             raise RuntimeError("the entries are out of order")

@@ -2,9 +2,20 @@
 
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+from ...shared.errors import StoreUnavailable
 from .conversation_store import ConversationStore, E, Entry
+
+
+class Versioned(Entry, Protocol):
+    """A conversation that changes: each change has the next version."""
+
+    @property
+    def version(self) -> int: ...
+
+
+V = TypeVar("V", bound=Versioned)
 
 
 class SharedConversations(Protocol):
@@ -52,6 +63,30 @@ class Conversations:
             return await self._shared.find(id, kind, owner)
         self._shared.use(id)
         return found
+
+    async def find_newest(self, id: str, kind: type[V], *, owner: str | None = None) -> V | None:
+        """The owner's conversation of a kind that changes, as it is by now.
+
+        Another balancer may have a newer one than this has. While the store is away, what is here
+        is the newest.
+        """
+        here = self.memory.find(id, kind, self._clock(), owner=owner)
+        if self._shared is None:
+            return here
+        try:
+            found = await self._shared.find(id, kind, owner)
+        except StoreUnavailable:
+            if here is None:
+                raise
+            found = None
+        if found is None:
+            return self.memory.find(id, kind, self._clock(), owner=owner)
+        return self.newest_here(id, found, owner=owner)
+
+    def newest_here(self, id: str, known: V, *, owner: str | None = None) -> V:
+        """What is here under this id, if it is newer than `known`."""
+        here = self.memory.find(id, type(known), self._clock(), owner=owner)
+        return known if here is None or here.version <= known.version else here
 
     async def forget(self, id: str, kind: type[Entry], *, owner: str | None = None) -> bool:
         """Deletes it wherever it is; returns whether there was one."""

@@ -179,7 +179,7 @@ async def _generated(
     with _closing(streams):
         id = request[request_id_key] = streams[0].id
         content_type = preferred(request, generation.content_types)
-        opened = _opened(runtime, caller_of(request), generation, streams[0], content_type)
+        opened = opened_of(runtime, caller_of(request), generation, streams[0], content_type)
         rendering = generation.rendering(opened)
         headers = dict.fromkeys((REQUEST_ID, *generation.id_headers), id)
         if not generation.is_streamed:
@@ -234,7 +234,7 @@ async def collected(
     with _named(answer.names):
         streams = open_together(partial(runtime.open, caller=caller), answer.requests)
         with _closing(streams):
-            rendering = answer.rendering(_opened(runtime, caller, answer, streams[0]))
+            rendering = answer.rendering(opened_of(runtime, caller, answer, streams[0]))
             return streams[0].id, to_json(await _whole(streams, rendering))
 
 
@@ -260,13 +260,14 @@ def _closing(streams: Sequence[Stream]) -> Iterator[None]:
         yield
 
 
-def _opened(
+def opened_of(
     runtime: FleetRuntime,
     caller: Caller,
     generation: Generation,
     first: Stream,
     content_type: str = EVENT_STREAM,
 ) -> Opened:
+    """What is known of the answer to `generation`, whose first request is the stream `first`."""
     request = generation.requests[0]
     return Opened(
         id=first.id,

@@ -50,12 +50,21 @@ class SavedConversations:
     async def save_conversations(
         self, conversations: Collection[SavedConversation], used: Collection[str] = ()
     ) -> None:
-        """Save these, which are not changed any more; and note that those of ids `used` were."""
+        """Save these, in place of what is there under their ids; and note that `used` were."""
         async with self._transaction() as connection:
             if conversations:
                 rows = [asdict(each) | _storable(each) for each in conversations]
-                # Those that are there stay as they are.
-                adding = self._database.insert(CONVERSATIONS).on_conflict_do_nothing()
+                adding = self._database.insert(CONVERSATIONS)
+                new = adding.excluded
+                adding = adding.on_conflict_do_update(
+                    index_elements=[_C.id],
+                    set_={
+                        _C.document: new.document,
+                        _C.num_bytes: new.num_bytes,
+                        _C.used_at: new.used_at,
+                    },
+                    where=(_C.owner == new.owner) & (_C.kind == new.kind),
+                )
                 await connection.execute(adding.values(used_at=self._now), rows)
             if used:
                 ids = [storable_text(each) for each in used]

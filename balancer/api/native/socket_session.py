@@ -28,6 +28,7 @@ from ..common.answering import written
 from ..common.merge import EventStream, Merged, open_all, or_refusal
 from ..openapi.document import ErrorAnswer
 from ..transport.bodies import MAX_BODY_BYTES, Bodies, Held, body_too_large
+from ..transport.frame_writer import FrameWriter
 from ..transport.streaming import Events
 from ..transport.waiting import events_after
 from .batch_statistics import batch_statistics
@@ -40,7 +41,6 @@ from .events import (
     done_fields,
     end_fields,
 )
-from .frame_writer import FrameWriter
 from .queries import CALLS, QueryCall
 from .requests import Batch, parse_batch, parse_generate
 from .rpc import (

@@ -39,7 +39,7 @@ from ..route import Route
 from ..transport.bodies import BODIES, MAX_BODY_BYTES
 from ..transport.connections import watch_frames
 from ..transport.fault_reports import report_refusal
-from .frame_writer import FrameWriter
+from ..transport.frame_writer import FrameWriter
 from .socket_key import SocketKey
 from .socket_session import FLUSH_SECONDS, SocketSession
 

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from arriero.balancer.api.app import absent, inference_app
 from arriero.balancer.api.openapi.document import Doc
 from arriero.balancer.api.route import ROUTES
+from arriero.balancer.api.transport.hosts import AllowedHosts
 from arriero.shared.errors import NotFound, NotSupported
 from arriero.shared.inference import GenerateRequest, RequestId, Token
 from arriero.shared.messages import Ask, decode_from_balancer, encode_from_balancer
@@ -27,6 +28,7 @@ from tests.balancer.api.json_values import JSON_VALUES, objects_like
 from tests.balancer.api.scripted_fleet import scripted_fleet, until
 from tests.balancer.openapi_checks import check_whole, routes_in
 
+ANTHROPICS = {"anthropic-version": "2023-06-01"}
 CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 
 
@@ -53,6 +55,20 @@ async def test_each_api_has_its_shape_of_errors(client: TestClient, path: str, m
     response = await client.get(path)
     assert response.status == 404
     assert member in (await response.json())["error"]
+
+
+async def test_pages_of_an_admitted_origin_may_call_models_without_a_key_for_the_question(
+    runtime: FakeFleetRuntime,
+) -> None:
+    hosts = AllowedHosts([], ["app://*"])
+    asked = {"Origin": "app://notes", "Access-Control-Request-Method": "POST"}
+    app = inference_app(runtime, hosts=hosts)
+    async with TestClient(TestServer(app)) as client:
+        answer = await client.options("/v1/chat/completions", headers=asked)
+        assert answer.status == 204
+        assert answer.headers["Access-Control-Allow-Origin"] == "app://notes"
+        refused = await client.get("/v1/models/none", headers={"Origin": "app://notes"})
+        assert refused.headers["Access-Control-Allow-Origin"] == "app://notes"
 
 
 # ---- the document
@@ -421,6 +437,25 @@ async def test_ollamas_clients_do_not_change_the_models(client: TestClient) -> N
 
 
 @pytest.mark.parametrize(
+    ("method", "path", "headers", "words"),
+    [
+        ("POST", "/v1/responses/compact", {}, "responses are not compacted here"),
+        ("POST", "/v1/messages/batches", ANTHROPICS, "there are no batches of messages"),
+        ("GET", "/v1/files", ANTHROPICS, "send documents and pictures in the message"),
+        ("POST", "/v1/files", ANTHROPICS, "send documents and pictures in the message"),
+    ],
+)
+async def test_what_is_not_here_says_what_is(
+    client: TestClient, method: str, path: str, headers: dict[str, str], words: str
+) -> None:
+    async with client.request(method, path, headers=headers, json={}) as response:
+        body = await response.json()
+        assert response.status == 404
+        assert words in body["error"]["message"]
+        assert ("type" in body) == bool(headers), "in Anthropic's shape for Anthropic's clients"
+
+
+@pytest.mark.parametrize(
     ("path", "words"),
     [
         ("/v1/realtime", "no voice sessions"),
@@ -428,6 +463,14 @@ async def test_ollamas_clients_do_not_change_the_models(client: TestClient) -> N
         ("/v1/audio/speech", "no sound"),
         ("/v1/images/generations", "no images"),
         ("/v1/imagesque", "there is nothing at /v1/imagesque"),
+        ("/v1/messages/batches", "/v1/batches takes"),
+        ("/v1/messages/batches/b1/results", "/v1/batches takes"),
+        ("/v1/vector_stores/vs_1/files", "/v1/embeddings makes vectors"),
+        ("/v1/assistants", "/v1/responses and /v1/conversations"),
+        ("/v1/threads/t1/runs", "/v1/responses and /v1/conversations"),
+        ("/v1/uploads", "/v1/files takes them whole"),
+        ("/v1/moderations", "nothing is moderated"),
+        ("/v1/fine_tuning/jobs", "not trained here"),
         ("/x/{path}", "there is nothing at /x/{path}"),
     ],
 )

@@ -125,3 +125,12 @@ def test_what_belongs_to_one_nobody_else_finds() -> None:
     assert store.find("b", Entry, 1.0, owner="ana") is None
     assert store.find("a", Entry, 1.0, owner="ana") == entry()
     assert store.forget("a", Entry, 1.0, owner="ana")
+
+
+def test_an_entry_is_dropped_whoevers_it_is() -> None:
+    store = ConversationStore()
+    store.put("a", entry(), 0.0, owner="ana")
+    store.drop("a")
+    store.drop("a")
+    assert store.find("a", Entry, 0.0, owner="ana") is None
+    store.check_integrity()

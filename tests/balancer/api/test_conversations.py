@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from arriero.balancer.api.conversation_store import ConversationStore, E
 from arriero.balancer.api.conversations import Conversations
+from arriero.shared.errors import StoreUnavailable
 
 
 @dataclass(frozen=True)
@@ -60,3 +63,45 @@ async def test_what_others_have_is_found_and_forgotten() -> None:
     assert await one.find("a", Entry) is None
     one.put("b", Entry(), 0.0)
     assert await one.forget("b", Entry), "here alone"
+
+
+# ---- conversations that change
+
+
+@dataclass(frozen=True)
+class Changing:
+    version: int
+    num_bytes: int = 10
+
+
+class Away(Shared):
+    async def find(self, id: str, kind: type[E], owner: str | None) -> E | None:
+        raise StoreUnavailable("the store is away")
+
+
+async def test_the_newest_counts_wherever_it_is() -> None:
+    one = Conversations(None, Shared(a=Changing(2), b=Changing(2)), clock=lambda: 1.0)
+    one.put("a", Changing(1), 0.0)
+    one.put("b", Changing(3), 0.0)
+    one.put("c", Changing(4), 0.0)
+    assert await one.find_newest("a", Changing) == Changing(2)
+    assert await one.find_newest("b", Changing) == Changing(3)
+    assert await one.find_newest("c", Changing) == Changing(4), "not written yet"
+    assert await one.find_newest("d", Changing) is None
+    assert await Conversations().find_newest("a", Changing) is None
+
+
+async def test_while_the_store_is_away_what_is_here_is_the_newest() -> None:
+    one = Conversations(None, Away(), clock=lambda: 1.0)
+    one.put("a", Changing(1), 0.0)
+    assert await one.find_newest("a", Changing) == Changing(1)
+    with pytest.raises(StoreUnavailable):
+        await one.find_newest("b", Changing)
+
+
+def test_what_is_here_is_asked_for_by_what_is_known() -> None:
+    one = Conversations(clock=lambda: 1.0)
+    one.put("a", Changing(2), 0.0, owner="ana")
+    assert one.newest_here("a", Changing(1), owner="ana") == Changing(2)
+    assert one.newest_here("a", Changing(3), owner="ana") == Changing(3)
+    assert one.newest_here("a", Changing(1), owner="ben") == Changing(1)

@@ -71,6 +71,7 @@ def management_app(
         request_service=None,
         bodies=Bodies(),
         hosts=AllowedHosts(),
+        inference_hosts=AllowedHosts(),
         reports=FaultReports(),
         certificates=None,
         access=access,

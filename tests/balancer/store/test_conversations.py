@@ -47,6 +47,18 @@ async def test_the_same_again_changes_nothing(store: SavedConversations) -> None
     assert await found(store, "a", "b") == ["a", "b"]
 
 
+async def test_what_is_saved_again_takes_its_place_if_it_is_the_owners(
+    store: SavedConversations,
+) -> None:
+    await store.save_conversations([FIRST])
+    await store.save_conversations([replace(FIRST, document=b"2", num_bytes=1)])
+    assert await store.find_conversation("a", "talk", "ana@1") == b"2"
+    others = [replace(FIRST, owner="ben@1"), replace(FIRST, kind="other")]
+    for other in others:
+        await store.save_conversations([replace(other, document=b"3")])
+    assert await store.find_conversation("a", "talk", "ana@1") == b"2"
+
+
 @pytest.mark.parametrize(
     ("bounds", "kept"),
     [

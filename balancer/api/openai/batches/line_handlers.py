@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from .....shared.errors import RequestError, status_of
+from .....shared.errors import InvalidRequest, RequestError, status_of
 from .....shared.inference import GenerateRequest, RequestId
 from ....fleet.caller import Caller
 from ....fleet.runtime.fleet_runtime import FleetRuntime
@@ -63,6 +63,11 @@ class LineHandlers:
 
 def _parse_unstored(body: bytes, notes: FieldNotes | None) -> Requested:
     requested = parse_response(body, notes)
+    if requested.conversation_id is not None:
+        raise InvalidRequest(
+            "`conversation` cannot be used in a batch, whose lines have no order",
+            field="conversation",
+        )
     requested.store = False
     return requested
 

@@ -1,20 +1,25 @@
 """One response while it is generated; it is stored if it ends without an error."""
 
 import time
+from collections.abc import Callable
 
 from .....shared.inference import Done, Event, RequestId, UsedTier
 from ...conversation_store import AnswerStore
 from .answer_types import Response
 from .events import ResponseEvents
-from .items import Json, with_ids
+from .items import Item, Json, items_of, with_ids
 from .requests import Requested
 from .stored import Stored, stored
+
+AddTurn = Callable[[tuple[Item, ...]], None]
+"""Adds what was said in one turn to a conversation."""
 
 
 class Answer(ResponseEvents):
     """The answer to `requested`, which continues `previous`, by the model `served`.
 
-    It has the `service_tier`, and belongs to `owner`.
+    It has the `service_tier`, and belongs to `owner`. Once it has ended, `add_turn` adds it, and
+    what it answers, to the conversation that it is a part of.
     """
 
     def __init__(
@@ -28,7 +33,9 @@ class Answer(ResponseEvents):
         service_tier: UsedTier,
         created_at: int,
         owner: str | None,
+        add_turn: AddTurn | None = None,
     ) -> None:
+        self._add_turn = add_turn
         self._store = store
         self._owner = owner
         self._requested = requested
@@ -47,6 +54,10 @@ class Answer(ResponseEvents):
         if isinstance(event, Done) and self._requested.store:
             # Stored before the end is sent: the client may continue the response at once.
             self._keep(self.response)
+        is_whole = isinstance(event, Done) and event.finish_reason != "cancelled"
+        if is_whole and self._add_turn is not None:
+            given = with_ids(self._requested.input, self._id)
+            self._add_turn((*given, *items_of(self.response["output"])))
         return rendered
 
     def _keep(self, response: Response) -> None:

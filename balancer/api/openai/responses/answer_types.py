@@ -161,12 +161,19 @@ class ReasoningEcho(TypedDict):
     summary: str | None
 
 
+class ConversationEcho(TypedDict):
+    """The conversation of the request."""
+
+    id: str
+
+
 class ResponseEcho(TypedDict):
     """What a response repeats of its request, and the service tier that it has."""
 
     model: str
     instructions: str | None
     previous_response_id: str | None
+    conversation: ConversationEcho | None
     max_output_tokens: int | None
     temperature: float | None
     top_p: float | None

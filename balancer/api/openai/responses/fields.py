@@ -6,7 +6,14 @@ The supported fields are those of the types in `requests` and `items`.
 from collections.abc import Mapping
 
 from ...fields.field_table import Ignored, Refused, Rule, nothing
-from ..fields import CACHE_BREAKPOINT, HINTS, NO_REFUSALS, ONLY_FUNCTIONS, ONLY_TEXT
+from ..fields import (
+    CACHE_BREAKPOINT,
+    HINTS,
+    NO_REFUSALS,
+    ONLY_FUNCTIONS,
+    ONLY_TEXT,
+    SERVERS_REFUSED,
+)
 
 _DETAIL = Ignored("pictures are scaled as the model wants them", nothing('"auto"'))
 _NO_FILES = Refused("stored files are no pictures; send the picture itself as `image_url`")
@@ -19,19 +26,19 @@ _GIVEN_TOOLS = Refused("`tools` are given for the whole response")
 _HINTS = ("prompt_cache_options", "prompt_cache_retention")
 
 RESPONSE: Mapping[str, Rule] = {
+    **SERVERS_REFUSED,
     **{name: HINTS[name] for name in (*_HINTS, "safety_identifier")},
     "client_metadata": Ignored("it describes the client to its own service"),
     "context_management": Ignored("the input is not shortened here"),
     "max_tool_calls": Ignored("it counts calls of tools that only OpenAI runs"),
     "stream_options": Ignored("streams are not padded against observers"),
     "access_programs": Refused("there are no access programs here"),
-    "conversation": Refused("conversations are not kept; `previous_response_id` is"),
     "image": Refused("answers are text"),
     "moderation": Refused("nothing is moderated here"),
     "multi_agent": _ONE_MODEL,
     "personality": Ignored("there are no presets of style"),
     "prompt": Refused("there are no stored prompts"),
-    "truncation": Refused("the input is not shortened here", nothing('"disabled"')),
+    "truncation": Ignored("an input that is too long is refused", nothing('"disabled"')),
     "reasoning.context": Ignored("the model's template decides what it shows", nothing('"auto"')),
     "reasoning.mode": Ignored("there is one mode", nothing('"standard"')),
     "tools[].allowed_callers": Ignored("only the model calls tools", nothing('["direct"]')),

@@ -3,7 +3,7 @@
 The types here define the supported fields; `fields` lists those that are ignored and reported, or
 refused with the field as `param`. `null` is the same as an absent field. Extensions are `seed`,
 `stop`, `ignore_eos`, llama.cpp's samplers, such as `top_k`, and vLLM's `guided_json` and
-`structured_outputs` and the like, before which `text.format` goes.
+`structured_outputs` and the like.
 
 A `reasoning.effort` of `none` turns reasoning off and any other one on, where the model's template
 knows that; a summary is never made, since the reasoning itself is in the answer. Reasoning goes
@@ -32,14 +32,13 @@ from .....shared.inference import (
     UsedTier,
     priority_of_tier,
 )
-from .....shared.sampling import sampling_fields
 from .....shared.strict import STRICT, ListOf, at_most
 from .....shared.validation import parse_json
 from ...common.field_names import FieldNames
 from ...common.readable import check_readable
 from ...fields.field_notes import FieldNotes
 from ...fields.field_table import FieldTable
-from ..completions.extras import Guided, names_of, the_only
+from ..completions.extras import Guided, the_only
 from ..completions.formats import AllowedTools, JsonObjectFormat, TextFormat, qualified
 from ..completions.reasoning import Effort, Verbosity, reasoning_fields
 from .answer_types import ResponseEcho, TextEcho
@@ -160,6 +159,13 @@ Metadata = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _ConversationId:
+    __pydantic_config__ = STRICT
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Body(Guided):
     __pydantic_config__ = STRICT
 
@@ -167,6 +173,7 @@ class _Body(Guided):
     model: str | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
+    conversation: str | _ConversationId | None = None
     stream: bool = False
     store: bool = True
     background: bool = False
@@ -181,16 +188,14 @@ class _Body(Guided):
     service_tier: ServiceTier | None = None
     prompt_cache_key: PromptCacheKey | None = None
     user: str | None = None
-    max_output_tokens: MaxTokens | None = None
+    max_output_tokens: MaxTokens | Literal[-1] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
 
     def constraints(self) -> list[tuple[str, Grammar]]:
-        """The grammar of the answer by its field, or several; `text.format` goes before others.
-
-        Raises `InvalidRequest`.
-        """
+        """The grammar of the answer by its field, or several. Raises `InvalidRequest`."""
         grammar = self.text.format_or_text.grammar()
-        return list(self.grammars()) if grammar is None else [("text.format", grammar)]
+        found = [] if grammar is None else [("text.format", grammar)]
+        return [*found, *self.grammars()]
 
 
 _body = TypeAdapter(_Body)
@@ -211,10 +216,12 @@ class Requested:
             raise InvalidRequest("`background` needs `store: true`", field="background")
         found = body.constraints()
         self._grammar = the_only(found)
-        self.field_names = names_of(found, FIELD_NAMES, also=_NAMES)
+        self.field_names = body.names(found, FIELD_NAMES, also=_NAMES)
         """What neutral fields are called in this body."""
         self.input = body.input
         self.previous_response_id = body.previous_response_id
+        self.conversation_id = _conversation_id(body)
+        """The conversation whose items come before the input, and which it is added to."""
         self.model = body.model
         self.stream = body.stream
         self.store = body.store
@@ -243,7 +250,7 @@ class Requested:
             # One in the background may be read as a stream at any time, by its events' numbers:
             # these are the same at every balancer only if each token is an event.
             stream=body.stream or body.background,
-            max_tokens=body.max_output_tokens,
+            max_tokens=None if body.max_output_tokens == -1 else body.max_output_tokens,
             seed=None if body.seed is None else body.seed % 2**32,
             priority=priority_of_tier(body.service_tier),
             prompt_cache_key=body.prompt_cache_key,
@@ -254,7 +261,7 @@ class Requested:
             logprobs=_LOG_PROBS in body.include or body.top_logprobs > 0,
             top_logprobs=body.top_logprobs or None,
             **reasoning_fields(body.reasoning.effort, verbosity=body.text.verbosity),
-            **sampling_fields(body),
+            **body.neutral(),
         )
         check_readable(request)
         return request
@@ -267,6 +274,7 @@ class Requested:
             "model": model,
             "instructions": body.instructions,
             "previous_response_id": body.previous_response_id,
+            "conversation": None if self.conversation_id is None else {"id": self.conversation_id},
             "max_output_tokens": body.max_output_tokens,
             "temperature": body.temperature,
             "top_p": body.top_p,
@@ -302,6 +310,15 @@ def _prepared(raw: Json) -> Json:
 
 def _check(body: _Body) -> None:
     """Raises `InvalidRequest` for fields that contradict each other."""
+    if body.conversation is not None and body.previous_response_id is not None:
+        raise InvalidRequest(
+            "give only one of `conversation` and `previous_response_id`", field="conversation"
+        )
+    if body.conversation is not None and body.background:
+        raise InvalidRequest(
+            "`conversation` cannot be used with `background`; `previous_response_id` can",
+            field="conversation",
+        )
     if body.tool_choice not in ("auto", "none") and not body.tools:
         raise InvalidRequest("`tool_choice` needs `tools`", field="tool_choice")
     if body.ignore_eos and (found := body.constraints()):
@@ -310,6 +327,11 @@ def _check(body: _Body) -> None:
             f"`{field}` cannot be used with `ignore_eos`: it decides where an answer ends",
             field=field,
         )
+
+
+def _conversation_id(body: _Body) -> str | None:
+    given = body.conversation
+    return given.id if isinstance(given, _ConversationId) else given
 
 
 def _tool_choice(body: _Body) -> ToolChoice:

@@ -23,7 +23,8 @@ from ...transport.callers import caller_of
 from ...transport.fault_reports import refusals_reported
 from ...transport.http import request_id_key
 from ...transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
-from .answer import Answer
+from ..conversations.book import ConversationBook
+from .answer import AddTurn, Answer
 from .answer_types import CountedInput, DeletedResponse
 from .background import BackgroundResponses, answer_to, answers_of, chunks, note_of, parse_after
 from .listing import input_list, parse_page
@@ -48,6 +49,7 @@ def routes(
     return [
         Route("POST", "/v1/responses", Needs.CALL, handlers.create, OPENAI),
         Route("POST", "/v1/responses/input_tokens", Needs.CALL, count, OPENAI),
+        Route("POST", "/v1/responses/compact", Needs.ANY, _refuse_compaction, OPENAI),
         Route("GET", one, Needs.CALL, handlers.retrieve, OPENAI),
         Route("DELETE", one, Needs.CALL, handlers.delete, OPENAI),
         Route("GET", f"{one}/input_items", Needs.CALL, handlers.input_items, OPENAI),
@@ -62,6 +64,7 @@ class _Asked:
     requested: Requested
     previous: Stored | None
     neutral: GenerateRequest
+    add_turn: AddTurn | None = None
 
 
 class Responses:
@@ -78,6 +81,7 @@ class Responses:
         self._conversations = conversations
         self._bodies = bodies
         self._background = background
+        self._book = ConversationBook(conversations)
 
     async def answer(self, requested: Requested, caller: Caller) -> Generation:
         """The response, while its client waits for it."""
@@ -99,6 +103,7 @@ class Responses:
             service_tier=tier_of(opened.priority),
             created_at=int(opened.created_at),
             owner=owner,
+            add_turn=asked.add_turn,
         )
 
     async def count(self, requested: Requested, caller: Caller) -> Known:
@@ -112,12 +117,18 @@ class Responses:
 
     async def asked(self, requested: Requested, caller: Caller) -> _Asked:
         """The request with all of the conversation. Raises as `Requested.request` does."""
-        previous = await self._previous(requested.previous_response_id, caller)
+        add_turn: AddTurn | None = None
+        if (id := requested.conversation_id) is None:
+            previous = await self._previous(requested.previous_response_id, caller)
+        else:
+            known = await self._book.find(id, caller.owner, field="conversation")
+            previous = known.as_stored()
+            add_turn = partial(self._book.append, id, known, owner=caller.owner)
         history = () if previous is None else previous.history
         num_bytes = requested.num_bytes + (0 if previous is None else previous.history_bytes)
         check_copies(num_bytes, field="previous_response_id")
         neutral = await self._bodies.off_loop(num_bytes, lambda: requested.request(history))
-        return _Asked(requested, previous, neutral)
+        return _Asked(requested, previous, neutral, add_turn)
 
     async def _previous(self, id: str | None, caller: Caller) -> Stored | None:
         """What a response continues. Raises `NotFound`, and `Conflict` while that one runs."""
@@ -246,6 +257,14 @@ class _Handlers:
         if stored is None:
             raise _unknown(id)
         return stored
+
+
+async def _refuse_compaction(request: web.Request) -> web.StreamResponse:
+    with refusals_reported(request):
+        raise NotFound(
+            "/v1/responses/compact: responses are not compacted here; have a model sum up what was "
+            "said, and begin a new response with that"
+        )
 
 
 def _unknown(id: str, field: str | None = None) -> NotFound:

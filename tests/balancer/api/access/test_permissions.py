@@ -102,7 +102,7 @@ async def ask(client: TestClient, method: str, path: str, role: Role | None) -> 
 
 async def test_what_needs_no_key_is_only_this() -> None:
     made = apps()
-    assert paths_that_need(Needs.NOTHING, made["inference"]) == {"/health", "/ready"}
+    assert paths_that_need(Needs.NOTHING, made["inference"]) == {"/health", "/ready", "/ping"}
     free = {"/health", "/", "/dashboard/{name}", "/api/v1/session"}
     assert paths_that_need(Needs.NOTHING, made["management"]) == free
 
@@ -126,7 +126,8 @@ async def test_what_makes_models_work_needs_a_caller() -> None:
         for route in apps()["inference"][ROUTES]
         if route.method == "POST" and route.needs is not Needs.CALL
     }
-    assert working == {"/api/show": Needs.LIST}
+    nothing = {"/ping": Needs.NOTHING, "/v1/responses/compact": Needs.ANY}
+    assert working == {"/api/show": Needs.LIST, **nothing}
 
 
 async def test_keys_are_for_administrators() -> None:

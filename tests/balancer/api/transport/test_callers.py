@@ -29,6 +29,12 @@ BODIES: dict[str, dict[str, Any]] = {
     "/api/v1/count_tokens": CHAT,
     "/tokenize": {"prompt": "x"},
     "/detokenize": {"tokens": [1]},
+    "/completion": PROMPT,
+    "/completions": PROMPT,
+    "/chat/completions": CHAT,
+    "/embeddings": {"input": "x"},
+    "/rerank": {"query": "x", "documents": ["y"]},
+    "/v2/rerank": {"query": "x", "documents": ["y"]},
     "/v1/completions": PROMPT,
     "/v1/chat/completions": CHAT,
     "/v1/embeddings": {"input": "x"},
@@ -85,7 +91,12 @@ async def test_every_door_that_takes_a_request_is_tried(client: TestClient) -> N
         str(route.resource.canonical) for route in app.router.routes() if route.method == "POST"
     }
     assert posts - set(BODIES) == {
+        "/ping",
+        "/v1/responses/compact",
         "/v1/responses/{id}/cancel",
+        "/v1/conversations",
+        "/v1/conversations/{id}",
+        "/v1/conversations/{id}/items",
         "/v1/files",
         "/v1/batches",
         "/v1/batches/{id}/cancel",

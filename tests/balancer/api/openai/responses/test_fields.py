@@ -98,11 +98,11 @@ def test_items_of_other_tools_are_refused_by_name() -> None:
         {"structured_outputs": {"json": {"type": "null"}}},
         {
             "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "null"}}},
-            "guided_regex": "a",
+            "guided_json": {"type": "null"},
         },
     ],
 )
-def test_vllms_constraints_are_obeyed_and_the_format_goes_before_them(fields: Any) -> None:
+def test_vllms_constraints_are_obeyed(fields: Any) -> None:
     grammar = parse_response(json.dumps({"input": "hi", **fields}).encode()).request(()).grammar
     assert grammar == JsonSchemaGrammar(type="json_schema", schema={"type": "null"})
 
@@ -112,6 +112,7 @@ def test_vllms_constraints_are_obeyed_and_the_format_goes_before_them(fields: An
     [
         ({"guided_regex": "a", "guided_choice": ["b"]}, "guided_regex"),
         ({"guided_regex": "a", "ignore_eos": True}, "guided_regex"),
+        ({"text": {"format": {"type": "json_object"}}, "guided_regex": "a"}, "text.format"),
         ({"guided_json": "{"}, "guided_json"),
         ({"structured_outputs": {"regex": 1}}, "structured_outputs.regex"),
     ],

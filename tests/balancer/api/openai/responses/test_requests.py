@@ -197,8 +197,9 @@ def test_what_asks_for_nothing_is_taken(body: dict[str, Any]) -> None:
     ("body", "field"),
     [
         ({"background": True, "store": False}, "background"),
-        ({"conversation": "c"}, "conversation"),
-        ({"truncation": "auto"}, "truncation"),
+        ({"conversation": "c", "previous_response_id": "resp_1"}, "conversation"),
+        ({"conversation": "c", "background": True}, "conversation"),
+        ({"conversation": {}}, "conversation.id"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tool_choice": {"type": "web_search"}}, "tool_choice.type"),
         ({"top_logprobs": 21}, "top_logprobs"),

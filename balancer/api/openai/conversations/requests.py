@@ -1,0 +1,85 @@
+"""The bodies of `/v1/conversations`.
+
+Items are those of `/v1/responses`, and so are the rules for what they hold.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
+from pydantic_core import to_json
+
+from .....shared.inference import MAX_MESSAGES
+from .....shared.strict import STRICT, ListOf
+from .....shared.validation import parse_json
+from ...fields.field_notes import FieldNotes
+from ...fields.field_table import FieldTable, Rule
+from ..responses.fields import ITEMS
+from ..responses.items import Item, plain_items
+from ..responses.requests import Metadata
+
+Json = dict[str, Any]
+
+_RULES: Mapping[str, Rule] = {
+    name.replace("input[]", "items[]", 1): rule for name, rule in ITEMS.items()
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewConversation:
+    """The body that makes one."""
+
+    __pydantic_config__ = STRICT
+
+    items: Annotated[ListOf[Item], Field(max_length=MAX_MESSAGES)] = ()
+    metadata: Metadata = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewItems:
+    """The body that adds items to one."""
+
+    __pydantic_config__ = STRICT
+
+    items: Annotated[ListOf[Item], Field(min_length=1, max_length=MAX_MESSAGES)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewLabels:
+    """The body that changes its metadata; null takes them away."""
+
+    __pydantic_config__ = STRICT
+
+    metadata: Metadata = field(default_factory=dict)
+
+
+_new: TypeAdapter[NewConversation] = TypeAdapter(NewConversation)
+_items: TypeAdapter[NewItems] = TypeAdapter(NewItems)
+_labels: TypeAdapter[NewLabels] = TypeAdapter(NewLabels)
+
+CONVERSATION_FIELDS = FieldTable(_new, _RULES)
+_ITEM_FIELDS = FieldTable(_items, _RULES)
+_LABEL_FIELDS = FieldTable(_labels, {})
+
+
+def parse_new(body: bytes, notes: FieldNotes | None = None) -> NewConversation:
+    """A new conversation; an empty body is one without items. Raises `InvalidRequest`."""
+    given = CONVERSATION_FIELDS.given(body or b"{}", notes, prepare=_prepared)
+    return parse_json(_new, to_json(given))
+
+
+def parse_items(body: bytes, notes: FieldNotes | None = None) -> NewItems:
+    """Items that are added. Raises `InvalidRequest`."""
+    return parse_json(_items, to_json(_ITEM_FIELDS.given(body, notes, prepare=_prepared)))
+
+
+def parse_labels(body: bytes, notes: FieldNotes | None = None) -> NewLabels:
+    """Other metadata. Raises `InvalidRequest`."""
+    return parse_json(_labels, to_json(_LABEL_FIELDS.given(body, notes)))
+
+
+def _prepared(body: Json) -> Json:
+    if isinstance(body.get("items"), list):
+        return {**body, "items": plain_items(body["items"])}
+    return body

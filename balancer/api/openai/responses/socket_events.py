@@ -1,0 +1,150 @@
+"""What goes over a WebSocket of the Responses API: what clients ask for, and events as frames.
+
+| `type` of a client's event | what it does |
+| --- | --- |
+| `response.create` | asks for a response; its other members are those of a body over HTTP |
+| `response.steer` | is refused with `response.steer.failed`: models here are not steered |
+
+A `response.create` may have a `stream_id`, which all events of its response repeat; responses of
+one `stream_id`, and those without one, come one after the other. With `generate: false` only its
+input is computed, for responses that continue it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import to_json
+
+from .....shared.errors import InvalidRequest, NotFound, RequestError, status_of
+from .....shared.inference import Begun, Event, Failed, Notice, Waiting
+from ...common.body_fields import body_fields
+from ..errors import ErrorFields, error_fields
+from .events import ResponseEvents
+from .items import Json
+
+CREATE = "response.create"
+STEER = "response.steer"
+
+MAX_LANE_NAME = 200
+"""Characters of a `stream_id`."""
+
+Lane = str | None
+"""A `stream_id`; `None` for events without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A response that is asked for: the body of the request, and the lane in which it comes.
+
+    Without `generates` its input is computed and nothing is said.
+    """
+
+    body: bytes
+    lane: Lane
+    generates: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """What a client wants to steer a response with."""
+
+    steer: Mapping[str, Any]
+
+
+def parse_event(message: bytes) -> Asked | Steering:
+    """A client's event. Raises `InvalidRequest`."""
+    event = body_fields(message)
+    kind = event.pop("type", None)
+    if kind == STEER:
+        return Steering(event)
+    if kind != CREATE:
+        raise InvalidRequest(f"`type` must be {CREATE!r} or {STEER!r}", field="type")
+    lane = event.pop("stream_id", None)
+    if not isinstance(lane, str | None) or len(lane or "") > MAX_LANE_NAME:
+        raise InvalidRequest(
+            f"`stream_id` must be a text of at most {MAX_LANE_NAME} characters", field="stream_id"
+        )
+    generates = event.pop("generate", True)
+    if not isinstance(generates, bool):
+        raise InvalidRequest("`generate` must be true or false", field="generate")
+    if event.get("background"):
+        raise InvalidRequest(
+            "`background`: a response over a WebSocket ends with it; POST /v1/responses makes one "
+            "in the background",
+            field="background",
+        )
+    event["stream"] = True  # which it is, whatever is said
+    return Asked(to_json(event), lane, generates)
+
+
+class SocketWriting:
+    """One response's events as frames of `lane`. `ignored` are fields without effect.
+
+    Nothing is written before the first event that can be no refusal any more.
+    """
+
+    def __init__(self, answer: ResponseEvents, lane: Lane, ignored: tuple[str, ...]) -> None:
+        self._answer = answer
+        self._lane = lane
+        self._ignored = ignored
+        self._has_begun = False
+
+    def frames(self, event: Event) -> list[bytes]:
+        """What the client is sent for `event`."""
+        if isinstance(event, Waiting):
+            return []
+        if self._has_begun:
+            return self._framed(self._answer.take(event), event)
+        if isinstance(event, Failed):
+            return [error_frame(event.error, self._lane)]
+        if isinstance(event, Begun | Notice):
+            self._answer.take(event)
+            return []
+        self._has_begun = True
+        begun = self._answer.begin()
+        if self._ignored:  # over HTTP a header says so
+            begun[0]["ignored_fields"] = list(self._ignored)
+        return self._framed([*begun, *self._answer.take(event)], event)
+
+    def _framed(self, events: list[Json], event: Event) -> list[bytes]:
+        return [self._frame(each, event) for each in events]
+
+    def _frame(self, rendered: Json, event: Event) -> bytes:
+        if rendered["type"] == "error" and isinstance(event, Failed):
+            number = rendered["sequence_number"]
+            return error_frame(event.error, self._lane, sequence_number=number)
+        return to_json(_in_lane(rendered, self._lane))
+
+
+def error_frame(error: RequestError, lane: Lane, *, sequence_number: int | None = None) -> bytes:
+    """An error of a response, or of what a client sent."""
+    fields: ErrorFields = error_fields(error)
+    status = status_of(error)
+    if isinstance(error, NotFound) and error.field == "previous_response_id":
+        # Clients send the whole conversation again when they see this.
+        fields["code"], status = "previous_response_not_found", 400
+    event: Json = {"type": "error", "status": status, "error": fields}
+    if sequence_number is not None:
+        event["sequence_number"] = sequence_number
+    return to_json(_in_lane(event, lane))
+
+
+def steer_refusal(steering: Steering) -> bytes:
+    """Models here are not steered; what was to steer one comes back."""
+    return to_json(
+        {
+            "type": "response.steer.failed",
+            "error": {
+                "type": "invalid_request_error",
+                "code": "steering_not_supported",
+                "message": "responses are not steered here; send the input with the next "
+                "response.create",
+            },
+            "steer": steering.steer,
+        }
+    )
+
+
+def _in_lane(event: Json, lane: Lane) -> Json:
+    return event if lane is None else {**event, "stream_id": lane}
