@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+FOLDERS = ("", "clients", "operations")
 PAGES = tuple(
     sorted(
         str(path.relative_to(ROOT))
-        for folder in (ROOT, ROOT / "docs", ROOT / "docs" / "clients", ROOT / "demo")
+        for folder in (ROOT, *(ROOT / "docs" / name for name in FOLDERS), ROOT / "demo")
         for path in folder.glob("*.md")
     )
 )

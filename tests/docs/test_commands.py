@@ -1,0 +1,40 @@
+"""What the written pages tell a reader to type, the programs take; names of code are there."""
+
+import pytest
+
+from docs.commands import commands, missing_names, wrong_commands, wrong_files
+from docs.pages import PAGES, ROOT
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_programs_take_the_commands_and_files_of_each_page(page: str) -> None:
+    text = (ROOT / page).read_text()
+    assert not [*wrong_commands(page, text), *wrong_files(page, text), *missing_names(page, text)]
+
+
+def test_what_they_do_not_take_is_found() -> None:
+    page = """
+```sh
+sudo X=1 /opt/bin/agent --ballancer ws://here:8060 \\
+    --slots 4        # a comment
+balancer --max-buffered-requests many && arriero keys create a --rolle agent
+arriero fly | agent --no-flag; arriero keys >file list
+```
+```toml
+# /etc/arriero/agent.toml
+slotz = 4
+```
+```toml
+# models.toml
+models = [{name = "a"}]
+```
+See `docs/commands.py` (`commands`, `flights`).
+"""
+    assert [each[0] for each in commands(page)] == [
+        *("agent", "balancer", "arriero", "arriero", "agent", "arriero")
+    ]
+    found = [*wrong_commands("page", page), *wrong_files("page", page)]
+    wrong = ["--ballancer", "must be", "--rolle", "no such command", "--no-flag", "slotz", "source"]
+    assert len(found) == len(wrong)
+    assert all(words in each for words, each in zip(wrong, found, strict=True))
+    assert list(missing_names("page", page)) == ["page: `docs/commands.py` has no `flights`"]
