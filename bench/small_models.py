@@ -33,17 +33,22 @@ Shapes = Iterator[tuple[str, tuple[int, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """`tensors` are those of a layer, by its number; `fields` describe the whole."""
+    """`tensors` are those of a layer, by its number; `fields` describe the whole.
+
+    In what `is_faint` a layer adds little to what comes in, so that the last token decides.
+    """
 
     name: str
     fields: Mapping[str, Any]
     tensors: Callable[[int], Shapes]
     output_norm: str = "output_norm.weight"
+    num_layers: int = _LAYERS
+    is_faint: bool = False
 
 
-def write(name: str, path: Path) -> Path:
-    """Writes the model of that architecture, one of `ARCHITECTURES`."""
-    architecture = ARCHITECTURES[name]
+def write(name: str, path: Path, *, has_mtp: bool = False) -> Path:
+    """Writes the model of that architecture, one of `ARCHITECTURES`, or of `MTP`."""
+    architecture = (MTP if has_mtp else ARCHITECTURES)[name]
     writer = gguf.GGUFWriter(path, architecture.name)
     vocabulary = _add_vocabulary(writer)
     for key, value in (_COMMON | architecture.fields).items():
@@ -85,6 +90,12 @@ def _add_tensors(
     draw = np.random.default_rng(_SEED)
     for name, shape in _all_tensors(architecture, len(vocabulary)):
         weights = _weights(name, shape, draw)
+        if architecture.is_faint and name.endswith(_LAST_OF_A_LAYER):
+            weights *= np.float32(_FAINT)
+        if name.endswith("nextn.enorm.weight"):
+            weights[:] = 1
+        if name.endswith("nextn.eh_proj.weight"):  # the token, and a little of the hidden state
+            weights[:] = np.eye(*shape) + _FAINT * np.eye(*shape, k=_WIDTH)
         if name == "output.weight":
             weights[[not _is_word(token) for token in vocabulary]] = 0
         writer.add_tensor(name, weights)
@@ -94,7 +105,7 @@ def _all_tensors(architecture: Architecture, num_tokens: int) -> Shapes:
     yield "token_embd.weight", (num_tokens, _WIDTH)
     yield "output.weight", (num_tokens, _WIDTH)
     yield architecture.output_norm, (_WIDTH,)
-    for layer in range(_LAYERS):
+    for layer in range(architecture.num_layers):
         for name, shape in architecture.tensors(layer):
             yield f"blk.{layer}.{name}", shape
 
@@ -141,6 +152,12 @@ def _experts(size: int = _EXPERT) -> Shapes:
     yield "ffn_down_exps.weight", (_EXPERTS, _WIDTH, size)
 
 
+def _shared_expert() -> Shapes:
+    yield "ffn_gate_shexp.weight", (_EXPERT, _WIDTH)
+    yield "ffn_up_shexp.weight", (_EXPERT, _WIDTH)
+    yield "ffn_down_shexp.weight", (_WIDTH, _EXPERT)
+
+
 def _mamba2() -> Shapes:
     conv = _INNER + 2 * _GROUPS * _STATE
     yield "ssm_in.weight", (_INNER + conv + _SSM_HEADS, _WIDTH)
@@ -168,6 +185,12 @@ def _delta_net() -> Shapes:
 
 
 _DELTA_GROUPS = 2
+
+_LAST_OF_A_LAYER = (
+    *("attn_output.weight", "ssm_out.weight"),
+    *("ffn_down.weight", "ffn_down_exps.weight", "ffn_down_shexp.weight"),
+)
+_FAINT = 0.05
 
 # ---- architectures
 
@@ -201,9 +224,7 @@ def _deepseek2(layer: int) -> Shapes:
         yield from _feed_forward()
         return
     yield from _experts()
-    yield "ffn_gate_shexp.weight", (_EXPERT, _WIDTH)
-    yield "ffn_up_shexp.weight", (_EXPERT, _WIDTH)
-    yield "ffn_down_shexp.weight", (_WIDTH, _EXPERT)
+    yield from _shared_expert()
 
 
 def _gemma3(layer: int) -> Shapes:
@@ -232,12 +253,27 @@ def _gpt_oss(layer: int) -> Shapes:
 
 
 def _qwen35(layer: int) -> Shapes:
+    """The layer after the others is one for MTP."""
     yield "attn_norm.weight", (_WIDTH,)
     yield "post_attention_norm.weight", (_WIDTH,)
+    is_recurrent = layer < _LAYERS and layer % 2 == 0
     yield from (
-        _delta_net() if layer % 2 == 0 else _attention(norms=True, queries=2 * _HEADS * _HEAD)
+        _delta_net() if is_recurrent else _attention(norms=True, queries=2 * _HEADS * _HEAD)
     )
     yield from _feed_forward()
+    if layer == _LAYERS:
+        yield "nextn.eh_proj.weight", (_WIDTH, 2 * _WIDTH)
+        yield "nextn.enorm.weight", (_WIDTH,)
+        yield "nextn.hnorm.weight", (_WIDTH,)
+
+
+def _qwen35moe(layer: int) -> Shapes:
+    for name, shape in _qwen35(layer):
+        if not name.startswith("ffn_"):
+            yield name, shape
+    yield from _experts()
+    yield from _shared_expert()
+    yield "ffn_gate_inp_shexp.weight", (_WIDTH,)
 
 
 def _granite_hybrid(layer: int) -> Shapes:
@@ -290,6 +326,7 @@ _EXPERT_COUNTS = {
     "expert_used_count": _EXPERTS_USED,
     "expert_feed_forward_length": _EXPERT,
 }
+_SHARED_EXPERT = {"expert_shared_feed_forward_length": _EXPERT}
 _ALL_EXPERTS = {"expert_used_count": _EXPERTS}
 """So that rounding cannot choose others."""
 _EVERY_SECOND = {"attention.head_count_kv": [0, _KV_HEADS] * (_LAYERS // 2)}
@@ -313,6 +350,8 @@ _MLA = {
 }
 _NO_HEADS = {"attention.head_count": 0, "attention.head_count_kv": 0, "feed_forward_length": 0}
 
+_ONE_FOR_MTP = {"block_count": _LAYERS + 1, "nextn_predict_layers": 1}
+
 PLAIN = ("qwen3", "qwen3moe", "deepseek2")
 """Memories that can be cut anywhere."""
 
@@ -321,6 +360,23 @@ WINDOWED = ("gemma3", "gpt-oss")
 
 RECURRENT = ("qwen35", "granitehybrid", "lfm2", "mamba2")
 """Some layers, or all, keep a state that goes on and cannot go back."""
+
+MTP = {
+    each.name: each
+    for each in (
+        Architecture(
+            "qwen35", _SSM | _DELTA | _ONE_FOR_MTP, _qwen35, num_layers=_LAYERS + 1, is_faint=True
+        ),
+        Architecture(
+            "qwen35moe",
+            _SSM | _DELTA | _EXPERT_COUNTS | _ALL_EXPERTS | _SHARED_EXPERT | _ONE_FOR_MTP,
+            _qwen35moe,
+            num_layers=_LAYERS + 1,
+            is_faint=True,
+        ),
+    )
+}
+"""With a layer that guesses the token after the next one, and is often right."""
 
 ARCHITECTURES = {
     each.name: each

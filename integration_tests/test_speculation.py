@@ -1,14 +1,17 @@
 """Speculative decoding: the same answers in fewer steps, through both daemons."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from arriero.agent.engine.pace import STEPS
+from bench.small_models import write
 from demo.conversations import DRAFT
 from integration_tests.corpus import Case, cases, generate, plain_cases
 from integration_tests.daemons import Fleet, until
+from integration_tests.shared_fleets import until_empty
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -106,6 +109,33 @@ async def test_limits_hold_within_a_guess(bare_fleet: Fleet) -> None:
     assert stopped.end["finish_reason"] == "stop"
     assert stopped.text == case.answer[: case.answer.index(stop)]
     assert stopped.end["timings"]["decode_tokens_per_second"] > 0
+
+
+async def test_a_hybrid_model_takes_back_what_its_own_layers_drafted_in_vain(
+    bare_fleet: Fleet, tmp_path: Path
+) -> None:
+    """Both answers have the same text; the second one begins where the first one stood."""
+    model = write("qwen35", tmp_path / "model.gguf", has_mtp=True)
+    answers = []
+    for speculate in (0, 4):
+        agent = await bare_fleet.start_agent(
+            model=model, slots=1, speculate=speculate, env={STEPS: "60"}
+        )
+        text = "slot queue agent model"
+        for _ in range(2):
+            asked = {"prompt": text, "max_tokens": 150, "temperature": 0}
+            answer = await generate(bare_fleet.http, bare_fleet.inference, asked)
+            answers.append((answer.text, answer.end["usage"]["cached_tokens"]))
+            text += answer.text + " slot queue agent model"
+        if speculate:
+            drafted, accepted = await drafts(bare_fleet, 300)
+            assert 0 < accepted < drafted
+            (view,) = await bare_fleet.view("agents")
+            assert view["model"]["draft_model"] == "model (MTP)"
+        await agent.terminate()
+        await until_empty(bare_fleet)
+    assert answers[:2] == answers[2:]
+    assert answers[1][1] > 150
 
 
 async def test_without_guesses_nothing_is_drafted(bare_fleet: Fleet) -> None:

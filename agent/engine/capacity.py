@@ -17,8 +17,8 @@ class Capacity:
     cells can be in host memory, and with `is_compact` should be, since every cell in use costs
     time. The state of a cell has `cell_bytes`; 0 says that copying it costs nothing. That of a
     sequence has `fixed_bytes` besides, where it cannot be had in pieces. At most `max_draft` tokens
-    are drafted for a sequence in a step: none where it cannot give up its last cells. A step gives
-    log-probabilities of at most `most_scored` prompt tokens, at least one a slot.
+    are drafted for a sequence in a step, and it can give up as many: none where it cannot. A step
+    gives log-probabilities of at most `most_scored` prompt tokens, at least one a slot.
 
     With `num_streams` each slot has a cache of its own, a stream, and so have cached prefixes as
     many as that leaves; 0 stands for one cache for all. Streams whose parts of a batch differ in

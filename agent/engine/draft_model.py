@@ -1,17 +1,23 @@
-"""A draft model, as drafters see it; llama.cpp's is `llama.draft_model`."""
+"""A draft model, as drafters see it.
+
+It is a small model (`llama.draft_model`), or layers of the served one (`llama.mtp`).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from .sequence import SequenceId
+
 
 @dataclass(frozen=True, slots=True)
 class DraftRun:
-    """`tokens` follow the first `start` tokens of `slot`, which are all that it holds.
+    """`tokens` of a sequence follow its first `start`, which are all that `slot` holds.
 
     With `guesses` the token after them is guessed.
     """
 
+    id: SequenceId
     slot: int
     start: int
     tokens: tuple[int, ...]
@@ -31,7 +37,7 @@ class DraftFailedError(Exception):
 
 
 class DraftModel(Protocol):
-    """A small model with the vocabulary of the one that is served, and a KV cache of its own.
+    """What guesses tokens, with the vocabulary of the served model and a KV cache of its own.
 
     It holds the tokens of `num_slots` texts, in `num_cells` cells together, each text of at most
     `longest` tokens. Belongs to the engine's thread.

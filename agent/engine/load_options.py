@@ -186,7 +186,8 @@ class LoadOptions(BaseModel):
         default=0,
         description="maximum draft tokens per sequence and step (n-gram speculative decoding); "
         "fewer are drafted where they do not pay, and answers stay the same; each takes memory for "
-        "two rows of logits per slot (4 bytes for each token of the vocabulary); 0 turns it off, "
+        "two rows of logits per slot (4 bytes for each token of the vocabulary), and with "
+        "recurrent layers for a state per slot and checkpoint; 0 turns it off, "
         f"but with --draft-model stands for {DRAFTED_BY_MODEL}",
     )
     draft_model: Annotated[

@@ -24,11 +24,15 @@ class Clear:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The first `length` cells of `source` become those of `holder` too, which has none."""
+    """The first `length` cells of `source` become those of `holder` too, which has none.
+
+    `is_rolled_back`: `source` gave up its last cells since it was computed last.
+    """
 
     source: int
     holder: int
     length: int
+    is_rolled_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 After llama.cpp: the KV cache is `llama_kv_cache` (cells times the width of keys and values of each
 layer, in f16) and rows of recurrent state for the slots, the spare one and as many checkpoints
-(further ones count with the host cache), the output buffer `llama_context::output_reserve`, and the
-compute buffer what `graph_reserve` needs for a full micro-batch: the inputs, and the larger of a
-layer (rows of the feed-forward, a mask of attention) and the logits. Weights are the tensors as
-they lie in the file.
+(further ones count with the host cache), each with a further state for every token that may be
+drafted, the output buffer `llama_context::output_reserve`, and the compute buffer what
+`graph_reserve` needs for a full micro-batch: the inputs, and the larger of a layer (rows of the
+feed-forward, a mask of attention) and the logits. Weights are the tensors as they lie in the file.
 """
 
 from dataclasses import dataclass, replace
@@ -116,6 +116,7 @@ def _alone(
     values = header.number("attention.value_length") or width // heads
     cells = _whole_blocks(num_cells)
     cell = sum(kv_heads) * (keys + values) * _F16
+    num_states = (2 * options.slots + 1) * (1 + options.max_draft)
     rows = options.slots * (1 + options.max_draft) + max(SCORED_ROWS, options.slots)
     feed_forward = max(header.numbers("feed_forward_length", num_layers) or [4 * width])
     vocab = header.lengths.get("tokenizer.ggml.tokens") or header.number("vocab_size") or 0
@@ -126,7 +127,7 @@ def _alone(
     rows_of_chunk = chunk * (vocab + width + 2 * feed_forward) * _F32
     return MemoryEstimate(
         weights=max(0, file_bytes - header.data_offset),
-        cache=cell * cells + row_bytes(header.number) * (2 * options.slots + 1),
+        cache=cell * cells + row_bytes(header.number) * num_states,
         compute=max(layer, rows * vocab * _F32) + inputs + outputs,
         embeddings=cell * _whole_blocks(options.context_size + chunk) + rows_of_chunk,
         host_cache=options.host_cache,

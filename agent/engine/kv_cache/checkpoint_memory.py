@@ -15,6 +15,10 @@ Checkpoints are taken
 
 A part of a prompt that is read at once ends at such a place (`next_border`).
 
+What the last step of a sequence drafted in vain can be taken back (`sweep`). A recurrent state that
+was taken back belongs to its sequence alone until that goes on: whoever begins with it before that
+gets a copy (`Copy.is_rolled_back`).
+
 When numbers or cells run short, those checkpoints go first whose loss costs least. That ages as in
 GreedyDual (P. Cao, S. Irani: Cost-aware WWW proxy caching algorithms, USITS 1997): what is used is
 worth so much more than what went last. By how much says the logarithm of the tokens that lie
@@ -62,6 +66,8 @@ class CheckpointMemory(OneCache):
         self._keys: dict[int, list[int]] = {}  # of slots that may be shared whole, and grow
         self._borders: dict[int, list[int]] = {}
         self._began_with: dict[int, int] = {}
+        self._rolled_back: set[int] = set()
+        """Slots that gave up their last cells since they were computed last."""
         self._worth: dict[int, float] = {}
         """Of each checkpoint; those that went last were worth as much as `_age`."""
         self._age = 0.0
@@ -128,8 +134,7 @@ class CheckpointMemory(OneCache):
             if found.source in self._worth:
                 self._use(found.source)
             self._began_with[slot] = found.source
-            self._cells.share(found.source, slot, found.length)
-            self._edits.append(Copy(found.source, slot, found.length))
+            self._share(found.source, slot, found.length)
         self._announce(slot, keys, most_shared, marks, borders)
 
     def adopt(self, stored: StoredPrompt) -> int | None:
@@ -173,6 +178,7 @@ class CheckpointMemory(OneCache):
     def grow(self, slot: int, count: int) -> None:
         """`count` more tokens of `slot` were computed."""
         self._cells.grow(slot, count)
+        self._rolled_back.discard(slot)
         borders, length = self._borders[slot], self._cells.length(slot)
         is_border = False
         while borders and borders[0] <= length:
@@ -202,14 +208,16 @@ class CheckpointMemory(OneCache):
         """Give up the cells of `slot`."""
         self._cells.close(slot)
         self._edits.append(Clear(slot))
+        self._rolled_back.discard(slot)
         if slot in self._tree:
             self._tree.remove(slot)
         for each in (self._keys, self._borders, self._began_with):
             each.pop(slot, None)
 
     def sweep(self, slot: int) -> None:
-        """Not with these models: nothing is drafted, and what was stopped is computed anew."""
-        raise TypeError("sequences of this model cannot give up their last cells")
+        """Clear what the last step drafted for `slot` in vain: so few tokens can be taken back."""
+        self._edits.append(Clear(slot, self._cells.length(slot)))
+        self._rolled_back.add(slot)
 
     # ---- room
 
@@ -313,9 +321,12 @@ class CheckpointMemory(OneCache):
             return
         holder = self._free.pop()
         self._tree.insert(holder, keys)
-        self._cells.share(slot, holder, length)
-        self._edits.append(Copy(slot, holder, length))
+        self._share(slot, holder, length)
         self._worth[holder] = self._age + log2(1 + gain)
+
+    def _share(self, source: int, holder: int, length: int) -> None:
+        self._cells.share(source, holder, length)
+        self._edits.append(Copy(source, holder, length, source in self._rolled_back))
 
     def _use(self, holder: int) -> None:
         """It is worth as much as if it were new, and goes after those that are worth the same."""

@@ -22,6 +22,12 @@ MAX_BATCH = 512
 """Most tokens of one step: llama.cpp's micro-batch; it would split larger batches."""
 
 
+_FEW = 16
+"""Tokens of a context that computes nothing."""
+
+_CHUNKED = frozenset({"llama4"})
+"""Architectures whose windows begin where a chunk does: that one is whole cannot be seen."""
+
 _should_stop = llama_cpp.ggml_abort_callback(("strlen", ctypes.CDLL(None)))
 """Asked by llama.cpp after each operation of a step, about a text: an empty one says go on. It is a
 function of C's, since one of Python's would have to wait for the interpreter each time."""
@@ -36,8 +42,10 @@ class Context:
 
     With `num_streams` the cells are divided among as many `seq_id`s, of which none is spare. A
     deterministic one computes batches of up to `MOST_ROWS` rows at once. `num_checkpoints` further
-    `seq_id`s have a row of recurrent state each. With `has_small_windows` layers with a sliding
-    window have cells for the windows of the slots alone.
+    `seq_id`s have a row of recurrent state each. Of each row the states of the last `num_rollback`
+    tokens are kept, too, so that a sequence can give up as many. With `has_small_windows` layers
+    with a sliding window have cells for the windows of the slots alone. One that `is_mtp` computes
+    the layers for that and no others (`mtp`).
 
     `handle` and `memory` are llama.cpp's. A step gives `num_rows` rows of logits at most. Raises
     `ModelError` where the context cannot be created, or cannot decode.
@@ -52,11 +60,16 @@ class Context:
         num_rows: int,
         num_streams: int = 0,
         num_checkpoints: int = 0,
+        num_rollback: int = 0,
         has_small_windows: bool = False,
+        is_mtp: bool = False,
     ) -> None:
         params = _params(options, num_cells=num_cells, num_rows=num_rows, num_streams=num_streams)
         params.swa_full = not has_small_windows
+        if is_mtp:
+            params.ctx_type = llama_cpp.LLAMA_CONTEXT_TYPE_MTP
         params.n_seq_max += num_checkpoints
+        params.n_rs_seq = num_rollback
         params.n_outputs_max = max(params.n_outputs_max, params.n_seq_max)
         self.handle = _open(model, params)
         self._log = route_log()
@@ -142,6 +155,33 @@ class Context:
         if failure is not None:
             self.free()
             raise ModelError(f"model file {model.path} loads but does not run: {failure}")
+
+
+def can_take_back(model: Model) -> bool:
+    """Whether a sequence can give up what a step drafted for it in vain.
+
+    Layers with a sliding window have the cells of the last step in any case. Of a recurrent state
+    llama.cpp has to keep the last ones, which it can for some architectures; it says so of a
+    context. Where there are both, cells behind a window may be gone with a part of the step.
+    """
+    if model.can_share:
+        return True
+    if not model.has_checkpoints or model.architecture in _CHUNKED:
+        return False
+    return not model.is_recurrent or (not model.window and _keeps_states(model))
+
+
+def _keeps_states(model: Model) -> bool:
+    params = llama_cpp.llama_context_default_params()
+    params.n_ctx = params.n_batch = params.n_ubatch = _FEW
+    params.n_rs_seq = 1
+    with model.adapters_guard, route_log().hold_errors():
+        context = llama_cpp.llama_init_from_model(model.handle, params)
+    if not context:
+        return False
+    num_kept = int(llama_cpp.llama_n_rs_seq(context))
+    llama_cpp.llama_free(context)
+    return num_kept > 0
 
 
 def _params(options: LoadOptions, *, num_cells: int, num_rows: int, num_streams: int) -> Any:

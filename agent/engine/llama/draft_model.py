@@ -11,12 +11,9 @@ from numpy.typing import NDArray
 from ..draft_model import DraftFailedError, DraftRun, Guess
 from ..load_options import LoadOptions
 from ..model_error import ModelError
-from ..sequence import SequenceId
 from ..step import Run
 from .context import CannotGenerateError, Context
 from .model import Model, check_model_file
-
-_NOBODY = SequenceId(0)  # a draft's runs belong to slots
 
 
 class LlamaDraftModel:
@@ -45,7 +42,7 @@ class LlamaDraftModel:
     def compute(self, runs: Sequence[DraftRun]) -> list[Guess]:
         """See `DraftModel`."""
         failure = self._context.decode(
-            [Run(_NOBODY, run.slot, run.start, run.tokens, run.guesses) for run in runs]
+            [Run(run.id, run.slot, run.start, run.tokens, run.guesses) for run in runs]
         )
         if failure is not None:
             raise DraftFailedError(f"the draft model {self._model.path} failed: {failure}")
@@ -53,7 +50,7 @@ class LlamaDraftModel:
         if not num_rows:
             return []
         shape = (num_rows, self._model.vocab.size)
-        return _guesses(np.ctypeslib.as_array(self._context.logits, shape))
+        return guesses_of(np.ctypeslib.as_array(self._context.logits, shape))
 
     def cut(self, slot: int, length: int) -> None:
         """See `DraftModel`."""
@@ -86,7 +83,7 @@ def load_draft_model(
         raise
 
 
-def _guesses(rows: NDArray[np.float32]) -> list[Guess]:
+def guesses_of(rows: NDArray[np.float32]) -> list[Guess]:
     """For each row the token with the highest logit, and its probability."""
     tokens: NDArray[Any] = rows.argmax(axis=1)
     highest = rows[np.arange(len(rows)), tokens]

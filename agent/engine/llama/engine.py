@@ -37,6 +37,7 @@ from .embedding import LlamaEmbedding
 from .media.encoded import EncodedMedia, MediaBatch, Rows
 from .media.projector import Projector
 from .model import Model
+from .mtp import LlamaMtp, load_mtp
 from .rows import RowReader
 from .vocab import grammar_tokens
 
@@ -77,7 +78,6 @@ class LlamaEngine:
         projector: Projector | None = None,
         draft_model: LlamaDraftModel | None = None,
     ) -> None:
-        self.draft_model = draft_model
         self._model = model
         self._projector = projector
         most_scored = max(MOST_SCORED, options.slots)
@@ -93,8 +93,13 @@ class LlamaEngine:
             num_rows=num_rows,
             num_streams=layout.num_streams,
             num_checkpoints=num_checkpoints if model.is_recurrent else 0,
+            num_rollback=options.max_draft if model.is_recurrent else 0,
             has_small_windows=has_small_windows,
         )
+        self._mtp: LlamaMtp | None = None
+        if options.max_draft and draft_model is None:
+            self._mtp = load_mtp(model, self._context, options, num_cells=layout.num_cells)
+        self.draft_model = draft_model or self._mtp
         # Cells of pictures with places in two dimensions have positions of their own.
         self._places = Places() if projector is not None and projector.has_grid else None
         self._media: dict[SequenceId, dict[bytes, EncodedMedia]] = {}
@@ -215,6 +220,8 @@ class LlamaEngine:
         constraint = sequence.constraint
         state = constraint.begin(self._mask_threads.submit) if constraint else None
         self._samplers[sequence.id] = Sampler(sequence, self._model.vocab, state)
+        if self._mtp is not None:
+            self._mtp.follow(sequence.id)
 
     def failure(self, sequence_id: SequenceId) -> str | None:
         """See `Engine`."""
@@ -225,6 +232,8 @@ class LlamaEngine:
         self._adapters.close(sequence_id)
         self._samplers.pop(sequence_id, None)
         self._media.pop(sequence_id, None)
+        if self._mtp is not None:
+            self._mtp.forget(sequence_id)
 
     def execute(self, step: Step) -> Outcome:
         """Edit the cells, decode, choose."""
@@ -267,7 +276,10 @@ class LlamaEngine:
             batch = MediaBatch([*map(self._rows_of, step.runs)])
             return self._context.decode_raw(batch.raw, is_whole=step.is_whole)
         position = None if self._places is None else self._places.position
-        return self._context.decode(step.runs, self._edits.number, position)
+        failure = self._context.decode(step.runs, self._edits.number, position)
+        if failure is None and self._mtp is not None:
+            self._mtp.take(step.runs)
+        return failure
 
     def _encoded(self, sequence: NewSequence) -> dict[bytes, EncodedMedia]:
         if self._projector is None:
@@ -342,7 +354,8 @@ def _has_small_windows(model: Model, options: LoadOptions, num_cells: int) -> bo
 def _num_checkpoints(model: Model, options: LoadOptions, *, has_small_windows: bool) -> int:
     """How many checkpoints there can be: numbers that llama.cpp takes, windows, rows of state.
 
-    Windows have as much memory as prefixes that were evicted.
+    Windows have as much memory as prefixes that were evicted. Where tokens are drafted, a row has
+    a state for each, and one more.
     """
     most = int(llama_cpp.llama_max_parallel_sequences()) - 1 - options.slots
     if not model.has_checkpoints:
@@ -354,7 +367,7 @@ def _num_checkpoints(model: Model, options: LoadOptions, *, has_small_windows: b
     return min(
         most,
         num_rows(
-            model.row_bytes,
+            model.row_bytes * (1 + options.max_draft),
             slots=options.slots,
             host_cache=options.host_cache,
             is_offloaded=model.is_offloaded,

@@ -13,13 +13,14 @@ import llama_cpp.llama_cpp as llama_cpp
 from ..load_options import LoadOptions
 from ..model_error import ModelError
 from .cells.layout import Layout, choose_layout
-from .context import MAX_BATCH, CannotGenerateError
+from .context import MAX_BATCH, CannotGenerateError, can_take_back
 from .draft_model import LlamaDraftModel, load_draft_model
 from .encoder import EncoderEngine
 from .engine import LlamaEngine
 from .kernels import choose
 from .media.projector import Projector
 from .model import Model
+from .mtp import has_mtp
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +28,12 @@ logger = logging.getLogger(__name__)
 def load_engine(path: Path, options: LoadOptions) -> LlamaEngine | EncoderEngine:
     """Load the model at `path` and make it ready to run; see `LoadEngine`. Raises `ModelError`."""
     _check(options.slots)
-    model = Model(path, gpu_layers=options.gpu_layers, kernels=choose(options.kernels))
+    model = Model(
+        path,
+        gpu_layers=options.gpu_layers,
+        kernels=choose(options.kernels),
+        loads_mtp=_wants_mtp(options) and has_mtp(path),
+    )
     if options.max_draft and not _can_draft(model, options):
         options = options.without_drafts
     try:
@@ -47,17 +53,22 @@ def _check(slots: int) -> None:
         raise ModelError(f"llama.cpp runs at most {most} sequences at once: lower --slots {slots}")
 
 
+def _wants_mtp(options: LoadOptions) -> bool:
+    return options.max_draft > 0 and options.draft_model is None and not options.deterministic
+
+
 def _can_draft(model: Model, options: LoadOptions) -> bool:
     if options.deterministic:
         logger.warning("--speculate %d has no effect with --deterministic", options.max_draft)
         return False
-    if not model.can_share:
+    can_draft = can_take_back(model)
+    if not can_draft:
         logger.warning(
             "--speculate %d has no effect: the last tokens of a sequence cannot be removed with %s",
             options.max_draft,
             model.path,
         )
-    return model.can_share
+    return can_draft
 
 
 def _over(model: Model, options: LoadOptions) -> LlamaEngine:

@@ -37,15 +37,22 @@ _POOLINGS: dict[str, Pooling] = {"1": "mean", "2": "cls", "3": "last", "4": "ran
 class Model:
     """`handle` is llama.cpp's. Read-only, so contexts and threads may share it."""
 
-    def __init__(self, path: Path, *, gpu_layers: int, kernels: Kernels = "plain") -> None:
-        """Load `path`. Raises `ModelError`. Negative `gpu_layers` mean all layers."""
+    def __init__(
+        self, path: Path, *, gpu_layers: int, kernels: Kernels = "plain", loads_mtp: bool = False
+    ) -> None:
+        """Load `path`. Raises `ModelError`. Negative `gpu_layers` mean all layers.
+
+        `loads_mtp`: with the layers for that, if there are any (`mtp`).
+        """
         check_model_file(path)
         log = route_log()
         llama_cpp.llama_backend_init()
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = self._gpu_layers = gpu_layers
         params.use_extra_bufts = kernels == "all"
+        params.load_mtp = loads_mtp
         self.kernels = kernels
+        self.loads_mtp = loads_mtp
         with log.hold_errors() as errors:
             self.handle = llama_cpp.llama_model_load_from_file(bytes(path), params)
         if not self.handle:
@@ -197,9 +204,14 @@ class Model:
         return int(value) if value.isdigit() else 0
 
     def _meta(self, key: str) -> str:
-        buffer = ctypes.create_string_buffer(_TEXT_BYTES)
-        llama_cpp.llama_model_meta_val_str(self.handle, key.encode(), buffer, _TEXT_BYTES)
-        return buffer.value.decode("utf-8", "replace")
+        return meta(self.handle, key)
+
+
+def meta(handle: Any, key: str) -> str:
+    """What the file of llama.cpp's model has under `key`, as text; empty where it has nothing."""
+    buffer = ctypes.create_string_buffer(_TEXT_BYTES)
+    llama_cpp.llama_model_meta_val_str(handle, key.encode(), buffer, _TEXT_BYTES)
+    return buffer.value.decode("utf-8", "replace")
 
 
 def _filled(template: str, values: dict[str, str]) -> str:

@@ -34,6 +34,7 @@ catching up would take."""
 class _Draft:
     """What is drafted for a sequence: `next` is to be computed, then the next token is guessed."""
 
+    id: SequenceId
     text: DraftText
     most: int
     next: tuple[int, ...]
@@ -76,9 +77,9 @@ class ModelDrafter:
         drafts = self._round([one for one in requests if self._can_draft(one)], prices, began)
         self._allowance.add(self._owed - (self._clock() - began))
         return {
-            each.text.id: Proposal(tuple(each.tokens), tuple(each.chances))
+            each.id: Proposal(tuple(each.tokens), tuple(each.chances))
             for each in drafts
-            if each.text.id is not None and each.tokens
+            if each.tokens
         }
 
     def checked(self, id: SequenceId, cost: float, saved: float) -> None:
@@ -155,7 +156,7 @@ class ModelDrafter:
             self._tries.save_for(reserve if self._confidence.is_proven else 0.0)
 
     def _guess(self, growing: Sequence[_Draft], until: float) -> None:
-        present = {one.text.id for one in growing if one.text.id is not None}
+        present = {one.id for one in growing}
         for _ in range(NUM_TRIED):
             growing = [one for one in growing if len(one.tokens) < one.most]
             num_tokens = sum(len(one.next) for one in growing)
@@ -197,7 +198,7 @@ class ModelDrafter:
         if num_alike < len(text.tokens):
             self._cut(text, num_alike)
         missing = request.history.token_ids(num_alike, len(request.history))
-        return _Draft(text, request.most, missing)
+        return _Draft(request.id, text, request.most, missing)
 
     def _catch_up(self, one: _Draft, seconds: float, requests: Sequence[DraftRequest]) -> float:
         """Compute a chunk of what it is behind, as fits into `seconds`; how many it took."""
@@ -208,7 +209,7 @@ class ModelDrafter:
         start = len(one.text.tokens)
         chunk, one.next = one.next[:count], one.next[count:]
         started = self._clock()
-        self._model.compute((DraftRun(one.text.slot, start, chunk, guesses=False),))
+        self._model.compute((DraftRun(one.id, one.text.slot, start, chunk, guesses=False),))
         took = self._clock() - started
         one.text.compute(start, chunk)
         self._worth.computed(count, took, is_chunk=True)
@@ -228,7 +229,7 @@ class ModelDrafter:
 
     def _draft(self, drafts: Sequence[_Draft], round: Round, until: float) -> None:
         """Guess token after token, for as long as that is worth it."""
-        present = {one.text.id for one in drafts if one.text.id is not None}
+        present = {one.id for one in drafts}
         growing, place = list(drafts), 0
         while growing := [one for one in growing if self._may_grow(one, round)]:
             num_tokens = sum(len(one.next) for one in growing)
@@ -249,7 +250,7 @@ class ModelDrafter:
         return place < one.most and (not place or round.pays(gain, 1, 0.0))
 
     def _compute(self, growing: Sequence[_Draft]) -> tuple[float, list[Guess]]:
-        runs = [DraftRun(one.text.slot, len(one.text.tokens), one.next) for one in growing]
+        runs = [DraftRun(one.id, one.text.slot, len(one.text.tokens), one.next) for one in growing]
         started = self._clock()
         guesses = self._model.compute(runs)
         took = self._clock() - started

@@ -26,21 +26,23 @@ def small_engine(
 ) -> Iterator[Callable[[str], LlamaEngine]]:
     """Engines of small models, by their architecture (`bench.small_models`), with 1,024 cells.
 
-    With "off" after the name they have small caches for windows (`--swa-full`).
+    With "off" after the name they have small caches for windows (`--swa-full`), with "drafts" they
+    can take back four tokens.
     """
     folder = tmp_path_factory.mktemp("models")
 
     @cache
     def loaded(name: str) -> LlamaEngine:
-        name, _, small_windows = name.partition(" ")
+        name, *extras = name.split()
         options = LoadOptions(
             slots=4,
             context_size=256,
             threads=1,
             gpu_layers=0,
-            host_cache=2**20,
+            host_cache=2**22 if "drafts" in extras else 2**20,
             kv_cells=1024,
-            swa_full="off" if small_windows else "on",
+            swa_full="off" if "off" in extras else "on",
+            speculate=4 if "drafts" in extras else 0,
         )
         engine = load_engine(write(name, folder / f"{name}.gguf"), options)
         assert isinstance(engine, LlamaEngine)

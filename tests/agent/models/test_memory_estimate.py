@@ -72,6 +72,8 @@ def test_slots_and_checkpoints_have_rows_of_recurrent_state() -> None:
     row = 2 * (128 * 16 + 3 * 128) * 4
     plain = cache(estimate(head(), ONE, file_bytes=0))
     assert cache(estimate(recurrent, ONE, file_bytes=0)) == plain + 3 * row
+    drafting = LoadOptions(slots=1, context_size=256, speculate=4)
+    assert cache(estimate(recurrent, drafting, file_bytes=0)) == plain + 3 * 5 * row
 
 
 def test_drafts_and_the_vocabulary_take_rows_of_logits() -> None:

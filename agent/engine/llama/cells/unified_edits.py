@@ -45,8 +45,9 @@ class UnifiedEdits:
     """Edits the cells of `cache`, which has `slots` slots.
 
     With `places`, pictures take fewer positions than cells; then no holder's pictures are parked.
-    With `checked_window` each copy is looked at: whether it ends where it should, and has what a
-    window of so many positions needs. With a `far_window` layers with a window have a small cache
+    With `checked_window` each copy is looked at, and what is left where last cells are given up:
+    whether it ends where it should, and has what a window of so many positions needs; 0 stands for
+    a recurrent state. With a `far_window` layers with a window have a small cache
     of their own: what a holder above the slots has in them is in host memory, so it takes no room
     there. It is the state of a cell behind all positions that are in use.
     """
@@ -90,8 +91,10 @@ class UnifiedEdits:
                 llama_cpp.llama_memory_seq_rm(memory, self._number(holder), start, _END)
                 if self._places is not None:
                     self._places.cut(holder, edit.start)
-            case Copy(source, holder, length):
-                if not self._copy(source, holder, length):
+                if start and self._checked_window is not None and not self._is_whole(holder, start):
+                    self._not_copied.append(holder)
+            case Copy(source, holder, length, is_rolled_back):
+                if not self._copy(source, holder, length, is_rolled_back=is_rolled_back):
                     self._not_copied.append(holder)
             case Discard(slot, start, count):
                 llama_cpp.llama_memory_seq_rm(memory, slot, start, start + count)
@@ -138,10 +141,13 @@ class UnifiedEdits:
     def _length(self, holder: int) -> int:
         return int(llama_cpp.llama_memory_seq_pos_max(self._memory, self._number(holder))) + 1
 
-    def _copy(self, source: int, holder: int, length: int) -> bool:
+    def _copy(self, source: int, holder: int, length: int, *, is_rolled_back: bool) -> bool:
         """Whether `holder` now has what it should, as far as that can be seen."""
         end = self._position(source, length)
-        if self._far_window is None:
+        if is_rolled_back and self._checked_window == 0:
+            if not self._copy_rolled_back(source, holder, end):
+                return False
+        elif self._far_window is None:
             self._share(source, self._number(holder), end)
         elif not self._copy_in_parts(source, holder, end, self._far_window):
             return False
@@ -153,6 +159,16 @@ class UnifiedEdits:
 
     def _share(self, source: int, number: int, end: int) -> None:
         llama_cpp.llama_memory_seq_cp(self._memory, self._number(source), number, 0, end)
+
+    def _copy_rolled_back(self, source: int, holder: int, end: int) -> bool:
+        """Share the cells of attention, and copy the state.
+
+        llama.cpp notes for each id which of the last states is its present one, and `seq_cp` leaves
+        that out. A state that is read out is the present one.
+        """
+        state = self._states.read_window(self._number(source))
+        self._share(source, self._number(holder), end)
+        return self._states.write_window(self._number(holder), state)
 
     def _copy_in_parts(self, source: int, holder: int, end: int, far_window: State) -> bool:
         """Share the cells of layers that look back to the start, and copy the window.

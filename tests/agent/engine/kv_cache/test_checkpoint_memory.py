@@ -243,13 +243,44 @@ def test_a_stored_prompt_goes_straight_into_a_slot() -> None:
         memory.load(1, [1, 2, 3], stored, 3)
 
 
+def test_who_begins_with_what_was_rolled_back_gets_a_copy_of_the_state() -> None:
+    memory = make()
+    history = [1, 2, 3]
+    memory.enter(0, history, Found())
+    read(memory, 0, 3)
+    history += [4, 5]
+    memory.grow(0, 1)
+    memory.sweep(0)
+    assert memory.take_edits()[-1] == Clear(0, 4)
+    assert begin(memory, 1, 1, 2, 3, 4, 6) == 4
+    assert memory.take_edits() == (Copy(0, 1, 4, is_rolled_back=True),)
+    memory.leave(0)
+    (copy,) = (edit for edit in memory.take_edits() if isinstance(edit, Copy))
+    assert copy == Copy(0, copy.holder, 4, is_rolled_back=True)
+
+
+def test_a_sequence_that_went_on_after_that_is_shared_as_always() -> None:
+    memory = make()
+    history = [1, 2, 3]
+    memory.enter(0, history, Found())
+    read(memory, 0, 3)
+    history += [4, 5]
+    memory.grow(0, 1)
+    memory.sweep(0)
+    memory.grow(0, 1)
+    memory.leave(0)
+    assert memory.take_edits()[-2:] == (Copy(0, 4, 5), Clear(0))
+    begin(memory, 0, 7, 8, 9)
+    read(memory, 0, 3)
+    memory.leave(0)
+    assert memory.take_edits()[-2:] == (Copy(0, 2, 3), Clear(0)), "whoever has the slot next"
+
+
 def test_what_these_models_cannot_do_is_refused() -> None:
     memory = make()
     begin(memory, 0, 1, 2, 3)
     with pytest.raises(TypeError):
         memory.discard(0, 1, 1)
-    with pytest.raises(TypeError):
-        memory.sweep(0)
     with pytest.raises(TypeError):
         memory.adopt(stored_prompt(1, 2))
     assert memory.exportable([1, 2, 3], 0) is None

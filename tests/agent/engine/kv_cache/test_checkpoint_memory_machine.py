@@ -6,7 +6,7 @@ texts from where two tokens are about equally likely.
 The models are small ones of each kind of memory that cannot be cut (`bench.small_models`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -19,11 +19,13 @@ from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import NewSequence, SequenceEnd, SequenceId
+from arriero.agent.engine.speculation.drafter import DraftRequest, Proposal
 from arriero.agent.engine.step import Decoded
 from bench.small_models import RECURRENT, WINDOWED
 from tests.agent.engine.llama.running import GREEDY, wipe
 
 KINDS = (*WINDOWED, *(f"{name} off" for name in WINDOWED), *RECURRENT)
+DRAFTING = ("gemma3 drafts", "gpt-oss off drafts", "qwen35 drafts", "lfm2 drafts")
 CONTEXT = 256
 ANSWER = 12
 
@@ -33,12 +35,34 @@ ROUNDING = 0.02
 Tokens = tuple[int, ...]
 
 
+def proposals(
+    requests: Iterable[DraftRequest], known: Iterable[Tokens]
+) -> dict[SequenceId, Proposal]:
+    """Some tokens of a text that is `known`, and something else after that."""
+    found = {}
+    for each in requests:
+        length = len(each.history)
+        so_far = tuple(each.history.tokens)
+        rest = next((text[length:] for text in known if text[:length] == so_far), ())
+        drafted = (*rest[: length % 4], 5)[: each.most]
+        found[each.id] = Proposal(drafted, (0.9,) * len(drafted))
+    return found
+
+
 class Served:
     """What a scheduler over `engine` has given, by the numbers of the sequences."""
 
-    def __init__(self, engine: LlamaEngine, *, num_cells: int = 1024, gap: int = 8) -> None:
+    def __init__(
+        self,
+        engine: LlamaEngine,
+        *,
+        num_cells: int = 1024,
+        gap: int = 8,
+        known: Sequence[Tokens] = (),
+    ) -> None:
         wipe(engine)
         self.engine = engine
+        self.known = known
         self.scheduler = Scheduler(
             slots=4,
             context_size=CONTEXT,
@@ -76,7 +100,7 @@ class Served:
 
     def step(self) -> bool:
         """False where there is nothing left to do."""
-        step = self.scheduler.plan()
+        step = self.scheduler.plan(proposals(self.scheduler.draft_requests(), self.known))
         if step is None:
             return False
         outcome = self.engine.execute(step)
@@ -119,7 +143,7 @@ def text(seed: int, length: int) -> Tokens:
     return tuple(Random(seed).choices(range(300, 2000), k=length))
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=(*KINDS, "gpt-oss off drafts", "qwen35 drafts"))
 def engine(
     request: pytest.FixtureRequest, small_engine: Callable[[str], LlamaEngine]
 ) -> Iterator[LlamaEngine]:
@@ -142,6 +166,39 @@ def test_a_conversation_is_gone_on_with(engine: LlamaEngine) -> None:
     assert served.run(served.prompts[1]) == [lengths[1] - 1], "cut back by two turns"
     other = served.prompts[3][:-20] + text(90, 20)
     assert served.run(other) == [lengths[-2] + ANSWER - 1], "another last message"
+    served.check()
+
+
+@pytest.mark.parametrize("name", DRAFTING)
+def test_drafts_are_taken_back(small_engine: Callable[[str], LlamaEngine], name: str) -> None:
+    """Of four sequences, which draft in the same steps as prompts are read."""
+    engine = small_engine(name)
+    prompts = [text(60 + number, 20 + 30 * number) for number in range(4)]
+    alone = Served(engine)
+    for prompt in prompts:
+        alone.add(prompt, num_tokens=60)
+        alone.finish()
+    texts = [prompt + answer for prompt, answer in zip(prompts, alone.answers, strict=True)]
+    served = Served(engine, known=texts)
+    for prompt in prompts:
+        served.add(prompt, num_tokens=60)
+    served.finish()
+    statistics = served.scheduler.statistics()
+    assert 50 < statistics.accepted_tokens < statistics.drafted_tokens - 50
+    served.check(num_tokens=60)
+
+
+@pytest.mark.parametrize("name", DRAFTING)
+def test_who_stops_after_a_draft_in_vain_is_gone_on_with(
+    small_engine: Callable[[str], LlamaEngine], name: str
+) -> None:
+    served = Served(small_engine(name))
+    number = served.add(text(70, 60), num_tokens=100)
+    while len(served.answers[number]) < 20:
+        served.step()
+    served.drop(number)
+    so_far = served.prompts[number] + served.answers[number]
+    assert served.run(so_far + text(71, 30)) == [len(so_far) - 1]
     served.check()
 
 

@@ -17,7 +17,7 @@ from arriero.agent.engine.llama.model import Model
 from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.model_error import ModelError
 from arriero.agent.engine.sampling.sampling import Sampling
-from arriero.agent.engine.sequence import ContextShift, NewSequence
+from arriero.agent.engine.sequence import ContextShift, NewSequence, SequenceId
 from arriero.agent.engine.speculation.drafter import JointDrafter
 from arriero.agent.engine.speculation.model_drafter import ModelDrafter
 from arriero.agent.engine.speculation.prompt_lookup import LookupDrafter
@@ -66,21 +66,23 @@ def test_it_guesses_as_the_demo_model_goes_on(
     speculating_engine: LlamaEngine, draft_model: LlamaDraftModel, drafter: ModelDrafter
 ) -> None:
     tokens = prompt(speculating_engine, "What is a slot?")
-    guesses = draft_model.compute((DraftRun(0, 0, tokens), DraftRun(1, 0, tokens[:5])))
+    guesses = draft_model.compute(
+        (DraftRun(SequenceId(1), 0, 0, tokens), DraftRun(SequenceId(1), 1, 0, tokens[:5]))
+    )
     assert len(guesses) == 2
     assert all(0 < guess.chance <= 1 for guess in guesses)
-    (again,) = draft_model.compute((DraftRun(2, 0, tokens),))
+    (again,) = draft_model.compute((DraftRun(SequenceId(1), 2, 0, tokens),))
     assert again.token == guesses[0].token
     draft_model.cut(0, len(tokens) - 1)
-    (cut,) = draft_model.compute((DraftRun(0, len(tokens) - 1, tokens[-1:]),))
+    (cut,) = draft_model.compute((DraftRun(SequenceId(1), 0, len(tokens) - 1, tokens[-1:]),))
     assert cut.token == again.token
-    assert draft_model.compute((DraftRun(1, 5, tokens[5:8], guesses=False),)) == []
+    assert draft_model.compute((DraftRun(SequenceId(1), 1, 5, tokens[5:8], guesses=False),)) == []
 
 
 def test_what_goes_on_nowhere_fails(draft_model: LlamaDraftModel, drafter: ModelDrafter) -> None:
-    draft_model.compute((DraftRun(0, 0, (1, 2, 3)),))
+    draft_model.compute((DraftRun(SequenceId(1), 0, 0, (1, 2, 3)),))
     with pytest.raises(DraftFailedError, match=r"draft\.gguf failed"):
-        draft_model.compute((DraftRun(0, 1, (1,)),))
+        draft_model.compute((DraftRun(SequenceId(1), 0, 1, (1,)),))
 
 
 @pytest.mark.parametrize(("slots", "with_lookup"), [(1, True), (4, False)])

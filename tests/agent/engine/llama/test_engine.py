@@ -268,6 +268,26 @@ def test_rows_for_checkpoints_take_as_much_memory_as_evicted_prefixes(
         engine.free()
 
 
+def test_rows_have_a_state_for_each_token_that_may_be_drafted(tmp_path: Path) -> None:
+    path = write("qwen35", tmp_path / "model.gguf")
+    model = Model(path, gpu_layers=0)
+    row_bytes = model.row_bytes
+    model.free()
+    options = LoadOptions(
+        slots=3,
+        context_size=256,
+        threads=1,
+        gpu_layers=0,
+        host_cache=20 * row_bytes,
+        speculate=3,
+    )
+    engine = load_engine(path, options)
+    assert isinstance(engine, LlamaEngine)
+    assert engine.capacity.max_draft == 3
+    assert engine.capacity.num_holders == 3 + 5
+    engine.free()
+
+
 @pytest.mark.parametrize(
     ("swa_full", "kv_cells", "host_cache", "num_checkpoints"),
     [

@@ -8,6 +8,7 @@ import pytest
 from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.model_error import ModelError
+from bench.small_models import write
 
 
 def test_too_many_slots_are_refused(model_path: Path) -> None:
@@ -47,6 +48,24 @@ def test_drafts_are_left_out_where_answers_have_to_be_equal(
     assert (engine.capacity.max_draft, engine.model.info.deterministic) == (0, True)
     engine.free()
     assert caplog.messages == ["--speculate 4 has no effect with --deterministic"]
+
+
+@pytest.mark.parametrize(
+    ("name", "max_draft"),
+    [("gemma3", 4), ("qwen35", 4), ("lfm2", 4), ("granitehybrid", 0), ("mamba2", 0)],
+)
+def test_drafts_are_left_out_where_they_cannot_be_taken_back(
+    name: str, max_draft: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    path = write(name, tmp_path / "model.gguf")
+    options = LoadOptions(slots=1, context_size=256, threads=1, gpu_layers=0, speculate=4)
+    engine = load_engine(path, options)
+    assert engine.capacity.max_draft == max_draft
+    engine.free()
+    assert [message[:30] for message in caplog.messages] == (
+        [] if max_draft else ["--speculate 4 has no effect: t"]
+    )
 
 
 def test_a_layout_that_cannot_be_had_is_refused(model_path: Path) -> None:

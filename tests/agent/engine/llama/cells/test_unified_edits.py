@@ -136,6 +136,21 @@ def test_a_copy_of_a_recurrent_state_that_has_gone_on_is_no_beginning(
     wipe(engine)
 
 
+@pytest.mark.parametrize("name", ["qwen35 drafts", "lfm2 drafts"])
+def test_as_many_tokens_are_taken_back_as_states_are_kept(
+    small_engine: Callable[[str], LlamaEngine], name: str
+) -> None:
+    engine = small_engine(name)
+    wipe(engine)
+    read_tokens(engine, 0, 0, 50)
+    assert engine.execute(Step((Clear(0, 46),), (), 0, 0)) == Decoded(())
+    assert engine.execute(Step((Clear(0, 45),), (), 0, 0)) == NotLoaded((0,)), "once a step"
+    wipe(engine)
+    read_tokens(engine, 0, 0, 50)
+    assert engine.execute(Step((Clear(0, 45),), (), 0, 0)) == NotLoaded((0,)), "four at most"
+    wipe(engine)
+
+
 def test_a_copy_is_no_beginning_where_its_window_was_given_to_others(
     small_engine: Callable[[str], LlamaEngine],
 ) -> None:
