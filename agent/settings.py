@@ -194,6 +194,13 @@ class AgentSettings(LoadOptions, DaemonSettings):
         default=None,
         description="model of the upstream server to serve; needed where it has several",
     )
+    upstream_name: Annotated[
+        Annotated[str, Field(min_length=1, max_length=MAX_MODEL_NAME)] | None,
+        Shown("NAME", "the server's own; of a path, its last part"),
+    ] = Field(
+        default=None,
+        description="what clients call the upstream server's model",
+    )
     adapter: Annotated[
         tuple[Annotated[str, AfterValidator(_adapter)], ...],
         Field(max_length=MAX_ADAPTERS),
@@ -253,9 +260,10 @@ class AgentSettings(LoadOptions, DaemonSettings):
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if self.upstream is None:
-            if self.upstream_key_file is not None or self.upstream_model is not None:
-                flag = "--upstream-model" if self.upstream_model else "--upstream-key-file"
-                raise ValueError(f"{flag}: needs --upstream, which says where the server is")
+            for name in ("upstream_model", "upstream_name", "upstream_key_file"):
+                if getattr(self, name) is not None:
+                    flag = "--" + name.replace("_", "-")
+                    raise ValueError(f"{flag}: needs --upstream, which says where the server is")
         elif self.model is not None:
             raise ValueError("--model: cannot be used with --upstream, whose server has the model")
         elif self.deterministic:

@@ -62,7 +62,12 @@ class _Forwarder:
         self._channel = channel
         self._links = BalancerLinks(settings, channel, self._status)
         self._is_stopping = asyncio.Event()
-        self._watch = Watch(client, settings.upstream_model, self._links.status_changed)
+        self._watch = Watch(
+            client,
+            settings.upstream_model,
+            self._links.status_changed,
+            shown_as=settings.upstream_name,
+        )
         self._generation = UpstreamGeneration(
             client,
             group,

@@ -11,7 +11,10 @@ from .errors import ArrieroError, RequestFailed, Unreachable
 FIRST_PAUSE = 0.2
 LAST_PAUSE = 10.0
 
-_REFUSED = {"queue_full", "queue_timeout", "rate_limited", "overloaded", "shutting_down"}
+_REFUSED = {
+    *("queue_full", "queue_timeout", "rate_limited", "overloaded", "shutting_down"),
+    "model_failed",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +37,18 @@ class Retries:
         `jitter` from 0 to 1 spreads clients that failed together: pauses vary by half.
         """
         limit = self.limit if self.patience is None or not is_untouched(error) else self.patience
-        if attempt >= limit or not _may_help(error):
+        if attempt >= limit or not _may_help(error) or self._is_too_soon(error):
             return None
         pause: float = self.first_pause * 2 ** min(attempt, 32)
         if isinstance(error, RequestFailed) and error.retry_after is not None:
             pause = max(pause, error.retry_after)
         return min(pause, self.last_pause) * (0.75 + jitter / 2)
+
+    def _is_too_soon(self, error: ArrieroError) -> bool:
+        """Whether all attempts would come before the model that failed is loaded again."""
+        if not isinstance(error, RequestFailed) or error.code != "model_failed":
+            return False
+        return error.retry_after is not None and error.retry_after > self.last_pause
 
 
 NEVER = Retries(limit=0)

@@ -58,6 +58,11 @@ class Host:
         assert found[0]["message"] and found[0]["hint"]
         return found[0]
 
+    async def has_failed(self) -> bool:
+        """Whether the balancer says so of the model."""
+        [model] = await self.fleet.view("models")
+        return bool(model["status"] == "failed")
+
     async def serves(self) -> None:
         """Waits until there is no issue any more, and a request is answered."""
 
@@ -106,6 +111,14 @@ async def test_a_download_cut_three_times_arrives_as_it_is(host: Host) -> None:
 async def test_not_found(host: Host) -> None:
     await host.wish(host.hub.server.url + "/later.gguf")
     assert "404" in (await host.issue("not_found"))["message"]
+    await until(host.has_failed)
+    url = f"{host.fleet.inference}/v1/chat/completions"
+    body = {"model": "demo", "messages": [{"role": "user", "content": "Hello"}]}
+    async with host.fleet.http.post(url, json=body) as refused:
+        error = (await refused.json())["error"]
+        assert (refused.status, error["code"]) == (503, "model_failed"), error
+        assert "404" in error["message"]
+        assert int(refused.headers["Retry-After"]) > 0
     host.hub.server.serve("/later.gguf", Served(DATA))
     await host.try_again()
     await host.serves()
@@ -133,6 +146,13 @@ async def test_not_a_gguf(host: Host) -> None:
     await host.issue("not_a_gguf")
     served.data, served.etag = DATA, '"v2"'
     await host.try_again()
+    await host.serves()
+
+
+async def test_an_adapter_is_no_model(host: Host) -> None:
+    await host.wish((MODEL.parent / "muleteer.gguf").absolute().as_uri())
+    assert "is an adapter (LoRA), not a model" in (await host.issue("not_a_model"))["message"]
+    await host.wish(MODEL.absolute().as_uri())
     await host.serves()
 
 

@@ -265,12 +265,19 @@ async def test_a_server_that_dies_and_comes_back(fleets: Fleets) -> None:
         await until(lambda: is_there(outer, slots=0))
         [agent] = await outer.view("agents")
         assert agent["issues"][0]["code"] == "upstream_unreachable"
-        waiting = asyncio.create_task(post(outer, "/v1/chat/completions", FIXED))
-        await outer.until_num_requests(2, "queued")
+        assert agent["state"] == "failed"
+        url = f"{outer.inference}/v1/chat/completions"
+        async with outer.http.post(url, json=FIXED) as refused:
+            error = (await refused.json())["error"]
+            assert (refused.status, error["code"]) == (503, "model_failed"), error
+            assert "the upstream server at" in error["message"]
+            assert int(refused.headers["Retry-After"]) > 0
+        await outer.until_num_requests(1, "queued")
         await inner.start_balancer(
             inference_addr=addresses["inference"], management_addr=addresses["management"]
         )
-        answer = await asyncio.wait_for(waiting, DEADLINE)
+        await until(partial(has_state, outer, "ready"))
+        answer = await post(outer, "/v1/chat/completions", FIXED)
         assert answer.get("usage", {}).get("completion_tokens") == 12, answer
         lines = [json.loads(each) for each in [*first, *[line async for line in goes_on.content]]]
     end = lines[-1]
@@ -283,6 +290,10 @@ async def test_a_server_that_dies_and_comes_back(fleets: Fleets) -> None:
 async def has_counted(fleet: Fleet) -> bool:
     [agent] = await fleet.view("agents")
     return bool(agent["statistics"]["completion_tokens_total"] > 12)
+
+
+async def has_state(fleet: Fleet, state: str) -> bool:
+    return [agent["state"] for agent in await fleet.view("agents")] == [state]
 
 
 async def is_there(fleet: Fleet, slots: int) -> bool:

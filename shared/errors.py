@@ -20,6 +20,7 @@
 | `engine_failed` | 500 | agent | yes |
 | `not_supported` | 501 | client | no |
 | `agent_lost` | 502 | agent | yes |
+| `model_failed` | 503 | agent | yes |
 | `queue_full` | 503 | balancer | yes |
 | `overloaded` | 503 | balancer | yes |
 | `store_unavailable` | 503 | balancer | yes |
@@ -284,6 +285,13 @@ class AgentError(RequestError):
 
 class EngineFailed(AgentError):
     """A step of the engine failed; the sequences that were in it are lost."""
+
+
+class ModelFailed(AgentError):
+    """No agent can serve the model: it failed to load, or the server behind its agents is away."""
+
+    code = "model_failed"
+    status = 503
 
 
 class AgentLost(AgentError):

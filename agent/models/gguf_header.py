@@ -86,6 +86,22 @@ class GgufHeader:
         value = self.metadata.get("general.architecture", "")
         return value if isinstance(value, str) else ""
 
+    def check_is_model(self, called: str) -> None:
+        """Raises `FetchError` of `called` where it is an adapter or a projector."""
+        kind = self.metadata.get("general.type")
+        if kind == "adapter":
+            raise FetchError(
+                "not_a_model",
+                f"{called} is an adapter (LoRA), not a model",
+                "wish for the model that it was made for, with this file among its `adapters`",
+            )
+        if kind == "mmproj" or self.architecture == "clip":
+            raise FetchError(
+                "not_a_model",
+                f"{called} is a projector, not a model",
+                "wish for the model that it belongs to, with this file as its `projector`",
+            )
+
 
 def read_header(file: BinaryIO) -> GgufHeader:
     """The header of `file`, which is read from where it stands. Raises `HeaderError`."""

@@ -21,6 +21,7 @@ FetchCode = Literal[
     "torn",
     "wrong_checksum",
     "not_a_gguf",
+    "not_a_model",
     "too_large",
     "unreachable",
     "gated",
@@ -28,8 +29,9 @@ FetchCode = Literal[
 ]
 """Codes of the issues that keep a model's files from being here.
 
-`torn`: the file ends too early or late. `ambiguous`: several files fit the source. `gated`: the
-server asks for a token, or another one. `fetch_failed`: a fault of the agent; its log has details.
+`torn`: the file ends too early or late. `not_a_model`: it goes beside a model, and is none itself.
+`ambiguous`: several files fit the source. `gated`: the server asks for a token, or another one.
+`fetch_failed`: a fault of the agent; its log has details.
 """
 
 FETCH_CODES: frozenset[str] = frozenset(get_args(FetchCode))

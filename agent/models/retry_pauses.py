@@ -10,7 +10,7 @@ SOON = (5.0, 60.0)
 LATER = (60.0, 3600.0)
 """Where each attempt may download the whole file, or load the whole model, again."""
 
-COSTLY = frozenset({"wrong_checksum", "torn", "not_a_gguf", "load_failed"})
+COSTLY = frozenset({"wrong_checksum", "torn", "not_a_gguf", "not_a_model", "load_failed"})
 
 SPREAD = 0.5
 """A pause is shorter than the full one by up to this part of it."""

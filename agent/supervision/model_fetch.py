@@ -177,7 +177,7 @@ def _inspect(
     assignment: Assignment,
     devices: Sequence[Device],
 ) -> ModelFile:
-    """Raises `HeaderError`, `OptionsError`, `_TooLarge` and `OSError`."""
+    """Raises `HeaderError`, `FetchError`, `OptionsError`, `_TooLarge` and `OSError`."""
     path = fetched.model.path
     if fetched.failures:
         assignment = replace(assignment, adapters=fetched.requested)
@@ -191,6 +191,7 @@ def _inspect(
     options = assigned_settings(settings, assignment, file)
     with path.open("rb") as opened:
         header = read_header(opened)
+    header.check_is_model(assignment.source)
     file_bytes = fetched.bytes + bytes_of(adapters)
     found = _estimated(header, options.load_options, file_bytes=file_bytes)
     if devices and found is not None:

@@ -17,7 +17,7 @@ from .health import Health
 from .protocol.bodies import Server
 from .protocol.dialects import Dialect, dialect_of
 from .protocol.failures import UpstreamFault, UpstreamLost, UpstreamRefusal, message_of
-from .protocol.listing import ListedModel, NoSuchModel, choose, listed
+from .protocol.listing import ListedModel, NoSuchModel, choose, listed, shown_name
 from .protocol.probes import (
     Probe,
     first_probe,
@@ -54,7 +54,10 @@ class Known:
 
 
 class Watch:
-    """`name` is the model to serve, if one was named. `on_change`: `known` or `issues` changed."""
+    """`name` is the model to serve, if one was named; clients call it `shown_as`.
+
+    `on_change`: `known` or `issues` changed.
+    """
 
     def __init__(
         self,
@@ -62,9 +65,12 @@ class Watch:
         name: str | None,
         on_change: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
+        *,
+        shown_as: str | None = None,
     ) -> None:
         self._client = client
         self._name = name
+        self._shown_as = shown_as
         self._on_change = on_change
         self._clock = clock
         self._health = Health(clock())
@@ -170,7 +176,8 @@ class Watch:
         if self.known is not None and self.known.model == model and not self._health.was_away:
             return
         server = await self._try(model)
-        info = info_of(server, model, self._name or model.id, self._client.address.shown)
+        name = self._shown_as or shown_name(self._name or model.id)
+        info = info_of(server, model, name, self._client.address.shown)
         if not info.tasks:
             await self._check_key(model)
             raise CannotServe(f"the model {model.id} neither chats, nor completes, nor embeds")
@@ -250,7 +257,7 @@ def _issue_of(error: UpstreamLost | UpstreamRefusal | UpstreamFault) -> Issue:
     if isinstance(error, UpstreamRefusal) and error.status in (401, 403):
         hint = "check --upstream-key-file"
         return Issue(code="upstream_key", message=message_of(error), hint=hint)
-    if isinstance(error, UpstreamRefusal) and error.status == 429:
+    if isinstance(error, UpstreamRefusal) and (error.status == 429 or error.asks_for_pause):
         hint = "raise its limits, or take fewer --slots; it is tried again by itself"
         return Issue(code="upstream_limit", message=message_of(error), hint=hint)
     message = message_of(error) if isinstance(error, UpstreamRefusal) else str(error)

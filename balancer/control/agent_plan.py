@@ -1,9 +1,11 @@
-"""What an agent would do for a desired state, and why: for a dry run."""
+"""What would become of a desired state: what each agent would do, and why; for a dry run."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
 from ...shared.inference import AgentId
+from ...shared.messages import Issue
 from ...shared.models.assignments import Assignment
 from .members import Member
 from .rollout import is_live
@@ -20,6 +22,14 @@ class AgentPlan:
     action: Action
     model: str | None
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What each agent would do; and for models that would lack agents, by name, why."""
+
+    agents: Sequence[AgentPlan]
+    shortages: Mapping[str, Issue]
 
 
 def plan_of(member: Member, target: Assignment | None) -> AgentPlan:

@@ -9,14 +9,14 @@ Invariants: a pinned or cordoned agent gets no orders; no order says what its ag
 without a desired state there are no orders; their revisions grow; only who leads gives them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
 from ...shared.inference import AgentId
 from ...shared.messages import Issue
 from ...shared.models.assignments import Assign, Assignment
-from .agent_plan import AgentPlan, plan_of
+from .agent_plan import Plan, plan_of
 from .demand import WAITING, Demand, Tiers, Usage
 from .desired_state import DesiredModel, DesiredState
 from .failures import Failures
@@ -163,6 +163,10 @@ class Controller:
         """An operator wants an agent to try again what it failed to do."""
         self._failures.retry(agent, now)
 
+    def next_attempt(self, model: str, now: float) -> float | None:
+        """When an agent may load a model again that failed, if that time is to come."""
+        return self._failures.next_retry(now, model)
+
     def reconcile(
         self, reports: Iterable[AgentReport], demands: Mapping[str, Demand], now: float
     ) -> list[GiveOrder]:
@@ -185,11 +189,18 @@ class Controller:
         reports: Iterable[AgentReport],
         demands: Mapping[str, Demand],
         now: float,
-    ) -> list[AgentPlan]:
-        """What each agent would do if this were desired. Changes nothing."""
+    ) -> Plan:
+        """What each agent would do if this were desired, and what would lack agents.
+
+        Changes nothing.
+        """
         members = {report.id: member_of(report, self._orders.get(report.id)) for report in reports}
         found = self._decide(desired, members, demands, now, usage=deepcopy(self._usage))
-        return [plan_of(member, found.targets.get(member.id)) for member in members.values()]
+        lacking = ((model.name, self._shortage(model, found)) for model in desired.models)
+        return Plan(
+            [plan_of(member, found.targets.get(member.id)) for member in members.values()],
+            {name: issue for name, issue in lacking if issue is not None},
+        )
 
     # ---- what it sees
 
@@ -239,17 +250,18 @@ class Controller:
         held = {member.model for member in steered}
         served = {member.report.serves for member in members.values()}
         are_there = held | served | self._departures.redialling(now)
+        assignments = {model.name: model.assignment for model in desired.models}
+        loading = {member.id for member in steered if _is_loading(member, assignments)}
         requirements = []
         for model in desired.models:
             if model.name in tiers.tiers:
                 is_missed = model.name in demands and model.name not in held
                 kept = 0 if is_missed else reserved[model.name]
                 requirement = self._requirement(
-                    model, steered, tiers.tiers[model.name], kept, now=now
+                    model, steered, tiers.tiers[model.name], kept, loading=loading, now=now
                 )
                 requirements.append(replace(requirement, is_gone=model.name not in are_there))
         placement = place(requirements, steered)
-        assignments = {model.name: model.assignment for model in desired.models}
         targets = {
             id: None if name is None else assignments[name] for id, name in placement.models.items()
         }
@@ -262,6 +274,7 @@ class Controller:
         tier: int,
         reserved: int,
         *,
+        loading: Set[AgentId],
         now: float,
     ) -> Requirement:
         replicas = model.agents.replicas
@@ -276,16 +289,28 @@ class Controller:
                 and member.report.may_serve(model.name)
                 and member.report.knows(assignment)
                 and self._needs.fits(assignment, member.report)
-                and (member.model == model.name or self._may_try(member, assignment, now))
+                and (
+                    member.model == model.name
+                    or self._may_try(member, assignment, now, is_loading=member.id in loading)
+                )
             },
             takes_rest=replicas == "all" and tier != WAITING,
             tier=tier,
             reserved=reserved,
         )
 
-    def _may_try(self, member: Member, assignment: Assignment, now: float) -> bool:
-        """Whether it may load this: after a failure elsewhere, only if it has nothing to lose."""
-        if member.report.serves is not None and self._failures.stops(assignment) is not None:
+    def _may_try(
+        self, member: Member, assignment: Assignment, now: float, *, is_loading: bool
+    ) -> bool:
+        """Whether it may load this: after a failure, only if it has nothing to lose by that.
+
+        One that `is_loading` another desired model gives that up only for files that some agent has
+        found: a source with a typo interrupts no load.
+        """
+        if is_loading and self._needs.of(assignment) is None:
+            return False
+        has_something = is_loading or member.report.serves is not None
+        if has_something and self._failures.stops(assignment) is not None:
             return False
         return self._failures.may_try(member.id, assignment, now)
 
@@ -381,6 +406,12 @@ class Controller:
         names = set() if self._desired is None else {model.name for model in self._desired.models}
         if self.statuses.keys() != names:
             raise RuntimeError("statuses are not of the models that are desired")
+
+
+def _is_loading(member: Member, desired: Mapping[str, Assignment]) -> bool:
+    """Whether it is about to serve a model as it is desired now."""
+    assigned = member.assigned
+    return member.is_changing and assigned is not None and desired.get(assigned.name) == assigned
 
 
 def _is_lost(order: Order, report: AgentReport) -> bool:

@@ -103,6 +103,7 @@ class Failures:
             if desired.get(key[1]) == failure.assignment and key[0] in here
         }
 
-    def next_retry(self, now: float) -> float | None:
-        """When the next agent may try again."""
-        return min((f.retry_at for f in self if f.retry_at > now), default=None)
+    def next_retry(self, now: float, model: str | None = None) -> float | None:
+        """When the next agent may try again, with this model or any."""
+        found = (f for f in self if model is None or f.assignment.name == model)
+        return min((f.retry_at for f in found if f.retry_at > now), default=None)

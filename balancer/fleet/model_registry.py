@@ -25,6 +25,7 @@ from typing import get_args
 
 from ...shared.errors import (
     InvalidRequest,
+    ModelFailed,
     ModelNotFound,
     NotSupported,
     PromptTooLong,
@@ -33,6 +34,7 @@ from ...shared.errors import (
 from ...shared.inference import GenerateRequest
 from ...shared.inference.abilities import ABILITIES, TOKENIZER, Ability, lacking
 from ...shared.inference.adapters import adapted_name
+from ...shared.messages import Issue
 from ...shared.reports.model_info import ModelInfo, Task
 from .deadlines import earliest
 from .decisions import LinkId
@@ -104,11 +106,28 @@ _SENSES: tuple[Task, ...] = ("vision", "audio")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What an agent says of its model, and what requests may need of that agent."""
+    """What an agent says of its model, and what requests may need of that agent.
+
+    `failure` is why it cannot serve the model now, though it has it.
+    """
 
     info: ModelInfo
     is_loaded: bool
     abilities: frozenset[Ability]
+    failure: Issue | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFailure:
+    """Why a desired model is served by no agent; the next attempt to load it is at `until`."""
+
+    issue: Issue
+    until: float
+
+
+SERVER_PAUSE = 5.0
+"""Seconds after which a client may ask again, where the server behind an agent is away: agents
+check it about as often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,18 +166,30 @@ class KnownModel:
         return self.cached
 
     def _facts(self) -> Facts:
-        reports = sorted(self.reports, key=lambda report: not report.is_loaded) or [self.last]
+        reports = sorted(self.reports, key=_worth) or [self.last]
         infos = [report.info for report in reports]
+        failure = reports[0].failure if len(self.reports) else None
         status: ModelStatus = "loaded" if reports[0].is_loaded else "loading"
+        if failure is not None:
+            status = "failed"
         tasks = frozenset(task for info in infos for task in info.tasks)
         shown = _shown(infos, tasks)
         return Facts(
-            ModelView(info=shown, status=status if len(self.reports) else "unloaded"),
+            ModelView(
+                info=shown,
+                status=status if len(self.reports) else "unloaded",
+                issues=() if failure is None else (failure,),
+            ),
             tasks,
             room_of(infos),
             frozenset(report.abilities for report in reports),
             frozenset(each.abilities for each in reports if "generate" in each.info.tasks),
         )
+
+
+def _worth(report: Report) -> tuple[bool, bool]:
+    """Those that serve first, then those that will, then those that cannot."""
+    return report.failure is not None, not report.is_loaded
 
 
 def adapted(report: Report) -> list[Report]:
@@ -207,6 +238,8 @@ class ModelRegistry:
         """`memory` in seconds."""
         self._memory = memory
         self._reports: dict[LinkId, Report] = {}
+        self._num_failing = 0
+        """Reports with a failure."""
         self._models: dict[str, KnownModel] = {}
         self._forget_at: OrderedDict[str, float] = OrderedDict()
         self._views: tuple[ModelView, ...] | None = None
@@ -216,6 +249,7 @@ class ModelRegistry:
         self._wished: dict[str, ModelView] = {}
         self._aliases: dict[str, str] = {}
         self._left_out: Mapping[str, str] = {}
+        self._failures: Mapping[str, LoadFailure] = {}
         self._restored: frozenset[str] = frozenset()
         self._restored_until: float | None = None
 
@@ -275,6 +309,25 @@ class ModelRegistry:
         message = f"the adapter `{adapter}` of the model `{base}` cannot be served: {reason}"
         return ModelNotFound(message, field="model")
 
+    def fail(self, failures: Mapping[str, LoadFailure]) -> None:
+        """These desired models failed to load; under the empty name, all that could be loaded."""
+        self._failures = failures
+
+    def failed(self, name: str | None, now: float) -> ModelFailed | None:
+        """The error for a model that cannot be had now, and is not being loaded."""
+        if not (self._failures or self._num_failing):
+            return None
+        shown = self.name_for(None) if name is None else name
+        view = self.get(shown)
+        if view is not None and view.status == "loaded":
+            return None
+        failure = self._failures.get(name or "")
+        if failure is not None and now < failure.until:
+            return _model_failed(name, failure.issue, failure.until - now)
+        if view is None or view.status != "failed" or (name is None and self._wished):
+            return None
+        return _model_failed(name, view.issues[0], SERVER_PAUSE)
+
     def restored(self, names: Iterable[str], now: float) -> None:
         """These were served before the balancer started: their agents may not have dialled yet."""
         self._restored = frozenset(islice(names, MAX_REMEMBERED if self._memory else 0))
@@ -290,16 +343,19 @@ class ModelRegistry:
         now: float,
         *,
         abilities: frozenset[Ability],
+        failure: Issue | None = None,
     ) -> None:
         """An agent is here or says something else: it serves `model`, or loads `loading`.
 
-        `abilities` are those by which it is given requests.
+        `abilities` are those by which it is given requests. `failure`: it has the model, and cannot
+        serve it now.
         """
         info = model or loading
-        new = None if info is None else Report(info, model is not None, abilities)
+        new = None if info is None else Report(info, model is not None, abilities, failure)
         old = self._reports.get(link)
         if new == old:
             return
+        self._num_failing += _is_failing(new) - _is_failing(old)
         if new is None:
             del self._reports[link]
         else:
@@ -311,6 +367,7 @@ class ModelRegistry:
     def agent_left(self, link: LinkId, now: float) -> None:
         """An agent is gone, if it had a model."""
         if (report := self._reports.pop(link, None)) is not None:
+            self._num_failing -= _is_failing(report)
             self._remove(report, now)
 
     # ---- time
@@ -496,6 +553,20 @@ class ModelRegistry:
         reported = {report.info.name for report in reports}
         if reported != set(self._models) - unused:
             raise RuntimeError("models and reports disagree")
+        if self._num_failing != sum(map(_is_failing, self._reports.values())):
+            raise RuntimeError("failures are miscounted")
+
+
+def _is_failing(report: Report | None) -> bool:
+    return report is not None and report.failure is not None
+
+
+def _model_failed(name: str | None, issue: Issue, retry_after: float) -> ModelFailed:
+    what = "no model" if name is None else f"the model `{name[:200]}`"
+    can = "can" if name is None else "cannot"
+    hint = f"; {issue.hint}" if issue.hint else ""
+    message = f"{what} {can} be served now: {issue.message}{hint}"
+    return ModelFailed(message, retry_after=retry_after)
 
 
 def _abilities_of(model: KnownModel, generating: bool) -> frozenset[frozenset[Ability]]:

@@ -30,6 +30,9 @@ STATUSES_AT_ONCE = 5
 STATUSES_A_SECOND = 5.0
 """Statuses of one agent: at most ten count in any second, and the last of the others later."""
 
+SERVER_GONE = frozenset({"upstream_unreachable", "upstream_key", "upstream_model"})
+"""Codes of issues that say that the server behind an agent is not there, or is of no use."""
+
 BUSY_PAUSE = 0.5
 """Seconds after which an agent that was full is tried again at the latest."""
 
@@ -127,6 +130,13 @@ class Agent:
         """Whether it passes requests on to another server."""
         return self.model is not None and self.model.upstream is not None
 
+    @property
+    def failure(self) -> Issue | None:
+        """Why it cannot serve the model that it has: the server behind it is gone."""
+        if self.slots or not self.forwards:
+            return None
+        return next((issue for issue in self.issues if issue.code in SERVER_GONE), None)
+
     def goes_on_from(self, origin: str | None) -> bool:
         """Whether it goes on by text with an answer of engines with this fingerprint.
 
@@ -142,7 +152,9 @@ class Agent:
         if not self.is_accepting:
             return "draining"
         if self.model is not None:
-            return "ready"
+            return "ready" if self.failure is None else "failed"
+        if any(issue.code in SERVER_GONE for issue in self.issues):
+            return "failed"  # its server never was there
         phase = None if self.work is None or self.work.assignment is None else self.work.phase
         if phase == "failed":
             return "failed"

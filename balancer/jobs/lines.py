@@ -14,6 +14,7 @@ from pydantic_core import from_json, to_json
 
 from ...shared.errors import (
     InvalidRequest,
+    ModelFailed,
     ModelNotFound,
     Overloaded,
     QueueFull,
@@ -178,7 +179,7 @@ LONGEST_PAUSE = 30.0
 """Seconds before a line runs again; the pause doubles."""
 
 _NO_ROOM = (RateLimited, QueueFull, Overloaded, ShuttingDown, StoreUnavailable, Unauthorized)
-_NOT_ITS_FAULT = (*_NO_ROOM, QueueTimeout)
+_NOT_ITS_FAULT = (*_NO_ROOM, QueueTimeout, ModelFailed)
 
 
 @dataclass(frozen=True, slots=True)

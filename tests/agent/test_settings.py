@@ -39,6 +39,7 @@ def test_defaults() -> None:
         "upstream": None,
         "upstream_key_file": None,
         "upstream_model": None,
+        "upstream_name": None,
         "adapter": (),
         "chat_template": None,
         "chat_family": "auto",
@@ -212,6 +213,7 @@ def test_an_upstream_takes_the_place_of_a_model() -> None:
     told = refused("--upstream", "http://h", "--model", "m.gguf")
     assert "--model: cannot be used with --upstream" in told
     assert "--upstream-model: needs --upstream" in refused("--upstream-model", "m")
+    assert "--upstream-name: needs --upstream" in refused("--upstream-name", "m")
     assert "--upstream-key-file: needs --upstream" in refused("--upstream-key-file", "k")
 
 

@@ -39,6 +39,14 @@ def test_the_balancer_knows_better_within_bounds() -> None:
     assert (after(3), after(3600)) == (3, 8)
 
 
+def test_a_model_that_is_loaded_again_too_late_is_not_waited_for() -> None:
+    def after(seconds: float) -> float | None:
+        error = RequestFailed("model_failed", "", is_retryable=True, retry_after=seconds)
+        return Retries(last_pause=8).pause(0, error, 0.5)
+
+    assert (after(3), after(30)) == (3, None)
+
+
 def test_who_has_patience_waits_for_room_and_not_for_a_miracle() -> None:
     retries = Retries(limit=1, patience=50, last_pause=3)
     nobody, lost = Unreachable("no", was_sent=False), RequestFailed("x", "", is_retryable=True)

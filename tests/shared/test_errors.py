@@ -112,7 +112,7 @@ def test_an_agent_ends_requests_with_its_own_errors_alone(cls: type[RequestError
     own = cls.source is not errors.Source.BALANCER and cls.code not in (
         *("unauthorized", "forbidden", "forbidden_host", "not_found", "thread_not_found"),
         *("method_not_allowed", "conflict", "first_token_timeout", "token_timeout"),
-        "unsupported_encoding",
+        *("unsupported_encoding", "model_failed"),
     )
     is_own = own or cls.code in ("internal_error", "shutting_down")
     assert type(told) is (cls if is_own else EngineFailed)

@@ -1,5 +1,6 @@
 """The models of an upstream server, from `/v1/models`, and which of them is served."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,9 @@ from .failures import UpstreamFault
 MAX_SHOWN = 10
 """Most names in a message."""
 MAX_NAME = 300
+
+_PATH = re.compile(r"~?/|\.{1,2}/|[A-Za-z]:[/\\]|\\\\")
+"""How a path begins; `org/model` is a name of a hub."""
 
 _SIZES = ("max_model_len", "context_length", "max_context_length", "loaded_context_length")
 
@@ -76,6 +80,13 @@ def choose(models: Sequence[ListedModel], name: str | None) -> ListedModel:
     if not distinct:
         raise NoSuchModel("it has no model now")
     raise NoSuchModel(f"--upstream-model: has to name one{_shown(models)}")
+
+
+def shown_name(id: str) -> str:
+    """What clients call a model that the server calls `id`: of a path, the last part."""
+    if not _PATH.match(id):
+        return id
+    return re.split(r"[/\\]", id.rstrip("/\\"))[-1] or id
 
 
 def _names(model: ListedModel) -> tuple[str, ...]:

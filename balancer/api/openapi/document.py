@@ -22,6 +22,7 @@ from ....shared.errors import (
     ForbiddenHost,
     InternalError,
     InvalidRequest,
+    ModelFailed,
     ModelNotFound,
     NotSupported,
     Overloaded,
@@ -59,7 +60,7 @@ SECURITY_SCHEMES: Json = {
 OF_BODIES: tuple[ErrorClass, ...] = (InvalidRequest, RequestTooLarge, Overloaded)
 OF_MODELS: tuple[ErrorClass, ...] = (
     *(PromptTooLong, ModelNotFound, Cancelled, EngineFailed, NotSupported, AgentLost, QueueFull),
-    *(ShuttingDown, QueueTimeout, FirstTokenTimeout, TokenTimeout, RequestTimeout),
+    *(ModelFailed, ShuttingDown, QueueTimeout, FirstTokenTimeout, TokenTimeout, RequestTimeout),
 )
 """The errors of a request that an agent has to answer."""
 

@@ -94,7 +94,7 @@ class Admission:
         limits = self._limiter.limits_of(caller)
         request, error = self._named(self._with_senses(request), limits)
         if error is None:
-            error = hidden(self._refusal(request), request.model, limits)
+            error = hidden(self._refusal(request, now), request.model, limits)
         if error is not None:
             return Newcomer(request, error)
         within = bounded(request, limits)
@@ -113,7 +113,7 @@ class Admission:
         limits = self._limiter.limits_of(caller)
         query_request, error = self._named(query_request, limits)
         if error is None:
-            error = hidden(self._refusal_of_query(query_request), query_request.model, limits)
+            error = hidden(self._refusal_of_query(query_request, now), query_request.model, limits)
         if error is not None:
             return Newcomer(query_request, error)
         reservation = reservation_of_queries(query_request.parts)
@@ -172,13 +172,14 @@ class Admission:
                 return refused
         return names[0]
 
-    def _refusal(self, request: GenerateRequest) -> RequestError | None:
+    def _refusal(self, request: GenerateRequest, now: float) -> RequestError | None:
         if self._state.is_draining:
             return _going_down()
         refusal = self._state.models.refusal("generate", request.model)
         refusal = refusal or self._senseless(request, request.model)
         models = self._state.models
-        return refusal or models.unable(request) or models.too_long(request)
+        refusal = refusal or models.unable(request) or models.too_long(request)
+        return refusal or models.failed(request.model, now)
 
     def _with_senses(self, request: GenerateRequest) -> GenerateRequest:
         """With media and no model, the request is for one that takes them."""
@@ -186,7 +187,7 @@ class Admission:
             return request
         return replace(request, model=self._state.models.name_for(senses[0]) or None)
 
-    def _refusal_of_query(self, query_request: QueryRequest) -> RequestError | None:
+    def _refusal_of_query(self, query_request: QueryRequest, now: float) -> RequestError | None:
         if self._state.is_draining:
             return _going_down()
         if (counted := query_request.first_with_media) is not None:
@@ -194,8 +195,8 @@ class Admission:
         else:
             refusal = self._state.models.refusal(query_request.task, query_request.model)
         if refusal is None and query_request.kind == "text":
-            return self._no_tokenizer(query_request)
-        return refusal
+            refusal = self._no_tokenizer(query_request)
+        return refusal or self._state.models.failed(query_request.model, now)
 
     def _senseless(self, request: GenerateRequest, model: str | None) -> RequestError | None:
         """The error for its first picture or sound of which no agent of the model takes any."""

@@ -12,7 +12,7 @@ from ....shared.inference import (
     Waiting,
 )
 from ....shared.reports.model_info import Task
-from ...control.agent_plan import AgentPlan
+from ...control.agent_plan import Plan
 from ...control.desired_state import DesiredState
 from ...control.model_status import ModelStatus
 from ..caller import ANONYMOUS, Caller
@@ -186,8 +186,8 @@ class FleetViews:
         """How each desired model is."""
         return self._steering.statuses
 
-    def dry_run(self, desired: DesiredState) -> list[AgentPlan]:
-        """What each agent would do if this were desired. Costs the size of the fleet."""
+    def dry_run(self, desired: DesiredState) -> Plan:
+        """What would become of it if this were desired. Costs the size of the fleet."""
         return self._steering.dry_run(desired, self._clock())
 
     # ---- requests

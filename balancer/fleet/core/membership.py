@@ -167,7 +167,12 @@ class Membership:
 
     def _know_model(self, agent: Agent, now: float) -> None:
         self._state.models.agent_changed(
-            agent.link, agent.model, agent.loading, now, abilities=agent.abilities
+            agent.link,
+            agent.model,
+            agent.loading,
+            now,
+            abilities=agent.abilities,
+            failure=agent.failure,
         )
 
     def _end_rest(self, agent: Agent, now: float) -> list[Decision]:

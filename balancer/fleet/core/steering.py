@@ -14,7 +14,7 @@ from ....shared.inference.adapters import adapted_name
 from ....shared.inference.values import MOST_SECONDS, within
 from ....shared.messages import Issue, Status
 from ....shared.models.assignments import Phase, Reload, WishedAdapter, Work
-from ...control.agent_plan import AgentPlan
+from ...control.agent_plan import Plan
 from ...control.controller import Controller
 from ...control.demand import Demand
 from ...control.desired_state import DesiredState
@@ -22,6 +22,7 @@ from ...control.members import AgentReport
 from ...control.model_status import ModelStatus, share_done
 from ..deadlines import earliest
 from ..decisions import Decision, LinkId
+from ..model_registry import LoadFailure
 from ..registry import Agent
 from ..view import SharedCordon
 from .cordons import Cordons
@@ -91,6 +92,11 @@ RECONCILE_PAUSE_PER_AGENT = 1e-4
 the time at most, however often something changes."""
 
 
+UNSCHEDULED = 5.0
+"""Seconds for which requests for a model are refused that failed to load, and that no agent is free
+to try again though requests wait for it."""
+
+
 class Steering:
     """Every method returns decisions, to be carried out in their order."""
 
@@ -104,6 +110,7 @@ class Steering:
         self._peer_demands: Mapping[str, Demand] = {}
         self._bases: Mapping[str, str] = {}
         self._left_out: Mapping[str, Issue] = {}
+        self._failures: Mapping[str, LoadFailure] = {}
 
     @property
     def desired(self) -> DesiredState | None:
@@ -191,8 +198,9 @@ class Steering:
         self._bases = {each: model.name for model in desired.models for each in model.adapted_names}
         names = {model.name: model.aliases for model in desired.models}
         self._state.models.desire(names | dict.fromkeys(self._bases, ()), now)
-        self._left_out = {}
+        self._left_out, self._failures = {}, {}
         self._state.models.leave_out({})
+        self._state.models.fail({})
         self._state.changes.advance()
         self.look_soon(now)
 
@@ -333,14 +341,45 @@ class Steering:
     def _reconcile(self, now: float) -> list[Decision]:
         self._reconcile_at = None
         before = dict(self._controller.statuses)
-        given = self._controller.reconcile(self._reports(), self._demands(), now)
+        demands = self._demands()
+        given = self._controller.reconcile(self._reports(), demands, now)
         if given or before != self._controller.statuses:
             self._state.changes.advance()
         registry = self._state.registry
         orders = [
             registry.message_to(registry.of(each.agent).link, each.order, now) for each in given
         ]
-        return [*orders, *self._leave_out(now)]
+        return [*orders, *self._leave_out(now), *self._refuse_failed(demands, now)]
+
+    def _refuse_failed(self, demands: Mapping[str, Demand], now: float) -> list[Decision]:
+        """Requests for models that failed to load end, and others are refused until the next try.
+
+        A request that comes later waits, and has the model loaded, if an agent is free for it.
+        """
+        found: dict[str, LoadFailure] = {}
+        for name, status in self.statuses.items():
+            if status.status == "failed" and status.issues:
+                until = self._controller.next_attempt(name, now)
+                if until is None and name in demands:
+                    until = now + UNSCHEDULED
+                elif until is None and name in self._failures:
+                    until = self._failures[name].until
+                if until is not None and until > now:
+                    found[name] = LoadFailure(status.issues[0], until)
+        found |= {name: found[base] for name, base in self._bases.items() if base in found}
+        if all(each.status in ("failed", "unloaded") for each in self.statuses.values()):
+            found |= {"": found[self._first_model]} if self._first_model in found else {}
+        if found == self._failures:
+            return []
+        self._failures = found
+        self._state.changes.advance()
+        models = self._state.models
+        models.fail(found)
+        errors = {name: e for name in found if (e := models.failed(name or None, now)) is not None}
+        if not errors:
+            return []
+        ended = self._state.requests.refuse(errors, now)
+        return [*ended, *self._state.dispatcher.refuse_waiting(errors, now)]
 
     def _leave_out(self, now: float) -> list[Decision]:
         """Requests for adapters that cannot be had end, and further ones are refused."""
@@ -358,8 +397,8 @@ class Steering:
         errors = {name: error for name in found if (error := models.left_out(name)) is not None}
         return self._state.requests.refuse(errors, now) if errors else []
 
-    def dry_run(self, desired: DesiredState, now: float) -> list[AgentPlan]:
-        """What each agent would do if this were desired."""
+    def dry_run(self, desired: DesiredState, now: float) -> Plan:
+        """What would become of it if this were desired."""
         return self._controller.dry_run(desired, self._reports(), self._demands(), now)
 
     def _reports(self) -> Iterable[AgentReport]:

@@ -133,6 +133,12 @@ class QueryDispatcher:
         error = Cancelled("cancelled before it was answered")
         return self._fail((self._queries[id] for id in ids), error, now)
 
+    def refuse_waiting(self, errors: Mapping[str, RequestError], now: float) -> list[Decision]:
+        """End those that wait for models of this name: they would wait in vain."""
+        waiting = [each for each in self._queries.values() if each.is_waiting]
+        found = [(each, errors.get(each.query_request.model or "")) for each in waiting]
+        return self._end([_failed(each, error, now) for each, error in found if error], now)
+
     def renamed(self, names: Mapping[str, str], now: float) -> list[Decision]:
         """Models of `names` are called something else now: queries for them follow."""
         decisions: list[Decision] = []

@@ -244,12 +244,15 @@ class Requests:
         return decisions
 
     def refuse(self, errors: Mapping[str, RequestError], now: float) -> list[Decision]:
-        """End those that wait for models of this name: they would wait in vain."""
+        """End those that wait for models of this name: they would wait in vain.
+
+        Where a later attempt may help, those whose answer has begun wait for it.
+        """
         waiting = [one for one in self._lifecycles.values() if one.link is None]
         decisions: list[Decision] = []
         for lifecycle in waiting:
             error = errors.get(lifecycle.request.model or "")
-            if error is not None:
+            if error is not None and not (error.retryable and lifecycle.has_streamed):
                 decisions += self.fail(lifecycle, error, now)
         return decisions
 

@@ -132,3 +132,19 @@ def test_a_folder_and_a_pipe_are_refused_unopened(tmp_path: Path) -> None:
 
 def test_the_start_of_a_gguf_is_enough() -> None:
     check_start(b"GGUF\x03\x00", "m")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "why"),
+    [
+        ({"general.type": "adapter", "general.architecture": "llama"}, "is an adapter (LoRA), not"),
+        ({"general.type": "mmproj"}, "is a projector, not"),
+        ({"general.architecture": "clip"}, "is a projector, not"),
+    ],
+)
+def test_what_goes_beside_a_model_is_none(metadata: dict[str, str], why: str) -> None:
+    with pytest.raises(FetchError) as caught:
+        read(header(metadata)).check_is_model("file:///x.gguf")
+    assert caught.value.code == "not_a_model"
+    assert caught.value.message.startswith(f"file:///x.gguf {why}")
+    read(PLAIN).check_is_model("file:///x.gguf")

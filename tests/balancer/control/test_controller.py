@@ -127,6 +127,49 @@ def test_an_operator_may_have_it_tried_again() -> None:
     assert fleet.controller.statuses["m"].issues == ()
 
 
+def test_a_source_with_a_typo_costs_no_agent_anything() -> None:
+    fleet = Fleet("a", "b")
+    fleet.bad.add(N1)
+    fleet.wish(wished("n", replicas=1), wished("m", replicas=1))
+    assert fleet.look() == {"a": N1, "b": M1}
+    fleet.agents["a"].hear()
+    fleet.agents["a"].finish(fleet.bad)
+    fleet.agents["b"].hear()
+    assert fleet.look() == {}, "b goes on loading"
+    fleet.act()
+    fleet.now += 3600
+    assert fleet.look() == {"a": N1}, "only who has nothing to lose tries again"
+    fleet.agents.pop("b")
+    fleet.act()
+    assert fleet.look(m=fleet.now) == {"a": M1}
+    fleet.now += 3600
+    assert fleet.look() == {}, "a goes on loading"
+
+
+def test_a_load_is_interrupted_only_for_files_that_were_found() -> None:
+    fleet = Fleet("a", "b")
+    fleet.wish(wished("m"))
+    fleet.look()
+    for agent in fleet.agents.values():
+        agent.hear()
+    both = wished("m"), wished("n", replicas=1)
+    fleet.wish(*both)
+    assert fleet.look() == {}
+    needed = Work(revision=1, assignment=both[1].assignment, needed=GIB)
+    found = report("c", facts=HostFacts(is_pinned=True), work=needed)
+    fleet.controller.reconcile([*(a.report() for a in fleet.agents.values()), found], {}, fleet.now)
+    assert len(fleet.controller.statuses["n"].agents) == 1
+
+
+def test_a_load_that_is_desired_no_more_is_interrupted() -> None:
+    fleet = Fleet("a")
+    fleet.wish(wished("m"))
+    fleet.look()
+    fleet.agents["a"].hear()
+    fleet.wish(wished("n"))
+    assert fleet.look() == {"a": N1}
+
+
 def test_after_a_restart_of_the_balancer_nothing_is_told_that_need_not_be() -> None:
     fleet = Fleet("a", "b", has_room=False)
     fleet.wish(wished("m"))
@@ -275,12 +318,17 @@ def test_a_dry_run_says_what_each_agent_would_do_and_changes_nothing() -> None:
 
     def plans(*models: DesiredModel) -> list[tuple[str, str | None]]:
         found = fleet.controller.dry_run(state(*models), reports, {}, fleet.now)
-        return [(plan.action, plan.model) for plan in found]
+        return [(plan.action, plan.model) for plan in found.agents]
 
     assert plans(wished("m", replicas=2)) == [("keep", "m"), ("keep", "m"), ("keep", None)]
     assert plans(wished("m", 2, replicas=2))[:2] == [("reload", "m"), ("reload", "m")]
     assert plans(wished("m")) == [("keep", "m"), ("keep", "m"), ("load", "m")]
     assert plans() == [("unload", None), ("unload", None), ("keep", None)]
+    away = wished("n", labels={"gpu": "yes"})
+    lacking = fleet.controller.dry_run(state(away), reports, {}, fleet.now).shortages
+    assert {name: issue.message for name, issue in lacking.items()} == {
+        "n": "no agent with the labels gpu=yes takes models"
+    }
     assert fleet.look() == {}
 
 

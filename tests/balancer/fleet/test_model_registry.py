@@ -5,7 +5,9 @@ import pytest
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.model_registry import (
     MAX_REMEMBERED,
+    SERVER_PAUSE,
     KnownModel,
+    LoadFailure,
     ModelRegistry,
     PromptRoom,
     Report,
@@ -15,9 +17,16 @@ from arriero.balancer.fleet.model_registry import (
     room_of,
     unknown,
 )
-from arriero.shared.errors import InvalidRequest, ModelNotFound, NotSupported, PromptTooLong
+from arriero.shared.errors import (
+    InvalidRequest,
+    ModelFailed,
+    ModelNotFound,
+    NotSupported,
+    PromptTooLong,
+)
 from arriero.shared.inference import ChatMessage, GenerateRequest, ImagePart, ImageUrl, PromptInput
 from arriero.shared.inference.abilities import ABILITIES
+from arriero.shared.messages import Issue
 from arriero.shared.reports.model_info import ModelInfo, Task, Upstream
 from tests.balancer.fleet.builders import model_info, request
 
@@ -25,6 +34,7 @@ LLAMA = replace(model_info("llama"), tasks=("generate", "embed"))
 BERT = replace(model_info("bert"), tasks=("embed",))
 A, B, C = LinkId(1), LinkId(2), LinkId(3)
 MEMORY = 600.0
+GONE = Issue(code="upstream_unreachable", message="the server is away", hint="start it")
 
 
 class Scene:
@@ -36,6 +46,10 @@ class Scene:
     def serves(self, link: LinkId, model: ModelInfo | None, now: float = 0.0) -> None:
         abilities = ABILITIES if model is None else model.abilities
         self.registry.agent_changed(link, model, None, now, abilities=abilities)
+        self.registry.check_integrity()
+
+    def loses_its_server(self, link: LinkId, model: ModelInfo) -> None:
+        self.registry.agent_changed(link, model, None, 0.0, abilities=model.abilities, failure=GONE)
         self.registry.check_integrity()
 
     def loads(self, link: LinkId, model: ModelInfo, now: float = 0.0) -> None:
@@ -486,3 +500,41 @@ def test_an_adapter_is_a_model_that_only_generates() -> None:
 def test_of_one_that_is_only_wished_for_the_name_is_known() -> None:
     view = unknown("llama")
     assert (view.info.name, view.info.tasks, view.status) == ("llama", (), "unloaded")
+
+
+def test_a_model_whose_servers_are_all_gone_has_failed(scene: Scene) -> None:
+    scene.loses_its_server(A, LLAMA)
+    assert scene.statuses == {"bert": "loaded", "llama": "failed"}
+    error = scene.registry.failed("llama", 0.0)
+    assert isinstance(error, ModelFailed)
+    assert error.message == ("the model `llama` cannot be served now: the server is away; start it")
+    assert error.retry_after == SERVER_PAUSE
+    assert scene.registry.failed(None, 0.0) is None, "another model serves"
+    scene.leaves(B)
+    scene.passes(MEMORY)
+    error = scene.registry.failed(None, 0.0)
+    assert error is not None and error.message.startswith("no model can be served now: the server")
+    scene.serves(C, LLAMA)
+    assert scene.statuses == {"llama": "loaded"}
+    assert scene.registry.failed("llama", 0.0) is None, "one of two serves"
+    scene.leaves(C)
+    assert scene.statuses == {"llama": "failed"}
+    scene.serves(A, LLAMA)
+    assert scene.registry.failed("llama", 0.0) is None
+
+
+def test_a_model_that_failed_to_load_is_refused_until_the_next_try(scene: Scene) -> None:
+    scene.registry.desire({"new": (), "llama": ()}, 0.0)
+    failures = {
+        name: LoadFailure(Issue(code="x", message="why"), 30.0) for name in ("new", "llama")
+    }
+    scene.registry.fail(failures)
+    error = scene.registry.failed("new", 10.0)
+    assert isinstance(error, ModelFailed)
+    assert (error.message, error.retry_after) == (
+        "the model `new` cannot be served now: why",
+        20.0,
+    )
+    assert scene.registry.failed("new", 30.0) is None
+    assert scene.registry.failed("llama", 10.0) is None, "an agent serves it"
+    assert scene.registry.failed("other", 10.0) is None

@@ -25,6 +25,7 @@ from arriero.shared.errors import (
     AgentLost,
     EngineFailed,
     InvalidRequest,
+    ModelFailed,
     ModelNotFound,
     QueueFull,
     QueueTimeout,
@@ -158,7 +159,7 @@ def test_what_a_retry_may_mend_is_tried_a_few_times(error: RequestError) -> None
     "error",
     [
         *(RateLimited("x"), QueueFull("x"), ShuttingDown("x"), QueueTimeout("x")),
-        *(Unauthorized("x"),),
+        *(Unauthorized("x"), ModelFailed("x")),
     ],
 )
 def test_what_is_not_its_fault_never_counts(error: RequestError) -> None:
@@ -166,7 +167,7 @@ def test_what_is_not_its_fault_never_counts(error: RequestError) -> None:
     assert isinstance(again, Again)
     assert not again.is_attempt
     assert again.pause == LONGEST_PAUSE
-    assert again.for_all == (not isinstance(error, QueueTimeout))
+    assert again.for_all == (not isinstance(error, QueueTimeout | ModelFailed))
 
 
 def test_limits_say_how_long_to_wait() -> None:

@@ -1,7 +1,13 @@
 import pytest
 
 from arriero.agent.upstream.protocol.failures import UpstreamFault
-from arriero.agent.upstream.protocol.listing import ListedModel, NoSuchModel, choose, listed
+from arriero.agent.upstream.protocol.listing import (
+    ListedModel,
+    NoSuchModel,
+    choose,
+    listed,
+    shown_name,
+)
 
 VLLM = b"""{"object": "list", "data": [
  {"id": "big", "object": "model", "owned_by": "vllm", "root": "org/Big", "parent": null,
@@ -68,3 +74,20 @@ def test_a_model_that_it_does_not_have() -> None:
     many = tuple(ListedModel(id=f"m{number}") for number in range(20))
     with pytest.raises(NoSuchModel, match=r"m9, …$"):
         choose(many, None)
+
+
+@pytest.mark.parametrize(
+    ("id", "shown"),
+    [
+        ("/models/qwen3-8b.gguf", "qwen3-8b.gguf"),
+        ("./models/qwen/", "qwen"),
+        ("~/m.gguf", "m.gguf"),
+        (r"C:\models\m.gguf", "m.gguf"),
+        ("org/model", "org/model"),
+        ("models/gemini-pro", "models/gemini-pro"),
+        ("llama3:latest", "llama3:latest"),
+        ("/", "/"),
+    ],
+)
+def test_of_a_path_the_last_part_is_shown(id: str, shown: str) -> None:
+    assert shown_name(id) == shown

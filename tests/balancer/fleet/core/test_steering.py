@@ -8,10 +8,12 @@ import pytest
 from arriero.balancer.access.identity import CallerLimits, Identity
 from arriero.balancer.control.controller import SETTLE
 from arriero.balancer.control.desired_state import AgentChoice, DesiredModel, DesiredState
+from arriero.balancer.control.failures import FIRST_RETRY
 from arriero.balancer.control.model_status import ModelStatus
 from arriero.balancer.fleet.core.steering import (
     RECONCILE_PAUSE,
     RECONCILE_PAUSE_PER_AGENT,
+    UNSCHEDULED,
     LoadTimes,
     left_out,
     may_need_order,
@@ -28,7 +30,14 @@ from arriero.balancer.fleet.decisions import (
 from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.balancer.fleet.registry import Agent
 from arriero.shared.continuation import Continuation
-from arriero.shared.errors import EngineFailed, ModelNotFound, NotFound, RequestError, ShuttingDown
+from arriero.shared.errors import (
+    EngineFailed,
+    ModelFailed,
+    ModelNotFound,
+    NotFound,
+    RequestError,
+    ShuttingDown,
+)
 from arriero.shared.framing.heartbeat import HeartbeatMonitor
 from arriero.shared.inference import AgentId, Done, Failed, RequestId, Waiting
 from arriero.shared.inference.adapters import AdapterChoice
@@ -48,6 +57,7 @@ from tests.balancer.fleet.builders import (
     codes,
     delivered,
     ended,
+    forwarding,
     hello,
     piece,
     refused,
@@ -576,7 +586,7 @@ def test_progress_of_a_download_is_no_reason_to_look() -> None:
 def test_a_dry_run_changes_nothing() -> None:
     scene = Steered()
     scene.join_idle(A, "a")
-    [plan] = seen(scene.fleet, scene.now).dry_run(DesiredState(models=(wished(),)))
+    [plan] = seen(scene.fleet, scene.now).dry_run(DesiredState(models=(wished(),))).agents
     assert (plan.action, plan.model) == ("load", "llama")
     assert scene.fleet.steering.desired is None
     assert scene.look() == {}
@@ -751,3 +761,93 @@ def test_an_agent_that_leaves_is_forgotten() -> None:
     times = after((10.0, said("loading", 0.5)))
     times.left(A)
     assert len(times) == 0
+
+
+NO_FILE = Issue(code="not_found", message="no such file", hint="check the path")
+
+
+def failing(preload: bool = True) -> Steered:
+    """The only agent could not load the model."""
+    scene = Steered()
+    scene.join_idle(A, "a")
+    scene.wish(wished(preload=preload, aliases=("gpt",)))
+    return scene
+
+
+def fails(scene: Steered, revision: int) -> list[Decision]:
+    said = work("failed", wished().assignment, revision=revision)
+    scene.tell(A, status(slots=0, model=None, work=said, issues=(NO_FILE,)))
+    return scene.after(RECONCILE_PAUSE)
+
+
+def test_requests_for_a_model_that_failed_to_load_are_refused_at_once() -> None:
+    scene = failing()
+    scene.look()
+    assert scene.open("waits", model="gpt") == []
+    assert scene.open("any") == []
+    query = QueryRequest(kind="text", parts=(Tokenize(text="x"),), model="llama")
+    scene.fleet.query_arrived(RequestId("query"), query, scene.now)
+    ended = codes(fails(scene, 1))
+    assert ended == dict.fromkeys(("waits", "any", "query"), "model_failed")
+    why = "be served now: agent host-a: no such file; check the path"
+    for model in ("gpt", "llama", None):
+        error = refusal(scene.open("late", model=model))
+        assert isinstance(error, ModelFailed)
+        what = "no model can" if model is None else "the model `llama` cannot"
+        assert error.message == f"{what} {why}"
+        assert error.retry_after == pytest.approx(FIRST_RETRY)
+    error = refusal(scene.fleet.query_arrived(RequestId("late"), query, scene.now))
+    assert isinstance(error, ModelFailed)
+    scene.wish(wished(source="file:///mended.gguf"))
+    assert scene.open("r", model="llama") == [], "it is another file"
+
+
+def test_after_the_pause_a_request_has_the_model_tried_again() -> None:
+    scene = failing(preload=False)
+    scene.look()
+    scene.open("first", model="llama")
+    assert scene.look() == {A: FILE}
+    assert codes(fails(scene, 1)) == {"first": "model_failed"}
+    scene.after(FIRST_RETRY)
+    assert scene.open("again", model="llama") == []
+    assert scene.look() == {A: FILE}
+    done = scene.serve(A, wished(preload=False).assignment, 2)
+    assert started(done) == [(A, "again")]
+
+
+def test_where_no_agent_is_free_to_try_again_requests_do_not_wait() -> None:
+    scene = failing(preload=False)
+    scene.join(B, hello("b", model="own", facts=HostFacts(is_pinned=True)))
+    scene.look()
+    scene.open("first", model="llama")
+    scene.look()
+    fails(scene, 1)
+    scene.fleet.cordon(AgentId("a"), None, scene.now)
+    scene.after(FIRST_RETRY)
+    assert scene.open("again", model="llama") == []
+    assert codes(scene.after(RECONCILE_PAUSE)) == {"again": "model_failed"}
+    error = refusal(scene.open("late", model="llama"))
+    assert isinstance(error, ModelFailed)
+    assert error.retry_after == pytest.approx(UNSCHEDULED)
+
+
+def test_a_server_behind_an_agent_that_is_gone() -> None:
+    scene = Steered()
+    scene.join(A, forwarding("a", slots=1))
+    scene.open("runs", "waits", model="llama")
+    gone = replace(
+        status(slots=0),
+        model=forwarding("a").model,
+        issues=(Issue(code="upstream_unreachable", message="it is away"),),
+    )
+    assert codes(scene.tell(A, gone)) == {}, "what was accepted waits for it"
+    assert scene.state_of("a") == "failed"
+    error = refusal(scene.open("late", model="llama"))
+    assert isinstance(error, ModelFailed)
+    [view] = seen(scene.fleet).models()
+    assert (view.status, view.issues) == ("failed", gone.issues)
+    full = replace(gone, issues=(replace(gone.issues[0], code="upstream_limit"),))
+    scene.tell(A, full)
+    assert scene.open("later", model="llama") == [], "it is full, and comes back"
+    scene.join(B, hello("b"))
+    assert scene.state_of("a") == "ready"
