@@ -151,7 +151,9 @@ async def assemble(
     conversations, conversation_service = open_conversations(settings, persistence)
     bodies = bodies_of(settings, metrics, until_the_end)
     retained, request_service = retained_requests(settings, persistence, runtime, access)
-    desired_state = DesiredStateService(runtime, persistence.writer.persist)
+    desired_state = DesiredStateService(
+        runtime, persistence.writer.persist, is_lasting=persistence.store.is_lasting
+    )
     drains = DrainService(runtime, persistence.store)
     keys = KeyService(access, persistence.store)
     sessions = Sessions()

@@ -1,8 +1,23 @@
 """How values look in tables."""
 
 import json
+import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDE = 10_000
+"""Columns of what is no terminal: nothing is wrapped or cut there."""
+
+
+def console() -> "Console":
+    """Where tables and lines go: stdout, as wide as the terminal is, or as wide as they are."""
+    from rich.console import Console
+
+    is_bounded = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(highlight=False, width=None if is_bounded else WIDE)
 
 
 def print_json(value: object) -> None:

@@ -141,7 +141,7 @@ SHELLS = {
     "balancer/store": "conversations database health history jobs retained store write_behind "
     "writer",
     "balancer/tls": "certificates tls_protocol",
-    "cli": "arguments boundary load server_batch",
+    "cli": "arguments boundary desired_state load server_batch",
     "cli/commands": "*",
     "client": "__init__ batch_jobs batches client http management socket",
     "shared": "lifecycle line_writer log log_bell",

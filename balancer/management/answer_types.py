@@ -169,11 +169,13 @@ class ListedRequest(Request, _For):
 
 class About(TypedDict):
     """The balancer. Clients reach it at `public_url`; where that is null, at the host by which the
-    management port was called, and `inference_port`."""
+    management port was called, and `inference_port`. What is desired, keys, usage and history
+    outlive one that `is_lasting` (`--state`)."""
 
     version: str
     inference_port: int | None
     public_url: str | None
+    is_lasting: bool
     issues: tuple[Issue, ...]
 
 

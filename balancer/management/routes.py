@@ -60,7 +60,12 @@ def management_app(
     self_alone = alone(settings.balancer_name, settings.public_url)
     routes = [
         *history_routes(history, parts.store_status, cluster),
-        about_route(inference_port, settings.public_url, parts.issues),
+        about_route(
+            inference_port,
+            settings.public_url,
+            parts.issues,
+            is_lasting=parts.persistence.store.is_lasting,
+        ),
         *balancer_routes(balancers_of(peers, self_alone)),
         *usage_routes(history),
         *fleet_routes(runtime, history, cluster),
@@ -166,6 +171,8 @@ def about_route(
     inference_port: Callable[[], int | None],
     public_url: str | None,
     issues: Callable[[], tuple[Issue, ...]],
+    *,
+    is_lasting: bool,
 ) -> Route:
     """What the dashboard has to know of the balancer itself, to suggest commands and show issues.
 
@@ -177,6 +184,7 @@ def about_route(
             version=version("arriero"),
             inference_port=inference_port(),
             public_url=public_url,
+            is_lasting=is_lasting,
             issues=issues(),
         )
         headers = {hdrs.CACHE_CONTROL: "no-store"}

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..arguments import Target, UsageError, make_parser
 from ..boundary import run
-from ..output import print_json
+from ..output import console, print_json
 
 ACTIONS = ("list", "drain", "resume", "reload")
 
@@ -28,7 +28,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 async def _agents(arguments: argparse.Namespace, target: Target) -> None:
-    from rich.console import Console
 
     from ...client import Client
     from ..fleet_state import FleetState
@@ -45,7 +44,7 @@ async def _agents(arguments: argparse.Namespace, target: Target) -> None:
                 return
             state = FleetState()
             state.apply("snapshot", {"agents": agents, "requests": []})
-            Console().print(view(state))
+            console().print(view(state))
             return
         if arguments.agent is None:
             raise UsageError(f"{arguments.action} which agent? Give its name or id")
@@ -60,7 +59,7 @@ async def _agents(arguments: argparse.Namespace, target: Target) -> None:
         if arguments.json:
             print_json(changed)
         else:
-            Console().print(f"{changed['name']}: {changed['state']}", highlight=False)
+            console().print(f"{changed['name']}: {changed['state']}")
 
 
 def agent_named(agents: Iterable[dict[str, Any]], word: str) -> dict[str, Any]:

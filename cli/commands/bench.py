@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..arguments import EXIT_FAILED, Target, UsageError, make_parser, positive, positives
 from ..boundary import run
 from ..load import Level, Timed, ask, summed_up
-from ..output import print_json
+from ..output import console, print_json
 
 if TYPE_CHECKING:
     import aiohttp
@@ -114,12 +114,11 @@ class _Load:
 
 
 def _tell(arguments: argparse.Namespace, model: str, levels: list[Level]) -> None:
-    from rich.console import Console
 
     if arguments.json:
         print_json({"model": model, "levels": [asdict(level) for level in levels]})
     else:
-        Console().print(_table(model, levels))
+        console().print(_table(model, levels))
     if arguments.plot:
         labels = [str(level.concurrency) for level in levels]
         values = [level.tokens_per_second for level in levels]

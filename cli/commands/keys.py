@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from ...client.errors import RequestFailed
 from ..arguments import Target, UsageError, make_parser, positive
 from ..boundary import run
-from ..output import print_json
+from ..output import console, print_json
 
 ACTIONS = ("create", "list", "revoke", "rotate", "bootstrap")
 ROLES = ("inference", "viewer", "operator", "admin", "agent")
@@ -264,7 +264,6 @@ def _list(keys: list[Json], *, as_json: bool) -> None:
     if as_json:
         print_json(keys)
         return
-    from rich.console import Console
     from rich.table import Table
 
     columns = ("name", "role", "state", "models", "limits", "created", "expires", "last used")
@@ -281,7 +280,7 @@ def _list(keys: list[Json], *, as_json: bool) -> None:
             _time(key["expires_at"]),
             _time(key["last_used_at"]),
         )
-    Console().print(table if keys else "no keys; nobody needs one", highlight=False)
+    console().print(table if keys else "no keys; nobody needs one")
 
 
 def _state(key: Json) -> str:

@@ -1,44 +1,237 @@
-"""`arriero models`: what is desired and what is served."""
+"""`arriero models`: what is desired and what is served; add, remove and change one."""
 
 import argparse
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
 
-from ..arguments import Target, make_parser
+from ..arguments import Target, UsageError, make_parser, positive
 from ..boundary import run
-from ..output import issues, print_json
+from ..desired_state import add_flags, change
+from ..output import console, issues, print_json
+
+ACTIONS = ("list", "add", "remove", "set")
+
+EXAMPLES = """examples:
+  arriero models add hf://org/repo:Q4_K_M --name qwen3-8b --replicas 2
+  arriero models add /models/qwen3-8b.gguf      # a path on the agents' hosts
+  arriero models set qwen3-8b --slots 8 --replicas all
+  arriero models remove qwen3-8b
+"""
+
+Json = dict[str, Any]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Lists models with their status and progress."""
+    """Lists models with their status; adds one to the desired models, removes or changes one."""
     return run(build_parser(), argv, _models)
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The command's arguments."""
-    return make_parser("models", main.__doc__ or "")
+    parser = make_parser("models", main.__doc__ or "")
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = f"{EXAMPLES}\n{parser.epilog}"
+    parser.add_argument("action", nargs="?", choices=ACTIONS, default="list")
+    parser.add_argument(
+        "model",
+        nargs="?",
+        metavar="SOURCE|NAME",
+        help="add: the source, hf://…, https://… or an absolute path on the agents' hosts; "
+        "remove, set: the model's name",
+    )
+    wish = parser.add_argument_group("add and set")
+    wish.add_argument("--name", help="what clients ask for; without it, from the source")
+    wish.add_argument("--source", help="set: another source")
+    wish.add_argument(
+        "--replicas", metavar="N|all", type=_replicas, help="on how many agents (all that are free)"
+    )
+    wish.add_argument("--slots", metavar="N", type=positive, help="requests at once on an agent")
+    wish.add_argument("--context-size", metavar="N", type=positive, help="tokens of each slot")
+    wish.add_argument(
+        "--alias", metavar="NAME", action="append", help="also called so; repeatable, none: ''"
+    )
+    wish.add_argument(
+        "--label",
+        metavar="KEY=VALUE",
+        action="append",
+        type=_label,
+        help="on agents with this label; repeatable, none: ''",
+    )
+    wish.add_argument(
+        "--idle-timeout", metavar="DURATION", help="unload when unused for so long, such as 15m"
+    )
+    wish.add_argument(
+        "--preload",
+        action=argparse.BooleanOptionalAction,
+        help="load it at once, or when the first request comes",
+    )
+    add_flags(parser)
+    return parser
+
+
+def _replicas(text: str) -> int | str:
+    if text == "all":
+        return text
+    if not text.isascii() or not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number or all, not {text!r}")
+    return int(text)
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if text and not (key and equals):
+        raise argparse.ArgumentTypeError(f"must be KEY=VALUE, not {text!r}")
+    return key, value
 
 
 async def _models(arguments: argparse.Namespace, target: Target) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     from ...client import Client
 
+    if arguments.action != "list" and arguments.model is None:
+        what = "give its source" if arguments.action == "add" else "give its name"
+        raise UsageError(f"{arguments.action} which model? {what.capitalize()}")
     async with Client(
         target.url, management=target.management, key=target.key, tls_ca=target.tls_ca
     ) as client:
-        models = await client.management.models()
-    if arguments.json:
+        if arguments.action == "list":
+            _list(await client.management.models(), as_json=arguments.json)
+            return
+        make = _CHANGES[arguments.action](arguments)
+        # Who removes one by its name has said what is to go.
+        await change(client.management, make, arguments, asks=False)
+
+
+def _list(models: list[Json], *, as_json: bool) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    if as_json:
         print_json(models)
         return
-    table = Table("model", "status", "progress", "agents", "issues", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for name in ("model", "status", "progress", "agents", "slots", "waiting", "issues"):
+        table.add_column(name)
     for model in models:
         progress = model.get("progress")
+        slots = model.get("slots") or {"busy": "-", "total": "-"}
         table.add_row(
-            model["name"],
+            Text(model["name"]),
             model["status"],
             "" if progress is None else f"{progress:.0%}",
             str(len(model.get("agents") or ())),
-            issues(model),
+            f"{slots['busy']}/{slots['total']}",
+            str(model.get("waiting", "-")),
+            Text(issues(model)),
         )
-    Console().print(table if models else "no models yet: see arriero apply --help")
+    console().print(table if models else "no models yet: see arriero models --help")
+
+
+# ---- changes
+
+
+def add(arguments: argparse.Namespace) -> Callable[[Json], Json]:
+    """One more model, after the others."""
+    source = source_of(arguments.model)
+    model: Json = {"name": arguments.name or name_of(source), "source": source}
+    _write(model, arguments)
+
+    def make(state: Json) -> Json:
+        models = state.get("models", [])
+        if any(each["name"] == model["name"] for each in models):
+            name = model["name"]
+            raise UsageError(
+                f"{name} is desired already: give another --name, or `arriero models set {name}`"
+            )
+        return {**state, "models": [*models, model]}
+
+    return make
+
+
+def remove(arguments: argparse.Namespace) -> Callable[[Json], Json]:
+    """Without this model."""
+
+    def make(state: Json) -> Json:
+        model = _named(state, arguments.model)
+        return {**state, "models": [each for each in state["models"] if each is not model]}
+
+    return make
+
+
+def put(arguments: argparse.Namespace) -> Callable[[Json], Json]:
+    """This model with other values."""
+
+    def make(state: Json) -> Json:
+        model = _named(state, arguments.model)
+        changed = deepcopy(model)
+        if arguments.name is not None:
+            changed["name"] = arguments.name
+        if arguments.source is not None:
+            changed["source"] = source_of(arguments.source)
+        _write(changed, arguments)
+        models = [changed if each is model else each for each in state["models"]]
+        return {**state, "models": models}
+
+    return make
+
+
+_CHANGES: Mapping[str, Callable[[argparse.Namespace], Callable[[Json], Json]]] = {
+    "add": add,
+    "remove": remove,
+    "set": put,
+}
+
+
+def _named(state: Json, name: str) -> Any:
+    """The desired model of this name. Raises `UsageError`."""
+    models = state.get("models", [])
+    found = next((each for each in models if each["name"] == name), None)
+    if found is None:
+        names = ", ".join(each["name"] for each in models) or "none"
+        raise UsageError(f"no desired model is called {name!r}; desired: {names}")
+    return found
+
+
+def _write(model: Json, arguments: argparse.Namespace) -> None:
+    """Put the flags that were given into a model."""
+    for field in ("slots", "context_size", "idle_timeout", "preload"):
+        if (value := getattr(arguments, field)) is not None:
+            model[field] = value
+    if arguments.alias is not None:
+        model["aliases"] = [each for each in arguments.alias if each]
+    agents = dict(model.get("agents") or {})
+    if arguments.replicas is not None:
+        agents["replicas"] = arguments.replicas
+    if arguments.label is not None:
+        agents["labels"] = {key: value for key, value in arguments.label if key}
+    if agents:
+        model["agents"] = agents
+
+
+def source_of(text: str) -> str:
+    """A source; an absolute path is one on the agents' hosts. Raises `UsageError`."""
+    if text.startswith("/"):
+        return f"file://{text}"
+    if "://" not in text:
+        raise UsageError(
+            f"{text!r} is no source: give hf://org/repo:Q4_K_M, https://…, or an absolute path on "
+            "the agents' hosts"
+        )
+    return text
+
+
+_PART = re.compile(r"-\d{5}-of-\d{5}$")
+"""How the names of the parts of a split model end."""
+
+
+def name_of(source: str) -> str:
+    """A name for the model of a source: that of its file, or of its repository."""
+    path = re.sub(r"[?#].*$", "", source.partition("://")[2])
+    if source.startswith("hf://"):
+        path = path.partition("@")[0]
+        repository, colon, _ = path.partition(":")
+        if colon or not path.lower().endswith(".gguf"):
+            return re.sub(r"-gguf$", "", repository.rstrip("/").rpartition("/")[2], flags=re.I)
+    file = path.rstrip("/").rpartition("/")[2]
+    return _PART.sub("", re.sub(r"\.gguf$", "", file, flags=re.I))

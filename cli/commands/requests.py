@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..arguments import Target, UsageError, make_parser, positive
 from ..boundary import run
-from ..output import duration, print_json
+from ..output import console, duration, print_json
 
 if TYPE_CHECKING:
     from ...client.management import Management
@@ -36,7 +36,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 async def _requests(arguments: argparse.Namespace, target: Target) -> None:
-    from rich.console import Console
 
     from ...client import Client
 
@@ -59,7 +58,7 @@ async def _requests(arguments: argparse.Namespace, target: Target) -> None:
         if arguments.json:
             print_json(requests)
         else:
-            Console().print(_ended(requests) if arguments.ended else _live(requests))
+            console().print(_ended(requests) if arguments.ended else _live(requests))
 
 
 async def _whole(management: "Management", id: str) -> str:

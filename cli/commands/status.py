@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..arguments import Target, make_parser
 from ..boundary import run
 from ..fleet_state import FleetState
-from ..output import duration, issues, print_json, rate
+from ..output import console, duration, issues, print_json, rate
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -46,7 +46,7 @@ async def _status(arguments: argparse.Namespace, target: Target) -> None:
             if arguments.json:
                 print_json(first.data)
             else:
-                Console().print(view(state))
+                console().print(view(state))
             return
         with Live(auto_refresh=False, screen=False, console=Console()) as live:
             async for event in events:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..arguments import Target, make_parser
 from ..boundary import run
-from ..output import print_json
+from ..output import console, print_json
 
 COLUMNS = ("day", "caller", "model")
 COUNTS = {
@@ -41,7 +41,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 async def _usage(arguments: argparse.Namespace, target: Target) -> None:
-    from rich.console import Console
 
     from ...client import Client
 
@@ -57,7 +56,7 @@ async def _usage(arguments: argparse.Namespace, target: Target) -> None:
     elif arguments.csv:
         _print_csv(usage)
     else:
-        Console().print(_table(usage))
+        console().print(_table(usage))
 
 
 def _print_csv(usage: dict[str, Any]) -> None:

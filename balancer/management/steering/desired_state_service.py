@@ -37,12 +37,15 @@ class DesiredStateService:
         self,
         runtime: FleetRuntime,
         persist: Callable[[Persist], asyncio.Future[PersistOutcome]],
+        *,
+        is_lasting: bool = True,
     ) -> None:
-        """`persist` is that of the store's writer (`StoreWriter`)."""
+        """`persist` is that of the store's writer (`StoreWriter`), which may be `is_lasting`."""
         self.revision = 0
         self.state = DesiredState()
         self._runtime = runtime
         self._persist = persist
+        self._must_warn = not is_lasting
         self._saving: asyncio.Future[PersistOutcome] | None = None
 
     def restore(self, saved: SavedState | None) -> None:
@@ -108,6 +111,12 @@ class DesiredStateService:
     def _apply(self, state: DesiredState, revision: int) -> None:
         self.state, self.revision = state, revision
         logger.info("the desired state is revision %d: %d models", revision, len(state.models))
+        if self._must_warn:
+            self._must_warn = False
+            logger.warning(
+                "nothing is kept: desired models, keys, usage and history are gone when this "
+                "balancer ends; --state sqlite:///arriero.db keeps them"
+            )
         self._runtime.desire(state)
 
     def _apply_saved(self, current: SavedState | None) -> None:

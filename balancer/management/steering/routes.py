@@ -75,10 +75,19 @@ class AgentStep(TypedDict):
     why: str
 
 
+class LackingModel(TypedDict):
+    """A model that would have fewer agents than it should, and why."""
+
+    name: str
+    issues: list[Issue]
+
+
 class DryRun(TypedDict):
-    """What would change; nothing has."""
+    """What would change; nothing has. `desired` is the whole state as it would be stored."""
 
     agents: list[AgentStep]
+    lacking: list[LackingModel]
+    desired: Wish
 
 
 def _state_routes(runtime: FleetRuntime, service: DesiredStateService) -> list[Route]:
@@ -156,16 +165,33 @@ def _dry_run(
 ) -> web.Response:
     if expected is not None and expected != service.revision:
         raise Conflict(f"the desired state is revision {service.revision} by now; read it again")
-    return _json({"agents": [asdict(plan) for plan in runtime.views.dry_run(state)]})
+    plan = runtime.views.dry_run(state)
+    return _json(
+        {
+            "agents": [asdict(each) for each in plan.agents],
+            "lacking": [
+                {"name": name, "issues": [issue]} for name, issue in plan.shortages.items()
+            ],
+            "desired": desired_state_fields(state),
+        }
+    )
 
 
 # ---- models
 
 
+class ModelSlots(TypedDict):
+    """The slots of a model's agents, and how many of them this balancer has taken."""
+
+    total: int
+    busy: int
+
+
 class Model(TypedDict):
     """A model that is desired or served. `agents` have it, or are about to.
 
-    `progress` is the share of loading that is done, from 0 to 1, where that is known.
+    `progress` is the share of loading that is done, from 0 to 1, where that is known. `waiting`
+    requests wait for it at this balancer.
     """
 
     name: str
@@ -173,6 +199,8 @@ class Model(TypedDict):
     status: ModelStatus
     progress: float | None
     agents: list[AgentId]
+    slots: ModelSlots
+    waiting: int
     issues: tuple[Issue, ...]
     source: NotRequired[str]
 
@@ -198,12 +226,17 @@ def _models_route(runtime: FleetRuntime) -> Route:
 def models_json(runtime: FleetRuntime) -> list[Model]:
     """Every model that is desired or known otherwise."""
     statuses = runtime.views.statuses()
+    waiting = runtime.views.waiting_by_model()
     serving: dict[str, list[AgentId]] = {}
+    slots: dict[str, ModelSlots] = {}
     for agent in runtime.views.view(max_requests=0).agents:
         if agent.model is not None:
             info = agent.model
             for name in (info.name, *(adapted_name(info.name, each) for each in info.adapters)):
                 serving.setdefault(name, []).append(agent.id)
+                own = slots.setdefault(name, {"total": 0, "busy": 0})
+                own["total"] += agent.slots.total
+                own["busy"] += agent.slots.busy
     adapters = {
         adapted_name(status.model.name, adapter.name): adapter.source
         for status in statuses.values()
@@ -218,6 +251,8 @@ def models_json(runtime: FleetRuntime) -> list[Model]:
             "status": view.status,
             "progress": view.progress,
             "agents": serving.get(name, []),
+            "slots": slots.get(name, {"total": 0, "busy": 0}),
+            "waiting": waiting[name][0] if name in waiting else 0,
             "issues": view.issues,
         }
         if (status := statuses.get(name)) is not None:

@@ -131,7 +131,9 @@ async def test_the_fleet_is_as_described(
 async def test_the_inference_port_is_asked_for_each_time() -> None:
     ports = iter([None, 8061])
     app = web.Application()
-    mount(app, [about_route(lambda: next(ports), "https://llm.example", lambda: ())])
+    mount(
+        app, [about_route(lambda: next(ports), "https://llm.example", lambda: (), is_lasting=True)]
+    )
     async with TestClient(TestServer(app)) as client:
         answers = [await (await client.get("/api/v1/about")).json() for _ in range(2)]
     assert [each["inference_port"] for each in answers] == [None, 8061]
@@ -139,6 +141,7 @@ async def test_the_inference_port_is_asked_for_each_time() -> None:
         "version": version("arriero"),
         "inference_port": None,
         "public_url": "https://llm.example",
+        "is_lasting": True,
         "issues": [],
     }
 
@@ -146,10 +149,11 @@ async def test_the_inference_port_is_asked_for_each_time() -> None:
 async def test_issues_of_the_balancer_itself() -> None:
     app = web.Application()
     issue = Issue(code="certificate_expires", message="soon", hint="renew it")
-    mount(app, [about_route(lambda: None, None, lambda: (issue,))])
+    mount(app, [about_route(lambda: None, None, lambda: (issue,), is_lasting=False)])
     async with TestClient(TestServer(app)) as client:
         about = await (await client.get("/api/v1/about")).json()
     assert about["public_url"] is None
+    assert about["is_lasting"] is False
     assert about["issues"] == [
         {"code": "certificate_expires", "message": "soon", "hint": "renew it", "adapter": None}
     ]

@@ -1,10 +1,9 @@
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from arriero.cli.commands.apply import changes, main
+from arriero.cli.commands.apply import main
 from tests.client.fakes import FakeServer, says
 
 OLD = {"models": [{"name": "m", "source": "file:///m.gguf", "slots": 4}]}
@@ -72,43 +71,3 @@ def test_wrong_files(
     assert main([str(tmp_path / name)]) == 2
     assert said in capsys.readouterr().err
     assert balancer.seen == []
-
-
-BEFORE: dict[str, Any] = {
-    "models": [
-        {
-            "name": "m",
-            "source": "file:///m",
-            "slots": 4,
-            "aliases": [],
-            "agents": {"labels": {}, "replicas": "all"},
-            "preload": True,
-        }
-    ]
-}
-
-
-@pytest.mark.parametrize(
-    ("new", "expected"),
-    [
-        ([{"name": "m", "source": "file:///m", "slots": 4}], [(" ", "m")]),
-        ([{"name": "m", "source": "file:///m", "slots": 8}], [("~", "m: slots 4 -> 8")]),
-        ([{"name": "m", "source": "file:///m"}], [("~", "m: slots 4 -> default")]),
-        ([], [("-", "m")]),
-        (
-            [{"name": "n", "source": "file:///n"}],
-            [("+", "n from file:///n"), ("-", "m")],
-        ),
-    ],
-)
-def test_models_that_come_go_and_change(
-    new: list[dict[str, Any]], expected: list[tuple[str, str]]
-) -> None:
-    assert list(changes(BEFORE, {"models": new})) == expected
-
-
-def test_long_values_are_cut() -> None:
-    [(sign, text)] = changes(
-        BEFORE, {"models": [BEFORE["models"][0] | {"chat_template": "x" * 999}]}
-    )
-    assert (sign, len(text) < 80) == ("~", True)

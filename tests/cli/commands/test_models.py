@@ -1,12 +1,21 @@
 import json
+from typing import Any
 
 import pytest
 
-from arriero.cli.commands.models import main
+from arriero.cli.commands.models import main, name_of
 from tests.client.fakes import FakeServer, says
 
 MODELS = [
-    {"name": "m", "status": "loading", "progress": 0.5, "agents": ["a"], "issues": []},
+    {
+        "name": "m",
+        "status": "loading",
+        "progress": 0.5,
+        "agents": ["a"],
+        "slots": {"total": 4, "busy": 3},
+        "waiting": 2,
+        "issues": [],
+    },
     {
         "name": "n",
         "status": "failed",
@@ -21,9 +30,101 @@ def test_models(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> Non
     balancer.will(*[says({"models": MODELS})] * 2, says({"models": []}))
     assert main([]) == 0
     rows = [each.split() for each in capsys.readouterr().out.splitlines()[1:]]
-    assert rows[0] == ["m", "loading", "50%", "1"]
-    assert rows[1] == ["n", "failed", "0", *["no", "such", "file", "→", "check", "the", "path"]]
+    assert rows[0] == ["m", "loading", "50%", "1", "3/4", "2"]
+    assert rows[1] == [
+        "n",
+        "failed",
+        "0",
+        "-/-",
+        "-",
+        *["no", "such", "file", "→", "check", "the", "path"],
+    ]
     assert main(["--json"]) == 0
     assert json.loads(capsys.readouterr().out) == MODELS
     assert main([]) == 0
-    assert "arriero apply" in capsys.readouterr().out
+    assert "arriero models --help" in capsys.readouterr().out
+
+
+STATE = {
+    "models": [
+        {"name": "m", "source": "file:///m", "agents": {"labels": {"a": "b"}, "replicas": 1}},
+        {"name": "n", "source": "file:///n"},
+    ]
+}
+
+
+def written(balancer: FakeServer, *argv: str) -> Any:
+    """The models that a command wished for."""
+    balancer.seen.clear()
+    balancer.will(says(STATE, ETag='"7"'), says({"agents": []}), says(STATE))
+    assert main([*argv]) == 0
+    method, path, body = balancer.seen[2]
+    assert (method, path) == ("PUT", "/api/v1/desired-state")
+    return json.loads(body)["models"]
+
+
+def test_one_more(balancer: FakeServer) -> None:
+    flags = [
+        "--replicas",
+        "2",
+        "--slots",
+        "8",
+        "--label",
+        "gpu=yes",
+        "--alias",
+        "gpt",
+        "--no-preload",
+    ]
+    *before, new = written(balancer, "add", "hf://org/Qwen3-8B-GGUF:Q4_K_M", *flags)
+    assert before == STATE["models"]
+    assert new == {
+        "name": "Qwen3-8B",
+        "source": "hf://org/Qwen3-8B-GGUF:Q4_K_M",
+        "slots": 8,
+        "preload": False,
+        "aliases": ["gpt"],
+        "agents": {"replicas": 2, "labels": {"gpu": "yes"}},
+    }
+
+
+def test_one_is_changed_where_flags_say_so(balancer: FakeServer) -> None:
+    changed, other = written(balancer, "set", "m", "--replicas", "all", "--slots", "2")
+    labels = {"labels": {"a": "b"}, "replicas": "all"}
+    assert changed == {"name": "m", "source": "file:///m", "slots": 2, "agents": labels}
+    assert other == STATE["models"][1]
+
+
+def test_one_is_removed_without_a_question(balancer: FakeServer) -> None:
+    assert written(balancer, "remove", "m") == STATE["models"][1:]
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["add"], "add which model? Give its source"),
+        (["remove"], "remove which model? Give its name"),
+        (["remove", "x"], "no desired model is called 'x'; desired: m, n"),
+        (["add", "/other/m.gguf"], "m is desired already: give another --name"),
+        (["add", "m.gguf"], "'m.gguf' is no source"),
+    ],
+)
+def test_what_cannot_be_done(
+    balancer: FakeServer, capsys: pytest.CaptureFixture[str], argv: list[str], said: str
+) -> None:
+    balancer.will(says(STATE, ETag='"7"'))
+    assert main(argv) == 2
+    assert said in capsys.readouterr().err
+    assert "PUT" not in [method for method, _, _ in balancer.seen]
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("hf://org/Qwen3-8B-GGUF:Q4_K_M@main", "Qwen3-8B"),
+        ("hf://org/repo/folder/Model-Q8_0.gguf@v1", "Model-Q8_0"),
+        ("https://host/a/M-00001-of-00003.gguf?download=true", "M"),
+        ("file:///models/qwen3-8b.gguf", "qwen3-8b"),
+    ],
+)
+def test_the_name_of_a_source(source: str, name: str) -> None:
+    assert name_of(source) == name

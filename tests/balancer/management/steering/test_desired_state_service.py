@@ -29,10 +29,10 @@ def state(name: str) -> DesiredState:
 class Desk:
     """A service whose saves are told by the test."""
 
-    def __init__(self, runtime: FleetRuntime) -> None:
+    def __init__(self, runtime: FleetRuntime, *, is_lasting: bool = True) -> None:
         self.runtime = runtime
         self.saves: list[Persist] = []
-        self.service = DesiredStateService(runtime, self._persist)
+        self.service = DesiredStateService(runtime, self._persist, is_lasting=is_lasting)
 
     def _persist(self, persist: Persist) -> asyncio.Future[PersistOutcome]:
         self.saves.append(persist)
@@ -68,6 +68,18 @@ async def test_a_change_counts_when_it_is_saved(desk: Desk) -> None:
     await desk.end(Persisted())
     await task
     assert (desk.service.revision, desk.wished) == (1, {"m"})
+
+
+async def test_where_nothing_is_kept_the_first_wish_warns(
+    runtime: FleetRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk = Desk(runtime, is_lasting=False)
+    for name in ("m", "n"):
+        task = await desk.put(name)
+        await desk.end(Persisted())
+        await task
+    warnings = [each.message for each in caplog.records if each.levelname == "WARNING"]
+    assert [each[:15] for each in warnings] == ["nothing is kept"]
 
 
 async def test_the_same_again_is_not_saved(desk: Desk) -> None:

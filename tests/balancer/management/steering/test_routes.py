@@ -54,6 +54,12 @@ async def test_a_dry_run_says_what_would_change(client: TestClient, runtime: Fle
     status, body, _ = await put(client, MODEL, params={"dry_run": "true"})
     assert (status, [(e["action"], e["model"]) for e in body["agents"]]) == (200, [("load", "m")])
     assert (await (await client.get(PATH)).json()) == {"models": []}
+    assert body["lacking"] == []
+    assert body["desired"]["models"][0]["idle_timeout"] == 900.0
+    away = MODEL | {"agents": {"labels": {"gpu": "yes"}}}
+    _, body, _ = await put(client, away, params={"dry_run": "true"})
+    [lacking] = body["lacking"]
+    assert (lacking["name"], lacking["issues"][0]["code"]) == ("m", "no_agent")
     assert (await put(client, MODEL, params={"dry_run": "maybe"}))[0] == 400
 
 
@@ -68,6 +74,8 @@ async def test_models_wished_for_and_served(client: TestClient, runtime: FleetRu
             "status": "unloaded",
             "progress": None,
             "agents": [],
+            "slots": {"total": 0, "busy": 0},
+            "waiting": 0,
             "issues": [],
             "source": "file:///m.gguf",
         },
@@ -77,6 +85,8 @@ async def test_models_wished_for_and_served(client: TestClient, runtime: FleetRu
             "status": "loaded",
             "progress": None,
             "agents": ["id-a"],
+            "slots": {"total": 2, "busy": 0},
+            "waiting": 0,
             "issues": [],
         },
     ]

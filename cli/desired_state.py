@@ -1,0 +1,149 @@
+"""A change of the desired models: read, compared, tried in a dry run, said, asked for and made."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from .arguments import UsageError
+from .output import console, print_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..client.management import DesiredState, Management
+
+Sign = Literal["+", "-", "~", " "]
+Json = dict[str, Any]
+
+_STYLES = {"+": "green", "-": "red", "~": "yellow", " ": "dim"}
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add `--dry-run` and `--yes`."""
+    parser.add_argument("--dry-run", action="store_true", help="only say what would change")
+    parser.add_argument("--yes", action="store_true", help="remove models without asking")
+
+
+async def change(
+    management: "Management",
+    make: Callable[[Json], Json],
+    arguments: argparse.Namespace,
+    *,
+    asks: bool = True,
+) -> None:
+    """Make `make(state)` the desired state, after saying what changes.
+
+    It `asks` before models are removed. Raises `UsageError` where nobody can be asked.
+    """
+    before = await management.desired_state()
+    desired = make(before.state)
+    plan = await management.wish(desired, etag=before.etag, dry_run=True)
+    after = plan.get("desired", desired)  # older balancers do not say it
+    lines = list(changes(before.state, after))
+    screen = console()
+    if not arguments.json:
+        _print(screen, lines, plan)
+    if arguments.dry_run:
+        if arguments.json:
+            print_json(plan)
+        return
+    removed = [text for sign, text in lines if sign == "-"]
+    if removed and asks and not arguments.yes and not _agrees(removed):
+        screen.print("nothing has changed")
+        return
+    saved = await management.wish(desired, etag=before.etag)
+    if arguments.json:
+        print_json(saved)
+    elif any(sign != " " for sign, _ in lines):
+        screen.print("applied; `arriero models` shows the progress")
+        await _warn_of_memory(management, before, screen)
+
+
+def _print(screen: "Console", lines: Sequence[tuple[Sign, str]], plan: Json) -> None:
+    if all(sign == " " for sign, _ in lines):
+        screen.print("nothing to change")
+    else:
+        for sign, text in lines:
+            line = f"{sign} {text}"
+            screen.print(line, style=_STYLES[sign], markup=False, soft_wrap=True)
+        for step in plan.get("agents", ()):
+            _print_step(screen, step)
+    for model in plan.get("lacking", ()):
+        for issue in model["issues"]:
+            hint = f"; {issue['hint']}" if issue.get("hint") else ""
+            words = f"! {model['name']}: {issue['message']}{hint}"
+            screen.print(words, style="yellow", markup=False, soft_wrap=True)
+
+
+def _print_step(screen: "Console", step: Json) -> None:
+    what = " ".join(str(step[name]) for name in ("action", "model") if step.get(name))
+    name = step.get("name") or step.get("agent")
+    line = f"  {name}: {what} ({step.get('why', '')})"
+    screen.print(line, style="dim", markup=False, soft_wrap=True)
+
+
+def _agrees(removed: Sequence[str]) -> bool:
+    """Whether the person at the terminal wants these models removed."""
+    names = ", ".join(removed)
+    if not sys.stdin.isatty():
+        raise UsageError(f"--yes: is needed, since this removes {names}, and nobody can be asked")
+    sys.stdout.write(f"Remove {names}? [y/N] ")
+    sys.stdout.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+async def _warn_of_memory(
+    management: "Management", before: "DesiredState", screen: "Console"
+) -> None:
+    """At the first wish, say where it will not last."""
+    if before.etag == '"0"' and (await management.about()).get("is_lasting") is False:
+        screen.print(
+            "! the balancer keeps nothing (--state memory://): when it ends, this is gone; "
+            "start it with --state sqlite:///arriero.db",
+            style="yellow",
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+# ---- how two desired states differ, model by model
+
+
+_DEFAULTS = {"agents": {"labels": {}, "replicas": "all"}, "preload": True}
+"""What the balancer fills in where a model does not say."""
+
+
+def changes(old: Json, new: Json) -> Iterator[tuple[Sign, str]]:
+    """A sign and a line for each model that comes, goes or changes, or stays as it is.
+
+    A value that `new` leaves out is the balancer's default.
+    """
+    before = {model["name"]: model for model in old.get("models", ())}
+    after = {str(model.get("name")): model for model in new.get("models", ())}
+    for name, model in after.items():
+        if name not in before:
+            yield "+", f"{name} from {model.get('source')}"
+            continue
+        different = list(_fields(before[name], model))
+        yield ("~", f"{name}: {', '.join(different)}") if different else (" ", name)
+    for name in before:
+        if name not in after:
+            yield "-", name
+    common = [name for name in before if name in after]
+    if common != [name for name in after if name in before]:
+        yield "~", f"the order, which says who gets agents first: {', '.join(after)}"
+
+
+def _fields(old: Json, new: Json) -> Iterator[str]:
+    for key in new:
+        if old.get(key) != new[key]:
+            yield f"{key} {_shown(old.get(key))} -> {_shown(new[key])}"
+    for key, value in old.items():
+        if key not in new and value not in (None, [], {}, _DEFAULTS.get(key)):
+            yield f"{key} {_shown(value)} -> default"
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
