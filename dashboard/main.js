@@ -86,7 +86,9 @@ function onEvent(name, data) {
 // It may be another one than before.
 async function onBalancer() {
   checkSession();
-  issues = (await learnAddresses())?.issues ?? [];
+  const about = await learnAddresses();
+  issues = about?.issues ?? [];
+  for (const note of document.querySelectorAll(".keeps-nothing")) show(note, about?.is_lasting === false);
   drawBanner();
 }
 

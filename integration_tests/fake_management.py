@@ -101,6 +101,21 @@ def request(number: int, state: str, agent_id: str | None = None, **more: Any) -
     }
 
 
+def listed(name: str, **more: Any) -> dict[str, Any]:
+    """One model as it is listed."""
+    return {
+        "name": name,
+        "aliases": [],
+        "status": "loaded",
+        "progress": None,
+        "agents": [],
+        "slots": {"total": 0, "busy": 0},
+        "waiting": 0,
+        "issues": [],
+        **more,
+    }
+
+
 def batch(number: int, status: str, **more: Any) -> dict[str, Any]:
     """One batch; the lower its number, the older."""
     return {
@@ -178,6 +193,8 @@ class FakeManagement:
         self.state: dict[str, Any] = {"models": []}
         self.revision = 1
         self.plan: list[dict[str, Any]] = []
+        self.lacking: list[dict[str, Any]] = []
+        self.is_lasting = True
         self.problems: list[dict[str, str]] = []
         self.steered: list[tuple[str, str]] = []
         self.generated: list[dict[str, Any]] = []
@@ -285,6 +302,7 @@ class FakeManagement:
 
     async def _about(self, _call: web.Request) -> web.Response:
         about = {"version": "1.0", "inference_port": INFERENCE_PORT, "public_url": self.public_url}
+        about |= {"is_lasting": self.is_lasting}
         return web.json_response(about)
 
     async def _balancers(self, _call: web.Request) -> web.Response:
@@ -375,7 +393,7 @@ class FakeManagement:
             error = {"code": "conflict", "message": "stale", "retryable": False}
             return web.json_response({"error": error}, status=409)
         if call.query.get("dry_run") == "true":
-            return web.json_response({"agents": self.plan})
+            return web.json_response({"agents": self.plan, "lacking": self.lacking})
         self.state, self.revision = state, self.revision + 1
         return await self._get_state(call)
 

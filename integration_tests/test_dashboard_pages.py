@@ -25,6 +25,7 @@ from integration_tests.fake_management import (
     agent,
     batch,
     history,
+    listed,
     log_line,
     request,
 )
@@ -261,6 +262,8 @@ async def test_models_and_how_they_are(management: FakeManagement, dashboard: Da
             "status": "loading",
             "progress": 0.25,
             "agents": ["agent-1"],
+            "slots": {"total": 4, "busy": 3},
+            "waiting": 12,
             "issues": [],
         },
         {
@@ -269,14 +272,25 @@ async def test_models_and_how_they_are(management: FakeManagement, dashboard: Da
             "status": "failed",
             "progress": None,
             "agents": [],
+            "slots": {"total": 0, "busy": 0},
+            "waiting": 0,
             "issues": [ISSUE],
         },
     ]
     await dashboard.open(management, "models")
-    cards = dashboard.part("model-card")
-    await expect(cards.first).to_contain_text("25% · host-001 fetches qwen.gguf")
-    await expect(cards.last).to_contain_text("no room for the file")
-    await expect(cards.last).to_contain_text("free 3 GiB")
+    rows = dashboard.part("model-row")
+    for words in ("loading, 25%", "host-001", "3 of 4", "12", "10"):
+        await expect(rows.first).to_contain_text(words)
+    await expect(rows.last).to_contain_text("no room for the file")
+    await expect(rows.last).to_contain_text("free 3 GiB")
+    await expect(dashboard.part("keeps-nothing")).to_be_hidden()
+    await dashboard.page.goto(f"{management.management}/#/models/qwen")
+    card = dashboard.part("model-card")
+    await expect(card).to_contain_text("25% · host-001 fetches qwen.gguf")
+    management.is_lasting = False
+    await dashboard.page.reload()
+    await dashboard.open(management, "models")
+    await expect(dashboard.part("keeps-nothing")).to_contain_text("gone when it ends")
     assert dashboard.complaints == []
 
 
@@ -522,8 +536,12 @@ async def test_a_wish_is_tried_and_applied(
             "why": "slots changes",
         }
     ]
+    management.lacking = [{"name": "qwen", "issues": [ISSUE]}]
+    management.models = [listed("qwen")]
     await dashboard.open(management, "models")
     form = dashboard.part("model-form")
+    await expect(form).to_have_count(0)
+    await dashboard.part("edit-model").click()
     await expect(form).to_have_count(1)
     slots = form.locator('[data-field="slots"]')
     await expect(form.locator('[data-field="agents.labels"]')).to_have_value("gpu=yes")
@@ -536,11 +554,17 @@ async def test_a_wish_is_tried_and_applied(
     await expect(dashboard.part("plan-models")).to_contain_text("~ qwen")
     await expect(dashboard.part("plan-models")).to_contain_text("slots: 4 8")
     await expect(dashboard.part("plan-step")).to_contain_text("slots changes")
+    await expect(dashboard.part("plan-lacking")).to_contain_text("qwen: no room for the file")
     assert management.state["models"] == [WISHED], "a dry run changes nothing"
 
     await dashboard.part("add-model").click()
-    await form.last.locator('[data-field="name"]').fill("<b>new</b>")
-    await form.last.locator('[data-field="source"]').fill("file:///models/new.gguf")
+    await expect(dashboard.part("state-said")).to_contain_text("before you open another one")
+    await dashboard.part("apply-state").click()
+    await expect(dashboard.part("state-said")).to_have_text("Applied.")
+    await expect(form).to_have_count(0)
+    await dashboard.part("add-model").click()
+    await form.locator('[data-field="name"]').fill("<b>new</b>")
+    await form.locator('[data-field="source"]').fill("file:///models/new.gguf")
     await dashboard.part("apply-state").click()
     await expect(dashboard.part("state-said")).to_have_text("Applied.")
     first, second = management.state["models"]
@@ -548,6 +572,11 @@ async def test_a_wish_is_tried_and_applied(
     assert first == {**WISHED, **empty, "slots": 8}
     assert second["name"] == "<b>new</b>"
     assert second["agents"] == {"labels": {}, "replicas": "all"}
+    await dashboard.part("edit-model").click()
+    await dashboard.part("remove-model").click()
+    await dashboard.part("confirm-yes").click()
+    await expect(dashboard.part("state-said")).to_have_text("qwen is removed.")
+    assert [model["name"] for model in management.state["models"]] == ["<b>new</b>"]
     assert dashboard.complaints == []
 
 
@@ -562,7 +591,9 @@ async def test_what_is_wrong_with_a_wish_stands_at_its_field(
         {"field": "models.0.source", "message": "`models.0.source` must start with hf://"},
         {"field": "models.0.sha256", "message": "`models.0.sha256` must have 64 digits"},
     ]
+    management.models = [listed("qwen")]
     await dashboard.open(management, "models")
+    await dashboard.part("edit-model").click()
     form = dashboard.part("model-form")
     await form.locator('[data-field="source"]').fill("ftp://x")
     await dashboard.part("apply-state").click()
@@ -584,7 +615,7 @@ async def test_axe_finds_nothing(
 ) -> None:
     management.agents = [agent(1, issues=[ISSUE], download=DOWNLOAD), agent(2, state="drained")]
     management.requests = [request(1, "streaming", "agent-1"), request(2, "queued")]
-    management.state = {"models": [WISHED]}
+    management.state, management.models = {"models": [WISHED]}, [listed("qwen")]
     management.ended = [ending("request-9", "stop", "ana")]
     management.log = [log_line(n, level, level) for n, level in enumerate(LEVELS, 1)]
     management.usage = [used(1, caller="alice"), used(2, caller="bob")]
@@ -599,6 +630,9 @@ async def test_axe_finds_nothing(
     for page, shown in PAGES.items():
         await dashboard.page.goto(f"{management.management}/#/{page}")
         await expect(dashboard.page.locator(f"#page-{shown}")).to_be_visible()
+        if page == "models":
+            await dashboard.part("edit-model").click()
+            await expect(dashboard.part("model-form")).to_be_visible()
         violations = await dashboard.page.evaluate(AXE)
         if violations:
             found[page] = violations

@@ -1,12 +1,14 @@
 """Every command that the README and docs/api.md show is run against a real fleet."""
 
 import asyncio
+import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
-from integration_tests.daemons import Fleet
+from integration_tests.daemons import DEADLINE, Fleet
 
 ROOT = Path(__file__).parent.parent
 ERROR = re.compile(r'"error": ?(?!null)')
@@ -45,3 +47,45 @@ async def run(fleet: Fleet, command: str) -> tuple[int, str]:
     output, _ = await process.communicate()
     assert process.returncode is not None
     return process.returncode, output.decode()
+
+
+MODELS = ROOT / "docs" / "models.md"
+
+
+async def test_the_first_wish_works_as_it_is_written(fleet: Fleet, tmp_path: Path) -> None:
+    """Beside the agents of `make demo`, which have a model of their own."""
+    await fleet.start_balancer()
+    await fleet.start_agent(name="demo-1")
+    await fleet.start_agent(name="spare", model=None, slots=2, context_size=None)
+    (tmp_path / "demo").symlink_to(ROOT / "demo")
+    start, *blocks = re.findall(r"```sh\n(.*?)```", MODELS.read_text(), re.DOTALL)[:4]
+    assert "--name spare" in start
+    told = [await typed(fleet, tmp_path, block) for block in blocks]
+    wish, same, single = told
+    assert "+ second from file://" in wish
+    assert "spare: load second" in wish
+    assert "applied" in wish
+    assert "slot" in wish.split("applied")[1], "the model answered"
+    assert same == "nothing to change\n"
+    assert 'agents {"labels": {}, "replicas": 1} -> {"labels": {}, "replicas": "all"}' in single
+    assert "! third: 1 more agents are needed; none is free" in single
+    assert "- third" in single
+    listed = await fleet.view("models")
+    assert [each["name"] for each in listed if each.get("source")] == ["second"]
+
+
+async def typed(fleet: Fleet, folder: Path, block: str) -> str:
+    """What a block of commands prints, typed in a folder."""
+    places = {"ARRIERO_URL": fleet.inference, "ARRIERO_MANAGEMENT": fleet.management}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    process = await asyncio.create_subprocess_exec(
+        *("bash", "-e", "-c", block),
+        cwd=folder,
+        env=os.environ | places | {"PATH": path, "PWD": str(folder)},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await asyncio.wait_for(process.communicate(), DEADLINE)
+    assert process.returncode == 0, output.decode()
+    return output.decode()

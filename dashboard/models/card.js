@@ -8,8 +8,8 @@ import { drawAgent } from "../requests/row.js";
 import { linkTo } from "../router.js";
 import { drawPill } from "../states.js";
 
-const SHADES = { loaded: "good", loading: "loading", waiting: "queued", failed: "bad" };
-const MAX_AGENTS = 12; // names of agents that are shown of a model
+export const SHADES = { loaded: "good", loading: "loading", waiting: "queued", failed: "bad" };
+export const MAX_AGENTS = 12; // names of agents that are shown of a model
 
 export function createModel(model) {
   const parts = {

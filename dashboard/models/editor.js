@@ -1,7 +1,8 @@
-// The desired state in a form: read, changed, tried in a dry run, applied.
+// One model of the desired state in a form: changed, tried in a dry run, applied, removed.
 
-import { byId, element, setText, show } from "../dom.js";
+import { byId, element, show } from "../dom.js";
 import { count } from "../format.js";
+import { confirmed } from "../keys/confirm.js";
 import { call } from "../management.js";
 import { difference } from "./diff.js";
 import { fieldOf } from "./fields.js";
@@ -12,17 +13,20 @@ const PATH = "api/v1/desired-state";
 const EMPTY = { name: "", source: "", agents: { labels: {}, replicas: "all" }, preload: true };
 
 export class DesiredStateEditor {
-  #forms = [];
-  #saved = null; // what the balancer has
+  #form = null; // of the model that is being changed
+  #index = 0; // its place in the state; behind the others if it is new
+  #saved = { models: [] }; // what the balancer has
   #etag = null;
   #isDirty = false;
+  #opener = null; // the button that opened it, which gets the focus back
 
-  /** `onApplied` is called after a change. */
-  constructor(onApplied) {
-    this.onApplied = onApplied;
-    byId("add-model").addEventListener("click", () => this.#add(EMPTY).focus());
-    byId("reread-state").addEventListener("click", () => this.#read());
+  /** `onRead` is called when the state was read, or has changed. */
+  constructor(onRead) {
+    this.onRead = onRead;
+    byId("add-model").addEventListener("click", () => this.#open(null, byId("add-model")));
     byId("try-state").addEventListener("click", () => this.#try());
+    byId("remove-model").addEventListener("click", () => this.#remove());
+    byId("close-editor").addEventListener("click", () => this.#close());
     byId("desired-state").addEventListener("submit", (event) => {
       event.preventDefault();
       this.#apply();
@@ -30,45 +34,69 @@ export class DesiredStateEditor {
     byId("desired-state").addEventListener("input", () => this.#changed());
   }
 
-  /** The page is shown: read the state, unless there are changes of the reader's. */
-  open() {
-    if (!this.#isDirty) this.#read();
+  /** Whether a model of this name is desired. */
+  has(name) {
+    return this.#saved.models.some((model) => model.name === name);
   }
 
-  async #read() {
+  /** Read the state, unless the reader is changing it. */
+  async read() {
+    if (this.#form) return;
     try {
       const { body, etag } = await call("GET", PATH);
-      this.#show(body, etag);
-      this.#say("");
+      this.#take(body, etag);
     } catch (error) {
       this.#say(`The desired state cannot be read: ${error.message}`, true);
     }
   }
 
-  #show(state, etag) {
+  /** Open for the model of this name. */
+  edit(name, button) {
+    this.#open(name, button);
+  }
+
+  #take(state, etag) {
     this.#saved = state;
     this.#etag = etag;
-    this.#forms = [];
-    byId("model-forms").replaceChildren();
-    for (const model of state.models) this.#add(model);
-    this.#isDirty = false;
+    this.onRead();
+  }
+
+  /** Read the state anew and open for one of its models, or for a new one. */
+  async #open(name, button) {
+    if (this.#isDirty) {
+      this.#say("Apply the change, or close the form without it, before you open another one.", true);
+      this.#form.focus();
+      return;
+    }
+    this.#drop();
+    this.#say("");
+    await this.read();
+    const { models } = this.#saved;
+    const found = models.findIndex((model) => model.name === name);
+    if (name !== null && found === -1) return; // somebody removed it
+    this.#index = name === null ? models.length : found;
+    this.#form = new ModelForm(models[this.#index] ?? EMPTY);
+    this.#opener = button;
+    byId("model-forms").replaceChildren(this.#form.node);
+    show(byId("desired-state"), true);
+    show(byId("remove-model"), name !== null);
     this.#drawButtons();
+    this.#form.focus(name === null ? "name" : "source");
+  }
+
+  #close() {
+    this.#drop();
+    this.#say("");
+    this.#opener?.focus();
+    this.read();
+  }
+
+  #drop() {
+    this.#form = null;
+    this.#isDirty = false;
+    byId("model-forms").replaceChildren();
+    show(byId("desired-state"), false);
     show(byId("plan"), false);
-  }
-
-  #add(model) {
-    const form = new ModelForm(model, () => this.#remove(form));
-    this.#forms.push(form);
-    byId("model-forms").append(form.node);
-    if (model === EMPTY) this.#changed();
-    return form;
-  }
-
-  #remove(form) {
-    this.#forms = this.#forms.filter((each) => each !== form);
-    form.node.remove();
-    this.#changed();
-    byId("add-model").focus();
   }
 
   #changed() {
@@ -80,23 +108,18 @@ export class DesiredStateEditor {
   #drawButtons() {
     byId("apply-state").disabled = !this.#isDirty;
     byId("try-state").disabled = !this.#isDirty;
-    show(byId("no-desired"), this.#forms.length === 0);
-    setText(byId("desired-note"), this.#isDirty ? "changed, not applied" : "");
   }
 
-  /** The state as it is written, or null after it was shown what is wrong. */
+  /** The whole state as it is written, or null after it was shown what is wrong. */
   #written() {
-    let failure = null;
-    const models = [];
-    for (const form of this.#forms) {
-      try {
-        models.push(form.read());
-      } catch (error) {
-        failure ??= error;
-      }
+    try {
+      const models = [...this.#saved.models];
+      models[this.#index] = this.#form.read();
+      return { models };
+    } catch (error) {
+      this.#say(error.message, true);
+      return null;
     }
-    if (failure) this.#say(failure.message, true);
-    return failure ? null : { models };
   }
 
   async #try() {
@@ -104,7 +127,7 @@ export class DesiredStateEditor {
     if (!state) return;
     try {
       const { body } = await this.#put(state, "?dry_run=true");
-      drawPlan(difference(this.#saved, state), body.agents ?? []);
+      drawPlan(difference(this.#saved, state), body.agents ?? [], body.lacking ?? []);
       this.#say("Nothing has changed yet: this is what would.");
     } catch (error) {
       this.#refused(error);
@@ -113,13 +136,29 @@ export class DesiredStateEditor {
 
   async #apply() {
     const state = this.#written();
-    if (!state) return;
+    if (state) await this.#save(state, "Applied.");
+  }
+
+  async #remove() {
+    const { name } = this.#saved.models[this.#index];
+    const isSure = await confirmed({
+      title: `Remove ${name}?`,
+      text: "Its agents unload it, and requests for it are refused from then on.",
+      act: "Remove it",
+    });
+    if (!isSure) return;
+    const models = this.#saved.models.filter((_, index) => index !== this.#index);
+    await this.#save({ models }, `${name} is removed.`);
+  }
+
+  async #save(state, words) {
     byId("apply-state").disabled = true;
     try {
       const { body, etag } = await this.#put(state);
-      this.#show(body, etag);
-      this.#say("Applied.");
-      this.onApplied();
+      this.#drop();
+      this.#take(body, etag);
+      this.#say(words);
+      this.#opener?.focus();
     } catch (error) {
       this.#drawButtons();
       this.#refused(error);
@@ -133,17 +172,16 @@ export class DesiredStateEditor {
 
   #refused(error) {
     if (error.status === 409) {
-      this.#say("Somebody else changed it meanwhile. Read it again, then repeat your change.", true);
+      this.#say("Somebody else changed it meanwhile. Close the form, open it again, and repeat your change.", true);
       return;
     }
     const problems = error.problems.length ? error.problems : [error];
     let num = 0;
     for (const problem of problems) {
       const place = fieldOf(problem);
-      const form = place && this.#forms[place.index];
-      if (!form) continue;
-      form.complain(place.path, problem.message);
-      if (num === 0) form.focus(place.path);
+      if (place?.index !== this.#index) continue;
+      this.#form.complain(place.path, problem.message);
+      if (num === 0) this.#form.focus(place.path);
       num += 1;
     }
     const more = problems.length > 1 ? `${count(problems.length)} problems. ` : "";
@@ -151,7 +189,6 @@ export class DesiredStateEditor {
   }
 
   #say(words, isBad = false) {
-    const line = byId("state-said");
-    line.replaceChildren(element("span", isBad ? "problem" : "", words));
+    byId("state-said").replaceChildren(element("span", isBad ? "problem" : "", words));
   }
 }

@@ -6,8 +6,7 @@ import { FIELDS, at, withValue } from "./fields.js";
 let numForms = 0;
 
 export class ModelForm {
-  /** `onRemove` is called when the reader removes the model. */
-  constructor(model, onRemove) {
+  constructor(model) {
     this.model = model;
     this.inputs = new Map();
     this.title = element("legend", "", model.name || "New model");
@@ -22,12 +21,7 @@ export class ModelForm {
     }
     more.append(moreGrid);
     this.more = more;
-    const remove = element("button", "quiet", "Remove");
-    remove.type = "button";
-    remove.addEventListener("click", onRemove);
-    this.remove = remove;
-    this.node.append(grid, more, remove);
-    this.#nameRemove();
+    this.node.append(grid, more);
   }
 
   /** The model as it is written; throws if a field cannot be read, which then says why. */
@@ -81,15 +75,11 @@ export class ModelForm {
     input.setAttribute("aria-describedby", problem.id);
     const label = element("label", "", field.label);
     label.htmlFor = id;
-    if (field.path === "name") input.addEventListener("input", () => this.#nameRemove());
+    if (field.path === "name") {
+      input.addEventListener("input", () => setText(this.title, input.value || "New model"));
+    }
     this.inputs.set(field.path, { input, problem, field });
     const isWide = field.isWide || field.isLong;
     return element("div", isWide ? "field wide" : "field", label, input, problem);
-  }
-
-  #nameRemove() {
-    const name = this.inputs.get("name").input.value || "New model";
-    setText(this.title, name);
-    this.remove.setAttribute("aria-label", `Remove ${name}`);
   }
 }

@@ -2,6 +2,7 @@
 
 import { byId, element, keyed, setText, show } from "../dom.js";
 import { plural } from "../format.js";
+import { drawIssues } from "../issues.js";
 import { linkTo } from "../router.js";
 import { drawPill } from "../states.js";
 
@@ -9,9 +10,13 @@ const SIGNS = { added: "+", removed: "−", changed: "~" };
 const SHADES = { keep: "good", load: "loading", reload: "queued", unload: "bad" };
 const ORDER = ["unload", "reload", "load", "keep"];
 
-/** Show the differences and what the agents would do. */
-export function drawPlan(lines, agents) {
+/** Show the differences, what the agents would do, and which models would lack agents. */
+export function drawPlan(lines, agents, lacking) {
   show(byId("plan"), true);
+  const issues = lacking.flatMap(({ name, issues: found }) =>
+    found.map((issue) => ({ ...issue, message: `${name}: ${issue.message}` })),
+  );
+  drawIssues(byId("plan-lacking"), issues);
   byId("plan-models").replaceChildren(...(lines.length ? lines : [null]).map(modelLine));
   const steps = [...agents].sort((a, b) => ORDER.indexOf(a.action) - ORDER.indexOf(b.action));
   show(byId("plan-table"), steps.length > 0);

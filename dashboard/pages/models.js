@@ -1,23 +1,27 @@
-// The page of models: how each is, and the desired state.
+// The page of models: how each is, and an editor that opens for one of them.
 
 import { byId, keyed, setText, show } from "../dom.js";
 import { plural } from "../format.js";
 import { get, paced } from "../management.js";
-import { createModel, updateModel } from "../models/card.js";
 import { DesiredStateEditor } from "../models/editor.js";
+import { createModelRow, updateModelRow } from "../models/row.js";
 
 export class ModelsPage {
   #fleet = null;
   #models = [];
+  #rates = {};
 
   constructor() {
     this.load = paced(() => this.#load());
-    this.editor = new DesiredStateEditor(() => this.load());
+    this.editor = new DesiredStateEditor(() => {
+      this.load();
+      this.#draw();
+    });
   }
 
   open() {
     this.load();
-    this.editor.open();
+    this.editor.read();
   }
 
   draw(fleet) {
@@ -26,7 +30,10 @@ export class ModelsPage {
     this.#draw();
   }
 
-  drawThroughput() {}
+  drawThroughput(event) {
+    this.#rates = event.agents;
+    this.#draw();
+  }
 
   async #load() {
     try {
@@ -41,12 +48,20 @@ export class ModelsPage {
 
   #draw() {
     const agents = new Map((this.#fleet?.agents ?? []).map((agent) => [agent.id, agent]));
+    const names = new Set(this.#models.map((model) => model.name));
     show(byId("no-models"), this.#models.length === 0);
+    show(byId("models-table"), this.#models.length > 0);
     setText(byId("models-note"), this.#models.length ? plural(this.#models.length, "model") : "");
     keyed(byId("models"), this.#models, {
       key: (model) => model.name,
-      create: createModel,
-      update: (card, model) => updateModel(card, model, agents),
+      create: (model) => createModelRow(model, (name, button) => this.editor.edit(name, button)),
+      update: (row, model) =>
+        updateModelRow(row, model, {
+          agents,
+          rates: this.#rates,
+          isAdapter: names.has(model.name.slice(0, Math.max(0, model.name.lastIndexOf(":")))),
+          isDesired: this.editor.has(model.name),
+        }),
     });
   }
 }
