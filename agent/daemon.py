@@ -36,9 +36,11 @@ from .engine.load_options import LoadOptions
 from .engine.loaded_model import LoadedModel
 from .engine.model_error import ModelError
 from .engine.prompt import Prompt
+from .engine.prompt_store.disk_cache import DiskCache
 from .engine.prompt_store.stored_prompt import StoredPrompt
 from .engine.sequence import NewSequence, SequenceId, SequenceOutput
 from .engine.statistics import Gone
+from .engine.step_loop import Disk
 from .engine.worker import Worker
 from .generation.local_generation import LocalGeneration, PromptSaver
 from .generation.preparation import Preparation
@@ -60,6 +62,9 @@ from .supervision.supervisor_protocol import (
 
 logger = logging.getLogger(__name__)
 
+LAST_WRITES = 10.0
+"""Seconds that an agent which stops goes on writing prefixes to disk: about that many gigabytes."""
+
 
 class EngineWorker(Protocol):
     """What the daemon needs of the engine; see `engine.worker.Worker`. Tests have their own."""
@@ -73,8 +78,14 @@ class EngineWorker(Protocol):
     def submit(self, sequence: NewSequence) -> None: ...
     def finish(self, sequence_id: SequenceId) -> None: ...
     def drop(self, sequence_id: SequenceId) -> None: ...
+    def use_disk(self, disk: Disk) -> None: ...
     def hand_out(
-        self, prompt: Prompt, reply: Callable[[StoredPrompt | None], None]
+        self,
+        prompt: Prompt,
+        reply: Callable[[StoredPrompt | None], None],
+        *,
+        start: int = 0,
+        can_wait: bool = False,
     ) -> Callable[[], None]: ...
     def use_adapters(self, files: Mapping[str, Path]) -> None: ...
     def statistics(self) -> Statistics: ...
@@ -134,6 +145,7 @@ class _Agent:
             lambda: self._worker.has_room(),
         )
         self._kv_transfer: KvTransfer | None = None
+        self._disk: DiskCache | None = None
         self._served: ServedModel | None = None
         self._embedder: Embedder | None = None
         self._worker = make_worker(
@@ -233,6 +245,7 @@ class _Agent:
         self._served = served
         model = served.model
         self._kv_transfer = await self._loop.run_in_executor(None, self._open_peers, served, dial)
+        self._disk = await self._loop.run_in_executor(None, self._open_disk, served)
         preparation = Preparation(served.preparer)
         queries = TextQueries(model.vocab, served.preparer)
         tracer = await self._loop.run_in_executor(
@@ -246,6 +259,7 @@ class _Agent:
             model.vocab.piece,
             spans,
             self._kv_transfer.receiver if self._kv_transfer else None,
+            parts_scopes=self._settings.cache_scope == "key",
         )
         self._embedder = self._make_embedder(model)
         executor = QueryExecutor(queries, self._embedder)
@@ -269,6 +283,8 @@ class _Agent:
             self._reporter.stop()
             if self._kv_transfer is not None:
                 await self._loop.run_in_executor(None, self._kv_transfer.close)
+            if self._disk is not None:
+                await self._loop.run_in_executor(None, self._close_disk, self._disk)
             # They use the model, which is freed after this.
             await self._loop.run_in_executor(None, generation.close)
             await self._loop.run_in_executor(None, executor.close)
@@ -300,6 +316,26 @@ class _Agent:
             raise StartupError(f"--peer-addr: cannot listen on {address}: {reason}") from error
         except TlsFileError as error:
             raise StartupError(str(error)) from error
+
+    def _open_disk(self, served: ServedModel) -> DiskCache | None:
+        """Keep prefixes in the folder for them, if there is one. Blocks. Raises `StartupError`."""
+        folder, origin, model = served.cache_folder, served.origin, served.model
+        if folder is None or origin is None or not model.cell_bytes or not served.num_slots:
+            return None
+        try:
+            disk = DiskCache(
+                folder, origin=origin, cell_bytes=model.cell_bytes, hand_out=self._worker.hand_out
+            )
+        except OSError as error:
+            raise StartupError(f"--cache-dir {folder.path} cannot be used: {error}") from error
+        self._worker.use_disk(disk)
+        return disk
+
+    def _close_disk(self, disk: DiskCache) -> None:
+        """Write what was left a moment ago, unless the engine has stopped. Blocks."""
+        if not self._crash.done():
+            disk.finish(LAST_WRITES)
+        disk.close()
 
     def _allow_transfer(self, ticket: str, seconds: float) -> None:
         if self._kv_transfer is not None:
@@ -404,6 +440,7 @@ class _Agent:
             num_draft_cells=self._served.model.num_draft_cells if self._served else None,
             num_media_bytes=media.num_cached_bytes if media else None,
             fetches=self._kv_transfer.counts.total if self._kv_transfer else None,
+            disk=self._disk.use if self._disk else None,
         )
 
     def _report(self, statistics: Statistics) -> None:

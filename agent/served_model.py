@@ -17,6 +17,7 @@ from .adapter_table import AdapterFile, AdapterTable
 from .chat.templates.chat_template import TemplateError
 from .chat.templates.chat_templates import TemplateSource, given_template
 from .engine.loaded_model import LoadedModel
+from .engine.prompt_store.cache_folder import CacheFolder
 from .engine.prompt_store.prompt_store import PromptStore
 from .engine.prompt_store.stored_prompt import ModelIdentity, Origin
 from .generation.preparer import Preparer
@@ -51,7 +52,8 @@ class ServedModel:
         self._options = settings.load_options
         self._assignment = assignment
         self.model = model
-        self.store = _open_store(settings, model)
+        self.cache_folder = _open_folder(settings)
+        self.store = _open_store(settings, model, self.cache_folder)
         self._identity = _identity(settings, model)
         self.preparer = self.make_preparer(assignment, adapters)
 
@@ -172,21 +174,25 @@ def _with_digest(one: AdapterFile) -> AdapterFile:
         raise AdapterUnusableError(one.name, reason) from error
 
 
-def _open_store(settings: AgentSettings, model: LoadedModel) -> PromptStore | None:
-    if settings.cache_dir is None or settings.model is None:
+def _open_folder(settings: AgentSettings) -> CacheFolder | None:
+    if settings.cache_dir is None:
         return None
     try:
-        return PromptStore(
-            settings.cache_dir,
-            limit_bytes=settings.cache_limit,
-            origin=origin_of(
-                identity_of(model.info, model_files(settings.model)),
-                settings.load_options,
-                model.arithmetic,
-            ),
-        )
+        return CacheFolder(settings.cache_dir, limit_bytes=settings.cache_limit)
     except OSError as error:
         raise StartupError(f"--cache-dir {settings.cache_dir} cannot be used: {error}") from error
+
+
+def _open_store(
+    settings: AgentSettings, model: LoadedModel, folder: CacheFolder | None
+) -> PromptStore | None:
+    if folder is None or settings.model is None:
+        return None
+    try:
+        identity = identity_of(model.info, model_files(settings.model))
+    except OSError as error:
+        raise StartupError(f"--cache-dir {settings.cache_dir} cannot be used: {error}") from error
+    return PromptStore(folder, origin=origin_of(identity, settings.load_options, model.arithmetic))
 
 
 def _template(settings: AgentSettings, assignment: Assignment | None) -> TemplateSource | None:

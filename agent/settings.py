@@ -5,7 +5,7 @@ import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
@@ -231,10 +231,17 @@ class AgentSettings(LoadOptions, DaemonSettings):
     )
     cache_dir: Annotated[Path | None, Shown("DIR")] = Field(
         default=None,
-        description="folder for prompts that requests save (`cache_key`); agents may share it",
+        description="folder for prefixes of prompts and answers, which later requests go on from "
+        "when memory has them no more or the agent has started again, and for prompts that "
+        "requests save (`cache_key`); agents may share it",
     )
     cache_limit: Annotated[Size, Field(gt=0), Shown("SIZE", "10GiB")] = Field(
         default=10 * 2**30, description="maximum size of all files in the cache folder"
+    )
+    cache_scope: Annotated[Literal["shared", "key"], Shown("shared|key")] = Field(
+        default="shared",
+        description="who shares what was computed for a prompt, in memory and on disk: all "
+        "callers, or only those with the same key; callers without a key share among themselves",
     )
     models_dir: Annotated[Path, Shown("DIR", "~/.cache/arriero/models")] = Field(
         default_factory=_models_dir,

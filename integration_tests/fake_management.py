@@ -33,6 +33,7 @@ STATISTICS = {
     "average_sequences": 2.0,
     "sequences": {"running": 2, "waiting": 0},
     "cells": CELLS,
+    "disk_cache": {"bytes": 3_000_000, "read_tokens_total": 2560},
     "cached_tokens_total": 100,
     "computed_tokens_total": 300,
     "completion_tokens_total": 500,

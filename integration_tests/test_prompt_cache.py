@@ -32,7 +32,7 @@ def warnings(answer: Answer) -> list[dict[str, str]]:
 
 
 def files(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir())
+    return sorted(folder.glob("*.prompt"))
 
 
 class TestStored:

@@ -28,7 +28,7 @@ from .inference import (
     Usage,
 )
 from .inference.adapters import AdapterName
-from .inference.prefix_peers import Patience, Peer, PrefixSource, Ticket
+from .inference.prefix_peers import CacheScope, Patience, Peer, PrefixSource, Ticket
 from .models.assignments import Assign, HostFacts, Reload, Work
 from .queries import Query, Result
 from .reports.log_lines import LogLines, LogNumber
@@ -348,6 +348,9 @@ class Start:
     `traceparent` is the span of the balancer that this is a part of, if it is traced.
     `fetch`: to get a beginning of the prompt from there is thought cheaper than to compute it. An
     agent computes what it cannot get. Only agents that reported a `peer` are sent this.
+    `scope` stands for the caller, where it has a key: equal for the same key at all balancers, and
+    nobody learns the key's name from it. Agents with `--cache-scope key` share what they computed
+    among requests of one scope only.
     """
 
     __pydantic_config__ = STRICT
@@ -357,6 +360,7 @@ class Start:
     continuation: Continuation | None = None
     traceparent: Traceparent | None = None
     fetch: PrefixSource | None = None
+    scope: CacheScope | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,13 @@ import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from ...shared.errors import EngineFailed, RequestError
 from ...shared.inference import is_background
 from .engine import Engine
 from .sequence import NewSequence, SequenceId
-from .step_loop import Inbox, Interruption, Opened, close
+from .step_loop import Disk, Inbox, Interruption, Opened, close
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,8 @@ class Opener:
 
     def __init__(self, engine: Engine, inbox: Inbox, interruption: Interruption) -> None:
         self.engine = engine
+        self.disk: Disk | None = None
+        """Where a prompt's beginning may be."""
         self._inbox = inbox
         self._interruption = interruption
         self._threads = ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="open")
@@ -82,6 +85,8 @@ class Opener:
         if sequence.id not in self._is_finishing:
             return
         error = self._error(sequence)
+        if error is None:
+            sequence = self._looked_up(sequence)
         with self._lock:
             is_finishing = self._is_finishing.pop(sequence.id, None)
             if is_finishing is not None:
@@ -90,6 +95,16 @@ class Opener:
                     self._interruption.request()
                 return
         close(self.engine, sequence.id)
+
+    def _looked_up(self, sequence: NewSequence) -> NewSequence:
+        """With what is on disk of its prompt."""
+        if self.disk is None or sequence.shift is not None or sequence.prompt.has_media:
+            return sequence
+        try:
+            return replace(sequence, on_disk=self.disk.find(sequence.prompt))
+        except Exception:  # the boundary of the disk: the prompt is computed
+            logger.exception("sequence %d cannot be looked up on disk", sequence.id)
+            return sequence
 
     def _error(self, sequence: NewSequence) -> RequestError | None:
         """What went wrong when it was opened, if something did."""

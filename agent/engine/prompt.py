@@ -8,7 +8,8 @@ Each position has a *cache key*. Sequences whose first n keys are equal have the
 so the cache, the prefix tree and stored prompts compare keys and need to know nothing else:
 - the key of a token is its id;
 - the keys of media are negative, from the digest of the media and the place within them;
-- under an adapter, the adapter is a part of every key.
+- under an adapter, the adapter is a part of every key;
+- in a scope, so is the scope: callers of other scopes have no key in common.
 
 Text prompts cost nothing more than their tokens: their keys are the token ids. Adapters are set for
 a step (`scheduling.adapter_turns`).
@@ -25,7 +26,8 @@ from hashlib import blake2b
 
 _ID_BITS = 32
 _ID_MASK = (1 << _ID_BITS) - 1
-_ADAPTER_BYTES = 8
+_SALT_BYTES = 8
+_SCOPE_BYTES = 16
 _MEDIA_BYTES = 16
 
 
@@ -64,10 +66,12 @@ _Placed = tuple[int, Media]
 class Positions:
     """What a prompt and a history have in common. `keys` are to be read only, one a position."""
 
-    __slots__ = ("_media", "adapter", "keys")
+    __slots__ = ("_media", "adapter", "keys", "scope")
 
     adapter: str | None
     """Identifies the adapters that apply: an `adapter.adapter_key`."""
+    scope: str | None
+    """Who may share it; `None` stands for everybody who has none."""
     keys: Sequence[int]
     _media: Sequence[_Placed]
 
@@ -75,8 +79,12 @@ class Positions:
         return len(self.keys)
 
     def __repr__(self) -> str:
-        adapter = "" if self.adapter is None else f", adapter={self.adapter!r}"
-        return f"{type(self).__name__}({', '.join(map(repr, self.spans))}{adapter})"
+        salts = "".join(
+            f", {name}={value!r}"
+            for name, value in (("adapter", self.adapter), ("scope", self.scope))
+            if value is not None
+        )
+        return f"{type(self).__name__}({', '.join(map(repr, self.spans))}{salts})"
 
     @property
     def has_media(self) -> bool:
@@ -141,11 +149,12 @@ class Positions:
         """The positions from `start` to before `stop`. Raises `ValueError` if that cuts media."""
         media = [*_between(self._media, start, stop)]
         moved = [(place - start, one) for place, one in media]
-        return _prompt(tuple(self.keys[start:stop]), moved, self.adapter)
+        return _prompt(tuple(self.keys[start:stop]), moved, self)
 
     def _ids(self, start: int, stop: int | None) -> tuple[int, ...]:
         keys = self.keys[start:stop]
-        return tuple(keys) if self.adapter is None else tuple(key & _ID_MASK for key in keys)
+        is_salted = self.adapter is not None or self.scope is not None
+        return tuple(key & _ID_MASK for key in keys) if is_salted else tuple(keys)
 
 
 class Prompt(Positions):
@@ -155,18 +164,18 @@ class Prompt(Positions):
 
     keys: tuple[int, ...]
 
-    def __init__(self, *spans: Span, adapter: str | None = None) -> None:
-        self.adapter = adapter
+    def __init__(self, *spans: Span, adapter: str | None = None, scope: str | None = None) -> None:
+        self.adapter, self.scope = adapter, scope
         self._media, place = [], 0
         for span in spans:
             if isinstance(span, Media):
                 self._media.append((place, span))
             place += span.num_positions if isinstance(span, Media) else len(span)
         first = spans[0] if spans else ()
-        if len(spans) < 2 and adapter is None and isinstance(first, tuple):
+        salt = _salt(adapter, scope)
+        if len(spans) < 2 and not salt and isinstance(first, tuple):
             self.keys = first
         else:
-            salt = _salt(adapter)
             self.keys = tuple(key for span in spans for key in _keys(span, salt))
 
     def __eq__(self, other: object) -> bool:
@@ -179,7 +188,7 @@ class Prompt(Positions):
         """All but `count` positions from `start` on. Raises `ValueError` if that cuts media."""
         before, after = self.part(0, start), self.part(start + count, len(self))
         moved = [(start + place, one) for place, one in after._media]
-        return _prompt(before.keys + after.keys, [*before._media, *moved], self.adapter)
+        return _prompt(before.keys + after.keys, [*before._media, *moved], self)
 
 
 class History(Positions):
@@ -193,10 +202,10 @@ class History(Positions):
     keys: list[int]
 
     def __init__(self, prompt: Prompt) -> None:
-        self.adapter = prompt.adapter
+        self.adapter, self.scope = prompt.adapter, prompt.scope
         self.keys = list(prompt.keys)
         self._media = list(prompt._media)
-        self._salt = _salt(prompt.adapter)
+        self._salt = _salt(prompt.adapter, prompt.scope)
 
     def append(self, token: int) -> None:
         """`token` was generated."""
@@ -215,9 +224,9 @@ class History(Positions):
         del self.keys[start:end]
 
 
-def _prompt(keys: tuple[int, ...], media: Sequence[_Placed], adapter: str | None) -> Prompt:
+def _prompt(keys: tuple[int, ...], media: Sequence[_Placed], like: Positions) -> Prompt:
     made = Prompt.__new__(Prompt)
-    made.keys, made._media, made.adapter = keys, media, adapter
+    made.keys, made._media, made.adapter, made.scope = keys, media, like.adapter, like.scope
     return made
 
 
@@ -241,11 +250,13 @@ def border(keys: Sequence[int], length: int) -> int:
     return length
 
 
-def _salt(adapter: str | None) -> int:
-    """What an adapter adds to the keys, above the bits of token ids."""
-    if adapter is None:
+def _salt(adapter: str | None, scope: str | None) -> int:
+    """What an adapter and a scope add to the keys, above the bits of token ids."""
+    if adapter is None and scope is None:
         return 0
-    digest = blake2b(adapter.encode(), digest_size=_ADAPTER_BYTES).digest()
+    person = b"" if scope is None else blake2b(scope.encode(), digest_size=_SCOPE_BYTES).digest()
+    text = (adapter or "").encode()
+    digest = blake2b(text, digest_size=_SALT_BYTES, person=person).digest()
     return (1 + int.from_bytes(digest)) << _ID_BITS
 
 

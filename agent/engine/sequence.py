@@ -12,6 +12,7 @@ from ...shared.inference import Notice
 from ..sequence_id import SequenceId as SequenceId
 from .grammar.constraint import Constraint
 from .prompt import Prompt
+from .prompt_store.blocks import OnDisk
 from .prompt_store.stored_prompt import StoredPrompt
 from .sampling.log_probs import LogProbs
 from .sampling.sampling import Sampling
@@ -42,7 +43,8 @@ class NewSequence:
     log-probabilities are needed.
 
     `marks` are positions of the prompt, which grow, and the names that balancers have for what is
-    before them. At `borders`, which grow too, messages of the prompt begin.
+    before them. At `borders`, which grow too, messages of the prompt begin. What is `on_disk` of
+    the prompt is read where the cache has less of it.
     """
 
     id: SequenceId
@@ -60,6 +62,7 @@ class NewSequence:
     forced: tuple[int, ...] = ()
     marks: tuple[tuple[int, int], ...] = ()
     borders: tuple[int, ...] = ()
+    on_disk: OnDisk | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """`holder`, which has no cells, has the pieces of `stored` parked. No cell moves."""
+    """`holder` has the pieces of `stored` parked, after the cells that it has. No cell moves.
+
+    It has those before the first piece, if there are any: `stored.start` many.
+    """
 
     holder: int
     stored: StoredPrompt

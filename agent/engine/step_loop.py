@@ -8,8 +8,10 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Lock
+from typing import Protocol
 
 from ...shared.errors import EngineFailed, RequestError
 from ...shared.reports.statistics import Statistics
@@ -17,6 +19,7 @@ from .engine import Engine
 from .fair_lock import FairLock
 from .pace import Allow, Pace
 from .prompt import Prompt
+from .prompt_store.blocks import Left, OnDisk, ReadBlocks
 from .prompt_store.stored_prompt import StoredPrompt
 from .scheduling.exports import ExportId
 from .scheduling.scheduler import Scheduler
@@ -61,12 +64,14 @@ class Forget:
 class HandOut:
     """Hand out the longest beginning of `prompt` that is in the cache, or `None`: to `reply`.
 
-    That is called on the engine's thread, and must not block.
+    That is called on the engine's thread, and must not block. See `Scheduler.export`.
     """
 
     id: ExportId
     prompt: Prompt
     reply: Callable[[StoredPrompt | None], None]
+    start: int = 0
+    can_wait: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +81,35 @@ class TakeBack:
     id: ExportId
 
 
+class Disk(Protocol):
+    """Where prefixes go that memory has no room for; see `prompt_store.disk_cache`."""
+
+    def find(self, prompt: Prompt) -> OnDisk | None: ...
+    def read(self, wanted: ReadBlocks, reply: Callable[[StoredPrompt | None], None]) -> None: ...
+    def offer(self, left: Left) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class UseDisk:
+    """From now on there is a disk."""
+
+    disk: Disk
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """What was to be read from disk for a sequence."""
+
+    id: SequenceId
+    prefix: StoredPrompt | None
+
+
 @dataclass(frozen=True, slots=True)
 class Stop:
     """End the loop before its next step."""
 
 
-Command = Opened | Finish | Drop | Forget | HandOut | TakeBack | Allow | Stop
+Command = Opened | Finish | Drop | Forget | HandOut | TakeBack | UseDisk | Arrived | Allow | Stop
 
 
 class Inbox:
@@ -204,6 +232,7 @@ class StepLoop:
         self._clock = clock
         self._last_end: float | None = None
         self._replies: dict[ExportId, Callable[[StoredPrompt | None], None]] = {}
+        self._disk: Disk | None = None
         self._is_stopped = False
         self._num_begun = 0
         self.step: int | None = None
@@ -212,6 +241,7 @@ class StepLoop:
     def run(self) -> None:
         while True:
             if self._take_commands():
+                self._tell_disk()
                 self._publish(self._scheduler.statistics())
             if self._is_stopped:
                 return
@@ -277,10 +307,15 @@ class StepLoop:
                 self._expected.pop(sequence_id, None)
             case HandOut(id, prompt, reply):
                 self._replies[id] = reply
-                self._scheduler.export(id, prompt)
+                self._scheduler.export(id, prompt, start=command.start, can_wait=command.can_wait)
             case TakeBack(id):
                 self._replies.pop(id, None)
                 self._scheduler.withdraw_export(id)
+            case UseDisk(disk):
+                self._disk = disk
+                self._scheduler.note_left()
+            case Arrived(sequence_id, prefix):
+                self._scheduler.arrived(sequence_id, prefix)
             case Allow():
                 self._pace.set(command)
             case Stop():
@@ -302,6 +337,7 @@ class StepLoop:
         )
         for exported in self._scheduler.take_exported():
             self._replies.pop(exported.id)(exported.prefix)
+        self._tell_disk()
         self._drafting.observe(step, outcome, ended - started, outputs)
         outputs = self._with_ends(outputs)
         self._last_end = None if self._scheduler.is_idle else ended
@@ -313,6 +349,17 @@ class StepLoop:
             self._pace.stepped()
         if outputs:
             self._on_step(outputs)
+
+    def _tell_disk(self) -> None:
+        if self._disk is None:
+            return
+        for left in self._scheduler.take_left():
+            self._disk.offer(left)
+        for read in self._scheduler.take_disk_reads():
+            self._disk.read(read.blocks, partial(self._arrived, read.id))
+
+    def _arrived(self, id: SequenceId, prefix: StoredPrompt | None) -> None:
+        self._inbox.put(Arrived(id, prefix))  # on a thread of the disk's
 
     def _execute(self, step: Step) -> Outcome:
         if not self._scheduler.may_be_stopped(step):

@@ -35,6 +35,7 @@ from .speculation.model_drafter import ModelDrafter
 from .speculation.prompt_lookup import LookupDrafter
 from .statistics import NOTHING_DONE, Gone
 from .step_loop import (
+    Disk,
     Drop,
     Finish,
     Forget,
@@ -44,6 +45,7 @@ from .step_loop import (
     StepLoop,
     Stop,
     TakeBack,
+    UseDisk,
 )
 
 logger = logging.getLogger(__name__)
@@ -144,11 +146,22 @@ class Worker:
         if not self._opening.withdraw(sequence_id):
             self._inbox.put(Drop(sequence_id))
 
+    def use_disk(self, disk: Disk) -> None:
+        """Prefixes go there, and come from there. After `start`, before the first sequence."""
+        self._opening.disk = disk
+        self._inbox.put(UseDisk(disk))
+
     def hand_out(
-        self, prompt: Prompt, reply: Callable[[StoredPrompt | None], None]
+        self,
+        prompt: Prompt,
+        reply: Callable[[StoredPrompt | None], None],
+        *,
+        start: int = 0,
+        can_wait: bool = False,
     ) -> Callable[[], None]:
         """Read the longest beginning of `prompt` that is in the cache; `None` if there is none.
 
+        From position `start` on. What `can_wait` takes little of the time of those who stream.
         `reply` is called on the engine's thread and must not block; never, where that has stopped.
         Call what this returns to take it back: what was not read by then is not read. See `submit`.
         There is none, either, while the worker has no room.
@@ -157,7 +170,7 @@ class Worker:
             reply(None)
             return lambda: None
         id = ExportId(next(self._export_ids))
-        self._inbox.put(HandOut(id, prompt, reply))
+        self._inbox.put(HandOut(id, prompt, reply, start, can_wait))
         return lambda: self._inbox.put(TakeBack(id))
 
     def stop(self) -> None:

@@ -49,6 +49,7 @@ class Prepare:
     id: SequenceId
     request: GenerateRequest
     resume: Resume | None = None
+    scope: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,7 @@ class ActiveRequest:
         self.id = id
         self.name = start.id
         self.request = start.request
+        self.scope = start.scope
         self.resume = Resume(start.id, start.continuation) if start.continuation else None
         self.listener = listener
         self._source = start.fetch
@@ -338,8 +340,8 @@ class ActiveRequests:
 
     def __init__(self, piece: Callable[[int], bytes]) -> None:
         self._piece = piece
-        self._saving: set[str] = set()
-        """The keys under which active requests save."""
+        self._saving: set[tuple[str | None, str]] = set()
+        """The scopes and keys under which active requests save."""
         self._active: dict[SequenceId, ActiveRequest] = {}
 
     def __len__(self) -> int:
@@ -352,11 +354,11 @@ class ActiveRequests:
         """A new request; see `port.Generation`."""
         active = ActiveRequest(id, start, listener)
         if (key := active.key) is not None:
-            if key in self._saving:
+            if (start.scope, key) in self._saving:
                 return [SendItems(listener, (_key_is_taken(start.id, key),), (id,))]
-            self._saving.add(key)
+            self._saving.add((start.scope, key))
         self._active[id] = active
-        return [Prepare(id, start.request, active.resume)]
+        return [Prepare(id, start.request, active.resume, start.scope)]
 
     def cancel(self, id: SequenceId) -> list[Decision]:
         """End a request with what it has; one that is complete ends when it is saved."""
@@ -477,7 +479,7 @@ class ActiveRequests:
             return []
         del self._active[active.id]
         if active.key is not None:
-            self._saving.remove(active.key)
+            self._saving.remove((active.scope, active.key))
         return [active.id]
 
 

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Protocol, assert_never
 
@@ -106,8 +107,12 @@ class LocalGeneration:
         spans: RequestSpans | None = None,
         fetcher: PrefixFetcher | None = None,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        parts_scopes: bool = False,
     ) -> None:
+        """With `parts_scopes` requests share what they computed within their scope only."""
         self._clock = clock
+        self._parts_scopes = parts_scopes
         self._preparation = preparation
         self._worker = worker
         self._saver = saver
@@ -118,6 +123,8 @@ class LocalGeneration:
     def start(self, id: SequenceId, start: Start, listener: Listener) -> None:
         """See `port.Generation`."""
         self._spans.started(id, start.id, start.traceparent)
+        if not self._parts_scopes:
+            start = replace(start, scope=None)
         self._carry_out(self._requests.start(id, start, listener))
 
     def cancel(self, id: SequenceId) -> None:
@@ -177,8 +184,9 @@ class LocalGeneration:
         self, decision: Prepare | Abandon | FetchPrefix | Run | Finish | Drop | Save
     ) -> None:
         match decision:
-            case Prepare(id, request, resume):
-                self._preparation.prepare(id, request, partial(self._prepared, id), resume)
+            case Prepare(id, request, resume, scope):
+                reply = partial(self._prepared, id)
+                self._preparation.prepare(id, request, reply, resume, scope)
                 self._worker.expect(id, is_background=is_background(request.priority))
             case Abandon(id):
                 self._worker.forget(id)

@@ -53,9 +53,12 @@ class Preparation:
         request: GenerateRequest,
         reply: Callable[[Outcome], None],
         resume: Resume | None = None,
+        scope: str | None = None,
     ) -> None:
         """Prepare `request`; `reply` gets the outcome, unless it is abandoned."""
-        future = self._threads(request, resume).submit(_outcome, self.preparer, id, request, resume)
+        future = self._threads(request, resume).submit(
+            _outcome, self.preparer, id, request, resume, scope
+        )
         self._preparations[id] = future
         asyncio.wrap_future(future).add_done_callback(partial(self._finished, id, reply))
 
@@ -90,10 +93,14 @@ class Preparation:
 
 
 def _outcome(
-    preparer: Preparer, id: SequenceId, request: GenerateRequest, resume: Resume | None
+    preparer: Preparer,
+    id: SequenceId,
+    request: GenerateRequest,
+    resume: Resume | None,
+    scope: str | None,
 ) -> Outcome:
     try:
-        prepared = preparer.prepare(id, request)
+        prepared = preparer.prepare(id, request, scope)
         return prepared if resume is None else preparer.resume(prepared, resume)
     except RequestError as error:
         return error

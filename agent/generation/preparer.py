@@ -101,8 +101,13 @@ class Preparer:
         """The source of the template for conversations without tools, if there is one."""
         return self._templates.general_text
 
-    def prepare(self, id: SequenceId, request: GenerateRequest) -> Prepared:
-        """Raises `RequestError` that names the field and says what would be right."""
+    def prepare(
+        self, id: SequenceId, request: GenerateRequest, scope: str | None = None
+    ) -> Prepared:
+        """Raises `RequestError` that names the field and says what would be right.
+
+        Only requests of the same `scope` share what is computed for it.
+        """
         chain = chain_of(request)
         request = self._defaults.applied(request)
         if request.cache_key is not None and self._store is None:
@@ -114,9 +119,9 @@ class Preparer:
         request = pictures.request
         rendered = self._rendered(request)
         text = rendered.text
-        prompt = self._prompt(request, rendered, pictures)
+        prompt = self._prompt(request, rendered, pictures, scope)
         sampling = self._resolver.sampling(request, self._draw_seed())
-        loaded = self._load(request.cache_key)
+        loaded = self._load(request.cache_key, scope)
         held = constrain(request, self._answer_format(request, text), self._grammars)
         sequence = NewSequence(
             id=id,
@@ -155,10 +160,10 @@ class Preparer:
         pictures = self._pictures(request)
         return len(Prompt(*self._spans(self._rendered(pictures.request), pictures)))
 
-    def _load(self, key: str | None) -> StoredPrompt | Ignored | None:
+    def _load(self, key: str | None, scope: str | None) -> StoredPrompt | Ignored | None:
         if key is None or self._store is None:
             return None
-        loaded = self._store.load(key)
+        loaded = self._store.load(key, scope)
         if isinstance(loaded, StoredPrompt) and len(loaded.prompt) > self._context_size:
             return ignored(
                 f"the prompt that is stored has {len(loaded.prompt)} tokens, more than this "
@@ -227,7 +232,11 @@ class Preparer:
         return marked(request, self._media, secrets.token_hex(8))
 
     def _prompt(
-        self, request: GenerateRequest, rendered: RenderedText, pictures: Pictures
+        self,
+        request: GenerateRequest,
+        rendered: RenderedText,
+        pictures: Pictures,
+        scope: str | None,
     ) -> Prompt:
         field = "messages" if request.prompt is None else "prompt"
         adapter = self.adapters.key_for(request)
@@ -238,10 +247,10 @@ class Preparer:
                     field="truncate_prompt_tokens",
                 )
             self._check_text(request, rendered.text)
-            prompt = Prompt(*self._spans(rendered, pictures), adapter=adapter)
+            prompt = Prompt(*self._spans(rendered, pictures), adapter=adapter, scope=scope)
         else:
             tokens = self._truncated(request, self._prompt_tokens(request, rendered))
-            prompt = Prompt(tokens, adapter=adapter)
+            prompt = Prompt(tokens, adapter=adapter, scope=scope)
         if not len(prompt):
             raise InvalidRequest(f"`{field}`: it is empty", field=field)
         self._check_length(request, len(prompt))

@@ -41,6 +41,7 @@ class _Description:
 
     ticket: Ticket
     adapter: str | None = None
+    scope: str | None = None
 
 
 _description: TypeAdapter[_Description] = TypeAdapter(_Description)
@@ -58,7 +59,10 @@ def encode(request: PrefixRequest) -> bytes:
     """The request as bytes. Its prompt has tokens only."""
     ids = request.prompt.tokens
     described = _description.dump_json(
-        _Description(ticket=request.ticket, adapter=request.prompt.adapter), exclude_none=True
+        _Description(
+            ticket=request.ticket, adapter=request.prompt.adapter, scope=request.prompt.scope
+        ),
+        exclude_none=True,
     )
     head = _REQUEST.pack(_REQUEST_MAGIC, VERSION, len(described), len(ids))
     return head + described + struct.pack(f"<{len(ids)}i", *ids)
@@ -78,7 +82,8 @@ def read_request(source: Readable, most_tokens: int) -> PrefixRequest:
     ids = struct.unpack(f"<{num_tokens}i", source.read(num_tokens * _TOKEN_BYTES))
     if min(ids) < 0:
         raise ExchangeError("the peer asks for tokens that there cannot be")
-    return PrefixRequest(described.ticket, Prompt(ids, adapter=described.adapter))
+    prompt = Prompt(ids, adapter=described.adapter, scope=described.scope)
+    return PrefixRequest(described.ticket, prompt)
 
 
 def answer_head(num_bytes: int) -> bytes:

@@ -222,7 +222,13 @@ class KvReceiver:
             num_bytes = read_answer_head(wire, job.most_bytes)
             if not num_bytes:
                 return None
-            prefix = unpack(wire, num_bytes, key=job.source.ticket, origin=self._origin)
+            prefix = unpack(
+                wire,
+                num_bytes,
+                key=job.source.ticket,
+                origin=self._origin,
+                scope=job.prompt.scope,
+            )
             _check(prefix, job.prompt)
             return _Got(prefix, num_bytes, self._clock() - began)
 

@@ -1,6 +1,7 @@
 """Who sent a request: carried from the API to the log and the record of its end."""
 
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from ipaddress import IPv6Address, ip_address
 from typing import NamedTuple
 
@@ -9,6 +10,8 @@ from ..access.identity import NO_LIMITS, CallerLimits
 
 ANONYMOUS_NAME = "anonymous"
 """The name of callers without an access key; no key may be called so."""
+
+_SCOPE_BYTES = 16
 
 NETWORK_BITS = 64
 """The part of an IPv6 address that one host cannot choose."""
@@ -58,6 +61,13 @@ class Caller:
     def traceparent(self) -> str | None:
         """What is passed on with the request, so that its work is a part of its trace."""
         return None if self.trace is None else self.trace.traceparent
+
+    @property
+    def scope(self) -> str | None:
+        """What agents learn of it, to tell its prompts from others'; `None` without a key."""
+        if self.owner is None:
+            return None
+        return blake2b(self.owner.encode(), digest_size=_SCOPE_BYTES, person=b"scope").hexdigest()
 
     @property
     def account(self) -> Account:

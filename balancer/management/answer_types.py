@@ -71,6 +71,13 @@ class Cells(TypedDict):
     parked: Count
 
 
+class DiskCache(TypedDict):
+    """Prefixes of the agent's model on disk, and tokens that were read from there."""
+
+    bytes: Count
+    read_tokens_total: Count
+
+
 class Statistics(TypedDict):
     """An engine's work since its model was loaded. A rate is null before the first step."""
 
@@ -80,6 +87,7 @@ class Statistics(TypedDict):
     average_sequences: float | None
     sequences: Sequences
     cells: Cells
+    disk_cache: DiskCache | None
     cached_tokens_total: Count
     computed_tokens_total: Count
     completion_tokens_total: Count

@@ -79,6 +79,9 @@ def statistics_json(said: statistics.Statistics) -> Statistics:
             "kept": said.cells.kept,
             "parked": said.cells.parked,
         },
+        "disk_cache": None
+        if said.disk is None
+        else {"bytes": said.disk.bytes, "read_tokens_total": said.disk.tokens},
         "cached_tokens_total": said.cached_tokens,
         "computed_tokens_total": said.computed_tokens,
         "completion_tokens_total": said.completion_tokens,

@@ -36,7 +36,7 @@ const optionWords = (options) =>
 /** What the engine did since its model was loaded. */
 export function engineFacts(statistics) {
   if (!statistics) return [];
-  const { cells, sequences } = statistics;
+  const { cells, sequences, disk_cache: disk } = statistics;
   const prompts = statistics.cached_tokens_total + statistics.computed_tokens_total;
   const drafted = statistics.drafted_tokens_total;
   const hasCells = cells.total > 0; // those of another server are unknown
@@ -48,6 +48,7 @@ export function engineFacts(statistics) {
     ["Sequences", `${count(sequences.running)} running, ${count(sequences.waiting)} waiting`],
     ["KV cells", hasCells ? cellWords(cells) : null],
     ["Parked in host memory", hasCells ? `${count(cells.parked)} cells` : null],
+    ["Cached on disk", disk ? `${bytes(disk.bytes)}, ${diskWords(disk)}` : null],
     ["Tokens given out", compact(statistics.completion_tokens_total)],
     ["Prompts cached", `${share(statistics.cached_tokens_total, prompts)} of ${compact(prompts)}`],
     ["Drafts accepted", `${share(statistics.accepted_tokens_total, drafted)} of ${compact(drafted)}`],
@@ -56,6 +57,8 @@ export function engineFacts(statistics) {
     ["Busy", duration(statistics.busy_seconds_total)],
   ].filter(([, value]) => value !== null);
 }
+
+const diskWords = ({ read_tokens_total: tokens }) => `${compact(tokens)} tokens read`;
 
 const cellWords = ({ used, kept, total }) =>
   `${count(used)} used and ${count(kept)} cached of ${count(total)}`;

@@ -18,6 +18,9 @@ MAX_TICKET = 64
 LONGEST_LOAN = 60.0
 """Seconds for which a ticket is good at most, and that a fetch may take."""
 
+CacheScope = Annotated[str, Field(min_length=1, max_length=64)]
+"""Stands for a caller: those of one scope may share what was computed for them."""
+
 Ticket = Annotated[str, Field(min_length=1, max_length=MAX_TICKET)]
 """Good for one prefix, for the agent that shows it; random."""
 

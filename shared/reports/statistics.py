@@ -49,6 +49,24 @@ class Fetches:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DiskUse:
+    """The disk tier of the prefix cache: `blocks` of this model, which take so many `bytes`.
+
+    Since the engine started so many blocks were `read`, which spared computing so many `tokens`,
+    and `written`. Blocks that were damaged or came too late are `failed_reads`.
+    """
+
+    __pydantic_config__ = STRICT
+    blocks: Total = 0
+    bytes: Total = 0
+    read: Total = 0
+    tokens: Total = 0
+    written: Total = 0
+    failed_reads: Total = 0
+    failed_writes: Total = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram:
     """Counts of durations: those up to each of `bounds`, which grow, and last the longer ones.
 
@@ -83,7 +101,8 @@ class Statistics:
     `num_embedding_cells` have the contexts that embed and rank, beside the engine's `cells`,
     and `num_draft_cells` that of the draft model, if there is one.
     `num_media_bytes` are kept of encoded pictures, where there is a projector.
-    `fetches` are those of prefixes from other agents, where it lends its own.
+    `fetches` are those of prefixes from other agents, where it lends its own. `disk` is there with
+    a folder for prefixes.
     """
 
     __pydantic_config__ = STRICT
@@ -98,6 +117,7 @@ class Statistics:
     num_draft_cells: Total | None = None
     num_media_bytes: Total | None = None
     fetches: Fetches | None = None
+    disk: DiskUse | None = None
     cached_tokens: Total = 0
     computed_tokens: Total = 0
     completion_tokens: Total = 0

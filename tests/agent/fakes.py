@@ -23,6 +23,7 @@ from arriero.agent.engine.sequence import (
     SequenceStats,
 )
 from arriero.agent.engine.statistics import NOTHING_DONE, Gone
+from arriero.agent.engine.step_loop import Disk
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.messages import (
     Cancel,
@@ -121,6 +122,7 @@ class FakeWorker:
         self.done = replace(NOTHING_DONE, cells=Cells(total=64))
         self.is_stopped = False
         self.kept: StoredPrompt | None = None
+        self.disk: Disk | None = None
         self.adapters: dict[str, Path] = {}
         self.gone = Gone()
         self.is_full = False
@@ -131,8 +133,16 @@ class FakeWorker:
             raise self.error
         return self.model
 
+    def use_disk(self, disk: Disk) -> None:
+        self.disk = disk
+
     def hand_out(
-        self, prompt: Prompt, reply: Callable[[StoredPrompt | None], None]
+        self,
+        prompt: Prompt,
+        reply: Callable[[StoredPrompt | None], None],
+        *,
+        start: int = 0,
+        can_wait: bool = False,
     ) -> Callable[[], None]:
         reply(self.kept)
         return lambda: None

@@ -84,7 +84,7 @@ from arriero.shared.queries import (
 )
 from arriero.shared.reports.log_lines import LogLine
 from arriero.shared.reports.model_info import ModelInfo, Upstream
-from arriero.shared.reports.statistics import Cells, Fetches, Histogram, Statistics
+from arriero.shared.reports.statistics import Cells, DiskUse, Fetches, Histogram, Statistics
 from arriero.shared.sampling import SamplingChoices
 
 ID = RequestId("r1")
@@ -272,6 +272,9 @@ FROM_AGENT: tuple[FromAgent, ...] = (
         num_media_bytes=7,
         num_commands=8,
         fetches=Fetches(num=1, failed=2, tokens=3, bytes=4, seconds=0.5, lent=6),
+        disk=DiskUse(
+            blocks=1, bytes=2, read=3, tokens=4, written=5, failed_reads=6, failed_writes=7
+        ),
         cached_tokens=8,
         computed_tokens=9,
         completion_tokens=10,
@@ -322,6 +325,7 @@ FROM_BALANCER: tuple[FromBalancer, ...] = (
             text="Hé",
             num_tokens=8,
         ),
+        scope="0af7651916cd43dd",
         traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         fetch=PrefixSource(address="h:1", ticket="t", seconds=1.5),
     ),

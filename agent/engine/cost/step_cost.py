@@ -111,6 +111,10 @@ class StepCost:
         """Seconds of a step of nothing but so many generating sequences, or drafted tokens."""
         return self._generating.predict(num_tokens) if num_tokens else 0.0
 
+    def prefill(self, num_tokens: int, depth: int) -> float:
+        """Seconds to compute so many prompt tokens from `depth` on, beside nothing else."""
+        return self._prefill.predict(num_tokens, depth)
+
     def draft_price(self, num_generating: int) -> float:
         """What a drafted token adds to a step of so many generating sequences, as a part of it."""
         return self._drafting.share(num_generating) if self._drafting.is_known else 1.0

@@ -137,7 +137,9 @@ class CheckpointMemory(OneCache):
             self._share(found.source, slot, found.length)
         self._announce(slot, keys, most_shared, marks, borders)
 
-    def adopt(self, stored: StoredPrompt) -> int | None:
+    can_extend = False
+
+    def adopt(self, stored: StoredPrompt, source: int | None = None) -> int | None:
         """Not where states are whole."""
         raise TypeError("a stored prompt cannot become a checkpoint")
 

@@ -84,9 +84,13 @@ class KeptPrefixes:
             return
         self._cells.share(slot, holder, len(keys))
         self._edits.append(Copy(slot, holder, len(keys)))
+        self.drop_within(holder)
+        self.use(holder)
+
+    def drop_within(self, holder: int) -> None:
+        """Kept prefixes go that `holder` begins with: it has all of them."""
         for within in self._kept(self._tree.others_within(holder)):
             self.drop(within)
-        self.use(holder)
 
     def parked_pieces(self, holder: int) -> tuple[int, ...]:
         """Cells of its parked pieces, in the order in which they follow those in the cache."""

@@ -111,10 +111,15 @@ class Memory(Protocol):
         There must be `num_needed` available cells.
         """
 
-    def adopt(self, stored: StoredPrompt) -> int | None:
+    @property
+    def can_extend(self) -> bool:
+        """Whether the rest of a prompt can be adopted, whose beginning is in the cells."""
+
+    def adopt(self, stored: StoredPrompt, source: int | None = None) -> int | None:
         """`stored` is a kept prefix from now on, parked: its number, if there is one.
 
-        Only of models that can share.
+        What comes before its `start` it shares with `source`, which has that in the cells. Only of
+        models that can share.
         """
 
     def load(

@@ -159,8 +159,10 @@ class StreamMemory:
         """Nothing comes back before a sequence begins with it: see `is_present`."""
         return self.is_present(found)
 
-    def adopt(self, stored: StoredPrompt) -> int | None:
-        """`stored` is a kept prefix from now on, parked: its number, if there is one."""
+    can_extend = False
+
+    def adopt(self, stored: StoredPrompt, source: int | None = None) -> int | None:
+        """`stored`, which is whole, is a kept prefix from now on, parked: its number, if any."""
         if not self._holders.make_number():
             return None
         holder = self._holders.residency.put()

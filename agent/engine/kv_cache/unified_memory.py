@@ -155,21 +155,33 @@ class UnifiedMemory(OneCache):
             self._edits.append(Restore(source, length))
         return True
 
-    def adopt(self, stored: StoredPrompt) -> int | None:
+    can_extend = True
+
+    def adopt(self, stored: StoredPrompt, source: int | None = None) -> int | None:
         """`stored` is a kept prefix from now on, parked: its number, if there is one.
 
-        Only of models that can share.
+        What comes before its `start` it shares with `source`, which has that in the cells. Only of
+        models that can share.
         """
+        if source is not None:
+            self._prefixes.use(source)
         if not self._prefixes.make_number():
             return None
+        if stored.start and (source is None or self._cells.length(source) < stored.start):
+            return None  # it had the oldest number
         holder = self._residency.put()
         self._prefixes.announce(holder, stored.prompt.keys)
-        length = len(stored.prompt)
-        in_the_way = self._residency.in_the_way(length, sparing=())
+        length = len(stored.prompt) - stored.start
+        in_the_way = self._residency.in_the_way(length, sparing=() if source is None else {source})
         for one in tuple(self._residency) if in_the_way is None else in_the_way:
             self._prefixes.forget_parked(one)
+        if stored.start and source is not None:
+            self._cells.share(source, holder, stored.start)
+            self._edits.append(Copy(source, holder, stored.start))
         self._residency.adopt(holder, [piece.num_tokens for piece in stored.pieces])
         self._edits.append(Adopt(holder, stored))
+        if stored.start:
+            self._prefixes.drop_within(holder)
         return holder
 
     def load(

@@ -41,21 +41,23 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class StoredPrompt:
-    """What the KV cache held of `prompt`, from the first on, in pieces that are copied one by one.
+    """What the KV cache held of `prompt`, in pieces that are copied one by one.
 
-    The pieces cover all its positions, or there are none: then the state could not be saved.
+    The pieces cover all its positions from `start` on, or there are none: then the state could not
+    be saved. Whoever has only the rest of a prompt needs what is before `start` from elsewhere.
     """
 
     prompt: Prompt
     pieces: tuple[Piece, ...]
+    start: int = 0
 
     def first(self, num_tokens: int) -> "StoredPrompt":
         """The whole pieces that hold the first `num_tokens`."""
-        end = count = 0
+        end, count = self.start, 0
         while end < num_tokens:
             end += self.pieces[count].num_tokens
             count += 1
-        return StoredPrompt(self.prompt.part(0, end), self.pieces[:count])
+        return StoredPrompt(self.prompt.part(0, end), self.pieces[:count], self.start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,10 +114,11 @@ _description: TypeAdapter[_Description] = TypeAdapter(_Description)
 def pack(key: str, origin: Origin, prompt: StoredPrompt) -> tuple[State, ...]:
     """The parts of the file, to be written one after the other.
 
-    This version of the format holds tokens only: prompts with media raise `ValueError`.
+    This version of the format holds tokens only: prompts with media raise `ValueError`, as do those
+    of which the beginning is not here.
     """
-    if prompt.prompt.has_media:
-        raise ValueError("prompts with media cannot be stored")
+    if prompt.prompt.has_media or prompt.start:
+        raise ValueError("prompts with media, and parts of prompts, cannot be stored")
     ids = prompt.prompt.tokens
     description = _description.dump_json(
         _Description(
@@ -137,8 +140,13 @@ def pack(key: str, origin: Origin, prompt: StoredPrompt) -> tuple[State, ...]:
     return (*parts, digest.digest())
 
 
-def unpack(file: Readable, size: int, *, key: str, origin: Origin) -> StoredPrompt:
-    """What `pack` made of a prompt under `key`, of `size` bytes in all. Raises `UnusableFile`."""
+def unpack(
+    file: Readable, size: int, *, key: str, origin: Origin, scope: str | None = None
+) -> StoredPrompt:
+    """What `pack` made of a prompt under `key`, of `size` bytes in all. Raises `UnusableFile`.
+
+    The prompt is one of `scope`, of which the file does not tell: that is for the key to do.
+    """
     source = _Source(file, size)
     magic, version, length = _HEAD.unpack(source.take(_HEAD.size))
     if magic != MAGIC:
@@ -157,7 +165,7 @@ def unpack(file: Readable, size: int, *, key: str, origin: Origin) -> StoredProm
     pieces = tuple(Piece(num_tokens, source.take(num_bytes)) for num_tokens, num_bytes in sizes)
     source.check_end()
     ids = struct.unpack(_tokens(description.num_tokens), tokens)
-    return StoredPrompt(Prompt(ids, adapter=description.adapter), pieces)
+    return StoredPrompt(Prompt(ids, adapter=description.adapter, scope=scope), pieces)
 
 
 class _Source:

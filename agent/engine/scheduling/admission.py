@@ -13,6 +13,9 @@ sequence that begins with it waits for that; those behind it need not.
 
 Where a state can only be had whole, one is loaded before a step, and none that would take too long
 beside streams: then the prompt is computed.
+
+Where the disk has more of a prompt than memory, the sequence waits until that is read, if reading
+is faster than computing (`disk_reads`); those behind it need not.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -52,10 +55,22 @@ class Await:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """The first `length` tokens of what is stored for `one` become a kept prefix."""
+    """The first `length` tokens of what is stored for `one` become a kept prefix.
+
+    What is not stored of them it shares with `source`.
+    """
 
     one: Progress
     length: int
+    source: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """`one` waits for what is on disk beyond its first `num_ready` tokens."""
+
+    one: Progress
+    num_ready: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +85,26 @@ def admit(
     running: Collection[Progress],
     memory: Memory,
     may_load: Callable[[int], bool] = lambda _: True,
-) -> Iterator[Begin | Await | Keep | Fetch]:
+    waits_for_disk: Callable[[Progress, int], bool] = lambda *_: False,
+) -> Iterator[Begin | Await | Keep | Fetch | Read]:
     """What becomes of `waiting`, which are in order of rank and each have a slot to go to.
 
     Lazy: the caller carries out each decision before it asks for the next. `may_load` says whether
-    the whole state of so many tokens may be copied beside those who stream.
+    the whole state of so many tokens may be copied beside those who stream, `waits_for_disk`
+    whether one that could begin with so many tokens waits for more of them.
     """
     for one in waiting:
         found = memory.find(one.history.keys, one.most_reused)
-        num_loaded = _num_loadable(one, memory, may_load)
+        num_loaded = _num_loadable(one, found, memory, may_load)
         if num_loaded <= max(found.length, found.promised):
             num_loaded = 0
         ready = max(found.length, num_loaded)
         if found.promised_by is not None and found.promised >= ready + WORTH_WAITING:
             yield Await(found.promised_by, found.promised)
+        elif not num_loaded and waits_for_disk(one, found.length):
+            yield Read(one, found.length)
+            if not memory.is_present(found) and _has_room(one, found, 0, running, memory):
+                yield Fetch(found)
         elif not _has_room(one, found, num_loaded, running, memory):
             return
         elif num_loaded and not memory.can_share and memory.allowance.num_moved:
@@ -92,19 +113,44 @@ def admit(
             yield Begin(one, found, num_loaded)
         else:
             if num_loaded:
-                yield Keep(one, num_loaded)
+                if not _has_beginning(one, found, memory):
+                    yield Fetch(found)
+                    if not _has_beginning(one, found, memory):
+                        continue  # it comes back in several steps
+                yield Keep(one, num_loaded, _beginning(one, found))
                 found = memory.find(one.history.keys, one.most_reused)
                 if not _has_room(one, found, 0, running, memory):
                     return
+                if waits_for_disk(one, found.length):
+                    yield Read(one, found.length)
+                    yield Fetch(found)
+                    continue
             if not memory.is_present(found):
                 yield Fetch(found)
             if memory.is_present(found):
                 yield Begin(one, found)
 
 
-def _num_loadable(one: Progress, memory: Memory, may_load: Callable[[int], bool]) -> int:
+def _beginning(one: Progress, found: Found) -> int | None:
+    """Who has what comes before the stored part of a prompt, if anything does."""
+    return found.source if one.stored is not None and one.stored.start else None
+
+
+def _has_beginning(one: Progress, found: Found, memory: Memory) -> bool:
+    """Whether that is in the cells."""
+    source = _beginning(one, found)
+    if source is None or one.stored is None:
+        return True
+    return memory.is_present(Found(one.stored.start, source))
+
+
+def _num_loadable(
+    one: Progress, found: Found, memory: Memory, may_load: Callable[[int], bool]
+) -> int:
     """How much of what is stored for `one` it can begin with."""
     if one.stored is None or not one.stored.pieces:
+        return 0
+    if one.stored.start and (found.length < one.stored.start or not memory.can_keep):
         return 0
     if not memory.can_share and not may_load(len(one.stored.prompt)):
         return 0

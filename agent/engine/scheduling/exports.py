@@ -1,13 +1,16 @@
-"""Prefixes that are handed out for other agents: read piece by piece, beside whatever is computed.
+"""Prefixes that are handed out, for other agents or the disk: read piece by piece, beside whatever
+is computed.
 
 An export ends with what could be read: all that was asked for, less where the rest left the cache
-meanwhile, or nothing. It takes no slot and no cells, and computes nothing.
+meanwhile, or nothing. It takes no slot and no cells, and computes nothing. One that can wait comes
+after all others, and takes a small part of the time of those who stream.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NewType
 
+from ..cost.move_cost import MoveCost
 from ..kv_cache.memory import Memory
 from ..prompt import Prompt
 from ..prompt_store.stored_prompt import Piece, State, StoredPrompt
@@ -15,6 +18,9 @@ from ..step import Export, Step
 
 ExportId = NewType("ExportId", int)
 """Unique in one agent process."""
+
+PART = 0.1
+"""The part of the time that reading what can wait takes beside streams."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +35,15 @@ class Exported:
 class _Reading:
     id: ExportId
     prompt: Prompt
+    start: int = 0
+    can_wait: bool = False
     pieces: list[Piece] = field(default_factory=list)
     is_over: bool = False
 
     @property
     def num_read(self) -> int:
-        return sum(piece.num_tokens for piece in self.pieces)
+        """To which position it was read."""
+        return self.start + sum(piece.num_tokens for piece in self.pieces)
 
     def take(self, count: int, state: State) -> None:
         if state:
@@ -45,17 +54,25 @@ class _Reading:
     def result(self) -> Exported:
         if not self.pieces:
             return Exported(self.id, None)
-        return Exported(
-            self.id, StoredPrompt(self.prompt.part(0, self.num_read), tuple(self.pieces))
-        )
+        prompt = self.prompt.part(0, self.num_read)
+        return Exported(self.id, StoredPrompt(prompt, tuple(self.pieces), self.start))
 
 
 class Exports:
-    """One prefix is read at a time, in the order in which they were asked for."""
+    """Prefixes are read in the order in which they were asked for, one before each step.
 
-    def __init__(self, memory: Memory) -> None:
+    With `are_whole` states each piece costs what all of its stream does: what can wait does so as
+    long as anybody streams.
+    """
+
+    def __init__(self, memory: Memory, moves: MoveCost, *, are_whole: bool = False) -> None:
         self._memory = memory
+        self._moves = moves
+        self._are_whole = are_whole
         self._waiting: list[_Reading] = []
+        self._current: _Reading | None = None
+        """The one that the planned step reads."""
+        self._rests_until = 0.0
         self._done: list[Exported] = []
 
     @property
@@ -63,20 +80,37 @@ class Exports:
         """Whether nothing is asked for that was not read, or not taken."""
         return not self._waiting and not self._done
 
-    def add(self, id: ExportId, prompt: Prompt) -> None:
-        """Read the longest beginning of `prompt` that is here."""
-        self._waiting.append(_Reading(id, prompt))
+    def add(self, id: ExportId, prompt: Prompt, *, start: int = 0, can_wait: bool = False) -> None:
+        """Read the longest beginning of `prompt` that is here, from position `start` on."""
+        self._waiting.append(_Reading(id, prompt, start, can_wait))
 
     def withdraw(self, id: ExportId) -> None:
         """Read no more of it: nothing comes of it. Unknown ids are ignored. Not during a step."""
         self._waiting = [one for one in self._waiting if one.id != id]
         self._done = [one for one in self._done if one.id != id]
 
-    def plan(self) -> tuple[Export, ...]:
-        """What to read after all other edits of the step, as far as may still be copied."""
-        if not self._waiting:
+    def plan(self, num_streaming: int, now: float) -> tuple[Export, ...]:
+        """What to read after all other edits of the step, as far as may still be copied.
+
+        `num_streaming` generate; `now` is the scheduler's clock.
+        """
+        self._current = one = self._next(num_streaming, now)
+        if one is None:
             return ()
-        one = self._waiting[0]
+        edits = self._edits(one)
+        if one.can_wait and num_streaming:
+            num_cells = sum(edit.count for edit in edits)
+            self._rests_until = now + self._moves.seconds(num_cells) / PART
+        return edits
+
+    def _next(self, num_streaming: int, now: float) -> _Reading | None:
+        urgent = next((one for one in self._waiting if not one.can_wait), None)
+        if urgent is not None or not self._waiting:
+            return urgent
+        is_calm = not num_streaming or (not self._are_whole and now >= self._rests_until)
+        return self._waiting[0] if is_calm else None
+
+    def _edits(self, one: _Reading) -> tuple[Export, ...]:
         edits: list[Export] = []
         start = one.num_read
         while (there := self._memory.exportable(one.prompt.keys, start)) is not None:
@@ -90,15 +124,16 @@ class Exports:
 
     def read(self, step: Step, saved: Sequence[State]) -> None:
         """`step` was carried out; of its edits that hand out states, these are the states."""
-        if not self._waiting:
+        one, self._current = self._current, None
+        if one is None:
             return
-        one = self._waiting[0]
         edits = [edit for edit in step.edits if isinstance(edit, Export)]
         for edit, state in zip(edits, saved[len(saved) - len(edits) :], strict=True):
             if not one.is_over:
                 one.take(edit.count, state)
         if one.is_over:
-            self._done.append(self._waiting.pop(0).result)
+            self._waiting.remove(one)
+            self._done.append(one.result)
 
     def take(self) -> list[Exported]:
         """Those that have ended since the last call."""

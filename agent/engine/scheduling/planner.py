@@ -20,7 +20,7 @@ from ..speculation.draft_worth import Speculation
 from ..speculation.drafter import DraftRequest, Proposal, StepPrices
 from ..step import Run, Save, Step
 from .adapter_turns import AdapterKey, AdapterTurns, Turn, steps_of_a_turn
-from .admission import Await, Begin, Fetch, Keep, admit
+from .admission import Await, Begin, Fetch, Keep, Read, admit
 from .prefill import Prefill
 from .progress import Progress
 from .state import SchedulerState
@@ -37,6 +37,7 @@ class Planner:
         self._tally = state.tally
         self._background = state.background
         self._exports = state.exports
+        self._disk_reads = state.disk_reads
         self._speculation = Speculation(
             most=state.capacity.max_draft, cost=state.budget.cost, end_tokens=state.end_tokens
         )
@@ -153,15 +154,20 @@ class Planner:
             return awaited
         running = self._queue.running.values()
         may_load = partial(self._budget.may_copy_whole, self._queue.num_streaming)
-        for decision in admit(self._queue.candidates, running, self._memory, may_load):
+        decisions = admit(
+            self._queue.candidates, running, self._memory, may_load, self._disk_reads.waits
+        )
+        for decision in decisions:
             match decision:
                 case Begin():
                     self._begin(decision)
                 case Await(slot, length):
                     self._memory.expect(slot, length)
                     awaited[slot] = min(length, awaited.get(slot, length))
-                case Keep(one, length):
-                    self._keep(one, length)
+                case Keep(one, length, source):
+                    self._keep(one, length, source)
+                case Read(one, num_ready):
+                    self._disk_reads.ask(one, num_ready)
                 case Fetch(found):
                     self._memory.fetch(found)
                 case _:
@@ -194,9 +200,10 @@ class Planner:
         one.stored = None
         self._tally.shared(one.start(num_shared))
 
-    def _keep(self, one: Progress, length: int) -> None:
+    def _keep(self, one: Progress, length: int, source: int | None) -> None:
         if one.stored is not None:
-            one.adopted_as = self._memory.adopt(one.stored.first(length))
+            holder = self._memory.adopt(one.stored.first(length), source)
+            one.adopted_as = None if one.num_read_from_disk else holder  # to tell who asked for it
             one.stored = None
 
     def _compose(
@@ -228,8 +235,9 @@ class Planner:
         shares = self.prefill.share(
             prompts, most_read - num_drafted, num_others=len(generating) + num_drafted
         )
+        edits = self._memory.take_edits()
         return Step(
-            (*self._memory.take_edits(), *saves, *self._exports.plan()),
+            (*edits, *saves, *self._exports.plan(num_streaming, self._tally.now)),
             self._runs(generating, drafts, reading, shares),
             len(generating),
             sum(shares.values()),

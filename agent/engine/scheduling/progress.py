@@ -23,7 +23,8 @@ class Progress:
     `rank` orders those who wait; those that are `is_background` give way (`background`). `ceiling`
     is the most tokens that its slot holds; at that it ends, unless it has a `window`. One that
     `is_finishing` takes its next token for the end. What is `stored` for it is released as soon as
-    it is in the cells or a kept prefix, the one with the number `adopted_as`.
+    it is in the cells or a kept prefix, the one with the number `adopted_as`. What is `on_disk` may
+    be read for it while it waits.
     """
 
     __slots__ = (
@@ -48,6 +49,8 @@ class Progress:
         "num_cached",
         "num_computed",
         "num_generated",
+        "num_read_from_disk",
+        "on_disk",
         "prefill_only",
         "rank",
         "save_as",
@@ -74,6 +77,8 @@ class Progress:
         self.stored: StoredPrompt | None = sequence.stored if window is None else None
         self.save_as = sequence.save_as if window is None else None
         self.adopted_as: int | None = None
+        self.on_disk = sequence.on_disk if window is None else None
+        self.num_read_from_disk = 0
         self._pieces: list[Piece] | None = None
         self.is_finishing = False
         self.num_cached = 0
@@ -93,6 +98,11 @@ class Progress:
     def adapter(self) -> str | None:
         """Under which its tokens are computed; see `Prompt.adapter`."""
         return self.history.adapter
+
+    @property
+    def num_stored(self) -> int:
+        """Tokens whose states are held for it."""
+        return 0 if self.stored is None else len(self.stored.prompt) - self.stored.start
 
     @property
     def num_pending(self) -> int:
@@ -203,12 +213,17 @@ class Progress:
         self.num_cached = min(num_shared, self._prompt_length)
         return self.num_cached
 
+    def take_from_disk(self, prefix: StoredPrompt) -> None:
+        """A part of it was read from disk, while it waits."""
+        self.stored = prefix
+        self.num_read_from_disk = len(prefix.prompt)
+
     def begin_anew(self) -> int:
         """The prefix that it was to begin with is lost: it begins again from nothing.
 
         How many tokens it thought cached.
         """
-        self.stored = None
+        self.stored = self.on_disk = None
         num_cached, self.num_cached = self.num_cached, 0
         self._was_started = False
         return num_cached

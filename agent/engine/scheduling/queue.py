@@ -49,7 +49,7 @@ class SequenceQueue:
     @property
     def num_stored(self) -> int:
         """Tokens whose states are held for those who wait."""
-        return sum(len(one.stored.prompt) for one in self.waiting if one.stored is not None)
+        return sum(one.num_stored for one in self.waiting)
 
     def wait(self, one: Progress) -> None:
         """It waits, behind those of better rank."""

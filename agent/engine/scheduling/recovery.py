@@ -48,7 +48,7 @@ class Recovery:
     def read_instead(self, step: Step, holders: tuple[int, ...]) -> list[SequenceOutput]:
         """What `holders` were to get is lost. Whoever was to begin with it begins anew."""
         lost = _left_empty(step, holders)
-        for holder in holders:
+        for holder in (*holders, *(lost - {*holders, *self._queue.running})):
             self._memory.lose(holder)
         outputs = self._unusable(step, holders)
         for slot in lost & self._queue.running.keys():

@@ -21,12 +21,15 @@ from ....shared.errors import EngineFailed, InvalidRequest, PromptTooLong, Reque
 from ....shared.reports.statistics import Cells, Statistics
 from ..capacity import Capacity
 from ..prompt import Media, Prompt
+from ..prompt_store.blocks import Left
+from ..prompt_store.stored_prompt import StoredPrompt
 from ..sequence import NewSequence, SequenceId, SequenceOutput
 from ..speculation.drafter import DraftRequest, Proposal, StepPrices
 from ..statistics import Gone
 from ..step import Aborted, Decoded, Explained, Failed, NoRoom, NotLoaded, Outcome, Step
 from .accounting import Accounting
 from .context_shift import open_window
+from .disk_reads import DiskRead
 from .exports import Exported, ExportId
 from .planner import Planner
 from .progress import Progress
@@ -66,6 +69,9 @@ class Scheduler:
         self._running = state.queue.running
         self._background = state.background
         self._exports = state.exports
+        self._disk_reads = state.disk_reads
+        self._waits_for_disk = False
+        """Whether the last step was nothing, since all wait for what is read from disk."""
         self._planner = Planner(state)
         self._accounting = Accounting(state)
         self._recovery = Recovery(state)
@@ -86,6 +92,8 @@ class Scheduler:
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to plan: no sequence, nothing to announce or hand out."""
+        if self._waits_for_disk:
+            return True
         has_work = self._running or self._queue.waiting or self._unannounced
         return not has_work and self._exports.is_idle
 
@@ -120,6 +128,7 @@ class Scheduler:
         if sequence.id in self._ids:
             raise ValueError(f"sequence {sequence.id} is here already")
         self._ids.add(sequence.id)
+        self._waits_for_disk = False
         window = None
         error = error or refusal(sequence, self._ceiling)
         if sequence.shift is not None and error is None:
@@ -139,6 +148,7 @@ class Scheduler:
 
     def finish(self, sequence_id: SequenceId) -> None:
         """Take a sequence's next token for the end, whatever it is. Unknown ids are ignored."""
+        self._waits_for_disk = False
         one = self._queue.find(sequence_id)
         if one is not None:
             one.is_finishing = True
@@ -146,6 +156,7 @@ class Scheduler:
     def drop(self, sequence_id: SequenceId) -> None:
         """Forget a sequence, wherever it is: nothing more comes for it. Unknown ids are ignored."""
         self._check_no_step()
+        self._waits_for_disk = False
         if sequence_id not in self._ids:
             return
         self._ids.remove(sequence_id)
@@ -156,9 +167,15 @@ class Scheduler:
         if slot is not None:
             self._state.leave(slot)
 
-    def export(self, id: ExportId, prompt: Prompt) -> None:
-        """Hand out the longest beginning of `prompt` that is here, with one of the next steps."""
-        self._exports.add(id, prompt)
+    def export(
+        self, id: ExportId, prompt: Prompt, *, start: int = 0, can_wait: bool = False
+    ) -> None:
+        """Hand out the longest beginning of `prompt` that is here, with one of the next steps.
+
+        From position `start` on. What `can_wait` takes little of the time of those who stream.
+        """
+        self._waits_for_disk = False
+        self._exports.add(id, prompt, start=start, can_wait=can_wait)
 
     def withdraw_export(self, id: ExportId) -> None:
         """Nobody waits for it any more: nothing comes of it. Unknown ids are ignored."""
@@ -168,6 +185,26 @@ class Scheduler:
     def take_exported(self) -> list[Exported]:
         """What was handed out since the last call."""
         return self._exports.take()
+
+    def note_left(self) -> None:
+        """From now on, `take_left` is asked."""
+        self._state.notes_left = True
+
+    def take_left(self) -> list[Left]:
+        """The prefixes that sequences have left since the last call, once they are asked for."""
+        left, self._state.left = self._state.left, []
+        return left
+
+    def take_disk_reads(self) -> list[DiskRead]:
+        """What to read from disk, asked for since the last call; `arrived` answers each."""
+        return self._disk_reads.take()
+
+    def arrived(self, sequence_id: SequenceId, prefix: StoredPrompt | None) -> None:
+        """What was to be read from disk for a sequence is here, as far as it could be read."""
+        self._check_no_step()
+        self._waits_for_disk = False
+        waiting = (one for one in self._queue.waiting if one.id == sequence_id)
+        self._disk_reads.arrived(next(waiting, None), prefix)
 
     def draft_requests(self) -> tuple[DraftRequest, ...]:
         """For which sequences the next `plan` has use for proposals; empty without speculation."""
@@ -186,8 +223,10 @@ class Scheduler:
         self._check_no_step()
         if self.is_idle:
             return None
-        self._planned = self._planner.plan(proposals)
-        return self._planned
+        self._planned = step = self._planner.plan(proposals)
+        is_nothing = not (step.runs or step.edits or self._running)
+        self._waits_for_disk = is_nothing and self._disk_reads.is_reading
+        return step
 
     def may_be_stopped(self, step: Step) -> bool:
         """Whether the planned `step` may come to nothing, since it is of batch requests alone."""

@@ -5,8 +5,10 @@ from ..kv_cache.checkpoint_memory import CheckpointMemory
 from ..kv_cache.memory import Memory
 from ..kv_cache.stream_memory import StreamMemory
 from ..kv_cache.unified_memory import UnifiedMemory
+from ..prompt_store.blocks import BLOCK, Left, whole
 from ..statistics import Tally
 from .background import Background
+from .disk_reads import DiskReads
 from .exports import Exports
 from .progress import Progress
 from .queue import SequenceQueue
@@ -30,13 +32,31 @@ class SchedulerState:
             may_pause=capacity.most_mixed < capacity.batch_size,
             may_stop=capacity.can_share,
         )
-        self.exports = Exports(self.memory)
+        self.exports = Exports(self.memory, self.budget.moves, are_whole=bool(capacity.num_streams))
+        self.disk_reads = DiskReads(capacity, self.memory, self.budget.cost)
+        self.notes_left = False
+        """Whether anybody asks what sequences have left."""
+        self.left: list[Left] = []
 
     def leave(self, slot: int) -> None:
         """The sequence in `slot` is over; what it computed stays as long as there is room."""
-        self.queue.leave(slot)
+        one = self.queue.leave(slot)
+        if self.notes_left:
+            self._note(one)
         self.memory.leave(slot)
         self.memory.trust()
+
+    def _note(self, one: Progress) -> None:
+        """What `one` leaves may be worth more than host memory.
+
+        Of requests of the class `batch`, most of which come once, only what others had computed.
+        """
+        if one.window is not None or one.history.has_media or not self.memory.can_share:
+            return
+        length = whole(one.num_cached if one.is_background else one.num_computed)
+        if length >= BLOCK:
+            seconds = self.budget.cost.prefill(length, 0)
+            self.left.append(Left(one.history.part(0, length), seconds))
 
     def preempt(self, slot: int) -> None:
         """The sequence in `slot` gives up its cells, and waits to go on."""

@@ -637,6 +637,7 @@ class Requests:
                 continuation=continuation,
                 traceparent=lifecycle.caller.traceparent,
                 fetch=fetch,
+                scope=lifecycle.caller.scope,
             )
             decisions.append(self._registry.message_to(assign.link, start, now))
         self._hold(now)

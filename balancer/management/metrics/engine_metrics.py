@@ -18,7 +18,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.utils import floatToGoString
 
-from ....shared.reports.statistics import Fetches, Statistics
+from ....shared.reports.statistics import DiskUse, Fetches, Statistics
 from ...fleet.view import FleetView
 
 _ByName = dict[str, list[Statistics]]
@@ -40,6 +40,10 @@ class _Number:
 
 def _fetches(said: Statistics) -> Fetches:
     return said.fetches or Fetches()
+
+
+def _disk(said: Statistics) -> DiskUse:
+    return said.disk or DiskUse()
 
 
 _NUMBERS = (
@@ -183,6 +187,38 @@ _NUMBERS = (
         "prefixes_lent",
         "Prefixes that other agents got from this one.",
         lambda said: {"": _fetches(said).lent},
+    ),
+    _Number(
+        GaugeMetricFamily,
+        "disk_cache_blocks",
+        "Blocks of prefixes of the agent's model that are cached in its --cache-dir.",
+        lambda said: {"": None if said.disk is None else said.disk.blocks},
+    ),
+    _Number(
+        GaugeMetricFamily,
+        "disk_cache_bytes",
+        "Size of those blocks.",
+        lambda said: {"": None if said.disk is None else said.disk.bytes},
+    ),
+    _Number(
+        CounterMetricFamily,
+        "disk_cache_reads",
+        "Blocks of prefixes that were read from disk, and those that were damaged or too late.",
+        lambda said: {"read": _disk(said).read, "failed": _disk(said).failed_reads},
+        label="outcome",
+    ),
+    _Number(
+        CounterMetricFamily,
+        "disk_cache_read_tokens",
+        "Tokens of prompts that were read from disk instead of computed.",
+        lambda said: {"": _disk(said).tokens},
+    ),
+    _Number(
+        CounterMetricFamily,
+        "disk_cache_writes",
+        "Blocks of prefixes that were written to disk, and those that could not be.",
+        lambda said: {"written": _disk(said).written, "failed": _disk(said).failed_writes},
+        label="outcome",
     ),
 )
 

@@ -525,8 +525,9 @@ class FakeEngine:
 
     def _adopt(self, holder: int, stored: StoredPrompt) -> None:
         self._check_holder(holder)
-        if self.held(holder) or self.parked.get(holder):
-            raise RuleBroken(f"holder {holder} has something already")
+        is_empty = holder in self._not_loaded or holder in self._left_empty
+        if (len(self.held(holder)) != stored.start and not is_empty) or self.parked.get(holder):
+            raise RuleBroken(f"holder {holder} has something else already")
         self.adopted.add(holder)
         self.parked[holder] = [bytes(piece.state) for piece in reversed(stored.pieces)]
 
@@ -556,6 +557,7 @@ class FakeEngine:
         tokens = tuple(state.removeprefix(b"state of "))
         start = len(self.held(holder))
         is_lost = state != state_of(tokens) or holder in self._not_loaded
+        is_lost = is_lost or holder in self._left_empty
         if is_lost or len(self.cells) + count > self.num_cells:
             self._not_loaded.append(holder)
             return

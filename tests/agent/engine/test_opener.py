@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -10,8 +10,10 @@ import pytest
 
 from arriero.agent.engine.opener import NUM_THREADS, Opener
 from arriero.agent.engine.prompt import Media, Prompt
+from arriero.agent.engine.prompt_store.blocks import Left, OnDisk, ReadBlocks
+from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sampling.sampling import Sampling
-from arriero.agent.engine.sequence import NewSequence, SequenceId
+from arriero.agent.engine.sequence import ContextShift, NewSequence, SequenceId
 from arriero.agent.engine.step_loop import Inbox, Interruption, Opened
 from arriero.shared.errors import EngineFailed, ModelNotFound
 from tests.agent.engine.fake_engine import FakeEngine
@@ -174,3 +176,40 @@ def test_text_does_not_wait_while_media_are_encoded() -> None:
         assert one.engine.begun.get(timeout=HANGS) == 1, "one at a time"
         one.begin(9)
         assert one.engine.begun.empty()
+
+
+class OneOnDisk:
+    """Has one block of any prompt."""
+
+    FOUND = OnDisk(("a",))
+
+    def __init__(self) -> None:
+        self.asked: list[Prompt] = []
+
+    def find(self, prompt: Prompt) -> OnDisk | None:
+        self.asked.append(prompt)
+        if len(self.asked) > 1:
+            raise ZeroDivisionError("no luck")
+        return self.FOUND
+
+    def read(self, wanted: ReadBlocks, reply: Callable[[StoredPrompt | None], None]) -> None: ...
+    def offer(self, left: Left) -> None: ...
+
+
+def test_prompts_are_looked_up_on_disk_and_a_mistake_there_costs_nothing() -> None:
+    with setup() as one:
+        one.opener.disk = disk = OneOnDisk()
+        found = []
+        for number in (1, 2):
+            one.begin(number)
+            one.engine.may.release()
+            opened = one.inbox.get(timeout=HANGS)
+            assert isinstance(opened, Opened) and opened.error is None
+            found.append(opened.sequence.on_disk)
+        assert found == [disk.FOUND, None]
+        shifted = replace(new(3), shift=ContextShift(1, 1))
+        one.engine.may.release()
+        one.opener.add(shifted)
+        opened = one.inbox.get(timeout=HANGS)
+        assert isinstance(opened, Opened) and opened.sequence == shifted
+        assert len(disk.asked) == 2

@@ -80,6 +80,20 @@ def test_an_adapter_is_a_part_of_every_key_and_of_no_token() -> None:
     assert plain != adapted == Prompt((0, 1), IMAGE, adapter="lora")
 
 
+def test_a_scope_is_a_part_of_every_key_and_of_no_token() -> None:
+    plain, mine, theirs = (Prompt((0, 1), IMAGE, scope=scope) for scope in (None, "a", "b"))
+    both = Prompt((0, 1), IMAGE, adapter="lora", scope="a")
+    assert plain.tokens == mine.tokens == theirs.tokens == both.tokens == (0, 1)
+    keys = [set(one.keys) for one in (plain, mine, theirs, both, Prompt((0, 1), adapter="lora"))]
+    assert len(set.union(*keys)) == sum(map(len, keys))
+    assert mine == Prompt((0, 1), IMAGE, scope="a")
+    assert "scope='a'" in repr(mine)
+    history = History(mine.part(0, 2))
+    history.append(7)
+    assert history.part(0, 3) == Prompt((0, 1, 7), scope="a")
+    assert history.part(0, 3).scope == "a"
+
+
 def test_a_history_grows_under_its_adapter() -> None:
     history = History(Prompt((1, 2), adapter="lora"))
     history.append(3)

@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +17,7 @@ from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.model_error import ModelError
 from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.prompt_store.blocks import BLOCK, Left, OnDisk, ReadBlocks
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId, SequenceOutput
@@ -757,3 +758,69 @@ def test_what_is_taken_back_is_not_handed_out(load: LoadEngine) -> None:
         worker.stop()
     assert prefix is not None and prefix.prompt == Prompt((5, 6))
     assert unwanted == []
+
+
+class MemoryDisk:
+    """Has what it is offered, and reads it when it may."""
+
+    def __init__(self) -> None:
+        self.offered: queue.Queue[Left] = queue.Queue()
+        self.found: OnDisk | None = None
+        self.reads: queue.Queue[tuple[ReadBlocks, Callable[[StoredPrompt | None], None]]] = (
+            queue.Queue()
+        )
+
+    def find(self, prompt: Prompt) -> OnDisk | None:
+        return self.found
+
+    def read(self, wanted: ReadBlocks, reply: Callable[[StoredPrompt | None], None]) -> None:
+        self.reads.put((wanted, reply))
+
+    def offer(self, left: Left) -> None:
+        self.offered.put(left)
+
+
+def test_what_a_sequence_leaves_is_offered_to_the_disk() -> None:
+    prompt = [1 + i % 40 for i in range(BLOCK + 5)]
+    engine = FakeEngine(context_size=2 * BLOCK, batch_size=BLOCK)
+    with started(engine) as setup:
+        setup.worker.use_disk(disk := MemoryDisk())
+        setup.worker.submit(new(1, *prompt, max_tokens=2))
+        left = disk.offered.get(timeout=HANGS)
+        assert left.prompt == Prompt(tuple(prompt[:BLOCK]))
+        answers: queue.Queue[StoredPrompt | None] = queue.Queue()
+        setup.worker.hand_out(left.prompt, answers.put, start=200, can_wait=True)
+        rest = answers.get(timeout=HANGS)
+        assert rest is not None
+        assert (rest.start, rest.prompt) == (200, left.prompt)
+        assert sum(piece.num_tokens for piece in rest.pieces) == BLOCK - 200
+
+
+def test_a_newcomer_waits_for_the_disk_while_others_go_on_and_an_idle_engine_sleeps() -> None:
+    prompt = tuple(range(1, 10))
+    with started(FakeEngine(slots=2)) as setup:
+        setup.worker.use_disk(disk := MemoryDisk())
+        disk.found = OnDisk(("a", "b"), block=4)
+        setup.worker.submit(new(1, *prompt, max_tokens=3))
+        wanted, reply = disk.reads.get(timeout=HANGS)
+        assert (wanted.prompt, wanted.start) == (Prompt(prompt[:8]), 0)
+        disk.found = None
+        setup.worker.submit(new(2, 30, max_tokens=3))
+        assert setup.wait_for_ends(1).keys() == {2}
+        num_steps = len(setup.engine.steps)
+        reply(stored_prompt(*prompt[:8], piece=4))
+        assert setup.wait_for_ends(1) == {1: run_alone(new(1, *prompt, max_tokens=3), 64)}
+        assert len(setup.engine.steps) - num_steps < 8
+        assert setup.worker.statistics().cached_tokens == 8
+
+
+def test_what_cannot_be_read_from_disk_is_computed() -> None:
+    prompt = tuple(range(1, 10))
+    with started(FakeEngine()) as setup:
+        setup.worker.use_disk(disk := MemoryDisk())
+        disk.found = OnDisk(("a", "b"), block=4)
+        setup.worker.submit(one := new(1, *prompt, max_tokens=3))
+        _, reply = disk.reads.get(timeout=HANGS)
+        reply(None)
+        assert setup.wait_for_ends(1) == {1: run_alone(one, 64)}
+        assert setup.worker.statistics().cached_tokens == 0

@@ -6,6 +6,7 @@ from typing import Any
 
 from arriero.agent.chat.output.transcript import Stops
 from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.prompt_store.cache_folder import CacheFolder
 from arriero.agent.engine.prompt_store.prompt_store import PromptStore
 from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity, Origin
 from arriero.agent.engine.sampling.sampling import Sampling
@@ -100,7 +101,7 @@ def a_byte(token: int) -> bytes:
 def a_store(folder: Path, store_type: type[PromptStore] = PromptStore) -> PromptStore:
     identity = ModelIdentity(architecture="none", parameters=0, size_bytes=0, digest="d")
     origin = Origin(model=identity, engine="e", cache="c")
-    return store_type(folder, limit_bytes=10_000, origin=origin)
+    return store_type(CacheFolder(folder, limit_bytes=10_000), origin=origin)
 
 
 @dataclass(eq=False)

@@ -225,6 +225,18 @@ class TestKeys:
         requests.cancel(ONE)
         assert requests.start(TWO, Start(id=S, request=SAVING), US) == [Prepare(TWO, SAVING)]
 
+    def test_are_others_in_another_scope(self) -> None:
+        requests = ActiveRequests(a_byte)
+        requests.start(ONE, Start(id=R, request=SAVING, scope="a"), US)
+        [prepare] = requests.start(TWO, Start(id=S, request=SAVING, scope="b"), US)
+        assert prepare == Prepare(TWO, SAVING, scope="b")
+        requests.cancel(ONE)
+        third = SequenceId(3)
+        [refused] = requests.start(third, Start(id=S, request=SAVING, scope="b"), US)
+        assert isinstance(refused, SendItems)
+        [prepare] = requests.start(ONE, Start(id=R, request=SAVING, scope="a"), US)
+        assert prepare == Prepare(ONE, SAVING, scope="a")
+
     def test_may_have_several_readers(self) -> None:
         requests = ActiveRequests(a_byte)
         requests.start(ONE, Start(id=R, request=SAVING), US)

@@ -226,6 +226,7 @@ class NoThreads(Preparation):
         request: GenerateRequest,
         reply: Callable[[Outcome], None],
         resume: Resume | None = None,
+        scope: str | None = None,
     ) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -364,3 +365,17 @@ async def test_a_slow_disk_holds_up_no_preparation(tmp_path: Path) -> None:
         assert await soon(saved.get()) is None
     saver.close()
     preparation.close()
+
+
+@pytest.mark.parametrize("parts_scopes", [False, True])
+async def test_callers_are_told_apart_where_the_agent_does_so(
+    preparer: Preparer, parts_scopes: bool
+) -> None:
+    worker, listener = FakeWorker(Path("m.gguf")), Listener()
+    generation = LocalGeneration(
+        Preparation(preparer), worker, PromptSaver(), piece, parts_scopes=parts_scopes
+    )
+    generation.start(ONE, Start(id=R, request=REQUEST, scope="abc"), listener)
+    sequence = await worker.added.get()
+    assert sequence.prompt.scope == ("abc" if parts_scopes else None)
+    generation.close()

@@ -32,15 +32,19 @@ class SlowPreparer(Preparer):
         self.is_preparing = threading.Event()
         self.begun: list[object] = []
 
-    def prepare(self, id: SequenceId, request: GenerateRequest) -> Prepared:
+    def prepare(
+        self, id: SequenceId, request: GenerateRequest, scope: str | None = None
+    ) -> Prepared:
         self.begun.append(request.prompt)
         self.is_preparing.set()
         assert self.may_go_on.wait(HANGS)
-        return super().prepare(id, request)
+        return super().prepare(id, request, scope)
 
 
 class BrokenPreparer(Preparer):
-    def prepare(self, id: SequenceId, request: GenerateRequest) -> Prepared:
+    def prepare(
+        self, id: SequenceId, request: GenerateRequest, scope: str | None = None
+    ) -> Prepared:
         raise OSError("a mistake of ours")
 
 
@@ -102,10 +106,12 @@ async def test_what_is_abandoned_never_begins_and_never_replies(slow: SlowPrepar
 
 async def test_nobody_waits_for_a_batch() -> None:
     class SlowWithBatches(SlowPreparer):
-        def prepare(self, id: SequenceId, request: GenerateRequest) -> Prepared:
+        def prepare(
+            self, id: SequenceId, request: GenerateRequest, scope: str | None = None
+        ) -> Prepared:
             if request.priority == -1:
-                return super().prepare(id, request)
-            return Preparer.prepare(self, id, request)
+                return super().prepare(id, request, scope)
+            return Preparer.prepare(self, id, request, scope)
 
     slow = SlowWithBatches()
     preparation = Preparation(slow)
@@ -131,10 +137,12 @@ async def test_abandoning_what_is_done_is_nothing() -> None:
 )
 async def test_a_long_text_holds_up_none_that_is_far_shorter(held_up: str, newcomer: str) -> None:
     class SlowWithLongTexts(SlowPreparer):
-        def prepare(self, id: SequenceId, request: GenerateRequest) -> Prepared:
+        def prepare(
+            self, id: SequenceId, request: GenerateRequest, scope: str | None = None
+        ) -> Prepared:
             if request.prompt == held_up:
-                return super().prepare(id, request)
-            return Preparer.prepare(self, id, request)
+                return super().prepare(id, request, scope)
+            return Preparer.prepare(self, id, request, scope)
 
     slow = SlowWithLongTexts()
     preparation = Preparation(slow)

@@ -10,6 +10,7 @@ from arriero.agent.chat.output.transcript import Stops
 from arriero.agent.chat.templates.chat_templates import TemplateSource
 from arriero.agent.engine.loaded_model import FillIn
 from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.prompt_store.cache_folder import CacheFolder
 from arriero.agent.engine.prompt_store.prompt_store import PromptStore
 from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity, Origin
 from arriero.agent.engine.sampling.sampling import Sampling
@@ -363,7 +364,7 @@ class TestStored:
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> PromptStore:
-        return PromptStore(tmp_path, limit_bytes=10_000, origin=self.ORIGIN)
+        return PromptStore(CacheFolder(tmp_path, limit_bytes=10_000), origin=self.ORIGIN)
 
     def prepared(self, store: PromptStore, **fields: Any) -> Prepared:
         preparer = Preparer(byte_model(), 16, store=store)

@@ -31,13 +31,16 @@ class Exactly(BytesIO):
 @given(
     ids=st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=50),
     adapter=st.none() | st.text(min_size=1, max_size=20),
+    scope=st.none() | st.text("abcdef0123456789", min_size=1, max_size=32),
     ticket=st.text("abcdef0123456789", min_size=1, max_size=64),
 )
-def test_what_is_asked_arrives(ids: list[int], adapter: str | None, ticket: str) -> None:
-    request = PrefixRequest(ticket, Prompt(tuple(ids), adapter=adapter))
+def test_what_is_asked_arrives(
+    ids: list[int], adapter: str | None, scope: str | None, ticket: str
+) -> None:
+    request = PrefixRequest(ticket, Prompt(tuple(ids), adapter=adapter, scope=scope))
     read = read_request(Exactly(encode(request)), most_tokens=50)
     assert read == request
-    assert read.prompt.adapter == adapter
+    assert (read.prompt.adapter, read.prompt.scope) == (adapter, scope)
 
 
 @given(data=st.binary(max_size=200))

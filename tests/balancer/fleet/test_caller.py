@@ -100,3 +100,17 @@ def test_a_revoked_callers_requests_end_wherever_they_are() -> None:
     assert [each.id for each in started if isinstance(each, Start)] == ["stays"]
     fleet.check_integrity()
     assert fleet.revoked("bob@1", REVOKED, 1.0) == []
+
+
+def test_agents_learn_a_scope_and_not_whose_it_is() -> None:
+    alice = Caller("alice", owner="alice@1700000000.000001")
+    later = Caller("alice", owner="alice@1800000000.000001")
+    scopes = {each.scope for each in (alice, later, ANONYMOUS)}
+    assert len(scopes) == 3 and ANONYMOUS.scope is None
+    assert alice.scope is not None and "alice" not in alice.scope
+    assert alice.scope == Caller("alice", address="1.2.3.4", owner=alice.owner).scope
+    fleet = Fleet(Limits())
+    fleet.agent_joined(A, hello(), 0.0)
+    started = fleet.request_arrived(R, request(), 0.0, caller=alice)
+    starts = [each.message for each in started if isinstance(each, Send)]
+    assert [each.scope for each in starts if isinstance(each, Start)] == [alice.scope]

@@ -25,7 +25,7 @@ from arriero.balancer.management.serializers import (
 from arriero.balancer.management.throughput import Throughput
 from arriero.shared.inference import AgentId, RequestId
 from arriero.shared.messages import Issue
-from arriero.shared.reports.statistics import Cells, Fetches, Histogram, Statistics
+from arriero.shared.reports.statistics import Cells, DiskUse, Fetches, Histogram, Statistics
 from tests.balancer.management.views import agent_view, delta_of, fleet_view, request_view
 
 ROOT = Path(__file__).parents[3]
@@ -53,7 +53,9 @@ def test_a_point() -> None:
 def agent(**changed: Any) -> AgentView:
     """An agent with statistics of all kinds; `changed` are fields of it or of those."""
     said = Statistics(
-        fetches=Fetches(), stalls=Histogram(bounds=(1.0,), counts=(1, 1), seconds=1.0)
+        fetches=Fetches(),
+        disk=DiskUse(),
+        stalls=Histogram(bounds=(1.0,), counts=(1, 1), seconds=1.0),
     )
     unset = {each.name: 1 for each in fields(said) if getattr(said, each.name) is None}
     said = replace(said, **unset)  # type: ignore[arg-type]
@@ -69,7 +71,7 @@ def changed_figures() -> Iterator[tuple[str, AgentView]]:
     for owner in (plain, plain.statistics):
         for each in fields(owner):  # type: ignore[arg-type]
             value = getattr(owner, each.name)
-            if isinstance(value, SlotsView | Cells | Fetches | Histogram):
+            if isinstance(value, SlotsView | Cells | DiskUse | Fetches | Histogram):
                 for part in fields(value):
                     if (other := _other(getattr(value, part.name))) is not None:
                         name = f"{each.name}.{part.name}"
@@ -95,6 +97,7 @@ FOR_METRICS_ALONE = {
     *("num_grammars", "num_embedding_cells", "num_draft_cells", "num_media_bytes", "num_commands"),
     *("decode_tokens", "decode_seconds", "prefill_tokens", "prefill_seconds"),
     *(f"fetches.{each}" for each in ("num", "failed", "tokens", "bytes", "seconds", "lent")),
+    *(f"disk.{each}" for each in ("blocks", "read", "written", "failed_reads", "failed_writes")),
     "stalls.bounds",
 }
 """Figures that only a series over time makes something of."""

@@ -116,6 +116,7 @@ def test_what_an_engine_did() -> None:
         "average_sequences": 1.5,
         "sequences": {"running": 2, "waiting": 1},
         "cells": {"total": 100, "used": 30, "kept": 20, "parked": 0},
+        "disk_cache": None,
         "cached_tokens_total": 40,
         "computed_tokens_total": 60,
         "completion_tokens_total": 70,

@@ -1,5 +1,7 @@
 """Who holds what in the cache, and what is done to the cells."""
 
+from dataclasses import replace
+
 import pytest
 
 from arriero.agent.engine.kv_cache.allowance import LEAST_IN_PIECE, MOST_IN_PIECE
@@ -366,3 +368,41 @@ def test_what_can_be_read_of_a_prefix_ends_where_a_piece_does() -> None:
     assert memory.exportable(history[: park.start + 5], park.start + 2) == (source, 3)
     assert memory.exportable([*history, 7], 1500) is None
     assert memory.exportable([7, 7], 0) is None
+
+
+def test_the_rest_of_a_prefix_goes_on_from_what_is_in_the_cells() -> None:
+    memory = make(num_cells=30)
+    run(memory, 0, 1, 2, 3, 4, 50)
+    memory.leave(0)
+    first = kept(memory, 1, 2, 3)
+    memory.take_edits()
+    whole_prompt = stored_prompt(*range(1, 9), piece=2)
+    rest = replace(whole_prompt, pieces=whole_prompt.pieces[2:], start=4)
+    holder = memory.adopt(rest, first)
+    assert holder is not None
+    assert memory.take_edits() == (Copy(first, holder, 4), Adopt(holder, rest))
+    memory.check_integrity()
+    assert (memory.num_used, memory.num_parked) == (5, 4), "four cells belong to both"
+    assert run(memory, 1, *range(1, 9), 99) == 8
+    assert memory.num_used == 10
+
+
+def test_what_a_prefix_goes_on_from_goes_when_it_has_nothing_of_its_own() -> None:
+    memory = make(num_cells=30)
+    run(memory, 0, *range(1, 5))
+    memory.leave(0)
+    first = kept(memory, 1, 2, 3)
+    memory.take_edits()
+    whole_prompt = stored_prompt(*range(1, 9), piece=2)
+    rest = replace(whole_prompt, pieces=whole_prompt.pieces[2:], start=4)
+    holder = memory.adopt(rest, first)
+    assert memory.take_edits() == (Copy(first, holder, 4), Adopt(holder, rest), Clear(first))
+    memory.check_integrity()
+    assert (memory.num_used, memory.num_parked) == (4, 4)
+
+
+def test_a_rest_without_its_beginning_is_not_adopted() -> None:
+    memory = make()
+    rest = replace(stored_prompt(5, 6), start=1)
+    assert memory.adopt(rest) is None
+    memory.check_integrity()

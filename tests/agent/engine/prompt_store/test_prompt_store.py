@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from arriero.agent.engine.prompt_store.prompt_store import (
-    SUFFIX,
+from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.prompt_store.cache_folder import (
+    PROMPT_SUFFIX,
     UNFINISHED_SUFFIX,
-    Ignored,
-    PromptStore,
+    CacheFolder,
     write_whole,
 )
+from arriero.agent.engine.prompt_store.prompt_store import Ignored, PromptStore
 from arriero.agent.engine.prompt_store.stored_prompt import (
     ModelIdentity,
     Origin,
@@ -40,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def store_in(folder: Path, *, limit: int = 100 * SIZE, origin: Origin = ORIGIN) -> PromptStore:
-    return PromptStore(folder, limit_bytes=limit, origin=origin)
+    return PromptStore(CacheFolder(folder, limit_bytes=limit), origin=origin)
 
 
 def age(path: Path, seconds: int) -> None:
@@ -72,7 +73,7 @@ def test_a_key_is_overwritten(folder: Path) -> None:
     other = whole((9,), b"other")
     assert store.save("a", other) is None
     assert store.load("a") == other
-    assert only_file(folder).suffix == SUFFIX
+    assert only_file(folder).suffix == PROMPT_SUFFIX
 
 
 @pytest.mark.parametrize("key", ["../../etc/passwd", "a/b", ".", "\0", "é" * 256, "CON"])
@@ -258,8 +259,20 @@ def test_what_another_agent_saved_meanwhile_makes_room_too(folder: Path) -> None
 
     store_in(folder, limit=2 * SIZE).save("c", PROMPT)
     age(only_file(folder), 1000)
-    store = PromptStore(folder, limit_bytes=2 * SIZE, origin=ORIGIN, write=write)
+    both = CacheFolder(folder, limit_bytes=2 * SIZE, write=write)
+    store = PromptStore(both, origin=ORIGIN)
     assert store.save("a", PROMPT) is None
     assert total(folder) == 2 * SIZE
     assert store.load("c") is None
     assert store.load("a") == store.load("b") == PROMPT
+
+
+def test_a_key_is_another_in_another_scope(folder: Path) -> None:
+    store = store_in(folder)
+    mine = StoredPrompt(Prompt((1, 2, 3), scope="mine"), PROMPT.pieces)
+    assert store.save("a", mine) is None
+    assert store.load("a") is None
+    assert store.load("a", "theirs") is None
+    loaded = store.load("a", "mine")
+    assert loaded == mine
+    assert isinstance(loaded, StoredPrompt) and loaded.prompt.keys == mine.prompt.keys

@@ -1,5 +1,6 @@
 """Prefixes that are handed out: what is read when, and what comes of it."""
 
+from arriero.agent.engine.cost.move_cost import MoveCost
 from arriero.agent.engine.kv_cache.allowance import MOST_IN_PIECE
 from arriero.agent.engine.kv_cache.unified_memory import UnifiedMemory
 from arriero.agent.engine.prompt import Prompt
@@ -21,12 +22,16 @@ def memory_with(*tokens: int, num_cells: int = 4000) -> UnifiedMemory:
     return memory
 
 
+def over(memory: UnifiedMemory) -> Exports:
+    return Exports(memory, MoveCost(cell_bytes=1))
+
+
 def step(exports: Exports, *, before: tuple[Save, ...] = ()) -> Step:
-    return Step((*before, *exports.plan()), (), 0, 0)
+    return Step((*before, *exports.plan(0, 0.0)), (), 0, 0)
 
 
 def test_the_longest_beginning_is_read_and_nothing_else() -> None:
-    exports = Exports(memory_with(1, 2, 3, 4))
+    exports = over(memory_with(1, 2, 3, 4))
     assert exports.is_idle
     exports.add(ONE, Prompt((1, 2, 3, 9)))
     assert not exports.is_idle
@@ -42,7 +47,7 @@ def test_the_longest_beginning_is_read_and_nothing_else() -> None:
 
 
 def test_one_comes_after_the_other_and_saves_come_first() -> None:
-    exports = Exports(memory_with(1, 2))
+    exports = over(memory_with(1, 2))
     exports.add(ONE, Prompt((1, 2)))
     exports.add(TWO, Prompt((7,)))
     planned = step(exports, before=(Save(SequenceId(1), 1, 0, 5),))
@@ -55,27 +60,27 @@ def test_one_comes_after_the_other_and_saves_come_first() -> None:
 def test_a_long_one_is_read_in_pieces_and_beside_streams_in_several_steps() -> None:
     tokens = tuple(range(1, 2 * MOST_IN_PIECE + 11))
     memory = memory_with(*tokens)
-    exports = Exports(memory)
+    exports = over(memory)
     exports.add(ONE, Prompt(tokens))
     memory.allowance.renew(float("inf"))
-    assert [edit.count for edit in exports.plan()] == [MOST_IN_PIECE, MOST_IN_PIECE, 10]
+    assert [edit.count for edit in exports.plan(0, 0.0)] == [MOST_IN_PIECE, MOST_IN_PIECE, 10]
     memory.allowance.renew(100)
     planned = step(exports)
     assert planned.edits == (Export(0, 0, 100),)
     exports.read(planned, (b"a",))
     memory.allowance.renew(100)
-    assert exports.plan() == (Export(0, 100, 100),)
+    assert exports.plan(0, 0.0) == (Export(0, 100, 100),)
 
 
 def test_a_step_that_came_to_nothing_is_planned_again() -> None:
-    exports = Exports(memory_with(1, 2))
+    exports = over(memory_with(1, 2))
     exports.add(ONE, Prompt((1, 2)))
-    assert exports.plan() == exports.plan() == (Export(0, 0, 2),)
+    assert exports.plan(0, 0.0) == exports.plan(0, 0.0) == (Export(0, 0, 2),)
 
 
 def test_it_ends_with_what_could_be_read() -> None:
     memory = memory_with(*range(1, 301))
-    exports = Exports(memory)
+    exports = over(memory)
     exports.add(ONE, Prompt(tuple(range(1, 301))))
     memory.allowance.renew(100)
     exports.read(step(exports), (b"a",))
@@ -87,7 +92,7 @@ def test_it_ends_with_what_could_be_read() -> None:
 
 def test_what_leaves_the_cache_meanwhile_is_missing() -> None:
     memory = memory_with(*range(1, 301))
-    exports = Exports(memory)
+    exports = over(memory)
     exports.add(ONE, Prompt(tuple(range(1, 301))))
     memory.allowance.renew(100)
     exports.read(step(exports), (b"a",))
@@ -99,7 +104,7 @@ def test_what_leaves_the_cache_meanwhile_is_missing() -> None:
 
 def test_one_that_is_withdrawn_is_read_no_further_and_the_next_is_read() -> None:
     memory = memory_with(*range(1, 301))
-    exports = Exports(memory)
+    exports = over(memory)
     exports.add(ONE, Prompt(tuple(range(1, 301))))
     exports.add(TWO, Prompt((1, 2)))
     memory.allowance.renew(100)
@@ -114,10 +119,61 @@ def test_one_that_is_withdrawn_is_read_no_further_and_the_next_is_read() -> None
 
 
 def test_one_that_was_read_may_be_withdrawn_too() -> None:
-    exports = Exports(memory_with(1, 2))
+    exports = over(memory_with(1, 2))
     exports.add(ONE, Prompt((1, 2)))
     exports.read(step(exports), (b"a",))
     exports.withdraw(ONE)
     exports.withdraw(TWO)
     assert exports.take() == []
     assert exports.is_idle
+
+
+class TestWhatCanWait:
+    """It goes to disk: nobody waits for it."""
+
+    TOKENS = tuple(range(1, 301))
+
+    def exports(self, *, are_whole: bool = False) -> tuple[UnifiedMemory, Exports, MoveCost]:
+        memory, moves = memory_with(*self.TOKENS), MoveCost(cell_bytes=1)
+        return memory, Exports(memory, moves, are_whole=are_whole), moves
+
+    def test_it_begins_where_it_is_asked_to(self) -> None:
+        _, exports, _ = self.exports()
+        exports.add(ONE, Prompt(self.TOKENS), start=200, can_wait=True)
+        exports.read(step(exports), (b"rest",))
+        (exported,) = exports.take()
+        assert exported.prefix == StoredPrompt(Prompt(self.TOKENS), (Piece(100, b"rest"),), 200)
+
+    def test_it_comes_after_what_cannot(self) -> None:
+        _, exports, _ = self.exports()
+        exports.add(ONE, Prompt(self.TOKENS), can_wait=True)
+        exports.add(TWO, Prompt((1, 2)))
+        assert step(exports).edits == (Export(0, 0, 2),)
+
+    def test_beside_streams_it_takes_a_small_part_of_the_time(self) -> None:
+        memory, exports, moves = self.exports()
+        moves.observe(100, 0.5)
+        exports.add(ONE, Prompt(self.TOKENS), can_wait=True)
+        memory.allowance.renew(100)
+        planned = Step(exports.plan(1, 7.0), (), 0, 0)
+        assert planned.edits == (Export(0, 0, 100),)
+        exports.read(planned, (b"a",))
+        memory.allowance.renew(100)
+        assert exports.plan(1, 11.9) == ()
+        assert exports.plan(1, 12.1) == (Export(0, 100, 100),)
+
+    def test_where_nobody_streams_it_does_not_wait(self) -> None:
+        memory, exports, moves = self.exports()
+        moves.observe(100, 0.5)
+        exports.add(ONE, Prompt(self.TOKENS), can_wait=True)
+        memory.allowance.renew(100)
+        exports.read(Step(exports.plan(1, 7.0), (), 0, 0), (b"a",))
+        memory.allowance.renew(100)
+        assert exports.plan(0, 7.1) == (Export(0, 100, 100),)
+
+    def test_of_whole_states_nothing_is_read_beside_streams(self) -> None:
+        _, exports, _ = self.exports(are_whole=True)
+        exports.add(ONE, Prompt(self.TOKENS), can_wait=True)
+        assert exports.plan(1, 0.0) == ()
+        assert exports.plan(0, 0.0) != ()
+        assert not exports.is_idle

@@ -15,9 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from arriero.agent.engine.cost.move_cost import MOST_BYTES
 from arriero.agent.engine.prompt import Media, Prompt, border
+from arriero.agent.engine.prompt_store.blocks import OnDisk
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.scheduling.disk_reads import PART_BYTES, DiskRead
 from arriero.agent.engine.scheduling.exports import Exported, ExportId
 from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import (
@@ -51,8 +53,12 @@ from tests.agent.engine.fake_engine import (
     next_token,
     run_alone,
     score_of,
+    state_of,
     stored_prompt,
 )
+
+BLOCK = 4
+"""Tokens of a block on disk."""
 
 
 class Lives(RuleBasedStateMachine):
@@ -97,6 +103,7 @@ class Lives(RuleBasedStateMachine):
         self.failed: set[int] = set()
         self.exporting: list[Prompt] = []
         self.exported: set[int] = set()
+        self.reading: list[DiskRead] = []
         self.elapsed = 0.01
 
     @rule(
@@ -106,7 +113,9 @@ class Lives(RuleBasedStateMachine):
         max_tokens=st.none() | st.integers(0, 12),
         priority=st.integers(-1, 1),
         adapter=st.none() | st.sampled_from(ADAPTERS),
-        kind=st.sampled_from(["plain", "plain", "shift", "prefill", "stored", "torn", "save"])
+        kind=st.sampled_from(
+            ["plain", "plain", "shift", "prefill", "stored", "torn", "save", "disk"]
+        )
         | st.sampled_from(["scored", "scored prefill", "resumed", "resumed shift"]),
         media=st.none() | st.tuples(st.integers(0, 2), st.integers(0, 12), st.integers(1, 12)),
     )
@@ -191,6 +200,9 @@ class Lives(RuleBasedStateMachine):
                 sequence = replace(sequence, scores_prompt=True, prefill_only=True)
             case "save":
                 sequence = replace(sequence, save_as="key")
+            case "disk" if self.engine.capacity.can_share:
+                names = tuple(map(str, range(len(prompt) // BLOCK)))
+                sequence = replace(sequence, on_disk=OnDisk(names, block=BLOCK))
         if kind.startswith("resumed"):
             sequence = replace(sequence, said=self.beginning(sequence), save_as=None)
         self.sequences[sequence.id] = sequence
@@ -225,14 +237,15 @@ class Lives(RuleBasedStateMachine):
             self.finished.add(number)
 
     @precondition(lambda self: self.sequences)
-    @rule(data=st.data(), more=st.integers(0, 3))
-    def export(self, data: st.DataObject, more: int) -> None:
+    @rule(data=st.data(), more=st.integers(0, 3), start=st.integers(0, 3), can_wait=st.booleans())
+    def export(self, data: st.DataObject, more: int, start: int, can_wait: bool) -> None:
         """Another agent asks for what a sequence has, or had, computed, and perhaps for more."""
         number = data.draw(st.sampled_from(sorted(self.sequences)))
         one = self.sequences[number]
         tail = (*one.said, *self.tokens[number], *range(1, more + 1))
         self.exporting.append(Prompt(*one.prompt.spans, tail, adapter=one.prompt.adapter))
-        self.scheduler.export(ExportId(len(self.exporting) - 1), self.exporting[-1])
+        id = ExportId(len(self.exporting) - 1)
+        self.scheduler.export(id, self.exporting[-1], start=start, can_wait=can_wait)
 
     @precondition(lambda self: len(self.exported) < len(self.exporting))
     @rule(data=st.data())
@@ -242,6 +255,22 @@ class Lives(RuleBasedStateMachine):
         number = data.draw(st.sampled_from(left))
         self.scheduler.withdraw_export(ExportId(number))
         self.exported.add(number)
+
+    @precondition(lambda self: self.reading)
+    @rule(how=st.sampled_from(["whole", "whole", "part", "torn", "nothing"]))
+    def arrive(self, how: str) -> None:
+        """What was to be read from disk is there, or a part of it, or something else."""
+        read = self.reading.pop()
+        wanted, start = read.blocks.prompt, read.blocks.start
+        stop = len(wanted) if how != "part" else start + BLOCK
+        if how == "nothing":
+            self.scheduler.arrived(read.id, None)
+            return
+        cells = cells_of(wanted)
+        parts = [cells[at : at + 2] for at in range(start, stop, 2)]
+        states = [b"?" if how == "torn" else state_of(part) for part in parts]
+        pieces = tuple(map(Piece, map(len, parts), states))
+        self.scheduler.arrived(read.id, StoredPrompt(wanted.part(0, stop), pieces, start))
 
     @rule(seconds=st.sampled_from([0.001, 0.05, 0.4, 3.0]))
     def clock(self, seconds: float) -> None:
@@ -287,6 +316,8 @@ class Lives(RuleBasedStateMachine):
         outputs = self.scheduler.commit(step, outcome, self.elapsed)
         for exported in self.scheduler.take_exported():
             self.check_exported(exported)
+        self.reading += self.scheduler.take_disk_reads()
+        assert len(self.reading) <= 1, "one prefix is read at a time"
         self.drafting.observe(step, outcome, self.elapsed, outputs)
         for output in outputs:
             self.take(output)
@@ -301,7 +332,7 @@ class Lives(RuleBasedStateMachine):
         asked, given = self.exporting[exported.id], exported.prefix
         assert given.prompt == asked.part(0, len(given.prompt))
         states = [bytes(one.state).removeprefix(b"state of ") for one in given.pieces]
-        assert b"".join(states) == bytes(cells_of(given.prompt))
+        assert b"".join(states) == bytes(cells_of(given.prompt))[given.start :]
         assert [*map(len, states)] == [one.num_tokens for one in given.pieces]
 
     def check_computations(self, step: Step) -> None:
@@ -361,10 +392,12 @@ class Lives(RuleBasedStateMachine):
     def teardown(self) -> None:
         most = 100 + 40 * self.context_size * (len(self.sequences) + len(self.exporting))
         for _ in range(most):
+            if self.reading:
+                self.arrive(how="whole")
             if self.scheduler.is_idle:
                 break
             self.step()
-        assert self.scheduler.is_idle, "it never comes to rest"
+        assert self.scheduler.is_idle and not self.reading, "it never comes to rest"
         assert self.exported == set(range(len(self.exporting)))
         for number, sequence in self.sequences.items():
             if number in self.dropped:
@@ -396,6 +429,23 @@ class MovingLives(Lives):
             most_parked=30,
             is_compact=True,
             cell_bytes=MOST_BYTES // 5,
+            seconds_per_moved_cell=0.02,
+        )
+
+
+class DiskLives(Lives):
+    """What comes from disk comes block by block."""
+
+    def make_engine(self) -> FakeEngine:
+        return FakeEngine(
+            slots=self.slots,
+            context_size=self.context_size,
+            batch_size=8,
+            num_cells=40,
+            num_holders=6,
+            most_parked=10,
+            is_compact=True,
+            cell_bytes=PART_BYTES // BLOCK,
             seconds_per_moved_cell=0.02,
         )
 
@@ -610,7 +660,7 @@ class TurnTakingLives(SpeculatingLives):
 
 
 MACHINES = (
-    *(Lives, MovingLives, TightLives, DeceivedLives, LonelyLives),
+    *(Lives, MovingLives, DiskLives, TightLives, DeceivedLives, LonelyLives),
     *(CheckpointLives, TightCheckpointLives),
     *(StreamLives, RoomyStreamLives, MovingStreamLives, SpeculatingStreamLives),
     *(SpeculatingLives, TightSpeculatingLives, TurnTakingLives, WildlySpeculatingLives),
@@ -618,6 +668,7 @@ MACHINES = (
 
 TestLives = Lives.TestCase
 TestMovingLives = MovingLives.TestCase
+TestDiskLives = DiskLives.TestCase
 TestTightLives = TightLives.TestCase
 TestDeceivedLives = DeceivedLives.TestCase
 TestLonelyLives = LonelyLives.TestCase

@@ -12,7 +12,7 @@ from arriero.balancer.fleet.view import FleetView
 from arriero.balancer.management.metrics.engine_metrics import engine_metrics
 from arriero.balancer.management.metrics.fleet_collector import EventNumbers
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.shared.reports.statistics import Cells, Fetches, Histogram, Statistics
+from arriero.shared.reports.statistics import Cells, DiskUse, Fetches, Histogram, Statistics
 from tests.balancer.management.views import agent_view, fleet_view
 
 SAID = Statistics(
@@ -26,6 +26,9 @@ SAID = Statistics(
     num_draft_cells=256,
     num_media_bytes=4096,
     fetches=Fetches(num=5, failed=2, tokens=900, bytes=10**6, seconds=1.5, lent=3),
+    disk=DiskUse(
+        blocks=11, bytes=10**9, read=7, tokens=1792, written=8, failed_reads=1, failed_writes=2
+    ),
     cached_tokens=40,
     computed_tokens=60,
     completion_tokens=70,
@@ -93,6 +96,13 @@ def test_counts(scraped: Scraped) -> None:
     assert scraped.value("prefix_fetches_total", outcome="failed") == 2
     assert scraped.value("prefix_fetched_tokens_total") == 900
     assert scraped.value("prefixes_lent_total") == 3
+    assert scraped.value("disk_cache_blocks") == 11
+    assert scraped.value("disk_cache_bytes") == 10**9
+    assert scraped.value("disk_cache_reads_total", outcome="read") == 7
+    assert scraped.value("disk_cache_reads_total", outcome="failed") == 1
+    assert scraped.value("disk_cache_writes_total", outcome="written") == 8
+    assert scraped.value("disk_cache_writes_total", outcome="failed") == 2
+    assert scraped.value("disk_cache_read_tokens_total") == 1792
 
 
 def test_a_rate_that_was_not_measured_has_no_series(scraped: Scraped) -> None:

@@ -1,0 +1,150 @@
+"""The folder of `--cache-dir`: files that appear whole or not at all, and a limit for all of them.
+
+Stored prompts (by key) and blocks of prefixes (the disk tier) lie side by side there. Several
+agents may share the folder, on one host or over a network. A file is written beside its place,
+synchronised and renamed. Whoever writes it holds a lock on it meanwhile, which the system drops
+with the process: what nobody holds is left over from a process that was killed, and goes.
+
+Invariant: after a save these files, unfinished ones included, take at most the limit. Agents that
+add blocks at the same time may exceed it a little, until the next look of one of them.
+"""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from .stored_prompt import State
+
+PROMPT_SUFFIX = ".prompt"
+BLOCK_SUFFIX = ".block"
+UNFINISHED_SUFFIX = ".part"
+
+MAX_FILES = 2**17
+"""Files of the folder: the oldest ones go, however small they are."""
+
+SLACK = 1 / 32
+"""The part of the limit that is freed at once for blocks: a look at all files takes a while."""
+
+SURE = 1 / 4
+"""The part of the room that was free at the last look that may be used without another look, since
+other agents use it, too."""
+
+_SUFFIXES = (PROMPT_SUFFIX, BLOCK_SUFFIX, UNFINISHED_SUFFIX)
+
+Write = Callable[[Path, tuple[State, ...]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheFile:
+    """A file of the folder: when it was used, in nanoseconds, and how large it is."""
+
+    used_at: int
+    name: str
+    size: int
+
+
+def write_whole(path: Path, parts: tuple[State, ...]) -> None:
+    """Write `path` beside its place and rename it there, once it is on disk. Raises `OSError`."""
+    with NamedTemporaryFile(
+        dir=path.parent, prefix=path.stem, suffix=UNFINISHED_SUFFIX, delete=False
+    ) as file:
+        unfinished = Path(file.name)
+        try:
+            with suppress(OSError):  # not every file system has locks
+                fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.writelines(parts)
+            file.flush()
+            os.fsync(file.fileno())
+            unfinished.replace(path)
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
+    with suppress(OSError):  # the file is there; not every file system can promise more
+        _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+class CacheFolder:
+    """The files in the folder `path`, at most `limit_bytes` of them. Its methods block."""
+
+    def __init__(self, path: Path, *, limit_bytes: int, write: Write = write_whole) -> None:
+        """Make the folder where there is none. Raises `OSError`."""
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path = path
+        self.limit_bytes = limit_bytes
+        self._write = write
+        self._surely_free = 0.0
+
+    def files(self) -> Iterator[CacheFile]:
+        """All that count, in any order. Raises `OSError`."""
+        with os.scandir(self.path) as entries:
+            for entry in entries:
+                if not entry.name.endswith(_SUFFIXES):
+                    continue
+                try:
+                    stat = entry.stat()
+                except FileNotFoundError:  # another agent removed it
+                    continue
+                yield CacheFile(stat.st_mtime_ns, entry.name, stat.st_size)
+
+    def save(self, path: Path, parts: tuple[State, ...]) -> None:
+        """Write `path`, which fits the limit. Raises `OSError`."""
+        size = sum(map(len, parts))
+        self._make_room(size, but=path)
+        self._write(path, parts)
+        self._make_room(size, but=path)  # another agent may have saved meanwhile
+
+    def add(self, path: Path, parts: tuple[State, ...]) -> list[CacheFile] | None:
+        """The same for one of many; the files that were there, if it looked. Raises `OSError`."""
+        size = sum(map(len, parts))
+        files = None
+        if size > self._surely_free:
+            slack = SLACK * self.limit_bytes
+            files = self._make_room(size + slack, but=path)
+            self._surely_free = SURE * (self.limit_bytes - sum(file.size for file in files))
+        self._write(path, parts)
+        self._surely_free -= size
+        return files
+
+    def collect_leftovers(self) -> int:
+        """Remove the files that a killed process left unfinished; how many. Raises `OSError`."""
+        left = [file.name for file in self.files() if file.name.endswith(UNFINISHED_SUFFIX)]
+        return sum(_removed(self.path / name) for name in left)
+
+    def _make_room(self, size: float, *, but: Path) -> list[CacheFile]:
+        """Remove files until the others than `but` leave room for `size`; those that stay."""
+        files = sorted(
+            (file for file in self.files() if file.name != but.name),
+            key=lambda file: (file.used_at, file.name),
+        )
+        excess = sum(file.size for file in files) + size - self.limit_bytes
+        num_gone = 0
+        for file in files:
+            if excess <= 0 and len(files) - num_gone < MAX_FILES:
+                break
+            (self.path / file.name).unlink(missing_ok=True)
+            excess -= file.size
+            num_gone += 1
+        return files[num_gone:]
+
+
+def _removed(path: Path) -> bool:
+    """Whether nobody was writing it; then it is gone."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+    except OSError:  # somebody holds it, it is gone, or it is another user's
+        return False
+    return True

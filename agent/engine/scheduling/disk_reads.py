@@ -1,0 +1,113 @@
+"""Prefixes that are read from disk for sequences that wait: which, one at a time.
+
+A sequence begins with what memory has, or waits until what the disk has beyond that is read, where
+that is faster than to compute it. Others run meanwhile. Long prefixes come in several parts, so
+that host memory holds one of them; while one part is copied to the cells, the next one is read.
+"""
+
+from dataclasses import dataclass
+
+from ..capacity import Capacity
+from ..cost.step_cost import StepCost
+from ..kv_cache.memory import Memory
+from ..prompt_store.blocks import OnDisk, ReadBlocks
+from ..prompt_store.stored_prompt import StoredPrompt
+from ..sequence import SequenceId
+from .progress import Progress
+
+LEAST_GAIN = 4
+"""So many times what is gained must be a block at least: for less nobody waits."""
+
+PART_BYTES = 256 * 2**20
+"""Bytes of a part of a prefix."""
+
+LEAST_PATIENCE = 2.0
+"""Seconds: a disk that sleeps wakes up in less."""
+
+UNKNOWN_PATIENCE = 30.0
+"""Seconds, where nothing is known of what computing takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskRead:
+    """Read `blocks` for a sequence that waits, then report `arrived` under the same id."""
+
+    id: SequenceId
+    blocks: ReadBlocks
+
+
+class DiskReads:
+    """What is asked for, and what comes of it."""
+
+    def __init__(self, capacity: Capacity, memory: Memory, cost: StepCost) -> None:
+        self._memory = memory
+        self._cost = cost
+        self._most = PART_BYTES // capacity.cell_bytes if capacity.cell_bytes else None
+        self._current: DiskRead | None = None
+        self._asked: list[DiskRead] = []
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether something is read."""
+        return self._current is not None
+
+    def waits(self, one: Progress, num_ready: int) -> bool:
+        """Whether `one`, which could begin with `num_ready` tokens, waits for more of the disk."""
+        found = one.on_disk
+        if found is None:
+            return False
+        start, stop = self._start(num_ready, found), self._usable(one, found)
+        has_gone = start < one.num_read_from_disk  # or it could not be used
+        gain = stop - num_ready
+        is_little = LEAST_GAIN * gain < found.block
+        if has_gone or is_little or not self._pays(num_ready, gain, stop - start, found):
+            one.on_disk = None
+        return one.on_disk is not None
+
+    def ask(self, one: Progress, num_ready: int) -> None:
+        """Read the next part of what `one` waits for, where nothing else is read."""
+        found = one.on_disk
+        if found is None or self._current is not None:
+            return
+        start, stop = self._start(num_ready, found), self._usable(one, found)
+        if self._most is not None and self._memory.can_extend:
+            stop = min(stop, start + max(found.block, found.whole(self._most)))
+        blocks = ReadBlocks(
+            prompt=one.history.part(0, stop),
+            names=found.names[: stop // found.block],
+            start=start,
+            patience=self._patience(start, stop - start),
+        )
+        self._current = DiskRead(one.id, blocks)
+        self._asked.append(self._current)
+
+    def take(self) -> list[DiskRead]:
+        """What to read, asked for since the last call."""
+        asked, self._asked = self._asked, []
+        return asked
+
+    def arrived(self, one: Progress | None, prefix: StoredPrompt | None) -> None:
+        """What was asked for last was read, as far as it could be, for `one` if it still waits."""
+        read, self._current = self._current, None
+        if read is None or one is None or one.on_disk is None:
+            return
+        length = 0 if prefix is None else len(prefix.prompt)
+        if length < len(read.blocks.prompt) or length == self._usable(one, one.on_disk):
+            one.on_disk = None
+        if prefix is not None:
+            one.take_from_disk(prefix)
+
+    def _start(self, num_ready: int, found: OnDisk) -> int:
+        """Where reading begins: behind the whole blocks that are in memory, if they can be used."""
+        return found.whole(num_ready) if self._memory.can_extend else 0
+
+    def _usable(self, one: Progress, found: OnDisk) -> int:
+        return found.whole(min(found.num_tokens, one.most_reused))
+
+    def _pays(self, num_ready: int, gain: int, num_read: int, found: OnDisk) -> bool:
+        computing = self._cost.prefill(gain, num_ready)
+        return not computing or computing > found.seconds * num_read / found.block
+
+    def _patience(self, start: int, num_tokens: int) -> float:
+        computing = self._cost.prefill(num_tokens, start)
+        return max(LEAST_PATIENCE, computing) if computing else UNKNOWN_PATIENCE
