@@ -46,6 +46,7 @@ def test_defaults() -> None:
         "step_timeout": 300.0,
         "cache_dir": None,
         "cache_limit": 10 * 2**30,
+        "cache_scope": "shared",
         "models_dir": Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         / "arriero"
         / "models",

@@ -527,15 +527,15 @@ class Opened:
         return found
 
 
-def start_of(id: str) -> Start:
+def start_of(id: str, caller: Caller = ALICE) -> Start:
     """Agents are not told of deadlines and cache keys that are for routing alone."""
-    return Start(id=RequestId(id), request=request())
+    return Start(id=RequestId(id), request=request(), scope=caller.scope)
 
 
 def test_the_next_starts_when_one_fails() -> None:
     opened = Opened()
     decisions = opened.requests.fail(opened.lifecycle("1"), RequestError("broken"), 1.0)
-    assert sent(decisions) == [start_of("2")]
+    assert sent(decisions) == [start_of("2", BOB)]
     opened.requests.check_integrity()
 
 
@@ -552,7 +552,7 @@ def test_ending_a_callers_requests_leaves_the_others() -> None:
     opened = Opened()
     decisions = opened.requests.end_of("alice", ShuttingDown("no key"), 1.0)
     assert codes(decisions) == dict.fromkeys(("1", "3"), "shutting_down")
-    assert sent(decisions) == [Cancel(id=RequestId("1")), start_of("2")]
+    assert sent(decisions) == [Cancel(id=RequestId("1")), start_of("2", BOB)]
     opened.requests.check_integrity()
 
 
