@@ -251,8 +251,8 @@ async def test_errors(client: openai.AsyncOpenAI) -> None:
         await client.responses.create(model=MODEL, input="hi", previous_response_id="resp_none")
     assert unknown.value.param == "previous_response_id"
     with pytest.raises(openai.BadRequestError) as refused:
-        await client.responses.create(model=MODEL, input="hi", conversation="c")
-    assert refused.value.param == "conversation"
+        await client.responses.create(model=MODEL, input="hi", prompt={"id": "p"})
+    assert refused.value.param == "prompt"
     strange = {"type": "object", "properties": {"a": {"type": "strange"}}}
     format: Any = {"type": "json_schema", "name": "n", "schema": strange}
     with pytest.raises(openai.BadRequestError) as schema:
