@@ -20,7 +20,7 @@ import numpy as np
 from llguidance import LLMatcher
 from numpy.typing import NDArray
 
-from ..sampling.filters import Ids, Row
+from ..sampling.selection import Ids, Row
 
 NUM_TRIED = 3
 """Tokens that are tried before a grammar is taken."""

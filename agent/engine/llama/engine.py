@@ -19,6 +19,7 @@ from ..load_options import LoadOptions
 from ..loaded_model import LoadedModel
 from ..prompt_store.stored_prompt import State
 from ..sampling.sampler import Sampler
+from ..sampling.weights import Scratch
 from ..sequence import NewSequence, SequenceId
 from ..step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome, Run, Step
 from .adapters.adapters import Adapters
@@ -117,6 +118,7 @@ class LlamaEngine:
         self._context.clear()
         self._adapters = Adapters(model.handle, model.adapters_guard)
         self._samplers: dict[SequenceId, Sampler] = {}
+        self._scratch = Scratch()  # of the thread that chooses
         self._rows = RowReader(
             self._context, self._samplers, num_rows=num_rows, vocab_size=model.vocab.size
         )
@@ -219,7 +221,9 @@ class LlamaEngine:
             self._media[sequence.id] = self._encoded(sequence)
         constraint = sequence.constraint
         state = constraint.begin(self._mask_threads.submit) if constraint else None
-        self._samplers[sequence.id] = Sampler(sequence, self._model.vocab, state)
+        self._samplers[sequence.id] = Sampler(
+            sequence, self._model.vocab, state, scratch=self._scratch
+        )
         if self._mtp is not None:
             self._mtp.follow(sequence.id)
 

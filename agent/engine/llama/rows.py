@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..sampling.filters import Row
 from ..sampling.log_probs import LogProbs
 from ..sampling.sampler import Sampler
+from ..sampling.selection import Row
 from ..sequence import SequenceId
 from ..step import Decoded, Run
 from .context import Context

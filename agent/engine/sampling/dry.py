@@ -53,27 +53,27 @@ class DryPenalty:
 
     def apply(self, row: NDArray[np.float32]) -> None:
         """Take the penalties off the logits of `row`."""
-        longest = self._longest(row.size)
-        tokens = np.flatnonzero(longest >= self._allowed)
-        if not tokens.size:
-            return
-        exponents = longest[tokens] - self._allowed
+        tokens, lengths = self._longest()
+        exponents = lengths - self._allowed
         if self._most_exponent is not None:
             exponents = np.minimum(exponents, self._most_exponent)
         row[tokens] -= (self._multiplier * self._base**exponents).astype(np.float32)
 
-    def _longest(self, vocab_size: int) -> NDArray[np.int32]:
-        """How many tokens each token of the vocabulary would go on repeating; -1: none."""
-        longest = np.full(vocab_size, -1, np.int32)
+    def _longest(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The tokens that would go on repeating enough tokens, and how many at most."""
         size = self._tokens.size
         limit = self._breaks.num_after(size)
         if size <= self._allowed or limit < self._allowed:
-            return longest
+            return np.empty(0, np.int32), np.empty(0, np.int32)
         lengths = np.minimum(self._lengths, np.minimum(np.arange(1, size, dtype=np.int32), limit))
         places = np.flatnonzero(lengths >= self._allowed)
-        np.maximum.at(longest, self._tokens[places + 1], lengths[places])
-        longest[self._never] = -1
-        return longest
+        tokens, numbers = np.unique(self._tokens[places + 1], return_inverse=True)
+        longest = np.zeros(tokens.size, np.int32)
+        np.maximum.at(longest, numbers, lengths[places])
+        if self._never.size:
+            is_penalised = ~np.isin(tokens, self._never)
+            tokens, longest = tokens[is_penalised], longest[is_penalised]
+        return tokens, longest
 
 
 class LastBreak:

@@ -1,178 +1,347 @@
-"""Top-k, top-p, min-p, typical, top-n-sigma and XTC: llama.cpp's filters without its arrays.
+"""What may be drawn of one row: top-n-sigma, top-k, typical, top-p, min-p and XTC, and the draw.
 
 llama.cpp copies every logit into an entry of twelve bytes and orders the entries, which for a large
-vocabulary costs more than all the rest of a step's bookkeeping. Here the row is read where it lies,
-and only what may pass is copied. `candidates` are what llama.cpp's samplers `top_k`, `typ_p`,
-`top_p` and `min_p` leave, in that order; `within_deviations` is `top_n_sigma`, which comes before
-them, and `without_top_choices` is `xtc`, which comes after. The same tokens pass, in the same order
-where there is one.
+vocabulary costs more than all the rest of a step's bookkeeping. Here the row is read where it lies.
+Nearly always filters leave few tokens, and which they are is proven by a bound, without an order.
+Those are copied, put in order, and drawn from as llama.cpp does: the same seed, the same token.
+
+Where many are left (a flat row, or no filter at all), nothing is put in order: they are drawn in
+the order of their ids. What the last filter leaves of them is not even looked for. A token is drawn
+from all, and stands if it passes; otherwise another one is drawn from those before it, with a
+number that follows from the first. Each token's probability is the same.
 """
 
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .sampling import Sampling
+from .selection import FEW, Ids, Mask, Row, highest, reaching, tops_of
+from .weights import (
+    Heaviest,
+    Highest,
+    Prefix,
+    Scratch,
+    Weights,
+    block_sums,
+    exponentials,
+    sum_of,
+)
 
-Row = NDArray[np.float32]
-Ids = NDArray[np.intp]
+GLANCE = 1024
+"""How many of the most typical are put in order before it is known whether they are all."""
+NUM_FIRST = 256
+"""How many are put in order to be drawn first where XTC leaves many."""
 
-COLUMN = 32
-"""Logits in a column of the table that is searched for the highest."""
-GLANCES = (256, 8192)
-"""How many tokens are put in order before all of them are: nearly every nucleus lies in these."""
-
-
-def without_nan(row: Row) -> Row:
-    """`row` with the tokens ruled out whose logits are no numbers."""
-    return np.where(np.isnan(row), np.float32(-np.inf), row)
+_ONE = np.float32(1)
+_LARGEST = np.finfo(np.float32).max
+_LEAST_DRAW = 5e-324
+_LEAST_WEIGHT = np.float32(np.finfo(np.float32).smallest_subnormal)
 
 
-def candidates(row: Row, sampling: Sampling) -> Ids | None:
-    """Ids of the tokens that may be chosen, at least one; `None` where all may.
+class Pool:
+    """The tokens of `row` that may still be drawn; filters are applied in llama.cpp's order.
 
-    With `top_k` or `top_p` the highest logits come first, with `typical_p` alone the most typical
-    ones, otherwise ids ascend. No logit of `row` may be NaN, and the highest is to be finite.
+    `best` is the highest logit's, which is finite. No logit may be NaN. `likely` are the weights of
+    `row` at a temperature of 1, where they are known.
     """
-    if sampling.typical_p < 1:
-        return _typical_candidates(row, sampling)
-    if sampling.top_k > 0:
-        ids = highest(row, min(sampling.top_k, row.size))
-        return ids[: _num_passing(row[ids], sampling)]
-    if sampling.top_p < 1:
-        return _nucleus(row, sampling)
-    if sampling.min_p > 0:
-        return np.flatnonzero(row >= _floor(row.max(), sampling))
-    return None
+
+    def __init__(
+        self, row: Row, best: int, scratch: Scratch, likely: Weights | None = None
+    ) -> None:
+        self._row = row
+        self._best = best
+        self._top = row[best]
+        self._scratch = scratch
+        self._ids: Ids | None = None
+        """Few that are left, in the order of the draw; `None`: many."""
+        self._is_sorted = False
+        """Whether the highest of `_ids` come first."""
+        self._passing: Mask | None = None
+        """Which of many are left; `None`: all."""
+        self._likely = likely
+        """The weights of many, at a temperature of 1."""
+        self._prefix: Prefix | None = None
+        """Of many, those that pass the last filter, if they are not looked for yet."""
+        self._first: Ids | None = None
+        """Of many, those that come first in the order of the draw, except so many of them."""
+        self._num_dropped = 0
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether two tokens or more are left."""
+        return self._ids is None or self._ids.size > 1
+
+    # ---- filters
+
+    def keep_within_deviations(self, num_deviations: float) -> None:
+        """Those that are no further below the highest than so many standard deviations.
+
+        The deviation is that of the finite logits. https://arxiv.org/abs/2411.07641
+        """
+        deviation = _deviation(self._row, self._scratch.row("drawn", self._row.size))
+        self._keep_from(self._top - np.float32(num_deviations) * deviation)
+
+    def keep_highest(self, count: int) -> None:
+        """So many of the highest."""
+        row = self._row
+        if self._ids is not None:
+            self._keep_sorted(self._ids[highest(row[self._ids], min(count, self._ids.size))])
+        elif count <= FEW or row.size <= FEW:
+            self._keep_sorted(highest(row, min(count, row.size)))
+        elif count < row.size:
+            self._settle()
+            self._prefix = Highest(row, count)
+
+    def keep_typical(self, mass: float) -> None:
+        """Those whose surprise is nearest to the expected one, up to `mass` in all.
+
+        https://arxiv.org/abs/2202.00666
+        """
+        self._settle()
+        ids = self._few_ids()
+        if ids is not None:
+            self._keep_ids(ids[_most_typical(self._row[ids], mass)])
+            return
+        likely = self._weights()
+        nearness = self._nearness(likely)
+        reached = mass * likely.total
+        ids = highest(nearness, GLANCE)
+        ids = ids[likely.values[ids] > 0]
+        sums = likely.values[ids].cumsum(dtype=np.float64)
+        if ids.size and sums[-1] > reached:
+            self._keep_ids(ids[: int(sums.searchsorted(reached, side="right")) + 1])
+            return
+        self._prefix = Heaviest(nearness, likely, reached)
+
+    def keep_nucleus(self, mass: float, min_p: float = 0.0) -> None:
+        """The fewest of the highest that have `mass` together, and of these those above `min_p`.
+
+        Both leave the highest, so the filter that leaves fewer decides.
+        """
+        self._settle()
+        ids = self._few_ids()
+        if ids is not None:
+            self._cut(ids, mass)
+            if min_p > 0:
+                self._keep_from(self._floor(min_p))
+            return
+        likely = self._weights()
+        whole = likely.total
+        if min_p > 0:
+            self._keep_from(self._floor(min_p))
+            if self._ids is not None:
+                self._cut(self._ids, mass, likely.values, whole)
+                return
+            likely = self._weights()
+        ids = self._contenders(likely.values, mass * whole)
+        if ids is not None:
+            self._cut(ids, mass, likely.values, whole)
+        elif likely.total > mass * whole:
+            self._prefix = Heaviest(likely.values, likely, mass * whole)
+
+    def keep_likely(self, min_p: float) -> None:
+        """Those that have `min_p` of the likeliest one's probability."""
+        self._settle()
+        self._keep_from(self._floor(min_p))
+
+    def drop_top_choices(self, threshold: float) -> None:
+        """Of those that have a probability of `threshold` or more, all but the least likely one.
+
+        https://github.com/oobabooga/text-generation-webui/pull/6335
+        """
+        self._settle()
+        ids = self._few_ids()
+        if ids is None:
+            self._drop_of_many(threshold)
+            return
+        ids = ids[np.argsort(-self._row[ids], kind="stable")]
+        weights = np.exp(self._row[ids] - self._row[ids[0]])
+        probabilities = weights / weights.sum()
+        is_above = (probabilities >= np.float32(threshold)) & (probabilities > 0)
+        self._keep_sorted(ids[max(int(np.count_nonzero(is_above)) - 1, 0) :])
+
+    # ---- choices
+
+    def best(self) -> int:
+        """The highest."""
+        self._settle()
+        return self._best
+
+    def draw(self, temperature: np.float32, number: float) -> int:
+        """One by its probability; `number` is an even draw between 0 and 1."""
+        if self._ids is not None:
+            logits = self._row[self._ids]
+            sums = np.exp((logits - logits.max()) / temperature).cumsum(dtype=np.float64)
+            # A draw of exactly 0 is the first one's that has a chance at all.
+            return int(self._ids[sums.searchsorted(max(number * sums[-1], _LEAST_DRAW))])
+        weights = self._weights(temperature)
+        if self._first is not None:
+            weights.values[self._first[: self._num_dropped]] = 0
+            left = Weights(weights.values)
+            return left.draw_sorted(number, self._first[self._num_dropped :])
+        return weights.draw(number, self._prefix)
+
+    # ---- few
+
+    def _few_ids(self) -> Ids | None:
+        """The tokens that are left, if they are few."""
+        if self._ids is None and self._row.size <= FEW:
+            return np.arange(self._row.size)
+        return self._ids
+
+    def _keep_ids(self, ids: Ids) -> None:
+        self._ids = ids
+        self._is_sorted = False
+        self._best = int(ids[self._row[ids].argmax()])
+        self._top = self._row[self._best]
+
+    def _keep_sorted(self, ids: Ids) -> None:
+        self._ids = ids
+        self._is_sorted = True
+        self._best = int(ids[0])
+        self._top = self._row[self._best]
+
+    def _cut(
+        self, ids: Ids, mass: float, values: Row | None = None, whole: float | None = None
+    ) -> None:
+        """The highest of `ids` with `mass` of `whole`, by the weights `values`.
+
+        Without these `ids` are the whole.
+        """
+        if ids is not self._ids or not self._is_sorted:
+            ids = ids[np.argsort(-self._row[ids])]
+        if values is None or whole is None:
+            sums = np.exp(self._row[ids] - self._row[ids[0]]).cumsum()
+            target = np.float32(mass) * sums[-1]
+        else:
+            sums = values[ids].cumsum(dtype=np.float64)
+            target = mass * whole
+        self._keep_sorted(ids[: int(sums.searchsorted(target)) + 1])
+
+    def _keep_from(self, floor: np.float32) -> None:
+        if self._ids is None:
+            self._keep(self._row >= floor)
+        else:
+            self._ids = self._ids[self._row[self._ids] >= floor]
+
+    def _floor(self, min_p: float) -> np.float32:
+        return np.float32(self._top + np.float32(math.log(min_p)))
+
+    # ---- many
+
+    def _keep(self, passing: Mask) -> None:
+        """What passes, of many."""
+        if self._passing is not None:
+            passing = passing & self._passing
+        count = int(np.count_nonzero(passing))
+        if count <= FEW:
+            self._keep_ids(passing.nonzero()[0])
+        elif count < self._row.size:
+            self._passing = passing
+            self._likely = None if self._likely is None else self._likely.only(passing)
+
+    def _settle(self) -> None:
+        """Find what passes a filter that was put off."""
+        if self._prefix is None:
+            return
+        passing = self._prefix.mask()
+        self._prefix = None
+        self._keep(passing)
+        if self._ids is None:
+            self._best = self._highest_of_many()
+            self._top = self._row[self._best]
+
+    def _weights(self, temperature: np.float32 = _ONE) -> Weights:
+        """Those of all that are left."""
+        if temperature == 1 and self._likely is not None:
+            return self._likely
+        out = self._scratch.row("likely" if temperature == 1 else "drawn", self._row.size)
+        exponentials(self._row, self._top, temperature, out)
+        if self._passing is not None:
+            np.multiply(out, self._passing, out=out)
+        weights = Weights(out)
+        if temperature == 1:
+            self._likely = weights
+        return weights
+
+    def _highest_of_many(self) -> int:
+        values = self._weights().values
+        ids = (values == values.max()).nonzero()[0]
+        return int(ids[self._row[ids].argmax()])
+
+    def _nearness(self, likely: Weights) -> Row:
+        """How near each token's surprise is to the expected one: the nearest are the highest."""
+        row, out = self._row, self._scratch.row("nearness", self._row.size)
+        expected = sum_of(likely.values, row) / likely.total
+        if not math.isfinite(expected):  # what is ruled out has no weight, but infinitely often
+            expected = sum_of(likely.values, np.maximum(row, -_LARGEST, out=out)) / likely.total
+        np.subtract(row, np.float32(expected), out=out)
+        return np.copysign(out, -_ONE, out=out)
+
+    def _contenders(self, values: Row, target: float) -> Ids | None:
+        """A few tokens that hold the whole nucleus, or `None` if there may be many.
+
+        The highest of each column together weigh no more than as many of the highest ones, so where
+        they have the mass, nothing below the lowest of them belongs to the nucleus.
+        """
+        if FEW * float(values[self._best]) < target:
+            return None
+        tops = tops_of(values)
+        highest_tops = np.sort(tops)[::-1][:FEW]
+        sums = highest_tops.cumsum(dtype=np.float64)
+        place = int(sums.searchsorted(target))
+        if place == sums.size:
+            return None
+        ids = reaching(values, tops, max(highest_tops[place], _LEAST_WEIGHT))
+        return ids if ids.size <= 2 * FEW else None
+
+    def _drop_of_many(self, threshold: float) -> None:
+        likely = self._weights()
+        least = max(np.float32(threshold * likely.total), _LEAST_WEIGHT)
+        above = (likely.values >= least).nonzero()[0]
+        if above.size > FEW:
+            lowest = above.size - 1 - int(self._row[above][::-1].argmin())
+            passing = np.ones(self._row.size, np.bool_)
+            passing[np.delete(above, lowest)] = False
+            self._best = int(above[lowest])
+            self._keep(passing)
+        else:
+            self._first = highest(likely.values, max(above.size, NUM_FIRST))
+            self._num_dropped = max(above.size - 1, 0)
+            self._best = int(self._first[self._num_dropped])
 
 
-def highest(row: Row, count: int) -> Ids:
-    """Ids of the `count` highest logits in descending order."""
-    ids = _contenders(row, count)
-    return ids[np.argsort(-row[ids])[:count]]
+def _deviation(row: Row, out: Row) -> np.float32:
+    """The standard deviation of the finite logits; `out` is overwritten."""
+    mean = block_sums(row).sum(dtype=np.float64) / row.size
+    if not math.isfinite(mean):
+        return _deviation_of_some(row, out)
+    np.subtract(row, np.float32(mean), out=out)
+    return np.float32(math.sqrt(sum_of(out, out) / row.size))
 
 
-def within_deviations(row: Row, num_deviations: float) -> Ids:
-    """Ids of the logits that are no further below the highest than so many deviations, ascending.
+def _deviation_of_some(row: Row, out: Row) -> np.float32:
+    """Where logits are ruled out, or too large to be squared."""
+    is_finite = (row > -np.inf).astype(np.float32)
+    np.maximum(row, -_LARGEST, out=out)  # times nothing, it is nothing
+    count = float(np.count_nonzero(is_finite))
+    mean = sum_of(out, is_finite) / count
+    np.subtract(out, np.float32(mean), out=out)
+    np.multiply(out, is_finite, out=out)
+    squares = sum_of(out, out)
+    if math.isfinite(squares):
+        return np.float32(math.sqrt(squares / count))
+    return np.float32(row[row > -np.inf].std(dtype=np.float64))
 
-    The standard deviation is that of the finite logits. https://arxiv.org/abs/2411.07641
-    """
-    finite = row if row.min() > -np.inf else row[row > -np.inf]
-    deviation = finite.std()
-    if not np.isfinite(deviation):  # the logits are too large to be squared
-        deviation = np.float32(finite.std(dtype=np.float64))
-    return np.flatnonzero(row >= finite.max() - np.float32(num_deviations) * deviation)
 
-
-def most_typical(logits: Row, mass: float) -> Ids:
-    """Places of the logits whose surprise is nearest to the expected one, up to `mass` in all.
-
-    The nearest comes first. https://arxiv.org/abs/2202.00666
-    """
+def _most_typical(logits: Row, mass: float) -> Ids:
+    """Places of the most typical of few logits, the nearest to the expected surprise first."""
     depths = logits.max() - logits
     weights = np.exp(-depths)
     whole = weights.sum()
     probabilities = weights / whole
     surprises = depths + np.log(whole)
     expected = probabilities @ np.where(probabilities > 0, surprises, np.float32(0))
-    nearness = -np.abs(surprises - expected)
-    for count in (*GLANCES, logits.size):
-        places = highest(nearness, min(count, logits.size))
-        passed = probabilities[places].cumsum() > np.float32(mass)
-        if passed.any():
-            return places[: int(passed.argmax()) + 1]
-    return places
-
-
-def without_top_choices(row: Row, ids: Ids | None, threshold: float) -> Ids:
-    """The tokens, likeliest first, less those of `threshold` or more, of which the last stays.
-
-    https://github.com/oobabooga/text-generation-webui/pull/6335
-    """
-    if ids is None:
-        ids = np.arange(row.size)
-    ids = ids[np.argsort(-row[ids], kind="stable")]
-    weights = np.exp(row[ids] - row[ids[0]])
-    probabilities = weights / weights.sum()
-    is_above = (probabilities >= np.float32(threshold)) & (probabilities > 0)
-    num_above = int(np.count_nonzero(is_above))
-    return ids[max(num_above - 1, 0) :]
-
-
-def _contenders(row: Row, count: int) -> Ids:
-    """Ids of all logits that reach a bound which `count` or more of them reach, and not many more.
-
-    The row is laid out as a table. The highest of each of so many columns is one of `count` logits
-    that reach the lowest of these; only columns whose highest does can hold others.
-    """
-    width = row.size // COLUMN
-    if count > width:
-        bound = np.partition(row, -count)[-count]
-        return np.flatnonzero(row >= bound) if bound > -np.inf else _allowed(row, count)
-    size = COLUMN * width
-    table = row[:size].reshape(COLUMN, width)
-    tops = table.max(axis=0)
-    bound = np.partition(tops, -count)[-count]
-    if bound == -np.inf:
-        return _allowed(row, count)
-    columns = np.flatnonzero(tops >= bound)
-    lines, places = np.nonzero(table[:, columns] >= bound)
-    rest = np.flatnonzero(row[size:] >= bound)
-    return np.concatenate((lines * width + columns[places], size + rest))
-
-
-def _allowed(row: Row, count: int) -> Ids:
-    """Ids that are not ruled out, or `count` where they are fewer.
-
-    A constraint can rule out nearly the whole vocabulary, and the bound then keeps nothing away.
-    """
-    allowed = np.flatnonzero(row > -np.inf)
-    missing = count - allowed.size
-    if missing <= 0:
-        return allowed
-    # Among the first `count` so many are ruled out at least.
-    return np.concatenate((allowed, np.flatnonzero(row[:count] == -np.inf)[:missing]))
-
-
-def _typical_candidates(row: Row, sampling: Sampling) -> Ids:
-    count = min(sampling.top_k, row.size)
-    ids = highest(row, count) if count else np.arange(row.size)
-    ids = ids[most_typical(row[ids], sampling.typical_p)]
-    if sampling.top_p < 1:
-        ids = ids[np.argsort(-row[ids])]
-        return ids[: _num_passing(row[ids], sampling)]
-    if sampling.min_p > 0:
-        return ids[row[ids] >= _floor(row[ids].max(), sampling)]
-    return ids
-
-
-def _nucleus(row: Row, sampling: Sampling) -> Ids:
-    whole = np.exp(row - row.max()).sum()
-    for count in GLANCES:
-        ids = highest(row, min(count, row.size))
-        num_passing = _num_passing(row[ids], sampling, whole)
-        if num_passing < count:
-            return ids[:num_passing]
-    ids = np.argsort(-row)
-    return ids[: _num_passing(row[ids], sampling, whole)]
-
-
-def _num_passing(logits: Row, sampling: Sampling, whole: np.float32 | None = None) -> int:
-    """How many of `logits`, in descending order, pass.
-
-    `whole` is the sum that makes weights probabilities where `logits` are only a part.
-    """
-    num_passing = logits.size
-    if sampling.top_p < 1:
-        sums = np.exp(logits - logits[0]).cumsum()
-        target = np.float32(sampling.top_p) * (sums[-1] if whole is None else whole)
-        num_passing = min(int(sums.searchsorted(target)) + 1, num_passing)
-    if sampling.min_p > 0:
-        passing = logits >= _floor(logits[0], sampling)
-        num_passing = min(num_passing, int(np.count_nonzero(passing)))
-    return num_passing
-
-
-def _floor(highest: np.float32, sampling: Sampling) -> np.float32:
-    return np.float32(highest + np.float32(math.log(sampling.min_p)))
+    places = np.argsort(np.abs(surprises - expected))
+    sums = probabilities[places].cumsum()
+    return places[: int(sums.searchsorted(np.float32(mass), side="right")) + 1]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .filters import Row, highest, without_nan
+from .selection import Row, highest, without_nan
+from .weights import Scratch, Weights, exponentials
 
 LEAST = -9999.0
 """Reported for a token that the model rules out, since JSON has no infinity."""
@@ -23,28 +24,32 @@ class LogProbs:
 
 
 class RawRow:
-    """A row of logits before anything is done to it. Keeps a copy."""
+    """A row of logits before anything is done to it, and `num_top` of the likeliest.
 
-    def __init__(self, row: Row, num_top: int) -> None:
-        self._row = row.copy()
-        self._num_top = num_top
+    Where the row `will_change`, what it was is kept in `scratch`, until the next row.
+    """
+
+    def __init__(self, row: Row, num_top: int, scratch: Scratch, *, will_change: bool) -> None:
+        with np.errstate(all="ignore"):
+            best = int(row.argmax())  # NaN counts as the highest
+            if np.isnan(row[best]):
+                row = without_nan(row)
+                best = int(row.argmax())
+            out = scratch.row("likely", row.size)
+            self.likely = Weights(exponentials(row, row[best], np.float32(1), out))
+            """The weights of the row as it is now."""
+            self._whole = float(row[best]) + float(np.log(self.likely.total / float(out[best])))
+        ids = highest(row, min(num_top, row.size)).tolist() if num_top else ()
+        self._top = tuple((id, _finite(float(row[id]) - self._whole)) for id in ids)
+        if will_change:
+            kept = scratch.row("raw", row.size)
+            np.copyto(kept, row)
+            row = kept
+        self._row = row
 
     def of(self, token: int) -> LogProbs:
-        """The log-probabilities for `token`, if it is chosen."""
-        return log_probs_of(self._row, token, self._num_top)
-
-
-def log_probs_of(row: Row, token: int, num_top: int) -> LogProbs:
-    """What the logits in `row` say of `token`, and of the `num_top` likeliest."""
-    with np.errstate(all="ignore"):
-        best = row.max()
-        if np.isnan(best):
-            row = without_nan(row)
-            best = row.max()
-        whole = float(best) + np.log(np.exp(row - best).sum(dtype=np.float64))
-    ids = highest(row, min(num_top, row.size)).tolist() if num_top else ()
-    top = tuple((id, _finite(float(row[id]) - whole)) for id in ids)
-    return LogProbs(token, _finite(float(row[token]) - whole), top)
+        """The log-probabilities for `token`, if it is the one that follows."""
+        return LogProbs(token, _finite(float(self._row[token]) - self._whole), self._top)
 
 
 def _finite(log_prob: float) -> float:

@@ -7,12 +7,15 @@ https://arxiv.org/abs/2007.14966
 import numpy as np
 from numpy.typing import NDArray
 
-from .filters import Ids, Row, highest
 from .mt19937 import Mt19937
 from .sampling import Sampling
+from .selection import FEW, Ids, highest, highest_mask
+from .weights import Weights
 
 _NUM_RANKED = 100
 """How many of the highest tell how steeply the probabilities fall; llama.cpp's choice."""
+_NUM_FIRST = 256
+"""How many are put in order to be drawn first where there are many."""
 
 
 class Mirostat:
@@ -25,36 +28,60 @@ class Mirostat:
         self._most_surprise = np.float32(2) * self._tau
         self._rng = rng
 
-    def draw(self, row: Row) -> int:
-        """A token. The highest logit is finite, and none is NaN; temperature has been applied."""
-        top = row.max()
-        whole = np.exp(row - top).sum()
-        ids = self._steep(row, top, whole) if self._version == 1 else self._bounded(row, top, whole)
-        weights = np.exp(row[ids] - top)
-        weights = weights[weights > 0]  # the highest come first, so places stay
-        probabilities = weights / weights.sum()
+    def draw(self, weights: Weights) -> int:
+        """A token. `weights` are at the request's temperature, the highest is 1."""
+        ids = self._steep(weights) if self._version == 1 else self._bounded(weights)
+        if isinstance(ids, Weights):
+            return self._draw_of_many(ids)
+        values = weights.values[ids]
+        values = values[values > 0]  # the highest come first, so places stay
+        probabilities = values / values.sum()
         place = self._place(probabilities)
-        surprise = -np.log2(probabilities[place])
-        if np.isfinite(surprise):
-            self._most_surprise = self._most_surprise - self._eta * (surprise - self._tau)
+        self._learn(probabilities[place])
         return int(ids[place])
 
-    def _steep(self, row: Row, top: np.float32, whole: np.float32) -> Ids:
+    def _draw_of_many(self, weights: Weights) -> int:
+        """Likewise, with the highest first, and then in the order of ids."""
+        values = weights.values
+        first = highest(values, _NUM_FIRST)
+        of_first = values[first]
+        token = weights.draw_sorted(self._rng.draw(), first)
+        is_first = first == token
+        weight = of_first[is_first][0] if is_first.any() else values[token]
+        self._learn(weight / np.float32(weights.total))
+        return token
+
+    def _learn(self, probability: np.float32) -> None:
+        surprise = -np.log2(probability)
+        if np.isfinite(surprise):
+            self._most_surprise = self._most_surprise - self._eta * (surprise - self._tau)
+
+    def _steep(self, weights: Weights) -> Ids | Weights:
         """The likeliest tokens that fit the surprise, if probabilities fall by a power law."""
-        ids = highest(row, min(_NUM_RANKED, row.size))
-        probabilities = np.exp(row[ids] - top) / whole
+        values = weights.values
+        ids = highest(values, min(_NUM_RANKED, values.size))
+        probabilities = values[ids] / np.float32(weights.total)
         ranks = np.arange(1, ids.size, dtype=np.float32)
         distances = np.log((ranks + 1) / ranks)
         falls = np.log(probabilities[:-1] / probabilities[1:])
         power = float(distances @ falls / (distances @ distances))
-        count = _num_within(power, float(self._most_surprise), row.size)
-        return ids[:count] if count <= ids.size else highest(row, count)
+        count = _num_within(power, float(self._most_surprise), values.size)
+        if count <= ids.size:
+            return ids[:count]
+        if count <= FEW:
+            return highest(values, count)
+        return weights.only(highest_mask(values, count))
 
-    def _bounded(self, row: Row, top: np.float32, whole: np.float32) -> Ids:
+    def _bounded(self, weights: Weights) -> Ids | Weights:
         """Those that are no more surprising than allowed, the highest first; one at least."""
-        surprises = -np.log2(np.exp(row - top) / whole)
-        ids = np.flatnonzero(surprises <= self._most_surprise)
-        return ids[np.argsort(-row[ids])] if ids.size else highest(row, 1)
+        values, whole = weights.values, np.float32(weights.total)
+        least = np.exp2(-self._most_surprise) * whole
+        passing = values >= least * np.float32(0.9999)
+        if np.count_nonzero(passing) > FEW:
+            return weights.only(values >= least)
+        ids = np.flatnonzero(passing)
+        ids = ids[-np.log2(values[ids] / whole) <= self._most_surprise]
+        return ids[np.argsort(-values[ids])] if ids.size else highest(values, 1)
 
     def _place(self, probabilities: NDArray[np.float32]) -> int:
         """Draw like C++'s `std::discrete_distribution`: nothing where there is no choice."""

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .filters import Row
 from .sampling import Sampling
+from .selection import Row
 
 
 class Penalties:

@@ -18,24 +18,17 @@ from ..loaded_model import Vocab
 from ..sequence import NewSequence
 from .bad_words import BadWords
 from .dry import DryPenalty
-from .filters import (
-    Ids,
-    Row,
-    candidates,
-    within_deviations,
-    without_nan,
-    without_top_choices,
-)
-from .log_probs import LogProbs, RawRow, log_probs_of
+from .filters import Pool
+from .log_probs import LogProbs, RawRow
 from .mirostat import Mirostat
 from .mt19937 import Mt19937
 from .penalties import Penalties
 from .sampling import Sampling
+from .selection import Ids, Row, without_nan
+from .weights import Scratch, Weights, exponentials
 
 _LEAST_TEMPERATURE = np.finfo(np.float32).tiny
 """What logits can be divided by; from far above it on only the best is ever drawn."""
-
-_LEAST_DRAW = 5e-324
 
 
 class Sampler:
@@ -45,13 +38,20 @@ class Sampler:
     token that differs: what was chosen counts as said.
 
     A broken row, or a tiny temperature, gives a token like any other. Numpy would warn of it: that
-    is for the caller to silence, once for all that it chooses (`np.errstate`).
+    is for the caller to silence, once for all that it chooses (`np.errstate`). Samplers of one
+    thread share a `scratch`.
     """
 
     def __init__(
-        self, sequence: NewSequence, vocab: Vocab, grammar: GrammarState | None = None
+        self,
+        sequence: NewSequence,
+        vocab: Vocab,
+        grammar: GrammarState | None = None,
+        *,
+        scratch: Scratch | None = None,
     ) -> None:
         self._sampling = sequence.sampling
+        self._scratch = Scratch() if scratch is None else scratch
         self._grammar = grammar
         biases = _biases(sequence.sampling, vocab)
         self._biased = np.array(list(biases.keys()), np.intp)
@@ -78,15 +78,17 @@ class Sampler:
     def choose(self, row: Row) -> int:
         """The next token. `row`, the logits of the one before, is overwritten."""
         if self._sampling.top_log_probs is None:
-            return self._choose(row)
-        raw = RawRow(row, self._sampling.top_log_probs)
-        token = self._choose(row)
+            return self._choose(row, None)
+        will_change = self._will_change
+        raw = RawRow(row, self._sampling.top_log_probs, self._scratch, will_change=will_change)
+        token = self._choose(row, None if will_change else raw.likely)
         self._log_probs.append(raw.of(token))
         return token
 
     def score(self, row: Row, token: int) -> LogProbs:
         """The log-probabilities of a token of the prompt; `row`, the logits before it, stays."""
-        return log_probs_of(row, token, self._sampling.top_log_probs or 0)
+        num_top = self._sampling.top_log_probs or 0
+        return RawRow(row, num_top, self._scratch, will_change=False).of(token)
 
     def take_log_probs(self) -> tuple[LogProbs, ...]:
         """Those of the tokens that were chosen since the last call, where they are requested."""
@@ -96,7 +98,14 @@ class Sampler:
         self._log_probs.clear()
         return log_probs
 
-    def _choose(self, row: Row) -> int:
+    @property
+    def _will_change(self) -> bool:
+        """Whether a logit may be asked for after it was changed."""
+        is_early = self._num_chosen < self._sampling.min_tokens
+        has_grammar = self._grammar is not None
+        return bool(self._biased.size or self._histories or self._forced or is_early or has_grammar)
+
+    def _choose(self, row: Row, likely: Weights | None) -> int:
         if self._biased.size:
             row[self._biased] += self._biases
         if self._allowed is not None:
@@ -107,7 +116,7 @@ class Sampler:
             history.apply(row)
         if self._grammar is not None:
             self._grammar.restrict(row)
-        token = self._pick(row)
+        token = self._pick(row, likely)
         if self._forced:
             token = self._forced.popleft()
         self._num_chosen += 1
@@ -117,24 +126,41 @@ class Sampler:
             history.accept(token)
         return token
 
-    def _pick(self, row: Row) -> int:
+    def _pick(self, row: Row, likely: Weights | None) -> int:
         best = int(row.argmax())  # NaN counts as the highest
         if isnan(row[best]):
             row = without_nan(row)
             best = int(row.argmax())
-        if not isfinite(row[best]):
-            return best if row[best] > 0 else self._any_token(row.size)
+        top = row[best]
+        if not isfinite(top):
+            return best if top > 0 else self._any_token(row.size)
         sampling = self._sampling
         is_greedy = sampling.temperature <= 0
         if is_greedy and not sampling.may_pass_over_the_best:
             return best
         if self._mirostat is not None:
-            # The difference first: with a tiny temperature the quotients would all be infinite.
-            return self._mirostat.draw((row - row[best]) / self._temperature)
-        ids = self._candidates(row)
-        logits = row if ids is None else row[ids]
-        place = int(logits.argmax()) if is_greedy else self._draw(logits)
-        return place if ids is None else int(ids[place])
+            out = self._scratch.row("drawn", row.size)
+            return self._mirostat.draw(Weights(exponentials(row, top, self._temperature, out)))
+        pool = Pool(row, best, self._scratch, likely)
+        self._filter(pool)
+        return pool.best() if is_greedy else pool.draw(self._temperature, self._rng.draw())
+
+    def _filter(self, pool: Pool) -> None:
+        sampling = self._sampling
+        if sampling.top_n_sigma > 0:
+            pool.keep_within_deviations(sampling.top_n_sigma)
+        if sampling.top_k > 0:
+            pool.keep_highest(sampling.top_k)
+        if sampling.typical_p < 1:
+            pool.keep_typical(sampling.typical_p)
+        if sampling.top_p < 1:
+            pool.keep_nucleus(sampling.top_p, sampling.min_p)
+        elif sampling.min_p > 0:
+            pool.keep_likely(sampling.min_p)
+        if self._xtc_chance is None or not pool.has_choice:
+            return
+        if self._xtc_chance.draw_single() <= sampling.xtc_probability:
+            pool.drop_top_choices(sampling.xtc_threshold)
 
     def _any_token(self, size: int) -> int:
         """The first token that is not ruled out, where the model rules out all that is left."""
@@ -146,27 +172,6 @@ class Sampler:
         if self._num_chosen < self._sampling.min_tokens:
             ruled_out.update(self._early.tolist())
         return next((token for token in range(size) if token not in ruled_out), 0)
-
-    def _candidates(self, row: Row) -> Ids | None:
-        ids = self._filtered(row)
-        if self._xtc_chance is None or (ids is not None and ids.size < 2):
-            return ids
-        if self._xtc_chance.draw_single() > self._sampling.xtc_probability:
-            return ids
-        return without_top_choices(row, ids, self._sampling.xtc_threshold)
-
-    def _filtered(self, row: Row) -> Ids | None:
-        if self._sampling.top_n_sigma <= 0:
-            return candidates(row, self._sampling)
-        within = within_deviations(row, self._sampling.top_n_sigma)
-        places = candidates(row[within], self._sampling)
-        return within if places is None else within[places]
-
-    def _draw(self, logits: Row) -> int:
-        weights = np.exp((logits - logits.max()) / self._temperature)
-        sums = weights.cumsum(dtype=np.float64)
-        # A draw of exactly 0 is the first one's that has a chance at all.
-        return int(sums.searchsorted(max(self._rng.draw() * sums[-1], _LEAST_DRAW)))
 
 
 class _History(Protocol):

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, get_args, get_type_hints
 
 import annotated_types
@@ -20,13 +21,14 @@ from arriero.agent.engine.grammar.constraint import GrammarState, Mask
 from arriero.agent.engine.llama.vocab import LlamaVocab
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.dry import BreakerFinder, DryPenalty
-from arriero.agent.engine.sampling.filters import Row
 from arriero.agent.engine.sampling.sampler import Sampler
 from arriero.agent.engine.sampling.sampling import Dry, Sampling
+from arriero.agent.engine.sampling.selection import Row
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.generation.sampling_resolver import SamplingResolver
 from arriero.shared.inference import GenerateRequest
 from arriero.shared.sampling import SamplingChoices
+from bench.plain_sampling import PlainSampler
 from tests.agent.engine.fake_engine import FakeVocab
 from tests.sampling_values import NUMBERS
 
@@ -317,6 +319,75 @@ def test_the_tokens_are_those_of_llama_cpp(name: str, size: int) -> None:
         chain.free()
 
 
+STEEP: list[dict[str, Any]] = [
+    {"typical_p": 0.6},
+    {"typical_p": 0.9, "top_p": 0.8, "min_p": 0.01},
+    {"top_p": 0.99, "temperature": 2.0},
+    {"top_n_sigma": 2.0, "xtc_probability": 0.5},
+]
+
+
+@pytest.mark.parametrize("choices", STEEP)
+def test_steep_rows_give_the_tokens_that_they_give_in_order(choices: dict[str, Any]) -> None:
+    plain = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+    size, sequence = 20_000, new(seed=6, **{**plain, **choices})
+    ordered, own = PlainSampler(sequence, BareVocab(size)), Sampler(sequence, BareVocab(size))
+    rows = [row_of(size, scale=5, seed=seed) for seed in range(30)]
+    wanted = [ordered.choose(row.copy()) for row in rows]
+    assert [own.choose(row.copy()) for row in rows] == wanted
+
+
+LONG: dict[str, dict[str, Any]] = {
+    "no filter": {},
+    "hot": {"temperature": 3.0},
+    "min-p": {"min_p": 0.001},
+    "sigma": {"top_n_sigma": 4.5},
+    "biases": {"logit_bias": ((9, 3.0), (20, -3.0)), "ignore_eos": True},
+    "log-probabilities": {"top_log_probs": 2},
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_rows_give_the_tokens_that_they_give_in_order(name: str) -> None:
+    """Nothing is put in order, and a seed still gives the same tokens."""
+    choices = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, **LONG[name]}
+    size, sequence = 20_000, new(seed=5, **choices)
+    plain, own = PlainSampler(sequence, BareVocab(size)), Sampler(sequence, BareVocab(size))
+    rows = [row_of(size, seed=seed) for seed in range(30)]
+    wanted = [plain.choose(row.copy()) for row in rows]
+    found = [own.choose(row.copy()) for row in rows]
+    # A sum is rounded: rarely, a draw at the very edge of a token is its neighbour's.
+    assert sum(one != other for one, other in zip(wanted, found, strict=True)) <= 1
+    for one, other in zip(plain.take_log_probs(), own.take_log_probs(), strict=True):
+        assert other.log_prob == pytest.approx(one.log_prob, abs=1e-4) or one.token != other.token
+        assert [token for token, _ in other.top] == [token for token, _ in one.top]
+
+
+MANY: list[dict[str, Any]] = [
+    {"top_p": 0.95},
+    {"top_p": 0.6, "temperature": 3.0},
+    {"top_k": 9000, "top_p": 0.9},
+    {"typical_p": 0.9},
+    {"typical_p": 0.9, "min_p": 0.001},
+    {"mirostat": 1},
+    {"mirostat": 2, "mirostat_tau": 12.0},
+    {"xtc_probability": 1.0, "xtc_threshold": 0.0001},
+]
+
+
+@pytest.mark.parametrize("choices", MANY)
+def test_a_seed_gives_the_same_tokens_of_many(choices: dict[str, Any]) -> None:
+    size = 20_000
+    plain = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+    rows = [row_of(size, seed=seed) for seed in range(12)]
+    runs = []
+    for seed in (3, 3, 4):
+        sampler = Sampler(new(seed=seed, **{**plain, **choices}), BareVocab(size))
+        runs.append([sampler.choose(row.copy()) for row in rows])
+    assert runs[0] == runs[1] != runs[2]
+    assert len(set(runs[0])) > 6
+
+
 @pytest.mark.parametrize("texts", [("\n", ":"), ("the slot", "<|im_end|>"), ("at", "balancer is")])
 def test_dry_breaks_where_llama_cpp_does(vocab: LlamaVocab, texts: tuple[str, ...]) -> None:
     said = "the slot is free: the slot is at the balancer. the slot is free: the balancer is at "
@@ -476,6 +547,18 @@ def test_log_probabilities_are_those_before_anything_was_done_to_the_row() -> No
         assert each.log_prob == pytest.approx(wanted[each.token], abs=1e-5)
         assert [token for token, _ in each.top] == np.argsort(-wide)[:3].tolist()
     assert asking.take_log_probs() == plain.take_log_probs() == ()
+
+
+def test_a_forced_token_has_the_log_probability_that_it_had() -> None:
+    """What filters rule out in the row is of no account."""
+    row = row_of(5000)
+    choices = {"temperature": 1.0, "top_k": 0, "top_p": 0.5, "top_log_probs": 0}
+    unlikely = int(row.argmin())
+    sampler = Sampler(replace(new(**choices), forced=(unlikely,)), BareVocab(row.size))
+    assert sampler.choose(row.copy()) == unlikely
+    (found,) = sampler.take_log_probs()
+    wide = row.astype(np.float64)
+    assert found.log_prob == pytest.approx(wide[unlikely] - np.log(np.exp(wide).sum()), abs=1e-5)
 
 
 # ---- whatever is accepted gives a token

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arriero.agent.engine.prompt import Prompt
-from arriero.agent.engine.sampling.filters import Row
 from arriero.agent.engine.sampling.sampler import Sampler
 from arriero.agent.engine.sampling.sampling import Dry, Sampling
+from arriero.agent.engine.sampling.selection import Row
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from tests.agent.engine.fake_engine import FakeVocab
 

@@ -1,0 +1,90 @@
+"""Finding the highest logits of a row without putting the row in order."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Row = NDArray[np.float32]
+Ids = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+
+WIDTH = 4096
+"""Columns at least of the table that a row is laid out as; a shorter row is one line."""
+
+FEW = 2048
+"""So many tokens are put in order, and not more."""
+
+
+def without_nan(row: Row) -> Row:
+    """`row` with the tokens ruled out whose logits are no numbers."""
+    return np.where(np.isnan(row), np.float32(-np.inf), row)
+
+
+def highest(row: Row, count: int) -> Ids:
+    """Ids of the `count` highest logits in descending order."""
+    ids = _contenders(row, count)
+    if ids.size > 2 * count + FEW:  # many are equal
+        bound = np.partition(row[ids], -count)[-count]
+        above = ids[row[ids] > bound]
+        ids = np.concatenate((above, ids[row[ids] == bound][: count - above.size]))
+    return ids[np.argsort(-row[ids])[:count]]
+
+
+def highest_mask(row: Row, count: int) -> Mask:
+    """Which logits are the `count` highest: for more than can be put in order."""
+    bound = np.partition(row, -count)[-count]
+    passing: Mask = row >= bound
+    num_surplus = int(np.count_nonzero(passing)) - count
+    if num_surplus:
+        passing[np.flatnonzero(row == bound)[-num_surplus:]] = False
+    return passing
+
+
+def tops_of(row: Row) -> Row:
+    """The highest logit of each column, where `row` is laid out as a table.
+
+    The last few logits may be left over.
+    """
+    height = max(1, row.size // WIDTH)
+    width = row.size // height
+    tops: Row = row[: height * width].reshape(height, width).max(axis=0)
+    return tops
+
+
+def reaching(row: Row, tops: Row, bound: np.float32) -> Ids:
+    """Ids of the logits that are not below `bound`; only columns whose tops are not have any."""
+    columns = (tops >= bound).nonzero()[0]
+    if 8 * columns.size > tops.size:
+        return (row >= bound).nonzero()[0]
+    height = max(1, row.size // WIDTH)
+    size = height * tops.size
+    table = row[:size].reshape(height, tops.size)
+    places = (table[:, columns].ravel() >= bound).nonzero()[0]
+    lines, numbers = np.divmod(places, max(columns.size, 1))
+    left_over = (row[size:] >= bound).nonzero()[0]
+    return np.concatenate((lines * tops.size + columns[numbers], size + left_over))
+
+
+def _contenders(row: Row, count: int) -> Ids:
+    """Ids of all logits that reach a bound which `count` or more of them reach, and not many more.
+
+    The highest of each of so many columns is one of `count` logits that reach the lowest of these.
+    """
+    tops = tops_of(row)
+    if count > tops.size:
+        bound = np.partition(row, -count)[-count]
+        return (row >= bound).nonzero()[0] if bound > -np.inf else _allowed(row, count)
+    bound = np.partition(tops, -count)[-count]
+    return reaching(row, tops, bound) if bound > -np.inf else _allowed(row, count)
+
+
+def _allowed(row: Row, count: int) -> Ids:
+    """Ids that are not ruled out, or `count` where they are fewer.
+
+    A constraint can rule out nearly the whole vocabulary, and the bound then keeps nothing away.
+    """
+    allowed = np.flatnonzero(row > -np.inf)
+    missing = count - allowed.size
+    if missing <= 0:
+        return allowed
+    # Among the first `count` so many are ruled out at least.
+    return np.concatenate((allowed, np.flatnonzero(row[:count] == -np.inf)[:missing]))

@@ -1,0 +1,241 @@
+"""A row of logits as weights: their exponentials, and draws by them without putting them in order.
+
+Weights are summed in blocks: a draw looks for its block first, and for its token in there. What is
+as long as the row goes only through NumPy's loops that are vectorised, without a branch for each
+token: choosing by a mask (`row[mask]`, `numpy.where`) takes ten times as long as multiplying by it.
+Arrays of a row's size are used again (`Scratch`), since the memory of fresh ones is paged in anew.
+"""
+
+from typing import Protocol
+
+import numpy as np
+
+from .selection import Ids, Mask, Row, highest_mask
+
+BLOCK = 512
+"""Weights that are summed together."""
+
+SAMPLE = 2048
+"""Tokens that say where to look for an edge."""
+
+_BRACKET = 48
+"""So many tokens of a sample lie around an edge when all tokens there are looked at."""
+
+_SHIFTED = (-20, 60)
+"""Outside of these the highest exponent is made 0, lest weights or their sum leave the range."""
+
+_LEAST = 5e-324
+
+
+class Scratch:
+    """Arrays of the size of a row, by what they are for. They belong to one thread."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, Row] = {}
+
+    def row(self, purpose: str, size: int) -> Row:
+        """An array with anything in it, until `purpose` is asked for again."""
+        array = self._arrays.get(purpose)
+        if array is None or array.size != size:
+            array = self._arrays[purpose] = np.empty(size, np.float32)
+        return array
+
+
+def exponentials(row: Row, top: np.float32, temperature: np.float32, out: Row) -> Row:
+    """`out`, with the weight of each logit of `row`, of which `top` is the highest.
+
+    Only their ratios mean something.
+    """
+    low, high = _SHIFTED
+    if not low <= top / temperature <= high:
+        # The difference first: with a tiny temperature the quotients would all be infinite.
+        row = np.subtract(row, top, out=out)
+    if temperature != 1:
+        row = np.divide(row, temperature, out=out)
+    return np.exp(row, out=out)
+
+
+def block_sums(values: Row, factors: Row | None = None) -> Row:
+    """The sums of `values`, each times its factor, by blocks."""
+    end = values.size - values.size % BLOCK
+    sums = np.empty(end // BLOCK + 1, np.float32)
+    table = values[:end].reshape(-1, BLOCK)
+    if factors is None:
+        np.einsum("ij->i", table, out=sums[:-1])
+        sums[-1] = values[end:].sum()
+    else:
+        np.einsum("ij,ij->i", table, factors[:end].reshape(-1, BLOCK), out=sums[:-1])
+        sums[-1] = (values[end:] * factors[end:]).sum()
+    return sums
+
+
+def sum_of(values: Row, factors: Row) -> float:
+    """The sum of `values`, each times its factor."""
+    return float(block_sums(values, factors).sum(dtype=np.float64))
+
+
+class Prefix(Protocol):
+    """The first tokens in some order. Whether one is among them is cheaper to say than which are.
+
+    Of equals those with the lower ids come first.
+    """
+
+    def includes(self, token: int) -> bool:
+        """Whether `token` is among them."""
+
+    def before(self, token: int) -> Mask:
+        """Which come before `token`."""
+
+    def mask(self) -> Mask:
+        """Which they are."""
+
+
+class Weights:
+    """`values`, none of them negative, and their sums."""
+
+    def __init__(self, values: Row) -> None:
+        self.values = values
+        self._sums = block_sums(values).cumsum(dtype=np.float64)
+        self.total = float(self._sums[-1])
+
+    def only(self, chosen: Mask) -> "Weights":
+        """The weights of those alone; `values` are overwritten."""
+        np.multiply(self.values, chosen, out=self.values)
+        return Weights(self.values)
+
+    def find(self, mass: float) -> int:
+        """The token with which the weights, added one by one, reach `mass`."""
+        mass = max(mass, _LEAST)  # a mass of exactly 0 is the first one's that has a weight at all
+        block = min(int(self._sums.searchsorted(mass)), self._sums.size - 1)
+        rest = mass - (float(self._sums[block - 1]) if block else 0.0)
+        values = self.values[BLOCK * block : BLOCK * (block + 1)]
+        place = int(values.cumsum(dtype=np.float64).searchsorted(max(rest, _LEAST)))
+        if place == values.size:  # a block's sum is rounded
+            place = int(values.nonzero()[0][-1])
+        return BLOCK * block + place
+
+    def draw(self, number: float, prefix: Prefix | None = None) -> int:
+        """A token by its weight; `number` is an even draw between 0 and 1.
+
+        Of a `prefix` only, if there is one: what is drawn beyond it does not count. `values` are
+        overwritten then.
+        """
+        weights = self
+        token = weights.find(number * weights.total)
+        while prefix is not None and not prefix.includes(token):
+            weights = weights.only(prefix.before(token))
+            number = further(number)
+            token = weights.find(number * weights.total)
+        return token
+
+    def draw_sorted(self, number: float, first: Ids) -> int:
+        """A token by its weight: with `first` as the first in the order, then all others by id.
+
+        `values` are overwritten.
+        """
+        sums = self.values[first].cumsum(dtype=np.float64)
+        mass = max(number * self.total, _LEAST)
+        if mass <= sums[-1]:
+            return int(first[sums.searchsorted(mass)])
+        self.values[first] = 0
+        return Weights(self.values).find(mass - float(sums[-1]))
+
+
+def further(number: float) -> float:
+    """Another even draw, which follows from one (SplitMix64).
+
+    So a token takes one draw of a generator, however often it has to be drawn.
+    """
+    bits = (int(number * 2**64) + 0x9E3779B97F4A7C15) % 2**64
+    bits = (bits ^ bits >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    bits = (bits ^ bits >> 27) * 0x94D049BB133111EB % 2**64
+    return (bits ^ bits >> 31) / 2**64
+
+
+class Highest:
+    """The `count` highest `keys`."""
+
+    def __init__(self, keys: Row, count: int) -> None:
+        self._keys = keys
+        self._count = count
+
+    def includes(self, token: int) -> bool:
+        """See `Prefix`."""
+        return int(np.count_nonzero(self.before(token))) < self._count
+
+    def before(self, token: int) -> Mask:
+        """See `Prefix`."""
+        return _before(self._keys, token)
+
+    def mask(self) -> Mask:
+        """See `Prefix`."""
+        return highest_mask(self._keys, self._count)
+
+
+class Heaviest:
+    """The fewest tokens with the highest `keys` whose `weights` reach `mass` together."""
+
+    def __init__(self, keys: Row, weights: Weights, mass: float) -> None:
+        self._keys = keys
+        self._weights = weights.values
+        self._total = weights.total
+        self._mass = mass
+
+    def includes(self, token: int) -> bool:
+        """See `Prefix`."""
+        return self._sum(self.before(token)) < self._mass
+
+    def before(self, token: int) -> Mask:
+        """See `Prefix`."""
+        return _before(self._keys, token)
+
+    def mask(self) -> Mask:
+        """See `Prefix`."""
+        high, before, low = self._bracket()
+        near = ((self._keys > low) & (self._keys <= high)).nonzero()[0]
+        keys = self._keys[near]
+        order = np.argsort(-keys)
+        sums = before + self._weights[near[order]].cumsum(dtype=np.float64)
+        edge = keys[order[min(int(sums.searchsorted(self._mass)), order.size - 1)]]
+        before += float(self._weights[near[keys > edge]].sum(dtype=np.float64))
+        equals = near[keys == edge]
+        sums = before + self._weights[equals].cumsum(dtype=np.float64)
+        passing: Mask = self._keys > edge
+        passing[equals[: int(sums.searchsorted(self._mass)) + 1]] = True
+        return passing
+
+    def _bracket(self) -> tuple[np.float32, float, np.float32]:
+        """A key that is not below the last one's, the mass above it, and a key that is below.
+
+        Few tokens lie between them. A sample says where to look, and what is above a key there is
+        summed, so that the next look is nearer.
+        """
+        step = max(1, self._keys.size // SAMPLE)
+        keys = self._keys[::step]
+        order = np.argsort(-keys)
+        keys = keys[order]
+        sums = np.append(0.0, self._weights[::step][order].cumsum(dtype=np.float64))
+        first, before = 0, 0.0
+        last, until = keys.size, self._total
+        while last - first > _BRACKET:
+            share = (self._mass - before) / (until - before)
+            guess = int(sums.searchsorted(sums[first] + share * (sums[last] - sums[first])))
+            margin = max(_BRACKET // 3, (last - first) // 16)
+            guess += margin if 2 * guess < first + last else -margin
+            guess = min(max(guess, first + 1), last - 1)
+            above = self._sum(self._keys > keys[guess])
+            if above >= self._mass:
+                last, until = guess, above
+            else:
+                first, before = guess, above
+        high = keys[first] if first else np.float32(np.inf)
+        return high, before, keys[last] if last < keys.size else np.float32(-np.inf)
+
+    def _sum(self, chosen: Mask) -> float:
+        return sum_of(self._weights, chosen.astype(np.float32))
+
+
+def _before(keys: Row, token: int) -> Mask:
+    before: Mask = keys > keys[token]
+    before[:token] |= keys[:token] == keys[token]
+    return before

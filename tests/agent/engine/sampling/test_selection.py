@@ -1,0 +1,77 @@
+"""The highest logits, against putting the whole row in order."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.agent.engine.sampling.selection import Row, _contenders, highest, highest_mask
+
+SIZES = st.integers(1, 3000)
+
+
+def row_of(size: int, *, seed: int = 0) -> Row:
+    """Logits without equals, in random order."""
+    return np.random.default_rng(seed).permutation(size).astype(np.float32)
+
+
+@given(size=SIZES, seed=st.integers(0, 99), count=st.integers(1, 3000))
+def test_the_highest_in_order(size: int, seed: int, count: int) -> None:
+    row = row_of(size, seed=seed)
+    count = min(count, size)
+    assert highest(row, count).tolist() == np.argsort(-row)[:count].tolist()
+
+
+@pytest.mark.parametrize("size", [31, 32, 33, 63, 1000, 2047, 32_001])
+@pytest.mark.parametrize("place", ["start", "end", "one column", "spread"])
+def test_the_highest_wherever_they_are(size: int, place: str) -> None:
+    row = np.full(size, -5, np.float32)
+    width = max(size // 32, 1)
+    ids = {
+        "start": np.arange(8),
+        "end": np.arange(size - 8, size),
+        "one column": np.arange(0, size, width)[:8],
+        "spread": np.linspace(0, size - 1, 8).astype(int),
+    }[place]
+    row[ids] = np.arange(8)
+    assert highest(row, 8).tolist() == ids[::-1].tolist()
+
+
+@pytest.mark.parametrize("size", [40, 1000, 32_001])
+@pytest.mark.parametrize("num_allowed", [1, 3, 7, 8, 9, 30])
+def test_what_is_ruled_out_is_not_put_in_order(size: int, num_allowed: int) -> None:
+    """A constraint leaves a few tokens; then no more than was asked for is looked at."""
+    draw = np.random.default_rng(num_allowed)
+    allowed = draw.choice(size, num_allowed, replace=False)
+    row = np.full(size, -np.inf, np.float32)
+    row[allowed] = np.arange(num_allowed)
+    assert 8 <= len(_contenders(row, 8)) <= max(8, num_allowed)
+    found = highest(row, 8).tolist()
+    best = allowed[::-1][:8].tolist()
+    assert found[: len(best)] == best
+    assert len(set(found)) == 8
+
+
+@pytest.mark.parametrize("size", [7, 40, 5000])
+def test_equals_are_as_good_as_each_other(size: int) -> None:
+    row = np.zeros(size, np.float32)
+    for count in (1, 3, size):
+        assert len(set(highest(row, count).tolist())) == count
+    row[3] = -np.inf
+    assert 3 not in highest(row, size - 1)
+    assert highest(np.full(size, -np.inf, np.float32), 2).size == 2
+
+
+@given(
+    size=SIZES, seed=st.integers(0, 99), count=st.integers(1, 3000), num_values=st.integers(1, 9)
+)
+def test_of_equals_the_first_are_taken(size: int, seed: int, count: int, num_values: int) -> None:
+    row = np.random.default_rng(seed).integers(num_values, size=size).astype(np.float32)
+    count = min(count, size)
+    wanted = np.argsort(-row, kind="stable")[:count]
+    assert np.flatnonzero(highest_mask(row, count)).tolist() == sorted(wanted.tolist())
+    assert row[highest(row, count)].tolist() == row[wanted].tolist()
+
+
+def test_a_row_of_equals_is_not_put_in_order() -> None:
+    assert highest(np.zeros(50_000, np.float32), 3).tolist() == [0, 1, 2]

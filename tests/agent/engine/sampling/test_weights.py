@@ -1,0 +1,157 @@
+"""Draws by weight, and the fewest tokens with a mass, against putting everything in order."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.agent.engine.sampling.selection import Row
+from arriero.agent.engine.sampling.weights import (
+    BLOCK,
+    Heaviest,
+    Highest,
+    Scratch,
+    Weights,
+    exponentials,
+    further,
+)
+
+SIZES = st.sampled_from([1, 2, 100, BLOCK, BLOCK + 1, 3000, 9000])
+
+
+def weights_of(size: int, *, seed: int, scale: float = 1.0) -> Row:
+    """Weights of any size; every third is nothing."""
+    random = np.random.default_rng(seed)
+    values = np.exp(scale * random.standard_normal(size)).astype(np.float32)
+    values[random.permutation(size)[: size // 3]] = 0
+    return values
+
+
+@given(size=SIZES, seed=st.integers(0, 99), number=st.floats(0, 1), scale=st.floats(0, 5))
+def test_the_token_that_reaches_a_mass(size: int, seed: int, number: float, scale: float) -> None:
+    values = weights_of(size, seed=seed, scale=scale)
+    weights = Weights(values)
+    sums = values.astype(np.float64).cumsum()
+    assert weights.total == pytest.approx(sums[-1], rel=1e-6)
+    mass = number * weights.total
+    token = weights.find(mass)
+    assert values[token] > 0
+    # As exactly as single precision has the sum.
+    hair = 1e-6 * sums[-1]
+    assert sums[token] - float(values[token]) - hair <= mass <= sums[token] + hair
+
+
+def test_the_first_and_the_last_token_have_a_weight() -> None:
+    values = np.array([0, 3, 0, 1, 0], np.float32)
+    assert [Weights(values).find(mass) for mass in (0.0, 3.0, 3.001, 4.0, 5.0)] == [1, 1, 3, 3, 3]
+
+
+def test_further_draws_are_even_too() -> None:
+    numbers = [0.3]
+    for _ in range(4000):
+        numbers.append(further(numbers[-1]))
+    counts, _ = np.histogram(numbers, bins=10, range=(0, 1))
+    assert all(300 < count < 500 for count in counts)
+    of_neighbours = [further(place / 4000) for place in range(4000)]
+    counts, _ = np.histogram(of_neighbours, bins=10, range=(0, 1))
+    assert all(300 < count < 500 for count in counts)
+    assert 0 <= further(0.0) < 1 and 0 <= further(1.0) < 1
+
+
+def test_only_some() -> None:
+    weights = Weights(np.array([1, 2, 4], np.float32)).only(np.array([True, False, True]))
+    assert weights.total == 5
+    assert weights.find(1.5) == 2
+
+
+def test_weights_of_a_row() -> None:
+    row = np.array([2, 1, -np.inf, 2 - 8], np.float32)
+    found = exponentials(row, row.max(), np.float32(2), Scratch().row("out", row.size))
+    np.testing.assert_allclose(found / found[0], np.exp([0, -0.5, -np.inf, -4]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("top", [-1e30, -500, 0, 59, 61, 1e30])
+@pytest.mark.parametrize("temperature", [1e-30, 0.1, 1, 100])
+def test_weights_stay_in_range(top: float, temperature: float) -> None:
+    row = np.array([top, top - 1, top, *[top * 2] * 9], np.float32)
+    if top < 0:
+        row[3:] = -np.inf
+    best = row.max()
+    with np.errstate(all="ignore"):
+        weights = exponentials(row, best, np.float32(temperature), Scratch().row("out", row.size))
+    assert np.isfinite(weights).all()
+    assert weights.max() > 0
+    assert np.flatnonzero(weights == weights.max()).size >= 1
+
+
+def test_scratch_is_used_again() -> None:
+    scratch = Scratch()
+    first = scratch.row("a", 9)
+    assert scratch.row("a", 9) is first
+    assert scratch.row("b", 9) is not first
+    assert scratch.row("a", 10).size == 10
+
+
+@given(
+    size=st.sampled_from([1, 7, 2048, 2049, 6000, 30_000]),
+    seed=st.integers(0, 99),
+    scale=st.floats(0, 6),
+    share=st.floats(0.01, 0.999),
+    num_keys=st.sampled_from([1, 2, 50, 10**6]),
+)
+def test_the_fewest_with_a_mass(
+    size: int, seed: int, scale: float, share: float, num_keys: int
+) -> None:
+    values = weights_of(size, seed=seed, scale=scale)
+    keys = np.random.default_rng(seed).integers(num_keys, size=size).astype(np.float32)
+    weights = Weights(values)
+    if weights.total == 0:
+        return
+    prefix = Heaviest(keys, weights, share * weights.total)
+    order = np.argsort(-keys, kind="stable")
+    sums = values[order].astype(np.float64).cumsum()
+    # Where the mass is reached to a hair, one more or less is as right.
+    least, most = (sums.searchsorted(share * sums[-1] + hair * sums[-1]) for hair in (-1e-6, 1e-6))
+    mask = prefix.mask()
+    rank = int(np.count_nonzero(mask)) - 1
+    assert least <= rank <= most
+    assert set(np.flatnonzero(mask).tolist()) == set(order[: rank + 1].tolist())
+    for token in order[[0, rank // 2, rank]].tolist():
+        before = set(np.flatnonzero(prefix.before(token)).tolist())
+        assert before == set(order[: order.tolist().index(token)].tolist())
+    for place in (0, least - 1, most + 1, size - 1):
+        if not least <= place <= most and 0 <= place < size:
+            assert prefix.includes(int(order[place])) == (place < least)
+
+
+@given(
+    size=st.integers(1, 3000),
+    seed=st.integers(0, 99),
+    count=st.integers(1, 3000),
+    num_keys=st.sampled_from([1, 3, 10**6]),
+)
+def test_the_highest(size: int, seed: int, count: int, num_keys: int) -> None:
+    keys = np.random.default_rng(seed).integers(num_keys, size=size).astype(np.float32)
+    count = min(count, size)
+    prefix = Highest(keys, count)
+    order = np.argsort(-keys, kind="stable")
+    assert set(np.flatnonzero(prefix.mask()).tolist()) == set(order[:count].tolist())
+    for place in {0, count - 1, min(count, size - 1), size - 1}:
+        assert prefix.includes(int(order[place])) == (place < count)
+
+
+def test_a_draw_of_a_prefix_never_leaves_it() -> None:
+    values = weights_of(9000, seed=1)
+    wanted = values.copy()
+    order = np.argsort(-values, kind="stable")
+    wanted[order[100:]] = 0
+    wanted /= wanted.sum()
+    counts = np.zeros(9000)
+    num_draws = 1500
+    for number in np.random.default_rng(3).random(num_draws):
+        weights = Weights(values.copy())
+        counts[weights.draw(float(number), Highest(values, 100))] += 1
+    assert counts[wanted == 0].sum() == 0
+    for group in np.array_split(order[:100], 5):
+        share = wanted[group].sum()
+        assert counts[group].sum() / num_draws == pytest.approx(share, abs=0.06)
