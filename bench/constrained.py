@@ -26,8 +26,9 @@ from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.loaded_model import LoadedModel
-from arriero.agent.engine.sampling.filters import candidates
+from arriero.agent.engine.sampling.filters import Pool
 from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.sampling.weights import Scratch
 from arriero.agent.engine.sequence import SequenceId
 from arriero.agent.engine.step import Run, Step
 from bench.arguments import at_least, model_file
@@ -181,6 +182,7 @@ def _cost(model: LoadedModel, case: Case, rounds: int, step: float) -> Cost:
     grammar = lark.grammar(case.write(lark))
     tokens = model.vocab.tokenize(case.text, add_special=False, parse_special=False)
     compiling, masks, applications, choices = [], [], [], []
+    scratch = Scratch()
     logits = np.random.default_rng(1).normal(0, 3, model.vocab.size).astype(np.float32)
     for _ in range(rounds):
         start = perf_counter()
@@ -198,7 +200,9 @@ def _cost(model: LoadedModel, case: Case, rounds: int, step: float) -> Cost:
             mask.restrict(row)
             applications.append(perf_counter() - start)
             start = perf_counter()
-            candidates(row, _SAMPLING)
+            pool = Pool(row, int(row.argmax()), scratch)
+            pool.keep_highest(_SAMPLING.top_k)
+            pool.keep_nucleus(_SAMPLING.top_p, _SAMPLING.min_p)
             choices.append(perf_counter() - start)
     return Cost(
         name=case.name,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .filters import Row
+from .selection import Row
 
 
 class BadWords:

@@ -100,12 +100,12 @@ class Sampler:
 
     @property
     def _will_change(self) -> bool:
-        """Whether a logit may be asked for after it was changed."""
+        """Whether `_change` has something to do, or a token is forced whatever filters do."""
         is_early = self._num_chosen < self._sampling.min_tokens
-        has_grammar = self._grammar is not None
-        return bool(self._biased.size or self._histories or self._forced or is_early or has_grammar)
+        has_mask = self._allowed is not None or self._grammar is not None
+        return bool(self._biased.size or has_mask or is_early or self._histories or self._forced)
 
-    def _choose(self, row: Row, likely: Weights | None) -> int:
+    def _change(self, row: Row) -> None:
         if self._biased.size:
             row[self._biased] += self._biases
         if self._allowed is not None:
@@ -116,6 +116,9 @@ class Sampler:
             history.apply(row)
         if self._grammar is not None:
             self._grammar.restrict(row)
+
+    def _choose(self, row: Row, likely: Weights | None) -> int:
+        self._change(row)
         token = self._pick(row, likely)
         if self._forced:
             token = self._forced.popleft()

@@ -344,6 +344,13 @@ LONG: dict[str, dict[str, Any]] = {
     "sigma": {"top_n_sigma": 4.5},
     "biases": {"logit_bias": ((9, 3.0), (20, -3.0)), "ignore_eos": True},
     "log-probabilities": {"top_log_probs": 2},
+    # What changes a row, changes what is drawn of it, too.
+    "biases, explained": {"logit_bias": ((9, 12.0),), "top_log_probs": 2},
+    "allowed, explained": {"allowed_tokens": tuple(range(0, 20_000, 3)), "top_log_probs": 2},
+    "bad words, explained": {"bad_words": tuple((n,) for n in range(6000)), "top_log_probs": 2},
+    "early, explained": {"stop_tokens": tuple(range(6000)), "min_tokens": 99, "top_log_probs": 2},
+    "penalties, explained": {"presence_penalty": -12.0, "top_log_probs": 2},
+    "dry, explained": {"dry": Dry(multiplier=-12.0, allowed_length=0), "top_log_probs": 2},
 }
 
 
