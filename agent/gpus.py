@@ -53,10 +53,19 @@ def read(output: bytes) -> tuple[Device, ...]:
     for each in devices:
         logger.info(
             "a GPU",
-            extra=context(name=each["name"], memory=each["memory"], free=each["free"]),
+            extra=context(
+                name=each["name"],
+                description=each["description"],
+                memory=each["memory"],
+                free=each["free"],
+            ),
         )
     return tuple(
-        Device(name=str(each["name"])[:LONGEST_NAME], memory=int(each["memory"]))
+        Device(
+            name=str(each["name"])[:LONGEST_NAME],
+            description=str(each["description"])[:LONGEST_NAME],
+            memory=int(each["memory"]),
+        )
         for each in devices[:MAX_DEVICES]
     )
 

@@ -42,9 +42,6 @@ def files_digest(paths: Sequence[Path]) -> str:
 
 
 ENGINE = "llama-cpp-python"
-CACHE = "f16 keys, f16 values"
-"""llama.cpp's default, which every context here has. Whether values are transposed depends on
-the device; the state itself records that, and llama.cpp refuses one with another layout."""
 
 
 def identity_of(model: ModelInfo, paths: Sequence[Path]) -> ModelIdentity:
@@ -60,10 +57,12 @@ def identity_of(model: ModelInfo, paths: Sequence[Path]) -> ModelIdentity:
 def origin_of(model: ModelIdentity, options: LoadOptions, arithmetic: str | None) -> Origin:
     """The origin of what `model` computes here, loaded with `options`.
 
-    A deterministic engine takes nothing that another `arithmetic` than its own computed.
+    A deterministic engine takes nothing that another `arithmetic` than its own computed. Whether
+    values are transposed depends on the device; the state itself records that, and llama.cpp
+    refuses one with another layout.
     """
     numbers = () if arithmetic is None else (f"deterministic {arithmetic}",)
-    cache = ", ".join((CACHE, *options.counted("cache"), *numbers))
+    cache = ", ".join((*options.counted("cache"), *numbers))
     return Origin(model=model, engine=f"{ENGINE} {version(ENGINE)}", cache=cache)
 
 

@@ -1,5 +1,6 @@
 """What `arriero doctor` finds: each check looks at facts and says what to do."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -100,10 +101,18 @@ def of_memory(free: int | None) -> Finding:
     return Finding("warning", words, "an agent needs room for weights and KV cache")
 
 
-def of_engine(is_installed: bool, has_gpu: bool) -> Finding:
-    """Whether an agent can run here, and on what."""
+def of_engine(is_installed: bool, devices: Sequence[Mapping[str, Any]] | None) -> Finding:
+    """Whether an agent can run here, and on what; `None`: llama.cpp did not say."""
     if not is_installed:
         return Finding("good", "llama.cpp is not installed: this host can balance, not compute")
-    return Finding(
-        "good", f"llama.cpp is installed, {'with' if has_gpu else 'without'} GPU support"
+    if devices is None:
+        words = "llama.cpp is installed, and fails to say which GPUs there are"
+        return Finding("warning", words, "look at the driver; --device none does without GPUs")
+    if not devices:
+        return Finding("good", "llama.cpp is installed, and finds no GPU")
+    listed = "; ".join(
+        f"{each['name']} ({each['description']}, {each['free'] / 2**30:.1f} of "
+        f"{each['memory'] / 2**30:.1f} GiB free)"
+        for each in devices
     )
+    return Finding("good", f"llama.cpp is installed, with the devices (--device) {listed}")

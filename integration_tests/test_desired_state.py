@@ -73,6 +73,49 @@ async def test_a_model_comes_and_rolls_and_no_request_fails(fleet: Fleet) -> Non
     await until(all_are_idle)
 
 
+async def test_the_engines_settings_come_from_the_desired_state(fleet: Fleet) -> None:
+    """Those that it gives; the others are the agent's own. The agent's view has both."""
+    await fleet.start_balancer()
+    nothing: dict[str, Any] = {"model": None, "slots": None, "context_size": None}
+    await fleet.start_agent(**nothing, flash_attn="on", rope_scale=1.0)
+    model = {"name": "demo", "source": SOURCE, "slots": 2, "context_size": 512}
+    wrong = {"flash_attn": "off", "cache_type_v": "q8_0", "split_mode": "tensor"}
+    url = f"{fleet.management}/api/v1/desired-state"
+    async with fleet.http.put(url, json=wish(model | {"engine": wrong})) as response:
+        message = (await response.json())["error"]["message"]
+        assert response.status == 400
+    assert "`models[0].engine.cache_type_v` must be f32, f16 or bf16" in message
+    assert "`models[0].engine.split_mode` must be 'none', 'layer' or 'row'" in message
+
+    engine = {
+        "cache_type_k": "q8_0",
+        "cache_type_v": "q8_0",
+        "gpu_layers": "auto",
+        "tensor_split": "2,1",
+        "n_cpu_moe": 1,
+        "ubatch_size": 256,
+        "threads_batch": 1,
+        "load_mode": "none",
+        "override_kv": "general.name=str:other",
+    }
+    await put(fleet, wish(model | {"engine": engine}))
+    await until_served(fleet, 1, slots=2)
+    answer = await generate(fleet.http, fleet.inference, plain_cases()[0].body)
+    assert answer.text, answer.end
+    [agent] = await fleet.view("agents")
+    shown = agent["model"]["engine"]
+    assert shown | engine == shown
+    assert (shown["flash_attn"], shown["rope_scale"], shown["batch_size"]) == ("on", 1.0, None)
+
+    await put(fleet, wish(model | {"engine": engine | {"device": "CUDA9"}}))
+
+    async def is_refused() -> bool:
+        [agent] = await fleet.view("agents")
+        return any("--device: there is no CUDA9" in each["message"] for each in agent["issues"])
+
+    await until(is_refused)
+
+
 async def test_two_models_take_turns_on_one_agent(fleet: Fleet) -> None:
     """Each is loaded when a request waits for it, in place of the one that is idle."""
     await fleet.start_balancer()

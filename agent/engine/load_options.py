@@ -9,20 +9,40 @@ model takes (`memory`), what a desired state may say (`desired`), and what an ag
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
-from ...shared.models.assignments import (
-    ContextSize,
+from ...shared.models.assignments import ContextSize, NumSlots
+from ...shared.models.engine_options import (
+    BatchSize,
+    CacheType,
+    CacheTypeV,
+    Devices,
     DraftTokens,
     EngineOptions,
+    FlashAttn,
     GpuLayers,
     HostCache,
     KvCells,
+    LoadMode,
+    MainGpu,
     MaxStall,
-    NumSlots,
+    Mlock,
+    Numa,
+    NumCpuMoe,
     NumThreads,
+    OverrideKv,
+    OverrideTensor,
+    RopeFreqBase,
+    RopeScale,
+    RopeScaling,
+    SplitMode,
+    SwaFull,
+    TensorSplit,
+    UbatchSize,
+    YarnFactor,
+    YarnOrigCtx,
 )
 from ...shared.reports.model_info import Kernels, KvLayout
 from ...shared.settings.declaration import Shown
@@ -33,14 +53,14 @@ DRAFTED_BY_MODEL = 8
 
 LayoutChoice = Literal["auto"] | KvLayout
 KernelChoice = Literal["auto"] | Kernels
-SwaFullChoice = Literal["auto", "on", "off"]
-
 Counted = Literal[True] | str
 """`True`, or why it does not count."""
 
 _FAST = "it decides how fast tokens come, and not which"
 _ROUNDED = "answers differ by rounding alone, as between any two processors"
 _ALIKE = "the cells are the same"
+_LAID_OUT = "a state says how its device lays it out, and llama.cpp refuses another"
+_SAME_SIZE = "everything takes as much in either case"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +77,12 @@ class Counts:
     memory: Counted
     desired: Counted = True
     view: Counted = True
+
+
+_PLACED = Counts(fingerprint=_ROUNDED, cache=_LAID_OUT, memory=True)
+_FOR_SPEED = Counts(fingerprint=_FAST, cache=_ALIKE, memory=_SAME_SIZE)
+_OF_POSITIONS = Counts(fingerprint=True, cache=True, memory=_SAME_SIZE)
+_MODELS_OWN = "the model's own"
 
 
 def _holds_a_slot(cells: int | None, info: ValidationInfo) -> int | None:
@@ -98,14 +124,11 @@ class LoadOptions(BaseModel):
         "auto takes the unified one",
     )
     swa_full: Annotated[
-        SwaFullChoice,
-        Shown("auto|on|off"),
+        SwaFull,
         Counts(
             fingerprint=_ROUNDED,
             cache="a state has the window in either case",
             memory="the estimate is of full caches, which take more",
-            desired="whether the memory is there is a matter of the host",
-            view="it only says how much memory some layers take",
         ),
     ] = Field(
         default="auto",
@@ -113,6 +136,33 @@ class LoadOptions(BaseModel):
         "slots' windows alone, which takes less memory, but each checkpoint (a prefix that others "
         "can begin with) takes a copy of its window out of --host-cache; auto is off where windows "
         "have 16 MiB or less, there is room for many, and half of the cells are saved",
+    )
+    flash_attn: Annotated[
+        FlashAttn,
+        Counts(
+            fingerprint=_ROUNDED,
+            cache="a state says how its values lie, and llama.cpp refuses another",
+            memory=True,
+        ),
+    ] = Field(
+        default="auto",
+        description="flash attention: auto uses it where the devices can; off takes more memory, "
+        "and the values of the KV cache cannot be of a type in blocks (--cache-type-v)",
+    )
+    cache_type_k: Annotated[
+        CacheType, Shown("TYPE"), Counts(fingerprint=True, cache=True, memory=True)
+    ] = Field(
+        default="f16",
+        description=f"type of the keys in the KV cache: {', '.join(get_args(CacheType))}; q8_0 "
+        "takes about half the memory of f16, q4_0 about a quarter, at some cost in quality; the "
+        "model's heads must be a multiple of 32 wide for all but f32, f16 and bf16",
+    )
+    cache_type_v: Annotated[
+        CacheTypeV, Shown("TYPE"), Counts(fingerprint=True, cache=True, memory=True)
+    ] = Field(
+        default="f16",
+        description="type of the values in the KV cache, as with --cache-type-k; all but f32, f16 "
+        "and bf16 need flash attention",
     )
     host_cache: Annotated[
         HostCache,
@@ -139,16 +189,150 @@ class LoadOptions(BaseModel):
         description="how long a step that computes prompts may make running streams wait; on CPUs "
         "it may take 1.15 times as long, and a stream's pause is that and its own step",
     )
-    gpu_layers: Annotated[
-        GpuLayers,
+    threads_batch: Annotated[
+        NumThreads | None,
+        Shown("N", "as --threads"),
+        Counts(fingerprint=_FAST, cache=_ALIKE, memory="what a thread has of its own is little"),
+    ] = Field(
+        default=None,
+        description="threads of steps with more than one token, which are those with a prompt or "
+        "with several streams",
+    )
+    batch_size: Annotated[
+        BatchSize | None,
+        Shown("N", "as --ubatch-size"),
+        Counts(fingerprint=_FAST, cache=_ALIKE, memory="buffers are for what is computed at once"),
+    ] = Field(
+        default=None,
+        description="maximum tokens of a step; more than --ubatch-size are computed one part after "
+        "the other. --max-stall bounds steps, too",
+    )
+    ubatch_size: Annotated[UbatchSize, Counts(fingerprint=_ROUNDED, cache=_ALIKE, memory=True)] = (
+        Field(
+            default=512,
+            description="maximum tokens that are computed at once; more make prompts faster on "
+            "GPUs, and take more memory",
+        )
+    )
+    device: Annotated[Devices | None, Shown("NAME,…", "all GPUs"), _PLACED] = Field(
+        default=None,
+        description="devices to offload to, in this order, as `arriero doctor` names them (CUDA0, "
+        "Vulkan1, Metal); none offloads nothing",
+    )
+    gpu_layers: Annotated[GpuLayers, Shown("N|auto"), _PLACED] = Field(
+        default=-1,
+        description="layers to offload to GPUs, if the build supports any; -1 offloads all, auto "
+        "as many as their free memory is likely to hold",
+    )
+    split_mode: Annotated[
+        SplitMode,
         Counts(
-            fingerprint=_ROUNDED,
-            cache="a state says how its device lays it out, and llama.cpp refuses another",
-            memory=True,
+            fingerprint=_ROUNDED, cache=_LAID_OUT, memory="the estimate is of all GPUs together"
         ),
     ] = Field(
-        default=-1,
-        description="layers to offload to a GPU, if the build supports one; -1 offloads all",
+        default="layer",
+        description="how several GPUs share the model: none uses --main-gpu alone, layer gives "
+        "each of them layers and their KV cache, row gives each of them rows of every matrix",
+    )
+    tensor_split: Annotated[
+        TensorSplit | None,
+        Shown("N,N,…", "by their free memory"),
+        Counts(
+            fingerprint=_ROUNDED,
+            cache=_LAID_OUT,
+            memory="the estimate is of all GPUs together",
+        ),
+    ] = Field(
+        default=None,
+        description="shares of the GPUs in the model, relative to each other, in their order: "
+        "2,1 gives the first one two thirds",
+    )
+    main_gpu: Annotated[
+        MainGpu,
+        Counts(
+            fingerprint=_ROUNDED, cache=_LAID_OUT, memory="the estimate is of any one of the GPUs"
+        ),
+    ] = Field(
+        default=0,
+        description="number of the GPU, among those of --device, that holds the model with "
+        "--split-mode none, or intermediate results with row",
+    )
+    n_cpu_moe: Annotated[NumCpuMoe, _PLACED] = Field(
+        default=0,
+        description="layers, from the first on, whose experts stay in host memory: for mixtures of "
+        "experts that are larger than the GPU's memory",
+    )
+    override_tensor: Annotated[
+        OverrideTensor | None, Shown("PATTERN=DEVICE,…", "none"), _PLACED
+    ] = Field(
+        default=None,
+        description="where tensors go whose names match a regular expression, the first that does: "
+        "\\.ffn_.*_exps=CPU keeps all experts in host memory",
+    )
+    kv_offload: Annotated[bool, _PLACED] = Field(
+        default=True,
+        description="KV cache of offloaded layers on their GPU; without it, in host memory, which "
+        "is slower and leaves room for more layers",
+    )
+    op_offload: Annotated[
+        bool,
+        Counts(fingerprint=_ROUNDED, cache=_ALIKE, memory="what is copied for a moment is little"),
+    ] = Field(
+        default=True,
+        description="weights in host memory are copied to a GPU for steps with many tokens",
+    )
+    load_mode: Annotated[LoadMode, Shown("MODE"), _FOR_SPEED] = Field(
+        default="auto",
+        description="how weights come into host memory: auto maps the file unless a device cannot "
+        "use that, none reads it, mmap maps it, mlock reads and locks it, mmap+mlock maps and "
+        "locks it, dio reads past the system's cache of files",
+    )
+    mlock: Annotated[Mlock, _FOR_SPEED] = Field(
+        default=False,
+        description="lock weights into host memory, so that they are never swapped out; needs a "
+        "sufficient limit (ulimit -l)",
+    )
+    numa: Annotated[Numa, _FOR_SPEED] = Field(
+        default="none",
+        description="threads on hosts with several memory nodes: distribute spreads them over all "
+        "nodes, isolate keeps them on the one that they start on, numactl takes numactl's map",
+    )
+    rope_scaling: Annotated[
+        RopeScaling | None, Shown("none|linear|yarn", _MODELS_OWN), _OF_POSITIONS
+    ] = Field(
+        default=None,
+        description="how positions are scaled for contexts longer than the model was trained for",
+    )
+    rope_scale: Annotated[RopeScale | None, Shown("N", _MODELS_OWN), _OF_POSITIONS] = Field(
+        default=None,
+        description="how many times longer contexts may be than the model was trained for",
+    )
+    rope_freq_base: Annotated[RopeFreqBase | None, Shown("N", _MODELS_OWN), _OF_POSITIONS] = Field(
+        default=None, description="base of the rotary embeddings' frequencies"
+    )
+    yarn_orig_ctx: Annotated[YarnOrigCtx | None, Shown("N", _MODELS_OWN), _OF_POSITIONS] = Field(
+        default=None, description="YaRN: context in tokens that the model was trained for"
+    )
+    yarn_ext_factor: Annotated[YarnFactor | None, Shown("N", _MODELS_OWN), _OF_POSITIONS] = Field(
+        default=None, description="YaRN: share of extrapolation; 0 interpolates alone"
+    )
+    yarn_attn_factor: Annotated[YarnFactor | None, Shown("N", _MODELS_OWN), _OF_POSITIONS] = Field(
+        default=None, description="YaRN: factor of the attention's magnitude"
+    )
+    yarn_beta_slow: Annotated[YarnFactor | None, Shown("N", _MODELS_OWN), _OF_POSITIONS] = Field(
+        default=None, description="YaRN: high correction dimension"
+    )
+    yarn_beta_fast: Annotated[YarnFactor | None, Shown("N", _MODELS_OWN), _OF_POSITIONS] = Field(
+        default=None, description="YaRN: low correction dimension"
+    )
+    override_kv: Annotated[
+        OverrideKv | None,
+        Shown("KEY=TYPE:VALUE,…", "none"),
+        Counts(fingerprint=True, cache=True, memory="the file's own values are estimated with"),
+    ] = Field(
+        default=None,
+        description="metadata to use in place of the model file's, with a TYPE of int, float, bool "
+        "or str, such as qwen3moe.expert_used_count=int:4",
     )
     kernels: Annotated[
         KernelChoice,
@@ -230,6 +414,24 @@ class LoadOptions(BaseModel):
     def without_drafts(self) -> "LoadOptions":
         """The same options for a model that cannot take back tokens."""
         return self.model_copy(update={"speculate": 0, "draft_model": None})
+
+    @property
+    def step_tokens(self) -> int:
+        """Most tokens of a step."""
+        return self.batch_size or self.ubatch_size
+
+    @property
+    def for_draft(self) -> "LoadOptions":
+        """The same options for a draft model: those that are about the served one's file go.
+
+        Its cache is small, and of the usual type.
+        """
+        names = (
+            *("cache_type_k", "cache_type_v"),
+            *("n_cpu_moe", "override_tensor", "override_kv"),
+        )
+        usual = {name: LoadOptions.model_fields[name].default for name in names}
+        return self.without_drafts.model_copy(update=usual)
 
     @property
     def view(self) -> EngineOptions:

@@ -10,13 +10,11 @@ feed-forward, a mask of attention) and the logits. Weights are the tensors as th
 
 from dataclasses import dataclass, replace
 
+from ...shared.models.engine_options import NO_DEVICE, cache_bytes
 from ..engine.llama.cells.layout import choose_layout
 from ..engine.llama.cells.recurrent_rows import row_bytes
 from ..engine.load_options import LoadOptions
 from .gguf_header import GgufHeader
-
-MICRO_BATCH = 512
-"""Tokens of a step; as the engine opens its context."""
 
 SCORED_ROWS = 64
 """Rows of logits for prompt tokens, as the engine asks for."""
@@ -27,9 +25,8 @@ CELL_BLOCK = 256
 PROCESS = 160 * 2**20
 """Bytes of an engine process without a model: Python, its libraries, the grammars' tokenizer."""
 
-EMBEDDING_CHUNK = 512
-"""Most tokens of a step of the context that embeds, and the sequences it has room for at least."""
 EMBEDDING_SEQUENCES = 16
+"""The sequences that the context that embeds has room for; a step of it has no fewer tokens."""
 EMBEDDING_LOGITS = 64 * 2**20
 """Bytes of logits that such a step may have."""
 
@@ -42,7 +39,8 @@ _EMBEDDING_ROWS = 6
 class MemoryEstimate:
     """All in bytes. `embeddings` is the second context, which vectors come from.
 
-    `host_cache` is what prefixes may take that have left the cache.
+    `host_cache` is what prefixes may take that have left the cache. The experts of a layer have
+    `layer_experts` of the weights, but for those of the first `num_dense` layers, which have none.
     """
 
     weights: int
@@ -52,17 +50,30 @@ class MemoryEstimate:
     host_cache: int = 0
     process: int = PROCESS
     num_layers: int = 0
+    layer_experts: int = 0
+    num_dense: int = 0
 
     @property
     def total(self) -> int:
         """The bytes of all memories together."""
         return self._near_weights + self.host_cache + self.process
 
-    def on_gpus(self, gpu_layers: int) -> int:
-        """The bytes that GPUs hold with so many layers on them; below 0: all, and the output."""
-        num_parts = self.num_layers + 1
+    def on_gpus(self, options: LoadOptions) -> int | None:
+        """The bytes that GPUs hold; `None` where patterns decide, or what fits."""
+        gpu_layers = options.gpu_layers
+        if gpu_layers == "auto" or options.override_tensor is not None:
+            return None
+        num_parts = self.num_layers + 1  # the output is one, too
         share = num_parts if gpu_layers < 0 else min(gpu_layers, num_parts)
-        return self._near_weights * share // num_parts
+        if options.device == NO_DEVICE:
+            share = 0
+        num_bytes = self._near_weights - (0 if options.kv_offload else self.cache)
+        return num_bytes * share // num_parts - self._experts_on_host(options, num_parts - share)
+
+    def _experts_on_host(self, options: LoadOptions, first: int) -> int:
+        """Bytes of experts that stay, of layers from `first` on, which are the offloaded ones."""
+        last = min(options.n_cpu_moe, self.num_layers)
+        return self.layer_experts * max(0, last - max(first, self.num_dense))
 
     @property
     def _near_weights(self) -> int:
@@ -91,7 +102,7 @@ def estimate(
         return found
     num_cells = min(layout.num_cells, options.slots * options.context_size)
     beside = _alone(
-        draft.header, options.without_drafts, file_bytes=draft.num_bytes, num_cells=num_cells
+        draft.header, options.for_draft, file_bytes=draft.num_bytes, num_cells=num_cells
     )
     if beside is None:
         return None
@@ -115,31 +126,62 @@ def _alone(
     keys = header.number("attention.key_length") or width // heads
     values = header.number("attention.value_length") or width // heads
     cells = _whole_blocks(num_cells)
-    cell = sum(kv_heads) * (keys + values) * _F16
+    cell = sum(
+        cache_bytes(each * keys, options.cache_type_k)
+        + cache_bytes(each * values, options.cache_type_v)
+        for each in kv_heads
+    )
     num_states = (2 * options.slots + 1) * (1 + options.max_draft)
     rows = options.slots * (1 + options.max_draft) + max(SCORED_ROWS, options.slots)
     feed_forward = max(header.numbers("feed_forward_length", num_layers) or [4 * width])
     vocab = header.lengths.get("tokenizer.ggml.tokens") or header.number("vocab_size") or 0
-    layer = MICRO_BATCH * ((2 * feed_forward + _EMBEDDING_ROWS * width) * _F32 + cells * _F16)
-    inputs = MICRO_BATCH * width * _F32
+    tokens = options.ubatch_size
+    layer = tokens * ((2 * feed_forward + _EMBEDDING_ROWS * width) * _F32 + cells * _F16)
+    if options.flash_attn == "off":
+        layer += tokens * heads * cells * _F32  # of each token to each cell
+    inputs = tokens * width * _F32
     outputs = (options.slots + 1) * vocab * _F32
-    chunk = _chunk(vocab)
+    chunk = _chunk(vocab, options)
     rows_of_chunk = chunk * (vocab + width + 2 * feed_forward) * _F32
+    weights = max(0, file_bytes - header.data_offset)
     return MemoryEstimate(
-        weights=max(0, file_bytes - header.data_offset),
+        weights=weights,
         cache=cell * cells + row_bytes(header.number) * num_states,
         compute=max(layer, rows * vocab * _F32) + inputs + outputs,
         embeddings=cell * _whole_blocks(options.context_size + chunk) + rows_of_chunk,
         host_cache=options.host_cache,
         num_layers=num_layers,
+        layer_experts=int(weights * _share_of_experts(header, vocab)),
+        num_dense=header.number("leading_dense_block_count") or 0,
     )
+
+
+def _share_of_experts(header: GgufHeader, vocab: int) -> float:
+    """The share of a layer's experts in all weights, as the shapes of the usual matrices say."""
+    number = header.number
+    count = number("expert_count") or 0
+    width = number("embedding_length") or 0
+    hidden = number("expert_feed_forward_length") or number("feed_forward_length") or 0
+    if not count or not hidden:
+        return 0.0
+    heads = number("attention.head_count") or 1
+    kv_heads = number("attention.head_count_kv") or heads
+    keys = number("attention.key_length") or width // heads
+    values = number("attention.value_length") or width // heads
+    num_layers, num_dense = number("block_count") or 1, number("leading_dense_block_count") or 0
+    experts = 3 * count * hidden * width
+    shared = 3 * (number("expert_shared_count") or 0) * hidden * width
+    attention = width * (heads + kv_heads) * (keys + values)
+    dense = 3 * (number("feed_forward_length") or 0) * width
+    num_all = 2 * vocab * width + num_layers * attention + num_dense * dense
+    return experts / (num_all + (num_layers - num_dense) * (experts + shared))
 
 
 def _whole_blocks(num_cells: int) -> int:
     return -(-num_cells // CELL_BLOCK) * CELL_BLOCK
 
 
-def _chunk(vocab: int) -> int:
+def _chunk(vocab: int, options: LoadOptions) -> int:
     """Tokens of a step that embeds, as the engine chooses it."""
     fitting = EMBEDDING_LOGITS // (_F32 * max(vocab, 1))
-    return max(EMBEDDING_SEQUENCES, min(EMBEDDING_CHUNK, fitting))
+    return max(EMBEDDING_SEQUENCES, min(options.ubatch_size, fitting))

@@ -8,7 +8,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ...shared.messages import Issue
-from ...shared.models.assignments import Assignment, EngineOptions
+from ...shared.models.assignments import Assignment
+from ...shared.models.engine_options import EngineOptions
+from ...shared.validation import requirement
 from ..models.model_file import ModelFile
 from ..settings import AgentSettings
 
@@ -47,8 +49,8 @@ def assigned_settings(
         return AgentSettings.model_validate({**dict(settings), **given, "model": Path(file.path)})
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise OptionsError(f"`{place}`: {first['msg']}") from error
+        words = requirement(first)
+        raise OptionsError(f"`{first['loc'][0]}` {words}" if first["loc"] else words) from error
 
 
 def adapter_flags(

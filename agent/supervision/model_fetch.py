@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ...shared.messages import Issue
 from ...shared.models.assignments import Assignment, Device, WishedAdapter
+from ...shared.models.engine_options import devices_of
 from ...shared.reports.model_info import ModelInfo
 from ..engine.load_options import LoadOptions
 from ..engine.model_error import ModelError
@@ -93,7 +94,9 @@ async def fetch_model(
     """The file, and the leases that keep it; or why it cannot be served here, with these GPUs."""
     try:
         plain = replace(assignment, adapters=None)
-        assigned_settings(settings, plain, ModelFile(""))  # before anything is downloaded
+        options = assigned_settings(settings, plain, ModelFile(""))
+        if devices:
+            _chosen(devices, options)  # before anything is downloaded
         fetched = await fetch_all(files, assignment, on_progress)
         try:
             file = await asyncio.to_thread(_inspect, fetched, settings, assignment, devices)
@@ -194,8 +197,9 @@ def _inspect(
     header.check_is_model(assignment.source)
     file_bytes = fetched.bytes + bytes_of(adapters)
     found = _estimated(header, options.load_options, file_bytes=file_bytes)
-    if devices and found is not None:
-        needed, memory = found.on_gpus(options.gpu_layers), sum(each.memory for each in devices)
+    needed = None if found is None else found.on_gpus(options)
+    if devices and needed is not None:
+        memory = sum(each.memory for each in _chosen(devices, options))
         if needed > memory:
             raise _TooLarge(needed, memory)
     info = ModelInfo(
@@ -206,6 +210,20 @@ def _inspect(
         context_size=options.context_size,
     )
     return replace(file, needed=None if found is None else found.total, info=info)
+
+
+def _chosen(devices: Sequence[Device], options: AgentSettings) -> Sequence[Device]:
+    """The devices that `options` choose. Raises `OptionsError` where there is no such one."""
+    if options.device is not None:
+        by_name = {each.name: each for each in devices}
+        for name in devices_of(options.device):
+            if name not in by_name:
+                here = ", ".join(by_name)
+                raise OptionsError(f"`device`: there is no {name} on this host, which has {here}")
+        devices = [by_name[name] for name in devices_of(options.device)]
+    if options.split_mode == "none":
+        return devices[options.main_gpu : options.main_gpu + 1]
+    return devices
 
 
 async def fetch_all(

@@ -11,12 +11,12 @@ from ...shared.models.assignments import (
     MAX_TEMPLATE,
     Assignment,
     ContextSize,
-    EngineOptions,
     ModelName,
     NumSlots,
     Sha256,
     WishedAdapters,
 )
+from ...shared.models.engine_options import EngineOptions
 from ...shared.models.sources import Source
 from ...shared.quantities import Duration
 from ...shared.sampling import SamplingChoices

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
 from ...shared.errors import InvalidRequest, RequestTooLarge
-from ...shared.models.assignments import EngineOptions
+from ...shared.models.engine_options import EngineOptions
 from ...shared.sampling import SamplingChoices
 from ...shared.validation import Problem, all_problems, echo
 from .desired_state import MAX_MODELS, DesiredModel, DesiredState

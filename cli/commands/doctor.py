@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import json
 import os
 import resource
 import ssl
@@ -13,7 +14,7 @@ from dataclasses import asdict
 from email.utils import parsedate_to_datetime
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ..arguments import EXIT_FAILED, Target, make_parser
@@ -33,7 +34,8 @@ from ..output import print_json
 if TYPE_CHECKING:
     from ...client import Client
 
-_HAS_GPU = "import llama_cpp, sys; sys.exit(0 if llama_cpp.llama_supports_gpu_offload() else 1)"
+_DEVICES = "arriero.agent.engine.llama.devices"
+"""The program that writes which GPUs there are, as JSON."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,7 +74,7 @@ def _of_host() -> Iterator[Finding]:
     yield of_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     yield of_memory(_free_memory())
     is_installed = find_spec("llama_cpp") is not None
-    yield of_engine(is_installed, is_installed and _has_gpu())
+    yield of_engine(is_installed, _devices() if is_installed else None)
 
 
 async def _of_balancer(client: "Client", target: Target) -> list[Finding]:
@@ -126,10 +128,15 @@ def _free_memory() -> int | None:
         return None
 
 
-def _has_gpu() -> bool:
+def _devices() -> list[dict[str, Any]] | None:
     """In a process of its own: llama.cpp looks for devices, and may not survive it."""
-    command = (sys.executable, "-c", _HAS_GPU)
-    return subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0
+    command = (sys.executable, "-m", _DEVICES)
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=60, check=True)
+        found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    except (subprocess.SubprocessError, ValueError, LookupError):
+        return None
+    return found
 
 
 def _print(findings: list[Finding]) -> None:

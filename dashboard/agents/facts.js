@@ -25,7 +25,10 @@ export function hostFacts(agent) {
   ].filter(([, value, needs]) => value !== null && needs !== null);
 }
 
-const deviceWords = ({ name, memory }) => (memory ? `${name} (${bytes(memory)})` : name);
+const deviceWords = ({ name, description, memory }) => {
+  const facts = [description, memory ? bytes(memory) : ""].filter(Boolean).join(", ");
+  return facts ? `${name} (${facts})` : name;
+};
 
 const optionWords = (options) =>
   Object.entries(options)

@@ -14,10 +14,10 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from ..inference.adapters import MAX_ADAPTERS, AdapterName, Scale
 from ..inference.values import Seconds
-from ..quantities import Duration, Size
 from ..sampling import SamplingChoices
 from ..strict import STRICT, ListOf
-from .sources import Source, parse_source
+from .engine_options import EngineOptions
+from .sources import Source
 
 MAX_MODEL_NAME = 300
 """Most characters of a model's name; file systems allow 255 bytes."""
@@ -25,14 +25,8 @@ MAX_MODEL_NAME = 300
 MAX_TEMPLATE = 2**17
 """Most characters of a chat template; the longest known has 20,000."""
 
-MAX_PATH = 4096
-"""Most characters of a path; Linux allows as many bytes."""
-
 MAX_SLOTS = 256
 """llama.cpp's own limit on parallel sequences (`LLAMA_MAX_SEQ`)."""
-
-MAX_DRAFT = 64
-"""Longer drafts make a step longer and bring no more tokens."""
 
 MAX_DEVICES = 64
 
@@ -54,14 +48,6 @@ def _sha256(digest: str) -> str:
     return digest
 
 
-def _source_or_path(text: str) -> str:
-    if not text.startswith("/"):
-        parse_source(text)
-    elif len(text) > MAX_PATH or not text.isprintable():
-        raise ValueError(f"must be an absolute path of at most {MAX_PATH} characters, or a source")
-    return text
-
-
 ModelName = Annotated[
     str,
     StringConstraints(min_length=1, max_length=MAX_MODEL_NAME),
@@ -75,35 +61,8 @@ Revision = Annotated[int, Field(ge=0, le=2**53)]
 
 NumSlots = Annotated[int, Field(ge=1, le=MAX_SLOTS)]
 ContextSize = Annotated[int, Field(ge=16, le=2**24)]
-GpuLayers = Annotated[int, Field(ge=-1, le=10_000)]
-KvCells = Annotated[int, Field(ge=16, le=2**28)]
-HostCache = Annotated[Size, Field(ge=0)]
-NumThreads = Annotated[int, Field(ge=1, le=1024)]
-MaxStall = Annotated[Duration, Field(gt=0)]
-DraftTokens = Annotated[int, Field(ge=0, le=MAX_DRAFT)]
 
 Phase = Literal["waiting", "fetching", "loading", "draining", "serving", "failed"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineOptions:
-    """How the engine runs the model, under the names of the agent's own settings.
-
-    `None` leaves a value to the agent. `max_stall` in seconds, `host_cache` in bytes; `draft_model`
-    is a path on the agent's host, or a source.
-    """
-
-    __pydantic_config__ = STRICT
-    gpu_layers: GpuLayers | None = None
-    kv_cells: KvCells | None = None
-    host_cache: HostCache | None = None
-    threads: NumThreads | None = None
-    max_stall: MaxStall | None = None
-    speculate: DraftTokens | None = None
-    deterministic: Annotated[bool | None, Field(exclude_if=lambda is_on: is_on is None)] = None
-    draft_model: (
-        Annotated[str, Field(max_length=MAX_PATH), AfterValidator(_source_or_path)] | None
-    ) = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,11 +102,15 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One accelerator of a host: its memory in bytes."""
+    """One accelerator of a host: its memory in bytes.
+
+    `name` is what the engine's options call it (`device`), and `description` the product.
+    """
 
     __pydantic_config__ = STRICT
     name: Annotated[str, Field(max_length=200)]
     memory: Bytes
+    description: Annotated[str, Field(max_length=200)] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,8 @@ from ..inference import NumTokens
 from ..inference.abilities import ABILITIES, Ability
 from ..inference.adapters import MAX_ADAPTERS, AdapterName
 from ..inference.request import Sense
-from ..models.assignments import MAX_MODEL_NAME, Bytes, EngineOptions
+from ..models.assignments import MAX_MODEL_NAME, Bytes
+from ..models.engine_options import EngineOptions
 from ..strict import STRICT, ListOf
 
 MAX_TASKS = 16

@@ -13,6 +13,7 @@ from os import environ as process_environment
 from typing import TypeVar
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from ..log import redact
 from ..validation import requirement
@@ -64,13 +65,20 @@ def _answer(cls: type[Settings], argv: Sequence[str]) -> None:
 
 
 def _first_finding(error: ValidationError, given: Mapping[str, Given]) -> str:
-    finding = error.errors(include_url=False)[0]
+    finding, *others = error.errors(include_url=False)
     if not finding["loc"]:
         return requirement(finding)
     name = str(finding["loc"][0])
     origin = given[name].origin if name in given else None
     source = f" ({origin})" if origin else ""
-    return redact(f"{flag_of(name)}{source}: {requirement(finding)}, not {finding['input']!r}")
+    same = [finding, *(each for each in others if _is_of(each, finding))]
+    words = " or ".join(dict.fromkeys(map(requirement, same))).replace(" or must be ", " or ")
+    return redact(f"{flag_of(name)}{source}: {words}, not {finding['input']!r}")
+
+
+def _is_of(other: ErrorDetails, finding: ErrorDetails) -> bool:
+    """Whether it is of the same value: of another type that this may have."""
+    return other["loc"][:1] == finding["loc"][:1] and other["input"] is finding["input"]
 
 
 # ---- what `--help` prints

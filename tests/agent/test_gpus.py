@@ -1,4 +1,5 @@
 import asyncio
+import json
 import os
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from arriero.agent.gpus import DEADLINE, LONGEST_NAME, gpus, has_gpu_backend, re
 from arriero.shared.models.assignments import Device
 from tests.waiting import given_time, until
 
-ONE = b'[{"name": "NVIDIA H100", "memory": 80, "free": 70}]'
+ONE = b'[{"name": "CUDA0", "description": "NVIDIA H100", "memory": 80, "free": 70}]'
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ async def test_a_build_for_processors_is_not_asked(tmp_path: Path) -> None:
 
 async def test_what_llama_cpp_says(built_for_gpus: Path) -> None:
     found = await gpus(built_for_gpus, says(f"print('noise'); print({ONE.decode()!r})"))
-    assert found == (Device(name="NVIDIA H100", memory=80),)
+    assert found == (Device(name="CUDA0", description="NVIDIA H100", memory=80),)
 
 
 @pytest.mark.parametrize(
@@ -78,5 +79,6 @@ async def test_a_driver_that_hangs_is_left_alone(
 
 
 def test_a_long_name_is_cut() -> None:
-    [device] = read(b'[{"name": "%s", "memory": 1, "free": 1}]' % (b"x" * 300))
-    assert len(device.name) == LONGEST_NAME
+    one = {"name": "x" * 300, "description": "y" * 300, "memory": 1, "free": 1}
+    [device] = read(json.dumps([one]).encode())
+    assert (len(device.name), len(device.description)) == (LONGEST_NAME, LONGEST_NAME)

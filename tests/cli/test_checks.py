@@ -43,11 +43,19 @@ def test_what_is_wrong_says_what_to_do() -> None:
 
 
 def test_the_host() -> None:
-    good = [of_clock(1), of_files(65536), of_memory(2**33), of_engine(True, True)]
+    good = [of_clock(1), of_files(65536), of_memory(2**33), of_engine(True, [])]
     poor = [of_clock(-60), of_files(256), of_memory(2**20), of_memory(None)]
     assert {each.verdict for each in good} == {"good"}
     assert {each.verdict for each in poor} == {"warning"}
-    assert "balance, not compute" in of_engine(False, False).what
+    assert "balance, not compute" in of_engine(False, None).what
+
+
+def test_the_devices() -> None:
+    gpu = {"name": "CUDA0", "description": "NVIDIA H100", "memory": 80 * 2**30, "free": 2**30}
+    found = of_engine(True, [gpu, gpu | {"name": "CUDA1"}])
+    assert found.verdict == "good"
+    assert "CUDA0 (NVIDIA H100, 1.0 of 80.0 GiB free); CUDA1 (" in found.what
+    assert of_engine(True, None).verdict == "warning"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ It belongs to the thread that made it.
 """
 
 import ctypes
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,12 +16,9 @@ from ..sequence import SequenceId
 from ..step import Aborted, Failed, NoRoom, Run
 from .batch import Batch
 from .cells.fixed_batches import MOST_ROWS, FixedBatch
+from .context_params import context_params
 from .log import route_log
 from .model import Model
-
-MAX_BATCH = 512
-"""Most tokens of one step: llama.cpp's micro-batch; it would split larger batches."""
-
 
 _FEW = 16
 """Tokens of a context that computes nothing."""
@@ -31,6 +29,10 @@ _CHUNKED = frozenset({"llama4"})
 _should_stop = llama_cpp.ggml_abort_callback(("strlen", ctypes.CDLL(None)))
 """Asked by llama.cpp after each operation of a step, about a text: an empty one says go on. It is a
 function of C's, since one of Python's would have to wait for the interpreter each time."""
+
+
+_OF_CACHE_TYPES = re.compile(r"cache types?\b|V cache")
+"""In what llama.cpp says of types that do not go with a model, or with each other."""
 
 
 class CannotGenerateError(ModelError):
@@ -71,7 +73,7 @@ class Context:
         params.n_seq_max += num_checkpoints
         params.n_rs_seq = num_rollback
         params.n_outputs_max = max(params.n_outputs_max, params.n_seq_max)
-        self.handle = _open(model, params)
+        self.handle = _open(model, params, options)
         self._log = route_log()
         self.memory = llama_cpp.llama_get_memory(self.handle)
         self._stop = ctypes.create_string_buffer(2)
@@ -185,31 +187,39 @@ def _keeps_states(model: Model) -> bool:
 
 
 def _params(options: LoadOptions, *, num_cells: int, num_rows: int, num_streams: int) -> Any:
-    params = llama_cpp.llama_context_default_params()
+    params = context_params(options)
     params.n_ctx = num_cells  # llama.cpp rounds up to whole 256, for each stream
-    params.n_batch = params.n_ubatch = max(MAX_BATCH, options.slots)
     if options.deterministic:
         params.n_ubatch = MOST_ROWS
     params.n_seq_max = num_streams or options.slots + 1  # with the spare one
     params.n_outputs_max = num_rows  # of logits: it bounds their buffer
-    params.n_threads = params.n_threads_batch = options.threads
     params.kv_unified = not num_streams
-    params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
     return params
 
 
-def _open(model: Model, params: Any) -> Any:
+def _open(model: Model, params: Any, options: LoadOptions) -> Any:
     with model.adapters_guard, route_log().hold_errors() as errors:
         context = llama_cpp.llama_init_from_model(model.handle, params)
     if not context:
-        raise ModelError(
-            f"model file {model.path} loads, but not with a KV cache of {params.n_ctx} cells "
-            f"(--kv-cells): lower it, --slots or --context-size ({'; '.join(errors)})"
-        )
+        raise _refusal(model, params, options, errors)
     if not llama_cpp.llama_get_memory(context):
         llama_cpp.llama_free(context)
         raise CannotGenerateError(model.path)
     return context
+
+
+def _refusal(model: Model, params: Any, options: LoadOptions, errors: Sequence[str]) -> ModelError:
+    reasons = "; ".join(errors)
+    if _OF_CACHE_TYPES.search(reasons):
+        return ModelError(
+            f"model file {model.path} does not go with --cache-type-k {options.cache_type_k} and "
+            f"--cache-type-v {options.cache_type_v}: choose f16 for both, or another type "
+            f"({reasons})"
+        )
+    return ModelError(
+        f"model file {model.path} loads, but not with a KV cache of {params.n_ctx} cells "
+        f"(--kv-cells): lower it, --slots or --context-size ({reasons})"
+    )
 
 
 def _failure(code: int) -> NoRoom | Aborted | Failed:

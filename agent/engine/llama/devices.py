@@ -1,8 +1,8 @@
-"""The GPUs that llama.cpp finds on this host: the program of a process of its own.
+"""The devices that llama.cpp finds on this host, and where tensors can be put on them.
 
-A GPU's driver takes memory and may hang, so this module is run (`python -m`) in a child process; it
-writes one line of JSON. llama-cpp-python has no names for these functions of ggml, so they are
-called as ggml's header (`ggml-backend.h`) declares them.
+llama-cpp-python has no names for these functions of ggml, so they are called as ggml's header
+(`ggml-backend.h`) declares them. A GPU's driver takes memory and may hang, so whoever only wants to
+know runs this module (`python -m`) in a child process; it writes one line of JSON.
 """
 
 import ctypes
@@ -11,34 +11,82 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-_KINDS = (1, 2)
-"""`GGML_BACKEND_DEVICE_TYPE_GPU` and `_IGPU`; processors and accelerators of theirs are others."""
+_KINDS = {0: "cpu", 1: "gpu", 2: "igpu", 3: "accel"}
+"""`GGML_BACKEND_DEVICE_TYPE_…`; an accelerator helps the CPU and has its memory."""
+
+GPUS = ("gpu", "igpu")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundDevice:
-    """A GPU with its memory in bytes; `free` is what no process has at the moment."""
+    """A device with its memory in bytes; `free` is what no process has at the moment.
+
+    `name` is what settings call it, and `description` the product.
+    """
 
     name: str
+    description: str
+    kind: str
     memory: int
     free: int
 
+    @property
+    def is_gpu(self) -> bool:
+        """Whether layers can be offloaded to it."""
+        return self.kind in GPUS
 
-def found_devices(ggml: Any) -> Iterator[FoundDevice]:
-    """The GPUs that `ggml`, the loaded library, has a backend for."""
-    get = _declared(ggml.ggml_backend_dev_get, ctypes.c_void_p, ctypes.c_size_t)
-    kind = _declared(ggml.ggml_backend_dev_type, ctypes.c_int, ctypes.c_void_p)
-    describe = _declared(ggml.ggml_backend_dev_description, ctypes.c_char_p, ctypes.c_void_p)
-    count = _declared(ggml.ggml_backend_dev_count, ctypes.c_size_t)
-    size_p = ctypes.POINTER(ctypes.c_size_t)
-    measure = _declared(ggml.ggml_backend_dev_memory, None, ctypes.c_void_p, size_p, size_p)
-    for index in range(count()):
-        device = get(index)
-        if kind(device) in _KINDS:
+
+class Devices:
+    """The devices of `ggml`, the loaded library."""
+
+    def __init__(self, ggml: Any) -> None:
+        pointer, size, text = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
+        sizes = ctypes.POINTER(size)
+        self._count = _declared(ggml.ggml_backend_dev_count, size)
+        self._get = _declared(ggml.ggml_backend_dev_get, pointer, size)
+        self._kind = _declared(ggml.ggml_backend_dev_type, ctypes.c_int, pointer)
+        self._name = _declared(ggml.ggml_backend_dev_name, text, pointer)
+        self._describe = _declared(ggml.ggml_backend_dev_description, text, pointer)
+        self._measure = _declared(ggml.ggml_backend_dev_memory, None, pointer, sizes, sizes)
+        self._buffer_type = _declared(ggml.ggml_backend_dev_buffer_type, pointer, pointer)
+        self._buffer_name = _declared(ggml.ggml_backend_buft_name, text, pointer)
+
+    def all(self) -> Iterator[tuple[int, FoundDevice]]:
+        """Each device, after ggml's handle of it."""
+        for index in range(self._count()):
+            handle = self._get(index)
             free, total = ctypes.c_size_t(), ctypes.c_size_t()
-            measure(device, ctypes.byref(free), ctypes.byref(total))
-            name = (describe(device) or b"GPU").decode(errors="replace")
-            yield FoundDevice(name, memory=total.value, free=free.value)
+            self._measure(handle, ctypes.byref(free), ctypes.byref(total))
+            yield (
+                handle,
+                FoundDevice(
+                    _decoded(self._name(handle)),
+                    _decoded(self._describe(handle)),
+                    _KINDS.get(self._kind(handle), "other"),
+                    memory=total.value,
+                    free=free.value,
+                ),
+            )
+
+    def gpus(self) -> list[tuple[int, FoundDevice]]:
+        """Those that layers can be offloaded to."""
+        return [each for each in self.all() if each[1].is_gpu]
+
+    def buffer_types(self) -> dict[str, int]:
+        """ggml's handle of each device's own memory, by the name that it has."""
+        types = [self._buffer_type(handle) for handle, _ in self.all()]
+        return {_decoded(self._buffer_name(each)): each for each in types if each}
+
+
+def loaded_devices() -> Devices:
+    """Those of the library that this process has loaded."""
+    from llama_cpp._ggml import libggml
+
+    return Devices(libggml)
+
+
+def _decoded(text: bytes | None) -> str:
+    return (text or b"?").decode(errors="replace")
 
 
 def _declared(function: Any, result: Any, *arguments: Any) -> Any:
@@ -48,11 +96,12 @@ def _declared(function: Any, result: Any, *arguments: Any) -> Any:
 
 
 def main() -> None:
-    """Write what is found."""
+    """Write which GPUs are found."""
     from llama_cpp._ggml import libggml
 
     libggml.ggml_backend_load_all()
-    print(json.dumps([asdict(each) for each in found_devices(libggml)]))  # noqa: T201
+    found = [asdict(device) for _, device in Devices(libggml).gpus()]
+    print(json.dumps(found))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ class LlamaDraftModel:
         self.num_slots = options.slots
         self.num_cells = num_cells
         self.batch_size = self._context.batch_size
-        self.longest = min(options.context_size, model.trained_context)
+        self.longest = min(options.context_size, model.longest_context(options))
         self.end_tokens = model.vocab.end_tokens
 
     @property
@@ -70,7 +70,8 @@ def load_draft_model(
     Raises `ModelError` where it cannot be loaded, or cannot draft for `target`.
     """
     check_model_file(path, "--draft-model")
-    model = Model(path, gpu_layers=options.gpu_layers, kernels=target.kernels)
+    options = options.for_draft
+    model = Model(path, options, kernels=target.kernels)
     try:
         check_pair(target, model)
         needed = options.slots * options.context_size

@@ -22,11 +22,10 @@ from ..load_options import LoadOptions
 from ..sequence import SequenceId
 from ..step import Run
 from .batch import Batch
+from .context_params import context_params
 from .log import route_log
 from .model import Model
 
-MAX_CHUNK = 512
-"""Most tokens of a chunk: beyond this llama.cpp gains nothing."""
 MAX_SEQUENCES = 16
 """Most inputs of a chunk; each costs a row in every graph."""
 _LOGITS_BYTES = 64 * 1024 * 1024
@@ -41,7 +40,7 @@ class LlamaEmbedding:
         self._options = options
         self._has_memory = has_memory
         self.splits = has_memory and model.is_causal
-        self.max_tokens = min(options.context_size, model.trained_context)
+        self.max_tokens = min(options.context_size, model.longest_context(options))
         self.max_batch = self._chunk() if self.splits else self.max_tokens
         self.max_sequences = MAX_SEQUENCES
         self.default_pooling: Pooling = model.pooling or "mean"
@@ -49,23 +48,13 @@ class LlamaEmbedding:
 
     def _chunk(self) -> int:
         fitting = _LOGITS_BYTES // (4 * self._model.vocab.size)
-        return max(MAX_SEQUENCES, min(MAX_CHUNK, fitting))
+        return max(MAX_SEQUENCES, min(self._options.ubatch_size, fitting))
 
     def open(self, num_tokens: int, *, ranks: bool) -> "LlamaEmbeddingContext":
         """See `EmbeddingModel`."""
         chunk = self.max_batch if self.splits else num_tokens
         num_cells = num_tokens + (chunk if self.splits else 0)
-        params = llama_cpp.llama_context_default_params()
-        params.n_ctx = num_cells
-        params.n_batch = params.n_ubatch = chunk
-        params.n_seq_max = MAX_SEQUENCES
-        params.n_threads = params.n_threads_batch = self._options.threads
-        params.kv_unified = True
-        params.embeddings = True
-        params.pooling_type = (
-            llama_cpp.LLAMA_POOLING_TYPE_RANK if ranks else llama_cpp.LLAMA_POOLING_TYPE_NONE
-        )
-        params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
+        params = _params(self._options, num_cells=num_cells, chunk=chunk, ranks=ranks)
         with self._model.adapters_guard, route_log().hold_errors() as errors:
             handle = llama_cpp.llama_init_from_model(self._model.handle, params)
         if not handle:
@@ -137,6 +126,19 @@ class LlamaEmbeddingContext:
     def _score(self, sequence: int) -> Rows:
         first = llama_cpp.llama_get_embeddings_seq(self._handle, sequence)
         return np.ctypeslib.as_array(first, (1, self._size)).copy()
+
+
+def _params(options: LoadOptions, *, num_cells: int, chunk: int, ranks: bool) -> Any:
+    params = context_params(options)
+    params.n_ctx = num_cells
+    params.n_batch = params.n_ubatch = chunk
+    params.n_seq_max = MAX_SEQUENCES
+    params.kv_unified = True
+    params.embeddings = True
+    params.pooling_type = (
+        llama_cpp.LLAMA_POOLING_TYPE_RANK if ranks else llama_cpp.LLAMA_POOLING_TYPE_NONE
+    )
+    return params
 
 
 def _run(part: Slice) -> Run:

@@ -31,7 +31,7 @@ from .cells.recurrent_rows import num_rows
 from .cells.states import States
 from .cells.stream_edits import StreamEdits
 from .cells.unified_edits import UnifiedEdits
-from .context import MAX_BATCH, Context
+from .context import Context
 from .determinism import FixedSteps, checked_tokens
 from .draft_model import LlamaDraftModel
 from .embedding import LlamaEmbedding
@@ -139,7 +139,7 @@ class LlamaEngine:
         most_mixed = MOST_ROWS - 1 if options.deterministic else ATTENTION_TILE - 1
         return Capacity(
             batch_size=self._context.batch_size,
-            most_mixed=MAX_BATCH if model.is_offloaded else most_mixed,
+            most_mixed=self._context.batch_size if model.is_offloaded else most_mixed,
             num_cells=layout.num_cells,
             num_holders=_num_holders(options.slots, layout)
             if model.can_share
@@ -346,11 +346,12 @@ def _has_small_windows(model: Model, options: LoadOptions, num_cells: int) -> bo
         return False
     if options.swa_full != "auto":
         return options.swa_full == "off"
-    num_window_cells = model.window * (options.slots + 1) + MAX_BATCH
-    num_checkpoints = options.host_cache // model.window_bytes
+    num_window_cells = model.window * (options.slots + 1) + options.ubatch_size
+    window_bytes = model.window_bytes(options)
+    num_checkpoints = options.host_cache // window_bytes
     return (
         2 * num_window_cells <= num_cells
-        and model.window_bytes <= MOST_WINDOW_BYTES
+        and window_bytes <= MOST_WINDOW_BYTES
         and num_checkpoints >= LEAST_WINDOWS * options.slots
     )
 
@@ -365,7 +366,7 @@ def _num_checkpoints(model: Model, options: LoadOptions, *, has_small_windows: b
     if not model.has_checkpoints:
         return 0
     if has_small_windows:
-        return min(most, options.host_cache // model.window_bytes)
+        return min(most, options.host_cache // model.window_bytes(options))
     if not model.is_recurrent:
         return most
     return min(

@@ -10,17 +10,19 @@ from pathlib import Path
 
 import llama_cpp.llama_cpp as llama_cpp
 
+from ....shared.models.engine_options import Numa
 from ..load_options import LoadOptions
 from ..model_error import ModelError
 from .cells.layout import Layout, choose_layout
-from .context import MAX_BATCH, CannotGenerateError, can_take_back
+from .context import CannotGenerateError, can_take_back
 from .draft_model import LlamaDraftModel, load_draft_model
 from .encoder import EncoderEngine
 from .engine import LlamaEngine
 from .kernels import choose
 from .media.projector import Projector
-from .model import Model
+from .model import Model, check_model_file
 from .mtp import has_mtp
+from .offloading import with_layers_that_fit
 
 logger = logging.getLogger(__name__)
 
@@ -28,9 +30,12 @@ logger = logging.getLogger(__name__)
 def load_engine(path: Path, options: LoadOptions) -> LlamaEngine | EncoderEngine:
     """Load the model at `path` and make it ready to run; see `LoadEngine`. Raises `ModelError`."""
     _check(options.slots)
+    check_model_file(path)
+    _use_numa(options.numa)
+    options = with_layers_that_fit(path, options)
     model = Model(
         path,
-        gpu_layers=options.gpu_layers,
+        options,
         kernels=choose(options.kernels),
         loads_mtp=_wants_mtp(options) and has_mtp(path),
     )
@@ -43,7 +48,7 @@ def load_engine(path: Path, options: LoadOptions) -> LlamaEngine | EncoderEngine
     except ModelError:
         model.free()
         raise
-    _warn_of_long_context(model, options.context_size)
+    _warn_of_long_context(model, options)
     return engine
 
 
@@ -55,6 +60,17 @@ def _check(slots: int) -> None:
 
 def _wants_mtp(options: LoadOptions) -> bool:
     return options.max_draft > 0 and options.draft_model is None and not options.deterministic
+
+
+_NUMA = {"distribute": 1, "isolate": 2, "numactl": 3}
+"""`GGML_NUMA_STRATEGY_…`; llama-cpp-python has no names for them."""
+
+
+def _use_numa(strategy: Numa) -> None:
+    """For this process, which has one model."""
+    if strategy != "none":
+        llama_cpp.llama_backend_init()
+        llama_cpp.llama_numa_init(_NUMA[strategy])
 
 
 def _can_draft(model: Model, options: LoadOptions) -> bool:
@@ -97,7 +113,7 @@ def _projector(model: Model, options: LoadOptions, parts: ExitStack) -> Projecto
         model.handle,
         threads=options.threads,
         is_offloaded=model.is_offloaded,
-        most_at_once=max(MAX_BATCH, options.slots),
+        most_at_once=options.ubatch_size,
     )
     parts.callback(projector.free)
     return projector
@@ -113,12 +129,13 @@ def _draft_model(
     return draft_model
 
 
-def _warn_of_long_context(model: Model, context_size: int) -> None:
-    if context_size > model.trained_context:
+def _warn_of_long_context(model: Model, options: LoadOptions) -> None:
+    longest = model.longest_context(options)
+    if options.context_size > longest:
         logger.warning(
             "--context-size %d is more than the %d tokens that %s was trained for: beyond that, "
             "answers may become incoherent",
-            context_size,
-            model.trained_context,
+            options.context_size,
+            longest,
             model.path,
         )

@@ -36,6 +36,7 @@ class LineLog:
         self._level: int | None = None
         self._text = ""
         self._held: list[str] | None = None
+        self._held_warnings: list[str] = []
         self.is_calm = False
         """While it is, warnings and errors are DEBUG: what they report is intended."""
 
@@ -50,10 +51,14 @@ class LineLog:
                 self._write(self._level, line.strip())
 
     @contextmanager
-    def hold_errors(self) -> Iterator[list[str]]:
-        """Meanwhile warnings and errors are only DEBUG; the errors gather in what is yielded."""
+    def hold_errors(self, warnings: list[str] | None = None) -> Iterator[list[str]]:
+        """Meanwhile warnings and errors are only DEBUG; the errors gather in what is yielded.
+
+        The first warnings gather in `warnings`, if that is given.
+        """
         held: list[str] = []
         self._held = held
+        self._held_warnings = [] if warnings is None else warnings
         try:
             yield held
         finally:
@@ -61,8 +66,9 @@ class LineLog:
 
     def _write(self, level: int, line: str) -> None:
         if self._held is not None:
-            if level == logging.ERROR and len(self._held) < MAX_HELD:
-                self._held.append(line)
+            kept = {logging.ERROR: self._held, logging.WARNING: self._held_warnings}.get(level)
+            if kept is not None and len(kept) < MAX_HELD:
+                kept.append(line)
             level = logging.DEBUG
         if self.is_calm:
             level = logging.DEBUG

@@ -1,6 +1,7 @@
 """A model file in memory: its weights, vocabulary, template and facts."""
 
 import ctypes
+import logging
 import re
 import threading
 from collections.abc import Collection, Iterable
@@ -9,18 +10,25 @@ from typing import Any
 
 import llama_cpp.llama_cpp as llama_cpp
 
+from ....shared.models.engine_options import cache_bytes, metadata_of
 from ....shared.queries import Pooling
 from ....shared.reports.model_info import Kernels, Task
+from ..load_options import LoadOptions
 from ..model_error import ModelError
 from .cells.recurrent_rows import row_bytes
 from .log import route_log
+from .model_params import model_params
 from .vocab import LlamaVocab
+
+logger = logging.getLogger(__name__)
+
+_BAD_OVERRIDE = re.compile(
+    r"Bad metadata override type for key '(.*)', expected (\w+) but got (\w+)"
+)
+"""llama.cpp's warning, after which it takes the file's own value."""
 
 _TEXT_BYTES = 256
 _RANK_TEMPLATE = b"rerank"
-
-_CELL_BYTES = 2
-"""Of each element of a key or a value."""
 
 _OTHER_MEMORIES = frozenset(
     {
@@ -38,32 +46,42 @@ class Model:
     """`handle` is llama.cpp's. Read-only, so contexts and threads may share it."""
 
     def __init__(
-        self, path: Path, *, gpu_layers: int, kernels: Kernels = "plain", loads_mtp: bool = False
+        self,
+        path: Path,
+        options: LoadOptions,
+        *,
+        kernels: Kernels = "plain",
+        loads_mtp: bool = False,
+        has_weights: bool = True,
     ) -> None:
-        """Load `path`. Raises `ModelError`. Negative `gpu_layers` mean all layers.
+        """Load `path` as `options` say. Raises `ModelError`.
 
-        `loads_mtp`: with the layers for that, if there are any (`mtp`).
+        `loads_mtp`: with the layers for that, if there are any (`mtp`). Without weights it has
+        facts alone.
         """
         check_model_file(path)
         log = route_log()
         llama_cpp.llama_backend_init()
-        params = llama_cpp.llama_model_default_params()
-        params.n_gpu_layers = self._gpu_layers = gpu_layers
-        params.use_extra_bufts = kernels == "all"
-        params.load_mtp = loads_mtp
+        self._params = model_params(options, kernels)
+        self._params.raw.load_mtp = loads_mtp
+        if not has_weights:
+            self._params.raw.no_alloc = True
+            self._params.raw.load_mode = llama_cpp.LLAMA_LOAD_MODE_NONE
         self.kernels = kernels
         self.loads_mtp = loads_mtp
-        with log.hold_errors() as errors:
-            self.handle = llama_cpp.llama_model_load_from_file(bytes(path), params)
+        warnings: list[str] = []
+        with log.hold_errors(warnings) as errors:
+            self.handle = llama_cpp.llama_model_load_from_file(bytes(path), self._params.raw)
         if not self.handle:
             raise ModelError(f"model file {path} cannot be loaded: {_reason(errors)}")
         vocab = llama_cpp.llama_model_get_vocab(self.handle)
+        self.path = path
         try:
             self._check_kind(path, vocab)
+            self._check_overrides(options, warnings)
         except ModelError:
             self.free()
             raise
-        self.path = path
         self.vocab = LlamaVocab(vocab)
         self.adapters_guard = threading.Lock()
         """Held while adapters come and go, and while a context is made, which looks at them."""
@@ -88,10 +106,21 @@ class Model:
         """Longest context in tokens that the model was trained for."""
         return int(llama_cpp.llama_model_n_ctx_train(self.handle))
 
+    def longest_context(self, options: LoadOptions) -> int:
+        """The same, with the positions scaled as `options` say.
+
+        With YaRN llama.cpp changes `trained_context` itself when a context is made.
+        """
+        scaling = options.rope_scaling or self._meta(f"{self.architecture}.rope.scaling.type")
+        if options.rope_scale is None or scaling in ("none", "yarn"):
+            return self.trained_context
+        own = float(llama_cpp.llama_model_rope_freq_scale_train(self.handle))
+        return int(self.trained_context * max(1.0, options.rope_scale * own))
+
     @property
     def is_offloaded(self) -> bool:
         """Whether a device other than the CPU computes some of it."""
-        return self._gpu_layers != 0 and bool(llama_cpp.llama_supports_gpu_offload())
+        return self._params.raw.n_gpu_layers != 0 and bool(self._params.devices)
 
     @property
     def can_share(self) -> bool:
@@ -112,14 +141,24 @@ class Model:
         return int(llama_cpp.llama_model_n_swa(self.handle))
 
     @property
-    def window_bytes(self) -> int:
+    def num_layers(self) -> int:
+        """How many layers it has, without the output."""
+        return int(llama_cpp.llama_model_n_layer(self.handle))
+
+    def window_bytes(self, options: LoadOptions) -> int:
         """Bytes of what is in a window, at most: as if all layers had one."""
+        return self.window * self.cell_bytes(options)
+
+    def cell_bytes(self, options: LoadOptions) -> int:
+        """Bytes of a cell's keys and values, at most: as if all layers had the same."""
         heads = int(llama_cpp.llama_model_n_head_kv(self.handle))
         width = int(llama_cpp.llama_model_n_embd(self.handle))
         usual = width // max(1, int(llama_cpp.llama_model_n_head(self.handle)))
-        sizes = self._number("attention.key_length"), self._number("attention.value_length")
-        cell_bytes = _CELL_BYTES * heads * sum(size or usual for size in sizes)
-        return self.window * cell_bytes * int(llama_cpp.llama_model_n_layer(self.handle))
+        keys = self._number("attention.key_length") or usual
+        values = self._number("attention.value_length") or usual
+        layer = cache_bytes(heads * keys, options.cache_type_k)
+        layer += cache_bytes(heads * values, options.cache_type_v)
+        return layer * self.num_layers
 
     @property
     def has_checkpoints(self) -> bool:
@@ -191,6 +230,22 @@ class Model:
                 f"model file {path} is an encoder-decoder model ({self.architecture}): only models "
                 "that generate from the prompt alone can be served"
             )
+
+    def _check_overrides(self, options: LoadOptions, warnings: Iterable[str]) -> None:
+        """Whether `--override-kv` did what it says, and what else an operator has to know."""
+        for line in warnings:
+            if found := _BAD_OVERRIDE.search(line):
+                raise ModelError(
+                    f"--override-kv: {found[1]} must be of the type {found[2]}, not {found[3]}"
+                )
+            if "mlock" in line:
+                logger.warning("--mlock: %s", line.removeprefix("warning: "))
+        for key in () if options.override_kv is None else metadata_of(options.override_kv):
+            if not self._has_meta(key):
+                logger.warning("--override-kv: %s is not in %s, and is added to it", key, self.path)
+
+    def _has_meta(self, key: str) -> bool:
+        return bool(llama_cpp.llama_model_meta_val_str(self.handle, key.encode(), None, 0) >= 0)
 
     def _template(self, name: bytes | None) -> str | None:
         found = llama_cpp.llama_model_chat_template(self.handle, name)

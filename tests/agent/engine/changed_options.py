@@ -12,15 +12,22 @@ from demo.conversations import DRAFT
 
 def changed(options: LoadOptions, name: str) -> LoadOptions:
     """`options`, but for a value of the option `name` that is different, and allowed."""
-    value = getattr(options, name)
-    for other in _values(LoadOptions.model_fields[name].annotation, value):
+    return next(changes(options, name))
+
+
+def changes(options: LoadOptions, name: str) -> Iterator[LoadOptions]:
+    """The same with several such values, at least one."""
+    count = 0
+    for other in _values(LoadOptions.model_fields[name].annotation, getattr(options, name)):
         try:
             found = LoadOptions.model_validate({**dict(options), name: other})
         except ValidationError:
             continue
         if found != options:
-            return found
-    raise AssertionError(f"no other value of `{name}` is known here")
+            count += 1
+            yield found
+    if not count:
+        raise AssertionError(f"no other value of `{name}` is known here")
 
 
 def _values(annotation: Any, value: object) -> Iterator[object]:
@@ -36,8 +43,10 @@ def _values(annotation: Any, value: object) -> Iterator[object]:
     elif annotation is bool:
         yield not value
     elif annotation is int:
-        yield from (0, 2 * value if isinstance(value, int) else 0, 64, 10_000)
+        yield from (0, 2 * value if isinstance(value, int) else 0, 64, 10_000, 1)
     elif annotation is float:
         yield from (0.125, 0.25)
+    elif annotation is str:
+        yield from ("none", "3,1", "exps=CPU", "a.b=int:1")
     elif annotation is not type(None):
         yield DRAFT

@@ -14,11 +14,12 @@ from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity
 from arriero.agent.model_identity import fingerprint, origin_of
 from arriero.agent.models.gguf_header import read_header
 from arriero.agent.models.memory_estimate import DraftFile, estimate
-from arriero.shared.models.assignments import Assignment, EngineOptions
+from arriero.shared.models.assignments import Assignment
+from arriero.shared.models.engine_options import EngineOptions
 from arriero.shared.reports.model_info import ModelInfo
 from arriero.shared.settings.declaration import flag_of
 from demo.conversations import DRAFT
-from tests.agent.engine.changed_options import changed
+from tests.agent.engine.changed_options import changes
 from tests.agent.fakes import ByteVocab
 
 ROOT = Path(__file__).parents[3]
@@ -33,10 +34,36 @@ def test_defaults() -> None:
         "kv_cells": None,
         "kv_layout": "auto",
         "swa_full": "auto",
+        "flash_attn": "auto",
+        "cache_type_k": "f16",
+        "cache_type_v": "f16",
         "host_cache": 2**30,
         "threads": default_threads(),
         "max_stall": 0.5,
+        "threads_batch": None,
+        "batch_size": None,
+        "ubatch_size": 512,
+        "device": None,
         "gpu_layers": -1,
+        "split_mode": "layer",
+        "tensor_split": None,
+        "main_gpu": 0,
+        "n_cpu_moe": 0,
+        "override_tensor": None,
+        "kv_offload": True,
+        "op_offload": True,
+        "load_mode": "auto",
+        "mlock": False,
+        "numa": "none",
+        "rope_scaling": None,
+        "rope_scale": None,
+        "rope_freq_base": None,
+        "yarn_orig_ctx": None,
+        "yarn_ext_factor": None,
+        "yarn_attn_factor": None,
+        "yarn_beta_slow": None,
+        "yarn_beta_fast": None,
+        "override_kv": None,
         "kernels": "auto",
         "projector": None,
         "speculate": 0,
@@ -51,6 +78,10 @@ def test_defaults() -> None:
         {"kv_cells": 500, "context_size": 501},
         {"deterministic": True, "kv_layout": "unified"},
         {"deterministic": True, "projector": Path("p.gguf")},
+        {"flash_attn": "off", "cache_type_v": "q8_0"},
+        {"ubatch_size": 1024, "batch_size": 512},
+        {"rope_scaling": "none", "rope_scale": 2.0},
+        {"load_mode": "dio", "mlock": True},
     ],
 )
 def test_what_does_not_go_together(options: dict[str, Any]) -> None:
@@ -66,6 +97,25 @@ def test_a_draft_model_drafts_without_a_setting_of_how_much() -> None:
     assert drafting.without_drafts == LoadOptions()
 
 
+def test_a_draft_model_does_without_what_is_about_another_file() -> None:
+    drafting = LoadOptions(
+        draft_model=DRAFT,
+        cache_type_k="q8_0",
+        cache_type_v="q4_0",
+        n_cpu_moe=3,
+        override_tensor="exps=CPU",
+        override_kv="a.b=int:1",
+        gpu_layers=7,
+    )
+    assert drafting.for_draft == LoadOptions(gpu_layers=7)
+
+
+def test_a_step_has_as_many_tokens_as_are_computed_at_once_unless_more_is_said() -> None:
+    assert LoadOptions().step_tokens == 512
+    assert LoadOptions(ubatch_size=2048).step_tokens == 2048
+    assert LoadOptions(batch_size=2048).step_tokens == 2048
+
+
 def test_the_view_has_what_is_desired_and_no_path() -> None:
     options = LoadOptions(threads=2, kv_cells=8192, draft_model=DRAFT, max_stall=0.25)
     assert {name: value for name, value in asdict(options.view).items() if value is not None} == {
@@ -76,6 +126,19 @@ def test_the_view_has_what_is_desired_and_no_path() -> None:
         "max_stall": 0.25,
         "speculate": 8,
         "deterministic": False,
+        "swa_full": "auto",
+        "flash_attn": "auto",
+        "cache_type_k": "f16",
+        "cache_type_v": "f16",
+        "ubatch_size": 512,
+        "split_mode": "layer",
+        "main_gpu": 0,
+        "n_cpu_moe": 0,
+        "kv_offload": True,
+        "op_offload": True,
+        "load_mode": "auto",
+        "mlock": False,
+        "numa": "none",
     }
 
 
@@ -108,16 +171,18 @@ class TestNoneIsForgotten:
             header = read_header(file)
         with DRAFT.open("rb") as file:
             draft = DraftFile(read_header(file), DRAFT.stat().st_size)
-        # Drafts count where their rows are what takes most.
-        header.lengths["tokenizer.ggml.tokens"] = 10**6
+        # Drafts count where their rows are what takes most, attention where there are many cells.
+        header.lengths["tokenizer.ggml.tokens"] = 2 * 10**5
+        header.metadata[f"{header.architecture}.expert_count"] = 8
+        options = OPTIONS.model_copy(update={"context_size": 8030})
 
-        def needed(options: LoadOptions) -> tuple[int, int]:
+        def needed(options: LoadOptions) -> tuple[int, int | None]:
             beside = None if options.draft_model is None else draft
             found = estimate(header, options, file_bytes=10**6, draft=beside)
             assert found is not None
-            return found.total, found.on_gpus(options.gpu_layers)
+            return found.total, found.on_gpus(options)
 
-        self._check("memory", needed)
+        self._check("memory", needed, options)
 
     def test_in_the_desired_state(self) -> None:
         desired = {each.name for each in (*fields(EngineOptions), *fields(Assignment))}
@@ -151,23 +216,31 @@ class TestNoneIsForgotten:
         assert wrong == []
 
     def test_in_the_docs(self) -> None:
-        settings, protocol = (
-            (ROOT / "docs" / name).read_text() for name in ("settings.md", "protocol.md")
+        settings, protocol, uses = (
+            (ROOT / "docs" / name).read_text()
+            for name in ("settings.md", "protocol.md", "engine-settings.md")
         )
         tables = _section(protocol, "EngineOptions") + _section(protocol, "Assignment")
         assert [
             name
             for name, counts in where_options_count()
             if f"| `{flag_of(name)} " not in settings
+            or f"`{flag_of(name)}`" not in uses
             or (counts.desired is True and f"| `{name}` |" not in tables)
         ] == []
 
-    def _check(self, place: Literal["fingerprint", "cache", "memory"], outcome: Any) -> None:
-        plain = outcome(OPTIONS)
+    def _check(
+        self,
+        place: Literal["fingerprint", "cache", "memory"],
+        outcome: Any,
+        options: LoadOptions = OPTIONS,
+    ) -> None:
+        plain = outcome(options)
         wrong = [
             name
             for name, counts in where_options_count()
-            if (outcome(changed(OPTIONS, name)) != plain) != (getattr(counts, place) is True)
+            if any(outcome(each) != plain for each in changes(options, name))
+            != (getattr(counts, place) is True)
         ]
         assert wrong == []
 

@@ -2,20 +2,20 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import gguf
 import pytest
 
-from arriero.agent.engine.llama.embedding import MAX_CHUNK, MAX_SEQUENCES
+from arriero.agent.engine.llama.embedding import MAX_SEQUENCES
 from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.models.gguf_header import GgufHeader, read_header
 from arriero.agent.models.memory_estimate import (
-    EMBEDDING_CHUNK,
     EMBEDDING_LOGITS,
     EMBEDDING_SEQUENCES,
-    MICRO_BATCH,
     DraftFile,
     MemoryEstimate,
     estimate,
 )
+from bench.small_models import write
 from tests.agent.models.gguf_files import header
 
 DEMO = Path(__file__).parents[3] / "demo" / "arriero-demo.gguf"
@@ -87,7 +87,7 @@ def test_drafts_and_the_vocabulary_take_rows_of_logits() -> None:
     )
     assert small is not None and large is not None
     assert large.compute - small.compute == 2 * 4 * 10**6 * 4
-    assert small.compute > MICRO_BATCH * 256 * 2
+    assert small.compute > ONE.ubatch_size * 256 * 2
 
 
 def test_a_draft_model_adds_its_own_and_no_second_process() -> None:
@@ -127,7 +127,7 @@ def test_the_host_cache_counts() -> None:
 def test_embedding_takes_cells_for_an_input_and_a_step() -> None:
     found = estimate(head(), LoadOptions(slots=1, context_size=1024), file_bytes=0)
     assert found is not None
-    cells = 1024 + EMBEDDING_CHUNK
+    cells = 1024 + ONE.ubatch_size
     assert found.embeddings > cells * 2 * 128 * 2, "keys and values of every layer"
     large = estimate(head(vocab_size=10**6), LoadOptions(slots=1, context_size=1024), file_bytes=0)
     assert large is not None
@@ -135,15 +135,61 @@ def test_embedding_takes_cells_for_an_input_and_a_step() -> None:
 
 
 def test_the_engine_embeds_as_is_estimated() -> None:
-    assert (EMBEDDING_CHUNK, EMBEDDING_SEQUENCES) == (MAX_CHUNK, MAX_SEQUENCES)
+    assert EMBEDDING_SEQUENCES == MAX_SEQUENCES
 
 
 def test_what_layers_on_gpus_take_there() -> None:
     found = MemoryEstimate(weights=60, cache=20, compute=20, host_cache=7, num_layers=9)
-    assert found.on_gpus(-1) == 100
-    assert found.on_gpus(99) == 100
-    assert found.on_gpus(5) == 50
-    assert found.on_gpus(0) == 0
+
+    def on_gpus(**options: Any) -> int | None:
+        return found.on_gpus(LoadOptions(**options))
+
+    assert on_gpus() == 100
+    assert on_gpus(gpu_layers=99) == 100
+    assert on_gpus(gpu_layers=5) == 50
+    assert on_gpus(gpu_layers=0) == 0
+    assert on_gpus(device="none") == 0
+    assert on_gpus(kv_offload=False) == 80
+    assert on_gpus(gpu_layers="auto") is None, "what fits"
+    assert on_gpus(override_tensor="exps=CPU") is None, "patterns decide"
+    assert on_gpus(n_cpu_moe=4) == 100, "there are no experts"
+
+
+def test_experts_that_stay_in_host_memory() -> None:
+    found = MemoryEstimate(
+        weights=90, cache=0, compute=0, num_layers=8, layer_experts=10, num_dense=1
+    )
+
+    def on_gpus(gpu_layers: int, n_cpu_moe: int) -> int | None:
+        return found.on_gpus(LoadOptions(gpu_layers=gpu_layers, n_cpu_moe=n_cpu_moe))
+
+    assert [on_gpus(-1, count) for count in (0, 1, 2, 8, 99)] == [90, 90, 80, 20, 20]
+    assert on_gpus(5, 4) == 50, "the last four layers are offloaded, and the output"
+    assert on_gpus(5, 6) == 30
+
+
+def test_experts_have_most_of_the_weights_of_a_mixture(tmp_path: Path) -> None:
+    """Against the tensors of a file, and of one with a dense layer and shared experts."""
+    for name in ("qwen3moe", "deepseek2"):
+        path = write(name, tmp_path / f"{name}.gguf")
+        with path.open("rb") as file:
+            found = estimate(read_header(file), ONE, file_bytes=path.stat().st_size)
+        sizes = {one.name: int(one.n_bytes) for one in gguf.GGUFReader(path).tensors}
+        experts = sum(
+            size for one, size in sizes.items() if one.startswith("blk.1.") and "exps" in one
+        )
+        assert found is not None
+        assert found.layer_experts == pytest.approx(experts, rel=0.1)
+        assert found.num_dense == (name == "deepseek2")
+
+
+def test_keys_and_values_have_their_types() -> None:
+    def cells(**types: Any) -> int:
+        return cache(estimate(head(), ONE.model_copy(update=types), file_bytes=0))
+
+    assert cells() == 256 * 2 * 128 * 2
+    assert cells(cache_type_k="f32") == 256 * 2 * 64 * (4 + 2)
+    assert cells(cache_type_k="q8_0", cache_type_v="q4_0") == 256 * 2 * 2 * (34 + 18)
 
 
 @pytest.mark.parametrize(

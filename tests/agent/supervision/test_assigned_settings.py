@@ -1,4 +1,5 @@
 from dataclasses import fields, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ from arriero.agent.adapter_table import AdapterFile
 from arriero.agent.models.model_file import AdapterOnHost, ModelFile
 from arriero.agent.settings import AgentSettings
 from arriero.agent.supervision.assigned_settings import OptionsError, assigned_settings
-from arriero.shared.models.assignments import Assignment, EngineOptions, WishedAdapter
+from arriero.shared.models.assignments import Assignment, WishedAdapter
+from arriero.shared.models.engine_options import EngineOptions
 from tests.agent.engine.changed_options import changed
 
 SETTINGS = AgentSettings(name="box", slots=3, context_size=64, threads=2, max_stall=0.25)
@@ -23,22 +25,30 @@ def test_the_agents_own_where_nothing_is_said() -> None:
 
 def test_what_is_said_comes_first() -> None:
     desired: dict[str, Any] = {"slots": 8, "context_size": 32}
-    others = {
-        name: getattr(changed(SETTINGS.load_options, name), name)
-        for name in (each.name for each in fields(EngineOptions))
-    }
+    settings = SETTINGS.model_copy(update={"rope_scaling": "none"})
+    names = [each.name for each in fields(EngineOptions)]
+    all_changed = reduce(changed, names, settings.load_options)
+    others = {name: getattr(all_changed, name) for name in names}
     options = EngineOptions(**{**others, "draft_model": str(others["draft_model"])})
     assignment = Assignment(name="m", source="file:///m.gguf", engine=options, **desired)
     expected = {"model": Path("/m.gguf"), **desired, **others}
-    found = assigned_settings(SETTINGS, assignment, FILE)
-    assert found == SETTINGS.model_copy(update=expected)
+    found = assigned_settings(settings, assignment, FILE)
+    assert found == settings.model_copy(update=expected)
 
 
 def test_options_that_do_not_go_together() -> None:
     assignment = Assignment(name="m", source="file:///m.gguf", engine=EngineOptions(kv_cells=32))
-    with pytest.raises(OptionsError, match=r"`kv_cells`: .*64") as caught:
+    with pytest.raises(OptionsError, match=r"^`kv_cells` must hold .*64") as caught:
         assigned_settings(SETTINGS, assignment, FILE)
     assert caught.value.issue.code == "invalid_options"
+
+
+def test_options_of_both_sides_that_do_not_go_together() -> None:
+    """The agent has no flash attention, and the desired state wants what needs it."""
+    settings = SETTINGS.model_copy(update={"flash_attn": "off"})
+    assignment = replace(PLAIN, engine=EngineOptions(cache_type_v="q8_0"))
+    with pytest.raises(OptionsError, match=r"^`cache_type_v` must be f32, f16 or bf16"):
+        assigned_settings(settings, assignment, FILE)
 
 
 def test_what_is_wished_for_beside_the_model_replaces_the_agents_own() -> None:

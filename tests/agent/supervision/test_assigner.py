@@ -22,14 +22,8 @@ from arriero.agent.supervision.decisions import (
 from arriero.agent.supervision.engines import LeftOut
 from arriero.agent.supervision.restarts import Quit
 from arriero.shared.messages import Issue
-from arriero.shared.models.assignments import (
-    Assign,
-    Assignment,
-    Download,
-    EngineOptions,
-    Reload,
-    WishedAdapter,
-)
+from arriero.shared.models.assignments import Assign, Assignment, Download, Reload, WishedAdapter
+from arriero.shared.models.engine_options import EngineOptions
 from arriero.shared.sampling import SamplingChoices
 
 MEMORY = 100

@@ -1,5 +1,6 @@
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,13 +16,8 @@ from arriero.agent.supervision.model_fetch import (
     fetch_model,
 )
 from arriero.shared.messages import Issue
-from arriero.shared.models.assignments import (
-    Assignment,
-    Device,
-    Download,
-    EngineOptions,
-    WishedAdapter,
-)
+from arriero.shared.models.assignments import Assignment, Device, Download, WishedAdapter
+from arriero.shared.models.engine_options import EngineOptions
 from demo.conversations import DRAFT
 from tests.agent.supervision.fakes import FakeFiles
 
@@ -205,6 +201,32 @@ async def test_what_does_not_fit_on_the_gpus() -> None:
     for settings, memory in ((none_there, 1000), (SETTINGS, 2**40)):
         devices = (Device(name="gpu", memory=memory),)
         assert isinstance(await fetch(FakeFiles(), settings=settings, devices=devices), Brought)
+
+
+async def test_only_the_chosen_gpus_count() -> None:
+    devices = (Device(name="CUDA0", memory=2**40), Device(name="CUDA1", memory=1000))
+
+    async def fetched(**options: Any) -> Brought | Issue:
+        settings = SETTINGS.model_copy(update=options)
+        return await fetch(FakeFiles(), settings=settings, devices=devices)
+
+    assert isinstance(await fetched(device="CUDA0"), Brought)
+    assert isinstance(await fetched(device="none"), Brought)
+    assert isinstance(await fetched(split_mode="none"), Brought)
+    for small in ({"device": "CUDA1"}, {"split_mode": "none", "main_gpu": 1}):
+        outcome = await fetched(**small)
+        assert isinstance(outcome, Issue) and outcome.code == "too_large"
+
+
+async def test_a_gpu_that_is_not_there() -> None:
+    files = FakeFiles()
+    devices = (Device(name="CUDA0", memory=2**40),)
+    wished = replace(A, engine=EngineOptions(device="CUDA0,CUDA7"))
+    outcome = await fetch(files, wished, devices=devices)
+    assert isinstance(outcome, Issue)
+    assert outcome.code == "invalid_options"
+    assert outcome.message == "`device`: there is no CUDA7 on this host, which has CUDA0"
+    assert files.leases == {}, "nothing was fetched for it"
 
 
 async def test_a_file_that_is_no_model() -> None:

@@ -19,7 +19,8 @@ from arriero.balancer.control.demand import Demand
 from arriero.balancer.control.desired_state import DesiredModel
 from arriero.balancer.control.placement import HOLD, REDIAL
 from arriero.shared.messages import PROTOCOL_VERSION
-from arriero.shared.models.assignments import EngineOptions, HostFacts, Work
+from arriero.shared.models.assignments import HostFacts, Work
+from arriero.shared.models.engine_options import EngineOptions
 from arriero.shared.since import Since
 from tests.balancer.control.builders import GIB, SimulatedAgent, report, state, wished
 

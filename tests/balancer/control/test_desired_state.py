@@ -2,7 +2,8 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from arriero.balancer.control.desired_state import MAX_ALIASES, DesiredModel
-from arriero.shared.models.assignments import Assignment, EngineOptions, WishedAdapter
+from arriero.shared.models.assignments import Assignment, WishedAdapter
+from arriero.shared.models.engine_options import EngineOptions
 from arriero.shared.sampling import SamplingChoices
 
 ADAPTER = TypeAdapter(DesiredModel)

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from arriero.shared.models.assignments import Assignment, EngineOptions, WishedAdapter, needs_reload
+from arriero.shared.models.assignments import Assignment, WishedAdapter, needs_reload
+from arriero.shared.models.engine_options import EngineOptions
 from arriero.shared.sampling import SamplingChoices
 
 adapter = TypeAdapter(Assignment)

@@ -30,7 +30,7 @@ SIZE = 512
 
 @pytest.fixture(scope="module")
 def model(model_path_of_module: Path) -> Iterator[Model]:
-    model = Model(model_path_of_module, gpu_layers=0, kernels="all")
+    model = Model(model_path_of_module, LoadOptions(gpu_layers=0), kernels="all")
     yield model
     model.free()
 

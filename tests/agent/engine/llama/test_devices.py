@@ -1,53 +1,41 @@
-"""Which GPUs ggml tells of; here a stand-in for its library, since there is none."""
+"""Which devices ggml tells of; here a stand-in for its library, since there is no GPU."""
 
 import ctypes
 import json
 import subprocess
 import sys
-from types import SimpleNamespace
-from typing import Any
 
-from arriero.agent.engine.llama.devices import FoundDevice, found_devices
+from arriero.agent.engine.llama.devices import Devices, FoundDevice, loaded_devices
+from tests.agent.engine.llama.fake_ggml import GGML
 from tests.waiting import HANGS
 
-CPU, GPU, INTEGRATED = 0, 1, 2
-DEVICES = [(CPU, b"processor", 1, 2), (GPU, b"NVIDIA H100", 70, 80), (INTEGRATED, b"iGPU", 3, 4)]
 
-
-def measure(device: int, free: Any, total: Any) -> None:
-    free._obj.value, total._obj.value = DEVICES[device][2:]
-
-
-def declared(function: Any) -> Any:
-    """A function that has `restype` and `argtypes`, like those of a library."""
-
-    def call(*arguments: Any) -> Any:
-        return function(*arguments)
-
-    return call
-
-
-GGML = SimpleNamespace(
-    ggml_backend_dev_count=declared(lambda: len(DEVICES)),
-    ggml_backend_dev_get=declared(lambda index: index),
-    ggml_backend_dev_type=declared(lambda device: DEVICES[device][0]),
-    ggml_backend_dev_description=declared(lambda device: DEVICES[device][1]),
-    ggml_backend_dev_memory=declared(measure),
-)
+def test_devices_and_ggmls_handles_of_them() -> None:
+    found = list(Devices(GGML).all())
+    assert [handle for handle, _ in found] == [1, 2, 3, 4]
+    assert [device.kind for _, device in found] == ["cpu", "gpu", "igpu", "gpu"]
 
 
 def test_gpus_and_no_processors() -> None:
-    assert list(found_devices(GGML)) == [
-        FoundDevice("NVIDIA H100", memory=80, free=70),
-        FoundDevice("iGPU", memory=4, free=3),
+    assert [device for _, device in Devices(GGML).gpus()] == [
+        FoundDevice("CUDA0", "NVIDIA H100", "gpu", memory=80 * 2**30, free=70 * 2**30),
+        FoundDevice("Vulkan0", "iGPU", "igpu", memory=4 * 2**30, free=3 * 2**30),
+        FoundDevice("CUDA1", "NVIDIA L4", "gpu", memory=24 * 2**30, free=20 * 2**30),
     ]
+
+
+def test_where_tensors_can_be_put() -> None:
+    types = Devices(GGML).buffer_types()
+    assert types == {"CPU": 101, "CUDA0": 102, "Vulkan0": 103, "CUDA1": 104}
+    assert "CPU" in loaded_devices().buffer_types()
 
 
 def test_the_functions_are_declared_as_in_the_header() -> None:
     """A pointer that is taken for a 32-bit number would crash the process."""
-    list(found_devices(GGML))
+    Devices(GGML)
     assert GGML.ggml_backend_dev_get.restype is ctypes.c_void_p
     assert GGML.ggml_backend_dev_type.argtypes == (ctypes.c_void_p,)
+    assert GGML.ggml_backend_dev_buffer_type.restype is ctypes.c_void_p
 
 
 def test_the_real_library_answers() -> None:

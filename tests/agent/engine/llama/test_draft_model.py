@@ -30,7 +30,7 @@ CONTEXT_SIZE = 512
 
 @pytest.fixture(scope="module")
 def draft_model(model_path_of_module: Path) -> Iterator[LlamaDraftModel]:
-    target = Model(model_path_of_module, gpu_layers=0)
+    target = Model(model_path_of_module, LoadOptions(gpu_layers=0))
     model = load_draft_model(
         DRAFT,
         target,
@@ -194,7 +194,7 @@ EOS = b"tokenizer.ggml.eos_token_id"
 
 @contextmanager
 def opened(path: Path) -> Iterator[Model]:
-    model = Model(path, gpu_layers=0)
+    model = Model(path, LoadOptions(gpu_layers=0))
     try:
         yield model
     finally:

@@ -18,7 +18,7 @@ TEXT = tuple(range(100, 160))
 
 
 def opened(path: Path, *, has_memory: bool) -> Iterator[LlamaEmbeddingContext]:
-    model = Model(path, gpu_layers=0)
+    model = Model(path, LoadOptions(gpu_layers=0))
     embedding = LlamaEmbedding(
         model, LoadOptions(context_size=256, threads=1), has_memory=has_memory
     )
@@ -62,7 +62,7 @@ class TestCausal:
         assert beside == pytest.approx(alone, abs=1e-2)
 
     def test_it_has_cells_for_the_inputs_that_are_asked_for_and_a_chunk(self) -> None:
-        model = Model(DEMO, gpu_layers=0)
+        model = Model(DEMO, LoadOptions(gpu_layers=0))
         embedding = LlamaEmbedding(
             model, LoadOptions(context_size=4096, threads=1), has_memory=True
         )
@@ -102,7 +102,7 @@ class TestEncoder:
 class TestRanker:
     def test_gives_one_score_and_knows_how_pairs_are_written(self, tmp_path: Path) -> None:
         path = write_encoder(tmp_path / "ranker.gguf", pooling=gguf.PoolingType.RANK)
-        model = Model(path, gpu_layers=0)
+        model = Model(path, LoadOptions(gpu_layers=0))
         embedding = LlamaEmbedding(
             model, LoadOptions(context_size=256, threads=1), has_memory=False
         )
@@ -117,7 +117,7 @@ class TestRanker:
 
 
 def test_a_model_says_nothing_of_pooling_is_pooled_by_its_mean() -> None:
-    model = Model(DEMO, gpu_layers=0)
+    model = Model(DEMO, LoadOptions(gpu_layers=0))
     embedding = LlamaEmbedding(model, LoadOptions(context_size=256, threads=1), has_memory=True)
     assert (embedding.default_pooling, embedding.can_rank) == ("mean", False)
     model.free()

@@ -8,10 +8,11 @@ import pytest
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.llama.model import Model
-from arriero.agent.engine.load_options import LoadOptions, SwaFullChoice
+from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Dry, Sampling
 from arriero.agent.engine.sequence import ContextShift, NewSequence, SequenceId
+from arriero.shared.models.engine_options import SwaFull
 from bench.small_models import RECURRENT, write
 from demo.conversations import load_conversations
 from demo.prompts import compile_template, render_conversation
@@ -254,7 +255,7 @@ def test_rows_for_checkpoints_take_as_much_memory_as_evicted_prefixes(
     name: str, tmp_path: Path
 ) -> None:
     path = write(name, tmp_path / "model.gguf")
-    model = Model(path, gpu_layers=0)
+    model = Model(path, LoadOptions(gpu_layers=0))
     row_bytes = model.row_bytes
     model.free()
     for host_cache, num_rows in ((0, 3), (10 * row_bytes, 10), (2**30, 64)):
@@ -270,7 +271,7 @@ def test_rows_for_checkpoints_take_as_much_memory_as_evicted_prefixes(
 
 def test_rows_have_a_state_for_each_token_that_may_be_drafted(tmp_path: Path) -> None:
     path = write("qwen35", tmp_path / "model.gguf")
-    model = Model(path, gpu_layers=0)
+    model = Model(path, LoadOptions(gpu_layers=0))
     row_bytes = model.row_bytes
     model.free()
     options = LoadOptions(
@@ -301,7 +302,7 @@ def test_rows_have_a_state_for_each_token_that_may_be_drafted(tmp_path: Path) ->
     ],
 )
 def test_windows_have_caches_of_their_own_where_that_pays(
-    swa_full: SwaFullChoice, kv_cells: int, host_cache: int, num_checkpoints: int, tmp_path: Path
+    swa_full: SwaFull, kv_cells: int, host_cache: int, num_checkpoints: int, tmp_path: Path
 ) -> None:
     engine = load_engine(
         write("gpt-oss", tmp_path / "model.gguf"),

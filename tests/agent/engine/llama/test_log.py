@@ -50,6 +50,15 @@ def test_percent_signs_are_text(log: LineLog, caplog: pytest.LogCaptureFixture) 
     assert lines(caplog) == [(logging.ERROR, "100%s")]
 
 
+def test_warnings_can_be_had_as_well(log: LineLog) -> None:
+    warnings: list[str] = []
+    with log.hold_errors(warnings) as errors:
+        log.receive(WARNING, b"a warning\n")
+        log.receive(ERROR, b"the cause\n")
+    log.receive(WARNING, b"later\n")
+    assert (errors, warnings) == (["the cause"], ["a warning"])
+
+
 def test_errors_are_held_on_request(log: LineLog, caplog: pytest.LogCaptureFixture) -> None:
     with log.hold_errors() as errors:
         log.receive(WARNING, b"a warning\n")

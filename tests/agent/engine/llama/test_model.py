@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from arriero.agent.engine.llama.model import Model, check_model_file
+from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.model_error import ModelError
 from bench.small_models import ARCHITECTURES, PLAIN, RECURRENT, WINDOW, WINDOWED, write
 
@@ -13,7 +14,7 @@ GGUF_TEXT = 8
 
 
 def test_facts(model_path: Path) -> None:
-    model = Model(model_path, gpu_layers=0)
+    model = Model(model_path, LoadOptions(gpu_layers=0))
     assert model.architecture in ("llama", "qwen2", "qwen3")
     assert model.parameters > 1_000_000
     assert 1_000_000 < model.size_bytes <= model_path.stat().st_size
@@ -28,7 +29,7 @@ def test_a_template_for_tools(model_path: Path, tmp_path: Path) -> None:
     path.write_bytes(
         with_text(model_path.read_bytes(), "tokenizer.chat_template.tool_use", "{{1}}")
     )
-    model = Model(path, gpu_layers=0)
+    model = Model(path, LoadOptions(gpu_layers=0))
     assert model.tool_template is not None
     assert model.tool_template.rstrip() == "{{1}}"
     assert "<|im_start|>" in (model.chat_template or "")
@@ -36,7 +37,7 @@ def test_a_template_for_tools(model_path: Path, tmp_path: Path) -> None:
 
 
 def test_without_a_template_for_tools(model_path: Path) -> None:
-    model = Model(model_path, gpu_layers=0)
+    model = Model(model_path, LoadOptions(gpu_layers=0))
     assert model.tool_template is None
     model.free()
 
@@ -63,7 +64,7 @@ def test_a_truncated_file(model_path: Path, tmp_path: Path, part: float) -> None
     path = tmp_path / "torn.gguf"
     path.write_bytes(data[: int(len(data) * part)])
     with pytest.raises(ModelError, match=r"torn\.gguf cannot be loaded: \w+") as caught:
-        Model(path, gpu_layers=0)
+        Model(path, LoadOptions(gpu_layers=0))
     assert "gave no reason" not in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -72,7 +73,7 @@ def test_a_header_of_junk(tmp_path: Path) -> None:
     path = tmp_path / "junk.gguf"
     path.write_bytes(b"GGUF" + bytes(100))
     with pytest.raises(ModelError, match=r"junk\.gguf cannot be loaded: .*version"):
-        Model(path, gpu_layers=0)
+        Model(path, LoadOptions(gpu_layers=0))
 
 
 def test_errors_of_loading_are_not_logged_besides(
@@ -81,7 +82,7 @@ def test_errors_of_loading_are_not_logged_besides(
     path = tmp_path / "junk.gguf"
     path.write_bytes(b"GGUF" + bytes(100))
     with pytest.raises(ModelError):
-        Model(path, gpu_layers=0)
+        Model(path, LoadOptions(gpu_layers=0))
     assert caplog.messages == []
 
 
@@ -125,7 +126,7 @@ def test_a_gguf(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_what_can_be_shared_of_a_sequence(name: str, tmp_path: Path) -> None:
-    model = Model(write(name, tmp_path / "model.gguf"), gpu_layers=0)
+    model = Model(write(name, tmp_path / "model.gguf"), LoadOptions(gpu_layers=0))
     assert model.can_share == (name in PLAIN)
     assert model.has_checkpoints == (name not in PLAIN)
     assert model.is_recurrent == (name in RECURRENT)

@@ -123,7 +123,7 @@ def answers(engine: LlamaEngine, *wanted: NewSequence) -> dict[int, tuple[int, .
 
 def in_one_piece(model_path: Path, projector_path: Path, *parts: str | bytes) -> tuple[int, ...]:
     """Greedy tokens after `parts`, computed by mtmd's helper alone."""
-    model = Model(model_path, gpu_layers=0)
+    model = Model(model_path, LoadOptions(gpu_layers=0))
     params = llama_cpp.llama_context_default_params()
     params.n_ctx = params.n_batch = params.n_ubatch = 512
     params.n_threads = params.n_threads_batch = 1
@@ -238,7 +238,7 @@ def test_a_picture_whose_pixels_are_gone_cannot_be_encoded(
     files: dict[str, tuple[Path, Path]],
 ) -> None:
     model_path, path = files["llava"]
-    model = Model(model_path, gpu_layers=0)
+    model = Model(model_path, LoadOptions(gpu_layers=0))
     projector = Projector(path, model.handle, threads=1, is_offloaded=False)
     try:
         [picture] = [each for each in projector.read_image(PICTURE) if isinstance(each, Media)]
@@ -269,7 +269,7 @@ def test_a_picture_that_one_step_cannot_compute_is_refused(
     files: dict[str, tuple[Path, Path]],
 ) -> None:
     model_path, path = files["gemma"]
-    model = Model(model_path, gpu_layers=0)
+    model = Model(model_path, LoadOptions(gpu_layers=0))
     try:
         small = GEMMA_TOKENS - 1
         projector = Projector(path, model.handle, threads=1, is_offloaded=False, most_at_once=small)

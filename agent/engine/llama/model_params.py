@@ -1,0 +1,195 @@
+"""How a model file is loaded: the engine's options in llama.cpp's terms.
+
+What the parameters point to is kept beside them. Options that are for GPUs are checked as far as
+that goes where there are none, and a warning says that they have no effect.
+"""
+
+import ctypes
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import llama_cpp.llama_cpp as llama_cpp
+
+from ....shared.models.engine_options import (
+    Metadata,
+    devices_of,
+    metadata_of,
+    placements_of,
+    shares_of,
+)
+from ....shared.reports.model_info import Kernels
+from ..load_options import LoadOptions
+from ..model_error import ModelError
+from .devices import Devices, FoundDevice, loaded_devices
+
+logger = logging.getLogger(__name__)
+
+EXPERTS_OF = r"blk\.%d\.ffn_(up|down|gate|gate_up)_(ch|)exps"
+"""Names of a layer's experts, as llama.cpp's `--n-cpu-moe` has them."""
+
+_SPLIT_MODES = {
+    "none": llama_cpp.LLAMA_SPLIT_MODE_NONE,
+    "layer": llama_cpp.LLAMA_SPLIT_MODE_LAYER,
+    "row": llama_cpp.LLAMA_SPLIT_MODE_ROW,
+}
+_LOAD_MODES = {
+    "auto": llama_cpp.LLAMA_LOAD_MODE_AUTO,
+    "none": llama_cpp.LLAMA_LOAD_MODE_NONE,
+    "mmap": llama_cpp.LLAMA_LOAD_MODE_MMAP,
+    "mlock": llama_cpp.LLAMA_LOAD_MODE_MLOCK,
+    "mmap+mlock": llama_cpp.LLAMA_LOAD_MODE_MMAP_MLOCK,
+    "dio": llama_cpp.LLAMA_LOAD_MODE_DIRECT_IO,
+}
+_LOCKED = {"auto": "mmap+mlock", "mmap": "mmap+mlock", "none": "mlock"}
+"""What a mode is with `--mlock`."""
+
+_FOR_GPUS = (
+    *("device", "gpu_layers", "split_mode", "tensor_split", "main_gpu"),
+    *("n_cpu_moe", "kv_offload", "op_offload"),
+)
+
+
+class _Placement(ctypes.Structure):
+    """`llama_model_tensor_buft_override`: where tensors go whose names match."""
+
+    _fields_ = [("pattern", ctypes.c_char_p), ("buffer_type", ctypes.c_void_p)]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelParams:
+    """`raw` is llama.cpp's, and points into `kept`; to `devices` layers may be offloaded."""
+
+    raw: Any
+    kept: tuple[Any, ...]
+    devices: tuple[FoundDevice, ...]
+
+
+def model_params(
+    options: LoadOptions, kernels: Kernels, found: Devices | None = None
+) -> ModelParams:
+    """llama.cpp's defaults, with what `options` say instead.
+
+    `found` are the devices of the loaded library, unless given. Raises `ModelError` where `options`
+    name a device that there is not.
+    """
+    found = loaded_devices() if found is None else found
+    raw = llama_cpp.llama_model_default_params()
+    raw.n_gpu_layers = options.gpu_layers
+    raw.use_extra_bufts = kernels == "all"
+    raw.split_mode = _SPLIT_MODES[options.split_mode]
+    raw.main_gpu = options.main_gpu
+    raw.load_mode = _LOAD_MODES[_load_mode(options)]
+    handles, devices = _chosen(options, found)
+    _check_gpus(options, devices)
+    kept: list[Any] = []
+    if options.device is not None:
+        kept.append((ctypes.c_void_p * (len(handles) + 1))(*handles))
+        raw.devices = ctypes.addressof(kept[-1])
+    if options.tensor_split is not None:
+        kept.append(_shares(options.tensor_split))
+        raw.tensor_split = kept[-1]
+    if placements := _placements(options, found):
+        kept.append((_Placement * (len(placements) + 1))(*placements))
+        raw.tensor_buft_overrides = ctypes.addressof(kept[-1])
+    if options.override_kv is not None:
+        kept.append(_overrides(metadata_of(options.override_kv)))
+        raw.kv_overrides = kept[-1]
+    return ModelParams(raw, tuple(kept), devices)
+
+
+def _load_mode(options: LoadOptions) -> str:
+    return _LOCKED.get(options.load_mode, options.load_mode) if options.mlock else options.load_mode
+
+
+def _chosen(options: LoadOptions, found: Devices) -> tuple[list[int], tuple[FoundDevice, ...]]:
+    """The devices to offload to, by their handles; without a choice as llama.cpp takes them."""
+    gpus = found.gpus()
+    if options.device is None:
+        kinds = {device.kind for _, device in gpus}
+        gpus = [each for each in gpus if each[1].kind == "gpu" or "gpu" not in kinds]
+        return [handle for handle, _ in gpus], tuple(device for _, device in gpus)
+    by_name = {device.name: (handle, device) for handle, device in gpus}
+    names = devices_of(options.device)
+    for name in names:
+        if name not in by_name:
+            raise ModelError(
+                f"--device: there is no {name}; llama.cpp finds {_listed(by_name)} here, and with "
+                "none the CPU computes alone"
+            )
+    chosen = [by_name[name] for name in names]
+    return [handle for handle, _ in chosen], tuple(device for _, device in chosen)
+
+
+def _check_gpus(options: LoadOptions, devices: Sequence[FoundDevice]) -> None:
+    """Whether numbers that are about GPUs fit them, where there are any."""
+    names = [device.name for device in devices]
+    shares = () if options.tensor_split is None else shares_of(options.tensor_split)
+    most = int(llama_cpp.llama_max_devices())
+    if len(shares) > most:
+        raise ModelError(f"--tensor-split has {len(shares)} shares; llama.cpp takes at most {most}")
+    if not names:
+        if options.device is None and (idle := _idle(options)):
+            logger.warning("%s: no effect, since llama.cpp finds no GPU here", ", ".join(idle))
+        return
+    if len(shares) > len(names):
+        raise ModelError(
+            f"--tensor-split has {len(shares)} shares for {len(names)} devices: {_listed(names)}"
+        )
+    if options.main_gpu >= len(names):
+        raise ModelError(
+            f"--main-gpu must be less than {len(names)}, not {options.main_gpu}: the devices are "
+            f"{_listed(names)}"
+        )
+
+
+def _idle(options: LoadOptions) -> list[str]:
+    """Options for GPUs that are set."""
+    fields = LoadOptions.model_fields
+    return [
+        "--" + name.replace("_", "-")
+        for name in _FOR_GPUS
+        if getattr(options, name) != fields[name].default
+        and not (name == "gpu_layers" and options.gpu_layers == 0)
+    ]
+
+
+def _listed(names: Sequence[str] | dict[str, Any]) -> str:
+    return ", ".join(names) or "no GPU"
+
+
+def _shares(text: str) -> Any:
+    return (ctypes.c_float * int(llama_cpp.llama_max_devices()))(*shares_of(text))
+
+
+def _placements(options: LoadOptions, found: Devices) -> list[_Placement]:
+    """Patterns, and handles of buffer types; what was said explicitly comes first."""
+    wanted = () if options.override_tensor is None else placements_of(options.override_tensor)
+    wanted += tuple((EXPERTS_OF % layer, "CPU") for layer in range(options.n_cpu_moe))
+    types = found.buffer_types() if wanted else {}
+    for _, name in wanted:
+        if name not in types:
+            raise ModelError(
+                f"--override-tensor: tensors cannot be put into {name}; here they can into "
+                f"{_listed(types)}"
+            )
+    return [_Placement(pattern.encode(), types[name]) for pattern, name in wanted]
+
+
+def _overrides(metadata: dict[str, Metadata]) -> Any:
+    """An array of `llama_model_kv_override` with an empty one at its end."""
+    array: Any = (llama_cpp.llama_model_kv_override * (len(metadata) + 1))()
+    for entry, (key, value) in zip(array, metadata.items(), strict=False):
+        entry.key = key.encode()
+        match value:
+            case bool():
+                entry.tag, entry.value.val_bool = llama_cpp.LLAMA_KV_OVERRIDE_TYPE_BOOL, value
+            case int():
+                entry.tag, entry.value.val_i64 = llama_cpp.LLAMA_KV_OVERRIDE_TYPE_INT, value
+            case float():
+                entry.tag, entry.value.val_f64 = llama_cpp.LLAMA_KV_OVERRIDE_TYPE_FLOAT, value
+            case str():
+                entry.tag = llama_cpp.LLAMA_KV_OVERRIDE_TYPE_STR
+                entry.value.val_str = value.encode()
+    return array
