@@ -12,7 +12,10 @@ class Capacity:
     prefixes. `can_share` says whether cells can belong to several holders, and whether a sequence
     can give up its last ones: not so for recurrent and hybrid models, nor with sliding windows.
     With a `checkpoint_gap` such models share what a sequence had at checkpoints, that many tokens
-    apart or more; 0 says that they cannot.
+    apart or more; 0 says that they cannot. Then `most_parked` is in bytes, attention is parked in
+    blocks of `block` cells of `cell_bytes`, and each checkpoint has a state of `state_bytes`. One
+    that comes back takes `window` cells at least, or as many as it has tokens: layers with a window
+    share none of them.
     `can_shift` says whether cells can move to other positions. Of cached prefixes `most_parked`
     cells can be in host memory, and with `is_compact` should be, since every cell in use costs
     time. The state of a cell has `cell_bytes`; 0 says that copying it costs nothing. That of a
@@ -33,6 +36,9 @@ class Capacity:
     can_shift: bool
     most_parked: int
     checkpoint_gap: int = 0
+    block: int = 128
+    state_bytes: int = 0
+    window: int = 0
     is_compact: bool = False
     max_draft: int = 0
     most_scored: int = 64

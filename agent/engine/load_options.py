@@ -170,8 +170,8 @@ class LoadOptions(BaseModel):
         Counts(fingerprint=_FAST, cache=_ALIKE, memory=True),
     ] = Field(
         default=2**30,
-        description="host memory for prefixes that are evicted from the KV cache; 0 keeps none "
-        "there",
+        description="host memory for prefixes and checkpoints that are evicted from the KV cache; "
+        "0 keeps none there",
     )
     threads: Annotated[
         NumThreads,

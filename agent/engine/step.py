@@ -92,13 +92,114 @@ class Restore:
 
 
 @dataclass(frozen=True, slots=True)
+class ParkBlock:
+    """`count` cells of `holder` from `start` on are copied to host memory as `block`; they stay.
+
+    Only what layers have that look back to the start (`kv_cache.parked_checkpoints`).
+    """
+
+    holder: int
+    start: int
+    count: int
+    block: int
+
+
+@dataclass(frozen=True, slots=True)
+class ParkState:
+    """The other layers' state is copied to host memory, for `checkpoint`.
+
+    `holder` stands at `length` and stays. It takes as long as `count` cells.
+    """
+
+    holder: int
+    length: int
+    checkpoint: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShareAttention:
+    """`holder`, which has no cells, gets the first `length` of `source`, but not the state there.
+
+    Its state follows (`RestoreState`), after further cells.
+    """
+
+    source: int
+    holder: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreBlock:
+    """`block` comes back, and stays parked: `count` cells after the `start` that `holder` has."""
+
+    holder: int
+    start: int
+    count: int
+    block: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreState:
+    """The state of `checkpoint` comes back, and stays parked: `holder` stands at `length` now."""
+
+    holder: int
+    length: int
+    checkpoint: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptBlock:
+    """`block` is parked, as it was stored. No cell moves."""
+
+    block: int
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptState:
+    """The state of `checkpoint` is parked, as it was stored. No cell moves."""
+
+    checkpoint: int
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """`blocks`, and the state of `checkpoint`, are not needed in host memory any more."""
+
+    blocks: tuple[int, ...]
+    checkpoint: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SaveState:
+    """The state at `length` tokens of the sequence in `slot` is handed out; it stays.
+
+    It is that of a parked `checkpoint`, or else `holder` stands there.
+    """
+
+    id: SequenceId
+    slot: int
+    holder: int
+    length: int
+    count: int
+    checkpoint: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Save:
-    """The state of `count` cells of `slot` from `start` on is handed out; they stay."""
+    """The state of `count` cells of `slot` from `start` on is handed out; they stay.
+
+    It `is_tail` where it belongs to a checkpoint that ends there, and not to all.
+    """
 
     id: SequenceId
     slot: int
     start: int
     count: int
+    is_tail: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +258,26 @@ class Swap:
 StreamEdit = Place | HandOver | Duplicate | Swap
 """Edits of the layout `streams` alone."""
 
-Edit = Adopt | Clear | Copy | Discard | Export | Load | Park | Restore | Save | StreamEdit
+CheckpointMove = ParkBlock | ParkState | RestoreBlock | RestoreState | SaveState
 
-Move = Export | Load | Park | Restore | Save | Duplicate | Swap
+CheckpointEdit = AdoptBlock | AdoptState | Forget | ShareAttention | CheckpointMove
+"""Edits where sequences are shared at checkpoints alone."""
+
+Edit = (
+    Adopt
+    | Clear
+    | Copy
+    | Discard
+    | Export
+    | Load
+    | Park
+    | Restore
+    | Save
+    | StreamEdit
+    | CheckpointEdit
+)
+
+Move = Export | Load | Park | Restore | Save | Duplicate | Swap | CheckpointMove
 """Edits that copy what cells contain, which takes time for each cell."""
 
 
@@ -249,8 +367,8 @@ class Decoded:
     in their order, where they are asked for, and `prompt_log_probs` of what its run `scored`. For
     `broken` sequences the choice failed: their runs have no tokens here.
 
-    `saved` are the states of the `Save` and `Export` edits, in their order, empty where one could
-    not be read. Copying what cells contain took `move_seconds`.
+    `saved` are the states of the `Save`, `SaveState` and `Export` edits, in their order, empty
+    where one could not be read. Copying what cells contain took `move_seconds`.
     """
 
     tokens: tuple[int, ...]

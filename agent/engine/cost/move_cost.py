@@ -73,14 +73,16 @@ class MoveCost:
         """Whether a state that cannot be cut is surely copied in `seconds`."""
         return self._bytes(num_cells) * self._slowest <= seconds
 
-    def most_whole(self, seconds: float) -> float:
+    def most_whole(self, seconds: float, *, is_sure: bool) -> float:
         """How many cells' states, which cannot be cut, are likely to be copied in `seconds`.
 
-        Between caches that are in use already: only what is parked takes new memory.
+        That is between caches that are in use already: only what is parked takes new memory, and
+        then it has to be `is_sure`.
         """
         if not self._cell_bytes:
             return float("inf")
-        return seconds / (self._cell_bytes * (self._price or 1 / LIKELY))
+        price = self._slowest if is_sure else self._price or 1 / LIKELY
+        return seconds / (self._cell_bytes * price)
 
     @property
     def _price(self) -> float:

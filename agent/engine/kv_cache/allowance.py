@@ -1,5 +1,6 @@
 """How many cells may be copied to or from host memory before the next step."""
 
+from collections.abc import Iterator
 from math import floor
 
 MOST_IN_PIECE = 512
@@ -40,6 +41,16 @@ class Allowance:
         """Whether `num_cells` may still be copied as one piece; the first piece may be large."""
         first = not self.num_moved and num_cells <= self.most_whole
         return not num_cells or first or num_cells <= self.num_left
+
+    def is_possible(self, num_cells: int) -> bool:
+        """Whether so many can be copied as one piece before a step, if nothing else is."""
+        return num_cells <= max(self._most_moved, self.most_whole)
+
+    def pieces(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Where the pieces begin that are copied now of the cells up to `end`; their lengths."""
+        while start < end and (count := self.take_some(end - start)):
+            yield start, count
+            start += count
 
     def take(self, num_cells: int) -> None:
         """`num_cells` are copied before the next step."""

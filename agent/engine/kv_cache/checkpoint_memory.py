@@ -19,25 +19,51 @@ What the last step of a sequence drafted in vain can be taken back (`sweep`). A 
 was taken back belongs to its sequence alone until that goes on: whoever begins with it before that
 gets a copy (`Copy.is_rolled_back`).
 
-When numbers or cells run short, those checkpoints go first whose loss costs least. That ages as in
-GreedyDual (P. Cao, S. Irani: Cost-aware WWW proxy caching algorithms, USITS 1997): what is used is
-worth so much more than what went last. By how much says the logarithm of the tokens that lie
-between it and the checkpoint before it: by their number, long prompts that come once would drive
-out conversations (six of them over four slots with twelve checkpoints: 14,109 tokens cached of
-21,695, by the logarithm 16,553).
+When numbers or cells run short, those checkpoints go first whose loss costs least. They go to host
+memory, where they are *parked* (`parked_checkpoints`), unless all that is there is worth more. They
+are copied piece by piece before they go, and a little ahead of need, so that nobody waits for them
+for longer than the `allowance` says. What cannot be copied in time is lost. A parked checkpoint
+comes back the same way, under a number of its own, and stays parked, so it goes at once when it has
+to go again.
+
+What is worth most ages as in GreedyDual (P. Cao, S. Irani: Cost-aware WWW proxy caching algorithms,
+USITS 1997): what is used is worth so much more than what went last. By how much says the logarithm
+of the tokens that lie between it and the checkpoint before it: by their number, long prompts that
+come once would drive out conversations (six of them over four slots with twelve checkpoints: 14,109
+tokens cached of 21,695, by the logarithm 16,553).
 
 Invariants, checked by `check_integrity`:
 - a checkpoint has the cells of all its keys, and is not cut within media;
-- a slot's borders lie behind its cells, in their order.
+- a slot's borders lie behind its cells, in their order;
+- a parked checkpoint is in the tree, unless one with its keys has cells.
 """
 
-from collections.abc import Iterable, Sequence
-from math import log2
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from heapq import nsmallest
+from math import ceil, log2
 
 from ..prompt import border
 from ..prompt_store.stored_prompt import StoredPrompt
-from ..step import Clear, Copy, Load
+from ..sequence import SequenceId
+from ..step import (
+    AdoptBlock,
+    AdoptState,
+    Clear,
+    Copy,
+    Edit,
+    Forget,
+    ParkBlock,
+    ParkState,
+    RestoreBlock,
+    RestoreState,
+    Save,
+    SaveState,
+    ShareAttention,
+)
 from .one_cache import OneCache
+from .parked_checkpoints import Keys, ParkedCheckpoints
 from .prefix_marks import Mark, PrefixMarks
 from .prefix_tree import Found, PrefixTree
 
@@ -48,19 +74,83 @@ EVERY = 2048
 """Tokens of a long prompt after which there is a checkpoint in any case."""
 
 
+BLOCK = 128
+"""Cells that are parked together: with the largest models some megabytes."""
+
+NUM_AHEAD = 2
+"""Checkpoints that are copied before they have to go."""
+
+AHEAD = 8
+"""One in so many cells should be free, or be those of a checkpoint that is parked."""
+
+MOST_SAVED = 4
+"""Checkpoints of a prompt that is saved, each with a state: its end, that of the prompt before the
+answer, and where its last messages begin."""
+
+
+@dataclass(slots=True)
+class _Parking:
+    """A checkpoint that is being copied: those of its `blocks` that are, and what is `left`."""
+
+    left: list[Keys]
+    blocks: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Restoring:
+    """The checkpoint `name` that comes back as `holder`, as long as somebody waits for it."""
+
+    name: int
+    holder: int
+    is_wanted: bool = True
+
+
 class CheckpointMemory(OneCache):
     """`num_cells` for `slots` sequences, and as many checkpoints as `holders` leaves numbers.
 
     Where nobody asks for one, they lie `gap` tokens apart: fewer are computed again in a moment.
+    `most_parked` bytes of host memory can have more of them, in blocks of `block` cells, each cell
+    with `cell_bytes`, and states of `state_bytes`. Without `state_bytes` none can be copied. What
+    comes back shares no cells of the `window` before its end: there is no other room for that.
     """
 
     can_share = False
-    can_keep = False
-    num_parked = 0
+    can_keep = True
+    has_pieces = True
 
-    def __init__(self, *, slots: int, holders: int, num_cells: int, gap: int) -> None:
+    def __init__(
+        self,
+        *,
+        slots: int,
+        holders: int,
+        num_cells: int,
+        gap: int,
+        most_parked: int = 0,
+        block: int = BLOCK,
+        cell_bytes: int = 1,
+        state_bytes: int = 1,
+        window: int = 0,
+    ) -> None:
         super().__init__(slots=slots, num_cells=num_cells)
+        self._slots = slots
         self._gap = gap
+        self._parked = ParkedCheckpoints(
+            first=holders,
+            block=block,
+            most_bytes=most_parked,
+            cell_bytes=cell_bytes,
+            state_bytes=state_bytes,
+        )
+        self._can_move = state_bytes > 0
+        self._window = window
+        self._state_cells = ceil(state_bytes / cell_bytes)
+        """Copying a state takes as long as copying so many cells."""
+        self._copies: dict[int, int] = {}
+        """Names of the checkpoints with cells that are parked as well."""
+        self._parking: dict[int, _Parking] = {}
+        self._restoring: _Restoring | None = None
+        self._adopted: deque[tuple[int, ...]] = deque()
+        """Names of what was read from disk; those of the last ones may be waited for."""
         self._free = list(range(slots, holders))
         self._tree = PrefixTree()
         self._keys: dict[int, list[int]] = {}  # of slots that may be shared whole, and grow
@@ -79,20 +169,91 @@ class CheckpointMemory(OneCache):
         """The marks on all prefixes that others can share."""
         return self._tree.marks
 
+    @property
+    def num_parked(self) -> int:
+        """Cells' worth of checkpoints in host memory."""
+        return self._parked.num_positions
+
     def num_needed(self, found: Found, num_tokens: int) -> int:
         """What `num_tokens` take of the available cells when their beginning was `found`."""
-        if found.source is None:
+        if found.source is None or found.source in self._parked:
             return num_tokens
         num_not_in_use = self._cells.num_not_in_use(found.source, found.length)
         return num_tokens - found.length + num_not_in_use
 
     def is_present(self, found: Found) -> bool:
-        """All that can be found is in the cells."""
-        return True
+        """Whether what was `found` is in the cells."""
+        return found.source is None or found.source not in self._parked
 
     def fetch(self, found: Found) -> bool:
-        """All that can be found is in the cells."""
+        """Bring back what was `found`, as far as may be copied now; whether all of it is present.
+
+        Then it has another number: look for it again. One comes back at a time.
+        """
+        name = found.source
+        if name is None or self.is_present(found):
+            return True
+        if self._restoring is None and not self._begin_restoring(name):
+            return False
+        restoring = self._restoring
+        if restoring is None or restoring.name != name:
+            return False
+        restoring.is_wanted = True
+        holder = restoring.holder
+        for id, start, num in self._parked.blocks(name):
+            if start < self._cells.length(holder):
+                continue
+            if not self._make_room(num) or not self.allowance.has_room(num):
+                return False
+            self._edits.append(RestoreBlock(holder, start, num, id))
+            self.allowance.take(num)
+            self._cells.grow(holder, num)
+        if not self.allowance.has_room(self._state_cells):
+            return False
+        length = self._parked.length(name)
+        self._edits.append(RestoreState(holder, length, name, self._state_cells))
+        self.allowance.take(self._state_cells)
+        self._restored(restoring)
         return True
+
+    def num_loadable(self, stored: StoredPrompt, keys: Sequence[int], most: int) -> int:
+        """With how many of `keys`, at most `most`, a sequence can begin out of `stored`."""
+        if not self._may_move:
+            return 0
+        common = stored.num_common(keys, most)
+        lengths = [one.length for one in stored.checkpoints if self._suits(stored, one.length)]
+        return max((length for length in lengths if length <= common), default=0)
+
+    def saves(
+        self, id: SequenceId, slot: int, start: int, done: Collection[int]
+    ) -> list[Save | SaveState] | None:
+        """What to hand out of `slot` from block `start` on, as far as may be copied now.
+
+        Whole blocks first, then checkpoints that are not `done`, with what lies behind the last
+        whole block before each. Last the one where it stands: then all is done.
+        """
+        if not self._may_move:
+            return None
+        block, end = self._parked.block, self._cells.length(slot)
+        edits: list[Save | SaveState] = []
+        for at in range(start, (end - 1) // block * block, block):
+            if not self.allowance.has_room(block):
+                return edits
+            edits.append(Save(id, slot, at, block))
+            self.allowance.take(block)
+        for length, one in self._on_the_way(slot):
+            if length <= max(done, default=0):
+                continue
+            tail = 1 + (length - 1) % block
+            if not self.allowance.has_room(tail) or not self.allowance.has_room(self._state_cells):
+                return edits
+            self.allowance.take(tail + self._state_cells)
+            name = one if one in self._parked else None
+            edits += [
+                Save(id, slot, length - tail, tail, is_tail=True),
+                SaveState(id, slot, one, length, self._state_cells, name),
+            ]
+        return edits
 
     def exportable(self, keys: Sequence[int], start: int) -> tuple[int, int] | None:
         """Nothing: states of these models are whole, and checkpoints go with their numbers."""
@@ -104,16 +265,20 @@ class CheckpointMemory(OneCache):
         """The longest prefix of `keys`, of at most `most`, that can be shared now or soon."""
         if most < 1:
             return Found()
-        best, promise = Found(), (0, 0, -1)
-        for holder, shared in self._reaches(keys).items():
-            length, shared = self._cells.length(holder), border(keys, min(shared, most))
-            if best.length < length <= shared and border(keys, length) == length:
-                best = Found(length, holder)
-            if holder not in self._worth and length < shared:
+        best, promise = (0, False, -1), (0, 0, -1)
+        may_fetch = self._may_move
+        for holder, reach in self._reaches(keys).items():
+            is_parked = holder in self._parked
+            length, shared = self._length(holder), border(keys, min(reach, most))
+            is_whole = 0 < length <= shared and border(keys, length) == length
+            if is_whole and (may_fetch or not is_parked):
+                best = max(best, (length, not is_parked, holder))
+            if holder < self._slots and length < shared:
                 promise = max(promise, (shared, length, holder))
-        if promise[0] > best.length:
-            return Found(best.length, best.source, promise[0], promise[2])
-        return best
+        found = Found(best[0], best[2]) if best[0] else Found()
+        if promise[0] > found.length:
+            return Found(found.length, found.source, promise[0], promise[2])
+        return found
 
     def enter(
         self,
@@ -140,8 +305,31 @@ class CheckpointMemory(OneCache):
     can_extend = False
 
     def adopt(self, stored: StoredPrompt, source: int | None = None) -> int | None:
-        """Not where states are whole."""
-        raise TypeError("a stored prompt cannot become a checkpoint")
+        """The checkpoints of `stored` are parked from now on: the number of the longest one."""
+        names: list[int] = []
+        pieces = [piece.state for piece in stored.pieces]
+        for state in stored.checkpoints:
+            keys = stored.prompt.keys[: state.length]
+            parts = self._parked.cut(keys)
+            if self._equal(keys) is not None or not self._suits(stored, state.length):
+                continue
+            gain = state.length - self._before(keys)
+            blocks: list[int] = []
+            for part, data in zip(parts, [*pieces[: len(parts) - 1], state.tail], strict=True):
+                is_new = self._parked.known(blocks, part) is None
+                blocks.append(self._parked.take(blocks, part))
+                if is_new:
+                    self._edits.append(AdoptBlock(blocks[-1], data))
+            names.append(self._parked.add(blocks, self._age + log2(1 + gain)))
+            self._edits.append(AdoptState(names[-1], state.state))
+            self._tree.insert(names[-1], keys)
+        if not names:
+            return None
+        self._adopted.append(tuple(names))
+        if len(self._adopted) > self._slots:
+            self._adopted.popleft()
+        self._trim()
+        return names[-1]
 
     def load(
         self,
@@ -153,17 +341,8 @@ class CheckpointMemory(OneCache):
         marks: Sequence[Mark] = (),
         borders: Sequence[int] = (),
     ) -> None:
-        """A sequence gets `slot`, beginning with all of `stored`.
-
-        There must be as many available cells as that has tokens.
-        """
-        if length != len(stored.prompt):
-            raise ValueError("a part of a stored prompt cannot be loaded")
-        self.make_room(length)
-        self._edits.append(Load(slot, stored))
-        self.allowance.take(length)
-        self._cells.grow(slot, length)
-        self._announce(slot, keys, None, marks, borders)
+        """Not with checkpoints: they are adopted, and come back."""
+        raise TypeError("checkpoints are not loaded straight into slots")
 
     def expect(self, slot: int, length: int) -> None:
         """Others wait for the first `length` tokens of `slot`, which it is going to compute."""
@@ -224,32 +403,60 @@ class CheckpointMemory(OneCache):
     # ---- room
 
     def make_room(self, count: int, *, num_urgent: int | None = None) -> int:
-        """Drop checkpoints until `count` cells are free; how many then are.
+        """Let checkpoints go until `count` cells are free; how many then are.
 
-        Ask for no more than are available.
+        That may be fewer, where no more cells may be copied before the next step, but at least
+        `num_urgent`: all if it is not given. Ask for no more than are available.
         """
+        num_urgent = count if num_urgent is None else num_urgent
         while count > self.num_free:
             going = self._next_to_go()
-            if going is None:
+            if going is None and self._restoring is not None:
+                self._stop_restoring()
+            elif going is None:
                 raise RuntimeError(f"{count} cells asked for, more than are available")
-            self._evict(going)
+            elif not self._let_go(going, is_urgent=self.num_free < num_urgent):
+                break
+        self._park_ahead(count)
         return self.num_free
 
     def empty_cells(self) -> bool:
-        """Drop all checkpoints; whether that frees any cells."""
+        """Drop all checkpoints from the cells; whether that frees any."""
         had_any = self.num_kept > 0
+        if self._restoring is not None:
+            self._stop_restoring()
         for holder in tuple(self._worth):
-            self._drop(holder)
+            self._leave_cells(holder)
         return had_any
 
-    def lose(self, holder: int) -> None:
-        """The cells of `holder` are not what they should be: their source is not used again."""
+    def lose(self, holder: int) -> tuple[int, ...]:
+        """The cells of `holder` are not what they should be: their source is not used again.
+
+        Nor is what was parked of it, nor what shares blocks with that: these names are lost.
+        """
         source = self._began_with.get(holder, holder)
+        if self._restoring is not None and source == self._restoring.holder:
+            name = self._restoring.name
+            self._stop_restoring()
+            return self._lose_parked(name)
         if source in self._worth:
+            lost = self._copies.get(source)
+            gone = () if lost is None else self._lose_parked(lost)
             self._drop(source)
-        elif source in self._tree:
+            return gone
+        if source in self._tree and source < self._slots:
             self._tree.remove(source)
             self._keys.pop(source, None)
+        return ()
+
+    def take_edits(self) -> tuple[Edit, ...]:
+        """What to do to the cells before the next batch is computed."""
+        if self._restoring is not None:
+            if not self._restoring.is_wanted:
+                self._stop_restoring()
+            else:
+                self._restoring.is_wanted = False
+        return super().take_edits()
 
     def check_integrity(self) -> None:
         """Raise `RuntimeError` where an invariant is broken."""
@@ -262,7 +469,14 @@ class CheckpointMemory(OneCache):
             ahead = [self._cells.length(slot), *borders]
             _check(ahead == sorted(set(ahead)), f"borders {ahead} of slot {slot}")
         numbers = [*self._free, *self._worth]
+        if self._restoring is not None:
+            numbers.append(self._restoring.holder)
         _check(len(set(numbers)) == len(numbers), f"numbers {sorted(numbers)}")
+        _check(self._copies.keys() | self._parking.keys() <= self._worth.keys(), "copies")
+        self._parked.check_integrity([each.blocks for each in self._parking.values()])
+        for name in self._parked:
+            is_copy = name in self._copies.values()
+            _check(is_copy != (name in self._tree), f"parked checkpoint {name}")
 
     # ---- checkpoints
 
@@ -272,11 +486,41 @@ class CheckpointMemory(OneCache):
             self._catch_up(slot)
         return self._tree.reaches(keys)
 
+    @property
+    def _may_move(self) -> bool:
+        """Whether a checkpoint can be copied at all beside those who stream."""
+        largest = max(self._state_cells, self._parked.block)
+        return self._can_move and self.allowance.is_possible(largest)
+
+    def _length(self, holder: int) -> int:
+        """Cells of a holder, or what is parked under a name."""
+        if holder in self._parked:
+            return self._parked.length(holder)
+        return self._cells.length(holder)
+
     def _before(self, keys: Sequence[int]) -> int:
         """How long the longest checkpoint is that `keys` could begin with."""
-        reaches = self._tree.reaches(keys)
-        lengths = {one: self._cells.length(one) for one in self._worth if one in reaches}
+        reaches = self._tree.reaches(keys) if keys else {}
+        lengths = {one: self._length(one) for one in reaches if one >= self._slots}
         return max((n for one, n in lengths.items() if n <= reaches[one]), default=0)
+
+    def _on_the_way(self, slot: int) -> list[tuple[int, int]]:
+        """The last checkpoints of what `slot` computed: lengths, and holders or names."""
+        end = self._cells.length(slot)
+        ends = {end: slot}
+        if slot in self._tree:
+            self._catch_up(slot)
+            keys = self._tree.keys(slot)[:end]
+            for one, reach in self._tree.reaches(keys).items():
+                if one >= self._slots and (length := self._length(one)) <= reach:
+                    ends.setdefault(length, one)
+        return sorted(ends.items())[-MOST_SAVED:]
+
+    def _equal(self, keys: Sequence[int]) -> int | None:
+        """The checkpoint of exactly these `keys`, if there is one."""
+        reaches = self._tree.reaches(keys)
+        equal = (one for one in reaches if one >= self._slots and self._length(one) == len(keys))
+        return next((one for one in equal if reaches[one] == len(keys)), None)
 
     def _announce(
         self,
@@ -334,18 +578,21 @@ class CheckpointMemory(OneCache):
         """It is worth as much as if it were new, and goes after those that are worth the same."""
         keys = self._tree.keys(holder)
         del self._worth[holder]
-        self._worth[holder] = self._age + log2(1 + len(keys) - self._before(keys[:-1]))
+        worth = self._age + log2(1 + len(keys) - self._before(keys[:-1]))
+        self._worth[holder] = worth
+        if (name := self._copies.get(holder)) is not None:
+            self._parked.use(name, worth)
 
     def _make_number(self) -> bool:
         """Whether there is a number for one more; the one that is worth least goes for it."""
         if not self._free and self._worth:
-            self._evict(min(self._worth, key=self._worth.__getitem__))
+            self._leave_cells(min(self._worth, key=self._worth.__getitem__))
         return bool(self._free)
 
     def _next_to_go(self) -> int | None:
-        """The checkpoint to drop for cells: first of those with cells that nobody else has."""
+        """The checkpoint to go for cells: first of those with cells that nobody else has."""
         worth = self._worth.__getitem__
-        alone = self._cells.kept_alone
+        alone = self._cells.kept_alone & self._worth.keys()
         if alone:
             return min(alone, key=worth)
         others = (
@@ -355,9 +602,19 @@ class CheckpointMemory(OneCache):
         )
         return next(others, None)
 
-    def _evict(self, holder: int) -> None:
-        """What is new from now on is worth more than it was."""
+    def _make_room(self, count: int) -> bool:
+        """Whether there are `count` free cells for what comes back, after others have gone."""
+        while count > self.num_free:
+            going = self._next_to_go()
+            if going is None or not self._let_go(going, is_urgent=False):
+                return False
+        return True
+
+    def _leave_cells(self, holder: int) -> None:
+        """What is new from now on is worth more than it was. If it is parked, it stays so."""
         self._age = max(self._age, self._worth[holder])
+        if (name := self._copies.get(holder)) is not None:
+            self._tree.insert(name, self._tree.keys(holder))
         self._drop(holder)
 
     def _drop(self, holder: int) -> None:
@@ -365,7 +622,146 @@ class CheckpointMemory(OneCache):
         self._edits.append(Clear(holder))
         self._tree.remove(holder)
         del self._worth[holder]
+        self._copies.pop(holder, None)
         self._free.append(holder)
+        if (parking := self._parking.pop(holder, None)) is not None:
+            self._forget(self._parked.release(parking.blocks))
+
+    # ---- host memory
+
+    def _let_go(self, holder: int, *, is_urgent: bool) -> bool:
+        """Whether `holder` has left the cells: once it is parked, if it can be in time."""
+        if not self._park(holder) and not is_urgent:
+            return False
+        self._leave_cells(holder)
+        return True
+
+    def _park_ahead(self, count: int) -> None:
+        """Copy those that go next, if cells or numbers are short beside `count` cells."""
+        has_cells = self.num_free - count >= self.num_cells // AHEAD
+        if not self._parked.most_bytes or (has_cells and len(self._free) >= NUM_AHEAD):
+            return
+        for holder in nsmallest(NUM_AHEAD, self._worth, key=self._worth.__getitem__):
+            self._park(holder)
+
+    def _park(self, holder: int) -> bool:
+        """Copy of `holder` what may be copied now; whether it is parked, or never can be."""
+        if holder in self._copies:
+            return True
+        parked = self._parked
+        if not parked.most_bytes or not self._may_move:
+            return True
+        parking = self._parking.get(holder)
+        if parking is None:
+            if self._in_the_way(0, holder) is None:
+                return True
+            parking = self._parking[holder] = _Parking(parked.cut(self._tree.keys(holder)))
+        while parking.left and parked.known(parking.blocks, parking.left[0]) is not None:
+            parking.blocks.append(parked.take(parking.blocks, parking.left.pop(0)))
+        going = self._in_the_way(sum(map(len, parking.left)), holder)
+        if going is None:
+            self._forget(parked.release(self._parking.pop(holder).blocks))
+            return True
+        for name in going:
+            self._forget_parked(name)
+        return self._copy_out(holder, parking)
+
+    def _in_the_way(self, num_positions: int, holder: int) -> list[int] | None:
+        """What has to leave host memory before `holder` is parked; `None`: that is worth more."""
+        sparing = None if self._restoring is None else self._restoring.name
+        return self._parked.in_the_way(num_positions, self._worth[holder], sparing=sparing)
+
+    def _copy_out(self, holder: int, parking: _Parking) -> bool:
+        """Go on with it, as far as may be copied now; whether it is done."""
+        start = self._cells.length(holder) - sum(map(len, parking.left))
+        while parking.left:
+            num = len(parking.left[0])
+            if not self.allowance.has_room(num):
+                return False
+            parking.blocks.append(self._parked.take(parking.blocks, parking.left.pop(0)))
+            self._edits.append(ParkBlock(holder, start, num, parking.blocks[-1]))
+            self.allowance.take(num)
+            start += num
+        if not self.allowance.has_room(self._state_cells):
+            return False
+        name = self._parked.add(parking.blocks, self._worth[holder])
+        self._edits.append(ParkState(holder, start, name, self._state_cells))
+        self.allowance.take(self._state_cells)
+        self._copies[holder] = name
+        del self._parking[holder]
+        return True
+
+    def _begin_restoring(self, name: int) -> bool:
+        """Whether `name` has a number to come back to. It shares what others have of its start."""
+        if not self._free and self._worth:
+            self._let_go(min(self._worth, key=self._worth.__getitem__), is_urgent=False)
+        if not self._free or name not in self._parked:
+            return False
+        holder = self._free.pop()
+        self._restoring = _Restoring(name, holder)
+        keys = self._tree.keys(name)[: max(0, self._parked.length(name) - self._window)]
+        shared, source = 0, -1
+        for one, reach in (self._reaches(keys) if keys else {}).items():
+            if one not in self._parked:
+                shared, source = max((shared, source), (min(reach, self._cells.length(one)), one))
+        shared -= shared % self._parked.block
+        if shared:
+            self._cells.share(source, holder, shared)
+            self._edits.append(ShareAttention(source, holder, shared))
+        return True
+
+    def _restored(self, restoring: _Restoring) -> None:
+        """It is a checkpoint with cells now, and parked as well."""
+        name, holder = restoring.name, restoring.holder
+        self._restoring = None
+        self._tree.insert(holder, self._tree.keys(name))
+        self._tree.remove(name)
+        self._copies[holder] = name
+        self._worth[holder] = self._parked.worth(name)
+        self._use(holder)
+        self._adopted = deque(names for names in self._adopted if name not in names)
+        self._trim()
+
+    def _trim(self) -> None:
+        """Of what was adopted beyond what there is room for, sequences may be waiting for some."""
+        awaited = {name for names in self._adopted for name in names}
+        while (surplus := self._parked.surplus(awaited)) is not None:
+            self._forget_parked(surplus)
+
+    def _stop_restoring(self) -> None:
+        """What has come back of it gives up its cells again."""
+        if self._restoring is None:
+            return
+        holder, self._restoring = self._restoring.holder, None
+        self._cells.close(holder)
+        self._edits.append(Clear(holder))
+        self._free.append(holder)
+
+    def _lose_parked(self, name: int) -> tuple[int, ...]:
+        """What shares blocks with it cannot be had either."""
+        names = tuple(self._parked.relatives(name))
+        for one in names:
+            self._forget_parked(one)
+        return names
+
+    def _forget_parked(self, name: int) -> None:
+        """`name` leaves host memory."""
+        if self._restoring is not None and self._restoring.name == name:
+            self._stop_restoring()
+        if name in self._tree:
+            self._tree.remove(name)
+        self._copies = {one: copy for one, copy in self._copies.items() if copy != name}
+        self._forget(self._parked.remove(name), name)
+
+    def _forget(self, blocks: list[int], name: int | None = None) -> None:
+        if blocks or name is not None:
+            self._edits.append(Forget(tuple(blocks), name))
+
+    def _suits(self, stored: StoredPrompt, length: int) -> bool:
+        """Whether the pieces of `stored` are whole blocks, as far as those before `length` go."""
+        block = self._parked.block
+        counts = [piece.num_tokens for piece in stored.pieces[: (length - 1) // block]]
+        return counts == [block] * ((length - 1) // block)
 
 
 def _apart(gap: int, start: int, places: Iterable[int]) -> list[int]:

@@ -9,11 +9,12 @@ as long as there is room. What a cell holds is known by its cache key (`prompt`)
 where their keys are equal.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from ..prompt_store.stored_prompt import StoredPrompt
-from ..step import Edit
+from ..sequence import SequenceId
+from ..step import Edit, Save, SaveState
 from .allowance import Allowance
 from .prefix_marks import Mark, PrefixMarks
 from .prefix_tree import Found
@@ -30,6 +31,10 @@ class Memory(Protocol):
     @property
     def can_share(self) -> bool:
         """Whether any prefix can be shared, and a sequence can give up its last cells."""
+
+    @property
+    def has_pieces(self) -> bool:
+        """Whether states can be copied in pieces, and not only whole."""
 
     # ---- counts
 
@@ -77,6 +82,18 @@ class Memory(Protocol):
     def is_present(self, found: Found) -> bool:
         """Whether a sequence can begin with what was `found` before the next step."""
 
+    def num_loadable(self, stored: StoredPrompt, keys: Sequence[int], most: int) -> int:
+        """With how many of `keys`, at most `most`, a sequence can begin out of `stored`."""
+
+    def saves(
+        self, id: SequenceId, slot: int, start: int, done: Collection[int]
+    ) -> list[Save | SaveState] | None:
+        """What to hand out of `slot`, from position `start` on, as far as may be copied now.
+
+        Where a sequence can begin at checkpoints alone, those that are `done` are left out.
+        `None`: it can never be, as those who stream would wait too long.
+        """
+
     def exportable(self, keys: Sequence[int], start: int) -> tuple[int, int] | None:
         """Who has the cells of `keys` from position `start` on, and how many can be read at once.
 
@@ -108,7 +125,7 @@ class Memory(Protocol):
     def fetch(self, found: Found) -> bool:
         """Bring back what was `found`, as far as may be copied now; whether it is present.
 
-        There must be `num_needed` available cells.
+        There must be `num_needed` available cells. What has come back is to be looked for again.
         """
 
     @property
@@ -118,8 +135,8 @@ class Memory(Protocol):
     def adopt(self, stored: StoredPrompt, source: int | None = None) -> int | None:
         """`stored` is a kept prefix from now on, parked: its number, if there is one.
 
-        What comes before its `start` it shares with `source`, which has that in the cells. Only of
-        models that can share.
+        What comes before its `start` it shares with `source`, which has that in the cells. Only
+        where states can be copied in pieces.
         """
 
     def load(
@@ -180,8 +197,8 @@ class Memory(Protocol):
     def empty_cells(self) -> bool:
         """Evict all kept prefixes that are in the way; whether there were any."""
 
-    def lose(self, holder: int) -> None:
-        """What was parked as `holder` is lost."""
+    def lose(self, holder: int) -> tuple[int, ...]:
+        """What was parked as `holder` is lost; with it what has these other numbers."""
 
     def lower_limit(self, num_free: int) -> None:
         """Count at most `num_free` cells as free from now on."""

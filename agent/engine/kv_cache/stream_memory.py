@@ -11,11 +11,12 @@ step; whoever needs a further one begins a step later. A prefix whose copy would
 is computed again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ..prompt import border
 from ..prompt_store.stored_prompt import StoredPrompt
-from ..step import Adopt, Clear, Discard, Duplicate, Edit, Place, Swap
+from ..sequence import SequenceId
+from ..step import Adopt, Clear, Discard, Duplicate, Edit, Place, Save, SaveState, Swap
 from .allowance import Allowance
 from .prefix_marks import Mark, PrefixMarks
 from .prefix_tree import Found
@@ -30,6 +31,7 @@ class StreamMemory:
     """
 
     can_share = True
+    has_pieces = True
 
     def __init__(
         self, *, slots: int, holders: int, num_streams: int, num_cells: int, most_parked: int
@@ -105,6 +107,17 @@ class StreamMemory:
     def is_present(self, found: Found) -> bool:
         """Whether what has to be copied for it may still be copied before the next step."""
         return self.allowance.has_room(self._eviction.num_copied(found))
+
+    def num_loadable(self, stored: StoredPrompt, keys: Sequence[int], most: int) -> int:
+        """With how many of `keys`, at most `most`, a sequence can begin out of `stored`."""
+        return stored.num_common(keys, most) if stored.pieces and not stored.checkpoints else 0
+
+    def saves(
+        self, id: SequenceId, slot: int, start: int, done: Collection[int]
+    ) -> list[Save | SaveState]:
+        """What to hand out of `slot` from `start` on, as far as may be copied now."""
+        pieces = self.allowance.pieces(start, self.length(slot))
+        return [Save(id, slot, *piece) for piece in pieces]
 
     def exportable(self, keys: Sequence[int], start: int) -> tuple[int, int] | None:
         """Who has the cells of `keys` from position `start` on, and how many.
@@ -258,10 +271,11 @@ class StreamMemory:
         """No kept prefix is in the way."""
         return False
 
-    def lose(self, holder: int) -> None:
-        """What was parked as `holder` is lost."""
+    def lose(self, holder: int) -> tuple[int, ...]:
+        """What was parked as `holder` is lost, and nothing else."""
         if holder in self._holders.residency:
             self._holders.drop(holder)
+        return ()
 
     def lower_limit(self, num_free: int) -> None:
         """Count at most `num_free` cells as free from now on."""

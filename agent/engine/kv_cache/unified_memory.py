@@ -14,11 +14,12 @@ cells may move before the next step says the `allowance`: a running stream waits
 that were read from disk are prefixes, too, that begin parked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ..prompt import border
 from ..prompt_store.stored_prompt import StoredPrompt
-from ..step import Adopt, Clear, Copy, Discard, Load, Restore
+from ..sequence import SequenceId
+from ..step import Adopt, Clear, Copy, Discard, Load, Restore, Save, SaveState
 from .allowance import MOST_IN_PIECE
 from .eviction import Eviction
 from .kept_prefixes import KeptPrefixes
@@ -86,6 +87,33 @@ class UnifiedMemory(OneCache):
     def is_present(self, found: Found) -> bool:
         """Whether all that was `found` is in the cells."""
         return found.source is None or self._cells.length(found.source) >= found.length
+
+    @property
+    def has_pieces(self) -> bool:
+        """States can be cut where prefixes can."""
+        return self.can_share
+
+    def num_loadable(self, stored: StoredPrompt, keys: Sequence[int], most: int) -> int:
+        """With how many of `keys`, at most `most`, a sequence can begin out of `stored`."""
+        if not stored.pieces or stored.checkpoints:
+            return 0
+        common = stored.num_common(keys, most)
+        return common if self.can_share or common == len(stored.prompt) else 0
+
+    def saves(
+        self, id: SequenceId, slot: int, start: int, done: Collection[int]
+    ) -> list[Save | SaveState]:
+        """What to hand out of `slot` from `start` on, as far as may be copied now.
+
+        Of states that can only be had whole that is one before a step.
+        """
+        end = self._cells.length(slot)
+        if not self.can_share:
+            if self.allowance.num_moved:
+                return []
+            self.allowance.take(end - start)
+            return [Save(id, slot, start, end - start)]
+        return [Save(id, slot, *piece) for piece in self.allowance.pieces(start, end)]
 
     def exportable(self, keys: Sequence[int], start: int) -> tuple[int, int] | None:
         """Who has the cells of `keys` from `start` on, and how many: to where it is parked.
@@ -266,10 +294,11 @@ class UnifiedMemory(OneCache):
             self._eviction.evict(MOST_IN_PIECE, num_urgent=MOST_IN_PIECE, sparing=None)
         return had_any
 
-    def lose(self, holder: int) -> None:
-        """What was parked as `holder` is lost."""
+    def lose(self, holder: int) -> tuple[int, ...]:
+        """What was parked as `holder` is lost, and nothing else."""
         if holder in self._residency:
             self._prefixes.drop(holder)
+        return ()
 
     def check_integrity(self) -> None:
         """Raise `RuntimeError` where an invariant is broken."""

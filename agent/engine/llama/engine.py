@@ -110,10 +110,15 @@ class LlamaEngine:
             options.slots,
             layout,
             self._places,
-            far_window=self._far_window(options.slots) if has_small_windows else None,
+            blank=self._blank(options.slots) if num_checkpoints and _is_apart(model) else b"",
+            has_small_windows=has_small_windows,
         )
         self.capacity = self._measured(
-            options, layout, num_checkpoints=num_checkpoints, most_scored=most_scored
+            options,
+            layout,
+            num_checkpoints=num_checkpoints,
+            most_scored=most_scored,
+            has_small_windows=has_small_windows,
         )
         self._context.clear()
         self._adapters = Adapters(model.handle, model.adapters_guard)
@@ -131,11 +136,27 @@ class LlamaEngine:
         self._mask_threads = ThreadPoolExecutor(NUM_MASK_THREADS, thread_name_prefix="mask")
 
     def _measured(
-        self, options: LoadOptions, layout: Layout, *, num_checkpoints: int, most_scored: int
+        self,
+        options: LoadOptions,
+        layout: Layout,
+        *,
+        num_checkpoints: int,
+        most_scored: int,
+        has_small_windows: bool,
     ) -> Capacity:
         """What steps have room for. Decodes a token or two: the context has to be cleared."""
         model = self._model
-        fixed_bytes, cell_bytes = self._state_bytes()
+        can_park = self._places is None
+        if num_checkpoints and _is_apart(model):
+            state_bytes, cell_bytes = self._checkpoint_bytes()
+            fixed_bytes = 0
+            most_parked = options.host_cache - num_checkpoints * _host_bytes(
+                model, options, has_small_windows=has_small_windows
+            )
+        else:
+            fixed_bytes, cell_bytes = self._state_bytes()
+            state_bytes = 0
+            most_parked = options.host_cache // cell_bytes if self._can_park else 0
         most_mixed = MOST_ROWS - 1 if options.deterministic else ATTENTION_TILE - 1
         return Capacity(
             batch_size=self._context.batch_size,
@@ -147,8 +168,10 @@ class LlamaEngine:
             num_streams=layout.num_streams,
             can_share=model.can_share,
             can_shift=model.can_share and self._context.can_shift,
-            most_parked=options.host_cache // cell_bytes if self._can_park else 0,
+            most_parked=max(0, most_parked) if can_park else 0,
             checkpoint_gap=CHECKPOINT_GAP if num_checkpoints else 0,
+            state_bytes=state_bytes,
+            window=0 if model.is_recurrent or has_small_windows else model.window,
             cell_bytes=cell_bytes,
             fixed_bytes=fixed_bytes,
             is_compact=not model.is_offloaded,
@@ -193,10 +216,23 @@ class LlamaEngine:
         """Whether cells can leave for host memory and come back: not with pictures' own places."""
         return self._model.can_share and self._places is None
 
-    def _far_window(self, spare: int) -> State:
-        """What layers with a window have of a token behind all positions that are in use."""
-        self._context.decode((Run(SequenceId(0), spare, FAR, (0,), False),))
-        return States(self._context).read_window(spare)
+    def _blank(self, spare: int) -> State:
+        """What cannot be cut of no sequence: no recurrent state, or a window that is far away.
+
+        That has a token behind all positions that are in use.
+        """
+        if not self._model.is_recurrent:
+            self._context.decode((Run(SequenceId(0), spare, FAR, (0,), False),))
+        return States(self._context).read_apart(spare)
+
+    def _checkpoint_bytes(self) -> tuple[int, int]:
+        """Of a checkpoint: what cannot be cut, at most, and the attention of a cell."""
+        states = States(self._context)
+        whole, apart = states.size(0), states.size_apart(0)  # of the warm-up's one cell
+        self._context.decode((Run(SequenceId(0), 0, 1, (0,), False),))
+        more_whole, more_apart = states.size(0), states.size_apart(0)
+        window = max(0, self._model.window - 1) * (more_apart - apart)
+        return apart + window, max(1, more_whole - more_apart - whole + apart)
 
     def _state_bytes(self) -> tuple[int, int]:
         """Of a sequence's state: the part that is always there, and that of each cell.
@@ -322,7 +358,8 @@ def _edits(
     layout: Layout,
     places: Places | None,
     *,
-    far_window: State | None,
+    blank: State,
+    has_small_windows: bool,
 ) -> Edits:
     if layout.num_streams:
         return StreamEdits(context, layout.num_streams)
@@ -332,8 +369,22 @@ def _edits(
         slots,
         places,
         checked_window=window if model.has_checkpoints else None,
-        far_window=far_window,
+        blank=blank,
+        are_windows_apart=has_small_windows,
     )
+
+
+def _is_apart(model: Model) -> bool:
+    """Whether what cannot be cut is either windows or recurrent states."""
+    return not (model.is_recurrent and model.window)
+
+
+def _host_bytes(model: Model, options: LoadOptions, *, has_small_windows: bool) -> int:
+    """Bytes of a checkpoint in host memory, besides those of the KV cache that `num_cells` has."""
+    if has_small_windows:
+        return model.window_bytes(options)
+    has_rows = model.is_recurrent and not model.is_offloaded
+    return model.row_bytes * (1 + options.max_draft) if has_rows else 0
 
 
 def _has_small_windows(model: Model, options: LoadOptions, num_cells: int) -> bool:
@@ -359,14 +410,15 @@ def _has_small_windows(model: Model, options: LoadOptions, num_cells: int) -> bo
 def _num_checkpoints(model: Model, options: LoadOptions, *, has_small_windows: bool) -> int:
     """How many checkpoints there can be: numbers that llama.cpp takes, windows, rows of state.
 
-    Windows have as much memory as prefixes that were evicted. Where tokens are drafted, a row has
-    a state for each, and one more.
+    Windows have half of the memory of what is evicted; the other half is for that. Where tokens are
+    drafted, a row has a state for each, and one more.
     """
     most = int(llama_cpp.llama_max_parallel_sequences()) - 1 - options.slots
     if not model.has_checkpoints:
         return 0
     if has_small_windows:
-        return min(most, options.host_cache // model.window_bytes(options))
+        fitting = options.host_cache // model.window_bytes(options)
+        return min(most, max(fitting // 2, min(fitting, options.slots)))
     if not model.is_recurrent:
         return most
     return min(
@@ -374,7 +426,7 @@ def _num_checkpoints(model: Model, options: LoadOptions, *, has_small_windows: b
         num_rows(
             model.row_bytes * (1 + options.max_draft),
             slots=options.slots,
-            host_cache=options.host_cache,
+            host_cache=options.host_cache // 2,
             is_offloaded=model.is_offloaded,
         ),
     )

@@ -2,29 +2,32 @@
 
 Layout, integers little-endian: magic, version (u16), length of the description (u32), description
 (JSON: key, origin, counts, adapter if any), tokens (i32 each), the pieces' sizes (tokens u32, bytes
-u64), the pieces' states, and a BLAKE2b digest of all that precedes. Only `Readable.read` touches
+u64), those of checkpoints (tokens u32, bytes of tail and state u64 each), the pieces' states, tails
+and states of checkpoints, and a BLAKE2b digest of all that precedes. Only `Readable.read` touches
 the outside. Nothing is allocated that the file's size cannot hold.
 """
 
 import hashlib
 import struct
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
 from ....shared.inference import Count
 from ....shared.strict import STRICT
-from ..prompt import Prompt
+from ..prompt import Prompt, border
 
 MAGIC = b"ARRIEROP"
-VERSION = 2
+VERSION = 3
 DIGEST_BYTES = 32
 MAX_DESCRIPTION = 64 * 1024
 """Bytes; a key of 256 characters and an origin take a few hundred."""
 
 _HEAD = struct.Struct("<8sHI")
 _PIECE = struct.Struct("<IQ")
+_CHECKPOINT = struct.Struct("<IQQ")
 _TOKEN_BYTES = 4
 
 State = bytes | memoryview
@@ -40,19 +43,48 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredState:
+    """What a model has that shares prefixes at checkpoints alone, where the first `length` end.
+
+    The pieces have the attention of whole blocks; `tail` has that of the positions after the last
+    block that ends before `length`. `state` is all else: windows, recurrent states.
+    """
+
+    length: int
+    tail: State
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
 class StoredPrompt:
     """What the KV cache held of `prompt`, in pieces that are copied one by one.
 
     The pieces cover all its positions from `start` on, or there are none: then the state could not
     be saved. Whoever has only the rest of a prompt needs what is before `start` from elsewhere.
+    Where a sequence can begin at `checkpoints` alone, the shortest first, pieces are whole blocks.
     """
 
     prompt: Prompt
     pieces: tuple[Piece, ...]
     start: int = 0
+    checkpoints: tuple[StoredState, ...] = ()
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether a sequence can begin with it."""
+        return bool(self.pieces or self.checkpoints)
+
+    def num_common(self, keys: Sequence[int], most: int) -> int:
+        """How many cache keys it and `keys` begin with alike, at most `most`; not within media."""
+        stored = self.prompt.keys
+        most = min(len(stored), most)
+        return border(keys, next((i for i in range(most) if stored[i] != keys[i]), most))
 
     def first(self, num_tokens: int) -> "StoredPrompt":
-        """The whole pieces that hold the first `num_tokens`."""
+        """The whole pieces that hold the first `num_tokens`, or the checkpoints up to there."""
+        if self.checkpoints:
+            fitting = tuple(one for one in self.checkpoints if one.length <= num_tokens)
+            return replace(self, prompt=self.prompt.part(0, num_tokens), checkpoints=fitting)
         end, count = self.start, 0
         while end < num_tokens:
             end += self.pieces[count].num_tokens
@@ -105,6 +137,7 @@ class _Description:
     origin: Origin
     num_tokens: Count
     num_pieces: Count
+    num_checkpoints: Count = 0
     adapter: str | None = None
 
 
@@ -126,6 +159,7 @@ def pack(key: str, origin: Origin, prompt: StoredPrompt) -> tuple[State, ...]:
             origin=origin,
             num_tokens=len(ids),
             num_pieces=len(prompt.pieces),
+            num_checkpoints=len(prompt.checkpoints),
             adapter=prompt.prompt.adapter,
         ),
         exclude_none=True,
@@ -133,7 +167,15 @@ def pack(key: str, origin: Origin, prompt: StoredPrompt) -> tuple[State, ...]:
     head = _HEAD.pack(MAGIC, VERSION, len(description)) + description
     tokens = struct.pack(_tokens(len(ids)), *ids)
     sizes = b"".join(_PIECE.pack(each.num_tokens, len(each.state)) for each in prompt.pieces)
-    parts = (head + tokens + sizes, *(each.state for each in prompt.pieces))
+    ends = b"".join(
+        _CHECKPOINT.pack(each.length, len(each.tail), len(each.state))
+        for each in prompt.checkpoints
+    )
+    parts = (
+        head + tokens + sizes + ends,
+        *(each.state for each in prompt.pieces),
+        *(part for each in prompt.checkpoints for part in (each.tail, each.state)),
+    )
     digest = _new_digest()
     for part in parts:
         digest.update(part)
@@ -159,13 +201,23 @@ def unpack(
     _check_belongs(description, key, origin)
     tokens = source.take(description.num_tokens * _TOKEN_BYTES)
     sizes = tuple(_PIECE.iter_unpack(source.take(description.num_pieces * _PIECE.size)))
-    counts = [num_tokens for num_tokens, _ in sizes]
-    if 0 in counts or sum(counts) != description.num_tokens:
-        raise UnusableFile("is damaged: its pieces do not match its tokens")
+    ends = tuple(
+        _CHECKPOINT.iter_unpack(source.take(description.num_checkpoints * _CHECKPOINT.size))
+    )
+    _check_lengths(
+        description.num_tokens,
+        [num_tokens for num_tokens, _ in sizes],
+        [length for length, *_ in ends],
+    )
     pieces = tuple(Piece(num_tokens, source.take(num_bytes)) for num_tokens, num_bytes in sizes)
+    checkpoints = tuple(
+        StoredState(length, source.take(num_tail), source.take(num_state))
+        for length, num_tail, num_state in ends
+    )
     source.check_end()
     ids = struct.unpack(_tokens(description.num_tokens), tokens)
-    return StoredPrompt(Prompt(ids, adapter=description.adapter, scope=scope), pieces)
+    prompt = Prompt(ids, adapter=description.adapter, scope=scope)
+    return StoredPrompt(prompt, pieces, checkpoints=checkpoints)
 
 
 class _Source:
@@ -196,6 +248,18 @@ def _described(data: bytes) -> _Description:
         return _description.validate_json(data)
     except ValidationError:
         raise UnusableFile("is damaged: its description is invalid") from None
+
+
+def _check_lengths(num_tokens: int, pieces: list[int], checkpoints: list[int]) -> None:
+    """Pieces cover all tokens; where there are checkpoints, no more than these."""
+    num_stored = sum(pieces)
+    has_all = num_stored <= num_tokens if checkpoints else num_stored == num_tokens
+    if 0 in pieces or not has_all:
+        raise UnusableFile("is damaged: its pieces do not match its tokens")
+    if any(not 0 < length <= num_tokens for length in checkpoints):
+        raise UnusableFile("is damaged: its checkpoints do not match its tokens")
+    if checkpoints != sorted(set(checkpoints)):
+        raise UnusableFile("is damaged: its checkpoints do not match its tokens")
 
 
 def _check_belongs(description: _Description, key: str, ours: Origin) -> None:

@@ -6,7 +6,7 @@ from typing import Literal
 from ....shared.errors import EngineFailed
 from ..prompt_store.stored_prompt import State, StoredPrompt
 from ..sequence import SequenceId, SequenceOutput
-from ..step import Decoded, Run, Save, Step
+from ..step import Decoded, Run, Save, SaveState, Step
 from .progress import Progress
 from .state import SchedulerState
 
@@ -62,12 +62,18 @@ class Accounting:
     def save(self, step: Step, saved: tuple[State, ...]) -> dict[SequenceId, StoredPrompt]:
         """`step` read the states `saved`. Sequences whose save is complete leave; their saves."""
         complete = {}
-        edits = [edit for edit in step.edits if isinstance(edit, Save)]
+        edits = [edit for edit in step.edits if isinstance(edit, Save | SaveState)]
         for edit, state in zip(edits, saved[: len(edits)], strict=True):  # then come exports
-            self._queue.running[edit.slot].take_saved(edit.count, state)
-        for slot in {edit.slot for edit in edits}:
-            one = self._queue.running[slot]
-            if (prompt := one.saved) is not None:
+            one = self._queue.running[edit.slot]
+            match edit:
+                case Save(count=count, is_tail=False):
+                    one.take_saved(count, state)
+                case Save():
+                    one.take_tail(state)
+                case SaveState(length=length):
+                    one.take_checkpoint(length, state)
+        for slot, one in [*self._queue.running.items()]:
+            if one.is_saving and (prompt := one.saved) is not None:
                 complete[one.id] = prompt
                 self._state.leave(slot)
         return complete
@@ -163,7 +169,7 @@ class Accounting:
     def _may_save(self, one: Progress) -> bool:
         """Not where its state, which cannot be had in pieces, would stall those who stream."""
         num_others = sum(o.is_generating for o in self._queue.active.values() if o is not one)
-        return self._memory.can_share or self._budget.may_copy_whole(num_others, one.num_computed)
+        return self._memory.has_pieces or self._budget.may_copy_whole(num_others, one.num_computed)
 
 
 def _chosen(run: Run, sampled: Iterator[int]) -> tuple[int, ...]:

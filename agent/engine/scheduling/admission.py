@@ -23,7 +23,6 @@ from dataclasses import dataclass
 
 from ..kv_cache.memory import Memory
 from ..kv_cache.prefix_tree import Found
-from ..prompt import border
 from .progress import Progress
 
 HEADROOM = 16
@@ -107,7 +106,7 @@ def admit(
                 yield Fetch(found)
         elif not _has_room(one, found, num_loaded, running, memory):
             return
-        elif num_loaded and not memory.can_share and memory.allowance.num_moved:
+        elif num_loaded and not memory.has_pieces and memory.allowance.num_moved:
             continue  # another whole state is copied before this step
         elif num_loaded and not memory.can_keep:
             yield Begin(one, found, num_loaded)
@@ -127,6 +126,7 @@ def admit(
                     continue
             if not memory.is_present(found):
                 yield Fetch(found)
+                found = memory.find(one.history.keys, one.most_reused)
             if memory.is_present(found):
                 yield Begin(one, found)
 
@@ -148,19 +148,15 @@ def _num_loadable(
     one: Progress, found: Found, memory: Memory, may_load: Callable[[int], bool]
 ) -> int:
     """How much of what is stored for `one` it can begin with."""
-    if one.stored is None or not one.stored.pieces:
+    if one.stored is None or not one.stored.is_usable:
         return 0
     if one.stored.start and (found.length < one.stored.start or not memory.can_keep):
         return 0
-    if not memory.can_share and not may_load(len(one.stored.prompt)):
+    if not memory.has_pieces and not may_load(len(one.stored.prompt)):
         return 0
     if len(one.stored.prompt) > memory.num_available:
         return 0
-    stored, own = one.stored.prompt.keys, one.history.keys
-    most = min(len(stored), one.most_reused)
-    common = next((i for i in range(most) if stored[i] != own[i]), most)
-    common = border(own, common)
-    return common if memory.can_share or common == len(stored) else 0
+    return memory.num_loadable(one.stored, one.history.keys, one.most_reused)
 
 
 def _has_room(

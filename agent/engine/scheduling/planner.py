@@ -18,7 +18,7 @@ from typing import assert_never
 from ..sequence import SequenceId
 from ..speculation.draft_worth import Speculation
 from ..speculation.drafter import DraftRequest, Proposal, StepPrices
-from ..step import Run, Save, Step
+from ..step import Run, Save, SaveState, Step
 from .adapter_turns import AdapterKey, AdapterTurns, Turn, steps_of_a_turn
 from .admission import Await, Begin, Fetch, Keep, Read, admit
 from .prefill import Prefill
@@ -123,29 +123,18 @@ class Planner:
         self._state.preempt(self._queue.last())
         self._tally.preempted()
 
-    def _save(self) -> tuple[Save, ...]:
-        """What to hand out of the cells of those who save, in pieces or whole."""
-        saves = []
+    def _save(self) -> tuple[Save | SaveState, ...]:
+        """What to hand out of the cells of those who save, as far as may be copied now."""
+        saves: list[Save | SaveState] = []
         for slot, one in self._queue.running.items():
             if not one.is_saving:
                 continue
-            start = one.num_saved
-            while left := one.num_computed - start:
-                if not (count := self._num_saved_now(left)):
-                    break
-                saves.append(Save(one.id, slot, start, count))
-                start += count
+            edits = self._memory.saves(one.id, slot, one.num_saved, one.saved_checkpoints)
+            if edits is None:
+                one.give_up_saving()
+            else:
+                saves += edits
         return tuple(saves)
-
-    def _num_saved_now(self, num_left: int) -> int:
-        """How many cells of one who saves are copied now. Of whole states one before a step."""
-        allowance = self._memory.allowance
-        if self._memory.can_share:
-            return allowance.take_some(num_left)
-        if allowance.num_moved:
-            return 0
-        allowance.take(num_left)
-        return num_left
 
     def _admit(self) -> dict[int, int]:
         """Let newcomers begin; by slot, how many computed tokens others wait for."""
@@ -209,7 +198,7 @@ class Planner:
     def _compose(
         self,
         awaited: dict[int, int],
-        saves: tuple[Save, ...],
+        saves: tuple[Save | SaveState, ...],
         proposals: Mapping[SequenceId, Proposal],
     ) -> Step:
         generating, reading = self._divided()

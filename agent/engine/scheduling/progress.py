@@ -10,7 +10,7 @@ from typing import Literal
 from ....shared.errors import RequestError
 from ....shared.inference import is_background
 from ..prompt import History
-from ..prompt_store.stored_prompt import Piece, State, StoredPrompt
+from ..prompt_store.stored_prompt import Piece, State, StoredPrompt, StoredState
 from ..sequence import NewSequence, SequenceEnd, SequenceId, SequenceStats
 from .context_shift import Window
 
@@ -28,6 +28,7 @@ class Progress:
     """
 
     __slots__ = (
+        "_checkpoints",
         "_decode_seconds",
         "_most_generated",
         "_num_prefilled",
@@ -36,6 +37,7 @@ class Progress:
         "_pieces",
         "_prefill_seconds",
         "_prompt_length",
+        "_tail",
         "_was_started",
         "adopted_as",
         "borders",
@@ -80,6 +82,8 @@ class Progress:
         self.on_disk = sequence.on_disk if window is None else None
         self.num_read_from_disk = 0
         self._pieces: list[Piece] | None = None
+        self._tail: State = b""
+        self._checkpoints: list[StoredState] = []
         self.is_finishing = False
         self.num_cached = 0
         self.num_computed = 0
@@ -177,6 +181,11 @@ class Progress:
     def num_saved(self) -> int:
         """Of how many of its computed tokens the state was handed out."""
         return sum(piece.num_tokens for piece in self._pieces or ())
+
+    @property
+    def saved_checkpoints(self) -> list[int]:
+        """At how many of its tokens the states were handed out that it can go on from."""
+        return [one.length for one in self._checkpoints]
 
     @property
     def is_full(self) -> bool:
@@ -278,13 +287,29 @@ class Progress:
             raise RuntimeError(f"sequence {self.id} saves nothing")
         self._pieces.append(Piece(num_tokens, state))
 
+    def take_tail(self, state: State) -> None:
+        """The `state` of the positions was handed out that only the next checkpoint has."""
+        self._tail = state
+
+    def take_checkpoint(self, length: int, state: State) -> None:
+        """The `state` was handed out that it can go on from after `length` tokens."""
+        self._checkpoints.append(StoredState(length, self._tail, state))
+
+    def give_up_saving(self) -> None:
+        """It cannot be saved."""
+        self._pieces = [Piece(0, b"")]
+
     @property
     def saved(self) -> StoredPrompt | None:
-        """What was saved of it, once that is complete; without pieces where it is not to be had."""
+        """What was saved of it, once that is complete; empty where it is not to be had."""
         pieces = self._pieces or ()
         prompt = self.history.part(0, self.num_computed)
-        if any(not piece.state for piece in pieces):
+        checkpoints = self._checkpoints
+        states = [part for one in checkpoints for part in (one.tail, one.state)]
+        if not all(states) or not all(piece.state for piece in pieces):
             return StoredPrompt(prompt, ())
+        if checkpoints and checkpoints[-1].length == len(prompt):
+            return StoredPrompt(prompt, tuple(pieces), checkpoints=tuple(checkpoints))
         return StoredPrompt(prompt, tuple(pieces)) if self.num_saved == len(prompt) else None
 
     def end(self, reason: Literal["stop", "length"] | RequestError) -> SequenceEnd:

@@ -6,7 +6,7 @@ Each method takes the step that was planned last, after its edits were carried o
 from ....shared.errors import EngineFailed
 from ....shared.inference import Notice
 from ..sequence import SequenceOutput
-from ..step import Copy, Duplicate, Load, Step
+from ..step import Copy, Duplicate, Load, ShareAttention, Step
 from .state import SchedulerState
 
 _UNUSABLE = Notice("stored_prompt_unusable", "the stored prompt could not be loaded into the cache")
@@ -48,9 +48,9 @@ class Recovery:
     def read_instead(self, step: Step, holders: tuple[int, ...]) -> list[SequenceOutput]:
         """What `holders` were to get is lost. Whoever was to begin with it begins anew."""
         lost = _left_empty(step, holders)
-        for holder in (*holders, *(lost - {*holders, *self._queue.running})):
-            self._memory.lose(holder)
-        outputs = self._unusable(step, holders)
+        others = lost - {*holders, *self._queue.running}
+        names = [name for one in (*holders, *others) for name in self._memory.lose(one)]
+        outputs = self._unusable(step, (*holders, *names))
         for slot in lost & self._queue.running.keys():
             self._tally.shared(-self._queue.running[slot].begin_anew())
             self._state.requeue(slot)
@@ -78,6 +78,6 @@ def _left_empty(step: Step, holders: tuple[int, ...]) -> set[int]:
     """`holders`, and those that were to share with them."""
     empty = set(holders)
     for edit in step.edits:
-        if isinstance(edit, Copy | Duplicate) and edit.source in empty:
+        if isinstance(edit, Copy | Duplicate | ShareAttention) and edit.source in empty:
             empty.add(edit.holder)
     return empty

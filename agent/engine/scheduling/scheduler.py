@@ -299,12 +299,12 @@ class Scheduler:
     def _saved(self, step: Step, decoded: Decoded) -> list[SequenceOutput]:
         """The ends of those whose states are complete."""
         outputs: list[SequenceOutput] = []
-        if not step.edits:
+        if not self._held:
             return outputs
         for id, prompt in self._accounting.save(step, decoded.saved).items():
             output = self._held.pop(id)
             if output.end is not None:
-                saved = prompt if prompt.pieces else None
+                saved = prompt if prompt.is_usable else None
                 outputs.append(replace(output, end=replace(output.end, saved=saved)))
         return outputs
 

@@ -92,6 +92,11 @@ def _memory(slots: int, capacity: Capacity) -> Memory:
             holders=capacity.num_holders,
             num_cells=capacity.num_cells,
             gap=capacity.checkpoint_gap,
+            most_parked=capacity.most_parked,
+            block=capacity.block,
+            cell_bytes=max(1, capacity.cell_bytes),
+            state_bytes=capacity.state_bytes,
+            window=capacity.window,
         )
     return UnifiedMemory(
         slots=slots,

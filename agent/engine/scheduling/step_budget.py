@@ -25,6 +25,7 @@ class StepBudget:
 
     def __init__(self, capacity: Capacity, max_stall: float) -> None:
         self.max_stall = max_stall
+        self._must_be_sure = not capacity.num_streams
         self.cost = StepCost(most_mixed=capacity.most_mixed, can_mix=not capacity.num_streams)
         self.moves = MoveCost(cell_bytes=capacity.cell_bytes, fixed_bytes=capacity.fixed_bytes)
 
@@ -37,10 +38,15 @@ class StepBudget:
         return self.moves.within(self.seconds(num_generating), is_alone=not num_generating)
 
     def most_whole(self, num_generating: int) -> float:
-        """How many cells of a stream may be copied before a step; no limit with nobody to stall."""
+        """How many cells may be copied before a step as one piece; no limit with nobody to stall.
+
+        Those of a stream where that is likely to take no longer than a step, a state that goes to
+        host memory where it surely does.
+        """
         if not num_generating:
             return float("inf")
-        return self.moves.most_whole(self.seconds(num_generating))
+        seconds = self.seconds(num_generating)
+        return self.moves.most_whole(seconds, is_sure=self._must_be_sure)
 
     def may_copy_whole(self, num_generating: int, num_cells: int) -> bool:
         """Whether the state of a sequence may be copied before a step, where it cannot be cut."""

@@ -17,12 +17,14 @@ from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.loaded_model import LoadedModel
 from arriero.agent.engine.model_error import ModelError
 from arriero.agent.engine.prompt import Media, MediaPart, Prompt
-from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
+from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt, StoredState
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.engine.step import (
     Aborted,
     Adopt,
+    AdoptBlock,
+    AdoptState,
     Clear,
     Copy,
     Decoded,
@@ -31,16 +33,23 @@ from arriero.agent.engine.step import (
     Edit,
     Export,
     Failed,
+    Forget,
     HandOver,
     Load,
     NoRoom,
     NotLoaded,
     Outcome,
     Park,
+    ParkBlock,
+    ParkState,
     Place,
     Restore,
+    RestoreBlock,
+    RestoreState,
     Run,
     Save,
+    SaveState,
+    ShareAttention,
     Step,
     Swap,
 )
@@ -191,6 +200,24 @@ def stored_prompt(*tokens: int, piece: int = 3, adapter: str | None = None) -> S
     return StoredPrompt(Prompt(tokens, adapter=adapter), pieces)
 
 
+def stored_checkpoints(
+    *tokens: int, lengths: Sequence[int], block: int = 3, adapter: str | None = None
+) -> StoredPrompt:
+    """`tokens` as an engine would have handed them out that shares at checkpoints alone."""
+    cells = marked(tokens, adapter)
+    whole = stored_prompt(*tokens, piece=block, adapter=adapter)
+    pieces = tuple(piece for piece in whole.pieces if piece.num_tokens == block)
+    checkpoints = tuple(
+        StoredState(
+            length,
+            state_of(cells[(length - 1) // block * block : length]),
+            state_of(cells[:length]),
+        )
+        for length in lengths
+    )
+    return StoredPrompt(whole.prompt, pieces, checkpoints=checkpoints)
+
+
 def _num_tokens(state: bytes) -> int:
     return len(state.removeprefix(b"state of "))
 
@@ -219,6 +246,8 @@ class FakeEngine:
         can_share: bool = True,
         can_shift: bool | None = None,
         checkpoint_gap: int = 0,
+        block: int = 3,
+        state_bytes: int = 2,
         most_parked: int = 1000,
         is_compact: bool = False,
         max_draft: int = 0,
@@ -245,6 +274,8 @@ class FakeEngine:
             can_shift=can_share if can_shift is None else can_shift,
             most_parked=most_parked,
             checkpoint_gap=checkpoint_gap,
+            block=block,
+            state_bytes=state_bytes if checkpoint_gap else 0,
             is_compact=is_compact,
             max_draft=max_draft,
             most_scored=most_scored,
@@ -265,6 +296,9 @@ class FakeEngine:
         self._adapter: str | None = None
         self.parked: dict[int, list[bytes]] = {}
         self.adopted: set[int] = set()
+        self.blocks: dict[int, bytes] = {}
+        self.states: dict[int, bytes] = {}
+        self._bare: set[int] = set()  # holders with attention alone
         self._not_loaded: list[int] = []
         self._left_empty: set[int] = set()
         self._saved: list[bytes] = []
@@ -400,9 +434,90 @@ class FakeEngine:
                 self._saved.append(self._exported(holder, start, count))
             case Save(_, slot, start, count):
                 self._saved.append(self._state(slot, start, count))
+            case _:
+                self._edit_checkpoint(edit)
+
+    def _edit_checkpoint(self, edit: Edit) -> None:
+        if not self.capacity.state_bytes:
+            raise RuleBroken(f"not with this model: {edit}")
+        match edit:
+            case ParkBlock(holder, start, count, block):
+                self._check_new(block, self.blocks)
+                self.blocks[block] = self._state(holder, start, count)
+            case ParkState(holder, length, checkpoint):
+                self._check_new(checkpoint, self.states)
+                self.states[checkpoint] = self._standing(holder, length)
+            case ShareAttention(source, holder, length):
+                self._share_attention(source, holder, length)
+            case RestoreBlock(holder, start, count, block):
+                self._restore_block(holder, start, count, self.blocks[block])
+            case RestoreState(holder, length, checkpoint):
+                self._restore_state(holder, length, self.states[checkpoint])
+            case AdoptBlock(block, state):
+                self._check_new(block, self.blocks)
+                self.blocks[block] = bytes(state)
+            case AdoptState(checkpoint, state):
+                self._check_new(checkpoint, self.states)
+                self.states[checkpoint] = bytes(state)
+            case Forget(blocks, checkpoint):
+                for block in blocks:
+                    del self.blocks[block]
+                if checkpoint is not None:
+                    del self.states[checkpoint]
+            case SaveState(_, _, holder, length, _, None):
+                self._saved.append(self._standing(holder, length))
+            case SaveState(checkpoint=int(checkpoint)):
+                self._saved.append(self.states[checkpoint])
+
+    def _check_new(self, number: int, known: Collection[int]) -> None:
+        if number in known:
+            raise RuleBroken(f"{number} is parked already")
+
+    def _standing(self, holder: int, length: int) -> bytes:
+        if len(self.held(holder)) != length or holder in self._bare:
+            raise RuleBroken(f"holder {holder} does not stand at {length}")
+        return state_of(self.tokens(holder))
+
+    def _share_attention(self, source: int, holder: int, length: int) -> None:
+        if source in self._not_loaded or source in self._left_empty:  # as the answer will say
+            self._left_empty.add(holder)
+            return
+        own = self.held(source)[:length]
+        if len(own) < length or self.held(holder) or holder < self.num_slots:
+            raise RuleBroken(f"{length} cells of {source} cannot be those of {holder}")
+        for cell in own:
+            cell.holders.add(holder)
+        self._bare.add(holder)
+
+    def _restore_block(self, holder: int, start: int, count: int, state: bytes) -> None:
+        self._check_room(count)
+        if holder < self.num_slots:
+            raise RuleBroken(f"slot {holder} gets a block")
+        tokens = state.removeprefix(b"state of ")
+        if holder in self._left_empty:
+            return
+        if state != state_of(tokens) or holder in self._not_loaded:
+            self._not_loaded.append(holder)
+            return
+        if len(tokens) != count or len(self.held(holder)) != start:
+            raise RuleBroken(f"{count} cells from {start} on are not those of the block")
+        self._append(holder, tokens, start)
+        self._bare.add(holder)
+
+    def _restore_state(self, holder: int, length: int, state: bytes) -> None:
+        if holder in self._left_empty:
+            return
+        lost = state != state_of(state.removeprefix(b"state of "))
+        if lost or holder in self._not_loaded:
+            self._not_loaded.append(holder)
+            return
+        if state != state_of(self.tokens(holder)) or len(self.held(holder)) != length:
+            raise RuleBroken(f"holder {holder} gets the state of others")
+        self._bare.discard(holder)
 
     def _remove(self, holder: int, start: int) -> None:
         self.parked.pop(holder, None)
+        self._bare.discard(holder)
         self.adopted.discard(holder)
         if start and not self.capacity.can_share:
             raise RuleBroken(f"holder {holder} cannot give up a suffix")
@@ -482,7 +597,8 @@ class FakeEngine:
         self._check_holder(holder)
         if not self.capacity.can_share and not self.capacity.checkpoint_gap:
             raise RuleBroken("this model cannot share")
-        if not self.capacity.can_share and len(self.held(source)) != length:
+        is_bare = source in self._bare
+        if not self.capacity.can_share and (is_bare or len(self.held(source)) != length):
             raise RuleBroken(f"holder {source} does not stand at {length}")
         if self.held(holder):
             raise RuleBroken(f"holder {holder} has cells already")
@@ -522,6 +638,8 @@ class FakeEngine:
     def lose_parked(self) -> None:
         """Nothing that is parked now can be had back."""
         self.parked = {holder: [b""] * len(pieces) for holder, pieces in self.parked.items()}
+        self.blocks = dict.fromkeys(self.blocks, b"")
+        self.states = dict.fromkeys(self.states, b"")
 
     def _adopt(self, holder: int, stored: StoredPrompt) -> None:
         self._check_holder(holder)
@@ -569,7 +687,7 @@ class FakeEngine:
         tokens = self.tokens(holder)[start : start + count]
         if len(tokens) != count:
             raise RuleBroken(f"holder {holder} has no {count} cells from {start} on")
-        if start and not self.capacity.can_share:
+        if start and not self.capacity.can_share and not self.capacity.state_bytes:
             raise RuleBroken("states of this model are whole")
         return state_of(tokens)
 

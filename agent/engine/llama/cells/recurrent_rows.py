@@ -41,7 +41,7 @@ def row_bytes(number: Callable[[str], int | None]) -> int:
 def num_rows(row_bytes: int, *, slots: int, host_cache: int, is_offloaded: bool) -> int:
     """How many checkpoints have a row: one for each slot, and more where there is memory.
 
-    On processors that is as much as for prefixes that were evicted.
+    On processors that is `host_cache`, the part of it that is for them.
     """
     most_bytes = DEVICE_BYTES if is_offloaded else host_cache
     fitting = most_bytes // row_bytes if row_bytes else 0

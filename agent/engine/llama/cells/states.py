@@ -59,22 +59,26 @@ class States:
             self._scratch[place] = np.empty(size, np.uint8)
         return self._read(number, self._scratch[place][:size])
 
-    def read_window(self, number: int) -> State:
-        """What is in the window of `number`, of the layers that have one; empty without memory."""
+    def size_apart(self, number: int) -> int:
+        """Size of what `read_apart` reads, in bytes."""
+        flags = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+        return int(llama_cpp.llama_state_seq_get_size_ext(self._context, number, flags))
+
+    def read_apart(self, number: int) -> State:
+        """What layers with a window have of `number`, and recurrent ones; empty without memory."""
         context, flags = self._context, llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
-        size = int(llama_cpp.llama_state_seq_get_size_ext(context, number, flags))
         try:
-            state = np.empty(size, np.uint8)
+            state = np.empty(self.size_apart(number), np.uint8)
         except MemoryError:
-            logger.warning("there is no host memory for the window of a sequence")
+            logger.warning("there is no host memory for the state of a checkpoint")
             return b""
         written = llama_cpp.llama_state_seq_get_data_ext(
-            context, _pointer(state), size, number, flags
+            context, _pointer(state), state.size, number, flags
         )
         return state[:written].data
 
-    def write_window(self, number: int, state: State) -> bool:
-        """Replace what layers with a window have of `number`; the other layers keep what they have.
+    def write_apart(self, number: int, state: State) -> bool:
+        """Replace what `read_apart` reads of `number`; the other layers keep what they have.
 
         False: it has no cells now.
         """

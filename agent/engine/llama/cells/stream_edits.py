@@ -23,9 +23,14 @@ from ...step import (
     Load,
     Move,
     Park,
+    ParkBlock,
+    ParkState,
     Place,
     Restore,
+    RestoreBlock,
+    RestoreState,
     Save,
+    SaveState,
     Swap,
 )
 from .edits import Edited, carry_out
@@ -103,6 +108,8 @@ class StreamEdits:
                 self._saved.append(self._export(holder, start, count))
             case Load() | Restore():
                 raise TypeError(f"not with streams: {edit}")
+            case ParkBlock() | ParkState() | RestoreBlock() | RestoreState() | SaveState():
+                raise TypeError(f"only of models with checkpoints: {edit}")
             case _:
                 assert_never(edit)
         return ()

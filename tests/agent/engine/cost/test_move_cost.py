@@ -52,7 +52,10 @@ def test_the_fixed_part_of_a_state_is_there_once() -> None:
 
 def test_a_stream_is_copied_whole_where_that_is_likely_to_be_in_time() -> None:
     cost = MoveCost(cell_bytes=2**20)
-    assert cost.most_whole(0.5) == LIKELY / 2**21
+    assert cost.most_whole(0.5, is_sure=False) == LIKELY / 2**21
+    assert cost.most_whole(0.5, is_sure=True) == SLOWEST / 2**21
     cost.observe(100, 1.0)
-    assert cost.most_whole(0.5) == pytest.approx(50)
-    assert MoveCost(cell_bytes=0).most_whole(0.5) == float("inf")
+    cost.observe(100, 0.5)
+    assert 50 < cost.most_whole(0.5, is_sure=False) < 100
+    assert cost.most_whole(0.5, is_sure=True) == pytest.approx(50, rel=0.1)
+    assert MoveCost(cell_bytes=0).most_whole(0.5, is_sure=False) == float("inf")

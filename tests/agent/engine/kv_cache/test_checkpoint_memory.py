@@ -5,12 +5,39 @@ import pytest
 from arriero.agent.engine.kv_cache.checkpoint_memory import CheckpointMemory
 from arriero.agent.engine.kv_cache.prefix_tree import Found
 from arriero.agent.engine.prompt import Media, Prompt
-from arriero.agent.engine.step import Clear, Copy, Load
-from tests.agent.engine.fake_engine import stored_prompt
+from arriero.agent.engine.sequence import SequenceId
+from arriero.agent.engine.step import (
+    AdoptBlock,
+    AdoptState,
+    Clear,
+    Copy,
+    Edit,
+    ParkBlock,
+    ParkState,
+    RestoreBlock,
+    RestoreState,
+    Save,
+    SaveState,
+    ShareAttention,
+)
+from tests.agent.engine.fake_engine import stored_checkpoints, stored_prompt
 
 
-def make(*, num_cells: int = 100, holders: int = 6, gap: int = 1) -> CheckpointMemory:
-    return CheckpointMemory(slots=2, holders=holders, num_cells=num_cells, gap=gap)
+def make(
+    *, num_cells: int = 100, holders: int = 6, gap: int = 1, most_parked: int = 0, window: int = 0
+) -> CheckpointMemory:
+    """Blocks of four cells of one byte each, and states of two."""
+    return CheckpointMemory(
+        slots=2,
+        holders=holders,
+        num_cells=num_cells,
+        gap=gap,
+        most_parked=most_parked,
+        block=4,
+        cell_bytes=1,
+        state_bytes=2,
+        window=window,
+    )
 
 
 def begin(memory: CheckpointMemory, slot: int, *tokens: int, borders: tuple[int, ...] = ()) -> int:
@@ -230,17 +257,218 @@ def test_all_checkpoints_go_when_the_cells_have_to_be_empty() -> None:
     memory.check_integrity()
 
 
-def test_a_stored_prompt_goes_straight_into_a_slot() -> None:
-    memory = make(num_cells=8)
-    run(memory, 0, 11, 12, 13, 14)
-    memory.take_edits()
-    stored = stored_prompt(1, 2, 3, 4, 5, piece=5)
-    memory.load(0, [1, 2, 3, 4, 5, 6], stored, 5)
-    assert isinstance(memory.take_edits()[-1], Load)
-    assert memory.length(0) == 5
+def park_all(memory: CheckpointMemory) -> None:
+    """All checkpoints leave the cells, once they are parked."""
+    memory.make_room(memory.num_cells, num_urgent=0)
     memory.check_integrity()
-    with pytest.raises(ValueError, match="part"):
-        memory.load(1, [1, 2, 3], stored, 3)
+    memory.take_edits()
+
+
+def restore(memory: CheckpointMemory, keys: list[int]) -> tuple[int, list[Edit]]:
+    """How many of `keys` came back, and what that took."""
+    found = memory.find(keys, len(keys))
+    assert memory.fetch(found)
+    memory.check_integrity()
+    found = memory.find(keys, len(keys))
+    assert memory.is_present(found)
+    return found.length, list(memory.take_edits())
+
+
+def test_what_has_to_go_is_parked_and_comes_back() -> None:
+    memory = make(most_parked=1000)
+    run(memory, 0, *range(1, 11))
+    run(memory, 0, 21, 22, 23, 24, 25)
+    park_all(memory)
+    assert (memory.num_free, memory.num_used) == (100, 0)
+    keys = [*range(1, 12)]
+    found = memory.find(keys, 10)
+    assert found.length == 10 and not memory.is_present(found)
+    assert memory.num_needed(found, 11) == 11
+    length, edits = restore(memory, keys)
+    assert length == 10 and memory.num_used == 10
+    assert [type(edit) for edit in edits] == [RestoreBlock] * 3 + [RestoreState]
+    assert [(edit.start, edit.count) for edit in edits if isinstance(edit, RestoreBlock)] == [
+        (0, 4),
+        (4, 4),
+        (8, 2),
+    ]
+    assert begin(memory, 0, *keys) == 10
+
+
+def test_checkpoints_share_their_blocks_and_come_back_to_what_others_have() -> None:
+    memory = make(most_parked=1000, holders=20)
+    run(memory, 0, *range(1, 13))
+    run(memory, 0, *range(1, 13), 13, 14)
+    run(memory, 0, *range(1, 13), 23, 24)
+    park_all(memory)
+    lengths = {11: 3, 12: 4, 13: 1, 14: 2}  # their last blocks; 8 are those of all
+    assert memory.num_parked == 8 + lengths[11] + lengths[12] + 2 * (lengths[13] + lengths[14])
+    begin(memory, 1, *range(1, 11), 33, 34)
+    read(memory, 1, 12)
+    memory.take_edits()
+    length, edits = restore(memory, [*range(1, 13), 13, 14, 15])
+    assert length == 14
+    assert isinstance(edits[0], ShareAttention) and edits[0].length == 8
+    assert memory.num_used == 12 + 6
+
+
+def test_what_layers_with_a_window_have_is_shared_with_nobody() -> None:
+    memory = make(most_parked=1000, holders=20, window=5)
+    run(memory, 0, *range(1, 15))
+    park_all(memory)
+    begin(memory, 1, *range(1, 13), 33, 34)
+    read(memory, 1, 14)
+    memory.take_edits()
+    length, edits = restore(memory, [*range(1, 15)])
+    assert length == 14
+    assert isinstance(edits[0], ShareAttention) and edits[0].length == 8, "of the 9 before it"
+
+
+def test_what_comes_back_stays_parked_and_goes_again_at_once() -> None:
+    memory = make(most_parked=1000)
+    run(memory, 0, 1, 2, 3, 4, 5, 6)
+    park_all(memory)
+    restore(memory, [1, 2, 3, 4, 5, 6])
+    memory.make_room(100, num_urgent=0)
+    assert all(isinstance(edit, Clear) for edit in memory.take_edits())
+    assert memory.find([1, 2, 3, 4, 5, 6], 6).length == 6
+
+
+def test_only_so_much_is_copied_before_a_step() -> None:
+    memory = make(most_parked=1000)
+    run(memory, 0, *range(1, 11))
+    num_steps = 0
+    while memory.num_free < 100:
+        memory.allowance.renew(4, most_whole=4)
+        memory.make_room(100, num_urgent=0)
+        memory.check_integrity()
+        moved = [edit for edit in memory.take_edits() if isinstance(edit, ParkBlock | ParkState)]
+        assert 0 < sum(edit.count for edit in moved) <= 4
+        num_steps += 1
+    assert num_steps > 3
+    keys = [*range(1, 11)]
+    for _ in range(20):
+        memory.allowance.renew(4, most_whole=4)
+        found = memory.find(keys, 10)
+        if memory.fetch(found):
+            break
+        moved = [
+            edit for edit in memory.take_edits() if isinstance(edit, RestoreBlock | RestoreState)
+        ]
+        assert 0 < sum(edit.count for edit in moved) <= 4
+        memory.check_integrity()
+    assert memory.is_present(memory.find(keys, 10))
+
+
+def test_what_is_urgent_is_not_waited_for() -> None:
+    memory = make(most_parked=1000)
+    run(memory, 0, *range(1, 11))
+    memory.allowance.renew(4, most_whole=4)
+    assert memory.make_room(100, num_urgent=100) == 100
+    memory.check_integrity()
+    memory.allowance.renew(1000)
+    assert memory.find([*range(1, 11)], 10) == Found(), "it could not be copied in time"
+
+
+def test_a_state_that_surely_takes_too_long_is_neither_parked_nor_awaited() -> None:
+    memory = make(most_parked=1000)
+    run(memory, 0, 1, 2, 3, 4, 5, 6)
+    park_all(memory)
+    run(memory, 0, 11, 12, 13, 14, 15, 16)
+    memory.allowance.renew(1, most_whole=1)
+    assert memory.make_room(100, num_urgent=0) == 100
+    assert memory.find([1, 2, 3, 4, 5, 6], 6) == Found(), "beside streams it is computed"
+    memory.allowance.renew(1000)
+    assert memory.find([1, 2, 3, 4, 5, 6], 6).length == 6
+    assert memory.find([11, 12, 13, 14, 15, 16], 6) == Found()
+
+
+def test_what_nobody_waits_for_any_more_gives_its_cells_up() -> None:
+    memory = make(most_parked=1000)
+    run(memory, 0, *range(1, 11))
+    park_all(memory)
+    memory.allowance.renew(4, most_whole=4)
+    found = memory.find([*range(1, 11)], 10)
+    assert not memory.fetch(found)
+    memory.take_edits()
+    assert memory.num_used == 4
+    memory.take_edits()
+    memory.check_integrity()
+    assert memory.num_used == 0
+    assert memory.find([*range(1, 11)], 10).length == 10, "it is still parked"
+
+
+def test_host_memory_is_bounded_and_what_is_worth_least_leaves_it() -> None:
+    memory = make(most_parked=40, gap=8)
+    for family in range(1, 9):
+        run(memory, 0, *range(100 * family, 100 * family + 8))
+        park_all(memory)
+        memory.check_integrity()
+        assert memory.num_parked <= 40
+    assert memory.find([*range(100, 108)], 8) == Found()
+    assert memory.find([*range(800, 808)], 8).length == 8
+
+
+def test_numbers_that_run_short_are_no_loss_where_it_is_parked_ahead() -> None:
+    memory = make(holders=4, gap=8, most_parked=1000)
+    for family in (1, 2, 3, 4, 5):
+        run(memory, 0, *range(100 * family, 100 * family + 8))
+        memory.make_room(0, num_urgent=0)
+        memory.take_edits()
+    assert memory.find([*range(100, 108)], 8).length == 8
+    assert restore(memory, [*range(100, 108)])[0] == 8
+
+
+def test_what_could_not_be_restored_is_not_found_again_nor_what_shares_its_blocks() -> None:
+    memory = make(most_parked=1000)
+    run(memory, 0, *range(1, 7))
+    run(memory, 0, *range(1, 7), 7, 8)
+    run(memory, 0, 21, 22, 23, 24, 25)
+    park_all(memory)
+    length, edits = restore(memory, [*range(1, 9)])
+    lost = memory.lose(edits[-1].holder if isinstance(edits[-1], RestoreState) else -1)
+    memory.check_integrity()
+    assert length == 8 and len(lost) > 1
+    assert memory.find([*range(1, 9)], 8) == Found()
+    assert memory.find([21, 22, 23, 24, 25], 5).length == 5
+
+
+def test_a_stored_prompt_has_checkpoints_that_are_adopted() -> None:
+    memory = make()
+    stored = stored_checkpoints(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, lengths=(3, 8, 10), block=4)
+    own = [1, 2, 3, 4, 5, 6, 7, 8, 9, 20]
+    assert memory.num_loadable(stored, own, 9) == 8
+    assert memory.num_loadable(stored, own, 7) == 3
+    assert memory.num_loadable(stored_prompt(*range(1, 11), piece=10), own, 9) == 0
+    name = memory.adopt(stored.first(8))
+    memory.check_integrity()
+    adopted = memory.take_edits()
+    kinds = [AdoptBlock, AdoptState, AdoptBlock, AdoptBlock, AdoptState]
+    assert [type(edit) for edit in adopted] == kinds
+    assert memory.find(own, 9) == Found(8, name)
+    assert restore(memory, own)[0] == 8
+    assert memory.num_parked == 0, "there is no room for it besides"
+    assert memory.adopt(stored.first(8)) is not None, "the shorter one"
+
+
+def test_of_a_sequence_blocks_and_the_last_checkpoints_are_saved() -> None:
+    memory = make(most_parked=1000)
+    begin(memory, 0, *range(1, 13), borders=(3, 6, 8))
+    read(memory, 0, 12)
+    memory.allowance.renew(1000)
+    id = SequenceId(7)
+    saves = memory.saves(id, 0, 0, ()) or []
+    blocks = [one for one in saves if isinstance(one, Save) and not one.is_tail]
+    tails = [one for one in saves if isinstance(one, Save) and one.is_tail]
+    states = [one for one in saves if isinstance(one, SaveState)]
+    assert [(one.start, one.count) for one in blocks] == [(0, 4), (4, 4)]
+    assert [one.length for one in states] == [6, 8, 11, 12]
+    assert [(one.start, one.count) for one in tails] == [(4, 2), (4, 4), (8, 3), (8, 4)]
+    assert states[-1].holder == 0 and all(one.checkpoint is None for one in states)
+    memory.allowance.renew(4, most_whole=4)
+    assert memory.saves(id, 0, 0, ()) == blocks[:1]
+    memory.allowance.renew(1, most_whole=1)
+    assert memory.saves(id, 0, 0, ()) is None, "those who stream would wait too long"
 
 
 def test_who_begins_with_what_was_rolled_back_gets_a_copy_of_the_state() -> None:
@@ -282,7 +510,8 @@ def test_what_these_models_cannot_do_is_refused() -> None:
     with pytest.raises(TypeError):
         memory.discard(0, 1, 1)
     with pytest.raises(TypeError):
-        memory.adopt(stored_prompt(1, 2))
+        memory.load(1, [1, 2], stored_prompt(1, 2), 2)
+    assert memory.adopt(stored_prompt(1, 2)) is None
     assert memory.exportable([1, 2, 3], 0) is None
 
 

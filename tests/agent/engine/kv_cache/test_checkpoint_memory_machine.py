@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import NewSequence, SequenceEnd, SequenceId
@@ -28,6 +29,8 @@ KINDS = (*WINDOWED, *(f"{name} off" for name in WINDOWED), *RECURRENT)
 DRAFTING = ("gemma3 drafts", "gpt-oss off drafts", "qwen35 drafts", "lfm2 drafts")
 CONTEXT = 256
 ANSWER = 12
+BLOCK = 16
+"""Cells that are parked together: prompts here have several blocks."""
 
 ROUNDING = 0.02
 """How much log-probabilities may differ: those of another state differ by 1 and more."""
@@ -58,10 +61,13 @@ class Served:
         *,
         num_cells: int = 1024,
         gap: int = 8,
+        most_parked: int = 2**24,
+        is_saving: bool = False,
         known: Sequence[Tokens] = (),
     ) -> None:
         wipe(engine)
         self.engine = engine
+        self._is_saving = is_saving
         self.known = known
         self.scheduler = Scheduler(
             slots=4,
@@ -69,7 +75,12 @@ class Served:
             max_stall=0.5,
             end_tokens=frozenset(),
             capacity=replace(
-                engine.capacity, batch_size=70, num_cells=num_cells, checkpoint_gap=gap
+                engine.capacity,
+                batch_size=70,
+                num_cells=num_cells,
+                checkpoint_gap=gap,
+                block=BLOCK,
+                most_parked=most_parked,
             ),
         )
         self.prompts: list[Tokens] = []
@@ -77,7 +88,15 @@ class Served:
         self.log_probs: list[tuple[LogProbs, ...]] = []
         self.ends: dict[int, SequenceEnd] = {}
 
-    def add(self, prompt: Tokens, *, num_tokens: int = ANSWER, borders: Tokens = ()) -> int:
+    def add(
+        self,
+        prompt: Tokens,
+        *,
+        num_tokens: int = ANSWER,
+        borders: Tokens = (),
+        stored: StoredPrompt | None = None,
+    ) -> int:
+        """It begins with what is `stored`, if anything is."""
         id = SequenceId(len(self.prompts))
         sequence = NewSequence(
             id=id,
@@ -85,6 +104,8 @@ class Served:
             max_tokens=num_tokens,
             sampling=replace(GREEDY, top_log_probs=2),
             borders=borders,
+            stored=stored,
+            save_as="key" if self._is_saving else None,
         )
         self.prompts.append(prompt)
         self.answers.append(())
@@ -227,6 +248,39 @@ def test_whoever_is_preempted_goes_on_with_its_answer(engine: LlamaEngine) -> No
     served.check(num_tokens=60)
 
 
+def test_what_had_to_leave_the_cells_is_not_computed_again(engine: LlamaEngine) -> None:
+    served = Served(engine, num_cells=300)
+    histories = {seed: text(seed, 100) for seed in range(60, 65)}
+    for turn in range(2):
+        for seed, history in histories.items():
+            prompt = history + text(10 * seed + turn, 20)
+            [cached] = served.run(prompt)
+            assert cached == (len(history) - 1 if turn else 0)
+            histories[seed] = prompt + served.answers[-1]
+    assert served.scheduler.statistics().cells.parked > 300
+    served.check()
+
+
+def test_a_stored_prompt_goes_on_branches_and_answers_again(engine: LlamaEngine) -> None:
+    served = Served(engine, is_saving=True)
+    system, message = text(70, 100), text(71, 30)
+    prompt = system + message
+    served.run(prompt, borders=(100,))
+    stored, answer = served.ends[0].saved, served.answers[0]
+    assert stored is not None and stored.prompt.tokens == prompt + answer[:-1]
+    later = {
+        len(prompt) + ANSWER - 1: prompt + answer + text(72, 20),
+        100: system + text(73, 30),
+        len(prompt) - 1: prompt,
+    }
+    for length, further in later.items():
+        served = Served(engine)
+        number = served.add(further, stored=stored)
+        served.finish()
+        assert served.ends[number].stats.cached_tokens == length
+        served.check()
+
+
 @settings(
     max_examples=12,
     deadline=None,
@@ -234,6 +288,7 @@ def test_whoever_is_preempted_goes_on_with_its_answer(engine: LlamaEngine) -> No
 )
 @given(
     num_cells=st.sampled_from([300, 400, 1024]),
+    most_parked=st.sampled_from([0, 2**19, 2**24]),
     actions=st.lists(
         st.one_of(
             st.tuples(
@@ -250,9 +305,12 @@ def test_whoever_is_preempted_goes_on_with_its_answer(engine: LlamaEngine) -> No
     ),
 )
 def test_answers_are_those_of_each_prompt_alone(
-    engine: LlamaEngine, num_cells: int, actions: list[tuple[str, *tuple[int, ...]]]
+    engine: LlamaEngine,
+    num_cells: int,
+    most_parked: int,
+    actions: list[tuple[str, *tuple[int, ...]]],
 ) -> None:
-    served = Served(engine, num_cells=num_cells)
+    served = Served(engine, num_cells=num_cells, most_parked=most_parked)
     for action, *numbers in actions:
         match action, numbers:
             case "add", (family, length, own):

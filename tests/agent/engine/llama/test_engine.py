@@ -251,21 +251,22 @@ def test_an_answer_that_goes_on_elsewhere_changes_no_word(
 
 
 @pytest.mark.parametrize("name", RECURRENT)
-def test_rows_for_checkpoints_take_as_much_memory_as_evicted_prefixes(
+def test_rows_for_checkpoints_take_half_of_the_memory_for_what_is_evicted(
     name: str, tmp_path: Path
 ) -> None:
     path = write(name, tmp_path / "model.gguf")
     model = Model(path, LoadOptions(gpu_layers=0))
     row_bytes = model.row_bytes
     model.free()
-    for host_cache, num_rows in ((0, 3), (10 * row_bytes, 10), (2**30, 64)):
+    for host_cache, num_rows in ((0, 3), (20 * row_bytes, 10), (2**30, 64)):
         options = LoadOptions(
             slots=3, context_size=256, threads=1, gpu_layers=0, host_cache=host_cache
         )
         engine = load_engine(path, options)
         assert isinstance(engine, LlamaEngine)
         assert engine.capacity.num_holders == 3 + num_rows
-        assert engine.capacity.fixed_bytes <= row_bytes + 500, "it takes no more than was thought"
+        assert engine.capacity.state_bytes <= row_bytes + 500, "it takes no more than was thought"
+        assert engine.capacity.most_parked == max(0, host_cache - num_rows * row_bytes)
         engine.free()
 
 
@@ -293,10 +294,11 @@ def test_rows_have_a_state_for_each_token_that_may_be_drafted(tmp_path: Path) ->
     ("swa_full", "kv_cells", "host_cache", "num_checkpoints"),
     [
         ("on", 8192, 2**30, 252),
-        ("off", 1024, 10 * 65536, 10),
+        ("off", 1024, 20 * 65536, 10),
+        ("off", 1024, 3 * 65536, 3),
         ("off", 8192, 0, 0),
         ("auto", 8192, 2**30, 252),
-        ("auto", 8192, 30 * 65536, 30),  # small windows
+        ("auto", 8192, 30 * 65536, 15),  # small windows
         ("auto", 8192, 20 * 65536, 252),  # not enough room for them
         ("auto", 1024, 30 * 65536, 252),  # little would be saved
     ],

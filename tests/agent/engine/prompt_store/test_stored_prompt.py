@@ -20,6 +20,7 @@ from arriero.agent.engine.prompt_store.stored_prompt import (
     Origin,
     Piece,
     StoredPrompt,
+    StoredState,
     UnusableFile,
     pack,
     unpack,
@@ -51,6 +52,45 @@ def test_what_was_packed_comes_back(key: str, states: list[tuple[int, bytes]], f
     tokens = tuple((first + i) % 2**31 for i in range(sum(count for count, _ in states)))
     prompt = StoredPrompt(Prompt(tokens), pieces)
     assert read(b"".join(pack(key, ORIGIN, prompt)), key=key) == prompt
+
+
+CHECKPOINTS = StoredPrompt(
+    Prompt(tuple(range(10))),
+    (Piece(4, b"block"), Piece(4, b"another")),
+    checkpoints=(
+        StoredState(3, b"three", b"state"),
+        StoredState(8, b"four", b""),
+        StoredState(10, b"2", b"s"),
+    ),
+)
+
+
+def test_checkpoints_come_back() -> None:
+    file = b"".join(pack("key", ORIGIN, CHECKPOINTS))
+    assert read(file) == CHECKPOINTS
+    few = replace(CHECKPOINTS, pieces=())
+    assert read(b"".join(pack("key", ORIGIN, few))) == few, "of a prompt shorter than a block"
+    for lengths in ((3, 11), (8, 3), (3, 3), (0, 3)):
+        wrong = tuple(StoredState(length, b"", b"") for length in lengths)
+        damaged = replace(CHECKPOINTS, checkpoints=wrong)
+        assert "checkpoints do not match" in why(b"".join(pack("key", ORIGIN, damaged)))
+    long = replace(CHECKPOINTS, pieces=CHECKPOINTS.pieces * 2)
+    assert "pieces do not match" in why(b"".join(pack("key", ORIGIN, long)))
+
+
+def test_the_first_tokens_have_the_checkpoints_among_them() -> None:
+    first = CHECKPOINTS.first(8)
+    assert [one.length for one in first.checkpoints] == [3, 8]
+    assert (first.prompt, first.pieces) == (CHECKPOINTS.prompt.part(0, 8), CHECKPOINTS.pieces)
+    assert first.is_usable and not StoredPrompt(first.prompt, ()).is_usable
+
+
+def test_what_keys_have_in_common_does_not_end_within_media() -> None:
+    assert CHECKPOINTS.num_common((0, 1, 2, 9), 10) == 3
+    assert CHECKPOINTS.num_common(tuple(range(12)), 20) == 10
+    assert CHECKPOINTS.num_common(tuple(range(12)), 7) == 7
+    shown = Prompt((1,), Media(b"picture", 4), (2,))
+    assert StoredPrompt(shown, ()).num_common(shown.keys, 3) == 1
 
 
 def test_states_are_not_copied() -> None:

@@ -54,6 +54,7 @@ from tests.agent.engine.fake_engine import (
     run_alone,
     score_of,
     state_of,
+    stored_checkpoints,
     stored_prompt,
 )
 
@@ -193,7 +194,9 @@ class Lives(RuleBasedStateMachine):
             case "torn":
                 whole = self.store(stored, adapter)
                 torn = tuple(Piece(one.num_tokens, b"?") for one in whole.pieces)
-                sequence = replace(sequence, stored=StoredPrompt(whole.prompt, torn))
+                states = tuple(replace(one, state=b"?") for one in whole.checkpoints)
+                stored = StoredPrompt(whole.prompt, torn, checkpoints=states)
+                sequence = replace(sequence, stored=stored)
             case "scored":
                 sequence = replace(sequence, scores_prompt=True)
             case "scored prefill" if len(prompt) < self.context_size:
@@ -355,6 +358,9 @@ class Lives(RuleBasedStateMachine):
         return any(one.prompt.adapter is not None for one in self.sequences.values())
 
     def store(self, tokens: tuple[int, ...], adapter: str | None) -> StoredPrompt:
+        if self.engine.capacity.checkpoint_gap:
+            lengths = sorted({len(tokens), max(1, len(tokens) - 4)})
+            return stored_checkpoints(*tokens, lengths=lengths, adapter=adapter)
         piece = self.piece if self.engine.capacity.can_share else len(tokens)
         return stored_prompt(*tokens, piece=piece, adapter=adapter)
 
@@ -365,12 +371,24 @@ class Lives(RuleBasedStateMachine):
         if end.saved is not None:
             whole = (*self.sequences[number].prompt.tokens, *self.tokens[number])
             assert end.saved.prompt.tokens in (whole, whole[:-1])
+            adapter = self.sequences[number].prompt.adapter
+            if self.engine.capacity.checkpoint_gap:
+                self.check_checkpoints(end.saved)
+                return
             states = b"".join(
                 bytes(one.state).removeprefix(b"state of ") for one in end.saved.pieces
             )
-            adapter = self.sequences[number].prompt.adapter
             assert states == bytes(marked(end.saved.prompt.tokens, adapter))
             assert sum(one.num_tokens for one in end.saved.pieces) == len(end.saved.prompt.tokens)
+
+    def check_checkpoints(self, saved: StoredPrompt) -> None:
+        """Each has what was computed up to there, and the last one all."""
+        lengths = [one.length for one in saved.checkpoints]
+        tokens, adapter = saved.prompt.tokens, saved.prompt.adapter
+        expected = stored_checkpoints(*tokens, lengths=lengths, adapter=adapter)
+        num_blocks = (len(tokens) - 1) // self.engine.capacity.block
+        assert saved == replace(expected, pieces=expected.pieces[:num_blocks])
+        assert lengths[-1] == len(tokens)
 
     def was_never_run(self, number: int) -> bool:
         """It ended at once, with nothing to do."""
@@ -547,6 +565,7 @@ class CheckpointLives(Lives):
 
     num_cells = 40
     num_holders = 8
+    most_parked = 60
 
     def make_engine(self) -> FakeEngine:
         return FakeEngine(
@@ -557,6 +576,7 @@ class CheckpointLives(Lives):
             num_holders=self.num_holders,
             can_share=False,
             checkpoint_gap=2,
+            most_parked=self.most_parked,
         )
 
 
@@ -565,6 +585,35 @@ class TightCheckpointLives(CheckpointLives):
 
     num_cells = 26
     num_holders = 4
+    most_parked = 30
+
+
+class UnparkedCheckpointLives(TightCheckpointLives):
+    """Nothing goes to host memory."""
+
+    most_parked = 0
+
+
+class MovingCheckpointLives(CheckpointLives):
+    """A few cells a step are copied to and from host memory."""
+
+    num_cells = 30
+    num_holders = 6
+
+    def make_engine(self) -> FakeEngine:
+        return FakeEngine(
+            slots=self.slots,
+            context_size=self.context_size,
+            batch_size=8,
+            num_cells=self.num_cells,
+            num_holders=self.num_holders,
+            can_share=False,
+            checkpoint_gap=2,
+            most_parked=60 * (MOST_BYTES // 5),
+            cell_bytes=MOST_BYTES // 5,
+            state_bytes=4 * (MOST_BYTES // 5),
+            seconds_per_moved_cell=0.02,
+        )
 
 
 class SpeculatingLives(Lives):
@@ -661,7 +710,7 @@ class TurnTakingLives(SpeculatingLives):
 
 MACHINES = (
     *(Lives, MovingLives, DiskLives, TightLives, DeceivedLives, LonelyLives),
-    *(CheckpointLives, TightCheckpointLives),
+    *(CheckpointLives, TightCheckpointLives, UnparkedCheckpointLives, MovingCheckpointLives),
     *(StreamLives, RoomyStreamLives, MovingStreamLives, SpeculatingStreamLives),
     *(SpeculatingLives, TightSpeculatingLives, TurnTakingLives, WildlySpeculatingLives),
 )
@@ -674,6 +723,8 @@ TestDeceivedLives = DeceivedLives.TestCase
 TestLonelyLives = LonelyLives.TestCase
 TestCheckpointLives = CheckpointLives.TestCase
 TestTightCheckpointLives = TightCheckpointLives.TestCase
+TestUnparkedCheckpointLives = UnparkedCheckpointLives.TestCase
+TestMovingCheckpointLives = MovingCheckpointLives.TestCase
 TestStreamLives = StreamLives.TestCase
 TestRoomyStreamLives = RoomyStreamLives.TestCase
 TestMovingStreamLives = MovingStreamLives.TestCase

@@ -117,20 +117,20 @@ def test_a_state_is_saved_without_what_was_only_drafted(speculating_engine: Llam
     wipe(engine)
 
 
-def test_the_state_of_a_recurrent_model_has_one_size_and_is_loaded_whole(tmp_path: Path) -> None:
+def test_the_state_of_a_recurrent_model_has_one_size(tmp_path: Path) -> None:
     path = write_recurrent(tmp_path / "recurrent.gguf")
     engine = load_engine(
         path, LoadOptions(slots=2, context_size=256, threads=1, gpu_layers=0, host_cache=2**20)
     )
+    assert isinstance(engine, LlamaEngine)
     tokens = (4, 5, 6, 7, 5, 4)
     engine.execute(Step((), (Run(SequenceId(1), 0, 0, tokens, False),), 0, len(tokens)))
-    [piece] = saved(engine, tokens, 1000).pieces
+    states = States(engine._context)
     capacity = engine.capacity
     assert not capacity.can_share
-    assert (capacity.fixed_bytes, capacity.cell_bytes) == (len(piece.state), 0)
-    load = Load(1, StoredPrompt(Prompt(tokens), (piece,)))
-    further = Run(SequenceId(2), 1, len(tokens), (5,), False)
-    assert engine.execute(Step((load,), (further,), 0, 1)) == Decoded(())
+    assert (capacity.fixed_bytes, capacity.cell_bytes) == (0, 1)
+    assert capacity.state_bytes == states.size_apart(0)
+    assert states.size(0) - states.size_apart(0) < 200, "there is nothing else"
     engine.free()
 
 
@@ -142,28 +142,9 @@ def test_a_window_is_read_and_written_apart_from_the_rest(
     tokens = tuple(range(300, 400))
     engine.execute(Step((), (Run(SequenceId(1), 0, 0, tokens, False),), 0, len(tokens)))
     states = States(engine._context)
-    window = states.read_window(0)
+    window = states.read_apart(0)
     assert 0 < len(window) < states.size(0)
-    assert states.write_window(0, window)
-    assert not states.write_window(0, window[: len(window) // 2])
-    assert not states.write_window(0, b"")
-    wipe(engine)
-
-
-def test_a_state_with_a_small_window_is_saved_and_loaded_whole(
-    small_engine: Callable[[str], LlamaEngine],
-) -> None:
-    engine = small_engine("gpt-oss off")
-    wipe(engine)
-    tokens = tuple(range(300, 500))
-    sequence = NewSequence(
-        id=SequenceId(1), prompt=Prompt(tokens), max_tokens=None, sampling=GREEDY
-    )
-    engine.open(sequence)
-    engine.execute(Step((), (Run(sequence.id, 0, 0, tokens, False),), 0, len(tokens)))
-    stored = saved(engine, tokens, 1000)
-    first = engine.execute(Step((), (Run(sequence.id, 0, len(tokens), (7,), True),), 0, 1))
-    last = Run(sequence.id, 3, len(tokens), (7,), True)
-    assert engine.execute(Step((Clear(0), Load(3, stored)), (last,), 0, 1)) == first
-    engine.close(sequence.id)
+    assert states.write_apart(0, window)
+    assert not states.write_apart(0, window[: len(window) // 2])
+    assert not states.write_apart(0, b"")
     wipe(engine)

@@ -1,7 +1,9 @@
 """Edits of cells, on the demo model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
+import llama_cpp.llama_cpp as llama_cpp
 import pytest
 
 from arriero.agent.engine.llama.engine import LlamaEngine
@@ -10,16 +12,29 @@ from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.engine.step import (
     Adopt,
+    AdoptBlock,
+    AdoptState,
     Clear,
     Copy,
     Decoded,
+    Edit,
     Export,
+    Forget,
     NotLoaded,
+    Outcome,
     Park,
+    ParkBlock,
+    ParkState,
     Restore,
+    RestoreBlock,
+    RestoreState,
     Run,
+    Save,
+    SaveState,
+    ShareAttention,
     Step,
 )
+from bench.small_models import WINDOW
 from tests.agent.engine.llama.running import GREEDY, prompt, wipe
 
 
@@ -167,6 +182,21 @@ def test_a_copy_is_no_beginning_where_its_window_was_given_to_others(
     wipe(engine)
 
 
+@pytest.mark.parametrize(("num_left", "is_whole"), [(WINDOW - 1, True), (WINDOW - 2, False)])
+def test_a_checkpoint_may_lose_what_no_further_token_looks_back_to(
+    small_engine: Callable[[str], LlamaEngine], num_left: int, is_whole: bool
+) -> None:
+    engine = small_engine("gemma3")
+    wipe(engine)
+    read_tokens(engine, 0, 0, 300)
+    assert engine.execute(Step((Copy(0, 9, 300), Clear(0)), (), 0, 0)) == Decoded(())
+    # As if these cells had been given to others.
+    llama_cpp.llama_memory_seq_rm(engine._context.memory, 10, 0, 300 - num_left)
+    outcome = engine.execute(Step((Copy(9, 1, 300),), (), 0, 0))
+    assert outcome == (Decoded(()) if is_whole else NotLoaded((1,)))
+    wipe(engine)
+
+
 def test_a_window_that_is_parted_comes_back_again_and_again(
     small_engine: Callable[[str], LlamaEngine],
 ) -> None:
@@ -188,3 +218,84 @@ def test_a_window_that_is_parted_comes_back_again_and_again(
         assert engine.execute(Step(edits, (last,), 0, 1)) == first
     engine.close(sequence.id)
     wipe(engine)
+
+
+PARKED = ("gemma3", "gpt-oss off", "qwen35", "granitehybrid", "lfm2", "mamba2")
+LENGTH = 150
+SCORED = replace(GREEDY, top_log_probs=3)
+
+
+@pytest.fixture(params=PARKED)
+def checkpoint_engine(
+    request: pytest.FixtureRequest, small_engine: Callable[[str], LlamaEngine]
+) -> Iterator[LlamaEngine]:
+    """Slot 0 and holder 4 stand at `LENGTH`."""
+    engine = small_engine(request.param)
+    wipe(engine)
+    read_tokens(engine, 0, 0, LENGTH)
+    assert engine.execute(Step((Copy(0, 4, LENGTH),), (), 0, 0)) == Decoded(())
+    yield engine
+    wipe(engine)
+
+
+def go_on(engine: LlamaEngine, slot: int, *edits: Edit) -> Outcome:
+    """What comes after `LENGTH` tokens and one more in `slot`, after `edits`."""
+    sequence = NewSequence(id=SequenceId(1), prompt=Prompt((7,)), max_tokens=None, sampling=SCORED)
+    engine.open(sequence)
+    run = Run(sequence.id, slot, LENGTH, (7,), True)
+    outcome = engine.execute(Step(edits, (run,), 0, 1))
+    engine.close(sequence.id)
+    return outcome
+
+
+def check_alike(one: Outcome, other: Outcome) -> None:
+    """The same token, and as likely but for rounding: cells may have another order."""
+    assert isinstance(one, Decoded) and isinstance(other, Decoded)
+    assert one.tokens == other.tokens
+    [likely], [expected] = (each.log_probs[SequenceId(1)] for each in (one, other))
+    assert [p for _, p in likely.top] == pytest.approx([p for _, p in expected.top], abs=0.02)
+
+
+def test_a_checkpoint_that_was_parked_is_as_it_was(checkpoint_engine: LlamaEngine) -> None:
+    engine = checkpoint_engine
+    first = go_on(engine, 0)
+    parks = (ParkBlock(4, 0, 64, 1), ParkBlock(4, 64, 64, 2), ParkBlock(4, 128, 22, 3))
+    engine.execute(Step((*parks, ParkState(4, LENGTH, 90, 1)), (), 0, 0))
+    wipe(engine)
+    read_tokens(engine, 1, 0, 100)
+    blocks = (RestoreBlock(5, 64, 64, 2), RestoreBlock(5, 128, 22, 3))
+    state = RestoreState(5, LENGTH, 90, 1)
+    whole = (RestoreBlock(5, 0, 64, 1), *blocks, state)
+    check_alike(go_on(engine, 2, *whole, Copy(5, 2, LENGTH)), first)
+    engine.execute(Step((Clear(5), Clear(2)), (), 0, 0))
+    shared = (ShareAttention(1, 5, 64), *blocks, state)
+    check_alike(go_on(engine, 3, *shared, Copy(5, 3, LENGTH)), first)
+    engine.execute(Step((Forget((1, 2, 3), 90),), (), 0, 0))
+
+
+def test_a_checkpoint_that_was_saved_is_adopted(checkpoint_engine: LlamaEngine) -> None:
+    engine = checkpoint_engine
+    first = go_on(engine, 0)
+    read_tokens(engine, 0, LENGTH + 1, 20)
+    id = SequenceId(1)
+    saves = (Save(id, 0, 0, 100), Save(id, 0, 100, 50, is_tail=True))
+    saved = engine.execute(Step((*saves, SaveState(id, 0, 4, LENGTH, 1)), (), 0, 0))
+    assert isinstance(saved, Decoded)
+    wipe(engine)
+    block, tail, state = saved.saved
+    adopted = (AdoptBlock(1, block), AdoptBlock(2, tail), AdoptState(90, state))
+    restored = (RestoreBlock(6, 0, 100, 1), RestoreBlock(6, 100, 50, 2))
+    edits = (*adopted, *restored, RestoreState(6, LENGTH, 90, 1), Copy(6, 1, LENGTH))
+    check_alike(go_on(engine, 1, *edits), first)
+    engine.execute(Step((Forget((1, 2), 90),), (), 0, 0))
+
+
+def test_what_cannot_be_restored_says_so(checkpoint_engine: LlamaEngine) -> None:
+    engine = checkpoint_engine
+    wipe(engine)
+    adopted = (AdoptBlock(1, b"torn"), AdoptState(90, b"torn"))
+    for edit in (RestoreBlock(5, 0, 10, 1), RestoreState(5, 10, 90, 1)):
+        outcome = engine.execute(Step((*adopted, edit, Copy(5, 1, 10)), (), 0, 0))
+        assert isinstance(outcome, NotLoaded) and {5, 1} & {*outcome.holders}
+        wipe(engine)
+    engine.execute(Step((Forget((1,), 90),), (), 0, 0))

@@ -1,0 +1,200 @@
+"""Checkpoints in host memory: attention in blocks that they share, and a state of each.
+
+What layers have that look back to the start can be cut anywhere. It is parked in blocks of so many
+positions, the last one of a checkpoint shorter, and what begins alike has the same blocks (W. Kwon
+et al.: Efficient memory management for large language model serving with PagedAttention, SOSP
+2023). What layers with a sliding window and recurrent layers have is one state for each checkpoint.
+
+A parked checkpoint has a name, a number that no cells belong to. When there is no room, those go
+that are worth least (`checkpoint_memory`), and none for one that is worth less.
+
+Invariants, checked by `check_integrity`:
+- a block is here as long as something uses it, and what comes before it too;
+- `num_bytes` adds up blocks and states. It is at most `most_bytes`, but for what came from outside.
+"""
+
+from collections import Counter
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+MOST = 1024
+"""Checkpoints, however small they are: looking for the longest one passes over all that fit."""
+
+Keys = tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Block:
+    """`keys` after all those of the block `parent`; of how many checkpoints it is a part."""
+
+    parent: int
+    keys: Keys
+    num_users: int = 0
+
+
+@dataclass(slots=True)
+class _Parked:
+    blocks: tuple[int, ...]
+    length: int
+    worth: float
+
+
+_START = -1
+"""The parent of first blocks."""
+
+
+class ParkedCheckpoints:
+    """At most `most_bytes`, with `cell_bytes` a position and `state_bytes` a checkpoint.
+
+    A block has `block` positions. Names begin at `first`.
+    """
+
+    def __init__(
+        self, *, first: int, block: int, most_bytes: int, cell_bytes: int, state_bytes: int
+    ) -> None:
+        self.num_bytes = 0
+        self.most_bytes = most_bytes
+        self.block = block
+        self._cell_bytes = cell_bytes
+        self._state_bytes = state_bytes
+        self._names = count(first)
+        self._block_ids = count()
+        self._blocks: dict[int, _Block] = {}
+        self._ids: dict[tuple[int, Keys], int] = {}
+        self._parked: dict[int, _Parked] = {}
+
+    def __contains__(self, name: int) -> bool:
+        return name in self._parked
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(tuple(self._parked))
+
+    @property
+    def num_positions(self) -> int:
+        """How many positions all blocks have together."""
+        return sum(len(block.keys) for block in self._blocks.values())
+
+    def length(self, name: int) -> int:
+        """How many tokens the checkpoint has."""
+        return self._parked[name].length
+
+    def blocks(self, name: int) -> Iterator[tuple[int, int, int]]:
+        """Its blocks in their order: the id of each, where it begins, and its positions."""
+        start = 0
+        for id in self._parked[name].blocks:
+            num = len(self._blocks[id].keys)
+            yield id, start, num
+            start += num
+
+    def cut(self, keys: Sequence[int]) -> list[Keys]:
+        """`keys` as blocks."""
+        return [tuple(keys[at : at + self.block]) for at in range(0, len(keys), self.block)]
+
+    def known(self, blocks: Sequence[int], keys: Keys) -> int | None:
+        """The block with `keys` after those `blocks`, if it is here."""
+        return self._ids.get((blocks[-1] if blocks else _START, keys))
+
+    def in_the_way(
+        self, num_positions: int, worth: float, *, sparing: int | None = None
+    ) -> list[int] | None:
+        """What has to go before a checkpoint can be parked with so many positions of its own.
+
+        `None`: in vain, for the others are worth as much. `sparing` is in use right now.
+        """
+        excess = self.num_bytes - self.most_bytes
+        excess += num_positions * self._cell_bytes + self._state_bytes
+        num_excess = len(self._parked) + 1 - MOST
+        going: list[int] = []
+        users = Counter[int]()
+        for name in sorted(self._parked, key=self.worth) if excess > 0 or num_excess > 0 else ():
+            if excess <= 0 and len(going) >= num_excess:
+                break
+            if self.worth(name) >= worth:
+                return None
+            if name == sparing:
+                continue
+            going.append(name)
+            excess -= self._state_bytes
+            for id in self._parked[name].blocks:
+                users[id] += 1
+                if users[id] == self._blocks[id].num_users:
+                    excess -= self._bytes(id)
+        return going if excess <= 0 and len(going) >= num_excess else None
+
+    def worth(self, name: int) -> float:
+        """What it is worth; see `checkpoint_memory`."""
+        return self._parked[name].worth
+
+    def use(self, name: int, worth: float) -> None:
+        """It was used: so much it is worth now."""
+        self._parked[name].worth = worth
+
+    def take(self, blocks: Sequence[int], keys: Keys) -> int:
+        """The block with `keys` after those `blocks` has one user more; it is new if need be."""
+        parent = blocks[-1] if blocks else _START
+        id = self._ids.get((parent, keys))
+        if id is None:
+            id = self._ids[parent, keys] = next(self._block_ids)
+            self._blocks[id] = _Block(parent, keys)
+            self.num_bytes += self._bytes(id)
+        self._blocks[id].num_users += 1
+        return id
+
+    def add(self, blocks: Sequence[int], worth: float) -> int:
+        """A checkpoint that uses `blocks`, which were taken for it: its name."""
+        name = next(self._names)
+        length = sum(len(self._blocks[id].keys) for id in blocks)
+        self._parked[name] = _Parked(tuple(blocks), length, worth)
+        self.num_bytes += self._state_bytes
+        return name
+
+    def remove(self, name: int) -> list[int]:
+        """It is gone; the blocks that nobody uses any more."""
+        self.num_bytes -= self._state_bytes
+        return self.release(self._parked.pop(name).blocks)
+
+    def release(self, blocks: Sequence[int]) -> list[int]:
+        """`blocks` have a user less; those that have none are gone."""
+        gone = []
+        for id in blocks:
+            block = self._blocks[id]
+            block.num_users -= 1
+            if not block.num_users:
+                self.num_bytes -= self._bytes(id)
+                del self._blocks[id], self._ids[block.parent, block.keys]
+                gone.append(id)
+        return gone
+
+    def relatives(self, name: int) -> list[int]:
+        """It, and all that share a block with it."""
+        blocks = set(self._parked[name].blocks)
+        return [one for one, parked in self._parked.items() if blocks & set(parked.blocks)]
+
+    def surplus(self, sparing: Container[int]) -> int | None:
+        """What has to go where there is more than room for; not those of `sparing`."""
+        if self.num_bytes <= self.most_bytes:
+            return None
+        others = (name for name in self._parked if name not in sparing)
+        return min(others, key=self.worth, default=None)
+
+    def check_integrity(self, being_parked: Sequence[Sequence[int]]) -> None:
+        """Raise `RuntimeError` where an invariant is broken; some more use blocks."""
+        users = Counter(id for parked in self._parked.values() for id in parked.blocks)
+        users.update(id for blocks in being_parked for id in blocks)
+        counts = {id: block.num_users for id, block in self._blocks.items()}
+        _check(counts == dict(users), f"users of blocks {counts}")
+        for id, block in self._blocks.items():
+            _check(block.parent in (_START, *self._blocks), f"parent of block {id}")
+            _check(self._ids.get((block.parent, block.keys)) == id, f"keys of block {id}")
+        _check(len(self._ids) == len(self._blocks), "ids of blocks")
+        num_bytes = sum(map(self._bytes, self._blocks)) + self._state_bytes * len(self._parked)
+        _check(num_bytes == self.num_bytes, f"{self.num_bytes} bytes")
+
+    def _bytes(self, id: int) -> int:
+        return len(self._blocks[id].keys) * self._cell_bytes
+
+
+def _check(holds: bool, finding: str) -> None:
+    if not holds:
+        raise RuntimeError(f"parked checkpoints out of order: {finding}")
