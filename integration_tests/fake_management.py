@@ -54,7 +54,7 @@ DOWNLOAD = {
 }
 FACTS = {
     "memory": 16 << 30,
-    "devices": [{"name": "GPU 0", "memory": 8 << 30}],
+    "devices": [{"name": "CUDA0", "description": "NVIDIA L4", "memory": 8 << 30}],
     "cores": 8,
     "disk_free": 50 << 30,
     "platform": "Linux",

@@ -132,7 +132,7 @@ async def test_an_agent_is_shown_and_drained(
     await expect(here).to_contain_text("no room for the file (disk_full)")
     await expect(here).to_contain_text("free 3 GiB")
     await expect(here).to_contain_text("1.0 GiB of 2.0 GiB · 9.5 MiB/s · 1 min 47 s left")
-    await expect(dashboard.part("agent-facts")).to_contain_text("GPU 0 (8.0 GiB)")
+    await expect(dashboard.part("agent-facts")).to_contain_text("CUDA0 (NVIDIA L4, 8.0 GiB)")
     await expect(dashboard.part("agent-statistics")).to_contain_text("2,048 used")
     await expect(here.locator(".slot.busy")).to_have_count(1)
     await expect(here.locator(".slot.busy")).not_to_have_css("background-color", "rgba(0, 0, 0, 0)")

@@ -118,7 +118,7 @@ class TestStored:
         self.check_ignored(again, torn)
         self.check_ignored(await ask(bare_fleet, cache_key="foreign"), foreign)
 
-    async def test_a_file_of_another_model_is_a_warning(
+    async def test_a_file_of_another_model_or_another_type_of_cache_is_a_warning(
         self, bare_fleet: Fleet, tmp_path: Path
     ) -> None:
         folder, model = tmp_path / "cache", tmp_path / "other.gguf"
@@ -128,11 +128,16 @@ class TestStored:
         (path,) = files(folder)
         shutil.copy(MODEL, model)
         model.write_bytes(model.read_bytes() + b"another")
-        await bare_fleet.start_agent(cache_dir=folder, model=model)
+        other = await bare_fleet.start_agent(cache_dir=folder, model=model)
         again = await ask(bare_fleet, cache_key="road")
         self.check_ignored(again, path)
         assert usage(again)["cached_tokens"] == 0
         assert again.text == saved.text
+        await other.terminate()
+        await bare_fleet.start_agent(cache_dir=folder, cache_type_k="q8_0", cache_type_v="q8_0")
+        again = await ask(bare_fleet, cache_key="road")
+        self.check_ignored(again, path)
+        assert usage(again)["cached_tokens"] == 0
 
     def check_ignored(self, answer: Answer, path: Path) -> None:
         (warning,) = warnings(answer)

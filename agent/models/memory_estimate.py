@@ -138,7 +138,8 @@ def _alone(
     tokens = options.ubatch_size
     layer = tokens * ((2 * feed_forward + _EMBEDDING_ROWS * width) * _F32 + cells * _F16)
     if options.flash_attn == "off":
-        layer += tokens * heads * cells * _F32  # of each token to each cell
+        # Of each token to each cell a number for each head, and a mask of full precision.
+        layer += tokens * cells * (heads * _F32 + _F32 - _F16)
     inputs = tokens * width * _F32
     outputs = (options.slots + 1) * vocab * _F32
     chunk = _chunk(vocab, options)

@@ -53,6 +53,27 @@ def test_the_demo_model_as_llama_cpp_reports_it() -> None:
     assert found.compute == pytest.approx(14.26 * MIB, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("options", "cache_size", "compute_size"),
+    [
+        ({"flash_attn": "off"}, 16, 83.53),
+        ({"cache_type_k": "q8_0", "cache_type_v": "q8_0"}, 8.5, 13.79),
+        ({"ubatch_size": 128}, 16, 3.63),
+    ],
+    ids=str,
+)
+def test_and_as_it_reports_it_with_other_options(
+    options: dict[str, Any], cache_size: float, compute_size: float
+) -> None:
+    """The sizes in MiB are those of llama.cpp's log, of what is computed and of a row each."""
+    with DEMO.open("rb") as file:
+        sizes = LoadOptions(slots=4, context_size=2048, **options)
+        found = estimate(read_header(file), sizes, file_bytes=DEMO.stat().st_size)
+    assert found is not None
+    assert found.cache == cache_size * MIB
+    assert found.compute == pytest.approx(compute_size * MIB, rel=0.05)
+
+
 def test_the_cache_has_keys_and_values_of_every_layer() -> None:
     assert cache(estimate(head(), ONE, file_bytes=0)) == 256 * 2 * 128 * 2
     shared = head(attention__head_count_kv=1)

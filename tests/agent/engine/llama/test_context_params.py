@@ -179,6 +179,42 @@ def test_values_lie_as_attention_reads_them(flash_attn: str, is_transposed: int)
     assert int.from_bytes(state[after_cells : after_cells + 4], "little") == is_transposed
 
 
+@pytest.fixture(scope="module")
+def plain() -> Ended:
+    return _answers()
+
+
+class TestAnswers:
+    """What options that are no matter of a cache do to an answer."""
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"batch_size": 128, "ubatch_size": 64},
+            {"threads_batch": 2, "kv_offload": False, "op_offload": False},
+            {"flash_attn": "off"},
+            {"rope_scale": 1.0, "yarn_orig_ctx": 16, "yarn_beta_fast": 8.0},  # without YaRN
+        ],
+        ids=str,
+    )
+    def test_nothing(self, plain: Ended, options: dict[str, Any]) -> None:
+        assert _answers(**options) == plain
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"rope_freq_base": 500.0},
+            {"rope_scaling": "linear", "rope_scale": 8.0},
+            {"rope_scaling": "yarn", "rope_scale": 8.0, "yarn_orig_ctx": 64},
+        ],
+        ids=str,
+    )
+    def test_other_positions_are_another_answer(
+        self, plain: Ended, options: dict[str, Any]
+    ) -> None:
+        assert _answers(**options) != plain
+
+
 class TestEmbedding:
     """The context that embeds is another one, and has the same options."""
 
@@ -246,6 +282,14 @@ def _bytes_of_a_cell(keys: CacheType, values: CacheType) -> int:
     assert layers and heads and width and all_heads
     row = heads * width // all_heads
     return 12 + layers * (cache_bytes(row, keys) + cache_bytes(row, values))
+
+
+def _answers(**options: Any) -> Ended:
+    engine = loaded(DEMO, **options)
+    wanted = sequences(engine, GREEDY)[1:4]
+    ended, _ = generate(engine, wanted, slots=3, num_cells=1024)
+    engine.free()
+    return ended
 
 
 def _vectors(model: Model, **options: Any) -> Rows:

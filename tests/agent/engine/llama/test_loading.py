@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from arriero.agent.engine.llama.loading import load_engine
+from arriero.agent.engine.llama.model import Model
 from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.model_error import ModelError
+from arriero.shared.models.engine_options import RopeScaling
 from bench.small_models import write
 
 
@@ -25,6 +27,33 @@ def test_a_context_beyond_the_training_is_warned_of(
     ).free()
     (message,) = caplog.messages
     assert message.startswith("--context-size 100000 is more than the")
+
+
+@pytest.mark.parametrize("scaling", ["linear", "yarn"])
+def test_positions_that_are_scaled_make_the_context_longer(
+    scaling: RopeScaling, model_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    model = Model(model_path, LoadOptions(gpu_layers=0))
+    trained = model.trained_context
+    model.free()
+    for context_size, is_warned_of in ((4 * trained, False), (4 * trained + 1, True)):
+        caplog.clear()
+        engine = load_engine(
+            model_path,
+            LoadOptions(
+                slots=1,
+                context_size=context_size,
+                threads=1,
+                gpu_layers=0,
+                rope_scaling=scaling,
+                rope_scale=4.0,
+            ),
+        )
+        assert engine.model.embedding is not None
+        assert engine.model.embedding.max_tokens == 4 * trained
+        engine.free()
+        assert bool(caplog.messages) == is_warned_of, caplog.messages
 
 
 def test_loading_says_nothing_when_all_is_well(

@@ -207,6 +207,7 @@ class TestMixture:
             {"override_tensor": r"\.ffn_.*_exps=CPU,attn=CPU"},
             {"load_mode": "none"},
             {"load_mode": "dio"},
+            {"mlock": True, "numa": "distribute"},
             {"gpu_layers": "auto"},
             {"device": "none"},
             {"split_mode": "none", "tensor_split": "3,1", "main_gpu": 1},
