@@ -280,7 +280,7 @@ def test_rows_have_a_state_for_each_token_that_may_be_drafted(tmp_path: Path) ->
         context_size=256,
         threads=1,
         gpu_layers=0,
-        host_cache=20 * row_bytes,
+        host_cache=40 * row_bytes,
         speculate=3,
     )
     engine = load_engine(path, options)
