@@ -158,7 +158,8 @@ def _answer_errors(
         except web.HTTPException:
             raise
         except ConnectionError:
-            # The client has disconnected; aiohttp handles that.
+            if request.transport is None or request.transport.is_closing():
+                return web.Response()  # it reaches nobody, and aiohttp logs no error
             raise
         except Exception:
             _log.exception("unexpected error in %s %s", request.method, request.path)

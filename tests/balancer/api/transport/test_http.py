@@ -33,6 +33,17 @@ async def breaks_off(request: web.Request) -> web.StreamResponse:
     raise KeyError("secret")
 
 
+async def writes_too_late(request: web.Request) -> web.StreamResponse:
+    """The client goes just before the end is written."""
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await response.write(b"begun")
+    assert request.transport is not None
+    request.transport.abort()
+    await response.write_eof(b"end")
+    raise AssertionError("this was written to nobody")
+
+
 @pytest.fixture
 async def client() -> AsyncIterator[TestClient]:
     app = web.Application(middlewares=middlewares())
@@ -41,6 +52,7 @@ async def client() -> AsyncIterator[TestClient]:
             web.post("/", nothing),
             web.get("/broken", broken),
             web.get("/breaks_off", breaks_off),
+            web.get("/writes_too_late", writes_too_late),
         ]
     )
     async with TestClient(TestServer(app)) as client:
@@ -203,3 +215,14 @@ async def test_names_of_headers_are_not_repeated_if_they_are_none(admitting: Tes
         "/", headers={**asked, "Access-Control-Request-Headers": "a b; c"}
     )
     assert "Access-Control-Allow-Headers" not in response.headers
+
+
+async def test_a_client_that_has_gone_is_no_error(
+    client: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        async with client.get("/writes_too_late") as response:
+            with pytest.raises(ClientPayloadError):
+                await response.read()
+        assert (await client.post("/")).status == 200
+    assert caplog.records == []
