@@ -83,6 +83,9 @@ def wrong_commands(page: str, text: str) -> Iterator[str]:
 
 def _refusal(name: str, arguments: list[str]) -> str | None:
     if name in PROGRAMS:
+        if "--config" in arguments:  # the file is in another block, if anywhere
+            at = arguments.index("--config")
+            arguments = arguments[:at] + arguments[at + 2 :]
         return _refused_settings(PROGRAMS[name], arguments)
     if not arguments or arguments[0] in PROGRAMS:
         return None
@@ -101,7 +104,7 @@ def _refusal(name: str, arguments: list[str]) -> str | None:
 
 def _refused_settings(cls: type[Settings], arguments: list[str]) -> str | None:
     try:
-        load(cls, [word for word in arguments if word != "--help"], {})
+        load(cls, arguments, {})
     except SettingsError as error:
         return str(error)
     return None

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("", "clients", "operations")
+FOLDERS = ("", "clients", "operations", "recipes")
 PAGES = tuple(
     sorted(
         str(path.relative_to(ROOT))

@@ -4,13 +4,16 @@ import asyncio
 import json
 import os
 import socket
+from collections.abc import AsyncIterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 
+from arriero.balancer.access.access_key import new_key
 from integration_tests.corpus import LONG_CONTEXT, UNENDING
 from integration_tests.daemons import DEADLINE, Fleet, until
 from integration_tests.installed import installed
@@ -159,3 +162,64 @@ async def test_what_the_balancer_does_works_through_a_proxy(proxy: Proxy, fleet:
         async with asyncio.timeout(DEADLINE):
             assert (await response.content.readline()).startswith(b"event: ")
         response.close()
+
+
+@pytest.fixture
+async def single_sign_on(fleet: Fleet) -> AsyncIterator[str]:
+    """What stands for oauth2-proxy, at this address: it knows whoever has the cookie `company`."""
+
+    async def known(request: web.Request) -> web.Response:
+        return web.Response(status=202 if "company" in request.cookies else 401)
+
+    app = web.Application()
+    app.router.add_get("/oauth2/auth", known)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0]
+    yield f"{host}:{port}"
+    await runner.cleanup()
+
+
+async def test_people_log_in_by_single_sign_on_and_programs_by_key(
+    fleet: Fleet, single_sign_on: str, tmp_path: Path
+) -> None:
+    nginx, _ = (await asyncio.to_thread(installed, "proxies")).split()
+    key = new_key(b"a" * 32)
+    (tmp_path / "admin.key").write_text(key)
+    await fleet.start_balancer(allowed_host=[LLM, ADMIN], admin_key_file=tmp_path / "admin.key")
+    await _make_certificate(tmp_path)
+    port = _free_port()
+    text = _pointed(fleet, "nginx-sso.conf").replace("127.0.0.1:4180", single_sign_on)
+    config = tmp_path / "nginx.conf"
+    config.write_text(_nginx(text, tmp_path, port))
+    await fleet.start(nginx, "-p", str(tmp_path), "-c", str(config), "-g", "daemon off;")
+    proxy = Proxy(fleet, port)
+    await proxy.until_ready()
+    person = {"Cookie": "company=yes"}
+    program = {"Authorization": f"Bearer {key}"}
+
+    async def status(name: str, path: str, **headers: str) -> int:
+        more = {"headers": headers, "allow_redirects": False}
+        async with proxy.ask(name, "GET", path, **more) as response:
+            return int(response.status)
+
+    async with proxy.ask(ADMIN, "GET", "/?a=b", allow_redirects=False) as response:
+        to = f"https://{ADMIN}/?a=b"
+        assert (response.status, response.headers["Location"].split("rd=")[1]) == (302, to)
+    assert await status(ADMIN, "/", **person) == 200
+    assert await status(ADMIN, "/api/v1/agents", **person) == 401  # the balancer's own
+    assert await status(ADMIN, "/api/v1/agents", **person, **program) == 200
+    assert await status(ADMIN, "/api/v1/agents", **program) == 302
+
+    log_in = {"json": {"key": key}, "headers": person | {"Origin": f"https://{ADMIN}"}}
+    async with proxy.ask(ADMIN, "POST", "/api/v1/session", **log_in) as response:
+        assert response.status == 200
+        assert "secure" in response.headers["Set-Cookie"].lower()
+
+    for path in ("/metrics", "/api/v1/agent-socket"):
+        assert await status(ADMIN, path) == 401
+    assert await status(ADMIN, "/metrics", **program) == 200
+    assert await status(LLM, "/v1/models") == 401
+    assert await status(LLM, "/v1/models", **program) == 200
