@@ -27,6 +27,7 @@ class Side:
 
     client: Client
     daemons: tuple[Daemon, ...]
+    url: str
 
     @property
     def commands(self) -> list[str]:
@@ -51,7 +52,7 @@ async def start_ours(
         **settings,
     )
     host, _, port = balancer.ready["inference"].rpartition(":")
-    return Side(Client(host, int(port), NATIVE), (balancer, agent))
+    return Side(Client(host, int(port), NATIVE), (balancer, agent), fleet.inference)
 
 
 async def start_theirs(stack: AsyncExitStack, load: Load, *, repacks: bool = True) -> Side:
@@ -74,4 +75,5 @@ async def start_theirs(stack: AsyncExitStack, load: Load, *, repacks: bool = Tru
     url = urlsplit(line.rpartition("listening on ")[2].strip())
     if url.hostname is None or url.port is None:
         raise RuntimeError(f"llama-server does not say where it listens: {line}")
-    return Side(Client(url.hostname, url.port, LLAMA_SERVER), (daemon,))
+    client = Client(url.hostname, url.port, LLAMA_SERVER)
+    return Side(client, (daemon,), f"http://{url.netloc}")

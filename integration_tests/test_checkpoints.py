@@ -6,11 +6,11 @@ answer, or a checkpoint's distance.
 
 import asyncio
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 
+from bench.patterns import Message, said, words
 from bench.small_models import RECURRENT, WINDOWED, write
 from integration_tests.daemons import Fleet
 
@@ -19,30 +19,6 @@ CLOSE = 40
 """Tokens: two checkpoints of a prompt may be so close that there is but one."""
 MESSAGE = 140
 """Tokens of a message of 100 words, at most."""
-WORDS = [
-    "slot",
-    "queue",
-    "agent",
-    "model",
-    "batch",
-    "token",
-    "cache",
-    "prompt",
-    "answer",
-    "balancer",
-    "stream",
-    "layer",
-]
-
-Message = dict[str, str]
-
-
-def words(seed: int, count: int) -> str:
-    return " ".join(Random(seed).choices(WORDS, k=count))
-
-
-def said(role: str, content: str) -> Message:
-    return {"role": role, "content": content}
 
 
 class Chats:
