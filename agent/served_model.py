@@ -21,8 +21,8 @@ from .engine.prompt_store.cache_folder import CacheFolder
 from .engine.prompt_store.prompt_store import PromptStore
 from .engine.prompt_store.stored_prompt import ModelIdentity, Origin
 from .generation.preparer import Preparer
+from .gguf.split_files import files_of
 from .model_identity import files_digest, fingerprint, identity_of, origin_of
-from .models.file_names import files_of
 from .settings import AgentSettings
 
 logger = logging.getLogger(__name__)

@@ -22,6 +22,7 @@ LAYERS = (
     "agent/engine/load_options agent/engine/llama/cells/layout",
     "agent/engine/llama/cells/recurrent_rows",
     "agent/generation/port agent/engine/statistics agent/upstream/protocol",
+    "agent/gguf",
     "agent/models",
     "agent/link agent/upstream",
     "agent/discovery",

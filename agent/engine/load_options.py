@@ -68,7 +68,7 @@ class Counts:
     """Where an option counts.
 
     In the `fingerprint` and the `cache`'s identity it counts with its value, and nothing is left to
-    do (`LoadOptions.counted`). `memory`: `models.memory_estimate` reads it. `desired`: a desired
+    do (`LoadOptions.counted`). `memory`: `gguf.memory_estimate` reads it. `desired`: a desired
     state may say it, under the same name. `view`: an agent's view shows it, under the same name.
     """
 
@@ -222,7 +222,8 @@ class LoadOptions(BaseModel):
     gpu_layers: Annotated[GpuLayers, Shown("N|auto"), _PLACED] = Field(
         default=-1,
         description="layers to offload to GPUs, if the build supports any; -1 offloads all, auto "
-        "as many as their free memory is likely to hold",
+        "as many as their free memory is likely to hold, after the experts of a mixture's first "
+        "layers went to host memory",
     )
     split_mode: Annotated[
         SplitMode,

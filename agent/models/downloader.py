@@ -15,7 +15,8 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 import httpx2
 
 from ...shared.log import context
-from .gguf_header import MAGIC, check_start
+from ..gguf.header import MAGIC
+from .gguf_check import check_start
 from .models_folder import ModelsFolder, Record
 from .part_file import PartFile
 from .port import FetchError

@@ -25,8 +25,9 @@ from huggingface_hub.hf_api import ModelInfo, RepoSibling
 
 from ...shared.log import context
 from ...shared.models.sources import HubFile, HubQuantisation
+from ..gguf.split_files import files_of
 from .downloader import TOKEN_HINT, RemoteFile
-from .file_names import files_of, pick_file
+from .file_names import pick_file
 from .located import Located
 from .models_folder import ModelsFolder, in_words
 from .part_file import sha256_of

@@ -6,9 +6,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ...shared.models.sources import LocalFile, WebFile
+from ..gguf.split_files import files_of
 from .downloader import RemoteFile
-from .file_names import files_of
-from .gguf_header import check_model
+from .gguf_check import check_model
 from .models_folder import PART, ModelsFolder
 from .part_file import sha256_of
 from .port import FetchError

@@ -13,8 +13,9 @@ from ...shared.models.engine_options import devices_of
 from ...shared.reports.model_info import ModelInfo
 from ..engine.load_options import LoadOptions
 from ..engine.model_error import ModelError
-from ..models.gguf_header import GgufHeader, HeaderError, read_header
-from ..models.memory_estimate import DraftFile, MemoryEstimate, estimate
+from ..gguf.header import GgufHeader, HeaderError, read_header
+from ..gguf.memory_estimate import DraftFile, MemoryEstimate, estimate
+from ..models.gguf_check import check_is_model
 from ..models.model_file import AdapterOnHost, AdaptersHere, ModelFile, bytes_of
 from ..models.port import FetchedModel, FetchError, Lease, ModelFiles, OnProgress
 from ..settings import AgentSettings
@@ -194,7 +195,7 @@ def _inspect(
     options = assigned_settings(settings, assignment, file)
     with path.open("rb") as opened:
         header = read_header(opened)
-    header.check_is_model(assignment.source)
+    check_is_model(header, assignment.source)
     file_bytes = fetched.bytes + bytes_of(adapters)
     found = _estimated(header, options.load_options, file_bytes=file_bytes)
     needed = None if found is None else found.on_gpus(options)

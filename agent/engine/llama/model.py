@@ -52,21 +52,16 @@ class Model:
         *,
         kernels: Kernels = "plain",
         loads_mtp: bool = False,
-        has_weights: bool = True,
     ) -> None:
         """Load `path` as `options` say. Raises `ModelError`.
 
-        `loads_mtp`: with the layers for that, if there are any (`mtp`). Without weights it has
-        facts alone.
+        `loads_mtp`: with the layers for that, if there are any (`mtp`).
         """
         check_model_file(path)
         log = route_log()
         llama_cpp.llama_backend_init()
         self._params = model_params(options, kernels)
         self._params.raw.load_mtp = loads_mtp
-        if not has_weights:
-            self._params.raw.no_alloc = True
-            self._params.raw.load_mode = llama_cpp.LLAMA_LOAD_MODE_NONE
         self.kernels = kernels
         self.loads_mtp = loads_mtp
         warnings: list[str] = []

@@ -11,9 +11,9 @@ from pydantic import TypeAdapter, ValidationError
 from arriero.agent.cpu_cores import default_threads
 from arriero.agent.engine.load_options import Counts, LoadOptions, where_options_count
 from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity
+from arriero.agent.gguf.header import read_header
+from arriero.agent.gguf.memory_estimate import DraftFile, estimate
 from arriero.agent.model_identity import fingerprint, origin_of
-from arriero.agent.models.gguf_header import read_header
-from arriero.agent.models.memory_estimate import DraftFile, estimate
 from arriero.shared.models.assignments import Assignment
 from arriero.shared.models.engine_options import EngineOptions
 from arriero.shared.reports.model_info import ModelInfo

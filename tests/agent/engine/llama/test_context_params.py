@@ -35,7 +35,7 @@ from arriero.agent.engine.step import (
     Save,
     Step,
 )
-from arriero.agent.models.gguf_header import read_header
+from arriero.agent.gguf.header import read_header
 from arriero.shared.models.engine_options import (
     CACHE_BLOCK,
     CACHE_BLOCK_BYTES,

@@ -10,7 +10,6 @@ import pytest
 from arriero.agent.engine.llama.devices import Devices
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.loading import load_engine
-from arriero.agent.engine.llama.model import Model
 from arriero.agent.engine.llama.model_params import ModelParams, model_params
 from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.model_error import ModelError
@@ -251,13 +250,3 @@ def answers(path: Path, **options: Any) -> Ended:
     ended, _ = generate(engine, sequences(engine, GREEDY)[:2], slots=2, num_cells=512)
     engine.free()
     return ended
-
-
-def test_a_model_without_weights_tells_facts() -> None:
-    path = ROOT / "demo" / "arriero-demo.gguf"
-    options = LoadOptions(gpu_layers=0)
-    facts, whole = Model(path, options, has_weights=False), Model(path, options)
-    assert (facts.num_layers, facts.size_bytes) == (whole.num_layers, whole.size_bytes)
-    assert facts.cell_bytes(options) == whole.cell_bytes(options)
-    facts.free()
-    whole.free()

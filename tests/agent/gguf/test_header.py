@@ -1,4 +1,3 @@
-import os
 import struct
 from io import BytesIO
 from pathlib import Path
@@ -7,18 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.agent.models.gguf_header import (
+from arriero.agent.gguf.header import (
     MAX_DEPTH,
     MAX_ITEMS,
     MAX_VALUE,
     GgufHeader,
     HeaderError,
-    check_model,
-    check_start,
     read_header,
 )
-from arriero.agent.models.port import FetchError
-from tests.agent.models.gguf_files import header, text
+from tests.agent.gguf.gguf_files import header, text
 
 DEMO = Path(__file__).parents[3] / "demo" / "arriero-demo.gguf"
 PLAIN = header(
@@ -104,47 +100,3 @@ def test_long_texts_and_lists_are_passed_over() -> None:
     assert "long" not in found.metadata and "many" not in found.metadata
     assert found.metadata["short"] == (1,)
     assert found.lengths == {"many": 2000, "short": 1}
-
-
-def test_a_gguf_has_a_size(tmp_path: Path) -> None:
-    path = tmp_path / "m.gguf"
-    path.write_bytes(b"GGUF" + b"x" * 10)
-    assert check_model(path, "m") == 14
-
-
-@pytest.mark.parametrize("data", [b"", b"GGU", b"<html>sign in</html>"])
-def test_another_file_is_refused_with_its_beginning(tmp_path: Path, data: bytes) -> None:
-    path = tmp_path / "m.gguf"
-    path.write_bytes(data)
-    with pytest.raises(FetchError) as caught:
-        check_model(path, "the file")
-    assert caught.value.code == "not_a_gguf"
-    assert repr(data[:4])[2:-1] in caught.value.message
-
-
-def test_a_folder_and_a_pipe_are_refused_unopened(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path, tmp_path / "pipe"):
-        with pytest.raises(FetchError) as caught:
-            check_model(path, str(path))
-        assert caught.value.code == "not_a_gguf"
-
-
-def test_the_start_of_a_gguf_is_enough() -> None:
-    check_start(b"GGUF\x03\x00", "m")
-
-
-@pytest.mark.parametrize(
-    ("metadata", "why"),
-    [
-        ({"general.type": "adapter", "general.architecture": "llama"}, "is an adapter (LoRA), not"),
-        ({"general.type": "mmproj"}, "is a projector, not"),
-        ({"general.architecture": "clip"}, "is a projector, not"),
-    ],
-)
-def test_what_goes_beside_a_model_is_none(metadata: dict[str, str], why: str) -> None:
-    with pytest.raises(FetchError) as caught:
-        read(header(metadata)).check_is_model("file:///x.gguf")
-    assert caught.value.code == "not_a_model"
-    assert caught.value.message.startswith(f"file:///x.gguf {why}")
-    read(PLAIN).check_is_model("file:///x.gguf")

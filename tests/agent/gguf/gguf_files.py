@@ -1,5 +1,6 @@
 """Small GGUF headers, as bytes."""
 
+import math
 import struct
 from collections.abc import Mapping
 from typing import Any
@@ -29,6 +30,8 @@ def value(of: Any) -> bytes:
 def header(metadata: Mapping[str, Any], tensors: Mapping[str, tuple[int, ...]] = {}) -> bytes:
     parts = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(metadata))]
     parts += [text(key) + value(each) for key, each in metadata.items()]
+    offset = 0
     for name, shape in tensors.items():
-        parts.append(text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0, 0))
+        parts.append(text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0, offset))
+        offset += -(-4 * math.prod(shape) // 32) * 32  # of type F32
     return b"".join(parts)

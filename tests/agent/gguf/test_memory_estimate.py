@@ -7,8 +7,8 @@ import pytest
 
 from arriero.agent.engine.llama.embedding import MAX_SEQUENCES
 from arriero.agent.engine.load_options import LoadOptions
-from arriero.agent.models.gguf_header import GgufHeader, read_header
-from arriero.agent.models.memory_estimate import (
+from arriero.agent.gguf.header import GgufHeader, read_header
+from arriero.agent.gguf.memory_estimate import (
     EMBEDDING_LOGITS,
     EMBEDDING_SEQUENCES,
     DraftFile,
@@ -16,7 +16,7 @@ from arriero.agent.models.memory_estimate import (
     estimate,
 )
 from bench.small_models import write
-from tests.agent.models.gguf_files import header
+from tests.agent.gguf.gguf_files import header
 
 DEMO = Path(__file__).parents[3] / "demo" / "arriero-demo.gguf"
 MIB = 2**20

@@ -4,13 +4,9 @@ The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. A file ma
 every count is bounded, texts and long lists are passed over, and what is kept is small.
 """
 
-import stat
 import struct
 from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO
-
-from .port import FetchError
 
 MAX_HEADER = 256 * 2**20
 """Most bytes of a header; vocabularies of 256,000 words with merges take about 20 MB."""
@@ -54,6 +50,14 @@ class HeaderError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class TensorPlace:
+    """Where a tensor begins, in bytes after `data_offset`."""
+
+    name: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class GgufHeader:
     """`metadata` has numbers, short texts and short lists of numbers. `lengths` are of all lists.
 
@@ -65,6 +69,19 @@ class GgufHeader:
     num_tensors: int
     num_parameters: int
     data_offset: int
+    tensors: "tuple[TensorPlace, ...]" = ()
+
+    def tensor_bytes(self, file_bytes: int) -> dict[str, int]:
+        """The bytes of each tensor by its name, in a file of `file_bytes`.
+
+        A tensor ends where the next one begins, so padding counts with it.
+        """
+        places = sorted(self.tensors, key=lambda each: each.offset)
+        starts = [each.offset for each in places]
+        ends = [*starts[1:], max(0, file_bytes - self.data_offset)]
+        return {
+            each.name: max(0, end - each.offset) for each, end in zip(places, ends, strict=False)
+        }
 
     def number(self, key: str) -> int | None:
         """The whole number under the architecture's `key`, such as `block_count`."""
@@ -85,22 +102,6 @@ class GgufHeader:
         """The architecture as the file names it: `llama`, `qwen3`, …; empty where it does not."""
         value = self.metadata.get("general.architecture", "")
         return value if isinstance(value, str) else ""
-
-    def check_is_model(self, called: str) -> None:
-        """Raises `FetchError` of `called` where it is an adapter or a projector."""
-        kind = self.metadata.get("general.type")
-        if kind == "adapter":
-            raise FetchError(
-                "not_a_model",
-                f"{called} is an adapter (LoRA), not a model",
-                "wish for the model that it was made for, with this file among its `adapters`",
-            )
-        if kind == "mmproj" or self.architecture == "clip":
-            raise FetchError(
-                "not_a_model",
-                f"{called} is a projector, not a model",
-                "wish for the model that it belongs to, with this file as its `projector`",
-            )
 
 
 def read_header(file: BinaryIO) -> GgufHeader:
@@ -131,7 +132,7 @@ class _Reader:
                 metadata[key] = value
             if length is not None:
                 lengths[key] = length
-        num_parameters = sum(self._tensor() for _ in range(num_tensors))
+        tensors = [self._tensor() for _ in range(num_tensors)]
         alignment = metadata.get("general.alignment", _ALIGNMENT)
         if not isinstance(alignment, int) or not 0 < alignment <= MAX_TEXT:
             raise HeaderError("its `general.alignment` is no size")
@@ -139,8 +140,9 @@ class _Reader:
             metadata=metadata,
             lengths=lengths,
             num_tensors=num_tensors,
-            num_parameters=num_parameters,
+            num_parameters=sum(elements for elements, _ in tensors),
             data_offset=-(-self._num_read // alignment) * alignment,
+            tensors=tuple(place for _, place in tensors),
         )
 
     def _value(self, kind: int, depth: int) -> tuple[Value | None, int | None]:
@@ -169,9 +171,9 @@ class _Reader:
             return None, length
         return struct.unpack(f"<{length}{form[1]}", data), length
 
-    def _tensor(self) -> int:
-        """How many elements the next tensor has."""
-        self._text()
+    def _tensor(self) -> tuple[int, TensorPlace]:
+        """How many elements the next tensor has, and where it is."""
+        name = self._text() or ""
         num_dimensions = int(self._number("<I"))
         if num_dimensions > MAX_DIMENSIONS:
             raise HeaderError(f"a tensor has {num_dimensions} dimensions")
@@ -180,8 +182,8 @@ class _Reader:
             elements *= int(self._number("<Q"))
         if elements >= 2**60:
             raise HeaderError("a tensor is larger than any can be")
-        self._bytes(4 + 8)  # type and offset
-        return elements
+        self._bytes(4)  # its type
+        return elements, TensorPlace(name, int(self._number("<Q")))
 
     def _text(self) -> str | None:
         length = int(self._number("<Q"))
@@ -214,26 +216,3 @@ class _Reader:
         if len(data) < count:
             raise HeaderError("it ends within its header")
         return data
-
-
-def check_model(path: Path, called: str) -> int:
-    """The size of `path`. Raises `FetchError` unless it is a regular file that starts as a GGUF.
-
-    `called` names it in errors. Raises `OSError` when it cannot be read.
-    """
-    facts = path.stat()
-    if not stat.S_ISREG(facts.st_mode):
-        raise FetchError("not_a_gguf", f"{called} is not a file", "name the .gguf file itself")
-    with path.open("rb") as file:
-        check_start(file.read(len(MAGIC)), called)
-    return facts.st_size
-
-
-def check_start(start: bytes, called: str) -> None:
-    """Raises `FetchError` unless `start`, a file's first bytes, is that of a GGUF."""
-    if not start.startswith(MAGIC):
-        raise FetchError(
-            "not_a_gguf",
-            f"{called} is not in GGUF format: it begins with {start[:16]!r}",
-            "name a .gguf file; llama.cpp's convert_hf_to_gguf.py makes one from other formats",
-        )

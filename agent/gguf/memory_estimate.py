@@ -14,7 +14,7 @@ from ...shared.models.engine_options import NO_DEVICE, cache_bytes
 from ..engine.llama.cells.layout import choose_layout
 from ..engine.llama.cells.recurrent_rows import row_bytes
 from ..engine.load_options import LoadOptions
-from .gguf_header import GgufHeader
+from .header import GgufHeader
 
 SCORED_ROWS = 64
 """Rows of logits for prompt tokens, as the engine asks for."""

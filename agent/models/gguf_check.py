@@ -1,0 +1,47 @@
+"""Whether a file is a model in GGUF format, before it is fetched, kept or loaded."""
+
+import stat
+from pathlib import Path
+
+from ..gguf.header import MAGIC, GgufHeader
+from .port import FetchError
+
+
+def check_is_model(header: GgufHeader, called: str) -> None:
+    """Raises `FetchError` of `called` where it is an adapter or a projector."""
+    kind = header.metadata.get("general.type")
+    if kind == "adapter":
+        raise FetchError(
+            "not_a_model",
+            f"{called} is an adapter (LoRA), not a model",
+            "wish for the model that it was made for, with this file among its `adapters`",
+        )
+    if kind == "mmproj" or header.architecture == "clip":
+        raise FetchError(
+            "not_a_model",
+            f"{called} is a projector, not a model",
+            "wish for the model that it belongs to, with this file as its `projector`",
+        )
+
+
+def check_model(path: Path, called: str) -> int:
+    """The size of `path`. Raises `FetchError` unless it is a regular file that starts as a GGUF.
+
+    `called` names it in errors. Raises `OSError` when it cannot be read.
+    """
+    facts = path.stat()
+    if not stat.S_ISREG(facts.st_mode):
+        raise FetchError("not_a_gguf", f"{called} is not a file", "name the .gguf file itself")
+    with path.open("rb") as file:
+        check_start(file.read(len(MAGIC)), called)
+    return facts.st_size
+
+
+def check_start(start: bytes, called: str) -> None:
+    """Raises `FetchError` unless `start`, a file's first bytes, is that of a GGUF."""
+    if not start.startswith(MAGIC):
+        raise FetchError(
+            "not_a_gguf",
+            f"{called} is not in GGUF format: it begins with {start[:16]!r}",
+            "name a .gguf file; llama.cpp's convert_hf_to_gguf.py makes one from other formats",
+        )
