@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
+from importlib.metadata import version
 
 from ..shared import lifecycle
 from ..shared.errors import InvalidRequest
@@ -13,6 +14,7 @@ from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
 from ..shared.quantities import Address
 from .cluster.worker import Pipes
+from .diary.diary import Diary
 from .fleet.runtime.fleet_runtime import FleetRuntime
 from .management.events import EventHub
 from .management.steering.desired_state_service import DesiredStateService
@@ -42,7 +44,10 @@ async def main(settings: BalancerSettings, shutdown: Shutdown, pipes: Pipes | No
         collect_numbers(parts)
         measure_loop_delay(parts.metrics, until_the_end)
         check_exposure(settings, has_keys=not parts.access.is_open)
-        await restore(parts.desired_state, parts.drains, parts.persistence.store)
+        await restore(parts.desired_state, parts.drains, parts.persistence.store, diary=parts.diary)
+        parts.diary.note(
+            "balancer_started", settings.balancer_name, f"version {version('arriero')}"
+        )
         served = await parts.persistence.history.models_served(settings.model_memory)
         parts.runtime.restore_models(served)
         async with asyncio.TaskGroup() as tasks:
@@ -61,16 +66,23 @@ async def main(settings: BalancerSettings, shutdown: Shutdown, pipes: Pipes | No
             if parts.conversation_service is not None:
                 await parts.conversation_service.flush(LAST_WRITES)
             await parts.persistence.flush(parts.runtime.views.totals())
+            await parts.diary.flush(LAST_WRITES)
             if parts.peers is not None:
                 await parts.peers.leave()
             for task in running:
                 task.cancel()
 
 
-async def restore(desired_state: DesiredStateService, drains: DrainService, store: Store) -> None:
-    """Take up the desired state and the drains that were saved. Raises `StartupError`."""
+async def restore(
+    desired_state: DesiredStateService, drains: DrainService, store: Store, *, diary: Diary
+) -> None:
+    """Take up the desired state, the drains and the hosts that were saved.
+
+    Raises `StartupError`.
+    """
     try:
         await drains.restore()
+        await diary.restore()
         desired_state.restore(await store.load_desired_state())
     except StoreAway as error:
         raise StartupError(f"--state: cannot read the desired state: {error}") from error

@@ -39,6 +39,7 @@ from .cluster.cluster_view import ClusterView
 from .cluster.peering import cluster_view_of, open_peers
 from .cluster.peers import Peers
 from .cluster.worker import HubPeerStore, Pipes
+from .diary.diary import Diary
 from .durable.conversation_service import ConversationService
 from .durable.request_service import RequestService
 from .fleet.caller import Caller
@@ -80,6 +81,7 @@ class Parts:
     hub: EventHub
     desired_state: DesiredStateService
     drains: DrainService
+    diary: Diary
     conversations: Conversations
     conversation_service: ConversationService | None
     retained: RetainedRequests
@@ -121,6 +123,7 @@ class Parts:
             self.runtime.run(),
             self.hub.run(),
             self.persistence.run(self.runtime.views.totals),
+            self.diary.run(),
         ]
         if self.jobs is not None:
             work.append(self.jobs.run())
@@ -156,6 +159,7 @@ async def assemble(
     )
     drains = DrainService(runtime, persistence.store)
     keys = KeyService(access, persistence.store)
+    diary = Diary(runtime, persistence.store)
     sessions = Sessions()
     peers = open_peers(
         settings.balancer_name,
@@ -164,6 +168,7 @@ async def assemble(
         desired_state=desired_state,
         drains=drains,
         keys=keys,
+        diary=diary,
         url=settings.public_url,
         render=metrics.render,
         sessions=sessions,
@@ -182,6 +187,7 @@ async def assemble(
         hub=EventHub(runtime, cluster),
         desired_state=desired_state,
         drains=drains,
+        diary=diary,
         conversations=conversations,
         conversation_service=conversation_service,
         retained=retained,
@@ -473,7 +479,9 @@ def collect_numbers(parts: Parts) -> None:
         partial(runtime.views.view, max_requests=0),
         backlog=runtime.backlog,
         events=parts.hub.numbers,
+        hosts=lambda: parts.diary.num_hosts,
     )
+    parts.diary.issues = parts.issues
     conversation_service = parts.conversation_service
     metrics.collect_responses(
         lambda: len(conversations.memory),

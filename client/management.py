@@ -66,6 +66,18 @@ class Management:
         """Have the agent load its model anew."""
         await self._http.call("POST", f"/api/v1/agents/{_quoted(agent)}/reload", {})
 
+    async def hosts(self) -> list[dict[str, Any]]:
+        """Every host that the fleet has, or had, and why it went."""
+        return list((await self._get("/api/v1/hosts"))["hosts"])
+
+    async def forget_host(self, name: str) -> None:
+        """Forget a host that is not connected."""
+        await self._http.call("DELETE", f"/api/v1/hosts/{_quoted(name)}")
+
+    async def diary(self, **choice: str | int) -> list[dict[str, Any]]:
+        """What happened, the newest first; `since` (such as `12h`) and `limit` choose."""
+        return list((await self._get("/api/v1/diary", choice))["entries"])
+
     async def requests(self, **choice: str | int) -> list[dict[str, Any]]:
         """Requests; `state` (`queued`, `running`, `ended`), `model`, `caller` and `limit`
         choose."""
@@ -126,8 +138,21 @@ class Management:
         """Give a key another secret, in `key` of the answer; the old one ends."""
         return await self._change("POST", f"/api/v1/keys/{_quoted(name)}/rotate", {})
 
-    async def events(self) -> AsyncGenerator[FleetEvent, None]:
+    def events(self) -> AsyncGenerator[FleetEvent, None]:
         """The fleet as it changes. Goes on after a lost connection, without an end of its own."""
+        return self._events("/api/v1/events")
+
+    def diary_events(self, **choice: str | int) -> AsyncGenerator[FleetEvent, None]:
+        """What happened, the oldest first, as in `diary`; then what happens, as in `events`.
+
+        Each is an event `entry`; `alive` says that nothing happened for a while.
+        """
+        return self._events("/api/v1/diary", choice)
+
+    async def _events(
+        self, path: str, choice: Mapping[str, str | int] | None = None
+    ) -> AsyncGenerator[FleetEvent, None]:
+        params = {name: str(value) for name, value in (choice or {}).items()}
         last_id: str | None = None
         attempt = 0
         while True:
@@ -135,12 +160,12 @@ class Management:
                 headers = {"Accept": "text/event-stream"}
                 if last_id:
                     headers["Last-Event-ID"] = last_id
-                async with self._http.open("GET", "/api/v1/events", headers=headers) as response:
+                async with self._http.open("GET", path, headers=headers, params=params) as response:
                     parser = SseParser()
                     while line := await self._line(response.content):
                         event = parser.line(line.decode().rstrip("\r\n"))
                         if event is not None:
-                            attempt, last_id = 0, event.id
+                            attempt, last_id = 0, event.id or last_id
                             yield FleetEvent(event.name, json.loads(event.data))
                 raise Unreachable("the balancer closed the events")
             except ArrieroError as error:

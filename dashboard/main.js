@@ -163,6 +163,7 @@ function drawBanner() {
 
 if (await beginSession()) {
   startRouter(onRoute);
+  pages.fleet.diary.start();
   connect({
     url: "api/v1/events",
     events: ["snapshot", "delta", "throughput"],

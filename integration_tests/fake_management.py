@@ -191,6 +191,8 @@ class FakeManagement:
         self.usage: list[dict[str, Any]] | None = []
         self.batches: list[dict[str, Any]] = []
         self.models: list[dict[str, Any]] = []
+        self.hosts: list[dict[str, Any]] = []
+        self.diary: list[dict[str, Any]] = []
         self.state: dict[str, Any] = {"models": []}
         self.revision = 1
         self.plan: list[dict[str, Any]] = []
@@ -223,6 +225,9 @@ class FakeManagement:
                 web.get("/api/v1/session", self._session),
                 web.get("/api/v1/events", self._events),
                 web.get("/api/v1/models", self._models),
+                web.get("/api/v1/hosts", self._hosts),
+                web.delete("/api/v1/hosts/{name}", self._forget_host),
+                web.get("/api/v1/diary", self._diary),
                 web.get("/api/v1/requests", self._ended),
                 web.get("/api/v1/batches", self._batches),
                 web.post("/api/v1/batches/{id}/cancel", self._cancel_batch),
@@ -285,6 +290,26 @@ class FakeManagement:
 
     async def _models(self, _call: web.Request) -> web.Response:
         return web.json_response({"models": self.models})
+
+    async def _hosts(self, _call: web.Request) -> web.Response:
+        return web.json_response({"hosts": self.hosts})
+
+    async def _forget_host(self, call: web.Request) -> web.Response:
+        name = call.match_info["name"]
+        self.hosts = [each for each in self.hosts if each["name"] != name]
+        return web.json_response({"name": name})
+
+    async def _diary(self, call: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(call)
+        for entry in self.diary:
+            await _write(response, "entry", entry)
+        try:
+            while True:
+                await asyncio.sleep(TICK)
+                await _write(response, "alive", {})
+        except ConnectionError:
+            return response  # the page has gone
 
     async def _batches(self, _call: web.Request) -> web.Response:
         return web.json_response({"batches": self.batches})

@@ -252,6 +252,45 @@ def ending(request_id: str, code: str, caller: str = "") -> dict[str, object]:
     }
 
 
+LOST = {
+    "name": "rack-7",
+    "state": "lost",
+    "since": 1.7e9,
+    "first_seen": 1.6e9,
+    "last_seen": 1.7e9,
+    "labels": {"zone": "a"},
+    "devices": [],
+    "cores": 8,
+    "memory": 2**34,
+}
+_OF_IT = {"at": 1.7e9, "subject": "rack-7", "by": None}
+HAPPENED = [
+    {**_OF_IT, "number": 1, "kind": "host_came", "message": "it came: 8 cores"},
+    {**_OF_IT, "number": 2, "kind": "host_went", "message": "it went: <b>lost</b>"},
+    {**_OF_IT, "number": 3, "kind": "models_changed", "message": "+ qwen", "by": "ana"},
+]
+
+
+async def test_hosts_that_went_and_what_happened(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    management.hosts = [LOST, {**LOST, "name": "rack-8", "state": "here"}]
+    management.diary = HAPPENED
+    await dashboard.open(management)
+    [row] = await dashboard.part("host").all()
+    for words in ("rack-7", "lost", "zone=a", "8 cores"):
+        await expect(row).to_contain_text(words)
+    rows = dashboard.part("diary-entry")
+    await expect(rows).to_have_count(3)
+    await expect(rows.first).to_contain_text("models changed")
+    await expect(rows.first).to_contain_text("ana")
+    await expect(rows.nth(1)).to_contain_text("it went: <b>lost</b>")
+    await dashboard.part("forget-host").click()
+    await expect(dashboard.part("hosts-gone")).to_be_hidden()
+    assert [each["name"] for each in management.hosts] == ["rack-8"]
+    assert dashboard.complaints == []
+
+
 async def test_models_and_how_they_are(management: FakeManagement, dashboard: Dashboard) -> None:
     management.agents = [agent(1, download=DOWNLOAD)]
     management.models = [
@@ -616,6 +655,7 @@ async def test_axe_finds_nothing(
     management.agents = [agent(1, issues=[ISSUE], download=DOWNLOAD), agent(2, state="drained")]
     management.requests = [request(1, "streaming", "agent-1"), request(2, "queued")]
     management.state, management.models = {"models": [WISHED]}, [listed("qwen")]
+    management.hosts, management.diary = [LOST], HAPPENED
     management.ended = [ending("request-9", "stop", "ana")]
     management.log = [log_line(n, level, level) for n, level in enumerate(LEVELS, 1)]
     management.usage = [used(1, caller="alice"), used(2, caller="bob")]

@@ -45,7 +45,7 @@ LAYERS = (
     "balancer/fleet/queries",
     "balancer/fleet/core",
     "balancer/fleet/runtime",
-    "balancer/history balancer/jobs balancer/tracing",
+    "balancer/diary balancer/history balancer/jobs balancer/tracing",
     "balancer/durable",
     "balancer/api/transport balancer/api/openapi",
     "balancer/api/access balancer/api/common balancer/api/fields balancer/api/links "
@@ -53,7 +53,7 @@ LAYERS = (
     "balancer/api",
     "balancer/management balancer/cluster",
     "balancer balancer/cluster/peering balancer/cluster/supervisor balancer/management/routes",
-    "cli/commands/keys",
+    "cli/commands/keys cli/commands/backup cli/commands/restore",
 )
 """Folders from the bottom up: each imports what is in its own layer or below it, nothing above.
 
@@ -130,6 +130,7 @@ SHELLS = {
     "streaming",
     "balancer/cluster": "cluster_view inquiries peering peers postgres_peers responder "
     "supervisor worker",
+    "balancer/diary": "diary",
     "balancer/durable": "*service",
     "balancer/fleet/queries": "query_handle",
     "balancer/fleet/runtime": "*",
@@ -139,8 +140,8 @@ SHELLS = {
     "balancer/management": "agent_log balancers events page",
     "balancer/management/metrics": "fleet_collector loop_delay metrics",
     "balancer/management/steering": "desired_state_service drains",
-    "balancer/store": "conversations database health history jobs retained store write_behind "
-    "writer",
+    "balancer/store": "conversations database diary health history jobs retained store "
+    "write_behind writer",
     "balancer/tls": "certificates tls_protocol",
     "cli": "arguments boundary desired_state load server_batch",
     "cli/commands": "*",

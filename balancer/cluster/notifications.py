@@ -10,7 +10,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-Subject = Literal["desired_state", "keys", "cordons", "peers"]
+Subject = Literal["desired_state", "keys", "cordons", "diary", "peers"]
 SUBJECTS: tuple[Subject, ...] = get_args(Subject)
 
 MOST_ID = 200

@@ -7,6 +7,7 @@ from importlib.metadata import version
 
 from ..access.key_service import KeyService
 from ..access.sessions import Session, Sessions
+from ..diary.diary import Diary
 from ..durable.conversation_service import QUESTION, ConversationService
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..management.answer_types import Balancer
@@ -31,6 +32,7 @@ def open_peers(
     desired_state: DesiredStateService,
     drains: DrainService,
     keys: KeyService,
+    diary: Diary,
     url: str | None = None,
     render: Render = no_metrics,
     sessions: Sessions | None = None,
@@ -51,6 +53,7 @@ def open_peers(
             "desired_state": lambda: desired_state.reconcile(store),
             "keys": keys.reconcile,
             "cordons": drains.reconcile,
+            "diary": diary.reconcile,
         },
         run=uuid.uuid4().hex,
         name=name,
@@ -58,7 +61,11 @@ def open_peers(
         url=url,
         respond=responding(responder, conversations),
         on_session=applying(Sessions() if sessions is None else sessions),
+        on_lead=lambda: diary.note(
+            "leader_changed", name, "it leads: it gives agents their orders"
+        ),
     )
+    diary.leads = lambda: peers.status().epoch is not None
     if conversations is not None:
         conversations.serve(peers.inquiries.ask)
     return peers

@@ -108,6 +108,10 @@ def _no_answer(_what: str, _about: str) -> None:
     """This balancer knows no question."""
 
 
+def _not_told() -> None:
+    """Nobody wants to hear that this balancer leads."""
+
+
 def _no_sessions(_session: SessionChanged) -> None:
     """There are no logins here."""
 
@@ -144,6 +148,7 @@ class Peers:
         url: str | None = None,
         respond: Respond = _no_answer,
         on_session: Callable[[SessionChanged], None] = _no_sessions,
+        on_lead: Callable[[], None] = _not_told,
         beat_interval: float = BEAT_INTERVAL,
     ) -> None:
         """`reloads` read what has changed, `respond` answers others. `run` is this start's own."""
@@ -167,6 +172,7 @@ class Peers:
         self._may_lead = True
         self._left = asyncio.Event()
         self._on_session = on_session
+        self._on_lead = on_lead
         self.inquiries = Inquiries(store, run, lambda: self._leadership.peers, respond)
         led.follow()
 
@@ -336,6 +342,7 @@ class Peers:
             case Lead(epoch):
                 logger.info("this balancer leads", extra=context(epoch=epoch))
                 self._led.lead(epoch)
+                self._on_lead()
             case Follow():
                 logger.warning("this balancer leads no more")
                 self._led.follow()

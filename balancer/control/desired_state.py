@@ -100,3 +100,15 @@ class DesiredState:
 
     __pydantic_config__ = STRICT
     models: tuple[DesiredModel, ...] = ()
+
+
+def changed_models(before: DesiredState, after: DesiredState) -> str | None:
+    """Which models came (+), went (-) and changed (~); `None` where nothing did."""
+    old = {model.name: model for model in before.models}
+    new = {model.name: model for model in after.models}
+    words = [f"+ {name}" for name in new if name not in old]
+    words += [f"- {name}" for name in old if name not in new]
+    words += [f"~ {name}" for name, model in new.items() if old.get(name, model) != model]
+    if not words and before != after:
+        words = ["their order"]
+    return ", ".join(words) or None

@@ -4,6 +4,7 @@ Invariants: one link for each agent id, the newest; the armed deadline of a link
 than its true one.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import inf
@@ -24,7 +25,7 @@ from .circuit_breaker import CircuitBreaker
 from .deadlines import Deadlines
 from .decisions import LinkId, Send
 from .limits import Limits
-from .view import AgentState, AgentView, SlotsView
+from .view import AgentState, AgentView, Departure, SlotsView
 
 STATUSES_AT_ONCE = 5
 STATUSES_A_SECOND = 5.0
@@ -32,6 +33,9 @@ STATUSES_A_SECOND = 5.0
 
 SERVER_GONE = frozenset({"upstream_unreachable", "upstream_key", "upstream_model"})
 """Codes of issues that say that the server behind an agent is not there, or is of no use."""
+
+MAX_DEPARTURES = 4096
+"""Agents that left of which it is remembered why."""
 
 BUSY_PAUSE = 0.5
 """Seconds after which an agent that was full is tried again at the latest."""
@@ -224,6 +228,7 @@ class Registry:
         self._agents: dict[LinkId, Agent] = {}
         self._links: dict[AgentId, LinkId] = {}
         self._retired: dict[AgentId, list[LinkId]] = {}
+        self._departures: OrderedDict[AgentId, Departure] = OrderedDict()
         self._deadlines: Deadlines[LinkId] = Deadlines(self._deadline_of)
 
     def __len__(self) -> int:
@@ -282,7 +287,11 @@ class Registry:
         self.touch(link)
         return agent
 
-    def left(self, link: LinkId) -> Agent:
+    def departure_of(self, id: AgentId) -> Departure | None:
+        """Why an agent left, if it was not long ago."""
+        return self._departures.get(id)
+
+    def left(self, link: LinkId, why: Departure = "lost") -> Agent:
         """Remove an agent."""
         agent = self._agents.pop(link)
         self._deadlines.disarm(link)
@@ -291,6 +300,10 @@ class Registry:
         else:
             del self._links[agent.hello.agent_id]
             self._changes.agent_gone(agent.hello.agent_id)
+            self._departures[agent.hello.agent_id] = why
+            self._departures.move_to_end(agent.hello.agent_id)
+            if len(self._departures) > MAX_DEPARTURES:
+                self._departures.popitem(last=False)
         return agent
 
     def _left_at_last(self, agent: Agent) -> None:

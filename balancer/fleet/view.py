@@ -13,6 +13,9 @@ from ...shared.reports.statistics import Statistics
 AgentState = Literal["ready", "loading", "draining", "drained", "idle", "failed"]
 """`draining` takes nothing new and has requests, `drained` has none; `idle` has no model."""
 
+Departure = Literal["drained", "stopped", "lost"]
+"""Why an agent went: an operator had drained it, it ended in good order, or it did neither."""
+
 ModelStatus = Literal["loaded", "loading", "waiting", "failed", "unloaded"]
 RequestState = Literal["queued", "assigned", "streaming"]
 

@@ -19,6 +19,8 @@ from ..api.openapi.document import Doc, ErrorClass, json_answer
 from ..api.openapi.schemas import Body
 from ..api.route import Route
 from ..api.transport.bodies import parsed
+from ..diary.diary import Diary
+from .diary_routes import by_whom
 
 
 class Key(TypedDict):
@@ -88,7 +90,9 @@ def new_key_json(key: AccessKey, secret: str, now: float) -> NewKey:
     return NewKey(**key_json(key, now), key=secret)
 
 
-def routes(service: KeyService, clock: Callable[[], float] = time.time) -> list[Route]:
+def routes(
+    service: KeyService, diary: Diary, clock: Callable[[], float] = time.time
+) -> list[Route]:
     """All routes of keys."""
 
     async def listed(_request: web.Request) -> web.Response:
@@ -99,14 +103,17 @@ def routes(service: KeyService, clock: Callable[[], float] = time.time) -> list[
     async def create(request: web.Request) -> web.Response:
         spec = await parsed(request, parse_spec)
         key, secret = await service.create(spec)
+        diary.note("key_made", key.name, f"of the role {key.role}", by=by_whom(request))
         return _json(new_key_json(key, secret, clock()), status=201)
 
     async def revoke(request: web.Request) -> web.Response:
         key = await service.revoke(request.match_info["name"])
+        diary.note("key_revoked", key.name, "what it had open has ended", by=by_whom(request))
         return _json(key_json(key, clock(), service.used_at(key)))
 
     async def rotate(request: web.Request) -> web.Response:
         key, secret = await service.rotate(request.match_info["name"])
+        diary.note("key_rotated", key.name, "it has another secret", by=by_whom(request))
         return _json(new_key_json(key, secret, clock()))
 
     of_one: tuple[ErrorClass, ...] = (NotFound, Conflict, StoreUnavailable)

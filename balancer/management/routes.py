@@ -28,6 +28,7 @@ from ..settings import BalancerSettings
 from .agent_log import agent_log_routes
 from .answer_types import About, Event
 from .balancers import alone, balancer_routes
+from .diary_routes import routes as diary_routes
 from .events import EventHub, stream_events
 from .fleet_routes import fleet_routes
 from .history.history_routes import history_routes
@@ -73,8 +74,13 @@ def management_app(
         _events_route(parts.hub, leases),
         metrics_route(parts.metrics, cluster),
         *steering_routes(
-            runtime, parts.desired_state, parts.drains, None if peers is None else peers.retry
+            runtime,
+            parts.desired_state,
+            parts.drains,
+            parts.diary,
+            None if peers is None else peers.retry,
         ),
+        *diary_routes(parts.diary, leases),
         _agent_route(
             agent_socket.agent_handler(
                 runtime,
@@ -84,7 +90,7 @@ def management_app(
                 watch=watch_frames,
             )
         ),
-        *key_routes(parts.keys),
+        *key_routes(parts.keys, parts.diary),
         *session_routes(browsers),
         *job_routes(parts.jobs),
         generate_route(runtime),  # for the dashboard, which asks no other origin

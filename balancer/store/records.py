@@ -283,6 +283,65 @@ class SavedCordon:
     deadline: float | None = None
 
 
+# ---- the diary
+
+MAX_DIARY = 10_000
+"""Entries of the diary that a store keeps; older ones are deleted."""
+
+MAX_HOSTS = 4096
+"""Hosts that a store remembers; those that were seen longest ago are forgotten."""
+
+DiaryKind = Literal[
+    "balancer_started",
+    "leader_changed",
+    "host_came",
+    "host_went",
+    "host_drained",
+    "host_resumed",
+    "host_forgotten",
+    "model_loaded",
+    "model_failed",
+    "models_changed",
+    "issue_began",
+    "issue_ended",
+    "key_made",
+    "key_rotated",
+    "key_revoked",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiaryEntry:
+    """Something that happened `at` a time, to `subject`: a host, a model, a key, a balancer.
+
+    `message` is for people, `by` the name of the key of who did it; `None` where nobody did, or
+    nobody needs a key. `number` orders entries; the store gives it.
+    """
+
+    number: int = 0
+    at: float
+    kind: DiaryKind
+    subject: str
+    message: str
+    by: str | None = None
+
+
+HostState = Literal["here", "drained", "stopped", "lost"]
+"""Connected, or why it is not: an operator had drained it, it ended in good order, or neither."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedHost:
+    """A host that the fleet has, or had. It is in this `state` `since` then, `document` is JSON."""
+
+    name: str
+    state: HostState
+    since: float
+    first_seen: float
+    last_seen: float
+    document: str
+
+
 def storable_text(text: str) -> str:
     """`text` without characters that PostgreSQL's text cannot hold."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from .conversations import SavedConversations
 from .database import Database, notify_changed
+from .diary import DiaryStore
 from .history import HistoryStore
 from .jobs import JobStore
 from .port import KeyConflict, RevisionConflict, StoreAway, StoreRefused
@@ -44,6 +45,7 @@ class Store:
         self.jobs = JobStore(self.database)
         self.retained = RetainedStore(self.database)
         self.conversations = SavedConversations(self.database)
+        self.diary = DiaryStore(self.database)
 
     @property
     def is_lasting(self) -> bool:

@@ -193,6 +193,29 @@ CONVERSATIONS = Table(
 )
 """Conversations that several balancers may continue."""
 
+DIARY = Table(
+    "diary",
+    METADATA,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("message", Text, nullable=False),
+    Column("by", Text),
+)
+
+HOSTS = Table(
+    "hosts",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("state", Text, nullable=False),
+    Column("since", Double, nullable=False),
+    Column("first_seen", Double, nullable=False),
+    Column("last_seen", Double, nullable=False),
+    Column("document", Text, nullable=False),
+)
+"""Hosts that agents ran on, by the agents' names."""
+
 BALANCERS = Table(
     "balancers",
     METADATA,

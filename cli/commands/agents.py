@@ -1,18 +1,22 @@
-"""`arriero agents`: list, drain, resume, reload."""
+"""`arriero agents`: list those that are here and hosts that went; drain, resume, reload, forget."""
 
 import argparse
+import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..arguments import Target, UsageError, make_parser
 from ..boundary import run
-from ..output import console, print_json
+from ..output import console, duration, print_json
 
-ACTIONS = ("list", "drain", "resume", "reload")
+if TYPE_CHECKING:
+    from rich.console import Console
+
+ACTIONS = ("list", "drain", "resume", "reload", "forget")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Lists agents; drains, resumes or reloads one."""
+    """Lists agents; drains, resumes or reloads one; forgets a host that is gone."""
     return run(build_parser(), argv, _agents)
 
 
@@ -44,10 +48,16 @@ async def _agents(arguments: argparse.Namespace, target: Target) -> None:
                 return
             state = FleetState()
             state.apply("snapshot", {"agents": agents, "requests": []})
-            console().print(view(state))
+            screen = console()
+            screen.print(view(state))
+            _print_gone(screen, await fleet.hosts())
             return
         if arguments.agent is None:
             raise UsageError(f"{arguments.action} which agent? Give its name or id")
+        if arguments.action == "forget":
+            await fleet.forget_host(arguments.agent)
+            console().print(f"{arguments.agent} is forgotten", markup=False)
+            return
         agent = agent_named(agents, arguments.agent)
         if arguments.action == "drain":
             await fleet.drain(agent["id"], deadline=arguments.deadline)
@@ -60,6 +70,28 @@ async def _agents(arguments: argparse.Namespace, target: Target) -> None:
             print_json(changed)
         else:
             console().print(f"{changed['name']}: {changed['state']}")
+
+
+def _print_gone(screen: "Console", hosts: Iterable[dict[str, Any]]) -> None:
+    """A line for each host that was here and is not."""
+    from rich.table import Table
+    from rich.text import Text
+
+    gone = [host for host in hosts if host["state"] != "here"]
+    if not gone:
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("not here", "why", "last seen", "labels"):
+        table.add_column(name)
+    for host in gone:
+        labels = ", ".join(f"{key}={value}" for key, value in host["labels"].items())
+        ago = duration(max(0.0, time.time() - host["last_seen"]))
+        style = "red" if host["state"] == "lost" else "yellow"
+        table.add_row(
+            Text(host["name"]), Text(host["state"], style=style), f"{ago} ago", Text(labels)
+        )
+    screen.print()
+    screen.print(table)
 
 
 def agent_named(agents: Iterable[dict[str, Any]], word: str) -> dict[str, Any]:

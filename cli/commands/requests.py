@@ -1,7 +1,8 @@
-"""`arriero requests`: what runs, waits and has ended; cancel one."""
+"""`arriero requests`: what runs, waits and has ended; show one, cancel one."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import Target, UsageError, make_parser, positive
@@ -19,15 +20,17 @@ MOST_LISTED = 1000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Lists requests; cancels one."""
+    """Lists requests; shows or cancels one."""
     return run(build_parser(), argv, _requests)
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The command's arguments."""
     parser = make_parser("requests", main.__doc__ or "")
-    parser.add_argument("action", nargs="?", choices=("list", "cancel"), default="list")
-    parser.add_argument("request", nargs="?", help="cancel: the request's id, or how it begins")
+    parser.add_argument("action", nargs="?", choices=("list", "show", "cancel"), default="list")
+    parser.add_argument(
+        "request", nargs="?", help="show, cancel: the request's id, or how it begins"
+    )
     parser.add_argument("--ended", action="store_true", help="list those that have ended")
     parser.add_argument("--model", help="list those of this model")
     parser.add_argument("--caller", help="list those of this caller")
@@ -42,10 +45,17 @@ async def _requests(arguments: argparse.Namespace, target: Target) -> None:
     async with Client(
         target.url, management=target.management, key=target.key, tls_ca=target.tls_ca
     ) as client:
+        if arguments.action != "list" and arguments.request is None:
+            raise UsageError(f"{arguments.action} which request? Give its id")
         if arguments.action == "cancel":
-            if arguments.request is None:
-                raise UsageError("cancel which request? Give its id")
             await client.management.cancel(await _whole(client.management, arguments.request))
+            return
+        if arguments.action == "show":
+            found = await _found(client.management, arguments.request)
+            if arguments.json:
+                print_json(found)
+            else:
+                console().print(_shown(found))
             return
         choice: dict[str, str | int] = {"limit": arguments.limit}
         if arguments.ended:
@@ -57,8 +67,12 @@ async def _requests(arguments: argparse.Namespace, target: Target) -> None:
         requests = await client.management.requests(**choice)
         if arguments.json:
             print_json(requests)
+        elif arguments.ended:
+            console().print(_ended(requests))
         else:
-            console().print(_ended(requests) if arguments.ended else _live(requests))
+            has_agents = any(each["agent"] for each in requests)
+            agents = await client.management.agents() if has_agents else []
+            console().print(_live(requests, {each["id"]: each["name"] for each in agents}))
 
 
 async def _whole(management: "Management", id: str) -> str:
@@ -74,14 +88,57 @@ async def _whole(management: "Management", id: str) -> str:
     return str(found[0])
 
 
-def _live(requests: list[dict[str, Any]]) -> Any:
-    """A line for each; ids and names are shortened where the terminal is too narrow for them."""
+async def _found(management: "Management", id: str) -> dict[str, Any]:
+    """The request whose id begins so, be it that it has ended. Raises `UsageError`."""
+    listed = await management.requests(limit=MOST_LISTED)
+    found = [each for each in listed if each["id"].startswith(id)]
+    names = {each["id"]: each["name"] for each in await management.agents()} if found else {}
+    found = [each | {"agent": names.get(each["agent"], each["agent"])} for each in found]
+    if not found:
+        ended = await management.requests(state="ended", limit=MOST_LISTED)
+        found = [each for each in ended if each["id"].startswith(id)]
+    if len(found) > 1 and id not in [each["id"] for each in found]:
+        raise UsageError(f"{len(found)} requests begin with {id}: give more of the id")
+    if not found:
+        raise UsageError(f"no request begins with {id}, of those that run, wait or ended lately")
+    return next((each for each in found if each["id"] == id), found[0])
+
+
+def _shown(request: dict[str, Any]) -> Any:
+    """All that is known of a request, a line for each; what is not is left out."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in request.items():
+        if value is None or value == "":
+            continue
+        if name in ("ended_at", "expected_start"):
+            value = datetime.fromtimestamp(value).astimezone().isoformat(" ", "seconds")
+        elif name.endswith("_ms"):
+            name, value = name.removesuffix("_ms"), f"{value / 1000:.3f} s"
+        elif name.endswith("_seconds"):
+            name, value = name.removesuffix("_seconds"), duration(value)
+        elif isinstance(value, float):
+            value = f"{value:.1f}"
+        table.add_row(_NAMES.get(name, name.replace("_", " ")), Text(str(value)))
+    return table
+
+
+_NAMES = {"code": "how it ended", "queue": "waited", "total": "took", "for": "waits for"}
+
+
+def _live(requests: list[dict[str, Any]], agents: Mapping[str, str]) -> Any:
+    """A line for each, with the names of `agents` by their ids.
+
+    Ids and names are shortened where the terminal is too narrow for them.
+    """
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, collapse_padding=True)
     table.add_column("id", overflow="crop")
     table.add_column("state", no_wrap=True)
-    for name in ("caller", "model"):
+    for name in ("caller", "model", "agent"):
         table.add_column(name, overflow="ellipsis")
     for name in ("tokens", "moves", "waited", "age"):
         table.add_column(name, no_wrap=True)
@@ -91,6 +148,7 @@ def _live(requests: list[dict[str, Any]]) -> Any:
             _state(each),
             each["caller"],
             each["model"] or "any",
+            agents.get(each["agent"], each["agent"]) or "-",
             str(each["num_tokens"]),
             str(each["moves"]),
             duration(each["waited_seconds"]),

@@ -8,6 +8,8 @@ import { get } from "../management.js";
 import { HistoryPanel } from "../history/panel.js";
 import { FleetPlots } from "../plots/pair.js";
 import { createCard, updateCard } from "../agents/card.js";
+import { Hosts } from "../agents/hosts.js";
+import { Diary } from "../live/diary.js";
 import { agentState } from "../states.js";
 import { drawWaits } from "./waits.js";
 
@@ -22,6 +24,8 @@ export class FleetPage {
     this.history = history;
     this.plots = new FleetPlots(history);
     this.past = new HistoryPanel(byId("fleet-history"), "of the fleet");
+    this.hosts = new Hosts();
+    this.diary = new Diary(() => this.hosts.load());
     writeCommands();
     for (const id of ["agent-search", "agent-sort"]) {
       byId(id).addEventListener("input", () => this.#fleet && this.draw(this.#fleet));
@@ -31,6 +35,7 @@ export class FleetPage {
   open() {
     if (this.history.points.length) this.plots.draw();
     this.past.open();
+    this.hosts.load();
     drawBalancers();
   }
 

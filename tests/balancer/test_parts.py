@@ -75,7 +75,7 @@ async def test_what_has_no_use_is_not_made() -> None:
         work = parts.work(BalancerSettings())
         for each in work:
             each.close()
-    assert len(work) == 4  # the fleet, events, the store's writer, jobs
+    assert len(work) == 5  # the fleet, events, the store's writer, the diary, jobs
 
 
 async def test_with_a_store_answers_outlive_the_balancer(tmp_path: Path) -> None:

@@ -29,6 +29,15 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any], object, tuple[str, str, 
         {"requests": []},
         ("GET", "/api/v1/requests?state=ended&limit=3", b""),
     ),
+    ("hosts", (), {}, {"hosts": []}, ("GET", "/api/v1/hosts", b"")),
+    ("forget_host", ("a/b",), {}, {}, ("DELETE", "/api/v1/hosts/a%2Fb", b"")),
+    (
+        "diary",
+        (),
+        {"since": "12h", "limit": 3},
+        {"entries": []},
+        ("GET", "/api/v1/diary?since=12h&limit=3", b""),
+    ),
     ("cancel", ("r",), {}, {}, ("DELETE", "/api/v1/requests/r", b"")),
     ("models", (), {}, {"models": []}, ("GET", "/api/v1/models", b"")),
     ("usage", (), {"by": "day"}, {}, ("GET", "/api/v1/usage?by=day", b"")),
@@ -70,7 +79,9 @@ async def test_each_call(
 
 def test_the_table_has_every_call() -> None:
     public = {name for name in vars(Management) if not name.startswith("_")}
-    assert public - {"close", "events", "desired_state"} == {call[0] for call in CALLS}
+    assert public - {"close", "events", "diary_events", "desired_state"} == {
+        call[0] for call in CALLS
+    }
 
 
 async def test_a_wish_refers_to_what_it_changes(server: FakeServer) -> None:

@@ -22,6 +22,7 @@ from ..requests.eligibility import Engine
 from ..view import (
     AgentView,
     Cordon,
+    Departure,
     FleetDelta,
     FleetTotals,
     FleetView,
@@ -234,6 +235,10 @@ class FleetViews:
         """One agent, if it is connected."""
         link = self._state.registry.link_of(id)
         return None if link is None else self._agent_view(self._state.registry[link], self._clock())
+
+    def departure_of(self, id: AgentId) -> Departure | None:
+        """Why an agent left, if it was not long ago."""
+        return self._state.registry.departure_of(id)
 
     def cordon_of(self, id: AgentId) -> Cordon | None:
         """The cordon of an agent that gets no new work."""

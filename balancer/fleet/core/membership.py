@@ -24,6 +24,7 @@ from ..decisions import Decision, Disconnect, LinkId, LogBad, LogLost, Send
 from ..identities import Owner
 from ..recorder import MoveReason
 from ..registry import Agent
+from ..view import Departure
 from .state import FleetState
 from .steering import Steering, may_need_order
 
@@ -112,7 +113,7 @@ class Membership:
         """Its link is gone: its requests move or end. One that `hung_up` lives."""
         state = self._state
         state.changes.advance()
-        state.registry.left(agent.link)
+        state.registry.left(agent.link, _departure(agent, loss, hung_up=hung_up))
         if not state.registry.links_of(agent.hello.agent_id):
             state.identities.left(agent.hello.agent_id, now)
         decisions = self._log_lost(agent)
@@ -238,6 +239,14 @@ class Membership:
             heartbeat_timeout=limits.heartbeat_timeout,
             secret=owner.secret,
         )
+
+
+def _departure(agent: Agent, loss: MoveReason, *, hung_up: bool) -> Departure:
+    """Why it went, as operators see it."""
+    if agent.is_cordoned:
+        return "drained"
+    is_orderly = loss == "lost" and (hung_up or not agent.is_accepting)
+    return "stopped" if is_orderly else "lost"
 
 
 def _computed(statistics: Statistics) -> int:

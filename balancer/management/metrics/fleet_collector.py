@@ -5,7 +5,7 @@ and leave dead series behind.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import get_args
 
@@ -38,11 +38,13 @@ class FleetCollector(Collector):
         *,
         backlog: Callable[[], Backlog],
         events: Callable[[], EventNumbers],
+        hosts: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        """`view` needs no requests."""
+        """`view` needs no requests. `hosts`: how many there are, by state."""
         self._view = view
         self._backlog = backlog
         self._events = events
+        self._hosts = hosts
 
     def collect(self) -> Iterator[Metric]:
         view = self._view()
@@ -88,12 +90,24 @@ class FleetCollector(Collector):
             "Messages of agents that could not be true or handled; each ended a connection.",
             value=view.bad_messages,
         )
+        yield _hosts(self._hosts())
         yield _models(view)
         yield _by_state(view)
         yield _slots(view)
         yield _issues(view)
         yield from routing_metrics(view.routing)
         yield from engine_metrics(view)
+
+
+def _hosts(numbers: Mapping[str, int]) -> Metric:
+    family = GaugeMetricFamily(
+        "arriero_hosts",
+        "Hosts that the fleet has (here) or had (drained, stopped, lost) and did not forget.",
+        labels=["state"],
+    )
+    for state, number in numbers.items():
+        family.add_metric([state], number)
+    return family
 
 
 def _by_class(view: FleetView) -> Metric:

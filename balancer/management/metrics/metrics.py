@@ -262,9 +262,10 @@ class Metrics:
         *,
         backlog: Callable[[], Backlog],
         events: Callable[[], EventNumbers],
+        hosts: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        """Also export the fleet's state; `view` needs no requests."""
-        self.registry.register(FleetCollector(view, backlog=backlog, events=events))
+        """Also export the fleet's state; `view` needs no requests. `hosts`: how many, by state."""
+        self.registry.register(FleetCollector(view, backlog=backlog, events=events, hosts=hosts))
 
     def collect_responses(
         self,

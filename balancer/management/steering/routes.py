@@ -24,14 +24,17 @@ from ...api.route import Route
 from ...api.transport.bodies import parsed
 from ...api.transport.http import Handler, native_error
 from ...control.agent_plan import Action
-from ...control.desired_state import DesiredState
+from ...control.desired_state import DesiredState, changed_models
 from ...control.state_document import (
     InvalidDesiredState,
     desired_state_fields,
     parse_desired_state,
 )
+from ...diary.diary import Diary
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.view import AgentState, ModelStatus
+from ...store.records import DiaryKind
+from ..diary_routes import by_whom
 from .desired_state_service import DesiredStateService
 from .drains import DrainService
 
@@ -46,13 +49,14 @@ def routes(
     runtime: FleetRuntime,
     service: DesiredStateService,
     drains: DrainService,
+    diary: Diary,
     retry_at_leader: RetryAtLeader | None = None,
 ) -> list[Route]:
     """All of these."""
     return [
-        *_state_routes(runtime, service),
+        *_state_routes(runtime, service, diary),
         _models_route(runtime),
-        *_agent_routes(runtime, drains, retry_at_leader),
+        *_agent_routes(runtime, drains, diary, retry_at_leader),
     ]
 
 
@@ -90,7 +94,7 @@ class DryRun(TypedDict):
     desired: Wish
 
 
-def _state_routes(runtime: FleetRuntime, service: DesiredStateService) -> list[Route]:
+def _state_routes(runtime: FleetRuntime, service: DesiredStateService, diary: Diary) -> list[Route]:
     async def get(_request: web.Request) -> web.Response:
         return _state(service)
 
@@ -102,7 +106,10 @@ def _state_routes(runtime: FleetRuntime, service: DesiredStateService) -> list[R
         expected = _expected(request)
         if _is_dry_run(request):
             return _dry_run(runtime, service, state, expected)
+        before = service.state
         await service.put(state, expected=expected)
+        if (changes := changed_models(before, state)) is not None:
+            diary.note("models_changed", "desired models", changes, by=by_whom(request))
         return _state(service)
 
     get_doc = Doc(
@@ -299,15 +306,24 @@ class Steered(TypedDict):
 
 
 def _agent_routes(
-    runtime: FleetRuntime, drains: DrainService, retry_at_leader: RetryAtLeader | None
+    runtime: FleetRuntime,
+    drains: DrainService,
+    diary: Diary,
+    retry_at_leader: RetryAtLeader | None,
 ) -> list[Route]:
+    def note(request: web.Request, kind: DiaryKind, message: str) -> None:
+        if (agent := runtime.views.agent(_agent(request))) is not None:
+            diary.note(kind, agent.name, message, by=by_whom(request))
+
     async def drain(request: web.Request) -> web.Response:
         requested = await parsed(request, _reader(DRAIN))
         await drains.drain(_agent(request), requested.deadline)
+        note(request, "host_drained", "it gets no new work")
         return _steered(runtime, request)
 
     async def resume(request: web.Request) -> web.Response:
         await drains.resume(_agent(request))
+        note(request, "host_resumed", "it gets work again")
         return _steered(runtime, request)
 
     async def reload(request: web.Request) -> web.Response:

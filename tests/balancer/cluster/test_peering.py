@@ -7,6 +7,7 @@ from arriero.balancer.cluster.peer_store import Beat, Peer
 from arriero.balancer.cluster.peering import balancers_of, open_peers, responding
 from arriero.balancer.cluster.peers import Peers, PeersStatus
 from arriero.balancer.cluster.responder import Responder
+from arriero.balancer.diary.diary import Diary
 from arriero.balancer.durable.conversation_service import QUESTION
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.balancers import alone
@@ -30,6 +31,7 @@ def opened(persistence: Persistence, runtime: FleetRuntime) -> Peers | None:
         desired_state=DesiredStateService(runtime, persistence.writer.persist),
         drains=DrainService(runtime, persistence.store),
         keys=KeyService(Access(), persistence.store),
+        diary=Diary(runtime, persistence.store),
     )
 
 

@@ -20,8 +20,9 @@ class Balancer:
         self.read: list[Subject] = []
         self.fails: set[Subject] = set()
         self.sessions: list[SessionChanged] = []
+        self.times_led: list[int | None] = []
         self.breaks: set[Subject] = set()
-        subjects: tuple[Subject, ...] = ("desired_state", "keys", "cordons")
+        subjects: tuple[Subject, ...] = ("desired_state", "keys", "cordons", "diary")
         reloads = {what: self.reload(what) for what in subjects}
         self.peers = Peers(
             store,
@@ -31,6 +32,7 @@ class Balancer:
             name=name,
             version="1",
             on_session=self.sessions.append,
+            on_lead=lambda: self.times_led.append(self.led.epochs[-1]),
             beat_interval=BEAT,
         )
         self.task = asyncio.create_task(self.peers.run())
@@ -101,6 +103,7 @@ async def test_one_leads_and_the_other_takes_over_at_once(
     assert a.led.epochs == [None, 1, None]
     await store.until(lambda: b.led.epochs == [None, 2] and b.led.heard[0] == 1)
     assert b.peers.status().epoch == 2
+    assert (a.times_led, b.times_led) == ([1], [2])
 
 
 async def test_who_resigns_hears_news_still(store: FakePeerStore, start: Start) -> None:
@@ -120,12 +123,12 @@ async def test_leadership_ends_with_the_session_and_everything_is_read_anew(
     store: FakePeerStore, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     a = start("a")
-    await store.until(lambda: a.led.leads and len(a.read) == 3)
+    await store.until(lambda: a.led.leads and len(a.read) == 4)
     store.goes_away()
     assert a.led.epochs[-1] is None, "before anybody else can lead"
     store.is_away = False
-    await store.until(lambda: a.led.epochs == [None, 1, None, 2] and len(a.read) == 6)
-    assert set(a.read[3:]) == {"desired_state", "keys", "cordons"}
+    await store.until(lambda: a.led.epochs == [None, 1, None, 2] and len(a.read) == 8)
+    assert set(a.read[4:]) == {"desired_state", "keys", "cordons", "diary"}
 
 
 async def test_whatever_goes_wrong_ends_leadership_and_nothing_else(

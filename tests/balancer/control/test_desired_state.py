@@ -1,7 +1,14 @@
+from dataclasses import replace
+
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from arriero.balancer.control.desired_state import MAX_ALIASES, DesiredModel
+from arriero.balancer.control.desired_state import (
+    MAX_ALIASES,
+    DesiredModel,
+    DesiredState,
+    changed_models,
+)
 from arriero.shared.models.assignments import Assignment, WishedAdapter
 from arriero.shared.models.engine_options import EngineOptions
 from arriero.shared.sampling import SamplingChoices
@@ -75,3 +82,13 @@ def test_what_is_wrong_is_refused(fields: str) -> None:
 @pytest.mark.parametrize("fields", ['"projector": null', '"adapters": []', '"sha256": null'])
 def test_what_is_empty_may_be_written(fields: str) -> None:
     ADAPTER.validate_json(f'{{"name": "m", "source": "file:///m.gguf", {fields}}}')
+
+
+def test_what_changed() -> None:
+    one, two = (DesiredModel(name=name, source="file:///x") for name in ("one", "two"))
+    before = DesiredState(models=(one, two))
+    other = replace(one, slots=2)
+    after = DesiredState(models=(replace(two, name="new"), other))
+    assert changed_models(before, after) == "+ new, - two, ~ one"
+    assert changed_models(before, DesiredState(models=(two, one))) == "their order"
+    assert changed_models(before, before) is None

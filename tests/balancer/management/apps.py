@@ -13,6 +13,7 @@ from arriero.balancer.cluster.cluster_view import ClusterView
 from arriero.balancer.cluster.notifications import SessionChanged
 from arriero.balancer.cluster.peering import applying
 from arriero.balancer.cluster.peers import Peers
+from arriero.balancer.diary.diary import Diary
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.fleet.runtime.retained_requests import RetainedRequests
 from arriero.balancer.management import routes
@@ -65,6 +66,7 @@ def management_app(
         hub=hub,
         desired_state=desired_state,
         drains=DrainService(runtime, persistence.store),
+        diary=Diary(runtime, persistence.store),
         conversations=Conversations(),
         conversation_service=None,
         retained=RetainedRequests(runtime),

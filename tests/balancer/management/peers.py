@@ -47,8 +47,8 @@ class Peer:
         piece = Piece(id=request, text="word", tokens=tuple(range(num_tokens)))
         self._runtime.agent_said(self._link, Output(items=(piece,)))
 
-    def leave(self) -> None:
-        self._runtime.agent_left(self._link)
+    def leave(self, *, hung_up: bool = False) -> None:
+        self._runtime.agent_left(self._link, hung_up=hung_up)
 
 
 class EagerPeer(Peer):

@@ -7,11 +7,19 @@ from arriero.cli.commands.agents import agent_named, main
 from tests.cli.commands.answers import AGENT
 from tests.client.fakes import FakeServer, says
 
+HOSTS = [
+    {"name": "box", "state": "here", "last_seen": 1.7e9, "labels": {}},
+    {"name": "old", "state": "lost", "last_seen": 1.7e9, "labels": {"zone": "a"}},
+]
+
 
 def test_list(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
-    balancer.will(says({"agents": [AGENT]}), says({"agents": [AGENT]}))
+    balancer.will(says({"agents": [AGENT]}), says({"hosts": HOSTS}), says({"agents": [AGENT]}))
     assert main([]) == 0
-    assert "box" in capsys.readouterr().out
+    shown, gone = capsys.readouterr().out.split("not here")
+    assert "box" in shown
+    last = gone.splitlines()[-1].split()
+    assert (last[:2], last[-2:]) == (["old", "lost"], ["ago", "zone=a"])
     assert main(["list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == [AGENT]
 
@@ -60,3 +68,10 @@ def test_by_name_or_id() -> None:
 def test_none_and_several(word: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         agent_named(AGENTS, word)
+
+
+def test_a_host_is_forgotten(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    balancer.will(says({"agents": []}), says({"name": "old"}))
+    assert main(["forget", "old"]) == 0
+    assert balancer.seen[1][:2] == ("DELETE", "/api/v1/hosts/old")
+    assert capsys.readouterr().out == "old is forgotten\n"

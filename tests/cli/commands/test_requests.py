@@ -10,6 +10,7 @@ LIVE: dict[str, Any] = {
     "id": "r1",
     "state": "streaming",
     "model": None,
+    "agent": "a1",
     "caller": "alice",
     "position": None,
     "moves": 2,
@@ -31,14 +32,17 @@ ENDED: dict[str, Any] = {
 }
 
 
+AGENTS = {"agents": [{"id": "a1", "name": "box"}]}
 ID = "9f86d081884c7d659a2feaa0c55ad015"
 
 
 def test_those_that_run(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
-    balancer.will(says({"requests": [LIVE]}), says({"requests": []}), says({"requests": [LIVE]}))
+    balancer.will(says({"requests": [LIVE]}), says(AGENTS))
+    balancer.will(says({"requests": []}), says({"requests": [LIVE]}))
     assert main([]) == 0
     row = capsys.readouterr().out.splitlines()[-1].split()
-    assert row == ["r1", "streaming", "alice", "any", "7", "2", "0.5", "s", "1", "m", "10", "s"]
+    assert row[:5] == ["r1", "streaming", "alice", "any", "box"]
+    assert row[5:] == ["7", "2", "0.5", "s", "1", "m", "10", "s"]
     assert main([]) == 0
     assert "nothing runs or waits" in capsys.readouterr().out
     assert main(["--json", "--model", "m", "--limit", "3"]) == 0
@@ -47,12 +51,13 @@ def test_those_that_run(balancer: FakeServer, capsys: pytest.CaptureFixture[str]
 
 
 def test_one_that_waits(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
-    balancer.will(says({"requests": [LIVE | {"state": "queued", "position": 3}]}))
+    waits = LIVE | {"state": "queued", "position": 3, "agent": None}
+    balancer.will(says({"requests": [waits]}))
     assert main(["--caller", "alice"]) == 0
     assert balancer.seen[-1][1] == "/api/v1/requests?limit=50&caller=alice"
     row = capsys.readouterr().out.splitlines()[-1].split()
     assert row[:5] == ["r1", "queued,", "number", "3", "alice"]
-    balancer.will(says({"requests": [LIVE | {"priority_class": "batch"}]}))
+    balancer.will(says({"requests": [LIVE | {"priority_class": "batch"}]}), says(AGENTS))
     assert main([]) == 0
     assert "streaming, batch" in capsys.readouterr().out
 
@@ -99,12 +104,12 @@ def test_those_that_ended_have_a_line_each(
 @pytest.mark.parametrize(
     ("columns", "names"),
     [
-        ("80", ["9f86d08", "streaming,", "at", "vm/0,", "batch", "anonym…", "arrier…"]),
+        ("80", ["9f86d", "streaming,", "at", "vm/0,", "batch", "anon…", "arri…", "box"]),
         (
             "120",
             [
                 *("9f86d081884c7d659a2feaa0c55ad015", "streaming,", "at", "vm/0,", "batch"),
-                *("anonymous", "arriero-demo"),
+                *("anonymous", "arriero-demo", "box"),
             ],
         ),
     ],
@@ -119,7 +124,7 @@ def test_those_that_run_have_a_line_each(
     monkeypatch.setenv("COLUMNS", columns)
     where = {"balancer": "vm/0", "priority_class": "batch", "waited_seconds": 192.0}
     one = LIVE | where | {"id": ID, "caller": "anonymous", "model": "arriero-demo"}
-    balancer.will(says({"requests": [one]}))
+    balancer.will(says({"requests": [one]}), says(AGENTS))
     assert main([]) == 0
     _, row = capsys.readouterr().out.splitlines()
     assert row.split() == [*names, "7", "2", "3", "m", "12", "s", "1", "m", "10", "s"]
@@ -143,3 +148,29 @@ def test_cancel_by_how_its_id_begins(
     balancer.will(listed)
     assert main(["cancel", "9f86"]) == 2
     assert "2 requests begin with 9f86" in capsys.readouterr().err
+
+
+def test_one_that_runs(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    balancer.will(says({"requests": [LIVE]}), says(AGENTS))
+    assert main(["show", "r1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    shown = {words[0]: words[1].strip() for line in lines if (words := line.split(maxsplit=1))}
+    assert (shown["agent"], shown["age"], shown["caller"]) == ("box", "1 m 10 s", "alice")
+    assert "model" not in shown
+
+
+def test_one_that_failed(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    failed = ENDED | {"code": "engine_failed", "error": "it broke\nbadly", "ended_at": 1.7e9}
+    balancer.will(says({"requests": []}), says({"requests": [failed]}))
+    assert main(["show", "r"]) == 0
+    out = capsys.readouterr().out
+    for words in ("how it ended", "engine_failed", "it broke", "took", "2.000 s", "2023-11-1"):
+        assert words in out, out
+    balancer.will(says({"requests": []}), says({"requests": [ENDED, ENDED | {"id": "r3"}]}))
+    assert main(["show", "r"]) == 2
+    balancer.will(says({"requests": []}), says({"requests": []}))
+    assert main(["show", "x"]) == 2
+    said = capsys.readouterr().err
+    assert "2 requests begin with r" in said
+    assert "no request begins with x" in said
+    assert main(["show"]) == 2

@@ -154,6 +154,24 @@ def upgrade() -> None:
     )
     op.create_index("conversations_by_use", "conversations", ["used_at"])
     op.create_table(
+        "diary",
+        sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
+        sa.Column("at", sa.Double, nullable=False),
+        sa.Column("kind", sa.Text, nullable=False),
+        sa.Column("subject", sa.Text, nullable=False),
+        sa.Column("message", sa.Text, nullable=False),
+        sa.Column("by", sa.Text),
+    )
+    op.create_table(
+        "hosts",
+        sa.Column("name", sa.Text, primary_key=True),
+        sa.Column("state", sa.Text, nullable=False),
+        sa.Column("since", sa.Double, nullable=False),
+        sa.Column("first_seen", sa.Double, nullable=False),
+        sa.Column("last_seen", sa.Double, nullable=False),
+        sa.Column("document", sa.Text, nullable=False),
+    )
+    op.create_table(
         "balancers",
         sa.Column("run", sa.Text, primary_key=True),
         sa.Column("name", sa.Text, nullable=False),

@@ -7,7 +7,7 @@ from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.registry import BUSY_PAUSE
 from arriero.balancer.fleet.requests.request_lifecycle import MAX_AGENTS_LOST
 from arriero.shared.framing.heartbeat import SECOND_LOOK
-from arriero.shared.inference import RequestId
+from arriero.shared.inference import AgentId, RequestId
 from arriero.shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Heartbeat, Reject, Welcome
 from arriero.shared.reports.statistics import Statistics
 from tests.balancer.fleet.builders import (
@@ -235,3 +235,21 @@ def test_we_say_something_when_there_was_nothing_to_say() -> None:
     scene.open("r")
     assert scene.after(0.5) == [], "the start was a sign of life"
     assert scene.after(0.5) == [Send(A, Heartbeat())]
+
+
+def test_why_an_agent_went() -> None:
+    scene = Scene(LIMITS)
+    names = ("drained", "asked", "hung", "broke", "silent")
+    for number, name in enumerate(names):
+        scene.join(LinkId(number), hello(name))
+    scene.fleet.cordon(AgentId("drained"), None, scene.now)
+    scene.fleet.agent_said(LinkId(1), status(accepting=False), scene.now)
+    scene.leave(LinkId(0))
+    scene.leave(LinkId(1))
+    scene.leave(LinkId(2), hung_up=True)
+    scene.leave(LinkId(3))
+    scene.after(LIMITS.heartbeat_timeout + 1)
+    scene.after(SECOND_LOOK)
+    views = seen(scene.fleet)
+    whys = [views.departure_of(AgentId(name)) for name in (*names, "nobody")]
+    assert whys == ["drained", "stopped", "stopped", "lost", "lost", None]

@@ -1,0 +1,249 @@
+"""`GET /api/v1/diary`, what happened; `/api/v1/hosts`, the hosts that the fleet has and had."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from aiohttp import hdrs, web
+from pydantic_core import from_json, to_json
+from typing_extensions import TypedDict
+
+from ...shared.errors import Conflict, InvalidRequest, NotFound, StoreUnavailable, Unauthorized
+from ...shared.models.assignments import Device
+from ...shared.quantities import parse_duration
+from ..api.access.leases import Leases
+from ..api.access.permissions import Needs
+from ..api.openapi.document import Answer, Doc, json_answer, parameter
+from ..api.route import Route
+from ..api.transport.callers import identity_key
+from ..diary.diary import Diary
+from ..store.records import DiaryEntry, HostState, SavedHost
+from .history.history_query import FIRST_DATE
+
+DEFAULT_LIMIT = 200
+MAX_LIMIT = 1000
+MAX_NUMBER = 2**53
+NAMES = ("since", "limit", "last_event_id")
+
+ALIVE_INTERVAL = 15.0
+"""Seconds after which a stream without entries says that it is alive."""
+
+_HEADERS = {
+    hdrs.CONTENT_TYPE: "text/event-stream; charset=utf-8",
+    hdrs.CACHE_CONTROL: "no-store",
+    "X-Accel-Buffering": "no",
+}
+
+
+class DiaryPage(TypedDict):
+    """Entries, the newest first. `at` is in seconds since 1970."""
+
+    entries: list[DiaryEntry]
+
+
+class Host(TypedDict):
+    """A host, by the name of its agent. It is in this `state` `since` then.
+
+    `here`: it is connected. Others are not: an operator `drained` it, it was `stopped` in good
+    order, or its connection was `lost`. Times are seconds since 1970.
+    """
+
+    name: str
+    state: HostState
+    since: float
+    first_seen: float
+    last_seen: float
+    labels: dict[str, str]
+    devices: list[Device]
+    cores: int
+    memory: int
+    platform: str
+    version: str
+
+
+class Hosts(TypedDict):
+    """All hosts that are remembered, by name."""
+
+    hosts: list[Host]
+
+
+class Forgotten(TypedDict):
+    """The host that is forgotten."""
+
+    name: str
+
+
+def host_json(host: SavedHost) -> Host:
+    """The fields of a host."""
+    known: dict[str, Any] = from_json(host.document)
+    return Host(
+        name=host.name,
+        state=host.state,
+        since=round(host.since, 3),
+        first_seen=round(host.first_seen, 3),
+        last_seen=round(host.last_seen, 3),
+        labels=known.get("labels", {}),
+        devices=known.get("devices", []),
+        cores=known.get("cores", 0),
+        memory=known.get("memory", 0),
+        platform=known.get("platform", ""),
+        version=known.get("version", ""),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DiaryQuery:
+    """Entries from `since` on, in seconds since 1970; at most `limit`. `after` is a number."""
+
+    since: float = 0.0
+    limit: int = DEFAULT_LIMIT
+    after: int | None = None
+
+    @classmethod
+    def of(cls, query: Mapping[str, str], now: float, last_event_id: str = "") -> Self:
+        """From a URL's parameters. Raises `InvalidRequest`, which names the parameter."""
+        for name in query:
+            if name not in NAMES:
+                raise InvalidRequest(f"`{name[:100]}` is not one of {', '.join(NAMES)}", field=name)
+        after = last_event_id or query.get("last_event_id", "")
+        return cls(
+            since=_since(query["since"], now) if "since" in query else 0.0,
+            limit=_number("limit", query.get("limit", str(DEFAULT_LIMIT)), 1, MAX_LIMIT),
+            after=_number("last_event_id", after, 0, MAX_NUMBER) if after else None,
+        )
+
+
+def _since(text: str, now: float) -> float:
+    if text.isascii() and text.isdigit() and len(text) < 12 and int(text) >= FIRST_DATE:
+        return float(text)
+    try:
+        return now - parse_duration(text)
+    except ValueError as error:
+        message = f"`since` {error} or seconds since 1970"
+        raise InvalidRequest(message, field="since") from None
+
+
+def _number(name: str, text: str, least: int, most: int) -> int:
+    if text.isascii() and text.isdigit() and len(text) < 17 and least <= int(text) <= most:
+        return int(text)
+    raise InvalidRequest(
+        f"`{name}` must be a number from {least} to {most}, not {text[:100]!r}", field=name
+    )
+
+
+def by_whom(request: web.Request) -> str | None:
+    """The name of the key that a request came with; `None` where it needed none."""
+    holder = request.get(identity_key)
+    return None if holder is None else holder.name
+
+
+def routes(diary: Diary, leases: Leases) -> list[Route]:
+    """The diary and the hosts."""
+
+    async def entries(request: web.Request) -> web.StreamResponse:
+        is_stream = "text/event-stream" in request.headers.get(hdrs.ACCEPT, "")
+        last = request.headers.get("Last-Event-ID", "") if is_stream else ""
+        query = DiaryQuery.of(request.query, diary.now(), last)
+        if is_stream:
+            return await _follow(diary, request, query, leases)
+        found = await diary.entries(since=query.since, limit=query.limit)
+        return _json(DiaryPage(entries=found))
+
+    async def hosts(_request: web.Request) -> web.Response:
+        return _json(Hosts(hosts=[host_json(host) for host in diary.hosts()]))
+
+    async def forget(request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        await diary.forget(name, by=by_whom(request))
+        return _json(Forgotten(name=name))
+
+    diary_doc = Doc(
+        "Diary",
+        "What happened, the newest first; as server-sent events, the oldest of these first, and "
+        "then what happens.",
+        {
+            200: Answer(
+                "The entries, or an event `entry` for each, and `alive` where none comes for long.",
+                {
+                    "application/json": {"schema": DiaryPage},
+                    "text/event-stream": {"x-item-schema": DiaryEntry},
+                },
+            )
+        },
+        parameters=(
+            parameter("since", "query"),
+            parameter(
+                "limit",
+                "query",
+                {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
+            ),
+            parameter("Last-Event-ID", "header"),
+            parameter("last_event_id", "query"),
+        ),
+        errors=(InvalidRequest, StoreUnavailable),
+    )
+    hosts_doc = Doc(
+        "Hosts",
+        "The hosts that the fleet has, and had.",
+        {200: json_answer("All hosts that are remembered.", Hosts)},
+    )
+    forget_doc = Doc(
+        "ForgetHost",
+        "Forgets a host that is not connected.",
+        {200: json_answer("It is forgotten.", Forgotten)},
+        errors=(NotFound, Conflict, StoreUnavailable),
+    )
+    return [
+        Route("GET", "/api/v1/diary", Needs.VIEW, entries, diary_doc, is_endless=True),
+        Route("GET", "/api/v1/hosts", Needs.VIEW, hosts, hosts_doc),
+        Route("DELETE", "/api/v1/hosts/{name}", Needs.OPERATE, forget, forget_doc),
+    ]
+
+
+async def _follow(
+    diary: Diary, request: web.Request, query: DiaryQuery, leases: Leases
+) -> web.StreamResponse:
+    """Answer `request` with entries until it goes away, or its key is no more."""
+    if query.after is None:
+        found = await diary.entries(since=query.since, limit=query.limit)
+        found.reverse()
+    else:
+        found = await _following(diary, query.after)
+    after = query.after or 0
+    response = web.StreamResponse(headers=_HEADERS)
+    reader = asyncio.current_task()
+
+    def end(_error: Unauthorized) -> None:
+        if reader is not None:
+            reader.cancel()
+
+    with leases.lease(leases.holder(request), end):
+        await response.prepare(request)
+        while True:
+            for entry in found:
+                after = max(after, entry.number)
+                body = to_json(entry)
+                await response.write(b"id: %d\nevent: entry\ndata: %s\n\n" % (entry.number, body))
+            bell = diary.bell()  # taken first: what comes while the store is read rings it
+            found = await _following(diary, after)
+            if not found:
+                await _rung(bell, response)
+
+
+async def _rung(bell: asyncio.Event, response: web.StreamResponse) -> None:
+    """Wait for new entries; say that the stream is alive where there are none for long."""
+    try:
+        async with asyncio.timeout(ALIVE_INTERVAL):
+            await bell.wait()
+    except TimeoutError:
+        await response.write(b"event: alive\ndata: {}\n\n")
+
+
+async def _following(diary: Diary, after: int) -> list[DiaryEntry]:
+    return await diary.entries(after=after, limit=MAX_LIMIT, oldest_first=True)
+
+
+def _json(body: Mapping[str, object]) -> web.Response:
+    headers = {hdrs.CACHE_CONTROL: "no-store"}
+    return web.Response(body=to_json(body), content_type="application/json", headers=headers)

@@ -1,0 +1,73 @@
+"""`arriero backup`: all that a balancer keeps, in one file; while it runs."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from ..arguments import Target, UsageError, make_parser
+from ..boundary import run_plain
+from ..output import console, print_json
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Copies state, keys, usage, history, files and results of a SQLite store into one file."""
+    return run_plain(build_parser(), argv, _backup)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command's arguments."""
+    parser = make_parser("backup", main.__doc__ or "")
+    parser.add_argument("file", type=Path, help="the backup: a tar file, replaced if it is there")
+    add_places(parser)
+    return parser
+
+
+def add_places(parser: argparse.ArgumentParser) -> None:
+    """Add `--state` and `--files`."""
+    parser.add_argument(
+        "--state",
+        metavar="URL",
+        required=True,
+        help="the store, sqlite:///FILE, as the balancer's --state",
+    )
+    parser.add_argument(
+        "--files", metavar="DIR", type=Path, help="as the balancer's --files (beside the store)"
+    )
+
+
+def places_of(arguments: argparse.Namespace) -> tuple[Path, Path]:
+    """The database, and the folder of files. Raises `UsageError`."""
+    from ...balancer.store.url import parse_store_url
+
+    try:
+        url = parse_store_url(arguments.state)
+    except ValueError as error:
+        raise UsageError(f"--state: {error}") from error
+    if url.kind == "memory":
+        raise UsageError("--state: memory:// keeps nothing, so there is nothing to back up")
+    if url.kind == "postgresql":
+        raise UsageError(
+            "--state: back PostgreSQL up with pg_dump, and the files of --files as they lie there"
+        )
+    database = Path(url.location)
+    return database, arguments.files or Path(f"{url.location}-files")
+
+
+def _backup(arguments: argparse.Namespace, _: Target) -> None:
+    from ...balancer.backup import BackupError, back_up
+
+    database, files = places_of(arguments)
+    try:
+        manifest = back_up(database, files, arguments.file)
+    except BackupError as error:
+        raise UsageError(str(error)) from error
+    if arguments.json:
+        print_json(asdict(manifest))
+    else:
+        size = arguments.file.stat().st_size / 2**20
+        console().print(
+            f"{arguments.file}: the store and {manifest.num_files} files, {size:.1f} MiB",
+            markup=False,
+            soft_wrap=True,
+        )

@@ -1,0 +1,69 @@
+"""`arriero diary`: what happened in the fleet, and what happens."""
+
+import argparse
+from collections.abc import Sequence
+from contextlib import aclosing
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ..arguments import Target, make_parser, positive
+from ..boundary import run
+from ..output import console, print_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Says what happened: hosts, models, issues, keys, changes and by whom."""
+    return run(build_parser(), argv, _diary)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command's arguments."""
+    parser = make_parser("diary", main.__doc__ or "")
+    parser.add_argument("--since", metavar="DURATION", help="no older than this, such as 12h or 7d")
+    parser.add_argument("--limit", type=positive, default=50, help="at most so many (50)")
+    parser.add_argument("--follow", action="store_true", help="go on with what happens")
+    return parser
+
+
+async def _diary(arguments: argparse.Namespace, target: Target) -> None:
+    from ...client import Client
+
+    choice: dict[str, str | int] = {"limit": arguments.limit}
+    if arguments.since:
+        choice["since"] = arguments.since
+    screen = console()
+    async with Client(
+        target.url, management=target.management, key=target.key, tls_ca=target.tls_ca
+    ) as client:
+        if arguments.follow:
+            async with aclosing(client.management.diary_events(**choice)) as events:
+                async for event in events:
+                    if event.name == "entry":
+                        _print(screen, event.data, as_json=arguments.json)
+            return
+        entries = await client.management.diary(**choice)
+    if arguments.json:
+        print_json(entries)
+        return
+    for entry in reversed(entries):
+        _print(screen, entry, as_json=False)
+    if not entries:
+        screen.print("nothing has happened yet")
+
+
+def _print(screen: "Console", entry: dict[str, Any], *, as_json: bool) -> None:
+    """One line, as in a log: the newest is the last."""
+    if as_json:
+        print_json(entry)
+        return
+    at = datetime.fromtimestamp(entry["at"]).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    by = f", by {entry['by']}" if entry.get("by") else ""
+    kind = str(entry["kind"]).replace("_", " ")
+    line = f"{at}  {kind}: {entry['subject']}: {entry['message']}{by}"
+    screen.print(line, style=_STYLES.get(entry["kind"]), markup=False, soft_wrap=True)
+
+
+_STYLES = {"host_went": "red", "model_failed": "red", "issue_began": "yellow"}

@@ -1,0 +1,44 @@
+"""`arriero restore`: makes a store of a backup, for a balancer that is started then."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+
+from ..arguments import Target, UsageError, make_parser
+from ..boundary import run_plain
+from ..output import console, print_json
+from .backup import add_places, places_of
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Makes a SQLite store and its files of a backup; neither may be there already."""
+    return run_plain(build_parser(), argv, _restore)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command's arguments."""
+    parser = make_parser("restore", main.__doc__ or "")
+    parser.add_argument("file", type=Path, help="what `arriero backup` wrote")
+    add_places(parser)
+    return parser
+
+
+def _restore(arguments: argparse.Namespace, _: Target) -> None:
+    from ...balancer.backup import BackupError, restore
+
+    database, files = places_of(arguments)
+    try:
+        manifest = restore(arguments.file, database, files)
+    except BackupError as error:
+        raise UsageError(str(error)) from error
+    if arguments.json:
+        print_json(asdict(manifest))
+        return
+    at = datetime.fromtimestamp(manifest.created_at).astimezone().isoformat(" ", "seconds")
+    console().print(
+        f"{database}: as it was at {at}, with {manifest.num_files} files",
+        markup=False,
+        soft_wrap=True,
+    )

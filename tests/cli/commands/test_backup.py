@@ -1,0 +1,45 @@
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from arriero.balancer.store.records import Persist
+from arriero.balancer.store.store import open_store
+from arriero.balancer.store.url import parse_store_url
+from arriero.cli.arguments import UsageError
+from arriero.cli.commands.backup import main, places_of
+
+
+async def filled(database: Path) -> None:
+    store = await open_store(parse_store_url(f"sqlite:///{database}"))
+    await store.save_desired_state(Persist(0, "state"))
+    await store.close()
+
+
+async def test_a_store_is_backed_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    await filled(tmp_path / "a.db")
+    target = tmp_path / "b.tar"
+    argv = [str(target), "--state", f"sqlite:///{tmp_path}/a.db"]
+    assert main(argv) == 0
+    assert f"{target}: the store and 0 files" in capsys.readouterr().out
+    assert main([*argv, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["num_files"] == 0
+    assert main([str(target), "--state", f"sqlite:///{tmp_path}/none.db"]) == 2
+    assert "there is no database" in capsys.readouterr().err
+
+
+def test_files_lie_beside_the_store() -> None:
+    arguments = argparse.Namespace(state="sqlite:////a/b.db", files=None)
+    assert places_of(arguments) == (Path("/a/b.db"), Path("/a/b.db-files"))
+    arguments.files = Path("/c")
+    assert places_of(arguments)[1] == Path("/c")
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [("memory://", "keeps nothing"), ("postgresql://h/d", "pg_dump"), ("x", "--state: must")],
+)
+def test_other_stores(state: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        places_of(argparse.Namespace(state=state, files=None))
