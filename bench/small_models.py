@@ -35,7 +35,8 @@ Shapes = Iterator[tuple[str, tuple[int, ...]]]
 class Architecture:
     """`tensors` are those of a layer, by its number; `fields` describe the whole.
 
-    In what `is_faint` a layer adds little to what comes in, so that the last token decides.
+    In what `is_faint` a layer adds little to what comes in, so that the last token decides: all
+    such models say much the same.
     """
 
     name: str
@@ -46,14 +47,15 @@ class Architecture:
     is_faint: bool = False
 
 
-def write(name: str, path: Path, *, has_mtp: bool = False) -> Path:
+def write(name: str, path: Path, *, has_mtp: bool = False, is_faint: bool = False) -> Path:
     """Writes the model of that architecture, one of `ARCHITECTURES`, or of `MTP`."""
     architecture = (MTP if has_mtp else ARCHITECTURES)[name]
+    is_faint = is_faint or architecture.is_faint
     writer = gguf.GGUFWriter(path, architecture.name)
     vocabulary = _add_vocabulary(writer)
     for key, value in (_COMMON | architecture.fields).items():
         _add(writer, f"{architecture.name}.{key}", value)
-    _add_tensors(writer, architecture, vocabulary)
+    _add_tensors(writer, architecture, vocabulary, is_faint=is_faint)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -85,12 +87,12 @@ def _add_vocabulary(writer: gguf.GGUFWriter) -> list[str]:
 
 
 def _add_tensors(
-    writer: gguf.GGUFWriter, architecture: Architecture, vocabulary: list[str]
+    writer: gguf.GGUFWriter, architecture: Architecture, vocabulary: list[str], *, is_faint: bool
 ) -> None:
     draw = np.random.default_rng(_SEED)
     for name, shape in _all_tensors(architecture, len(vocabulary)):
         weights = _weights(name, shape, draw)
-        if architecture.is_faint and name.endswith(_LAST_OF_A_LAYER):
+        if is_faint and name.endswith(_LAST_OF_A_LAYER):
             weights *= np.float32(_FAINT)
         if name.endswith("nextn.enorm.weight"):
             weights[:] = 1

@@ -16,11 +16,13 @@ from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.llama.model import Model
 from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.model_error import ModelError
+from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import ContextShift, NewSequence, SequenceId
 from arriero.agent.engine.speculation.drafter import JointDrafter
 from arriero.agent.engine.speculation.model_drafter import ModelDrafter
 from arriero.agent.engine.speculation.prompt_lookup import LookupDrafter
+from bench.small_models import write
 from demo.conversations import DRAFT
 from tests.agent.engine.llama.recurrent import write_recurrent
 from tests.agent.engine.llama.running import GREEDY, Ended, generate, prompt, sequences
@@ -108,6 +110,36 @@ def test_drafts_of_a_model_change_no_word(
     assert ended == plain
     assert statistics.accepted_tokens > 100
     assert caplog.get_records("call") == []
+
+
+def test_a_model_drafts_for_a_hybrid_one(tmp_path: Path) -> None:
+    options = LoadOptions(
+        slots=4,
+        context_size=CONTEXT_SIZE,
+        threads=1,
+        gpu_layers=0,
+        draft_model=write("qwen3", tmp_path / "draft.gguf", is_faint=True),
+    )
+    engine = load_engine(write("qwen35", tmp_path / "model.gguf", is_faint=True), options)
+    assert isinstance(engine, LlamaEngine)
+    assert isinstance(engine.draft_model, LlamaDraftModel)
+    wanted = [
+        NewSequence(
+            id=SequenceId(number),
+            prompt=Prompt(tuple(range(300 + number, 340 + 20 * number))),
+            max_tokens=60,
+            sampling=GREEDY,
+        )
+        for number in range(4)
+    ]
+    plain = generate(engine, wanted, slots=4, context_size=CONTEXT_SIZE)[0]
+    drafter = ModelDrafter(engine.draft_model, clock=lambda: 0.0)
+    ended, statistics = generate(
+        engine, wanted, slots=4, context_size=CONTEXT_SIZE, max_draft=4, drafter=drafter
+    )
+    assert ended == plain
+    assert 30 < statistics.accepted_tokens < statistics.drafted_tokens
+    engine.free()
 
 
 @pytest.mark.parametrize("with_drops", [False, True])
