@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -54,8 +54,8 @@ FEW = 256
 WINDOWED = "gemma3"
 """Its caches are measured."""
 
-STREAM_TOKENS, STREAM_PROMPT = 600, 1400
-"""Of the stream beside which prompts come: tokens that it gets; words of those prompts."""
+STREAM_TOKENS, STREAM_PROMPT = 6000, 1400
+"""Of the stream beside which prompts come: the most tokens it gets; words of those prompts."""
 
 _QUIET = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
 """Threads of small models wait for each other more than they compute, and should not spin."""
@@ -95,6 +95,26 @@ class Chat:
         tools: Sequence[dict[str, Any]] = (),
     ) -> Answer:
         """Raises `Failed`."""
+        parts, sent_at, first_token, usage = [], time.perf_counter(), 0.0, {}
+        async for event in self._events(messages, num_tokens, tools):
+            usage = event.get("usage") or usage
+            if text := _text(event):
+                first_token = first_token or time.perf_counter() - sent_at
+                parts.append(text)
+        if not usage or not parts:
+            raise Failed("an answer without text or counts")
+        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+        return Answer("".join(parts), usage["prompt_tokens"], cached, first_token)
+
+    async def watch(self, messages: Sequence[Message], times: list[float]) -> None:
+        """When each text of a long answer comes, until this is cancelled. Raises `Failed`."""
+        async for event in self._events(messages, STREAM_TOKENS, ()):
+            if _text(event):
+                times.append(time.perf_counter())
+
+    async def _events(
+        self, messages: Sequence[Message], num_tokens: int, tools: Sequence[dict[str, Any]]
+    ) -> AsyncIterator[dict[str, Any]]:
         body = {
             "messages": list(messages),
             "max_tokens": num_tokens,
@@ -102,25 +122,17 @@ class Chat:
             "stream": True,
             "stream_options": {"include_usage": True},
         } | ({"tools": list(tools)} if tools else {})
-        parts, times, usage = [], [time.perf_counter()], {}
         async with self._http.post(self._url, json=body) as response:
             if response.status != 200:
                 raise Failed(f"{response.status}: {await response.text()}")
             async for line in response.content:
                 data = line.removeprefix(b"data: ").strip()
-                if not line.startswith(b"data: ") or data == b"[DONE]":
-                    continue
-                event = json.loads(data)
-                usage = event.get("usage") or usage
-                delta = event["choices"][0]["delta"] if event["choices"] else {}
-                if text := delta.get("content"):
-                    parts.append(text)
-                    times.append(time.perf_counter())
-        if not usage or not parts:
-            raise Failed("an answer without text or counts")
-        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-        gaps = tuple(later - earlier for earlier, later in pairwise(times[1:]))
-        return Answer("".join(parts), usage["prompt_tokens"], cached, times[1] - times[0], gaps)
+                if line.startswith(b"data: ") and data != b"[DONE]":
+                    yield json.loads(data)
+
+
+def _text(event: dict[str, Any]) -> str | None:
+    return event["choices"][0]["delta"].get("content") if event["choices"] else None
 
 
 async def measure(chat: Chat, rounds: int) -> Measured:
@@ -143,16 +155,17 @@ async def measure(chat: Chat, rounds: int) -> Measured:
 
 async def longest_gap(chat: Chat, seed: int) -> float:
     """Of a stream, while a prompt comes, is gone on with, and comes again. Raises `Failed`."""
-    streamed = asyncio.create_task(
-        chat([said("user", words(f"stream {seed}", USER))], num_tokens=STREAM_TOKENS)
-    )
+    times: list[float] = []
+    stream = asyncio.create_task(chat.watch([said("user", words(f"stream {seed}", USER))], times))
     prompt = said("user", words(f"beside {seed}", STREAM_PROMPT))
     answer = await chat([prompt])
     await chat([prompt, said("assistant", answer.text), said("user", words(f"on {seed}", USER))])
     await chat([prompt])
-    if streamed.done():
+    if stream.done():
         raise Failed("the stream was over before the prompts: it needs more tokens")
-    return max((await streamed).gaps)
+    stream.cancel()
+    await asyncio.wait([stream])
+    return max(later - earlier for earlier, later in pairwise(times))
 
 
 # ---- servers

@@ -38,16 +38,12 @@ def said(role: str, content: str) -> Message:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Tokens of the prompt, how many of them were cached, and seconds to the first of the answer.
-
-    `gaps` are the seconds between two pieces of its text.
-    """
+    """Tokens of the prompt, how many of them were cached, seconds to the first of the answer."""
 
     text: str
     num_prompt: int
     num_cached: int
     first_token: float = 0.0
-    gaps: tuple[float, ...] = ()
 
     @property
     def num_computed(self) -> int:

@@ -146,14 +146,15 @@ class LlamaMtp:
         self.name = f"{model.path.stem} (MTP)"
         self.num_slots = options.slots
         self.num_cells = num_cells
-        self.batch_size = self._context.batch_size
         self.longest = min(options.context_size, model.trained_context)
+        self.batch_size = self.longest  # of most of them nothing is known, and nothing computed
         self.end_tokens = model.vocab.end_tokens
         self._vocab_size = model.vocab.size
         self._width = int(llama_cpp.llama_model_n_embd(model.handle))
         self._nothing = np.zeros(self._width, np.float32)
-        self._states = np.zeros((self.batch_size, self._width), np.float32)
-        self._batch = Batch(self.batch_size)
+        self._num_rows = self._context.batch_size
+        self._states = np.zeros((self._num_rows, self._width), np.float32)
+        self._batch = Batch(self._num_rows)
         self._batch.raw.embd = self._states.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
         self._texts = [_Text() for _ in range(options.slots)]
         self._hidden: dict[SequenceId, HiddenStates] = {}
@@ -187,7 +188,7 @@ class LlamaMtp:
         positions: list[int] = []
         slots: list[int] = []
         outputs: list[int] = []
-        spare = self.batch_size - sum(len(run.tokens) for run in runs)
+        spare = self._num_rows - sum(len(run.tokens) for run in runs)
         for run in runs:
             start, new, states = self._prepared(run, spare)
             spare -= max(0, len(new) - len(run.tokens))

@@ -74,6 +74,18 @@ def test_its_drafts_change_no_word_and_most_are_right(
     assert statistics.accepted_tokens > 0.5 * statistics.drafted_tokens > 30
 
 
+def test_of_a_long_prompt_the_end_is_enough(engine: LlamaEngine, mtp: LlamaMtp) -> None:
+    long = Prompt(tuple(range(300, 300 + WINDOW + 150)))
+    wanted = [replace(sequences(1)[0], prompt=long)]
+    plain = generate(engine, wanted, slots=1, context_size=512)[0]
+    drafter = ModelDrafter(mtp, clock=lambda: 0.0)
+    ended, statistics = generate(
+        engine, wanted, slots=1, context_size=512, max_draft=4, drafter=drafter
+    )
+    assert ended == plain
+    assert statistics.accepted_tokens > 0.4 * statistics.drafted_tokens > 5
+
+
 def test_preempted_sequences_are_drafted_for_again(engine: LlamaEngine, mtp: LlamaMtp) -> None:
     wanted = sequences(4)
     plain = generate(engine, wanted, slots=1, context_size=512)[0]
