@@ -19,7 +19,8 @@ class AdapterOnHost:
 @dataclass(frozen=True, slots=True)
 class ModelFile:
     """A model's file on this host. `needed` is the memory in bytes that it takes when loaded.
-
+    `shorter` are contexts in tokens that are shorter than the one it is to have, the longest first,
+    and what it would take with them.
     `info` is what its header says, for balancers, while it is being loaded. `projector`, a fetched
     `draft_model` and `adapters` are the files that the assignment has beside it, the latter in the
     assignment's order and counted in `needed`.
@@ -31,11 +32,17 @@ class ModelFile:
     projector: str | None = None
     adapters: tuple[AdapterOnHost, ...] = ()
     draft_model: str | None = None
+    shorter: tuple[tuple[int, int], ...] = ()
 
     @property
     def alone(self) -> "ModelFile":
         """The file without adapters."""
         return self.with_adapters(())
+
+    def context_within(self, memory: int) -> int | None:
+        """The longest of the shorter contexts with which it takes no more than `memory` bytes."""
+        beside = bytes_of(self.adapters)
+        return next((size for size, needed in self.shorter if needed + beside <= memory), None)
 
     def with_adapters(self, adapters: Sequence[AdapterOnHost]) -> "ModelFile":
         """The file with these adapters in place of its own."""

@@ -273,7 +273,7 @@ class Engines:
         """The issue of a file that the host's memory does not hold even alone."""
         if not self._memory or file.needed is None or file.needed <= self._memory:
             return None
-        return too_large(file.needed, self._memory)
+        return too_large(file.needed, self._memory, file.context_within(self._memory))
 
     def fits(self, load: Load, others: Iterable[Engine]) -> bool:
         """Whether the host's memory holds it together with `others`."""

@@ -6,13 +6,21 @@ from ...shared.messages import Issue
 from .restarts import cause
 
 
-def too_large(needed: int, memory: int) -> Issue:
-    """The host has less memory than the model needs; both in bytes."""
+def too_large(needed: int, memory: int, context_size: int | None = None) -> Issue:
+    """The host has less memory than the model needs; both in bytes.
+
+    With a context of `context_size` tokens it would be enough.
+    """
+    others = (
+        "choose a smaller quantisation, fewer slots, a shorter context or a smaller --host-cache, "
+        "or another host"
+    )
+    nearest = f"with a context of {context_size} tokens a slot it fits; or " if context_size else ""
     return Issue(
         code="too_large",
-        message=f"the model needs about {_size(needed)} of memory; this host has {_size(memory)}",
-        hint="choose a smaller quantisation, fewer slots, a shorter context or a smaller "
-        "--host-cache, or another host",
+        message=f"the model needs about {_size(needed)} of memory; this host has {_size(memory)}, "
+        f"which is {_size(needed - memory)} too little",
+        hint=nearest + others,
     )
 
 
@@ -20,9 +28,11 @@ def too_large_for_gpus(needed: int, memory: int) -> Issue:
     """The GPUs have less memory than the layers need that are meant for them; both in bytes."""
     return Issue(
         code="too_large",
-        message=f"the model needs about {_size(needed)} on GPUs; this host's have {_size(memory)}",
-        hint="choose fewer layers on GPUs (--gpu-layers), a smaller quantisation, fewer slots or a "
-        "shorter context, or another host",
+        message=f"the model needs about {_size(needed)} on GPUs; this host's have {_size(memory)}, "
+        f"which is {_size(needed - memory)} too little",
+        hint="let the agent choose what goes there (--gpu-layers auto), or choose fewer layers on "
+        "GPUs (--gpu-layers), a smaller quantisation, fewer slots or a shorter context, or another "
+        "host",
     )
 
 

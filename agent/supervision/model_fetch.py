@@ -24,6 +24,9 @@ from .load_failures import too_large_for_gpus
 
 logger = logging.getLogger(__name__)
 
+LEAST_CONTEXT = 512
+"""Tokens; a shorter context is nothing to propose."""
+
 
 Leases = tuple[tuple[ModelFile | AdapterOnHost, Lease], ...]
 
@@ -210,7 +213,27 @@ def _inspect(
         size_bytes=fetched.model.bytes,
         context_size=options.context_size,
     )
-    return replace(file, needed=None if found is None else found.total, info=info)
+    if found is None:
+        return replace(file, info=info)
+    shorter = _shorter(header, options.load_options, file_bytes=fetched.bytes)
+    return replace(file, needed=found.total, info=info, shorter=shorter)
+
+
+def _shorter(
+    header: GgufHeader, options: LoadOptions, *, file_bytes: int
+) -> tuple[tuple[int, int], ...]:
+    """Shorter contexts, half as long each time, and what the model takes with them.
+
+    Without adapters. None where the cells are set for themselves.
+    """
+    found = []
+    context_size = options.context_size // 2
+    while options.kv_cells is None and context_size >= LEAST_CONTEXT:
+        fewer = options.model_copy(update={"context_size": context_size})
+        if (size := _estimated(header, fewer, file_bytes=file_bytes)) is not None:
+            found.append((context_size, size.total))
+        context_size //= 2
+    return tuple(found)
 
 
 def _chosen(devices: Sequence[Device], options: AgentSettings) -> Sequence[Device]:

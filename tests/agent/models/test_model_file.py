@@ -22,6 +22,16 @@ def test_adapters_are_counted_once_each() -> None:
     assert ModelFile("/m.gguf", None).with_adapters((LOUD,)).needed is None
 
 
+def test_the_longest_of_shorter_contexts_that_fits() -> None:
+    file = ModelFile("/m.gguf", 200, shorter=((2048, 150), (1024, 125)))
+    assert [file.context_within(memory) for memory in (160, 150, 149, 125, 124)] == [
+        *(2048, 2048, 1024, 1024, None)
+    ]
+    with_adapter = replace(file, adapters=(CALM,))
+    assert with_adapter.context_within(150) == 1024, "that takes memory, too"
+    assert ModelFile("/m.gguf", 200).context_within(150) is None
+
+
 def test_what_a_wish_has_besides() -> None:
     here = AdaptersHere((CALM,))
     assert here.missing(PLAIN) == () == here.missing(with_adapters(CALM))

@@ -1,5 +1,7 @@
 """The engines of a host: who is here in which role, and what fits beside whom."""
 
+from dataclasses import replace
+
 import pytest
 
 from arriero.agent.models.model_file import ModelFile
@@ -64,6 +66,10 @@ def test_what_fits_beside_others(engines: Engines) -> None:
 def test_what_fits_nowhere() -> None:
     issue = Engines(memory=80).too_large(MOST)
     assert issue is not None and issue.code == "too_large"
+    assert "tokens" not in issue.hint
+    known = replace(MOST, shorter=((2048, 85), (1024, 75), (512, 70)))
+    shorter = Engines(memory=80).too_large(known)
+    assert shorter is not None and "with a context of 1024 tokens" in shorter.hint
     assert Engines(memory=90).too_large(MOST) is None
     assert Engines(memory=80).too_large(UNKNOWN) is None
     assert Engines(memory=0).too_large(MOST) is None, "unknown memory"

@@ -14,7 +14,10 @@ def test_too_large_for_the_host() -> None:
     issue = too_large(5 * 2**30, 2**30)
     assert issue.code == "too_large"
     assert "about 5.0 GiB of memory; this host has 1.0 GiB" in issue.message
-    assert "smaller quantisation" in issue.hint
+    assert issue.message.endswith("which is 4.0 GiB too little")
+    assert issue.hint.startswith("choose a smaller quantisation")
+    nearest = too_large(5 * 2**30, 2**30, 2048)
+    assert nearest.hint.startswith("with a context of 2048 tokens a slot it fits; or choose")
     assert "needs about 12 MiB" in too_large(12 * 2**20, 2**20).message
 
 
@@ -22,7 +25,8 @@ def test_too_large_for_its_gpus() -> None:
     issue = too_large_for_gpus(5 * 2**30, 2**30)
     assert issue.code == "too_large"
     assert "about 5.0 GiB on GPUs; this host's have 1.0 GiB" in issue.message
-    assert "--gpu-layers" in issue.hint
+    assert issue.message.endswith("which is 4.0 GiB too little")
+    assert "--gpu-layers auto" in issue.hint
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,19 @@ async def test_more_slots_need_more() -> None:
     assert needs[1] - needs[0] >= cells * 2 * 2, "at least a key and a value in f16"
 
 
+async def test_what_it_would_need_with_a_shorter_context() -> None:
+    settings = AgentSettings(name="box", context_size=2048, slots=3)
+    outcome = await fetch(FakeFiles(), settings=settings)
+    assert isinstance(outcome, Brought)
+    shorter = dict(outcome.file.shorter)
+    assert [*shorter] == [1024, 512]
+    for context_size, size in shorter.items():
+        assert size == await needed(AgentSettings(name="box", context_size=context_size, slots=3))
+    fixed = AgentSettings(name="box", context_size=2048, kv_cells=8192)
+    outcome = await fetch(FakeFiles(), settings=fixed)
+    assert isinstance(outcome, Brought) and outcome.file.shorter == ()
+
+
 async def test_prefixes_in_host_memory_need_theirs() -> None:
     without = await needed(AgentSettings(name="box", host_cache=0))
     assert await needed(SETTINGS) == without + SETTINGS.host_cache
