@@ -73,16 +73,27 @@ class Devices:
         return [each for each in self.all() if each[1].is_gpu]
 
     def buffer_types(self) -> dict[str, int]:
-        """ggml's handle of each device's own memory, by the name that it has."""
-        types = [self._buffer_type(handle) for handle, _ in self.all()]
-        return {_decoded(self._buffer_name(each)): each for each in types if each}
+        """ggml's handle of each device's own memory, by the device's name and by its own."""
+        types = {device.name: self._buffer_type(handle) for handle, device in self.all()}
+        found = {name: each for name, each in types.items() if each}
+        own = {_decoded(self._buffer_name(each)): each for each in found.values()}
+        return found | {name: each for name, each in own.items() if name not in found}
 
 
 def loaded_devices() -> Devices:
     """Those of the library that this process has loaded."""
-    from llama_cpp._ggml import libggml
+    return Devices(_library())
 
-    return Devices(libggml)
+
+def _library() -> Any:
+    """ggml as llama.cpp has it.
+
+    `llama_cpp._ggml.libggml` is opened by another name of the file: where that is a copy, as in
+    wheels, it is loaded twice, and has a list of devices of its own.
+    """
+    import llama_cpp.llama_cpp as llama_cpp
+
+    return llama_cpp._lib
 
 
 def _decoded(text: bytes | None) -> str:
@@ -97,10 +108,8 @@ def _declared(function: Any, result: Any, *arguments: Any) -> Any:
 
 def main() -> None:
     """Write which GPUs are found."""
-    from llama_cpp._ggml import libggml
-
-    libggml.ggml_backend_load_all()
-    found = [asdict(device) for _, device in Devices(libggml).gpus()]
+    _library().ggml_backend_load_all()
+    found = [asdict(device) for _, device in loaded_devices().gpus()]
     print(json.dumps(found))  # noqa: T201
 
 

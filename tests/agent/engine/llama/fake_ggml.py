@@ -11,6 +11,7 @@ _DEVICES = [
     (_INTEGRATED, b"Vulkan0", b"iGPU", 3, 4),
     (_GPU, b"CUDA1", b"NVIDIA L4", 20, 24),
 ]
+_BUFFERS = [b"CPU", b"CUDA0", b"Vulkan0_Memory", b"CUDA1"]
 _FIRST_BUFFER_TYPE = 101
 
 
@@ -36,6 +37,6 @@ GGML = SimpleNamespace(
     ggml_backend_dev_description=_declared(lambda handle: _DEVICES[handle - 1][2]),
     ggml_backend_dev_memory=_declared(_measure),
     ggml_backend_dev_buffer_type=_declared(lambda handle: _FIRST_BUFFER_TYPE - 1 + handle),
-    ggml_backend_buft_name=_declared(lambda type: _DEVICES[type - _FIRST_BUFFER_TYPE][1]),
+    ggml_backend_buft_name=_declared(lambda type: _BUFFERS[type - _FIRST_BUFFER_TYPE]),
 )
 """Its handles are numbers from 1 on, those of buffer types from 101 on."""
