@@ -29,6 +29,7 @@ from .change_refusals import (
     engine_stopped,
     template_refused,
 )
+from .device_memory import DeviceMeter
 from .engine.adapter import AdapterError
 from .engine.embedding.embedder import Embedder
 from .engine.fair_lock import FairLock
@@ -156,6 +157,7 @@ class _Agent:
             on_change=self._on_change,
         )
         channel.step = self._worker.current_step
+        self._meter = DeviceMeter(lambda measure: self._loop.run_in_executor(None, measure))
         self._reporter = Reporter(
             read=self._statistics,
             send=self._report,
@@ -266,6 +268,7 @@ class _Agent:
         try:
             async with asyncio.TaskGroup() as group:
                 self._links.dial(group, dial, generation, executor)
+                self._meter.ask(self._loop.time())
                 self._reporter.check()
                 helpers = [
                     group.create_task(each)
@@ -355,6 +358,7 @@ class _Agent:
     async def _hand_out_steps(self, generation: LocalGeneration) -> None:
         while True:
             generation.stepped(await self._steps.get())
+            self._meter.ask(self._loop.time())
             self._reporter.stir()
 
     async def _obey(self, served: ServedModel, readers: tuple[Preparation, TextQueries]) -> None:
@@ -441,6 +445,7 @@ class _Agent:
             num_media_bytes=media.num_cached_bytes if media else None,
             fetches=self._kv_transfer.counts.total if self._kv_transfer else None,
             disk=self._disk.use if self._disk else None,
+            devices=self._meter.present,
         )
 
     def _report(self, statistics: Statistics) -> None:

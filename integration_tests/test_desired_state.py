@@ -107,6 +107,13 @@ async def test_the_engines_settings_come_from_the_desired_state(fleet: Fleet) ->
     assert shown | engine == shown
     assert (shown["flash_attn"], shown["rope_scale"], shown["batch_size"]) == ("on", 1.0, None)
 
+    async def is_measured() -> bool:
+        [agent] = await fleet.view("agents")
+        [host] = agent["devices"]
+        return host["name"] == "CPU" and bool(host["memory"]["free"])
+
+    await until(is_measured)
+
     await put(fleet, wish(model | {"engine": engine | {"device": "CUDA9"}}))
 
     async def is_refused() -> bool:

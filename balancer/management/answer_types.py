@@ -1,6 +1,6 @@
 """What the management API answers, as types; the OpenAPI document is made of them."""
 
-from typing import Annotated, Any, Generic, NotRequired, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Generic, Literal, NotRequired, TypeVar, get_args, get_type_hints
 
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema
@@ -99,6 +99,22 @@ class Statistics(TypedDict):
     busy_seconds_total: float
 
 
+class Memory(TypedDict):
+    """Bytes of memory. Those that nobody uses are null where that was not measured yet."""
+
+    total: Count
+    free: Count | None
+    used: Count | None
+
+
+class AgentDevice(TypedDict):
+    """A GPU of an agent's host, or as `CPU` the host itself. `name` is as `--device` takes it."""
+
+    name: str
+    kind: Literal["cpu", "gpu", "igpu"]
+    memory: Memory
+
+
 class AgentThroughput(TypedDict):
     """Throughput; null until it has been measured."""
 
@@ -132,6 +148,7 @@ class Agent(TypedDict):
     download: Download | None
     work: Work | None
     facts: HostFacts
+    devices: list[AgentDevice]
     throughput: Annotated[AgentThroughput, Aside]
     statistics: Statistics | None
     connected_seconds: Annotated[float, Clock]

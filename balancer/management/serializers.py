@@ -1,6 +1,6 @@
 """From views of the fleet to the management API's answers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pydantic_core import to_json
@@ -11,10 +11,12 @@ from ...shared.reports import statistics
 from ..fleet.view import AgentView, FleetTotals, FleetView, RequestView
 from .answer_types import (
     Agent,
+    AgentDevice,
     Clock,
     Clocks,
     FleetFields,
     ListedRequest,
+    Memory,
     Request,
     Snapshot,
     Statistics,
@@ -47,10 +49,29 @@ def agent_json(agent: AgentView, rate: float | None, busy_for_others: int = 0) -
         "download": None if agent.work is None else agent.work.download,
         "work": work_json(agent.work),
         "facts": agent.facts,
+        "devices": [*_devices(agent)],
         "throughput": {"tokens_total": agent.num_tokens, "tokens_per_second": _rounded(rate)},
         "statistics": statistics_json(agent.statistics) if agent.statistics else None,
         "connected_seconds": round(agent.connected_seconds, 3),
     }
+
+
+def _devices(agent: AgentView) -> Iterator[AgentDevice]:
+    """The devices as its engine measured them, or else as the agent found them when it started."""
+    measured = agent.statistics.devices if agent.statistics else ()
+    for each in measured:
+        memory: Memory = {"total": each.total, "free": each.free, "used": each.total - each.free}
+        yield {"name": each.name, "kind": each.kind, "memory": memory}
+    if measured:
+        return
+    if agent.facts.memory:
+        yield {"name": "CPU", "kind": "cpu", "memory": _unmeasured(agent.facts.memory)}
+    for device in agent.facts.devices:
+        yield {"name": device.name, "kind": "gpu", "memory": _unmeasured(device.memory)}
+
+
+def _unmeasured(total: int) -> Memory:
+    return {"total": total, "free": None, "used": None}
 
 
 def work_json(work: assignments.Work | None) -> Work | None:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from ..inference import Rate, Seconds
+from ..models.assignments import MAX_DEVICES, Bytes
 from ..strict import STRICT, ListOf
 
 Total = Annotated[int, Field(ge=0, le=2**53)]
@@ -88,6 +89,20 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceMemory:
+    """The memory of a GPU, or as `CPU` that of the host, in bytes; nobody uses what is `free`.
+
+    `name` is what the engine's options call it.
+    """
+
+    __pydantic_config__ = STRICT
+    name: Annotated[str, Field(max_length=200)]
+    kind: Literal["cpu", "gpu", "igpu"]
+    total: Bytes
+    free: Bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
     """What the engine did since its model was loaded, by its own clock, and how things stand.
 
@@ -102,7 +117,7 @@ class Statistics:
     and `num_draft_cells` that of the draft model, if there is one.
     `num_media_bytes` are kept of encoded pictures, where there is a projector.
     `fetches` are those of prefixes from other agents, where it lends its own. `disk` is there with
-    a folder for prefixes.
+    a folder for prefixes. The memory of `devices` is measured now and then while there are steps.
     """
 
     __pydantic_config__ = STRICT
@@ -118,6 +133,10 @@ class Statistics:
     num_media_bytes: Total | None = None
     fetches: Fetches | None = None
     disk: DiskUse | None = None
+    devices: Annotated[
+        ListOf[DeviceMemory],
+        Field(max_length=MAX_DEVICES, exclude_if=lambda devices: not devices),
+    ] = ()
     cached_tokens: Total = 0
     computed_tokens: Total = 0
     completion_tokens: Total = 0

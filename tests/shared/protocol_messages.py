@@ -85,7 +85,14 @@ from arriero.shared.queries import (
 )
 from arriero.shared.reports.log_lines import LogLine
 from arriero.shared.reports.model_info import ModelInfo, Upstream
-from arriero.shared.reports.statistics import Cells, DiskUse, Fetches, Histogram, Statistics
+from arriero.shared.reports.statistics import (
+    Cells,
+    DeviceMemory,
+    DiskUse,
+    Fetches,
+    Histogram,
+    Statistics,
+)
 from arriero.shared.sampling import SamplingChoices
 
 ID = RequestId("r1")
@@ -277,7 +284,7 @@ FROM_AGENT: tuple[FromAgent, ...] = (
         labels={"gpu": "none"},
         facts=HostFacts(
             memory=2**34,
-            devices=(Device(name="gpu0", memory=2**33),),
+            devices=(Device(name="CUDA0", memory=2**33, description="a card"),),
             cores=8,
             disk_free=2**36,
             platform="linux",
@@ -306,6 +313,7 @@ FROM_AGENT: tuple[FromAgent, ...] = (
         num_media_bytes=7,
         num_commands=8,
         fetches=Fetches(num=1, failed=2, tokens=3, bytes=4, seconds=0.5, lent=6),
+        devices=(DeviceMemory(name="CUDA0", kind="gpu", total=2**33, free=2**32),),
         disk=DiskUse(
             blocks=1, bytes=2, read=3, tokens=4, written=5, failed_reads=6, failed_writes=7
         ),

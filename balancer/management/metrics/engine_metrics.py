@@ -232,6 +232,23 @@ def engine_metrics(view: FleetView) -> Iterator[Metric]:
     for number in _NUMBERS:
         yield _family(number, by_name)
     yield _stalls(by_name)
+    yield _device_memory(by_name)
+
+
+def _device_memory(by_name: _ByName) -> Metric:
+    """Agents of one name are on one host, and measure the same."""
+    family = GaugeMetricFamily(
+        "arriero_device_memory_bytes",
+        "Memory of the hosts (device CPU) and of their GPUs, as agents measured it.",
+        labels=["host", "device", "kind"],
+    )
+    for name, several in by_name.items():
+        devices = {each.name: each for said in several for each in said.devices}
+        for each in devices.values():
+            family.add_metric([name, each.name, "total"], each.total)
+            family.add_metric([name, each.name, "free"], each.free)
+            family.add_metric([name, each.name, "used"], each.total - each.free)
+    return family
 
 
 def _family(number: _Number, by_name: _ByName) -> Metric:

@@ -14,8 +14,8 @@ from arriero.balancer.management.serializers import (
 from arriero.balancer.management.throughput import Throughput
 from arriero.shared.inference import AgentId, RequestId, Waiting
 from arriero.shared.messages import Issue
-from arriero.shared.models.assignments import Assignment, Download, Work
-from arriero.shared.reports.statistics import Cells, Histogram, Statistics
+from arriero.shared.models.assignments import Assignment, Device, Download, HostFacts, Work
+from arriero.shared.reports.statistics import Cells, DeviceMemory, Histogram, Statistics
 from tests.balancer.management.views import agent_view, fleet_view, request_view
 
 RATES = Throughput(seconds=1.0, total=12.3456, agents={AgentId("id-a"): 12.3456})
@@ -61,6 +61,7 @@ def test_an_agent() -> None:
             "platform": "",
             "is_pinned": False,
         },
+        "devices": [],
         "throughput": {"tokens_total": 40, "tokens_per_second": 12.35},
         "statistics": None,
         "connected_seconds": 10.0,
@@ -191,3 +192,23 @@ def test_text_stays_on_one_line() -> None:
     assert b"\n" not in dumps(body)
     assert b"\r" not in dumps(body)
     assert json.loads(dumps(body))["name"] == body["name"]
+
+
+def test_devices_of_an_agent_as_it_found_them_and_as_its_engine_measured_them() -> None:
+    facts = HostFacts(memory=64, devices=(Device(name="CUDA0", memory=24),))
+    measured = Statistics(
+        devices=(
+            DeviceMemory(name="CPU", kind="cpu", total=60, free=50),
+            DeviceMemory(name="CUDA0", kind="gpu", total=24, free=4),
+        )
+    )
+    idle = agent_json(replace(agent_view("a"), facts=facts), None)
+    assert idle["devices"] == [
+        {"name": "CPU", "kind": "cpu", "memory": {"total": 64, "free": None, "used": None}},
+        {"name": "CUDA0", "kind": "gpu", "memory": {"total": 24, "free": None, "used": None}},
+    ]
+    busy = agent_json(replace(agent_view("a"), facts=facts, statistics=measured), None)
+    assert busy["devices"] == [
+        {"name": "CPU", "kind": "cpu", "memory": {"total": 60, "free": 50, "used": 10}},
+        {"name": "CUDA0", "kind": "gpu", "memory": {"total": 24, "free": 4, "used": 20}},
+    ]

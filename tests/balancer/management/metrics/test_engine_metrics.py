@@ -12,7 +12,14 @@ from arriero.balancer.fleet.view import FleetView
 from arriero.balancer.management.metrics.engine_metrics import engine_metrics
 from arriero.balancer.management.metrics.fleet_collector import EventNumbers
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.shared.reports.statistics import Cells, DiskUse, Fetches, Histogram, Statistics
+from arriero.shared.reports.statistics import (
+    Cells,
+    DeviceMemory,
+    DiskUse,
+    Fetches,
+    Histogram,
+    Statistics,
+)
 from tests.balancer.management.views import agent_view, fleet_view
 
 SAID = Statistics(
@@ -109,6 +116,20 @@ def test_a_rate_that_was_not_measured_has_no_series(scraped: Scraped) -> None:
     assert scraped.value("decode_tokens_per_second") == 23.0
     assert scraped.value("average_sequences") == 1.5
     assert scraped.value("prefill_tokens_per_second") is None
+
+
+def test_memory_of_devices_is_that_of_hosts_and_not_added_up() -> None:
+    """Agents of one name are on one host."""
+    said = Statistics(devices=(DeviceMemory(name="CUDA0", kind="gpu", total=24, free=4),))
+    agents = [replace(agent_view(id, statistics=said), name="box") for id in ("a", "b")]
+    registry = Scraped(fleet_view(*agents)).registry
+    sizes = {
+        kind: registry.get_sample_value(
+            "arriero_device_memory_bytes", {"host": "box", "device": "CUDA0", "kind": kind}
+        )
+        for kind in ("total", "free", "used")
+    }
+    assert sizes == {"total": 24, "free": 4, "used": 20}
 
 
 def test_stalls_are_a_cumulative_histogram(scraped: Scraped) -> None:
