@@ -83,6 +83,10 @@ NUM_AHEAD = 2
 AHEAD = 8
 """One in so many cells should be free, or be those of a checkpoint that is parked."""
 
+RESERVE = 16
+"""Steps for which the cells that streams need are not given to prompts while checkpoints are
+copied: what is needed at once cannot be waited for."""
+
 MOST_SAVED = 4
 """Checkpoints of a prompt that is saved, each with a state: its end, that of the prompt before the
 answer, and where its last messages begin."""
@@ -409,16 +413,19 @@ class CheckpointMemory(OneCache):
         `num_urgent`: all if it is not given. Ask for no more than are available.
         """
         num_urgent = count if num_urgent is None else num_urgent
+        num_reserved = 0
         while count > self.num_free:
-            going = self._next_to_go()
+            is_urgent = self.num_free < num_urgent
+            going = self._next_to_go(is_urgent=is_urgent)
             if going is None and self._restoring is not None:
                 self._stop_restoring()
             elif going is None:
                 raise RuntimeError(f"{count} cells asked for, more than are available")
-            elif not self._let_go(going, is_urgent=self.num_free < num_urgent):
+            elif not self._let_go(going, is_urgent=is_urgent):
+                num_reserved = RESERVE * num_urgent
                 break
         self._park_ahead(count)
-        return self.num_free
+        return max(min(num_urgent, self.num_free), self.num_free - num_reserved)
 
     def empty_cells(self) -> bool:
         """Drop all checkpoints from the cells; whether that frees any."""
@@ -589,10 +596,15 @@ class CheckpointMemory(OneCache):
             self._leave_cells(min(self._worth, key=self._worth.__getitem__))
         return bool(self._free)
 
-    def _next_to_go(self) -> int | None:
-        """The checkpoint to go for cells: first of those with cells that nobody else has."""
+    def _next_to_go(self, *, is_urgent: bool = False) -> int | None:
+        """The checkpoint to go for cells: first of those with cells that nobody else has.
+
+        Where it `is_urgent`, one that is parked already, if there is any: others would be lost.
+        """
         worth = self._worth.__getitem__
         alone = self._cells.kept_alone & self._worth.keys()
+        if is_urgent:
+            alone = alone & self._copies.keys() or alone
         if alone:
             return min(alone, key=worth)
         others = (

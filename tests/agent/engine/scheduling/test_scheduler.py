@@ -665,6 +665,53 @@ def test_a_prompt_that_needs_the_cells_of_a_prefix_waits_while_that_is_parked() 
     assert num_parking >= (300 - 70) / 70
 
 
+@pytest.mark.parametrize(("state", "is_parked"), [(60, True), (500, False)])
+def test_a_stream_waits_for_no_checkpoint_longer_than_it_may(state: int, is_parked: bool) -> None:
+    """Blocks come in their part of a step, a state alone, where it surely fits into one."""
+    cell = SLOWEST // 800  # before anything is known: 400 cells in half a second
+    engine = FakeEngine(
+        slots=2,
+        context_size=500,
+        batch_size=256,
+        num_cells=600,
+        num_holders=30,
+        can_share=False,
+        checkpoint_gap=16,
+        block=16,
+        most_parked=10_000 * cell,
+        cell_bytes=cell,
+        state_bytes=state * cell,
+        seconds_per_moved_cell=1 / 800,
+        following=lambda _: 7,
+    )
+    scheduler = Scheduler(
+        slots=2,
+        context_size=500,
+        max_stall=0.5,
+        end_tokens=frozenset({END_TOKEN}),
+        capacity=engine.capacity,
+    )
+    stream = new(99, (5,) * 8, max_tokens=490)
+    scheduler.add(stream)
+    cached, longest = [], 0
+    for number in range(8):
+        prompt = tuple(1 + (i + 11 * (number % 4)) % 40 for i in range(190))
+        scheduler.add(new(number, prompt, max_tokens=1))
+        ended = False
+        while not ended:
+            step = planned(scheduler)
+            assert stream.id in [run.id for run in step.runs] or step.num_prompt_tokens
+            longest = max(longest, step.num_moved)
+            for output in scheduler.commit(step, engine.execute(step), 0.01):
+                if output.id == number and output.end is not None:
+                    cached.append(output.end.stats.cached_tokens)
+                    ended = True
+            scheduler.check_integrity()
+    assert longest / 800 <= 0.5
+    assert (cached[4:] == [189] * 4) == is_parked
+    assert (longest > 0) == is_parked
+
+
 def test_what_is_lost_in_parking_is_computed_again() -> None:
     engine = FakeEngine(slots=1, context_size=16, num_cells=16)
     scheduler = make(slots=1, context_size=16, num_cells=16)
