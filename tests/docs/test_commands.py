@@ -1,8 +1,12 @@
 """What the written pages tell a reader to type, the programs take; names of code are there."""
 
+import subprocess
+from functools import partial
+from pathlib import Path
+
 import pytest
 
-from docs.commands import commands, missing_names, wrong_commands, wrong_files
+from docs.commands import blocks, commands, missing_names, wrong_commands, wrong_files
 from docs.pages import PAGES, ROOT
 
 
@@ -38,3 +42,20 @@ See `docs/commands.py` (`commands`, `flights`).
     assert len(found) == len(wrong)
     assert all(words in each for words, each in zip(wrong, found, strict=True))
     assert list(missing_names("page", page)) == ["page: `docs/commands.py` has no `flights`"]
+
+
+def test_the_certificates_of_the_access_page_satisfy_strict_clients(tmp_path: Path) -> None:
+    """Python's have been strict since 3.13: an authority has to say what its key is for."""
+    page = (ROOT / "docs" / "access.md").read_text()
+    [script] = [block.partition("# 2.")[0] for block in blocks(page, "sh") if "openssl" in block]
+    assert _is_strictly_right(script, tmp_path)
+    usage = "-addext keyUsage=critical,keyCertSign,cRLSign"
+    assert not _is_strictly_right(script.replace(usage, ""), tmp_path)
+
+
+def _is_strictly_right(script: str, folder: Path) -> bool:
+    run = partial(subprocess.run, cwd=folder, capture_output=True, check=False, timeout=30)
+    made = run(["sh", "-euc", script])
+    assert made.returncode == 0, made.stderr
+    command = ["openssl", "verify", "-x509_strict", "-CAfile", "ca.pem", "server.pem"]
+    return run(command).returncode == 0
