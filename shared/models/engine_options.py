@@ -45,9 +45,9 @@ LoadMode = Literal["auto", "none", "mmap", "mlock", "mmap+mlock", "dio"]
 Numa = Literal["none", "distribute", "isolate", "numactl"]
 BatchSize = Annotated[int, Field(ge=64, le=2**16)]
 RopeScaling = Literal["none", "linear", "yarn"]
-RopeFreqBase = Annotated[float, Field(gt=0, le=1e12)]
+RopeFreqBase = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
 YarnOrigCtx = Annotated[int, Field(ge=1, le=2**24)]
-YarnFactor = Annotated[float, Field(ge=0, le=1e6)]
+YarnFactor = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 
 PLAIN_CACHE_TYPES = ("f32", "f16", "bf16")
@@ -109,7 +109,7 @@ def _can_be_locked(is_locked: bool | None, info: ValidationInfo) -> bool | None:
 
 
 UbatchSize = Annotated[BatchSize, AfterValidator(_fits_a_step)]
-RopeScale = Annotated[float, Field(gt=0, le=1e6), AfterValidator(_scales)]
+RopeScale = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False), AfterValidator(_scales)]
 Mlock = Annotated[bool, AfterValidator(_can_be_locked)]
 
 
