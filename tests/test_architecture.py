@@ -397,7 +397,7 @@ def python_files(*folders: str) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def house() -> House:
     packages = {name: path.read_text() for name, path in python_files(*PACKAGES).items()}
-    others = dict.fromkeys(python_files("tests", "bench", "demo", "docs"), "")
+    others = dict.fromkeys(python_files("tests", "bench", "demo", "docs", "release"), "")
     return house_of({**packages, **others})
 
 

@@ -1,0 +1,1 @@
+"""What makes a release, and what a release may not break."""

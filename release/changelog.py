@@ -1,0 +1,61 @@
+"""CHANGELOG.md as text: its sections, and what is made of them for a release."""
+
+import re
+
+UNRELEASED = "Unreleased"
+
+_SECTION = re.compile(r"^## \[([^\]]+)\](?: - (\d{4}-\d\d-\d\d))?$", re.M)
+_PART = re.compile(r"^### (\w+)$", re.M)
+
+
+def section(text: str, name: str) -> str:
+    """What stands under `## [name]`. Raises `KeyError` where there is no such section."""
+    sections = list(_SECTION.finditer(text))
+    for at, found in enumerate(sections):
+        if found[1] == name:
+            end = sections[at + 1].start() if at + 1 < len(sections) else len(text)
+            return text[found.end() : end].strip()
+    raise KeyError(name)
+
+
+def part(section_text: str, name: str) -> str:
+    """What stands under `### name` of a section; empty where nothing does."""
+    parts = list(_PART.finditer(section_text))
+    for at, found in enumerate(parts):
+        if found[1] == name:
+            end = parts[at + 1].start() if at + 1 < len(parts) else len(section_text)
+            return section_text[found.end() : end].strip()
+    return ""
+
+
+def newest(text: str) -> tuple[str, str | None]:
+    """The newest released version and its date; the section of what is not released is left out."""
+    for found in _SECTION.finditer(text):
+        if found[1] != UNRELEASED:
+            return found[1], found[2]
+    return UNRELEASED, None
+
+
+def cut(text: str, version: str, date: str) -> str:
+    """What was not released becomes `version`, and a new, empty section stands above it.
+
+    Raises `ValueError` where nothing was written down, or the version is there already.
+    """
+    if any(found[1] == version for found in _SECTION.finditer(text)):
+        raise ValueError(f"CHANGELOG.md has a section [{version}] already")
+    if not section(text, UNRELEASED):
+        raise ValueError("CHANGELOG.md has nothing under [Unreleased]")
+    return text.replace(f"## [{UNRELEASED}]", f"## [{UNRELEASED}]\n\n## [{version}] - {date}", 1)
+
+
+def excuses(text: str, change: str) -> bool:
+    """Whether a broken promise is written down: its method and path stand under *Changed*.
+
+    *Removed* of what is not released counts as well.
+    """
+    try:
+        unreleased = section(text, UNRELEASED)
+    except KeyError:
+        return False
+    place = change.partition(":")[0]
+    return any(f"`{place}`" in part(unreleased, name) for name in ("Changed", "Removed"))

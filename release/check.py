@@ -1,0 +1,199 @@
+"""`make release-check`: from a clean tag to what would be uploaded, in `dist/`.
+
+Nothing is uploaded. Each step says what it found; the first that fails ends the check. With
+`--rehearse` the commit needs no tag, and the changelog is cut in the copy that is built.
+"""
+
+import argparse
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+from release import changelog, documents
+from release.breaking import breaking_changes
+
+ROOT = Path(__file__).parent.parent
+DIST = ROOT / "dist"
+
+BUILDERS = ("docker", "podman", "buildah")
+
+
+class CheckFailed(Exception):
+    """One sentence that says what is wrong, and what would be right."""
+
+
+def main() -> int:
+    """Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="make release-check", description=__doc__)
+    parser.add_argument("--rehearse", action="store_true", help="without a tag and a cut changelog")
+    arguments = parser.parse_args()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            _check(Path(folder), is_rehearsal=arguments.rehearse)
+    except CheckFailed as error:
+        print(f"✗ {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _check(folder: Path, *, is_rehearsal: bool) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    _check_tree(version, is_rehearsal=is_rehearsal)
+    source = folder / "source"
+    _export(source)
+    text = (source / "CHANGELOG.md").read_text()
+    if is_rehearsal and changelog.newest(text)[0] != version:
+        text = changelog.cut(text, version, time.strftime("%Y-%m-%d"))
+        (source / "CHANGELOG.md").write_text(text)
+    _check_changelog(text, version)
+    files = _build(source, version)
+    _install(folder, files, version)
+    _check_documents(text)
+    _check_containers(source)
+    _check_upgrade()
+    _sum(files)
+
+
+def _check_tree(version: str, *, is_rehearsal: bool) -> None:
+    if _output("git", "status", "--porcelain"):
+        raise CheckFailed("the work tree has changes; commit them first")
+    tags = _output("git", "tag", "--points-at", "HEAD").split()
+    if f"v{version}" not in tags and not is_rehearsal:
+        raise CheckFailed(
+            f"this commit has no tag v{version}: `git tag v{version}`, or rehearse with "
+            "`make release-check REHEARSE=1`"
+        )
+    _say(f"version {version} at {_output('git', 'rev-parse', '--short', 'HEAD').strip()}")
+
+
+def _export(source: Path) -> None:
+    """What git has, and nothing that only lies in this folder."""
+    source.mkdir()
+    archive = source.with_suffix(".tar")
+    _run("git", "archive", "--output", str(archive), "HEAD")
+    _run("tar", "-xf", str(archive), "-C", str(source))
+
+
+def _check_changelog(text: str, version: str) -> None:
+    found, date = changelog.newest(text)
+    if found != version or date is None:
+        raise CheckFailed(
+            f"CHANGELOG.md's newest section is [{found}], not [{version}] with a date"
+        )
+    if changelog.section(text, changelog.UNRELEASED):
+        raise CheckFailed("CHANGELOG.md has entries under [Unreleased]; move them into the version")
+    _say(f"changelog: [{version}] of {date}")
+
+
+def _build(source: Path, version: str) -> list[Path]:
+    """The source distribution, and the wheel that is built from it."""
+    shutil.rmtree(DIST, ignore_errors=True)
+    _run(sys.executable, "-m", "build", "--outdir", str(DIST), str(source))
+    files = sorted(DIST.iterdir())
+    names = [each.name for each in files]
+    if names != [f"arriero-{version}-py3-none-any.whl", f"arriero-{version}.tar.gz"]:
+        raise CheckFailed(f"the build made {', '.join(names)}")
+    _run(sys.executable, "-m", "twine", "check", "--strict", *map(str, files))
+    _say(f"built and checked: {', '.join(names)}")
+    return files
+
+
+def _install(folder: Path, files: Sequence[Path], version: str) -> None:
+    """The wheel alone, in an environment of its own, runs."""
+    venv.create(folder / "venv", with_pip=True)
+    python = folder / "venv" / "bin" / "python"
+    wheel = next(each for each in files if each.suffix == ".whl")
+    constraints = str(ROOT / "constraints.txt")
+    _run(str(python), "-m", "pip", "install", "--quiet", "-c", constraints, str(wheel))
+    said = _output(str(python.with_name("arriero")), "--version").strip()
+    if said != f"arriero {version}":
+        raise CheckFailed(f"the installed wheel says {said!r}, not 'arriero {version}'")
+    for program in ("balancer", "agent"):
+        _output(str(python.with_name(program)), "--help")
+    _say(f"installed alone: {said}")
+
+
+def _check_documents(text: str) -> None:
+    broken = [
+        change
+        for port, document in documents.served().items()
+        for change in breaking_changes(documents.frozen(port), document)
+        if not changelog.excuses(text, change)
+    ]
+    if broken:
+        raise CheckFailed(
+            "the APIs break promises that CHANGELOG.md has no entry of under *Changed*: "
+            + "; ".join(broken)
+        )
+    _say("API documents: no promise is broken without a word")
+
+
+def _check_containers(source: Path) -> None:
+    files = sorted((source / "deploy" / "container").glob("Containerfile*"))
+    builder = next(filter(shutil.which, BUILDERS), None)
+    if builder is None:
+        for file in files:
+            _check_containerfile(file)
+        _say(f"container files: read, not built, since none of {', '.join(BUILDERS)} is here")
+        return
+    file = files[0]  # the others need a GPU's toolkit
+    _run(builder, "build", "--file", str(file), "--tag", "arriero:release-check", str(source))
+    _say(f"container files: {file.name} is built by {builder}")
+
+
+def _check_containerfile(file: Path) -> None:
+    """What a builder would stumble over first: a base image, and files that are there."""
+    lines = file.read_text().replace("\\\n", " ").splitlines()
+    if not any(re.match(r"FROM \S+:\S+", line) for line in lines):
+        raise CheckFailed(f"{file.name} has no FROM with a tag")
+    for line in lines:
+        if not line.startswith("COPY ") or "--from=" in line:
+            continue
+        *sources, _ = line.split()[1:]
+        for each in (word for word in sources if not word.startswith("--")):
+            if not list(file.parents[2].glob(each.rstrip("/") if each != "." else "*")):
+                raise CheckFailed(f"{file.name} copies {each}, which is not there")
+
+
+def _check_upgrade() -> None:
+    """The wheels of releases are recorded in `release/wheels`, and started beside this one."""
+    wheels = sorted((ROOT / "release" / "wheels").glob("arriero-*.whl"))
+    if wheels:
+        raise CheckFailed(f"the upgrade from {wheels[-1].name} is not tested yet")
+    _say("upgrade: nothing was released before")
+
+
+def _sum(files: Sequence[Path]) -> None:
+    lines = [f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}\n" for each in files]
+    (DIST / "SHA256SUMS").write_text("".join(lines))
+    _say(f"to upload: {DIST.name}/, with SHA256SUMS")
+
+
+def _say(what: str) -> None:
+    print(f"✓ {what}", flush=True)
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stdout + done.stderr).strip().splitlines()[-8:]
+        raise CheckFailed("\n".join([f"{' '.join(command[:4])} … failed:", *last]))
+
+
+def _output(*command: str) -> str:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CheckFailed(f"{' '.join(command[:4])} … failed: {done.stderr.strip()[-500:]}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())
