@@ -55,9 +55,7 @@ class States:
         size = self.size(number)
         if size > _MOST_SCRATCH:
             return self.read(number)
-        if place not in self._scratch or self._scratch[place].size < size:
-            self._scratch[place] = np.empty(size, np.uint8)
-        return self._read(number, self._scratch[place][:size])
+        return self._read(number, self._scratch_for(size, place))
 
     def size_apart(self, number: int) -> int:
         """Size of what `read_apart` reads, in bytes."""
@@ -66,16 +64,19 @@ class States:
 
     def read_apart(self, number: int) -> State:
         """What layers with a window have of `number`, and recurrent ones; empty without memory."""
-        context, flags = self._context, llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
         try:
             state = np.empty(self.size_apart(number), np.uint8)
         except MemoryError:
             logger.warning("there is no host memory for the state of a checkpoint")
             return b""
-        written = llama_cpp.llama_state_seq_get_data_ext(
-            context, _pointer(state), state.size, number, flags
-        )
-        return state[:written].data
+        return self._read_apart(number, state)
+
+    def read_apart_briefly(self, number: int) -> State:
+        """The same, to be used before anything else is read briefly."""
+        size = self.size_apart(number)
+        if size > _MOST_SCRATCH:
+            return self.read_apart(number)
+        return self._read_apart(number, self._scratch_for(size, 0))
 
     def write_apart(self, number: int, state: State) -> bool:
         """Replace what `read_apart` reads of `number`; the other layers keep what they have.
@@ -90,6 +91,18 @@ class States:
             return True
         llama_cpp.llama_memory_seq_rm(self._memory, number, 0, _END)
         return False
+
+    def _scratch_for(self, size: int, place: int) -> NDArray[np.uint8]:
+        if place not in self._scratch or self._scratch[place].size < size:
+            self._scratch[place] = np.empty(size, np.uint8)
+        return self._scratch[place][:size]
+
+    def _read_apart(self, number: int, state: NDArray[np.uint8]) -> State:
+        flags = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+        written = llama_cpp.llama_state_seq_get_data_ext(
+            self._context, _pointer(state), state.size, number, flags
+        )
+        return state[:written].data
 
     def _read(self, number: int, state: NDArray[np.uint8]) -> State:
         written = llama_cpp.llama_state_seq_get_data(

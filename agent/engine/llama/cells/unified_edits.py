@@ -208,7 +208,7 @@ class UnifiedEdits:
         llama.cpp notes for each id which of the last states is its present one, and `seq_cp` leaves
         that out. A state that is read out is the present one.
         """
-        state = self._states.read_apart(self._number(source))
+        state = self._states.read_apart_briefly(self._number(source))
         self._share(source, self._number(holder), end)
         return self._states.write_apart(self._number(holder), state)
 
