@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -25,6 +25,7 @@ from typing import Any
 
 import aiohttp
 import uvloop
+from rich.console import Console
 from rich.table import Table
 
 from bench import peer
@@ -43,7 +44,7 @@ from bench.patterns import (
 )
 from bench.sides import Load, start_ours, start_theirs
 from bench.small_models import ARCHITECTURES, write
-from bench.store import save, wide_console
+from bench.store import save
 from integration_tests.daemons import Daemon, Fleet
 
 OURS, THEIRS = "arriero", "llama-server"
@@ -56,6 +57,9 @@ WINDOWED = "gemma3"
 
 STREAM_TOKENS, STREAM_PROMPT = 6000, 1400
 """Of the stream beside which prompts come: the most tokens it gets; words of those prompts."""
+
+_WIDTH = 200
+"""Columns of the table, for where there is no terminal to ask."""
 
 _QUIET = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
 """Threads of small models wait for each other more than they compute, and should not spin."""
@@ -281,19 +285,22 @@ def beside(values: dict[str, str]) -> str:
 
 def show(outcome: Outcome) -> None:
     table = Table(title=f"{OURS} / {THEIRS}; of prompts, how many tokens were cached")
-    table.add_column("pattern")
-    for name in outcome.measured:
-        table.add_column(name, justify="right")
+    table.add_column("requests")
+    for heading in ("tokens", *outcome.measured):
+        table.add_column(heading, justify="right", no_wrap=True)
     for pattern in PATTERNS:
-        cells = []
-        for by_side in outcome.measured.values():
-            counts = {side: one.patterns[pattern] for side, one in by_side.items()}
-            values = {side: f"{cached:,}" for side, (_, cached) in counts.items()}
-            cells.append(f"{beside(values)}\nof {counts[OURS][0]:,}")
-        table.add_row(pattern, *cells)
+        counts_of = [
+            {side: one.patterns[pattern] for side, one in by_side.items()}
+            for by_side in outcome.measured.values()
+        ]
+        cells = [
+            beside({side: f"{cached:,}" for side, (_, cached) in counts.items()})
+            for counts in counts_of
+        ]
+        table.add_row(pattern, _tokens(counts[OURS] for counts in counts_of), *cells)
     for what in STORED:
-        counts_of = [of_one[what] for of_one in outcome.stored.values()]
-        table.add_row(f"stored: {what}", *(f"{cached:,} of {num:,}" for num, cached in counts_of))
+        counts = [of_one[what] for of_one in outcome.stored.values()]
+        table.add_row(f"stored: {what}", _tokens(counts), *(f"{cached:,}" for _, cached in counts))
     for title, figure in (
         ("first token of a later turn, ms", "later_turn"),
         ("first token in the first wave, ms", "first_wave"),
@@ -303,12 +310,18 @@ def show(outcome: Outcome) -> None:
             beside({side: f"{getattr(one, figure) * 1000:.0f}" for side, one in by_side.items()})
             for by_side in outcome.measured.values()
         ]
-        table.add_row(title, *shown)
-    wide_console().print(table)
+        table.add_row(title, "", *shown)
+    Console(width=None if sys.stdout.isatty() else _WIDTH).print(table)
     memory = beside({side: f"{num / 2**20:.0f} MiB" for side, num in outcome.memory.items()})
     print(f"memory of {WINDOWED} for {SLOTS * CONTEXT:,} cells: {memory}")
     if THEIRS not in outcome.memory:
         print(f"there is no {THEIRS}: run `make bench-setup` first")
+
+
+def _tokens(counts: Iterable[tuple[int, int]]) -> str:
+    """Of prompts; the same for all architectures, unless answers that are sent back differ."""
+    totals = {num for num, _ in counts}
+    return " to ".join(f"{num:,}" for num in sorted({min(totals), max(totals)}))
 
 
 def document(outcome: Outcome, arguments: argparse.Namespace) -> dict[str, Any]:
