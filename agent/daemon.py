@@ -309,6 +309,7 @@ class _Agent:
                 self._worker.hand_out,
                 origin=served.origin,
                 cell_bytes=model.cell_bytes,
+                state_bytes=model.state_bytes,
                 context_size=self._settings.context_size,
                 most_bytes=self._settings.host_cache,
                 tls=self._settings.tls,
@@ -325,6 +326,8 @@ class _Agent:
         folder, origin, model = served.cache_folder, served.origin, served.model
         if folder is None or origin is None or not model.cell_bytes or not served.num_slots:
             return None
+        if model.has_checkpoints:
+            return None  # the disk holds whole blocks, and not the states at their ends
         try:
             disk = DiskCache(
                 folder, origin=origin, cell_bytes=model.cell_bytes, hand_out=self._worker.hand_out

@@ -10,8 +10,12 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from bench.small_models import write
 from integration_tests.corpus import generate
 from integration_tests.daemons import Daemon, Fleet, until
 
@@ -87,6 +91,23 @@ async def test_what_was_fetched_gives_the_answer_that_computing_gives(fleet: Fle
         assert answer.text == first.text[: len(answer.text)]
         before = first.num_tokens
         await until_tokens(first, before + 1)
+        await until_fetches(fleet, "fetched")
+
+
+@pytest.mark.parametrize("name", ["gemma3", "qwen35"])
+async def test_checkpoints_are_fetched_where_memories_cannot_be_cut(
+    fleet: Fleet, tmp_path: Path, name: str
+) -> None:
+    body, model = prompt(60), write(name, tmp_path / "model.gguf")
+    await fleet.start_balancer()
+    await fleet.start_agent(name="one", slots=1, model=model, env=STEADY, **SIZES)
+    async with endless(fleet, body) as first:
+        await fleet.start_agent(name="two", slots=1, model=model, **SIZES)
+        answer = await generate(fleet.http, fleet.inference, body | {"max_tokens": NUM_TOKENS})
+        assert answer.end["agent"] == "two"
+        usage = answer.end["usage"]
+        assert usage["cached_tokens"] == usage["prompt_tokens"] - 1
+        assert answer.text == first.text[: len(answer.text)]
         await until_fetches(fleet, "fetched")
 
 

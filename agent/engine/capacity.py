@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+BLOCK = 128
+"""Cells of a checkpoint that are parked together: with the largest models some megabytes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
@@ -36,7 +39,7 @@ class Capacity:
     can_shift: bool
     most_parked: int
     checkpoint_gap: int = 0
-    block: int = 128
+    block: int = BLOCK
     state_bytes: int = 0
     window: int = 0
     is_compact: bool = False

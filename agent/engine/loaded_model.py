@@ -72,7 +72,8 @@ class LoadedModel:
     `grammar_tokens` is the vocabulary as llguidance takes it; without it nothing is constrained.
     `embedding` makes vectors with the same weights. `media` reads pictures, where there is a
     projector for them. A draft model beside it has a KV cache of `num_draft_cells`. The state of a
-    token has `cell_bytes`, where prefixes can be handed out. `arithmetic` is the sign of how a
+    token has `cell_bytes`, where prefixes can be handed out, and that of a checkpoint `state_bytes`
+    besides. `arithmetic` is the sign of how a
     deterministic engine computes: those with the same one give the same answers. One that
     `has_checkpoints` shares prefixes there alone: it wants to know where messages begin.
     """
@@ -86,5 +87,6 @@ class LoadedModel:
     media: MediaReader | None = None
     num_draft_cells: int | None = None
     cell_bytes: int | None = None
+    state_bytes: int = 0
     arithmetic: str | None = None
     has_checkpoints: bool = False

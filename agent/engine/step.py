@@ -215,6 +215,21 @@ class Export:
 
 
 @dataclass(frozen=True, slots=True)
+class ExportBlock:
+    """The state of `block`, which is parked with `num_tokens`, is handed out. No cell moves."""
+
+    block: int
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExportState:
+    """The state of `checkpoint`, which is parked, is handed out. No cell moves."""
+
+    checkpoint: int
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """`holder` gets the cells of `stream`, all of which are free.
 
@@ -260,7 +275,11 @@ StreamEdit = Place | HandOver | Duplicate | Swap
 
 CheckpointMove = ParkBlock | ParkState | RestoreBlock | RestoreState | SaveState
 
-CheckpointEdit = AdoptBlock | AdoptState | Forget | ShareAttention | CheckpointMove
+CheckpointExport = ExportBlock | ExportState
+
+CheckpointEdit = (
+    AdoptBlock | AdoptState | Forget | ShareAttention | CheckpointExport | CheckpointMove
+)
 """Edits where sequences are shared at checkpoints alone."""
 
 Edit = (
@@ -367,8 +386,9 @@ class Decoded:
     in their order, where they are asked for, and `prompt_log_probs` of what its run `scored`. For
     `broken` sequences the choice failed: their runs have no tokens here.
 
-    `saved` are the states of the `Save`, `SaveState` and `Export` edits, in their order, empty
-    where one could not be read. Copying what cells contain took `move_seconds`.
+    `saved` are the states of the `Save`, `SaveState`, `Export`, `ExportBlock` and `ExportState`
+    edits, in their order, empty where one could not be read. Copying what cells contain took
+    `move_seconds`.
     """
 
     tokens: tuple[int, ...]

@@ -101,6 +101,9 @@ def read_answer_head(source: Readable, most_bytes: int) -> int:
     return int(num_bytes)
 
 
-def most_bytes(num_tokens: int, cell_bytes: int) -> int:
-    """The longest stored prompt of so many tokens."""
-    return num_tokens * (cell_bytes + _ENTRY_BYTES) + _SPARE
+def most_bytes(num_tokens: int, cell_bytes: int, state_bytes: int = 0) -> int:
+    """The longest stored prompt of so many tokens.
+
+    A last block that is short has more bytes than its tokens, but no more than a state has.
+    """
+    return num_tokens * (cell_bytes + _ENTRY_BYTES) + 2 * state_bytes + _SPARE

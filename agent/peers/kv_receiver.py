@@ -97,7 +97,8 @@ class Resting:
 class KvReceiver:
     """What it takes was computed by `origin`. At most `most_bytes` come at once.
 
-    A token's state has `cell_bytes`. `tls` makes the context of each connection.
+    A token's state has `cell_bytes`, that of a prefix `state_bytes` besides. `tls` makes the
+    context of each connection.
     """
 
     def __init__(
@@ -105,6 +106,7 @@ class KvReceiver:
         *,
         origin: Origin,
         cell_bytes: int,
+        state_bytes: int = 0,
         most_bytes: int,
         counts: Counts,
         tls: Callable[[], ssl.SSLContext] | None = None,
@@ -112,6 +114,7 @@ class KvReceiver:
     ) -> None:
         self._origin = origin
         self._cell_bytes = cell_bytes
+        self._state_bytes = state_bytes
         self._most_bytes = most_bytes
         self._counts = counts
         self._tls = tls
@@ -127,7 +130,8 @@ class KvReceiver:
         Not after `abandon`. It may be called before this returns.
         """
         beginning = prompt.part(0, len(prompt) - 1)
-        job = _Job(source, beginning, most_bytes(len(beginning), self._cell_bytes), reply)
+        most = most_bytes(len(beginning), self._cell_bytes, self._state_bytes)
+        job = _Job(source, beginning, most, reply)
         if not self._has_place(job):
             self._counts.failed()
             reply(None)

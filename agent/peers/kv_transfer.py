@@ -39,6 +39,7 @@ def open_kv_transfer(
     *,
     origin: Origin,
     cell_bytes: int,
+    state_bytes: int = 0,
     context_size: int,
     most_bytes: int,
     tls: ClientFiles,
@@ -63,6 +64,7 @@ def open_kv_transfer(
     receiver = KvReceiver(
         origin=origin,
         cell_bytes=cell_bytes,
+        state_bytes=state_bytes,
         most_bytes=most_bytes,
         counts=counts,
         tls=None if pair is None else lambda: client_context(tls, time.time()),

@@ -44,6 +44,7 @@ from dataclasses import dataclass, field
 from heapq import nsmallest
 from math import ceil, log2
 
+from ..capacity import BLOCK
 from ..prompt import border
 from ..prompt_store.stored_prompt import StoredPrompt
 from ..sequence import SequenceId
@@ -63,7 +64,7 @@ from ..step import (
     ShareAttention,
 )
 from .one_cache import OneCache
-from .parked_checkpoints import Keys, ParkedCheckpoints
+from .parked_checkpoints import Handed, Keys, ParkedCheckpoints
 from .prefix_marks import Mark, PrefixMarks
 from .prefix_tree import Found, PrefixTree
 
@@ -73,9 +74,6 @@ LEAST_GAIN = 8
 EVERY = 2048
 """Tokens of a long prompt after which there is a checkpoint in any case."""
 
-
-BLOCK = 128
-"""Cells that are parked together: with the largest models some megabytes."""
 
 NUM_AHEAD = 2
 """Checkpoints that are copied before they have to go."""
@@ -260,8 +258,25 @@ class CheckpointMemory(OneCache):
         return edits
 
     def exportable(self, keys: Sequence[int], start: int) -> tuple[int, int] | None:
-        """Nothing: states of these models are whole, and checkpoints go with their numbers."""
+        """Nothing: what is handed out is a whole checkpoint."""
         return None
+
+    has_checkpoints = True
+
+    def hand_out(self, keys: Sequence[int]) -> Handed | None:
+        """The longest checkpoint that `keys` begin with, if there is one and it can be parked."""
+        length, one = 0, -1
+        for holder, reach in self._tree.reaches(keys).items() if keys else ():
+            if holder >= self._slots and length < self._length(holder) <= reach:
+                length, one = self._length(holder), holder
+        if one < 0:
+            return None
+        name = one if one in self._parked else self._copies.get(one)
+        if name is not None:
+            return Handed(
+                length, name, tuple((id, num) for id, _, num in self._parked.blocks(name))
+            )
+        return None if self._park(one) and one not in self._copies else Handed()
 
     # ---- a running sequence
 

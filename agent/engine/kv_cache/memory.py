@@ -16,6 +16,7 @@ from ..prompt_store.stored_prompt import StoredPrompt
 from ..sequence import SequenceId
 from ..step import Edit, Save, SaveState
 from .allowance import Allowance
+from .parked_checkpoints import Handed
 from .prefix_marks import Mark, PrefixMarks
 from .prefix_tree import Found
 
@@ -98,6 +99,16 @@ class Memory(Protocol):
         """Who has the cells of `keys` from position `start` on, and how many can be read at once.
 
         Read before anything else changes.
+        """
+
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether sequences can begin at checkpoints alone."""
+
+    def hand_out(self, keys: Sequence[int]) -> Handed | None:
+        """The longest checkpoint that `keys` begin with, if there is one and it can be parked.
+
+        Where there are checkpoints, instead of `exportable`.
         """
 
     # ---- a running sequence

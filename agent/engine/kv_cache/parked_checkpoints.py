@@ -44,6 +44,18 @@ _START = -1
 """The parent of first blocks."""
 
 
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """A checkpoint of `length` tokens that can be handed out under its `name`.
+
+    `blocks` are ids and how many positions each has. Without any it is being parked first.
+    """
+
+    length: int = 0
+    name: int = -1
+    blocks: tuple[tuple[int, int], ...] = ()
+
+
 class ParkedCheckpoints:
     """At most `most_bytes`, with `cell_bytes` a position and `state_bytes` a checkpoint.
 

@@ -119,6 +119,11 @@ class StreamMemory:
         pieces = self.allowance.pieces(start, self.length(slot))
         return [Save(id, slot, *piece) for piece in pieces]
 
+    has_checkpoints = False
+
+    def hand_out(self, keys: Sequence[int]) -> None:
+        """There are no checkpoints."""
+
     def exportable(self, keys: Sequence[int], start: int) -> tuple[int, int] | None:
         """Who has the cells of `keys` from position `start` on, and how many.
 

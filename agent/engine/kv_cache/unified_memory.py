@@ -115,6 +115,11 @@ class UnifiedMemory(OneCache):
             return [Save(id, slot, start, end - start)]
         return [Save(id, slot, *piece) for piece in self.allowance.pieces(start, end)]
 
+    has_checkpoints = False
+
+    def hand_out(self, keys: Sequence[int]) -> None:
+        """There are no checkpoints."""
+
     def exportable(self, keys: Sequence[int], start: int) -> tuple[int, int] | None:
         """Who has the cells of `keys` from `start` on, and how many: to where it is parked.
 

@@ -9,12 +9,13 @@ from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 
 import llama_cpp.llama_cpp as llama_cpp
 
 from ....shared.reports.model_info import ModelInfo
-from ..capacity import Capacity
+from ..capacity import BLOCK, Capacity
 from ..load_options import LoadOptions
 from ..loaded_model import LoadedModel
 from ..prompt_store.stored_prompt import State
@@ -204,7 +205,8 @@ class LlamaEngine:
             LlamaEmbedding(model, options, has_memory=True),
             projector,
             None if draft is None else draft.num_cells,
-            self.capacity.cell_bytes if self._can_park else None,
+            self.capacity.cell_bytes if self._can_park or self._can_hand_out else None,
+            self.capacity.state_bytes if self._can_hand_out else 0,
             arithmetic=None
             if self._fixed is None
             else self._fixed.arithmetic(checked_tokens(model.vocab.size, options.context_size)),
@@ -216,6 +218,11 @@ class LlamaEngine:
         """Whether cells can leave for host memory and come back: not with pictures' own places."""
         return self._model.can_share and self._places is None
 
+    @property
+    def _can_hand_out(self) -> bool:
+        """Whether checkpoints can leave for host memory, and from there for other agents."""
+        return bool(self.capacity.state_bytes and self.capacity.most_parked)
+
     def _blank(self, spare: int) -> State:
         """What cannot be cut of no sequence: no recurrent state, or a window that is far away.
 
@@ -226,13 +233,19 @@ class LlamaEngine:
         return States(self._context).read_apart(spare)
 
     def _checkpoint_bytes(self) -> tuple[int, int]:
-        """Of a checkpoint: what cannot be cut, at most, and the attention of a cell."""
+        """Of a checkpoint: what cannot be cut, at most, and the attention of a cell.
+
+        What a block takes besides, a head and the blank, is shared out among its cells.
+        """
         states = States(self._context)
         whole, apart = states.size(0), states.size_apart(0)  # of the warm-up's one cell
         self._context.decode((Run(SequenceId(0), 0, 1, (0,), False),))
         more_whole, more_apart = states.size(0), states.size_apart(0)
         window = max(0, self._model.window - 1) * (more_apart - apart)
-        return apart + window, max(1, more_whole - more_apart - whole + apart)
+        cell = more_whole - more_apart - whole + apart
+        head = whole - apart - cell
+        blank = 0 if self._model.is_recurrent else apart  # the window of a single token
+        return apart + window, cell + ceil((head + blank) / BLOCK)
 
     def _state_bytes(self) -> tuple[int, int]:
         """Of a sequence's state: the part that is always there, and that of each cell.

@@ -13,8 +13,8 @@ from typing import NewType
 from ..cost.move_cost import MoveCost
 from ..kv_cache.memory import Memory
 from ..prompt import Prompt
-from ..prompt_store.stored_prompt import Piece, State, StoredPrompt
-from ..step import Export, Step
+from ..prompt_store.stored_prompt import Piece, State, StoredPrompt, StoredState
+from ..step import CheckpointExport, Export, ExportBlock, ExportState, Step
 
 ExportId = NewType("ExportId", int)
 """Unique in one agent process."""
@@ -38,6 +38,7 @@ class _Reading:
     start: int = 0
     can_wait: bool = False
     pieces: list[Piece] = field(default_factory=list)
+    checkpoint: StoredState | None = None
     is_over: bool = False
 
     @property
@@ -50,8 +51,20 @@ class _Reading:
             self.pieces.append(Piece(count, state))
         self.is_over = self.is_over or not state or self.num_read == len(self.prompt)
 
+    def take_checkpoint(self, states: list[Piece], state: State) -> None:
+        """All of a checkpoint was handed out, with its last block apart."""
+        self.is_over = True
+        if state and all(one.state for one in states):
+            self.pieces = states[:-1]
+            length = sum(one.num_tokens for one in states)
+            self.checkpoint = StoredState(length, states[-1].state, state)
+
     @property
     def result(self) -> Exported:
+        if self.checkpoint is not None:
+            prompt = self.prompt.part(0, self.checkpoint.length)
+            stored = StoredPrompt(prompt, tuple(self.pieces), checkpoints=(self.checkpoint,))
+            return Exported(self.id, stored)
         if not self.pieces:
             return Exported(self.id, None)
         prompt = self.prompt.part(0, self.num_read)
@@ -89,7 +102,7 @@ class Exports:
         self._waiting = [one for one in self._waiting if one.id != id]
         self._done = [one for one in self._done if one.id != id]
 
-    def plan(self, num_streaming: int, now: float) -> tuple[Export, ...]:
+    def plan(self, num_streaming: int, now: float) -> tuple[Export | CheckpointExport, ...]:
         """What to read after all other edits of the step, as far as may still be copied.
 
         `num_streaming` generate; `now` is the scheduler's clock.
@@ -97,6 +110,8 @@ class Exports:
         self._current = one = self._next(num_streaming, now)
         if one is None:
             return ()
+        if self._memory.has_checkpoints:
+            return self._checkpoint(one)
         edits = self._edits(one)
         if one.can_wait and num_streaming:
             num_cells = sum(edit.count for edit in edits)
@@ -109,6 +124,14 @@ class Exports:
             return urgent
         is_calm = not num_streaming or (not self._are_whole and now >= self._rests_until)
         return self._waiting[0] if is_calm else None
+
+    def _checkpoint(self, one: _Reading) -> tuple[CheckpointExport, ...]:
+        """The longest one, once it is parked."""
+        handed = self._memory.hand_out(one.prompt.keys)
+        one.is_over = handed is None
+        if handed is None or not handed.blocks:
+            return ()
+        return (*(ExportBlock(*block) for block in handed.blocks), ExportState(handed.name))
 
     def _edits(self, one: _Reading) -> tuple[Export, ...]:
         edits: list[Export] = []
@@ -127,10 +150,16 @@ class Exports:
         one, self._current = self._current, None
         if one is None:
             return
-        edits = [edit for edit in step.edits if isinstance(edit, Export)]
+        edits = [edit for edit in step.edits if isinstance(edit, Export | CheckpointExport)]
+        blocks: list[Piece] = []
         for edit, state in zip(edits, saved[len(saved) - len(edits) :], strict=True):
-            if not one.is_over:
-                one.take(edit.count, state)
+            match edit:
+                case ExportBlock(_, num_tokens):
+                    blocks.append(Piece(num_tokens, state))
+                case ExportState():
+                    one.take_checkpoint(blocks, state)
+                case Export(count=count) if not one.is_over:
+                    one.take(count, state)
         if one.is_over:
             self._waiting.remove(one)
             self._done.append(one.result)

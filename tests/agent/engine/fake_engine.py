@@ -32,6 +32,8 @@ from arriero.agent.engine.step import (
     Duplicate,
     Edit,
     Export,
+    ExportBlock,
+    ExportState,
     Failed,
     Forget,
     HandOver,
@@ -464,6 +466,12 @@ class FakeEngine:
                     del self.blocks[block]
                 if checkpoint is not None:
                     del self.states[checkpoint]
+            case ExportBlock(block, num_tokens):
+                if _num_tokens(self.blocks[block]) not in (0, num_tokens):
+                    raise RuleBroken(f"block {block} was announced with {num_tokens} tokens")
+                self._saved.append(self.blocks[block])
+            case ExportState(checkpoint):
+                self._saved.append(self.states[checkpoint])
             case SaveState(_, _, holder, length, _, None):
                 self._saved.append(self._standing(holder, length))
             case SaveState(checkpoint=int(checkpoint)):

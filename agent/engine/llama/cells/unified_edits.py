@@ -30,6 +30,8 @@ from ...step import (
     Duplicate,
     Edit,
     Export,
+    ExportBlock,
+    ExportState,
     Forget,
     Load,
     Move,
@@ -123,6 +125,10 @@ class UnifiedEdits:
                     del self._blocks[block]
                 if checkpoint is not None:
                     del self._apart[checkpoint]
+            case ExportBlock(block):
+                self._saved.append(self._blocks[block])
+            case ExportState(checkpoint):
+                self._saved.append(self._apart[checkpoint])
             case ShareAttention(source, holder, length):
                 if not self._share_attention(self._number(source), self._number(holder), length):
                     self._not_copied.append(holder)

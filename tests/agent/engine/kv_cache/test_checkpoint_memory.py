@@ -3,6 +3,7 @@
 import pytest
 
 from arriero.agent.engine.kv_cache.checkpoint_memory import CheckpointMemory
+from arriero.agent.engine.kv_cache.parked_checkpoints import Handed
 from arriero.agent.engine.kv_cache.prefix_tree import Found
 from arriero.agent.engine.prompt import Media, Prompt
 from arriero.agent.engine.sequence import SequenceId
@@ -513,6 +514,25 @@ def test_what_these_models_cannot_do_is_refused() -> None:
         memory.load(1, [1, 2], stored_prompt(1, 2), 2)
     assert memory.adopt(stored_prompt(1, 2)) is None
     assert memory.exportable([1, 2, 3], 0) is None
+
+
+def test_a_checkpoint_is_handed_out_once_it_is_parked() -> None:
+    memory = make(most_parked=1000)
+    run(memory, 0, *range(1, 11))
+    run(memory, 0, 21, 22)
+    keys = [*range(1, 11), 99]
+    assert memory.hand_out(keys) == Handed(), "it is being parked"
+    assert any(isinstance(edit, ParkState) for edit in memory.take_edits())
+    handed = memory.hand_out(keys)
+    assert handed is not None and handed.length == 10
+    assert [num for _, num in handed.blocks] == [4, 4, 2]
+    park_all(memory)
+    assert memory.hand_out(keys) == handed, "with cells or without"
+    assert memory.hand_out([98, 99]) is None
+    assert memory.hand_out([]) is None
+    memory = make()
+    run(memory, 0, *range(1, 11))
+    assert memory.hand_out(keys) is None, "there is no host memory"
 
 
 def test_marks_are_gone_with_the_last_who_has_them() -> None:
