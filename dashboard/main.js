@@ -14,7 +14,8 @@ import { PlaygroundPage } from "./pages/playground.js";
 import { RequestsPage } from "./pages/requests.js";
 import { drawRate, drawTotals } from "./pages/totals.js";
 import { UsagePage } from "./pages/usage.js";
-import { History } from "./plots/history.js";
+import { get } from "./management.js";
+import { History, WINDOW } from "./plots/history.js";
 import { startRouter } from "./router.js";
 import { beginSession, checkSession, may } from "./session.js";
 
@@ -37,6 +38,7 @@ const TABS = { agents: "fleet", model: "models" }; // pages without a tab of the
 let fleet = null;
 let shown = null; // the name of the page that is shown
 let isDrawing = false;
+let isFilled = false; // the plots have what was before this page was opened
 let lostAt = null;
 let issues = []; // of the balancer itself
 
@@ -107,10 +109,21 @@ function drawSoon() {
 function onFleet() {
   fleet = { ...state.fleet(), receivedAt: performance.now() };
   history.know(fleet.agents);
+  if (!isFilled) fillPlots();
   drawTotals(fleet);
   drawTitle();
   drawPage();
   drawBanner();
+}
+
+async function fillPlots() {
+  isFilled = true;
+  const offset = fleet.receivedAt / 1000 - fleet.at;
+  const since = Math.max(1, Math.floor(fleet.at) - WINDOW);
+  const chart = await get(`api/v1/history?by=agent&step=1&since=${since}`).catch(() => null);
+  if (chart === null) return; // they begin now
+  history.fill(chart, offset);
+  pages.fleet.drawPast();
 }
 
 function drawPage() {

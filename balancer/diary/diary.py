@@ -25,7 +25,7 @@ from .watcher import Observed, Watcher
 logger = logging.getLogger(__name__)
 
 LOOK_INTERVAL = 1.0
-"""Seconds between two looks at a fleet that changes."""
+"""Seconds between two looks at a fleet that changes; what came and went in between is not told."""
 
 SEEN_INTERVAL = 60.0
 """Seconds after which it is written again when the hosts that are here were seen."""

@@ -4,10 +4,11 @@ This is where aliases are resolved.
 
 A request for a known model waits in the queue, whether an agent can serve it now or not. A model is
 known while an agent serves it or loads it, and for `memory` seconds after the last of these has
-gone. A model that is desired is known always; before an agent had it, it is not known what it can
-do, so all requests for it wait. So they do for models that were here before the balancer was
-restarted. Requests that no known model can serve are refused at once, and so are prompts that are
-longer than every context of the fleet (`PromptRoom`).
+gone; one that an operator removes from what is desired is not remembered. A model that is desired
+is known always; before an agent had it, it is not known what it can do, so all requests for it
+wait. So they do for models that were here before the balancer was restarted. Requests that no known
+model can serve are refused at once, and so are prompts that are longer than every context of the
+fleet (`PromptRoom`).
 
 Questions are answered from indices. Those that cover all models are rebuilt only after the set of
 models has changed, so agents that come and go with the same model cost nothing.
@@ -248,6 +249,8 @@ class ModelRegistry:
         self._names: dict[Task | None, str] = {}
         self._wished: dict[str, ModelView] = {}
         self._aliases: dict[str, str] = {}
+        self._removed: set[str] = set()
+        """Models that are desired no more, and that agents have still."""
         self._left_out: Mapping[str, str] = {}
         self._failures: Mapping[str, LoadFailure] = {}
         self._restored: frozenset[str] = frozenset()
@@ -266,10 +269,16 @@ class ModelRegistry:
 
     def desire(self, names: Mapping[str, Iterable[str]], now: float) -> None:
         """These models are desired, each with its aliases."""
+        removed = self._removed | (self._wished.keys() - names.keys())
         self._wished = {name: unknown(name) for name in names}
         self._aliases = {alias: name for name, aliases in names.items() for alias in aliases}
         for name in [name for name in self._forget_at if name in self._wished]:
             del self._forget_at[name]
+        for name in [name for name in removed if name in self._models]:
+            if self._is_unused(name, self._models[name]):
+                self._forget_at.pop(name, None)
+                del self._models[name]
+        self._removed = {name for name in removed - names.keys() if name in self._models}
         for name, model in self._models.items():
             if self._is_unused(name, model) and name not in self._forget_at:
                 self._forget_at[name] = now + self._memory
@@ -500,6 +509,7 @@ class ModelRegistry:
     def _add_one(self, report: Report) -> None:
         model = self._models.setdefault(report.info.name, KnownModel(report))
         self._forget_at.pop(report.info.name, None)
+        self._removed.discard(report.info.name)
         if report not in model.reports:
             self._outdate(model)
         model.last = report
@@ -516,7 +526,10 @@ class ModelRegistry:
         if report in model.reports:
             return
         self._outdate(model)
-        if self._is_unused(name, model):
+        if self._is_unused(name, model) and name in self._removed:
+            self._removed.discard(name)
+            del self._models[name]
+        elif self._is_unused(name, model):
             self._forget_at[name] = now + self._memory
             self._forget_surplus()
 

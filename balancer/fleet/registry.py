@@ -37,6 +37,9 @@ SERVER_GONE = frozenset({"upstream_unreachable", "upstream_key", "upstream_model
 MAX_DEPARTURES = 4096
 """Agents that left of which it is remembered why."""
 
+RETURNED = 10.0
+"""Seconds within which an agent that left is back as if it had not: it loaded another model."""
+
 BUSY_PAUSE = 0.5
 """Seconds after which an agent that was full is tried again at the latest."""
 
@@ -44,6 +47,8 @@ BUSY_PAUSE = 0.5
 @dataclass(slots=True, eq=False)
 class Agent:
     """One connected agent. Times are the core's seconds; `rested_at` is set while it rests.
+
+    It is here since `joined_at`, also where it loaded other models in between.
 
     `holder` is that of the access key it came with. An operator may cordon it: then it gets no new
     work. It is retired when another process of the same agent has taken over: it finishes what it
@@ -216,6 +221,15 @@ class Agent:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Departed:
+    """Why an agent left and when, and since when it had been here."""
+
+    why: Departure
+    at: float
+    joined_at: float
+
+
 class Registry:
     """The connected agents by link and by id, and their deadlines.
 
@@ -228,7 +242,7 @@ class Registry:
         self._agents: dict[LinkId, Agent] = {}
         self._links: dict[AgentId, LinkId] = {}
         self._retired: dict[AgentId, list[LinkId]] = {}
-        self._departures: OrderedDict[AgentId, Departure] = OrderedDict()
+        self._departures: OrderedDict[AgentId, _Departed] = OrderedDict()
         self._deadlines: Deadlines[LinkId] = Deadlines(self._deadline_of)
 
     def __len__(self) -> int:
@@ -279,7 +293,10 @@ class Registry:
         heartbeat = HeartbeatMonitor(
             now, interval=limits.heartbeat_interval, timeout=limits.heartbeat_timeout
         )
-        agent = Agent(link, hello, hello.slots, hello.model, now, heartbeat, work=hello.work)
+        before = self._departures.get(hello.agent_id)
+        is_back = before is not None and now <= before.at + RETURNED
+        since = before.joined_at if before is not None and is_back else now
+        agent = Agent(link, hello, hello.slots, hello.model, since, heartbeat, work=hello.work)
         agent.breaker = breaker or agent.breaker
         self._agents[link] = agent
         self._links[hello.agent_id] = link
@@ -289,9 +306,10 @@ class Registry:
 
     def departure_of(self, id: AgentId) -> Departure | None:
         """Why an agent left, if it was not long ago."""
-        return self._departures.get(id)
+        departed = self._departures.get(id)
+        return None if departed is None else departed.why
 
-    def left(self, link: LinkId, why: Departure = "lost") -> Agent:
+    def left(self, link: LinkId, why: Departure = "lost", now: float = inf) -> Agent:
         """Remove an agent."""
         agent = self._agents.pop(link)
         self._deadlines.disarm(link)
@@ -300,11 +318,15 @@ class Registry:
         else:
             del self._links[agent.hello.agent_id]
             self._changes.agent_gone(agent.hello.agent_id)
-            self._departures[agent.hello.agent_id] = why
-            self._departures.move_to_end(agent.hello.agent_id)
-            if len(self._departures) > MAX_DEPARTURES:
-                self._departures.popitem(last=False)
+            self._departs(agent, why, now)
         return agent
+
+    def _departs(self, agent: Agent, why: Departure, now: float) -> None:
+        id = agent.hello.agent_id
+        self._departures[id] = _Departed(why, now, agent.joined_at)
+        self._departures.move_to_end(id)
+        if len(self._departures) > MAX_DEPARTURES:
+            self._departures.popitem(last=False)
 
     def _left_at_last(self, agent: Agent) -> None:
         """What it still ran counts no more for the process that took over."""
@@ -321,6 +343,7 @@ class Registry:
         agent.peer = None
         agent.slots = 0
         del self._links[agent.hello.agent_id]
+        self._departs(agent, "stopped", inf)
         self._retired.setdefault(agent.hello.agent_id, []).append(agent.link)
 
     def touch(self, link: LinkId) -> None:

@@ -66,7 +66,7 @@ export function updateBatchRow(row, batch, now) {
   const numDone = batch.completed + batch.failed;
   const share = batch.total ? numDone / batch.total : 0;
   setAttribute(row, "data-status", batch.status);
-  drawPill(parts.state, SHADES[batch.status] ?? "queued", stateWords(batch));
+  drawPill(parts.state, shadeOf(batch), stateWords(batch));
   if (parts.bar.value !== share) parts.bar.value = share;
   setText(parts.lines, batch.total ? `${count(numDone)} of ${count(batch.total)}, ${percent(share)}` : "–");
   setText(parts.rate, isOpen(batch) ? rate(batch.lines_per_second) : "–");
@@ -105,4 +105,10 @@ function cancelButton(id, onCancel) {
   button.setAttribute("aria-label", `Cancel ${id}`);
   button.addEventListener("click", () => onCancel(id));
   return button;
+}
+
+/** One of which lines failed is not green, and one of which all did is red. */
+function shadeOf({ status, completed, failed }) {
+  if (status === "completed" && failed) return completed ? "queued" : "bad";
+  return SHADES[status] ?? "queued";
 }

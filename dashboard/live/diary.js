@@ -7,7 +7,7 @@ import { connect } from "./connection.js";
 
 const MAX_ROWS = 100;
 const SILENCE = 40000; // the balancer says every 15 s that it is alive
-const HEADS = [["When"], ["What"], ["Of"], ["Words"], ["By"]];
+const HEADS = [["When"], ["What"], ["Of"], [""], ["By"]];
 const WORDS = {
   balancer_started: ["balancer started", "calm"],
   leader_changed: ["leader changed", "calm"],
@@ -65,7 +65,7 @@ function row({ at, kind, subject, message, by }) {
   drawPill(pill, shade, words);
   const time = element("time", "", new Date(at * 1000).toLocaleString());
   time.dateTime = new Date(at * 1000).toISOString();
-  const cells = [time, pill, subject, message, by ?? "–"];
+  const cells = [time, pill, subject, message, by ?? ""];
   const line = element("tr", "", ...cells.map((each) => element("td", each === message ? "why" : "", each)));
   labelCells(line, HEADS);
   line.dataset.testid = "diary-entry";

@@ -55,6 +55,11 @@ export class FleetPage {
     drawWaits(fleet);
   }
 
+  /** The plots have more of the past. */
+  drawPast() {
+    this.plots.draw();
+  }
+
   drawThroughput(event, fleet) {
     this.#rates = event.agents;
     this.plots.draw();

@@ -40,6 +40,26 @@ export class History {
     this.#forget();
   }
 
+  /**
+   * Put the past in front of what came since: `chart` is of /api/v1/history, by agent; `offset` is
+   * the steady clock of `add` less the time since 1970.
+   */
+  fill({ times, step, levels, lines }, offset) {
+    const ids = new Map([...this.names].map(([id, name]) => [name, id]));
+    const until = this.points[0]?.at ?? Infinity;
+    const past = times.map((time, index) => {
+      const named = lines.map((line) => [ids.get(line.name), line.tokens_per_second[index] ?? 0]);
+      const sum = named.reduce((all, [, value]) => all + value, 0);
+      const rates = Object.fromEntries(named.filter(([id, value]) => id !== undefined && value > 0));
+      return { at: time + step + offset, total: sum, queue: levels[index]?.queue_peak ?? 0, rates, sum };
+    });
+    const older = past.filter((point) => point.at < until - step / 2);
+    older.forEach((point, index) => {
+      point.isAfterGap = index > 0 && point.at - older[index - 1].at > GAP;
+    });
+    this.points.unshift(...older);
+  }
+
   /** The class that carries the colour of an agent. */
   colourClass(id) {
     return `series-${this.colours.get(id) ?? OTHERS}`;

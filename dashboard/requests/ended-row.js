@@ -1,6 +1,6 @@
 // A request that has ended, as a row of a table.
 
-import { element, setAttribute, setText } from "../dom.js";
+import { element, setAttribute, setText, show } from "../dom.js";
 import { count, milliseconds, rate } from "../format.js";
 import { labelCells } from "../labels.js";
 import { linkTo } from "../router.js";
@@ -30,6 +30,7 @@ export function createEndedRow(request) {
     caller: element("td", "caller"),
     code: element("span", "pill"),
     place: element("span", "note"),
+    error: element("p", "note error"),
     agent: element("a"),
     model: element("td", "model"),
     tokens: element("td", "number"),
@@ -38,8 +39,8 @@ export function createEndedRow(request) {
     first: element("td", "number"),
     speed: element("td", "number"),
   };
-  const { id, time, caller, code, place, agent, model, tokens, moves, waited, first, speed } = cells;
-  const row = element("tr", "", id, time, element("td", "", code, place), caller, element("td", "", agent));
+  const { id, time, caller, code, place, error, agent, model, tokens, moves, waited, first, speed } = cells;
+  const row = element("tr", "", id, time, element("td", "how", code, place, error), caller, element("td", "", agent));
   row.append(model, tokens, moves, waited, first, speed);
   labelCells(row, HEADS);
   row.dataset.testid = "ended-request";
@@ -55,7 +56,8 @@ export function updateEndedRow(row, request, ids) {
   setAttribute(cells.id, "title", request.id);
   setText(cells.time, new Date(request.ended_at * 1000).toLocaleTimeString());
   drawPill(cells.code, shade(request.code), request.code);
-  setAttribute(cells.code, "title", request.error ?? "");
+  setText(cells.error, request.error ?? "");
+  show(cells.error, Boolean(request.error));
   setText(cells.place, request.balancer ? ` at ${request.balancer}` : "");
   setText(cells.caller, request.caller || "–");
   setAttribute(cells.caller, "title", request.caller);

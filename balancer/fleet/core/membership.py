@@ -113,7 +113,7 @@ class Membership:
         """Its link is gone: its requests move or end. One that `hung_up` lives."""
         state = self._state
         state.changes.advance()
-        state.registry.left(agent.link, _departure(agent, loss, hung_up=hung_up))
+        state.registry.left(agent.link, _departure(agent, loss, hung_up=hung_up), now)
         if not state.registry.links_of(agent.hello.agent_id):
             state.identities.left(agent.hello.agent_id, now)
         decisions = self._log_lost(agent)

@@ -538,3 +538,28 @@ def test_a_model_that_failed_to_load_is_refused_until_the_next_try(scene: Scene)
     assert scene.registry.failed("new", 30.0) is None
     assert scene.registry.failed("llama", 10.0) is None, "an agent serves it"
     assert scene.registry.failed("other", 10.0) is None
+
+
+def test_a_model_that_is_desired_no_more_goes_with_its_last_agent(scene: Scene) -> None:
+    registry = scene.registry
+    registry.desire({"llama": (), "new": ()}, 0.0)
+    registry.desire({}, 1.0)
+    assert scene.statuses == {"bert": "loaded", "llama": "loaded"}
+    scene.leaves(A)
+    assert scene.statuses == {"bert": "loaded"}
+    assert isinstance(registry.refusal("generate", "llama"), ModelNotFound)
+    scene.leaves(B)
+    assert scene.statuses == {"bert": "unloaded"}, "it was not removed"
+    registry.desire({"bert": ()}, 2.0)
+    registry.desire({}, 3.0)
+    registry.check_integrity()
+    assert scene.statuses == {}
+
+
+def test_a_model_that_is_served_anew_is_remembered_as_others(scene: Scene) -> None:
+    scene.registry.desire({"llama": ()}, 0.0)
+    scene.registry.desire({}, 1.0)
+    scene.serves(C, LLAMA)
+    scene.leaves(A)
+    scene.leaves(C)
+    assert scene.statuses["llama"] == "unloaded"

@@ -30,7 +30,7 @@ HOST = SavedHost(
     since=5.0,
     first_seen=1.0,
     last_seen=5.0,
-    document='{"labels":{"a":"b"},"devices":[{"name":"GPU","memory":8}],"cores":8,"version":"1"}',
+    document='{"labels":{"a":"b"},"devices":[{"name":"GPU","memory":8,"description":""}],"cores":8,"version":"1"}',
 )
 
 

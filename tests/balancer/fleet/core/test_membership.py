@@ -4,7 +4,7 @@ import pytest
 
 from arriero.balancer.fleet.decisions import Disconnect, Finish, LinkId, Moved, Send
 from arriero.balancer.fleet.recorder import Origin
-from arriero.balancer.fleet.registry import BUSY_PAUSE
+from arriero.balancer.fleet.registry import BUSY_PAUSE, RETURNED
 from arriero.balancer.fleet.requests.request_lifecycle import MAX_AGENTS_LOST
 from arriero.shared.framing.heartbeat import SECOND_LOOK
 from arriero.shared.inference import AgentId, RequestId
@@ -253,3 +253,24 @@ def test_why_an_agent_went() -> None:
     views = seen(scene.fleet)
     whys = [views.departure_of(AgentId(name)) for name in (*names, "nobody")]
     assert whys == ["drained", "stopped", "stopped", "lost", "lost", None]
+
+
+def test_an_agent_is_up_since_it_came_also_where_it_loaded_another_model() -> None:
+    scene = with_agent()
+
+    def up() -> float:
+        [agent] = seen(scene.fleet, scene.now).view().agents
+        return agent.connected_seconds
+
+    scene.now += 50
+    scene.join(B, hello("a1", takes_over=True))
+    assert up() == 50
+    scene.leave(A)
+    scene.leave(B)
+    scene.now += RETURNED
+    scene.join(LinkId(3), hello("a1"))
+    assert up() == 50 + RETURNED
+    scene.leave(LinkId(3))
+    scene.now += RETURNED + 1
+    scene.join(LinkId(4), hello("a1"))
+    assert up() == 0
