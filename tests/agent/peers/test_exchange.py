@@ -79,3 +79,4 @@ def test_an_answer_has_no_more_than_was_asked_for() -> None:
     assert read_answer_head(Exactly(answer_head(0)), most) == 0
     with pytest.raises(ExchangeError, match="more than"):
         read_answer_head(Exactly(answer_head(most + 1)), most)
+    assert most_bytes(10, 100, 50) == most + 100, "a state, and a short block"

@@ -2,12 +2,21 @@
 
 from arriero.agent.engine.cost.move_cost import MoveCost
 from arriero.agent.engine.kv_cache.allowance import MOST_IN_PIECE
+from arriero.agent.engine.kv_cache.checkpoint_memory import CheckpointMemory
 from arriero.agent.engine.kv_cache.unified_memory import UnifiedMemory
 from arriero.agent.engine.prompt import Prompt
-from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
+from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt, StoredState
 from arriero.agent.engine.scheduling.exports import Exported, ExportId, Exports
 from arriero.agent.engine.sequence import SequenceId
-from arriero.agent.engine.step import Export, Save, Step
+from arriero.agent.engine.step import (
+    Export,
+    ExportBlock,
+    ExportState,
+    ParkBlock,
+    ParkState,
+    Save,
+    Step,
+)
 
 ONE, TWO = ExportId(1), ExportId(2)
 
@@ -55,6 +64,30 @@ def test_one_comes_after_the_other_and_saves_come_first() -> None:
     assert exports.take() == [Exported(ONE, StoredPrompt(Prompt((1, 2)), (Piece(2, b"state"),)))]
     exports.read(step(exports), ())
     assert exports.take() == [Exported(TWO, None)]
+
+
+def test_a_checkpoint_is_handed_out_with_its_blocks_once_it_is_parked() -> None:
+    memory = CheckpointMemory(
+        slots=1, holders=4, num_cells=50, gap=1, most_parked=1000, block=4, state_bytes=2
+    )
+    memory.enter(0, [1, 2, 3, 4, 5, 6], memory.find([1], 0))
+    memory.grow(0, 6)
+    memory.leave(0)
+    exports = Exports(memory, MoveCost(cell_bytes=1))
+    exports.add(ONE, Prompt((1, 2, 3, 4, 5, 6, 9)))
+    assert step(exports).edits == (), "it is being parked"
+    parked = {type(edit): edit for edit in memory.take_edits()}
+    assert parked.keys() >= {ParkBlock, ParkState}
+    planned = step(exports)
+    assert [type(edit) for edit in planned.edits] == [ExportBlock, ExportBlock, ExportState]
+    exports.read(planned, (b"block", b"tail", b"state"))
+    checkpoint = StoredState(6, b"tail", b"state")
+    pieces = (Piece(4, b"block"),)
+    whole = StoredPrompt(Prompt((1, 2, 3, 4, 5, 6)), pieces, checkpoints=(checkpoint,))
+    assert exports.take() == [Exported(ONE, whole)]
+    exports.add(TWO, Prompt((1, 2, 3, 4, 5, 6, 9)))
+    exports.read(step(exports), (b"block", b"", b"state"))
+    assert exports.take() == [Exported(TWO, None)], "a block could not be read"
 
 
 def test_a_long_one_is_read_in_pieces_and_beside_streams_in_several_steps() -> None:
