@@ -28,6 +28,7 @@ from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.loaded_model import LoadedModel
 from arriero.agent.engine.sampling.filters import Pool
 from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.sampling.selection import tops_of
 from arriero.agent.engine.sampling.weights import Scratch
 from arriero.agent.engine.sequence import SequenceId
 from arriero.agent.engine.step import Run, Step
@@ -200,7 +201,7 @@ def _cost(model: LoadedModel, case: Case, rounds: int, step: float) -> Cost:
             mask.restrict(row)
             applications.append(perf_counter() - start)
             start = perf_counter()
-            pool = Pool(row, int(row.argmax()), scratch)
+            pool = Pool(row, tops_of(row), scratch)
             pool.keep_highest(_SAMPLING.top_k)
             pool.keep_nucleus(_SAMPLING.top_p, _SAMPLING.min_p)
             choices.append(perf_counter() - start)

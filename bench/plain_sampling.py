@@ -9,13 +9,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from arriero.agent.engine.sampling.log_probs import LEAST, LogProbs
+from arriero.agent.engine.sampling.log_probs import LEAST, LogProbs, RawRow
 from arriero.agent.engine.sampling.mirostat import _num_within
 from arriero.agent.engine.sampling.mt19937 import Mt19937
 from arriero.agent.engine.sampling.sampler import Sampler
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sampling.selection import Ids, Row, without_nan
-from arriero.agent.engine.sampling.weights import Weights
 
 _LEAST_TEMPERATURE = np.finfo(np.float32).tiny
 _LEAST_DRAW = 5e-324
@@ -33,7 +32,7 @@ class PlainSampler(Sampler):
         self._log_probs.append(log_probs_of(raw, token, self._sampling.top_log_probs))
         return token
 
-    def _pick(self, row: Row, likely: Weights | None) -> int:
+    def _pick(self, row: Row, raw: RawRow | None) -> int:
         best = int(row.argmax())
         if math.isnan(row[best]):
             row = without_nan(row)

@@ -17,6 +17,7 @@ import numpy as np
 
 from .selection import FEW, Ids, Mask, Row, highest, reaching, tops_of
 from .weights import (
+    ONE,
     Heaviest,
     Highest,
     Prefix,
@@ -27,13 +28,12 @@ from .weights import (
     sum_of,
 )
 
-GLANCE = 1024
-"""How many of the most typical are put in order before it is known whether they are all."""
 NUM_FIRST = 256
 """How many are put in order to be drawn first where XTC leaves many."""
 
-_ONE = np.float32(1)
 _LARGEST = np.finfo(np.float32).max
+_SIGN = np.uint32(2**31)
+"""The bit of a float that makes it negative."""
 _LEAST_DRAW = 5e-324
 _LEAST_WEIGHT = np.float32(np.finfo(np.float32).smallest_subnormal)
 
@@ -41,16 +41,16 @@ _LEAST_WEIGHT = np.float32(np.finfo(np.float32).smallest_subnormal)
 class Pool:
     """The tokens of `row` that may still be drawn; filters are applied in llama.cpp's order.
 
-    `best` is the highest logit's, which is finite. No logit may be NaN. `likely` are the weights of
-    `row` at a temperature of 1, where they are known.
+    `tops` are those of `row` (`selection`); the highest is finite, and no logit NaN. `likely` are
+    the weights of `row` at a temperature of 1, where they are known.
     """
 
     def __init__(
-        self, row: Row, best: int, scratch: Scratch, likely: Weights | None = None
+        self, row: Row, tops: Row, scratch: Scratch, likely: Weights | None = None
     ) -> None:
         self._row = row
-        self._best = best
-        self._top = row[best]
+        self._tops = tops
+        self._top = tops.max()
         self._scratch = scratch
         self._ids: Ids | None = None
         """Few that are left, in the order of the draw; `None`: many."""
@@ -87,7 +87,7 @@ class Pool:
         if self._ids is not None:
             self._keep_sorted(self._ids[highest(row[self._ids], min(count, self._ids.size))])
         elif count <= FEW or row.size <= FEW:
-            self._keep_sorted(highest(row, min(count, row.size)))
+            self._keep_sorted(highest(row, min(count, row.size), self._tops))
         elif count < row.size:
             self._settle()
             self._prefix = Highest(row, count)
@@ -103,15 +103,7 @@ class Pool:
             self._keep_ids(ids[_most_typical(self._row[ids], mass)])
             return
         likely = self._weights()
-        nearness = self._nearness(likely)
-        reached = mass * likely.total
-        ids = highest(nearness, GLANCE)
-        ids = ids[likely.values[ids] > 0]
-        sums = likely.values[ids].cumsum(dtype=np.float64)
-        if ids.size and sums[-1] > reached:
-            self._keep_ids(ids[: int(sums.searchsorted(reached, side="right")) + 1])
-            return
-        self._prefix = Heaviest(nearness, likely, reached)
+        self._prefix = Heaviest(self._nearness(likely), likely, mass * likely.total)
 
     def keep_nucleus(self, mass: float, min_p: float = 0.0) -> None:
         """The fewest of the highest that have `mass` together, and of these those above `min_p`.
@@ -165,7 +157,11 @@ class Pool:
     def best(self) -> int:
         """The highest."""
         self._settle()
-        return self._best
+        if self._ids is not None:
+            return int(self._ids[self._row[self._ids].argmax()])
+        if self._first is not None:
+            return int(self._first[self._num_dropped])
+        return self._highest_of_many()
 
     def draw(self, temperature: np.float32, number: float) -> int:
         """One by its probability; `number` is an even draw between 0 and 1."""
@@ -176,9 +172,7 @@ class Pool:
             return int(self._ids[sums.searchsorted(max(number * sums[-1], _LEAST_DRAW))])
         weights = self._weights(temperature)
         if self._first is not None:
-            weights.values[self._first[: self._num_dropped]] = 0
-            left = Weights(weights.values)
-            return left.draw_sorted(number, self._first[self._num_dropped :])
+            return weights.draw_sorted(number, self._first, self._num_dropped)
         return weights.draw(number, self._prefix)
 
     # ---- few
@@ -192,14 +186,12 @@ class Pool:
     def _keep_ids(self, ids: Ids) -> None:
         self._ids = ids
         self._is_sorted = False
-        self._best = int(ids[self._row[ids].argmax()])
-        self._top = self._row[self._best]
+        self._top = self._row[ids].max()
 
     def _keep_sorted(self, ids: Ids) -> None:
         self._ids = ids
         self._is_sorted = True
-        self._best = int(ids[0])
-        self._top = self._row[self._best]
+        self._top = self._row[ids[0]]
 
     def _cut(
         self, ids: Ids, mass: float, values: Row | None = None, whole: float | None = None
@@ -244,14 +236,17 @@ class Pool:
         """Find what passes a filter that was put off."""
         if self._prefix is None:
             return
-        passing = self._prefix.mask()
+        ids = self._prefix.few()
+        passing = self._prefix.mask() if ids is None else None
         self._prefix = None
-        self._keep(passing)
+        if ids is not None:
+            self._keep_ids(ids if self._passing is None else ids[self._passing[ids]])
+        elif passing is not None:
+            self._keep(passing)
         if self._ids is None:
-            self._best = self._highest_of_many()
-            self._top = self._row[self._best]
+            self._top = self._row[self._highest_of_many()]
 
-    def _weights(self, temperature: np.float32 = _ONE) -> Weights:
+    def _weights(self, temperature: np.float32 = ONE) -> Weights:
         """Those of all that are left."""
         if temperature == 1 and self._likely is not None:
             return self._likely
@@ -276,7 +271,9 @@ class Pool:
         if not math.isfinite(expected):  # what is ruled out has no weight, but infinitely often
             expected = sum_of(likely.values, np.maximum(row, -_LARGEST, out=out)) / likely.total
         np.subtract(row, np.float32(expected), out=out)
-        return np.copysign(out, -_ONE, out=out)
+        bits = out.view(np.uint32)
+        np.bitwise_or(bits, _SIGN, out=bits)  # a fifth of the time of `copysign`
+        return out
 
     def _contenders(self, values: Row, target: float) -> Ids | None:
         """A few tokens that hold the whole nucleus, or `None` if there may be many.
@@ -284,31 +281,42 @@ class Pool:
         The highest of each column together weigh no more than as many of the highest ones, so where
         they have the mass, nothing below the lowest of them belongs to the nucleus.
         """
-        if FEW * float(values[self._best]) < target:
+        keys, tops = self._row, self._tops
+        if self._passing is not None:
+            keys, tops = values, tops_of(values)
+        if FEW * float(self._weigh(tops.max(keepdims=True))[0]) < target:
             return None
-        tops = tops_of(values)
-        highest_tops = np.sort(tops)[::-1][:FEW]
-        sums = highest_tops.cumsum(dtype=np.float64)
+        some = np.sort(tops)[::-1][:FEW]
+        sums = self._weigh(some).cumsum(dtype=np.float64)
         place = int(sums.searchsorted(target))
         if place == sums.size:
             return None
-        ids = reaching(values, tops, max(highest_tops[place], _LEAST_WEIGHT))
+        ids = reaching(keys, tops, some[place])
         return ids if ids.size <= 2 * FEW else None
 
+    def _weigh(self, tops: Row) -> Row:
+        """The weights of highest logits; where the row is masked, `tops` are weights already."""
+        if self._passing is not None:
+            return tops
+        return exponentials(tops, self._top, ONE, np.empty_like(tops))
+
     def _drop_of_many(self, threshold: float) -> None:
-        likely = self._weights()
-        least = max(np.float32(threshold * likely.total), _LEAST_WEIGHT)
-        above = (likely.values >= least).nonzero()[0]
-        if above.size > FEW:
-            lowest = above.size - 1 - int(self._row[above][::-1].argmin())
-            passing = np.ones(self._row.size, np.bool_)
-            passing[np.delete(above, lowest)] = False
-            self._best = int(above[lowest])
-            self._keep(passing)
-        else:
-            self._first = highest(likely.values, max(above.size, NUM_FIRST))
-            self._num_dropped = max(above.size - 1, 0)
-            self._best = int(self._first[self._num_dropped])
+        values = self._weights().values
+        least = max(np.float32(threshold * self._weights().total), _LEAST_WEIGHT)
+        first = highest(values, NUM_FIRST)
+        num_above = int(np.count_nonzero(values[first] >= least))
+        if num_above == first.size:
+            above = (values >= least).nonzero()[0]
+            num_above = above.size
+            if num_above > FEW:
+                lowest = num_above - 1 - int(self._row[above][::-1].argmin())
+                passing = np.ones(self._row.size, np.bool_)
+                passing[np.delete(above, lowest)] = False
+                self._keep(passing)
+                return
+            first = highest(values, num_above)
+        self._first = first
+        self._num_dropped = max(num_above - 1, 0)
 
 
 def _deviation(row: Row, out: Row) -> np.float32:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .selection import Row, highest, without_nan
-from .weights import Scratch, Weights, exponentials
+from .selection import Row, highest, tops_of, without_nan
+from .weights import ONE, Scratch, Weights, exponentials, shift_of
 
 LEAST = -9999.0
 """Reported for a token that the model rules out, since JSON has no infinity."""
@@ -31,15 +31,17 @@ class RawRow:
 
     def __init__(self, row: Row, num_top: int, scratch: Scratch, *, will_change: bool) -> None:
         with np.errstate(all="ignore"):
-            best = int(row.argmax())  # NaN counts as the highest
-            if np.isnan(row[best]):
+            self.tops = tops_of(row)
+            """The highest of its columns, as it is now; see `selection`."""
+            if np.isnan(top := self.tops.max()):
                 row = without_nan(row)
-                best = int(row.argmax())
+                self.tops = tops_of(row)
+                top = self.tops.max()
             out = scratch.row("likely", row.size)
-            self.likely = Weights(exponentials(row, row[best], np.float32(1), out))
+            self.likely = Weights(exponentials(row, top, ONE, out))
             """The weights of the row as it is now."""
-            self._whole = float(row[best]) + float(np.log(self.likely.total / float(out[best])))
-        ids = highest(row, min(num_top, row.size)).tolist() if num_top else ()
+            self._whole = float(shift_of(top)) + float(np.log(self.likely.total))
+        ids = highest(row, min(num_top, row.size), self.tops).tolist() if num_top else ()
         self._top = tuple((id, _finite(float(row[id]) - self._whole)) for id in ids)
         if will_change:
             kept = scratch.row("raw", row.size)

@@ -77,8 +77,9 @@ class Mirostat:
         values, whole = weights.values, np.float32(weights.total)
         least = np.exp2(-self._most_surprise) * whole
         passing = values >= least * np.float32(0.9999)
-        if np.count_nonzero(passing) > FEW:
-            return weights.only(values >= least)
+        count = int(np.count_nonzero(passing))
+        if count > FEW:
+            return weights if count == values.size else weights.only(values >= least)
         ids = np.flatnonzero(passing)
         ids = ids[-np.log2(values[ids] / whole) <= self._most_surprise]
         return ids[np.argsort(-values[ids])] if ids.size else highest(values, 1)

@@ -24,7 +24,7 @@ from .mirostat import Mirostat
 from .mt19937 import Mt19937
 from .penalties import Penalties
 from .sampling import Sampling
-from .selection import Ids, Row, without_nan
+from .selection import Ids, Row, tops_of, without_nan
 from .weights import Scratch, Weights, exponentials
 
 _LEAST_TEMPERATURE = np.finfo(np.float32).tiny
@@ -81,7 +81,7 @@ class Sampler:
             return self._choose(row, None)
         will_change = self._will_change
         raw = RawRow(row, self._sampling.top_log_probs, self._scratch, will_change=will_change)
-        token = self._choose(row, None if will_change else raw.likely)
+        token = self._choose(row, None if will_change else raw)
         self._log_probs.append(raw.of(token))
         return token
 
@@ -117,9 +117,9 @@ class Sampler:
         if self._grammar is not None:
             self._grammar.restrict(row)
 
-    def _choose(self, row: Row, likely: Weights | None) -> int:
+    def _choose(self, row: Row, raw: RawRow | None) -> int:
         self._change(row)
-        token = self._pick(row, likely)
+        token = self._pick(row, raw)
         if self._forced:
             token = self._forced.popleft()
         self._num_chosen += 1
@@ -129,24 +129,31 @@ class Sampler:
             history.accept(token)
         return token
 
-    def _pick(self, row: Row, likely: Weights | None) -> int:
+    def _pick(self, row: Row, raw: RawRow | None) -> int:
+        sampling = self._sampling
+        is_greedy = sampling.temperature <= 0
+        if is_greedy and not sampling.may_pass_over_the_best:
+            return self._best(row)
+        tops = tops_of(row) if raw is None else raw.tops
+        if isnan(top := tops.max()):
+            row = without_nan(row)
+            tops = tops_of(row)
+            top = tops.max()
+        if not isfinite(top):
+            return self._best(row)
+        if self._mirostat is not None:
+            out = self._scratch.row("drawn", row.size)
+            return self._mirostat.draw(Weights(exponentials(row, top, self._temperature, out)))
+        pool = Pool(row, tops, self._scratch, None if raw is None else raw.likely)
+        self._filter(pool)
+        return pool.best() if is_greedy else pool.draw(self._temperature, self._rng.draw())
+
+    def _best(self, row: Row) -> int:
         best = int(row.argmax())  # NaN counts as the highest
         if isnan(row[best]):
             row = without_nan(row)
             best = int(row.argmax())
-        top = row[best]
-        if not isfinite(top):
-            return best if top > 0 else self._any_token(row.size)
-        sampling = self._sampling
-        is_greedy = sampling.temperature <= 0
-        if is_greedy and not sampling.may_pass_over_the_best:
-            return best
-        if self._mirostat is not None:
-            out = self._scratch.row("drawn", row.size)
-            return self._mirostat.draw(Weights(exponentials(row, top, self._temperature, out)))
-        pool = Pool(row, best, self._scratch, likely)
-        self._filter(pool)
-        return pool.best() if is_greedy else pool.draw(self._temperature, self._rng.draw())
+        return best if row[best] > -np.inf else self._any_token(row.size)
 
     def _filter(self, pool: Pool) -> None:
         sampling = self._sampling

@@ -19,9 +19,9 @@ def without_nan(row: Row) -> Row:
     return np.where(np.isnan(row), np.float32(-np.inf), row)
 
 
-def highest(row: Row, count: int) -> Ids:
-    """Ids of the `count` highest logits in descending order."""
-    ids = _contenders(row, count)
+def highest(row: Row, count: int, tops: Row | None = None) -> Ids:
+    """Ids of the `count` highest logits in descending order; `tops` are the row's, if known."""
+    ids = _contenders(row, count, tops)
     if ids.size > 2 * count + FEW:  # many are equal
         bound = np.partition(row[ids], -count)[-count]
         above = ids[row[ids] > bound]
@@ -40,36 +40,41 @@ def highest_mask(row: Row, count: int) -> Mask:
 
 
 def tops_of(row: Row) -> Row:
-    """The highest logit of each column, where `row` is laid out as a table.
+    """The highest logit of each column, where `row` is laid out as a table; NaN if it has one.
 
-    The last few logits may be left over.
+    The last few logits, which do not fill a line, are columns of their own.
     """
-    height = max(1, row.size // WIDTH)
-    width = row.size // height
+    height, width = _shape(row.size)
     tops: Row = row[: height * width].reshape(height, width).max(axis=0)
-    return tops
+    return np.concatenate((tops, row[height * width :]))
 
 
 def reaching(row: Row, tops: Row, bound: np.float32) -> Ids:
     """Ids of the logits that are not below `bound`; only columns whose tops are not have any."""
-    columns = (tops >= bound).nonzero()[0]
-    if 8 * columns.size > tops.size:
+    height, width = _shape(row.size)
+    columns = (tops[:width] >= bound).nonzero()[0]
+    if 8 * columns.size > width:
         return (row >= bound).nonzero()[0]
-    height = max(1, row.size // WIDTH)
-    size = height * tops.size
-    table = row[:size].reshape(height, tops.size)
+    size = height * width
+    table = row[:size].reshape(height, width)
     places = (table[:, columns].ravel() >= bound).nonzero()[0]
     lines, numbers = np.divmod(places, max(columns.size, 1))
     left_over = (row[size:] >= bound).nonzero()[0]
-    return np.concatenate((lines * tops.size + columns[numbers], size + left_over))
+    return np.concatenate((lines * width + columns[numbers], size + left_over))
 
 
-def _contenders(row: Row, count: int) -> Ids:
+def _shape(size: int) -> tuple[int, int]:
+    """Lines and columns of the table."""
+    height = max(1, size // WIDTH)
+    return height, size // height
+
+
+def _contenders(row: Row, count: int, tops: Row | None) -> Ids:
     """Ids of all logits that reach a bound which `count` or more of them reach, and not many more.
 
     The highest of each of so many columns is one of `count` logits that reach the lowest of these.
     """
-    tops = tops_of(row)
+    tops = tops_of(row) if tops is None else tops
     if count > tops.size:
         bound = np.partition(row, -count)[-count]
         return (row >= bound).nonzero()[0] if bound > -np.inf else _allowed(row, count)

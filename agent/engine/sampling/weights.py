@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from .selection import Ids, Mask, Row, highest_mask
+from .selection import FEW, Ids, Mask, Row, highest, highest_mask
 
 BLOCK = 512
 """Weights that are summed together."""
@@ -18,11 +18,16 @@ BLOCK = 512
 SAMPLE = 2048
 """Tokens that say where to look for an edge."""
 
+_GLANCE = 1024
+"""How many are put in order to see whether these are all."""
+
 _BRACKET = 48
 """So many tokens of a sample lie around an edge when all tokens there are looked at."""
 
-_SHIFTED = (-20, 60)
+_UNSHIFTED = (-20, 60)
 """Outside of these the highest exponent is made 0, lest weights or their sum leave the range."""
+
+ONE = np.float32(1)
 
 _LEAST = 5e-324
 
@@ -41,15 +46,20 @@ class Scratch:
         return array
 
 
+def shift_of(top: np.float32, temperature: np.float32 = ONE) -> np.float32:
+    """What is taken off each logit before its exponential, where `top` is the highest."""
+    low, high = _UNSHIFTED
+    return np.float32(0) if low <= top / temperature <= high else top
+
+
 def exponentials(row: Row, top: np.float32, temperature: np.float32, out: Row) -> Row:
     """`out`, with the weight of each logit of `row`, of which `top` is the highest.
 
     Only their ratios mean something.
     """
-    low, high = _SHIFTED
-    if not low <= top / temperature <= high:
+    if shift := shift_of(top, temperature):
         # The difference first: with a tiny temperature the quotients would all be infinite.
-        row = np.subtract(row, top, out=out)
+        row = np.subtract(row, shift, out=out)
     if temperature != 1:
         row = np.divide(row, temperature, out=out)
     return np.exp(row, out=out)
@@ -88,6 +98,9 @@ class Prefix(Protocol):
 
     def mask(self) -> Mask:
         """Which they are."""
+
+    def few(self) -> Ids | None:
+        """They in their order, if they are few; `None` also where that is dear to find out."""
 
 
 class Weights:
@@ -128,15 +141,17 @@ class Weights:
             token = weights.find(number * weights.total)
         return token
 
-    def draw_sorted(self, number: float, first: Ids) -> int:
+    def draw_sorted(self, number: float, first: Ids, num_dropped: int = 0) -> int:
         """A token by its weight: with `first` as the first in the order, then all others by id.
 
-        `values` are overwritten.
+        The first `num_dropped` of these are left out. `values` are overwritten.
         """
         sums = self.values[first].cumsum(dtype=np.float64)
-        mass = max(number * self.total, _LEAST)
+        dropped = float(sums[num_dropped - 1]) if num_dropped else 0.0
+        mass = dropped + number * (self.total - dropped)
         if mass <= sums[-1]:
-            return int(first[sums.searchsorted(mass)])
+            place = int(sums.searchsorted(max(mass, _LEAST)))
+            return int(first[max(place, num_dropped)])
         self.values[first] = 0
         return Weights(self.values).find(mass - float(sums[-1]))
 
@@ -171,6 +186,10 @@ class Highest:
         """See `Prefix`."""
         return highest_mask(self._keys, self._count)
 
+    def few(self) -> Ids | None:
+        """See `Prefix`."""
+        return highest(self._keys, self._count) if self._count <= FEW else None
+
 
 class Heaviest:
     """The fewest tokens with the highest `keys` whose `weights` reach `mass` together."""
@@ -203,6 +222,14 @@ class Heaviest:
         passing: Mask = self._keys > edge
         passing[equals[: int(sums.searchsorted(self._mass)) + 1]] = True
         return passing
+
+    def few(self) -> Ids | None:
+        """See `Prefix`."""
+        ids = highest(self._keys, min(_GLANCE, self._keys.size))
+        sums = self._weights[ids].cumsum(dtype=np.float64)
+        if sums[-1] < self._mass:
+            return None
+        return ids[: int(sums.searchsorted(self._mass)) + 1]
 
     def _bracket(self) -> tuple[np.float32, float, np.float32]:
         """A key that is not below the last one's, the mass above it, and a key that is below.

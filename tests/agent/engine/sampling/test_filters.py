@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from arriero.agent.engine.sampling.filters import Pool
-from arriero.agent.engine.sampling.selection import FEW, Row
+from arriero.agent.engine.sampling.selection import FEW, Row, tops_of
 from arriero.agent.engine.sampling.weights import Scratch
 
 
@@ -34,7 +34,7 @@ def row_of(size: int, *, scale: float = 1.0, seed: int = 0) -> Row:
 
 
 def pool_of(row: Row) -> Pool:
-    return Pool(row.copy(), int(row.argmax()), Scratch())
+    return Pool(row.copy(), tops_of(row), Scratch())
 
 
 # ---- the plainest way: everything in order, in double precision

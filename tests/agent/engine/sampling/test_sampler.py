@@ -320,7 +320,7 @@ def test_the_tokens_are_those_of_llama_cpp(name: str, size: int) -> None:
 
 
 STEEP: list[dict[str, Any]] = [
-    {"typical_p": 0.6},
+    {"typical_p": 0.6, "min_p": 1e-6},
     {"typical_p": 0.9, "top_p": 0.8, "min_p": 0.01},
     {"top_p": 0.99, "temperature": 2.0},
     {"top_n_sigma": 2.0, "xtc_probability": 0.5},

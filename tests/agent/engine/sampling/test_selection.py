@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.agent.engine.sampling.selection import Row, _contenders, highest, highest_mask
+from arriero.agent.engine.sampling.selection import (
+    Row,
+    _contenders,
+    highest,
+    highest_mask,
+    reaching,
+    tops_of,
+)
 
 SIZES = st.integers(1, 3000)
 
@@ -45,7 +52,7 @@ def test_what_is_ruled_out_is_not_put_in_order(size: int, num_allowed: int) -> N
     allowed = draw.choice(size, num_allowed, replace=False)
     row = np.full(size, -np.inf, np.float32)
     row[allowed] = np.arange(num_allowed)
-    assert 8 <= len(_contenders(row, 8)) <= max(8, num_allowed)
+    assert 8 <= len(_contenders(row, 8, None)) <= max(8, num_allowed)
     found = highest(row, 8).tolist()
     best = allowed[::-1][:8].tolist()
     assert found[: len(best)] == best
@@ -75,3 +82,15 @@ def test_of_equals_the_first_are_taken(size: int, seed: int, count: int, num_val
 
 def test_a_row_of_equals_is_not_put_in_order() -> None:
     assert highest(np.zeros(50_000, np.float32), 3).tolist() == [0, 1, 2]
+
+
+@given(size=st.sampled_from([1, 100, 4095, 4096, 8191, 9000, 20_000]), seed=st.integers(0, 20))
+def test_tops_are_of_all_columns_and_say_where_the_highest_are(size: int, seed: int) -> None:
+    row = row_of(size, seed=seed)
+    tops = tops_of(row)
+    assert tops.max() == row.max()
+    for bound in (row.max(), np.sort(row)[-min(size, 50)], np.float32(-1), np.float32(size)):
+        found = reaching(row, tops, bound)
+        assert sorted(found.tolist()) == np.flatnonzero(row >= bound).tolist()
+    row[seed % size] = np.nan
+    assert np.isnan(tops_of(row).max())

@@ -116,6 +116,15 @@ def test_the_fewest_with_a_mass(
     rank = int(np.count_nonzero(mask)) - 1
     assert least <= rank <= most
     assert set(np.flatnonzero(mask).tolist()) == set(order[: rank + 1].tolist())
+    few = prefix.few()
+    if few is None:
+        assert size > 1024
+    else:  # of equals in any order
+        assert keys[few].tolist() == keys[order[: few.size]].tolist()
+        *before, reached = values[few].astype(np.float64).cumsum()
+        hair = 1e-6 * sums[-1]
+        assert reached >= share * sums[-1] - hair
+        assert not before or before[-1] < share * sums[-1] + hair
     for token in order[[0, rank // 2, rank]].tolist():
         before = set(np.flatnonzero(prefix.before(token)).tolist())
         assert before == set(order[: order.tolist().index(token)].tolist())
@@ -136,6 +145,11 @@ def test_the_highest(size: int, seed: int, count: int, num_keys: int) -> None:
     prefix = Highest(keys, count)
     order = np.argsort(-keys, kind="stable")
     assert set(np.flatnonzero(prefix.mask()).tolist()) == set(order[:count].tolist())
+    few = prefix.few()
+    if count <= 2048:
+        assert few is not None and keys[few].tolist() == keys[order[:count]].tolist()
+    else:
+        assert few is None
     for place in {0, count - 1, min(count, size - 1), size - 1}:
         assert prefix.includes(int(order[place])) == (place < count)
 
@@ -155,3 +169,13 @@ def test_a_draw_of_a_prefix_never_leaves_it() -> None:
     for group in np.array_split(order[:100], 5):
         share = wanted[group].sum()
         assert counts[group].sum() / num_draws == pytest.approx(share, abs=0.06)
+
+
+def test_a_draw_in_an_order_that_begins_with_some() -> None:
+    values = np.array([1, 5, 2, 0, 4], np.float32)
+    first = np.array([1, 4])
+    drawn = [Weights(values.copy()).draw_sorted(n / 12 + 0.01, first) for n in range(12)]
+    assert drawn == [1] * 5 + [4] * 4 + [0] + [2] * 2
+    drawn = [Weights(values.copy()).draw_sorted(n / 7 + 0.01, first, 1) for n in range(7)]
+    assert drawn == [4] * 4 + [0] + [2] * 2
+    assert Weights(values.copy()).draw_sorted(0.0, first, 1) == 4
