@@ -59,6 +59,7 @@ NEVER_WELL = {
     "/api/v1/agents/{id}/reload",
     "/api/v1/agents/{id}/resume",
     "/api/v1/batches/{id}/cancel",
+    "/api/v1/hosts/{name}",
     "/api/v1/keys/{name}",
     "/api/v1/keys/{name}/rotate",
     "/api/v1/requests/{id}",
