@@ -203,7 +203,7 @@ class Lives(RuleBasedStateMachine):
                 sequence = replace(sequence, scores_prompt=True, prefill_only=True)
             case "save":
                 sequence = replace(sequence, save_as="key")
-            case "disk" if self.engine.capacity.can_share:
+            case "disk" if self.engine.capacity.can_share and not prompt.has_media:
                 names = tuple(map(str, range(len(prompt) // BLOCK)))
                 sequence = replace(sequence, on_disk=OnDisk(names, block=BLOCK))
         if kind.startswith("resumed"):
@@ -472,6 +472,9 @@ class DiskLives(Lives):
             cell_bytes=PART_BYTES // BLOCK,
             seconds_per_moved_cell=0.02,
         )
+
+    def give(self, prompt: Prompt, max_tokens: int | None, priority: int, kind: str) -> None:
+        super().give(prompt, max_tokens, priority, "disk" if kind == "plain" else kind)
 
 
 class TightLives(Lives):
