@@ -5,6 +5,8 @@ agents may share the folder, on one host or over a network. A file is written be
 synchronised and renamed. Whoever writes it holds a lock on it meanwhile, which the system drops
 with the process: what nobody holds is left over from a process that was killed, and goes.
 
+Blocks go for prompts, which requests have asked for, and never prompts for blocks.
+
 Invariant: after a save these files, unfinished ones included, take at most the limit. Agents that
 add blocks at the same time may exceed it a little, until the next look of one of them.
 """
@@ -35,6 +37,11 @@ other agents use it, too."""
 
 _SUFFIXES = (PROMPT_SUFFIX, BLOCK_SUFFIX, UNFINISHED_SUFFIX)
 
+
+class FullError(Exception):
+    """Stored prompts leave no room for blocks."""
+
+
 Write = Callable[[Path, tuple[State, ...]], None]
 
 
@@ -45,6 +52,11 @@ class CacheFile:
     used_at: int
     name: str
     size: int
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether a request asked for it."""
+        return self.name.endswith(PROMPT_SUFFIX)
 
 
 def write_whole(path: Path, parts: tuple[State, ...]) -> None:
@@ -99,20 +111,26 @@ class CacheFolder:
                 yield CacheFile(stat.st_mtime_ns, entry.name, stat.st_size)
 
     def save(self, path: Path, parts: tuple[State, ...]) -> None:
-        """Write `path`, which fits the limit. Raises `OSError`."""
+        """Write the stored prompt `path`, which fits the limit. Raises `OSError`."""
         size = sum(map(len, parts))
         self._make_room(size, but=path)
         self._write(path, parts)
         self._make_room(size, but=path)  # another agent may have saved meanwhile
 
     def add(self, path: Path, parts: tuple[State, ...]) -> list[CacheFile] | None:
-        """The same for one of many; the files that were there, if it looked. Raises `OSError`."""
+        """Write the block `path`; the files that were there, if it looked.
+
+        Raises `OSError` and `FullError`.
+        """
         size = sum(map(len, parts))
         files = None
         if size > self._surely_free:
             slack = SLACK * self.limit_bytes
-            files = self._make_room(size + slack, but=path)
-            self._surely_free = SURE * (self.limit_bytes - sum(file.size for file in files))
+            files = self._make_room(size + slack, but=path, spares_prompts=True)
+            num_free = self.limit_bytes - sum(file.size for file in files)
+            if num_free < size:
+                raise FullError
+            self._surely_free = SURE * num_free
         self._write(path, parts)
         self._surely_free -= size
         return files
@@ -122,16 +140,19 @@ class CacheFolder:
         left = [file.name for file in self.files() if file.name.endswith(UNFINISHED_SUFFIX)]
         return sum(_removed(self.path / name) for name in left)
 
-    def _make_room(self, size: float, *, but: Path) -> list[CacheFile]:
+    def _make_room(
+        self, size: float, *, but: Path, spares_prompts: bool = False
+    ) -> list[CacheFile]:
         """Remove files until the others than `but` leave room for `size`; those that stay."""
         files = sorted(
             (file for file in self.files() if file.name != but.name),
-            key=lambda file: (file.used_at, file.name),
+            key=lambda file: (file.is_prompt, file.used_at, file.name),
         )
         excess = sum(file.size for file in files) + size - self.limit_bytes
         num_gone = 0
         for file in files:
-            if excess <= 0 and len(files) - num_gone < MAX_FILES:
+            has_room = excess <= 0 and len(files) - num_gone < MAX_FILES
+            if has_room or (spares_prompts and file.is_prompt):
                 break
             (self.path / file.name).unlink(missing_ok=True)
             excess -= file.size

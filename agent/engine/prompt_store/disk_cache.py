@@ -25,7 +25,7 @@ from typing import Protocol, assert_never
 from ....shared.reports.statistics import DiskUse
 from ..prompt import Prompt
 from .blocks import BLOCK, WORTH, BlockNames, Left, OnDisk, ReadBlocks, ReadingPrice
-from .cache_folder import BLOCK_SUFFIX, CacheFile, CacheFolder
+from .cache_folder import BLOCK_SUFFIX, CacheFile, CacheFolder, FullError
 from .stored_prompt import MAX_DESCRIPTION, Origin, Piece, StoredPrompt, UnusableFile, pack, unpack
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ LARGEST = 1 / 2
 """The part of the limit that one prefix may take: its further blocks are not written."""
 
 PAUSE = 60.0
-"""Seconds without writes after one failed: the disk may be full."""
+"""Seconds without writes after one failed: the disk may be full, or the folder of prompts."""
 
 CLOSING = 5.0
 """Seconds to wait for a thread that reads or writes."""
@@ -398,6 +398,9 @@ class DiskCache:
         parts = pack(name, self._origin, block)
         try:
             files = self._folder.add(self._path(name), parts)
+        except FullError:
+            self._rests_until = self._clock() + PAUSE
+            return False
         except OSError as error:
             self._num_failed_writes += 1
             self._rests_until = self._clock() + PAUSE

@@ -14,6 +14,7 @@ from arriero.agent.engine.prompt_store.cache_folder import (
     UNFINISHED_SUFFIX,
     CacheFile,
     CacheFolder,
+    FullError,
     write_whole,
 )
 from arriero.agent.engine.prompt_store.stored_prompt import State
@@ -55,11 +56,26 @@ def test_it_lists_what_counts(tmp_path: Path) -> None:
 
 def test_what_is_added_pushes_out_what_was_not_used_for_longest(tmp_path: Path) -> None:
     folder = folder_at(tmp_path)
-    oldest = put(folder, f"a{PROMPT_SUFFIX}", 3000, 1)
+    oldest = put(folder, f"a{BLOCK_SUFFIX}", 3000, 1)
     newer = put(folder, f"b{BLOCK_SUFFIX}", 3000, 2)
     files = folder.add(block(folder, "c"), (bytes(1000),))
     assert files == [CacheFile(2, newer.name, 3000)]
     assert not oldest.exists() and newer.exists() and block(folder, "c").exists()
+
+
+def test_blocks_go_for_prompts_and_never_prompts_for_blocks(tmp_path: Path) -> None:
+    folder = folder_at(tmp_path)
+    prompt = put(folder, f"a{PROMPT_SUFFIX}", 3000, 1)
+    newer = put(folder, f"b{BLOCK_SUFFIX}", 3000, 2)
+    folder.add(block(folder, "c"), (bytes(1000),))
+    assert prompt.exists() and not newer.exists()
+    folder.save(other := folder.path / f"d{PROMPT_SUFFIX}", (bytes(3000),))
+    assert prompt.exists() and other.exists() and not block(folder, "c").exists()
+    with pytest.raises(FullError):
+        folder_at(tmp_path).add(block(folder, "e"), (bytes(1000),))
+    assert prompt.exists() and other.exists()
+    folder.save(folder.path / f"f{PROMPT_SUFFIX}", (bytes(3000),))
+    assert not prompt.exists(), "among prompts the least recently used one goes"
 
 
 def test_it_looks_again_only_when_the_room_that_was_free_is_used_up(tmp_path: Path) -> None:
