@@ -8,16 +8,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from random import Random
 
+import numpy as np
 import pytest
 
 from arriero.agent.engine.adapter import AdapterError
 from arriero.agent.engine.engine import LoadEngine
+from arriero.agent.engine.llama.cells.state_format import parse
 from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.model_error import ModelError
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.blocks import BLOCK, Left, OnDisk, ReadBlocks
+from arriero.agent.engine.prompt_store.cache_folder import CacheFolder
+from arriero.agent.engine.prompt_store.disk_cache import DiskCache
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sequence import NewSequence, SequenceId, SequenceOutput
@@ -29,6 +34,7 @@ from arriero.agent.engine.worker import COMMANDS_PER_SLOT, Worker
 from arriero.shared.errors import EngineFailed
 from arriero.shared.reports.statistics import Cells
 from tests.agent.engine.fake_engine import FakeEngine, next_token, run_alone, stored_prompt
+from tests.agent.engine.prompt_store.test_prompt_store import ORIGIN
 from tests.agent.engine.speculation.fake_draft_model import FakeDraftModel
 from tests.waiting import HANGS
 
@@ -824,3 +830,71 @@ def test_what_cannot_be_read_from_disk_is_computed() -> None:
         reply(None)
         assert setup.wait_for_ends(1) == {1: run_alone(one, 64)}
         assert setup.worker.statistics().cached_tokens == 0
+
+
+@contextmanager
+def with_disk(folder: Path) -> Iterator[tuple[Worker, DiskCache, queue.Queue[SequenceOutput]]]:
+    """The demo model's engine, and what it gives."""
+    outputs: queue.Queue[SequenceOutput] = queue.Queue()
+    worker = Worker(
+        DEMO_MODEL,
+        LoadOptions(slots=1, context_size=1024, threads=1, max_stall=0.5, gpu_layers=0),
+        on_step=lambda given: [*map(outputs.put, given)],
+        on_crash=lambda error: None,
+        load=load_engine,
+    )
+    cell_bytes = worker.start().cell_bytes
+    assert cell_bytes is not None
+    disk = DiskCache(
+        CacheFolder(folder, limit_bytes=10**9),
+        origin=ORIGIN,
+        cell_bytes=cell_bytes,
+        hand_out=worker.hand_out,
+    )
+    try:
+        worker.use_disk(disk)
+        yield worker, disk, outputs
+    finally:
+        disk.close()
+        worker.stop()
+
+
+def keys_and_values(worker: Worker, tokens: Sequence[int]) -> list[bytes]:
+    """What the cells of `tokens` contain, layer by layer."""
+    answers: queue.Queue[StoredPrompt | None] = queue.Queue()
+    worker.hand_out(Prompt(tuple(tokens)), answers.put)
+    prefix = answers.get(timeout=HANGS)
+    assert prefix is not None and len(prefix.prompt) == len(tokens)
+    pieces = [parse(piece.state) for piece in prefix.pieces]
+    return [
+        np.concatenate([part.cells for part in parts], axis=1).tobytes()
+        for parts in zip(*(piece.parts for piece in pieces), strict=True)
+    ]
+
+
+def test_what_comes_from_disk_is_what_was_computed_bit_for_bit(tmp_path: Path) -> None:
+    """Also where memory has its beginning, and only the rest is read."""
+    draw = Random(3)
+    first = [draw.randrange(10, 300) for _ in range(3 * BLOCK + 10)]
+    other = first[: BLOCK + 9] + [draw.randrange(10, 300) for _ in range(2 * BLOCK)]
+    prompts = (first, other)
+
+    def ask(number: int) -> int:
+        sequence = new(number, *prompts[number], max_tokens=1)
+        worker.submit(sequence)
+        while (end := outputs.get(timeout=HANGS).end) is None:
+            pass
+        return end.stats.cached_tokens
+
+    with with_disk(tmp_path) as (worker, disk, outputs):
+        computed = []
+        for number, prompt in enumerate(prompts):
+            ask(number)
+            disk.offer(Left(Prompt(tuple(prompt[: 3 * BLOCK])), NEVER_OVER))
+            disk.finish(HANGS)
+            computed.append(keys_and_values(worker, prompt[: 3 * BLOCK]))
+        assert disk.use.written == 5
+    with with_disk(tmp_path) as (worker, disk, outputs):
+        assert [ask(0), ask(1)] == [3 * BLOCK, 3 * BLOCK]
+        assert disk.use.read == 5
+        assert [keys_and_values(worker, one[: 3 * BLOCK]) for one in prompts] == computed
