@@ -26,8 +26,12 @@ that is there already is read as soon as that is faster."""
 LATENCY = 0.002
 """Seconds that a file takes however small it is."""
 
-FIRST_RATE = 512 * 2**20
-"""Bytes a second that a disk is thought to give before anything was read."""
+FIRST_RATE = 2**30
+"""Bytes a second that a disk is thought to give at first. Checksums take as long."""
+
+HOPE = 0.98
+"""What is left of the price each time that there is something to read: a disk that was slow once is
+tried again some time."""
 
 _FORGETTING = 0.8
 _NAME_BYTES = 24
@@ -119,6 +123,10 @@ class ReadingPrice:
         """A block of so many bytes was read and checked."""
         self._num_bytes = _FORGETTING * self._num_bytes + num_bytes
         self._seconds = _FORGETTING * self._seconds + max(0.0, seconds - LATENCY)
+
+    def doubt(self) -> None:
+        """There is something to read: it may be cheaper than it was."""
+        self._seconds *= HOPE
 
     def seconds(self, num_bytes: int) -> float:
         """What a block of so many bytes takes."""

@@ -161,7 +161,10 @@ class DiskCache:
         """The longest beginning of `prompt`, less its last token, that is on disk. Blocks."""
         most = (len(prompt) - 1) // BLOCK
         there = tuple(takewhile(self._has, islice(self._names.of(prompt), most)))
-        return OnDisk(there, self._price.seconds(self._block_bytes)) if there else None
+        if not there:
+            return None
+        self._price.doubt()
+        return OnDisk(there, self._price.seconds(self._block_bytes))
 
     def read(self, wanted: ReadBlocks, reply: Reply) -> None:
         """Read what is `wanted`; never blocks.

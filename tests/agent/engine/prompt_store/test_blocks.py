@@ -76,3 +76,8 @@ def test_what_reading_costs_is_learnt() -> None:
     for _ in range(20):
         price.observe(10**6, LATENCY + 0.5)
     assert price.seconds(2 * 10**6) == pytest.approx(1.0 + LATENCY)
+    for _ in range(400):
+        price.doubt()
+    assert price.seconds(2 * 10**6) < 2 * LATENCY, "a disk that was slow once is tried again"
+    price.observe(10**6, LATENCY + 0.5)
+    assert price.seconds(2 * 10**6) > 0.1
