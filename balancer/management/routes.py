@@ -14,7 +14,7 @@ from ..api.access.permissions import Needs
 from ..api.native.routes import generate_route
 from ..api.openapi.document import Answer, Doc, json_answer, parameter
 from ..api.route import Route, document_route, mount, permissions
-from ..api.transport.bodies import BODIES, MAX_BODY_BYTES
+from ..api.transport.bodies import BODIES, MAX_BODY_BYTES, ONLY_JSON
 from ..api.transport.connections import watch_frames
 from ..api.transport.http import Handler, middlewares
 from ..cluster.cluster_view import ClusterView
@@ -104,6 +104,7 @@ def management_app(
     mount(app, routes)
     app[ACCESS] = access
     app[BODIES] = parts.bodies
+    app[ONLY_JSON] = True  # its pages have cookies
     app.on_response_prepare.append(_forbid_sniffing)
     return app
 

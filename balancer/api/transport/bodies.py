@@ -197,6 +197,9 @@ class Held:
 BODIES = web.AppKey("BODIES", Bodies)
 """App key of the `Bodies` that its routes use."""
 
+ONLY_JSON = web.AppKey("ONLY_JSON", bool)
+"""App key of a port where JSON is never called something that browsers send unasked."""
+
 
 async def parsed(request: web.Request, parse: Callable[[bytes], T]) -> T:
     """The body of `request`, parsed by `parse`; see `Bodies.parsed`. Refusals are reported."""
@@ -236,6 +239,7 @@ def _check_content_type(request: web.Request) -> None:
     # aiohttp takes what it cannot read for an octet stream.
     given = request.headers[hdrs.CONTENT_TYPE]
     kind = request.content_type if request.content_type in given.lower() else given
-    if kind in _JSON_TYPES or (kind in _SIMPLE_TYPES and not is_browsers):
+    is_misnamed = kind in _SIMPLE_TYPES and not is_browsers and ONLY_JSON not in request.app
+    if kind in _JSON_TYPES or is_misnamed:
         return
     raise InvalidRequest(f"the Content-Type must be application/json, not {kind[:60]}")
