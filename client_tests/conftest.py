@@ -30,7 +30,8 @@ async def serving() -> AsyncIterator[Fleet]:
     async with AsyncExitStack() as stack:
         fleet = Fleet(stack)
         await fleet.open_client()
-        await fleet.start_balancer()
+        # A busy machine takes minutes for the longest prompts.
+        await fleet.start_balancer(first_token_timeout=DEADLINE)
         await fleet.start_agent(context_size=CONTEXT_SIZE, slots=2, threads=2)
         yield fleet
 
