@@ -25,7 +25,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 SCRIPTS = ROOT / "client_tests" / "scripts"
 ANSWER = "A slot is a place for one running sequence"
 PYTHON = ("litellm", "instructor", "pydantic-ai", "outlines", "smolagents", "haystack", "strands")
-AGENTS = ("google-adk", "claude-agent-sdk")
+AGENTS = ("google-adk", "claude-agent-sdk", "crewai")
 NODE = ("ai-sdk", "langchain-js")
 
 
