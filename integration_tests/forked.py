@@ -201,12 +201,15 @@ def _started(program: str) -> "_Forker":
             cwd=Path(__file__).parent.parent,
         )
 
+    forker = _Forker(address)
+
     def end() -> None:
+        forker.close()
         alive.close()
         process.wait()
 
     atexit.register(end)
-    return _Forker(address)
+    return forker
 
 
 class _Forker:
@@ -216,6 +219,9 @@ class _Forker:
         self.address = address
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(address)
+
+    def close(self) -> None:
+        self._socket.close()
 
     def ask(self, message: dict[str, Any], files: Sequence[int] = ()) -> int:
         """Its answer: a process number, or an exit code."""
