@@ -145,9 +145,12 @@ def shortage_of(
             hint="use a smaller model or quantisation, fewer slots or a smaller context_size",
         )
     bound = f", and the keys of {labelled - allowed} do not allow it" if labelled > allowed else ""
+    missing = (
+        f"one more agent{which} is" if num_missing == 1 else f"{num_missing} more agents{which} are"
+    )
     return Issue(
         code="too_few_agents",
-        message=f"{num_missing} more agents{which} are needed; none is free{bound}",
+        message=f"{missing} needed; none is free{bound}",
         hint="start further agents, or wish for fewer replicas",
     )
 

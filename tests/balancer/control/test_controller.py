@@ -351,7 +351,7 @@ def test_an_agent_gets_only_models_that_its_key_allows() -> None:
     assert fleet.rest() == [{"a": N1, "b": M1}]
     [issue] = fleet.controller.statuses["m"].issues
     assert issue.message == (
-        "1 more agents are needed; none is free, and the keys of 1 do not allow it"
+        "one more agent is needed; none is free, and the keys of 1 do not allow it"
     )
 
 

@@ -88,13 +88,13 @@ def test_a_shortage_says_what_is_missing() -> None:
         "too_large: it needs 9.0 GiB; no agent with the labels gpu=yes has as much"
     )
     assert shortage(1, 3, 3) == (
-        "too_few_agents: 1 more agents with the labels gpu=yes are needed; none is free"
+        "too_few_agents: one more agent with the labels gpu=yes is needed; none is free"
     )
     assert shortage(2, 3, 0, forbidden=3) == (
         "key_forbids: no agent with the labels gpu=yes has an access key that allows 'm'"
     )
     assert shortage(1, 3, 1, forbidden=2) == (
-        "too_few_agents: 1 more agents with the labels gpu=yes are needed; none is free, "
+        "too_few_agents: one more agent with the labels gpu=yes is needed; none is free, "
         "and the keys of 2 do not allow it"
     )
 
