@@ -326,11 +326,13 @@ class _Agent:
         folder, origin, model = served.cache_folder, served.origin, served.model
         if folder is None or origin is None or not model.cell_bytes or not served.num_slots:
             return None
-        if model.has_checkpoints:
-            return None  # the disk holds whole blocks, and not the states at their ends
         try:
             disk = DiskCache(
-                folder, origin=origin, cell_bytes=model.cell_bytes, hand_out=self._worker.hand_out
+                folder,
+                origin=origin,
+                cell_bytes=model.cell_bytes,
+                state_bytes=model.state_bytes,
+                hand_out=self._worker.hand_out,
             )
         except OSError as error:
             raise StartupError(f"--cache-dir {folder.path} cannot be used: {error}") from error

@@ -8,6 +8,7 @@ from typing import Any
 from arriero.agent.engine.prompt_store.blocks import BLOCK
 from arriero.balancer.access.access_key import new_key
 from arriero.client import Client
+from bench.small_models import write
 from integration_tests.corpus import Answer, generate
 from integration_tests.daemons import Daemon, Fleet, until
 
@@ -102,6 +103,32 @@ async def test_a_conversation_goes_on_after_a_kill_and_on_another_agent(
     await until_alone(fleet, "one")
     assert cached(await ask(fleet, **further)) >= cached(again)
     await until_read(fleet)
+
+
+async def test_where_sequences_begin_at_checkpoints_alone_a_conversation_goes_on_too(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    model, folder = write("qwen35", tmp_path / "qwen35.gguf"), tmp_path / "cache"
+    sizes: dict[str, object] = {"model": model, "cache_dir": folder, "context_size": 4096}
+    await fleet.start_balancer()
+    first = await fleet.start_agent(**sizes)
+    prompt = (STORY * 80).strip()
+    turn = await ask(fleet, prompt=prompt)
+
+    async def is_written() -> bool:
+        return bool(list(folder.glob("*.checkpoint")))
+
+    await until(is_written)
+    await kill(first)
+    await fleet.start_agent(name="two", **sizes)
+    await until_alone(fleet, "two")
+    num_tokens = turn.end["usage"]["prompt_tokens"]
+    further = await ask(fleet, prompt=f"{prompt} {turn.text}")
+    assert cached(further) >= num_tokens - 1
+    read = 'arriero_agent_disk_cache_read_tokens_total{agent="two"}'
+    await fleet.until_metrics(**{read: float(cached(further))})
+    again = await ask(fleet, prompt=prompt)
+    assert (cached(again), again.text) == (num_tokens - 1, turn.text)
 
 
 async def test_damaged_files_are_computed_again(fleet: Fleet, tmp_path: Path) -> None:

@@ -53,8 +53,9 @@ class Fetches:
 class DiskUse:
     """The disk tier of the prefix cache: `blocks` of this model, which take so many `bytes`.
 
-    Since the engine started so many blocks were `read`, which spared computing so many `tokens`,
-    and `written`. Blocks that were damaged or came too late are `failed_reads`.
+    These are with its checkpoints. Since the engine started so many files were `read`, which spared
+    computing so many `tokens`, and `written`. Those that were damaged or too late are
+    `failed_reads`.
     """
 
     __pydantic_config__ = STRICT

@@ -220,7 +220,7 @@ class CheckpointMemory(OneCache):
 
     def num_loadable(self, stored: StoredPrompt, keys: Sequence[int], most: int) -> int:
         """With how many of `keys`, at most `most`, a sequence can begin out of `stored`."""
-        if not self._may_move:
+        if not self.may_copy:
             return 0
         common = stored.num_common(keys, most)
         lengths = [one.length for one in stored.checkpoints if self._suits(stored, one.length)]
@@ -234,7 +234,7 @@ class CheckpointMemory(OneCache):
         Whole blocks first, then checkpoints that are not `done`, with what lies behind the last
         whole block before each. Last the one where it stands: then all is done.
         """
-        if not self._may_move:
+        if not self.may_copy:
             return None
         block, end = self._parked.block, self._cells.length(slot)
         edits: list[Save | SaveState] = []
@@ -278,6 +278,21 @@ class CheckpointMemory(OneCache):
             )
         return None if self._park(one) and one not in self._copies else Handed()
 
+    def checkpoints(self, keys: Sequence[int]) -> tuple[int, ...]:
+        """How long the last `MOST_SAVED` are that `keys` begin with, parked or with cells."""
+        lengths = {
+            length
+            for one, reach in (self._tree.reaches(keys) if keys else {}).items()
+            if one >= self._slots and (length := self._length(one)) <= reach
+        }
+        return tuple(sorted(lengths)[-MOST_SAVED:])
+
+    @property
+    def may_copy(self) -> bool:
+        """Whether a checkpoint can be copied at all beside those who stream."""
+        largest = max(self._state_cells, self._parked.block)
+        return self._can_move and self.allowance.is_possible(largest)
+
     # ---- a running sequence
 
     def find(self, keys: Sequence[int], most: int) -> Found:
@@ -285,7 +300,7 @@ class CheckpointMemory(OneCache):
         if most < 1:
             return Found()
         best, promise = (0, False, -1), (0, 0, -1)
-        may_fetch = self._may_move
+        may_fetch = self.may_copy
         for holder, reach in self._reaches(keys).items():
             is_parked = holder in self._parked
             length, shared = self._length(holder), border(keys, min(reach, most))
@@ -508,12 +523,6 @@ class CheckpointMemory(OneCache):
             self._catch_up(slot)
         return self._tree.reaches(keys)
 
-    @property
-    def _may_move(self) -> bool:
-        """Whether a checkpoint can be copied at all beside those who stream."""
-        largest = max(self._state_cells, self._parked.block)
-        return self._can_move and self.allowance.is_possible(largest)
-
     def _length(self, holder: int) -> int:
         """Cells of a holder, or what is parked under a name."""
         if holder in self._parked:
@@ -676,7 +685,7 @@ class CheckpointMemory(OneCache):
         if holder in self._copies:
             return True
         parked = self._parked
-        if not parked.most_bytes or not self._may_move:
+        if not parked.most_bytes or not self.may_copy:
             return True
         parking = self._parking.get(holder)
         if parking is None:

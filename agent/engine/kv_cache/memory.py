@@ -111,6 +111,13 @@ class Memory(Protocol):
         Where there are checkpoints, instead of `exportable`.
         """
 
+    def checkpoints(self, keys: Sequence[int]) -> tuple[int, ...]:
+        """How long the last checkpoints are that `keys` begin with; they grow."""
+
+    @property
+    def may_copy(self) -> bool:
+        """Whether what comes from elsewhere can be copied to the cells beside those who stream."""
+
     # ---- a running sequence
 
     def find(self, keys: Sequence[int], most: int) -> Found:

@@ -124,6 +124,12 @@ class StreamMemory:
     def hand_out(self, keys: Sequence[int]) -> None:
         """There are no checkpoints."""
 
+    def checkpoints(self, keys: Sequence[int]) -> tuple[int, ...]:
+        """There are none."""
+        return ()
+
+    may_copy = True
+
     def exportable(self, keys: Sequence[int], start: int) -> tuple[int, int] | None:
         """Who has the cells of `keys` from position `start` on, and how many.
 

@@ -120,6 +120,12 @@ class UnifiedMemory(OneCache):
     def hand_out(self, keys: Sequence[int]) -> None:
         """There are no checkpoints."""
 
+    def checkpoints(self, keys: Sequence[int]) -> tuple[int, ...]:
+        """There are none."""
+        return ()
+
+    may_copy = True
+
     def exportable(self, keys: Sequence[int], start: int) -> tuple[int, int] | None:
         """Who has the cells of `keys` from `start` on, and how many: to where it is parked.
 

@@ -1,6 +1,6 @@
 """The folder of `--cache-dir`: files that appear whole or not at all, and a limit for all of them.
 
-Stored prompts (by key) and blocks of prefixes (the disk tier) lie side by side there. Several
+Stored prompts (by key), and the disk tier's blocks and checkpoints lie side by side there. Several
 agents may share the folder, on one host or over a network. A file is written beside its place,
 synchronised and renamed. Whoever writes it holds a lock on it meanwhile, which the system drops
 with the process: what nobody holds is left over from a process that was killed, and goes.
@@ -23,6 +23,7 @@ from .stored_prompt import State
 
 PROMPT_SUFFIX = ".prompt"
 BLOCK_SUFFIX = ".block"
+CHECKPOINT_SUFFIX = ".checkpoint"
 UNFINISHED_SUFFIX = ".part"
 
 MAX_FILES = 2**17
@@ -35,7 +36,7 @@ SURE = 1 / 4
 """The part of the room that was free at the last look that may be used without another look, since
 other agents use it, too."""
 
-_SUFFIXES = (PROMPT_SUFFIX, BLOCK_SUFFIX, UNFINISHED_SUFFIX)
+_SUFFIXES = (PROMPT_SUFFIX, BLOCK_SUFFIX, CHECKPOINT_SUFFIX, UNFINISHED_SUFFIX)
 
 
 class FullError(Exception):
@@ -109,6 +110,11 @@ class CacheFolder:
                 except FileNotFoundError:  # another agent removed it
                     continue
                 yield CacheFile(stat.st_mtime_ns, entry.name, stat.st_size)
+
+    def names(self, suffix: str) -> list[str]:
+        """The names of all files that end with `suffix`, in any order. Raises `OSError`."""
+        with os.scandir(self.path) as entries:
+            return [entry.name for entry in entries if entry.name.endswith(suffix)]
 
     def save(self, path: Path, parts: tuple[State, ...]) -> None:
         """Write the stored prompt `path`, which fits the limit. Raises `OSError`."""

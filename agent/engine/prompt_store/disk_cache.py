@@ -6,6 +6,11 @@ on disk already, and a killed process loses little. Blocks are read for a sequen
 more than the cache has. Reading and writing have a thread each; the engine's thread only hands
 states over, and takes them.
 
+Where sequences can begin at checkpoints alone, the last few are written of what a sequence leaves,
+the shortest first, and only those that spare more computing than reading them takes. Blocks come
+before the checkpoint that they lead to, so a checkpoint that is on disk can be used. It is read as
+a whole, its state last.
+
 What is wrong with a file is counted and logged, and its block is computed: nobody else notices.
 """
 
@@ -14,18 +19,30 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
+from math import ceil
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Protocol, assert_never
 
 from ....shared.reports.statistics import DiskUse
 from ..prompt import Prompt
-from .blocks import BLOCK, WORTH, BlockNames, Left, OnDisk, ReadBlocks, ReadingPrice
-from .cache_folder import BLOCK_SUFFIX, CacheFile, CacheFolder, FullError
+from .blocks import (
+    BLOCK,
+    WORTH,
+    BlockNames,
+    CheckpointOnDisk,
+    Left,
+    OnDisk,
+    ReadBlocks,
+    ReadingPrice,
+    place_of,
+    whole,
+)
+from .cache_folder import BLOCK_SUFFIX, CHECKPOINT_SUFFIX, CacheFile, CacheFolder, FullError
 from .stored_prompt import MAX_DESCRIPTION, Origin, Piece, StoredPrompt, UnusableFile, pack, unpack
 
 logger = logging.getLogger(__name__)
@@ -39,11 +56,16 @@ LARGEST = 1 / 2
 PAUSE = 60.0
 """Seconds without writes after one failed: the disk may be full, or the folder of prompts."""
 
+LOOK_AGAIN = 5.0
+"""Seconds until the folder is looked at again for checkpoints that other agents wrote."""
+
 CLOSING = 5.0
 """Seconds to wait for a thread that reads or writes."""
 
 MAX_BAD = 2**12
 """Names of damaged blocks that are remembered, until they are written again."""
+
+_SUFFIXES = (BLOCK_SUFFIX, CHECKPOINT_SUFFIX)
 
 Reply = Callable[[StoredPrompt | None], None]
 
@@ -80,6 +102,15 @@ class _Writing:
     missing: deque[int]
 
 
+@dataclass(slots=True)
+class _WritingCheckpoints:
+    """`lengths` are those of the checkpoints that are still to be written, which grow."""
+
+    prompt: Prompt
+    names: list[str]
+    lengths: deque[int]
+
+
 @dataclass(slots=True, eq=False)
 class _Job:
     """A reading that is answered once, by whoever comes first."""
@@ -104,6 +135,7 @@ class _Job:
 class DiskCache:
     """Blocks in `folder` that `origin` computed; a token's state has about `cell_bytes`.
 
+    Where sequences can begin at checkpoints alone, those have `state_bytes` each besides.
     `hand_out` reads states from the engine. Opening it looks at the folder. Raises `OSError`.
     """
 
@@ -113,18 +145,24 @@ class DiskCache:
         *,
         origin: Origin,
         cell_bytes: int,
+        state_bytes: int = 0,
         hand_out: HandOut,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._folder = folder
         self._origin = origin
         self._block_bytes = BLOCK * cell_bytes
+        self._state_bytes = state_bytes
         self._hand_out = hand_out
         self._clock = clock
         self._names = BlockNames(origin)
         self._price = ReadingPrice()
         self._sizes: dict[str, int] = {}
-        """Of the blocks that are known to be there."""
+        """Of the blocks and checkpoints that are known to be there."""
+        self._tails: dict[str, frozenset[int]] = {}
+        """How many tokens behind a block checkpoints end that are or were there."""
+        self._tails_lock = threading.Lock()
+        self._looks_again_at = float("-inf")
         self._bad: dict[str, None] = {}
         self._num_read = self._num_tokens = self._num_written = 0
         self._num_failed_reads = self._num_failed_writes = 0
@@ -132,7 +170,7 @@ class DiskCache:
         self._jobs: SimpleQueue[_Job | _Close] = SimpleQueue()
         self._news: SimpleQueue[Left | _HandedOut | _Finish | _Close] = SimpleQueue()
         self._waiting: deque[Left] = deque()
-        self._writing: _Writing | None = None
+        self._writing: _Writing | _WritingCheckpoints | None = None
         self._rests_until = float("-inf")
         self._finishing: list[threading.Event] = []
         self._look(folder)
@@ -148,7 +186,7 @@ class DiskCache:
         """What is on disk of this model, and what came of it since the engine started."""
         sizes = self._sizes
         return DiskUse(
-            blocks=len(sizes),
+            blocks=sum(not _is_checkpoint(name) for name in list(sizes)),
             bytes=sum(list(sizes.values())),
             read=self._num_read,
             tokens=self._num_tokens,
@@ -161,6 +199,8 @@ class DiskCache:
         """The longest beginning of `prompt`, less its last token, that is on disk. Blocks."""
         most = (len(prompt) - 1) // BLOCK
         there = tuple(takewhile(self._has, islice(self._names.of(prompt), most)))
+        if self._state_bytes:
+            return self._find_checkpoint(prompt, there)
         if not there:
             return None
         self._price.doubt()
@@ -198,30 +238,85 @@ class DiskCache:
         for thread in (self._reader, self._writer):
             thread.join(CLOSING)
 
+    # ---- checkpoints, from any thread
+
+    def _find_checkpoint(self, prompt: Prompt, there: tuple[str, ...]) -> OnDisk | None:
+        """The longest one of those whose blocks are `there`."""
+        found = self._deepest(prompt, there, len(prompt) - 1)
+        num_blocks = 0 if found is None else whole(found.length - 1) // BLOCK
+        if len(there) > num_blocks and self._looked_again():
+            found = self._deepest(prompt, there, len(prompt) - 1)
+        if found is None:
+            return None
+        self._price.doubt()
+        names = there[: whole(found.length - 1) // BLOCK]
+        return OnDisk(names, self._price.seconds(self._block_bytes), checkpoint=found)
+
+    def _deepest(self, prompt: Prompt, there: Sequence[str], most: int) -> CheckpointOnDisk | None:
+        """The longest checkpoint of at most `most` tokens, as far as its blocks are `there`."""
+        for place in range(min(len(there), most // BLOCK), -1, -1):
+            start = place * BLOCK
+            after = there[place - 1] if place else self._names.start
+            for tail in sorted(self._tails.get(after, ()), reverse=True):
+                if start + tail > most:
+                    continue
+                name = self._names.checkpoint(after, prompt, start, start + tail)
+                if self._has(name):
+                    return CheckpointOnDisk(name, start + tail, self._checkpoint_seconds(tail))
+        return None
+
+    def _checkpoint_seconds(self, tail: int) -> float:
+        """What reading one takes that ends so many tokens behind its last whole block."""
+        return self._price.seconds(self._state_bytes + tail * self._block_bytes // BLOCK)
+
+    def _looked_again(self) -> bool:
+        """Whether the folder was looked at for checkpoints of other agents. Not all the time."""
+        now = self._clock()
+        if now < self._looks_again_at:
+            return False
+        self._looks_again_at = now + LOOK_AGAIN
+        with suppress(OSError):  # the folder has gone: so have the files
+            for file in self._folder.names(CHECKPOINT_SUFFIX):
+                self._learn(file.removesuffix(CHECKPOINT_SUFFIX), self._tails)
+        return True
+
+    def _learn(self, name: str, tails: dict[str, frozenset[int]]) -> None:
+        """What `name` says of where a checkpoint ends, if that is one of this model."""
+        place = place_of(name)
+        if place is not None and name.startswith(f"{self._names.tag}-"):
+            after, tail = place
+            with self._tails_lock:
+                tails[after] = tails.get(after, frozenset()) | {tail}
+
     # ---- the folder
 
     def _look(self, folder: CacheFolder) -> None:
         """See what is there, from names alone: what a file says is checked when it is read."""
         num_left = folder.collect_leftovers()
-        files = [file for file in folder.files() if file.name.endswith(BLOCK_SUFFIX)]
+        files = [file for file in folder.files() if file.name.endswith(_SUFFIXES)]
         self._saw(files)
         num_others = len(files) - len(self._sizes)
         logger.info(
-            "the disk cache has %d blocks of this model, and %d of others; %d unfinished files "
+            "the disk cache has %d files of this model, and %d of others; %d unfinished ones "
             "were removed",
             *(len(self._sizes), num_others, num_left),
         )
 
     def _saw(self, files: Iterable[CacheFile]) -> None:
-        start, end = f"{self._names.tag}-", BLOCK_SUFFIX
+        start = f"{self._names.tag}-"
         self._sizes = {
-            file.name.removesuffix(end): file.size
+            file.name.rpartition(".")[0]: file.size
             for file in files
-            if file.name.startswith(start) and file.name.endswith(end)
+            if file.name.startswith(start) and file.name.endswith(_SUFFIXES)
         }
+        tails: dict[str, frozenset[int]] = {}
+        for name in self._sizes:
+            self._learn(name, tails)
+        with self._tails_lock:
+            self._tails = tails
 
     def _path(self, name: str) -> Path:
-        return self._folder.path / f"{name}{BLOCK_SUFFIX}"
+        return self._folder.path / _file(name)
 
     def _has(self, name: str) -> bool:
         """Another agent may have written it since the last look."""
@@ -246,7 +341,7 @@ class DiskCache:
         """Once at length: where a disk goes bad, thousands may follow."""
         level = logging.INFO if self._has_warned else logging.WARNING
         self._has_warned = True
-        logger.log(level, "disk cache file %s%s %s", name, BLOCK_SUFFIX, reason)
+        logger.log(level, "disk cache file %s %s", _file(name), reason)
 
     # ---- on the thread that reads
 
@@ -270,30 +365,48 @@ class DiskCache:
         if prefix is not None and not job.is_over:
             num_tokens = len(prefix.prompt) - prefix.start
             self._num_tokens += num_tokens
-            self._num_read += num_tokens // BLOCK
+            self._num_read += ceil(num_tokens / BLOCK)
         job.answer(prefix)
 
     def _prefix(self, job: _Job) -> StoredPrompt | None:
         wanted, pieces = job.wanted, list[Piece]()
         end = wanted.start
-        while end < len(wanted.prompt) and not job.is_over:
+        while end < BLOCK * len(wanted.names) and not job.is_over:
             tokens = wanted.prompt.token_ids(end, end + BLOCK)
             block = self._block(wanted.names[end // BLOCK], tokens)
             if block is None:
                 break
             pieces += block.pieces
             end += BLOCK
+        if wanted.checkpoint is not None:
+            return self._prefix_to(wanted, wanted.checkpoint, pieces, end)
         if not pieces:
             return None
         self._touch(wanted.names)
         return StoredPrompt(wanted.prompt.part(0, end), tuple(pieces), wanted.start)
 
+    def _prefix_to(
+        self, wanted: ReadBlocks, checkpoint: str, pieces: list[Piece], end: int
+    ) -> StoredPrompt | None:
+        """All up to the `checkpoint`, if there are `pieces` of all its blocks, to their `end`."""
+        length = len(wanted.prompt)
+        if end < whole(length - 1):
+            return None
+        last = self._block(checkpoint, wanted.prompt.token_ids(end, length))
+        if last is None:
+            return None
+        self._touch((*wanted.names, checkpoint))
+        states = (replace(last.checkpoints[0], length=length),)
+        return StoredPrompt(wanted.prompt, (*pieces, *last.pieces), checkpoints=states)
+
     def _block(self, name: str, tokens: tuple[int, ...]) -> StoredPrompt | None:
+        """The file of a block, or of a checkpoint, with its `tokens`."""
+        most = 2 * (self._block_bytes + self._state_bytes) + MAX_DESCRIPTION
         began = self._clock()
         try:
             with self._path(name).open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                if size > 2 * self._block_bytes + MAX_DESCRIPTION:
+                if size > most:
                     raise UnusableFile(f"takes {size} bytes, which no block does")
                 block = unpack(file, size, key=name, origin=self._origin)
         except FileNotFoundError:
@@ -307,6 +420,10 @@ class DiskCache:
             return None
         if block.prompt.tokens != tokens:
             self._is_bad(name, "holds another prompt; it is ignored")
+            return None
+        ends = (len(tokens),) if _is_checkpoint(name) else ()
+        if tuple(one.length for one in block.checkpoints) != ends:
+            self._is_bad(name, "holds other checkpoints; it is ignored")
             return None
         self._price.observe(size, self._clock() - began)
         return block
@@ -352,6 +469,9 @@ class DiskCache:
             self._finishing.clear()
 
     def _begin(self, left: Left) -> None:
+        if self._state_bytes:
+            self._begin_checkpoints(left)
+            return
         most = int(LARGEST * self._folder.limit_bytes) // max(1, self._block_bytes)
         names = [*islice(self._names.of(left.prompt), most)]
         missing = deque(place for place, name in enumerate(names) if not self._has(name))
@@ -364,6 +484,39 @@ class DiskCache:
             return
         self._writing = _Writing(left.prompt, names, missing)
         self._ask(self._writing)
+
+    def _begin_checkpoints(self, left: Left) -> None:
+        """Those that pay: each against the one before it that is on disk, or will be."""
+        prompt, names = left.prompt, [*self._names.of(left.prompt)]
+        there = [*takewhile(self._has, names)]
+        most = LARGEST * self._folder.limit_bytes - self._state_bytes
+        lengths = deque[int]()
+        for length in left.checkpoints:
+            known = self._deepest(prompt, there, length)
+            before = max((*lengths, 0 if known is None else known.length))
+            if known is not None and known.length == length:
+                self._touch((*there[: whole(length - 1) // BLOCK], known.name))
+            elif length * self._block_bytes <= most * BLOCK and self._pays(left, before, length):
+                lengths.append(length)
+        if lengths and self._clock() >= self._rests_until:
+            self._writing = _WritingCheckpoints(prompt, names, lengths)
+            self._touch(there)
+            self._ask_checkpoint(self._writing)
+
+    def _pays(self, left: Left, before: int, length: int) -> bool:
+        """Whether the checkpoint at `length` spares much to who has the one `before` it."""
+        computing = left.seconds * (length - before) / len(left.prompt)
+        num_blocks = (length - 1) // BLOCK - max(0, before - 1) // BLOCK
+        reading = num_blocks * self._price.seconds(self._block_bytes)
+        return computing >= WORTH * (reading + self._checkpoint_seconds(1 + (length - 1) % BLOCK))
+
+    def _ask_checkpoint(self, writing: _WritingCheckpoints) -> None:
+        self._hand_out(
+            writing.prompt.part(0, writing.lengths[0]),
+            lambda prefix: self._news.put(_HandedOut(prefix)),
+            start=0,
+            can_wait=True,
+        )
 
     def _ask(self, writing: _Writing) -> None:
         start = writing.missing[0] * BLOCK
@@ -378,6 +531,9 @@ class DiskCache:
         writing = self._writing
         if writing is None:
             return
+        if isinstance(writing, _WritingCheckpoints):
+            self._checkpoint_handed_out(writing, prefix)
+            return
         place = writing.missing.popleft()
         start, end = place * BLOCK, (place + 1) * BLOCK
         has_gone = prefix is None or (prefix.start, len(prefix.prompt)) != (start, end)
@@ -391,6 +547,40 @@ class DiskCache:
             self._ask(writing)
         else:
             self._written(writing)
+
+    def _checkpoint_handed_out(
+        self, writing: _WritingCheckpoints, prefix: StoredPrompt | None
+    ) -> None:
+        length = writing.lengths.popleft()
+        has_gone = prefix is None or [one.length for one in prefix.checkpoints] != [length]
+        if prefix is not None and not has_gone and not self._save_checkpoint(writing, prefix):
+            self._writing = None
+        elif writing.lengths:
+            self._ask_checkpoint(writing)
+        else:
+            self._writing = None
+
+    def _save_checkpoint(self, writing: _WritingCheckpoints, prefix: StoredPrompt) -> bool:
+        """Whether it is on disk now, after the blocks that it needs."""
+        prompt, (state,) = prefix.prompt, prefix.checkpoints
+        end = whole(state.length - 1)
+        names = writing.names[: end // BLOCK]
+        blocks = _in_blocks(prefix.pieces)
+        for place, name in enumerate(names):
+            part = prompt.part(place * BLOCK, (place + 1) * BLOCK)
+            if not self._has(name) and not self._save(name, StoredPrompt(part, blocks[place])):
+                return False
+        name = self._names.checkpoint(
+            names[-1] if names else self._names.start, prompt, end, state.length
+        )
+        rest = blocks[len(names)] if len(names) < len(blocks) else ()
+        tail = replace(state, length=state.length - end)
+        part = prompt.part(end, state.length)
+        if not self._save(name, StoredPrompt(part, rest, checkpoints=(tail,))):
+            return False
+        self._learn(name, self._tails)
+        self._touch((*names, name))
+        return True
 
     def _written(self, writing: _Writing) -> None:
         self._touch(takewhile(self._sizes.__contains__, writing.names))
@@ -415,3 +605,24 @@ class DiskCache:
         self._bad.pop(name, None)
         self._num_written += 1
         return True
+
+
+def _is_checkpoint(name: str) -> bool:
+    return name.count("-") > 1
+
+
+def _file(name: str) -> str:
+    return f"{name}{CHECKPOINT_SUFFIX if _is_checkpoint(name) else BLOCK_SUFFIX}"
+
+
+def _in_blocks(pieces: Iterable[Piece]) -> list[tuple[Piece, ...]]:
+    """`pieces` block by block; the last one may be a part of a block. Raises `ValueError`."""
+    blocks, end = list[tuple[Piece, ...]](), 0
+    for piece in pieces:
+        if not end % BLOCK:
+            blocks.append(())
+        if end % BLOCK + piece.num_tokens > BLOCK:
+            raise ValueError(f"a piece of {piece.num_tokens} tokens belongs to two blocks")
+        blocks[-1] = (*blocks[-1], piece)
+        end += piece.num_tokens
+    return blocks

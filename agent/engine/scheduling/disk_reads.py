@@ -54,9 +54,9 @@ class DiskReads:
     def waits(self, one: Progress, num_ready: int) -> bool:
         """Whether `one`, which could begin with `num_ready` tokens, waits for more of the disk."""
         found = one.on_disk
-        if found is None:
+        if found is None or not self._memory.may_copy:
             return False
-        start, stop = self._start(num_ready, found), self._usable(one, found)
+        start, stop = self._start(num_ready, found), found.usable(one.most_reused)
         has_gone = start < one.num_read_from_disk  # or it could not be used
         gain = stop - num_ready
         is_little = LEAST_GAIN * gain < found.block
@@ -69,7 +69,7 @@ class DiskReads:
         found = one.on_disk
         if found is None or self._current is not None:
             return
-        start, stop = self._start(num_ready, found), self._usable(one, found)
+        start, stop = self._start(num_ready, found), found.usable(one.most_reused)
         if self._most is not None and self._memory.can_extend:
             stop = min(stop, start + max(found.block, found.whole(self._most)))
         blocks = ReadBlocks(
@@ -77,6 +77,7 @@ class DiskReads:
             names=found.names[: stop // found.block],
             start=start,
             patience=self._patience(start, stop - start),
+            checkpoint=None if found.checkpoint is None else found.checkpoint.name,
         )
         self._current = DiskRead(one.id, blocks)
         self._asked.append(self._current)
@@ -92,7 +93,7 @@ class DiskReads:
         if read is None or one is None or one.on_disk is None:
             return
         length = 0 if prefix is None else len(prefix.prompt)
-        if length < len(read.blocks.prompt) or length == self._usable(one, one.on_disk):
+        if length < len(read.blocks.prompt) or length == one.on_disk.usable(one.most_reused):
             one.on_disk = None
         if prefix is not None:
             one.take_from_disk(prefix)
@@ -101,12 +102,9 @@ class DiskReads:
         """Where reading begins: behind the whole blocks that are in memory, if they can be used."""
         return found.whole(num_ready) if self._memory.can_extend else 0
 
-    def _usable(self, one: Progress, found: OnDisk) -> int:
-        return found.whole(min(found.num_tokens, one.most_reused))
-
     def _pays(self, num_ready: int, gain: int, num_read: int, found: OnDisk) -> bool:
         computing = self._cost.prefill(gain, num_ready)
-        return not computing or computing > found.seconds * num_read / found.block
+        return not computing or computing > found.reading(num_read)
 
     def _patience(self, start: int, num_tokens: int) -> float:
         computing = self._cost.prefill(num_tokens, start)

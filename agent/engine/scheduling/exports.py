@@ -110,11 +110,10 @@ class Exports:
         self._current = one = self._next(num_streaming, now)
         if one is None:
             return ()
-        if self._memory.has_checkpoints:
-            return self._checkpoint(one)
-        edits = self._edits(one)
+        num_moved = self._memory.allowance.num_moved
+        edits = self._checkpoint(one) if self._memory.has_checkpoints else self._edits(one)
         if one.can_wait and num_streaming:
-            num_cells = sum(edit.count for edit in edits)
+            num_cells = self._memory.allowance.num_moved - num_moved
             self._rests_until = now + self._moves.seconds(num_cells) / PART
         return edits
 

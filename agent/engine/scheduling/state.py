@@ -41,22 +41,24 @@ class SchedulerState:
     def leave(self, slot: int) -> None:
         """The sequence in `slot` is over; what it computed stays as long as there is room."""
         one = self.queue.leave(slot)
-        if self.notes_left:
-            self._note(one)
         self.memory.leave(slot)
         self.memory.trust()
+        if self.notes_left:
+            self._note(one)
 
     def _note(self, one: Progress) -> None:
-        """What `one` leaves may be worth more than host memory.
+        """What `one` has left may be worth more than host memory.
 
         Of requests of the class `batch`, most of which come once, only what others had computed.
         """
-        if one.window is not None or one.history.has_media or not self.memory.can_share:
+        if one.window is not None or one.history.has_media:
             return
-        length = whole(one.num_cached if one.is_background else one.num_computed)
+        num_tokens = one.num_cached if one.is_background else one.num_computed
+        checkpoints = self.memory.checkpoints(one.history.keys[:num_tokens])
+        length = whole(num_tokens) if self.memory.can_share else max(checkpoints, default=0)
         if length >= BLOCK:
             seconds = self.budget.cost.prefill(length, 0)
-            self.left.append(Left(one.history.part(0, length), seconds))
+            self.left.append(Left(one.history.part(0, length), seconds, checkpoints))
 
     def preempt(self, slot: int) -> None:
         """The sequence in `slot` gives up its cells, and waits to go on."""

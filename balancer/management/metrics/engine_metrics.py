@@ -197,13 +197,13 @@ _NUMBERS = (
     _Number(
         GaugeMetricFamily,
         "disk_cache_bytes",
-        "Size of those blocks.",
+        "Size of those blocks, and of the checkpoints beside them.",
         lambda said: {"": None if said.disk is None else said.disk.bytes},
     ),
     _Number(
         CounterMetricFamily,
         "disk_cache_reads",
-        "Blocks of prefixes that were read from disk, and those that were damaged or too late.",
+        "Blocks and checkpoints that were read from disk, and those that were damaged or too late.",
         lambda said: {"read": _disk(said).read, "failed": _disk(said).failed_reads},
         label="outcome",
     ),
@@ -216,7 +216,7 @@ _NUMBERS = (
     _Number(
         CounterMetricFamily,
         "disk_cache_writes",
-        "Blocks of prefixes that were written to disk, and those that could not be.",
+        "Blocks and checkpoints that were written to disk, and those that could not be.",
         lambda said: {"written": _disk(said).written, "failed": _disk(said).failed_writes},
         label="outcome",
     ),

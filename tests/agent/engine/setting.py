@@ -33,7 +33,11 @@ class Setting:
         num_streams: int = 0,
         cell_bytes: int = 0,
         max_stall: float = 0.5,
+        ceiling: int = CEILING,
+        checkpoint_gap: int = 0,
+        state_bytes: int = 1,
     ) -> None:
+        self.ceiling = ceiling
         self.state = state = SchedulerState(
             slots=slots,
             max_stall=max_stall,
@@ -43,13 +47,15 @@ class Setting:
                 most_mixed=most_mixed,
                 num_cells=num_cells,
                 num_holders=holders,
-                can_share=can_share,
-                can_shift=can_share,
+                can_share=can_share and not checkpoint_gap,
+                can_shift=can_share and not checkpoint_gap,
                 most_parked=1000,
                 max_draft=max_draft,
                 most_scored=8,
                 num_streams=num_streams,
                 cell_bytes=cell_bytes,
+                checkpoint_gap=checkpoint_gap,
+                state_bytes=state_bytes,
             ),
         )
         self.queue, self.memory, self.tally = state.queue, state.memory, state.tally
@@ -92,6 +98,6 @@ class Setting:
             save_as=save_as,
             scores_prompt=scores_prompt,
         )
-        one = Progress(sequence, arrival=number, ceiling=CEILING)
+        one = Progress(sequence, arrival=number, ceiling=self.ceiling)
         self.queue.wait(one)
         return one

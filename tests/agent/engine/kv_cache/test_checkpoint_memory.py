@@ -535,6 +535,18 @@ def test_a_checkpoint_is_handed_out_once_it_is_parked() -> None:
     assert memory.hand_out(keys) is None, "there is no host memory"
 
 
+def test_the_last_checkpoints_of_a_prompt_parked_or_not() -> None:
+    memory = make(most_parked=10**6, holders=20, gap=9)
+    tokens = [*range(1, 61)]
+    for length in (10, 20, 30, 40, 50):
+        run(memory, 0, *tokens[:length])
+    assert memory.checkpoints(tokens) == (19, 29, 39, 49)
+    assert memory.checkpoints(tokens[:40]) == (9, 19, 29, 39)
+    park_all(memory)
+    assert memory.checkpoints([*tokens[:35], 99]) == (9, 19, 29)
+    assert memory.checkpoints([99]) == memory.checkpoints([]) == ()
+
+
 def test_marks_are_gone_with_the_last_who_has_them() -> None:
     memory = make()
     memory.enter(0, [1, 2, 3, 4], Found(), marks=((2, 77), (4, 78)))

@@ -7,7 +7,10 @@ The models are small ones of each kind of memory that cannot be cut (`bench.smal
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
 from random import Random
 
 import pytest
@@ -16,14 +19,20 @@ from hypothesis import strategies as st
 
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.prompt_store.blocks import OnDisk
+from arriero.agent.engine.prompt_store.cache_folder import CacheFolder
+from arriero.agent.engine.prompt_store.disk_cache import DiskCache, Reply
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
+from arriero.agent.engine.scheduling.exports import ExportId
 from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import NewSequence, SequenceEnd, SequenceId
 from arriero.agent.engine.speculation.drafter import DraftRequest, Proposal
 from arriero.agent.engine.step import Decoded
 from bench.small_models import RECURRENT, WINDOWED
 from tests.agent.engine.llama.running import GREEDY, wipe
+from tests.agent.engine.prompt_store.test_prompt_store import ORIGIN
+from tests.waiting import HANGS
 
 KINDS = (*WINDOWED, *(f"{name} off" for name in WINDOWED), *RECURRENT)
 DRAFTING = ("gemma3 drafts", "gpt-oss off drafts", "qwen35 drafts", "lfm2 drafts")
@@ -60,6 +69,7 @@ class Served:
         engine: LlamaEngine,
         *,
         num_cells: int = 1024,
+        context_size: int = CONTEXT,
         gap: int = 8,
         most_parked: int = 2**24,
         is_saving: bool = False,
@@ -67,11 +77,12 @@ class Served:
     ) -> None:
         wipe(engine)
         self.engine = engine
+        self._context_size = context_size
         self._is_saving = is_saving
         self.known = known
         self.scheduler = Scheduler(
             slots=4,
-            context_size=CONTEXT,
+            context_size=context_size,
             max_stall=0.5,
             end_tokens=frozenset(),
             capacity=replace(
@@ -95,8 +106,9 @@ class Served:
         num_tokens: int = ANSWER,
         borders: Tokens = (),
         stored: StoredPrompt | None = None,
+        on_disk: OnDisk | None = None,
     ) -> int:
-        """It begins with what is `stored`, if anything is."""
+        """It begins with what is `stored` or `on_disk`, if anything is."""
         id = SequenceId(len(self.prompts))
         sequence = NewSequence(
             id=id,
@@ -105,6 +117,7 @@ class Served:
             sampling=replace(GREEDY, top_log_probs=2),
             borders=borders,
             stored=stored,
+            on_disk=on_disk,
             save_as="key" if self._is_saving else None,
         )
         self.prompts.append(prompt)
@@ -148,7 +161,7 @@ class Served:
     def check(self, num_tokens: int = ANSWER) -> None:
         """Each answer is what its prompt gets alone, or the beginning of that."""
         for prompt, log_probs in zip(self.prompts, self.log_probs, strict=True):
-            alone = Served(self.engine, gap=0)
+            alone = Served(self.engine, gap=0, context_size=self._context_size)
             alone.add(prompt, num_tokens=num_tokens)
             alone.finish()
             for one, other in zip(log_probs, alone.log_probs[0], strict=False):
@@ -279,6 +292,83 @@ def test_a_stored_prompt_goes_on_branches_and_answers_again(engine: LlamaEngine)
         served.finish()
         assert served.ends[number].stats.cached_tokens == length
         served.check()
+
+
+class ServedWithDisk(Served):
+    """With the disk tier in `folder`. Its threads are here, too, and what they ask of the engine's
+    thread is done by whoever calls."""
+
+    def __init__(self, engine: LlamaEngine, folder: Path) -> None:
+        super().__init__(engine, context_size=640)
+        self._wanted: SimpleQueue[tuple[Prompt, Reply] | None] = SimpleQueue()
+        self.scheduler.note_left()
+        self.disk = DiskCache(
+            CacheFolder(folder, limit_bytes=2**24),
+            origin=ORIGIN,
+            cell_bytes=engine.capacity.cell_bytes,
+            state_bytes=engine.capacity.state_bytes,
+            hand_out=self._hand_out,
+        )
+
+    def _hand_out(
+        self, prompt: Prompt, reply: Reply, *, start: int, can_wait: bool
+    ) -> Callable[[], None]:
+        assert can_wait and not start
+        self._wanted.put((prompt, reply))
+        return lambda: None
+
+    def write(self) -> None:
+        """What was left is on disk afterwards."""
+        for left in self.scheduler.take_left():
+            self.disk.offer(replace(left, seconds=1e6))
+        with ThreadPoolExecutor(1) as threads:
+            threads.submit(self.disk.finish, HANGS).add_done_callback(
+                lambda _: self._wanted.put(None)
+            )
+            while (wanted := self._wanted.get(timeout=HANGS)) is not None:
+                prompt, reply = wanted
+                self.scheduler.export(ExportId(1), prompt, can_wait=True)
+                while not (exported := self.scheduler.take_exported()):
+                    self.step()
+                reply(exported[0].prefix)
+
+    def ask(self, prompt: Tokens, *, borders: Tokens = ()) -> int:
+        """How many tokens of `prompt` were cached."""
+        number = self.add(prompt, borders=borders, on_disk=self.disk.find(Prompt(prompt)))
+        while number not in self.ends:
+            self.step()
+            for read in self.scheduler.take_disk_reads():
+                replies: SimpleQueue[StoredPrompt | None] = SimpleQueue()
+                self.disk.read(read.blocks, replies.put)
+                self.scheduler.arrived(read.id, replies.get(timeout=HANGS))
+        return self.ends[number].stats.cached_tokens
+
+
+@pytest.mark.parametrize("name", ["gemma3", "gemma3 off", "qwen35", "mamba2"])
+def test_what_is_on_disk_is_found_after_a_restart(
+    small_engine: Callable[[str], LlamaEngine], tmp_path: Path, name: str
+) -> None:
+    engine = small_engine(name)
+    system, message = text(80, 300), text(81, 60)
+    prompt = system + message
+    first = ServedWithDisk(engine, tmp_path)
+    assert first.ask(prompt, borders=(300,)) == 0
+    answer = first.answers[0]
+    first.write()
+    first.disk.close()
+    later = {
+        len(prompt) + ANSWER - 1: prompt + answer + text(82, 20),
+        300: system + text(83, 30),
+        len(prompt) - 1: prompt,
+    }
+    for length, further in later.items():
+        again = ServedWithDisk(engine, tmp_path)
+        assert again.ask(further) == length
+        assert again.disk.use.failed_reads == 0
+        assert again.disk.use.tokens == length
+        again.disk.close()
+        assert further != prompt or again.answers[0] == answer
+        again.check()
 
 
 @settings(

@@ -11,8 +11,10 @@ from arriero.agent.engine.prompt_store.blocks import (
     FIRST_RATE,
     LATENCY,
     BlockNames,
+    CheckpointOnDisk,
     OnDisk,
     ReadingPrice,
+    place_of,
     whole,
 )
 from tests.agent.engine.prompt_store.test_prompt_store import ORIGIN
@@ -68,6 +70,45 @@ def test_whole() -> None:
     on_disk = OnDisk(("a", "b"), block=4)
     assert on_disk.num_tokens == 8
     assert on_disk.whole(7) == 4
+
+
+def checkpoint(tokens: tuple[int, ...], start: int, end: int, **salts: str) -> str:
+    made = BlockNames(ORIGIN)
+    prompt = Prompt(tokens, **salts)
+    after = [made.start, *made.of(prompt)][start // BLOCK]
+    return made.checkpoint(after, prompt, start, end)
+
+
+def test_a_checkpoint_is_named_after_its_block_and_what_follows() -> None:
+    name = checkpoint(TOKENS, BLOCK, BLOCK + 7)
+    assert name.startswith(f"{names(TOKENS)[0]}-7-")
+    assert place_of(name) == (names(TOKENS)[0], 7)
+    others = [
+        checkpoint((*TOKENS[: BLOCK + 6], 0), BLOCK, BLOCK + 7),
+        checkpoint((0, *TOKENS[1:]), BLOCK, BLOCK + 7),
+        checkpoint(TOKENS, BLOCK, BLOCK + 8),
+        checkpoint(TOKENS, BLOCK, BLOCK + 7, scope="a"),
+        checkpoint(TOKENS, BLOCK, BLOCK + 7, adapter="a"),
+    ]
+    assert len({name, *others}) == 6
+    assert len({checkpoint(TOKENS, 0, 9), checkpoint(TOKENS, 0, 9, scope="a")}) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a", "a-b", "a-b-c", "a-b-7", "a-b-c-d", "a-b-0-d", "a-b-٣-d", "a-b-7-d-e"]
+)
+def test_other_names_are_those_of_no_checkpoint(name: str) -> None:
+    assert place_of(name) is None
+
+
+def test_of_a_checkpoint_all_is_read_or_nothing() -> None:
+    on_disk = OnDisk(("a", "b"), 1.0, block=4, checkpoint=CheckpointOnDisk("c", 11, 0.5))
+    assert on_disk.num_tokens == on_disk.usable(12) == on_disk.usable(11) == 11
+    assert on_disk.usable(10) == 0
+    assert on_disk.reading(11) == 2.5
+    blocks = OnDisk(("a", "b"), 1.0, block=4)
+    assert [blocks.usable(num) for num in (20, 7, 3)] == [8, 4, 0]
+    assert blocks.reading(4) == 1.0
 
 
 def test_what_reading_costs_is_learnt() -> None:

@@ -10,6 +10,7 @@ import pytest
 from arriero.agent.engine.prompt_store import cache_folder
 from arriero.agent.engine.prompt_store.cache_folder import (
     BLOCK_SUFFIX,
+    CHECKPOINT_SUFFIX,
     PROMPT_SUFFIX,
     UNFINISHED_SUFFIX,
     CacheFile,
@@ -92,6 +93,18 @@ def test_agents_that_add_to_one_folder_stay_within_its_limit(tmp_path: Path) -> 
         one = folders[number % 4]
         one.add(block(one, str(number)), (bytes(100),))
         assert total(one) <= LIMIT
+
+
+def test_all_that_is_in_the_folder_counts_and_names_are_listed(tmp_path: Path) -> None:
+    folder = folder_at(tmp_path)
+    suffixes = (BLOCK_SUFFIX, CHECKPOINT_SUFFIX, PROMPT_SUFFIX)
+    for number, suffix in enumerate(suffixes):
+        put(folder, f"a{suffix}", LIMIT // 3, number)
+    put(folder, "a.txt", LIMIT, 0)
+    folder.save(block(folder, "b"), (bytes(LIMIT // 2),))
+    assert folder.names(CHECKPOINT_SUFFIX) == []
+    assert folder.names(PROMPT_SUFFIX) == [f"a{PROMPT_SUFFIX}"]
+    assert total(folder) <= LIMIT
 
 
 def test_the_number_of_files_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,13 +15,21 @@ from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.blocks import BLOCK, Left, ReadBlocks
 from arriero.agent.engine.prompt_store.cache_folder import (
     BLOCK_SUFFIX,
+    CHECKPOINT_SUFFIX,
     UNFINISHED_SUFFIX,
     CacheFolder,
     Write,
     write_whole,
 )
-from arriero.agent.engine.prompt_store.disk_cache import PAUSE, DiskCache
-from arriero.agent.engine.prompt_store.stored_prompt import Origin, Piece, State, StoredPrompt
+from arriero.agent.engine.prompt_store.disk_cache import LOOK_AGAIN, PAUSE, DiskCache
+from arriero.agent.engine.prompt_store.stored_prompt import (
+    Origin,
+    Piece,
+    State,
+    StoredPrompt,
+    StoredState,
+    pack,
+)
 from tests.agent.engine.prompt_store.test_prompt_store import ORIGIN
 from tests.waiting import HANGS
 
@@ -384,3 +392,247 @@ def test_what_is_offered_while_it_writes_waits_and_is_bounded(tmp_path: Path) ->
         setup.disk.finish(HANGS)
         assert [num_found(setup, one) for one in prompts[:3]] == [BLOCK] * 3
         assert num_found(setup, prompts[-1]) == 0
+
+
+class TestCheckpoints:
+    """Of a model that shares prefixes at these alone. The engine parks pieces of half a block."""
+
+    STATE_BYTES = 1000
+    ENDS = (BLOCK + 5, 2 * BLOCK, 2 * BLOCK + 200)
+    """Where its checkpoints are: behind a block, at the end of one, and behind half of one."""
+
+    class Engine(Engine):
+        """Has checkpoints of any prompt at some lengths."""
+
+        def __init__(self, ends: tuple[int, ...]) -> None:
+            super().__init__()
+            self.ends = ends
+
+        def stored(self, prompt: Prompt) -> StoredPrompt | None:
+            lengths = [end for end in self.ends if end <= len(prompt)]
+            if not lengths:
+                return None
+            prompt, half = prompt.part(0, lengths[-1]), BLOCK // 2
+            starts = range(0, len(prompt), half)
+            *pieces, last = (b"%d:%d;" % (n, sum(prompt.keys[n : n + half]) % 999) for n in starts)
+            state = StoredState(len(prompt), last, b"s%d" % len(prompt))
+            whole = tuple(Piece(half, piece) for piece in pieces)
+            return StoredPrompt(prompt, whole, checkpoints=(state,))
+
+        def hand_out(
+            self,
+            prompt: Prompt,
+            reply: Callable[[StoredPrompt | None], None],
+            *,
+            start: int,
+            can_wait: bool,
+        ) -> Callable[[], None]:
+            assert can_wait and start == 0
+            self.asked.append((start, len(prompt)))
+            reply(self.stored(prompt))
+            return lambda: None
+
+    @contextmanager
+    def opened(
+        self,
+        path: Path,
+        *,
+        limit: int = 10**6,
+        write: Write = write_whole,
+        clock: Callable[[], float] = lambda: 0.0,
+        origin: Origin = ORIGIN,
+    ) -> Iterator[Setup]:
+        engine = self.Engine(self.ENDS)
+        disk = DiskCache(
+            CacheFolder(path, limit_bytes=limit, write=write),
+            origin=origin,
+            cell_bytes=CELL_BYTES,
+            state_bytes=self.STATE_BYTES,
+            hand_out=engine.hand_out,
+            clock=clock,
+        )
+        try:
+            yield Setup(disk, engine, path)
+        finally:
+            disk.close()
+
+    def write(
+        self, setup: Setup, prompt: Prompt = PROMPT, *, seconds: float = SLOW, num: int = 3
+    ) -> None:
+        ends = self.ENDS[:num]
+        setup.disk.offer(Left(prompt.part(0, ends[-1]), seconds, ends))
+        setup.disk.finish(HANGS)
+
+    def read(self, setup: Setup, prompt: Prompt = PROMPT) -> StoredPrompt | None:
+        found = setup.disk.find(prompt)
+        assert found is not None and found.checkpoint is not None
+        whole = prompt.part(0, found.num_tokens)
+        answers: queue.Queue[StoredPrompt | None] = queue.Queue()
+        wanted = ReadBlocks(whole, found.names, 0, HANGS, found.checkpoint.name)
+        setup.disk.read(wanted, answers.put)
+        return answers.get(timeout=HANGS)
+
+    def expected(self, num_tokens: int, prompt: Prompt = PROMPT) -> StoredPrompt | None:
+        return self.Engine((num_tokens,)).stored(prompt.part(0, num_tokens))
+
+    def files(self, setup: Setup) -> list[Path]:
+        paths = [path for path in setup.path.iterdir() if path.suffix == CHECKPOINT_SUFFIX]
+        return sorted(paths, key=lambda path: path.name.split("-")[2])
+
+    def test_the_longest_one_before_the_last_token_is_found_and_read(self, tmp_path: Path) -> None:
+        with self.opened(tmp_path) as setup:
+            assert setup.disk.find(PROMPT) is None
+            self.write(setup)
+            for length in (len(PROMPT), *(end + 1 for end in self.ENDS)):
+                prompt = PROMPT.part(0, length)
+                end = max(end for end in self.ENDS if end < length)
+                assert num_found(setup, prompt) == end
+                assert self.read(setup, prompt) == self.expected(end)
+            assert num_found(setup, PROMPT.part(0, self.ENDS[0])) == 0
+            use = setup.disk.use
+            assert (use.blocks, use.written) == (2, 5)
+            assert use.read == 3 + 3 + 2 + 2
+            assert use.tokens == 2 * self.ENDS[2] + self.ENDS[1] + self.ENDS[0]
+            assert use.bytes == sum(path.stat().st_size for path in tmp_path.iterdir())
+
+    def test_after_a_restart_and_for_another_agent(self, tmp_path: Path) -> None:
+        now = [0.0]
+        other = replace(ORIGIN, cache="f8")
+        with (
+            self.opened(tmp_path) as first,
+            self.opened(tmp_path, clock=lambda: now[0]) as second,
+            self.opened(tmp_path, origin=other) as foreign,
+        ):
+            self.write(first, num=1)
+            assert num_found(second) == self.ENDS[0], "it came after the other had looked"
+            self.write(first)
+            assert num_found(second) == self.ENDS[0], "it does not look all the time"
+            now[0] = LOOK_AGAIN
+            assert self.read(second) == self.expected(self.ENDS[2])
+            assert foreign.disk.find(PROMPT) is None
+        with self.opened(tmp_path) as again:
+            assert again.disk.use.blocks == 2
+            assert self.read(again) == self.expected(self.ENDS[2])
+
+    def test_what_is_there_is_not_written_again(self, tmp_path: Path) -> None:
+        with self.opened(tmp_path) as setup:
+            self.write(setup, num=2)
+            setup.engine.asked.clear()
+            self.write(setup)
+            self.write(setup)
+            assert setup.engine.asked == [(0, self.ENDS[2])]
+            assert setup.disk.use.written == 5
+
+    def test_one_that_adds_less_than_reading_takes_is_not_written(self, tmp_path: Path) -> None:
+        """A file takes 2 ms at least. Each has a block before it, so computing must take 8 ms."""
+        seconds = 0.025e-3 * self.ENDS[2]
+        with self.opened(tmp_path) as setup:
+            self.write(setup, seconds=seconds)
+            assert setup.engine.asked == [(0, self.ENDS[1])], "261 take 6.5, 512 12.8, 200 more 5"
+            assert num_found(setup) == self.ENDS[1]
+            self.write(setup, Prompt(tuple(reversed(TOKENS))), seconds=0.001)
+            assert len(setup.engine.asked) == 1, "the engine is not asked, either"
+
+    def test_what_left_the_cache_before_is_missing_alone(self, tmp_path: Path) -> None:
+        with self.opened(tmp_path) as setup:
+            assert isinstance(setup.engine, self.Engine)
+            setup.engine.ends = (self.ENDS[0], self.ENDS[2])
+            self.write(setup)
+            assert num_found(setup, PROMPT.part(0, self.ENDS[2])) == self.ENDS[0]
+            assert num_found(setup) == self.ENDS[2]
+
+    def test_others_do_not_find_it(self, tmp_path: Path) -> None:
+        mine, theirs = Prompt(TOKENS, scope="mine"), Prompt(TOKENS, scope="theirs")
+        with self.opened(tmp_path) as setup:
+            self.write(setup, mine)
+            assert num_found(setup, theirs) == num_found(setup) == 0
+            assert num_found(setup, Prompt(TOKENS, scope="mine", adapter="a*1.0")) == 0
+            prefix = self.read(setup, mine)
+            assert prefix is not None and prefix.prompt.keys == mine.keys[: self.ENDS[2]]
+
+    def test_without_one_of_its_blocks_it_is_not_found(self, tmp_path: Path) -> None:
+        with self.opened(tmp_path) as setup:
+            self.write(setup)
+            found = setup.disk.find(PROMPT)
+        assert found is not None
+        (tmp_path / f"{found.names[1]}{BLOCK_SUFFIX}").unlink()
+        with self.opened(tmp_path) as setup:
+            assert num_found(setup) == self.ENDS[1], "that has its second block in itself"
+            (tmp_path / f"{found.names[0]}{BLOCK_SUFFIX}").unlink()
+            assert self.read(setup) is None
+            self.write(setup)
+            assert self.read(setup) == self.expected(self.ENDS[2]), "until they are written again"
+
+    def test_a_damaged_one_is_computed_and_the_one_before_is_found(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with self.opened(tmp_path) as setup:
+            self.write(setup)
+            (path,) = (path for path in self.files(setup) if "-200-" in path.name)
+            content = bytearray(path.read_bytes())
+            content[-40] ^= 1
+            path.write_bytes(content)
+            assert self.read(setup) is None
+            assert path.name in caplog.text and "checksum" in caplog.text
+            assert setup.disk.use.failed_reads == 1
+            assert self.read(setup) == self.expected(self.ENDS[1])
+
+    def test_files_that_say_something_else_are_ignored(self, tmp_path: Path) -> None:
+        """A block in a checkpoint's place, another's checkpoint, and names that are none."""
+        with self.opened(tmp_path) as setup:
+            self.write(setup)
+            paths = self.files(setup)
+            (long,) = (path for path in paths if "-200-" in path.name)
+            block = StoredPrompt(PROMPT.part(2 * BLOCK, self.ENDS[2]), (Piece(200, b"x"),))
+            long.write_bytes(b"".join(pack(long.stem, ORIGIN, block)))
+            assert self.read(setup) is None
+            (second,) = (path for path in paths if f"-{BLOCK}-" in path.name)
+            second.write_bytes(paths[-1].read_bytes())
+            assert self.read(setup) is None
+            tag = long.name.split("-")[0]
+            for name in (f"{tag}-a-b-c", f"{tag}-a-99999-c", f"{tag}-1-2-3-4"):
+                (tmp_path / f"{name}{CHECKPOINT_SUFFIX}").write_bytes(b"")
+        with self.opened(tmp_path) as setup:
+            self.write(setup)
+            assert self.read(setup) is None, "what was written over is noticed when it is read"
+            self.write(setup)
+            assert self.read(setup) == self.expected(self.ENDS[2])
+
+    def test_a_kill_before_the_checkpoint_leaves_blocks_that_are_not_found(
+        self, tmp_path: Path
+    ) -> None:
+        def write(path: Path, parts: tuple[State, ...]) -> None:
+            if path.suffix == CHECKPOINT_SUFFIX:
+                raise OSError(28, "No space left on device")
+            write_whole(path, parts)
+
+        with self.opened(tmp_path, write=write) as setup:
+            self.write(setup)
+            assert (setup.disk.use.blocks, setup.disk.use.failed_writes) == (1, 1)
+            assert setup.disk.find(PROMPT) is None
+            assert setup.engine.asked == [(0, self.ENDS[0])], "the disk rests"
+
+    def test_all_files_stay_within_the_limit(self, tmp_path: Path) -> None:
+        limit = 12_000
+        with self.opened(tmp_path, limit=limit) as setup:
+            for number in range(1, 30):
+                prompt = Prompt(tuple(range(number, number + self.ENDS[2] + 1)))
+                self.write(setup, prompt)
+                assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= limit
+                assert self.read(setup, prompt) == self.expected(self.ENDS[2], prompt)
+        with self.opened(tmp_path / "small", limit=2 * self.STATE_BYTES) as setup:
+            self.write(setup)
+            assert setup.engine.asked == [], "one prefix takes half of it at most"
+
+    def test_pieces_that_are_no_parts_of_blocks_are_a_mistake(self, tmp_path: Path) -> None:
+        class Odd(self.Engine):  # type: ignore[name-defined,misc]
+            def stored(self, prompt: Prompt) -> StoredPrompt | None:
+                state = StoredState(len(prompt), b"t", b"s")
+                return StoredPrompt(prompt, (Piece(BLOCK + 1, b"x"),), checkpoints=(state,))
+
+        with self.opened(tmp_path) as setup:
+            odd = Odd(self.ENDS)
+            setup.disk._hand_out = odd.hand_out
+            self.write(setup)
+            assert setup.disk.use.failed_writes == 1
+            assert setup.disk.find(PROMPT) is None

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from arriero.agent.engine.kv_cache.stream_memory import StreamMemory
-from arriero.agent.engine.prompt_store.blocks import OnDisk
+from arriero.agent.engine.prompt_store.blocks import CheckpointOnDisk, OnDisk
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.scheduling.disk_reads import (
     LEAST_PATIENCE,
@@ -154,6 +154,33 @@ def test_who_has_gone_gets_nothing() -> None:
     setting.asked(setting.one())
     setting.reads.arrived(None, None)
     assert not setting.reads.is_reading
+
+
+class TestCheckpoints:
+    FOUND = OnDisk(("a", "b"), 1.0, block=8, checkpoint=CheckpointOnDisk("c", 21, 0.5))
+
+    def test_one_is_read_as_a_whole_from_the_beginning(self) -> None:
+        setting = Reads(checkpoint_gap=4, cell_bytes=PART_BYTES)
+        one = setting.one(found=self.FOUND)
+        blocks = setting.asked(one, num_ready=9).blocks
+        assert (blocks.start, blocks.prompt.tokens) == (0, PROMPT[:21])
+        assert (blocks.names, blocks.checkpoint) == (("a", "b"), "c")
+        setting.reads.arrived(one, None)
+        assert one.on_disk is None and not setting.reads.waits(one, 9)
+
+    def test_one_that_ends_later_is_of_no_use(self) -> None:
+        setting = Reads(checkpoint_gap=4)
+        one = setting.add(1, *PROMPT[:21])
+        one.on_disk = self.FOUND
+        assert not setting.reads.waits(one, 0)
+
+    def test_nobody_waits_for_what_cannot_be_copied_beside_streams(self) -> None:
+        setting = Reads(checkpoint_gap=4, state_bytes=100)
+        one = setting.one(found=self.FOUND)
+        setting.memory.allowance.renew(50, 50)
+        assert not setting.reads.waits(one, 0)
+        setting.memory.allowance.renew(50)
+        assert setting.reads.waits(one, 0), "and it is not forgotten"
 
 
 def test_nothing_on_disk_is_nothing_to_wait_for() -> None:

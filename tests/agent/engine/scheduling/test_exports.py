@@ -3,6 +3,7 @@
 from arriero.agent.engine.cost.move_cost import MoveCost
 from arriero.agent.engine.kv_cache.allowance import MOST_IN_PIECE
 from arriero.agent.engine.kv_cache.checkpoint_memory import CheckpointMemory
+from arriero.agent.engine.kv_cache.prefix_tree import Found
 from arriero.agent.engine.kv_cache.unified_memory import UnifiedMemory
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt, StoredState
@@ -194,6 +195,25 @@ class TestWhatCanWait:
         memory.allowance.renew(100)
         assert exports.plan(1, 11.9) == ()
         assert exports.plan(1, 12.1) == (Export(0, 100, 100),)
+
+    def test_nor_do_checkpoints_that_are_parked_for_it(self) -> None:
+        memory = CheckpointMemory(
+            slots=2, holders=8, num_cells=100, gap=4, most_parked=1000, block=4
+        )
+        memory.enter(0, [*range(1, 10)], Found())
+        memory.grow(0, 8)
+        memory.leave(0)
+        moves = MoveCost(cell_bytes=1)
+        moves.observe(4, 0.5)
+        exports = Exports(memory, moves)
+        exports.add(ONE, Prompt(tuple(range(1, 10))), can_wait=True)
+        memory.allowance.renew(4)
+        exports.read(Step((*memory.take_edits(), *exports.plan(1, 7.0)), (), 0, 0), ())
+        assert [type(edit) for edit in memory.take_edits()] == [ParkBlock]
+        memory.allowance.renew(4)
+        assert exports.plan(1, 11.9) == () and memory.take_edits() == ()
+        assert exports.plan(1, 12.1) == ()
+        assert [type(edit) for edit in memory.take_edits()] == [ParkBlock]
 
     def test_where_nobody_streams_it_does_not_wait(self) -> None:
         memory, exports, moves = self.exports()

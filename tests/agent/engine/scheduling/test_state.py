@@ -1,5 +1,6 @@
 """What becomes of a slot, whoever decides it."""
 
+from arriero.agent.engine.prompt_store.blocks import BLOCK, Left
 from arriero.agent.engine.scheduling.progress import Progress
 from arriero.agent.engine.step import Decoded
 from tests.agent.engine.setting import Setting
@@ -35,6 +36,42 @@ def test_of_a_slot_that_is_cleared_nothing_is_kept() -> None:
     assert setting.state.clear(slot) is one
     assert setting.queue.everybody == ()
     assert setting.memory.num_used == 0
+
+
+def large(*, checkpoint_gap: int = 0) -> Setting:
+    return Setting(
+        ceiling=999,
+        num_cells=999,
+        batch_size=999,
+        most_mixed=998,
+        checkpoint_gap=checkpoint_gap,
+    )
+
+
+def left_after(setting: Setting, num_tokens: int) -> list[Left]:
+    """What a sequence with a prompt of so many tokens leaves."""
+    setting.state.notes_left = True
+    one = setting.add(1, *range(num_tokens))
+    while not one.num_generated:
+        step = setting.plan()
+        tokens = tuple(8 for run in step.runs if run.samples)
+        setting.accounting.account(step, Decoded(tokens), 0.1, 0.0)
+    (slot,) = setting.queue.running
+    setting.state.leave(slot)
+    return setting.state.left
+
+
+def test_what_a_sequence_leaves_is_noted_in_whole_blocks() -> None:
+    (left,) = left_after(large(), 300)
+    assert left.prompt.tokens == tuple(range(BLOCK))
+    assert left.checkpoints == ()
+
+
+def test_or_to_its_last_checkpoint() -> None:
+    (left,) = left_after(large(checkpoint_gap=4), 300)
+    assert left.prompt.tokens == tuple(range(left.checkpoints[-1]))
+    assert left.checkpoints[0] == 299, "before the last token"
+    assert left_after(large(checkpoint_gap=4), 200) == [], "that is too short"
 
 
 def test_each_layout_has_its_memory() -> None:
