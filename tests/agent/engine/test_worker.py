@@ -4,7 +4,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -318,7 +318,9 @@ def test_one_call_a_step_with_all_outputs() -> None:
         call: tuple[SequenceOutput, ...] = ()
         while len(call) < 2:
             engine.gate.release()
-            call = setup.outputs.get(timeout=HANGS)
+            # A step that reads a part of a prompt, as on a slow machine, has no output.
+            with suppress(queue.Empty):
+                call = setup.outputs.get(timeout=0.05)
         engine.gate.release(100)
     assert {output.id for output in call} == {1, 2}
 
