@@ -61,12 +61,12 @@ class Host:
         assert found[0]["message"] and found[0]["hint"]
         return found[0]
 
-    async def until_failed(self, name: str) -> None:
-        """Waits until the balancer says so of this model."""
+    async def until_failed(self) -> None:
+        """Waits until the balancer says so of the model."""
 
         async def has_failed() -> bool:
-            models = await self.fleet.view("models")
-            return any((each["name"], each["status"]) == (name, "failed") for each in models)
+            [model] = await self.fleet.view("models")
+            return bool(model["status"] == "failed")
 
         await until(has_failed)
 
@@ -104,24 +104,13 @@ async def host(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Host]:
         yield Host(fleet, hub, disk)
 
 
-async def test_a_download_cut_three_times_arrives_as_it_is(host: Host) -> None:
-    host.hub.publish("org/model", {"m.gguf": DATA})
-    host.hub.content(DATA).cuts = [1_000_000, 3, 2_000_000]
-    await host.wish("hf://org/model/m.gguf", sha256=sha256(DATA))
-    await host.serves()
-    starts = host.hub.server.starts(f"/cdn/{sha256(DATA)}")
-    assert starts == [None, 1_000_000, 1_000_003, 3_000_003]
-    [kept] = (host.disk / "models").rglob("*.gguf")
-    assert kept.read_bytes() == DATA
-
-
 async def test_not_found(host: Host) -> None:
-    # Under a name of its own: the agent goes on with the model that it has.
-    await host.wish(host.hub.server.url + "/later.gguf", name="later")
+    """The first of all: an agent that has a model goes on with it, and nothing is refused."""
+    await host.wish(host.hub.server.url + "/later.gguf")
     assert "404" in (await host.issue("not_found"))["message"]
-    await host.until_failed("later")
+    await host.until_failed()
     url = f"{host.fleet.inference}/v1/chat/completions"
-    body = {"model": "later", "messages": [{"role": "user", "content": "Hello"}]}
+    body = {"model": "demo", "messages": [{"role": "user", "content": "Hello"}]}
     async with host.fleet.http.post(url, json=body) as refused:
         error = (await refused.json())["error"]
         assert (refused.status, error["code"]) == (503, "model_failed"), error
@@ -130,6 +119,24 @@ async def test_not_found(host: Host) -> None:
     host.hub.server.serve("/later.gguf", Served(DATA))
     await host.try_again()
     await host.serves()
+
+
+async def test_a_download_cut_three_times_arrives_as_it_is(host: Host) -> None:
+    models = host.disk / "models"
+    before = {*models.rglob("*.gguf")}
+    host.hub.publish("org/model", {"m.gguf": DATA})
+    host.hub.content(DATA).cuts = [1_000_000, 3, 2_000_000]
+    await host.wish("hf://org/model/m.gguf", sha256=sha256(DATA))
+
+    async def has_arrived() -> bool:
+        return {*models.rglob("*.gguf")} > before
+
+    await until(has_arrived)  # the agent goes on with the model before until then
+    await host.serves()
+    starts = host.hub.server.starts(f"/cdn/{sha256(DATA)}")
+    assert starts == [None, 1_000_000, 1_000_003, 3_000_003]
+    [kept] = {*models.rglob("*.gguf")} - before
+    assert kept.read_bytes() == DATA
 
 
 async def test_denied(host: Host) -> None:
