@@ -138,15 +138,22 @@ def _check_documents(text: str) -> None:
 
 def _check_containers(source: Path) -> None:
     files = sorted((source / "deploy" / "container").glob("Containerfile*"))
-    builder = next(filter(shutil.which, BUILDERS), None)
+    builder = next(filter(_can_build, BUILDERS), None)
     if builder is None:
         for file in files:
             _check_containerfile(file)
-        _say(f"container files: read, not built, since none of {', '.join(BUILDERS)} is here")
+        _say(f"container files: read, not built, since none of {', '.join(BUILDERS)} runs here")
         return
     file = files[0]  # the others need a GPU's toolkit
     _run(builder, "build", "--file", str(file), "--tag", "arriero:release-check", str(source))
     _say(f"container files: {file.name} is built by {builder}")
+
+
+def _can_build(builder: str) -> bool:
+    """Whether it is there; docker needs a daemon, too."""
+    if shutil.which(builder) is None:
+        return False
+    return subprocess.run([builder, "info"], capture_output=True, check=False).returncode == 0
 
 
 def _check_containerfile(file: Path) -> None:

@@ -37,6 +37,7 @@ def _balancer() -> Iterator[dict[str, str]]:
     """The addresses of a balancer's ports, while it runs."""
     command = [Path(sys.executable).parent / "balancer"]
     command += ["--inference-addr", "127.0.0.1:0", "--management-addr", "127.0.0.1:0"]
+    command += ["--log-level", "warning"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
