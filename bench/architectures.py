@@ -263,7 +263,9 @@ async def run(arguments: argparse.Namespace) -> Outcome:
         sides[THEIRS] = measured_theirs
     outcome = Outcome({}, {}, {})
     with TemporaryDirectory() as folder:
-        async with aiohttp.ClientSession() as http:
+        # A connection for each request: llama-server closes idle ones as the next request comes.
+        connector = aiohttp.TCPConnector(force_close=True)
+        async with aiohttp.ClientSession(connector=connector) as http:
             for name in arguments.architecture or ARCHITECTURES:
                 model = write(name, Path(folder) / f"{name}.gguf")
                 load = Load(model, SLOTS, CONTEXT, arguments.threads)
