@@ -51,11 +51,9 @@ def cut(text: str, version: str, date: str) -> str:
 def excuses(text: str, change: str) -> bool:
     """Whether a broken promise is written down: its method and path stand under *Changed*.
 
-    *Removed* of what is not released counts as well.
+    *Removed* counts as well; so does the newest version, which is about to be released.
     """
-    try:
-        unreleased = section(text, UNRELEASED)
-    except KeyError:
-        return False
-    place = change.partition(":")[0]
-    return any(f"`{place}`" in part(unreleased, name) for name in ("Changed", "Removed"))
+    place = f"`{change.partition(':')[0]}`"
+    known = {found[1] for found in _SECTION.finditer(text)}
+    sections = [section(text, name) for name in {UNRELEASED, newest(text)[0]} & known]
+    return any(place in part(each, name) for each in sections for name in ("Changed", "Removed"))

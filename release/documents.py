@@ -1,6 +1,6 @@
 """The OpenAPI documents of both ports as they were frozen, for comparison with those of today.
 
-`python -m release.documents` freezes those that a balancer serves now: at a release, not before.
+`python -m release.documents` freezes those that a balancer serves now: after a release, not before.
 """
 
 import json

@@ -50,4 +50,10 @@ def test_nothing_is_no_release() -> None:
 def test_what_excuses_a_broken_promise() -> None:
     assert changelog.excuses(TEXT, "GET /v1/a: 200.id is gone")
     assert not changelog.excuses(TEXT, "GET /v1/b: 200.id is gone")
+    cut = changelog.cut(TEXT, "0.2.0", "2026-03-04")
+    assert changelog.excuses(cut, "GET /v1/a: 200.id is gone")
+    later = changelog.cut(
+        cut.replace("[Unreleased]", "[Unreleased]\n\n- More.", 1), "0.3.0", "2026-05-06"
+    )
+    assert not changelog.excuses(later, "GET /v1/a: 200.id is gone")
     assert not changelog.excuses("# Changelog\n", "GET /v1/a: is gone")
