@@ -286,10 +286,13 @@ class Pool:
             keys, tops = values, tops_of(values)
         if FEW * float(self._weigh(tops.max(keepdims=True))[0]) < target:
             return None
-        some = np.sort(tops)[::-1][:FEW]
-        sums = self._weigh(some).cumsum(dtype=np.float64)
-        place = int(sums.searchsorted(target))
-        if place == sums.size:
+        for count in (NUM_FIRST, FEW):
+            some = np.sort(np.partition(tops, -min(count, tops.size))[-count:])[::-1]
+            sums = self._weigh(some).cumsum(dtype=np.float64)
+            place = int(sums.searchsorted(target))
+            if place < sums.size:
+                break
+        else:
             return None
         ids = reaching(keys, tops, some[place])
         return ids if ids.size <= 2 * FEW else None

@@ -53,7 +53,7 @@ def reaching(row: Row, tops: Row, bound: np.float32) -> Ids:
     """Ids of the logits that are not below `bound`; only columns whose tops are not have any."""
     height, width = _shape(row.size)
     columns = (tops[:width] >= bound).nonzero()[0]
-    if 8 * columns.size > width:
+    if 16 * columns.size > width:
         return (row >= bound).nonzero()[0]
     size = height * width
     table = row[:size].reshape(height, width)

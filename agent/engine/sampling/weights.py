@@ -29,6 +29,8 @@ _UNSHIFTED = (-20, 60)
 
 ONE = np.float32(1)
 
+_ONES = np.ones(BLOCK, np.float32)
+
 _LEAST = 5e-324
 
 
@@ -71,11 +73,11 @@ def block_sums(values: Row, factors: Row | None = None) -> Row:
     sums = np.empty(end // BLOCK + 1, np.float32)
     table = values[:end].reshape(-1, BLOCK)
     if factors is None:
-        np.einsum("ij->i", table, out=sums[:-1])
+        np.vecdot(table, _ONES, out=sums[:-1])
         sums[-1] = values[end:].sum()
     else:
-        np.einsum("ij,ij->i", table, factors[:end].reshape(-1, BLOCK), out=sums[:-1])
-        sums[-1] = (values[end:] * factors[end:]).sum()
+        np.vecdot(table, factors[:end].reshape(-1, BLOCK), out=sums[:-1])
+        sums[-1] = np.vecdot(values[end:], factors[end:])
     return sums
 
 
