@@ -10,6 +10,7 @@ from ..shared.lifecycle import StartupError
 from ..shared.settings.load import load_or_exit
 from ..shared.tls.contexts import client_context
 from ..shared.tls.key_pair import TlsFileError
+from .engine.load_options import servers_of
 from .settings import AgentSettings
 
 _ENGINE = ("llama_cpp", "llguidance")
@@ -37,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         facts = host_facts(
             is_pinned=is_pinned,
             disk_free=None if is_pinned else await files.room(),
-            devices=await gpus(),
+            devices=await gpus(servers=servers_of(settings.rpc)),
         )
         return await main(settings, shutdown, facts=facts, files=files)
 

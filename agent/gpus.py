@@ -23,18 +23,22 @@ _OTHERS = ("base", "cpu", "blas", "rpc")
 
 
 async def gpus(
-    libraries: Path | None = None, program: Sequence[str] = _PROGRAM, deadline: float = DEADLINE
+    libraries: Path | None = None,
+    program: Sequence[str] = _PROGRAM,
+    deadline: float = DEADLINE,
+    *,
+    servers: Sequence[str] = (),
 ) -> tuple[Device, ...]:
     """Asked of llama.cpp in a process of its own. Never fails: the log says why it found none.
 
-    `libraries` is the folder that llama.cpp's are in.
+    `libraries` is the folder that llama.cpp's are in. `servers`: those of `--rpc`.
     """
     folder = _libraries() if libraries is None else libraries
-    if folder is None or not has_gpu_backend(folder):
+    if folder is None or not (has_gpu_backend(folder) or servers):
         return ()
     try:
         async with asyncio.timeout(deadline):
-            return read(await _output(program))
+            return read(await _output([*program, *servers]))
     except (TimeoutError, OSError, ValueError, LookupError) as error:
         reason = str(error) or f"no answer within {deadline:g} s"
         logger.warning("llama.cpp cannot say which GPUs there are", extra=context(reason=reason))

@@ -6,6 +6,7 @@ model takes (`memory`), what a desired state may say (`desired`), and what an ag
 (`view`). Tests compare that with what these do.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -15,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 
 from ...shared.models.assignments import ContextSize, NumSlots
 from ...shared.models.engine_options import (
+    MAX_PATTERNS,
     BatchSize,
     CacheType,
     CacheTypeV,
@@ -50,6 +52,11 @@ from ..cpu_cores import default_threads
 
 DRAFTED_BY_MODEL = 8
 """`--speculate` with a draft model, where it is not said."""
+
+MAX_SERVERS = 16
+"""What llama.cpp has room for."""
+
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?", re.ASCII)
 
 LayoutChoice = Literal["auto"] | KvLayout
 KernelChoice = Literal["auto"] | Kernels
@@ -90,6 +97,25 @@ def _holds_a_slot(cells: int | None, info: ValidationInfo) -> int | None:
     if cells is not None and context_size is not None and cells < context_size:
         raise ValueError(f"must hold one slot at least, which is {context_size} (context size)")
     return cells
+
+
+def servers_of(text: str | None) -> tuple[str, ...]:
+    """The addresses in `HOST:PORT,HOST:PORT`. Raises `ValueError`."""
+    servers = tuple(text.split(",")) if text is not None else ()
+    for server in servers:
+        host, _, port = server.rpartition(":")
+        if not (_HOST.fullmatch(host) and port.isdecimal() and 0 < int(port) < 2**16):
+            raise ValueError("must be addresses HOST:PORT (IPv4) with commas between them")
+    if len(set(servers)) < len(servers):
+        raise ValueError("must name each server once")
+    if len(servers) > MAX_SERVERS:
+        raise ValueError(f"must be at most {MAX_SERVERS} servers")
+    return servers
+
+
+def _servers(text: str) -> str:
+    servers_of(text)
+    return text
 
 
 class LoadOptions(BaseModel):
@@ -218,6 +244,21 @@ class LoadOptions(BaseModel):
         default=None,
         description="devices to offload to, in this order, as `arriero doctor` names them (CUDA0, "
         "Vulkan1, Metal); none offloads nothing",
+    )
+    rpc: Annotated[
+        Annotated[str, Field(max_length=MAX_PATTERNS), AfterValidator(_servers)] | None,
+        Shown("HOST:PORT,…", "none"),
+        Counts(
+            fingerprint=_ROUNDED,
+            cache=_LAID_OUT,
+            memory="it adds devices, whose memory the host's facts have",
+            desired="which hosts a host trusts is its own business",
+            view="the view has the devices",
+        ),
+    ] = Field(
+        default=None,
+        description="llama.cpp's RPC servers (rpc-server) whose devices are used as GPUs of this "
+        "host; they neither ask who connects nor encrypt: only on networks that you trust",
     )
     gpu_layers: Annotated[GpuLayers, Shown("N|auto"), _PLACED] = Field(
         default=-1,

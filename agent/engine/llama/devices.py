@@ -7,9 +7,13 @@ know runs this module (`python -m`) in a child process; it writes one line of JS
 
 import ctypes
 import json
+import logging
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from ..model_error import ModelError
 
 _KINDS = {0: "cpu", 1: "gpu", 2: "igpu", 3: "accel"}
 """`GGML_BACKEND_DEVICE_TYPE_…`; an accelerator helps the CPU and has its memory."""
@@ -34,6 +38,11 @@ class FoundDevice:
     def is_gpu(self) -> bool:
         """Whether layers can be offloaded to it."""
         return self.kind in GPUS
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether an RPC server has it; `description` is its address then."""
+        return self.name.startswith("RPC")
 
 
 class Devices:
@@ -107,8 +116,15 @@ def _declared(function: Any, result: Any, *arguments: Any) -> Any:
 
 
 def main() -> None:
-    """Write which GPUs are found."""
+    """Write which GPUs are found, those of RPC servers (the arguments) among them."""
+    from .rpc import use_servers
+
     _library().ggml_backend_load_all()
+    for server in sys.argv[1:]:
+        try:
+            use_servers([server])
+        except ModelError as error:
+            logging.warning("%s", error)  # on standard error, which is the agent's
     found = [asdict(device) for _, device in loaded_devices().gpus()]
     print(json.dumps(found))  # noqa: T201
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import llama_cpp.llama_cpp as llama_cpp
 
 from ....shared.models.engine_options import Numa
-from ..load_options import LoadOptions
+from ..load_options import LoadOptions, servers_of
 from ..model_error import ModelError
 from .cells.layout import Layout, choose_layout
 from .context import CannotGenerateError, can_take_back
@@ -23,6 +23,7 @@ from .media.projector import Projector
 from .model import Model, check_model_file
 from .mtp import has_mtp
 from .offloading import with_layers_that_fit
+from .rpc import use_servers
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ def load_engine(path: Path, options: LoadOptions) -> LlamaEngine | EncoderEngine
     _check(options.slots)
     check_model_file(path)
     _use_numa(options.numa)
+    use_servers(servers_of(options.rpc))
     options = with_layers_that_fit(path, options)
     model = Model(
         path,

@@ -107,8 +107,10 @@ def _chosen(options: LoadOptions, found: Devices) -> tuple[list[int], tuple[Foun
     """The devices to offload to, by their handles; without a choice as llama.cpp takes them."""
     gpus = found.gpus()
     if options.device is None:
-        kinds = {device.kind for _, device in gpus}
-        gpus = [each for each in gpus if each[1].kind == "gpu" or "gpu" not in kinds]
+        remote = [each for each in gpus if each[1].is_remote]
+        own = [each for each in gpus if not each[1].is_remote]
+        has_gpu = any(device.kind == "gpu" for _, device in own)
+        gpus = remote + [each for each in own if each[1].kind == "gpu" or not has_gpu]
         return [handle for handle, _ in gpus], tuple(device for _, device in gpus)
     by_name = {device.name: (handle, device) for handle, device in gpus}
     names = devices_of(options.device)

@@ -47,6 +47,6 @@ def _values(annotation: Any, value: object) -> Iterator[object]:
     elif annotation is float:
         yield from (0.125, 0.25)
     elif annotation is str:
-        yield from ("none", "3,1", "exps=CPU", "a.b=int:1")
+        yield from ("none", "3,1", "exps=CPU", "a.b=int:1", "host:50052")
     elif annotation is not type(None):
         yield DRAFT

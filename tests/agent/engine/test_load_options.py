@@ -44,6 +44,7 @@ def test_defaults() -> None:
         "batch_size": None,
         "ubatch_size": 512,
         "device": None,
+        "rpc": None,
         "gpu_layers": -1,
         "split_mode": "layer",
         "tensor_split": None,

@@ -70,7 +70,7 @@ ELSEWHERE = {
     *("kv_offload", "op_offload", "rope_scaling", "rope_scale", "rope_freq_base"),
     *("yarn_orig_ctx", "yarn_ext_factor", "yarn_attn_factor", "yarn_beta_slow", "yarn_beta_fast"),
     *("host_cache", "max_stall"),
-    *("projector", "draft_model", "speculate", "deterministic", "numa"),
+    *("projector", "draft_model", "speculate", "deterministic", "numa", "rpc"),
     "kernels",  # which are chosen before
 }
 """Options that are about contexts, or obeyed in `load_engine`."""

@@ -1,0 +1,141 @@
+"""Devices of RPC servers, each of which is another process here.
+
+llama.cpp never forgets a server, and aborts the process where it asks one that is gone: so what
+uses one runs in a process of its own.
+"""
+
+import multiprocessing
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gguf import GGUFReader
+
+from arriero.agent.engine.llama.devices import FoundDevice, loaded_devices
+from arriero.agent.engine.llama.engine import LlamaEngine
+from arriero.agent.engine.llama.loading import load_engine
+from arriero.agent.engine.llama.rpc import use_servers
+from arriero.agent.engine.load_options import LoadOptions
+from arriero.agent.engine.model_error import ModelError
+from bench.small_models import write
+from tests.agent.engine.llama.running import GREEDY, Ended, generate, sequences
+from tests.rpc_device import RpcDevice
+from tests.waiting import HANGS
+
+MODEL = Path(__file__).parents[4] / "demo" / "arriero-demo.gguf"
+MIB = 2**20
+
+
+def apart(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What `function` returns or raises in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as executor:
+        return executor.submit(function, *arguments).result(HANGS)
+
+
+def answers(model: Path, options: dict[str, Any]) -> Ended:
+    engine = load_engine(model, LoadOptions(slots=2, context_size=256, threads=1, **options))
+    assert isinstance(engine, LlamaEngine)
+    return generate(engine, sequences(engine, GREEDY)[:4], slots=2)[0]
+
+
+def gpus_of(*servers: str) -> list[FoundDevice]:
+    use_servers(servers)
+    use_servers(servers)  # known already
+    return [device for _, device in loaded_devices().gpus()]
+
+
+def test_a_device_with_the_memory_that_it_has() -> None:
+    with RpcDevice(64 * MIB) as large, RpcDevice(16 * MIB) as small:
+        assert apart(gpus_of, large.address, small.address) == [
+            FoundDevice("RPC0", large.address, "gpu", memory=64 * MIB, free=64 * MIB),
+            FoundDevice("RPC1", small.address, "gpu", memory=16 * MIB, free=16 * MIB),
+        ]
+
+
+def used_and_answers(
+    model: Path, options: dict[str, Any], *devices: str
+) -> tuple[list[int], Ended]:
+    found = answers(model, options | {"rpc": ",".join(devices)})
+    return [each.memory - each.free for _, each in loaded_devices().gpus()], found
+
+
+def test_layers_lie_on_two_devices_by_their_memory_and_tokens_are_those_of_the_cpu() -> None:
+    with RpcDevice(96 * MIB) as large, RpcDevice(32 * MIB) as small:
+        (most, least), found = apart(
+            used_and_answers, MODEL, {"kernels": "plain"}, large.address, small.address
+        )
+        assert (most > 2 * least) and least > MIB
+    assert found == answers(MODEL, {"kernels": "plain"})
+
+
+def test_tensor_split_says_which_device_takes_more() -> None:
+    with RpcDevice(96 * MIB) as large, RpcDevice(32 * MIB) as small:
+        options = {"kernels": "plain", "tensor_split": "0,1"}
+        (first, second), _ = apart(used_and_answers, MODEL, options, large.address, small.address)
+        assert first < MIB < second
+
+
+@pytest.fixture(scope="module")
+def experts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A mixture of experts."""
+    return write("qwen3moe", tmp_path_factory.mktemp("models") / "experts.gguf")
+
+
+@pytest.mark.parametrize(
+    "where", [{"n_cpu_moe": 4}, {"override_tensor": r"ffn_.*_exps=CPU"}], ids=["n_cpu_moe", "name"]
+)
+def test_experts_in_host_memory(experts: Path, where: dict[str, Any]) -> None:
+    used = []
+    for options in ({}, where):
+        with RpcDevice(96 * MIB) as device:
+            options = options | {"kernels": "plain"}
+            (on_device,), found = apart(used_and_answers, experts, options, device.address)
+        used.append(on_device)
+        assert found == answers(experts, {"kernels": "plain"})
+    everything, without_experts = used
+    assert everything - without_experts > experts_bytes(experts)
+
+
+def experts_bytes(path: Path) -> int:
+    return sum(int(tensor.n_bytes) for tensor in GGUFReader(path).tensors if "_exps" in tensor.name)
+
+
+def load(*servers: str) -> None:
+    load_engine(MODEL, LoadOptions(context_size=256, rpc=",".join(servers)))
+
+
+def test_a_model_that_is_too_large_for_its_device() -> None:
+    with RpcDevice(4 * MIB) as device, pytest.raises(ModelError, match="allocate"):
+        apart(load, device.address)
+
+
+def test_no_server_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    with pytest.raises(ModelError, match=f"--rpc: {address} cannot be reached: .*refused"):
+        use_servers([address])
+
+
+def test_a_server_that_serves_another_process() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(ModelError, match="another may have it"):
+            use_servers([address], deadline=0.05)
+
+
+def test_another_kind_of_server() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def hang_up() -> None:
+            listener.accept()[0].close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        with pytest.raises(ModelError, match="it has to be"):
+            use_servers([f"127.0.0.1:{listener.getsockname()[1]}"])
+        thread.join()
