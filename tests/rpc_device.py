@@ -22,12 +22,15 @@ PATIENCE = 60.0
 
 
 class RpcDevice:
-    """A process that serves one device with `memory` bytes; it ends with the context."""
+    """A process that serves one device with `memory` bytes; it ends with the context.
 
-    def __init__(self, memory: int) -> None:
+    It is at the `address` of one that has vanished, or at a free one.
+    """
+
+    def __init__(self, memory: int, address: str = "127.0.0.1:0") -> None:
         self.memory = memory
         self._process = subprocess.Popen(
-            (sys.executable, "-m", __name__, str(memory)),
+            (sys.executable, "-m", "tests.rpc_device", str(memory), address),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=ROOT,
@@ -212,7 +215,8 @@ def main() -> None:
     ggml = llama_cpp._lib
     memory = BoundedMemory(ggml, int(sys.argv[1]))
     servers = Servers(ggml, memory.device)
-    listener = socket.create_server(("127.0.0.1", 0))
+    host, _, port = sys.argv[2].rpartition(":")
+    listener = socket.create_server((host, int(port)))
 
     def accept() -> None:
         while True:
