@@ -241,6 +241,7 @@ def limits_of(settings: BalancerSettings) -> Limits:
         model_memory=settings.model_memory,
         keys=settings.key_limits,
         anonymous=settings.anonymous_limits,
+        http_hosts=settings.model_source_http,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from ..shared.models.sources import MAX_HTTP_HOSTS, http_host
 from ..shared.quantities import Address, Duration, Size, format_duration
 from ..shared.settings.declaration import DaemonSettings, ListenAddress, Shown
 from .access.identity import NAMES, NO_LIMITS, CallerLimits, parse_limits
@@ -200,6 +201,15 @@ class BalancerSettings(DaemonSettings):
         default=False,
         description="fetch pictures that requests link to (http and https), from public addresses "
         "only; otherwise requests have to carry them",
+    )
+    model_source_http: Annotated[
+        tuple[Annotated[str, AfterValidator(http_host)], ...],
+        Field(max_length=MAX_HTTP_HOSTS),
+        Shown("HOST", "none"),
+    ] = Field(
+        default=(),
+        description="a host from which agents may fetch models by http://, such as files.lan or "
+        "files.lan:8080; may be repeated. Nothing protects such a file on its way: name its sha256",
     )
     model_memory: Annotated[Duration, Field(ge=0), Shown("DURATION")] = Field(
         default=_LIMITS.model_memory,

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Self
 from urllib.parse import SplitResult, urljoin, urlsplit
@@ -15,6 +14,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 import httpx2
 
 from ...shared.log import context
+from ...shared.models.sources import is_loopback
 from ..gguf.header import MAGIC
 from .gguf_check import check_start
 from .models_folder import ModelsFolder, Record
@@ -365,18 +365,22 @@ class RedirectError(Exception):
 def next_url(url: str, location: str) -> str:
     """Where `location`, the answer of `url`, leads.
 
-    To `https`, or to where the download is already; from loopback also to loopback. Raises
-    `RedirectError`.
+    To `https`, or to where the download is already; from loopback also to loopback. What comes
+    without TLS from elsewhere goes to no other host, since anybody on the way could choose it.
+    Raises `RedirectError`.
     """
     try:
         target = urljoin(url, location)
         old, new = urlsplit(url), urlsplit(target)
-        is_local = _is_loopback(old.hostname) and _is_loopback(new.hostname)
+        is_local = is_loopback(old.hostname) and is_loopback(new.hostname)
         is_near = _origin(old) == _origin(new) or (is_local and new.scheme in ("http", "https"))
     except ValueError as error:
         raise RedirectError(f"{_shown(url)} sends on to an unreadable address") from error
     if not new.hostname or not (new.scheme == "https" or is_near):
         raise RedirectError(f"{_shown(url)} sends on to {_shown(target)}, which is not https://")
+    is_open = old.scheme == "http" and not is_loopback(old.hostname)
+    if is_open and new.hostname != old.hostname:
+        raise RedirectError(f"{_shown(url)}, without TLS, sends on to another host, {new.hostname}")
     return target
 
 
@@ -395,14 +399,3 @@ def _shown(url: str) -> str:
 def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
     default = {"http": 80, "https": 443}.get(parts.scheme)
     return parts.scheme, parts.hostname, parts.port or default
-
-
-def _is_loopback(host: str | None) -> bool:
-    if host is None:
-        return False
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import httpx2
 
-from ...shared.models.sources import LocalFile, WebFile, parse_source
+from ...shared.models.sources import MAX_SOURCE, LocalFile, WebFile, check_http, parse_source
 from .downloader import TIMEOUT, Downloader, Progress, RemoteFile, ReportProgress
 from .fetch_protocol import (
     Arriving,
@@ -71,6 +71,7 @@ def carry_out(fetch: FetchOrder, reports: BinaryIO, until_leased: Callable[[], N
     """Fetch, and report to `reports`. The files stay leased until `until_leased` returns."""
     try:
         folder = ModelsFolder(fetch.root, fetch.limit)
+        _check_http(fetch)
         with fetched(fetch.source, fetch.sha256, folder, report=_reporter(reports)) as found:
             _write(reports, found)
             until_leased()
@@ -87,6 +88,14 @@ def carry_out(fetch: FetchOrder, reports: BinaryIO, until_leased: Callable[[], N
                 traceback=traceback.format_exc()[-MAX_TRACEBACK:],
             ),
         )
+
+
+def _check_http(fetch: FetchOrder) -> None:
+    """The balancer has checked the source; here is where it would be obeyed."""
+    try:
+        check_http(fetch.source, fetch.http_hosts)
+    except ValueError as error:
+        raise FetchError("denied", f"the source {fetch.source[:MAX_SOURCE]} {error}") from error
 
 
 def _reporter(reports: BinaryIO) -> ReportProgress:

@@ -11,19 +11,24 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from ...shared.models.sources import HttpHosts
 from ...shared.strict import STRICT
 from .port import FetchCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOrder:
-    """Fetch `source` into the folder `root`, all files of which may take `limit` bytes."""
+    """Fetch `source` into the folder `root`, all files of which may take `limit` bytes.
+
+    `http_hosts` may send it without TLS.
+    """
 
     __pydantic_config__ = STRICT
     source: str
     sha256: str | None = None
     root: Path
     limit: int | None = None
+    http_hosts: HttpHosts = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

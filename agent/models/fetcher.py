@@ -57,11 +57,20 @@ class Fetcher:
         self._command = command
 
     async def fetch(
-        self, source: str, *, sha256: str | None = None, on_progress: OnProgress
+        self,
+        source: str,
+        *,
+        sha256: str | None = None,
+        http_hosts: Sequence[str] = (),
+        on_progress: OnProgress,
     ) -> FetchedModel:
         """See the port. A cancelled fetch returns once its process has ended."""
         order = FetchOrder(
-            source=source, sha256=sha256, root=self._folder.root, limit=self._folder.limit
+            source=source,
+            sha256=sha256,
+            root=self._folder.root,
+            limit=self._folder.limit,
+            http_hosts=tuple(http_hosts),
         )
         process = await self._start()
         try:

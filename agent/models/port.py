@@ -5,7 +5,7 @@ evict files that are leased. `fetch` is cancelled as its task is; what had arriv
 the folder, and the next `fetch` of the same source goes on from there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, get_args
@@ -82,10 +82,16 @@ class ModelFiles(Protocol):
     """Gets model files onto this host."""
 
     async def fetch(
-        self, source: str, *, sha256: str | None = None, on_progress: OnProgress
+        self,
+        source: str,
+        *,
+        sha256: str | None = None,
+        http_hosts: Sequence[str] = (),
+        on_progress: OnProgress,
     ) -> FetchedModel:
         """The files of `source`, downloaded unless they are here.
 
+        `http_hosts` may send it without TLS (`check_http`).
         `on_progress` is called about twice a second while bytes arrive, here or through another
         agent on this host. Raises `FetchError`. Cancel the task to stop; it stops at once.
         """

@@ -130,7 +130,9 @@ async def bring_adapters(
     here = AdaptersHere(beside.adapters)
     missing = here.missing(assignment)
     try:
-        fetched = await fetch_adapters(files, missing, on_progress)
+        fetched = await fetch_adapters(
+            files, missing, on_progress, http_hosts=assignment.http_hosts
+        )
     except FetchError as error:
         return error.issue
     except Exception:  # the boundary of a fetch, as above
@@ -260,7 +262,7 @@ async def fetch_all(
     adapters: list[tuple[WishedAdapter, FetchedModel]] = []
     failures: list[FetchError] = []
     with ExitStack() as held:
-        bringer = _Bringer(files, on_progress, held)
+        bringer = _Bringer(files, assignment.http_hosts, on_progress, held)
         model = await bringer.bring(assignment.source, "", assignment.sha256)
         projector = await bringer.bring_any(assignment.projector, "`projector`: ")
         draft = draft_source(assignment)
@@ -282,11 +284,15 @@ async def fetch_all(
 
 
 async def fetch_adapters(
-    files: ModelFiles, adapters: Sequence[WishedAdapter], on_progress: OnProgress
+    files: ModelFiles,
+    adapters: Sequence[WishedAdapter],
+    on_progress: OnProgress,
+    *,
+    http_hosts: Sequence[str] = (),
 ) -> tuple[FetchedModel, ...]:
     """These alone. Raises `FetchError` as `fetch_all` does, if one of them cannot be had."""
     with ExitStack() as held:
-        bringer = _Bringer(files, on_progress, held)
+        bringer = _Bringer(files, http_hosts, on_progress, held)
         fetched = [await bringer.bring_adapter(each) for each in adapters]
         held.pop_all()
     return tuple(fetched)
@@ -310,15 +316,21 @@ def draft_source(assignment: Assignment) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Bringer:
-    """Fetches, and gives up all leases with `held`."""
+    """Fetches, and gives up all leases with `held`. `http_hosts` are the assignment's."""
 
     files: ModelFiles
+    http_hosts: Sequence[str]
     on_progress: OnProgress
     held: ExitStack
 
     async def bring(self, source: str, called: str, sha256: str | None = None) -> FetchedModel:
         try:
-            fetched = await self.files.fetch(source, sha256=sha256, on_progress=self.on_progress)
+            fetched = await self.files.fetch(
+                source,
+                sha256=sha256,
+                http_hosts=self.http_hosts,
+                on_progress=self.on_progress,
+            )
         except FetchError as error:
             raise FetchError(error.code, called + error.message, error.hint) from error
         self.held.callback(fetched.lease.release)

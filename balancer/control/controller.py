@@ -114,11 +114,15 @@ class Reconciliation:
 class Controller:
     """`reconcile` is called after every change, and at `reconcile_at`."""
 
-    def __init__(self, *, drain_timeout: float) -> None:
-        """An agent that loads another model lets requests go on for `drain_timeout` seconds."""
+    def __init__(self, *, drain_timeout: float, http_hosts: tuple[str, ...] = ()) -> None:
+        """An agent that loads another model lets requests go on for `drain_timeout` seconds.
+
+        `http_hosts` may send files of models without TLS.
+        """
         self.statuses: Mapping[str, ModelStatus] = {}
         self.reconcile_at: float | None = None
         self._drain_timeout = drain_timeout
+        self._http_hosts = http_hosts
         self._desired: DesiredState | None = None
         self._settled_at = 0.0
         self._numbers = OrderNumbers()
@@ -334,9 +338,12 @@ class Controller:
             link=member.report.link,
             interrupts=change.interrupts,
         )
+        assignment = change.assignment
+        if assignment is not None:
+            assignment = replace(assignment, http_hosts=self._http_hosts)
         assign = Assign(
             revision=number,
-            assignment=change.assignment,
+            assignment=assignment,
             drain_timeout=self._drain_timeout,
         )
         return GiveOrder(member.id, assign)

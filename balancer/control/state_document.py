@@ -4,7 +4,7 @@ Durations and sizes may be written as people write them (`15m`, `2GiB`); they ar
 seconds and bytes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import Any
 
@@ -13,6 +13,7 @@ from pydantic_core import from_json, to_json
 
 from ...shared.errors import InvalidRequest, RequestTooLarge
 from ...shared.models.engine_options import EngineOptions
+from ...shared.models.sources import check_http
 from ...shared.sampling import SamplingChoices
 from ...shared.validation import Problem, all_problems, echo
 from .desired_state import MAX_MODELS, DesiredModel, DesiredState
@@ -41,14 +42,23 @@ _ENGINE: TypeAdapter[EngineOptions] = TypeAdapter(EngineOptions)
 _SAMPLING: TypeAdapter[SamplingChoices] = TypeAdapter(SamplingChoices)
 
 
-def parse_desired_state(body: str | bytes) -> DesiredState:
-    """The desired state in the JSON `body`. Raises `InvalidRequest` that names every problem."""
+def parse_desired_state(
+    body: str | bytes, *, http_hosts: Collection[str] | None = None
+) -> DesiredState:
+    """The desired state in the JSON `body`. Raises `InvalidRequest` that names every problem.
+
+    Sources without TLS may only be on `http_hosts`; `None` leaves that to the agents, as where the
+    state was checked before.
+    """
     _check_size(body)
     try:
         state = _ADAPTER.validate_json(body)
     except ValidationError as error:
         raise InvalidDesiredState(all_problems(error, body)) from error
-    if problems := tuple(_repeated_names(state)):
+    problems = tuple(_repeated_names(state))
+    if http_hosts is not None:
+        problems += tuple(_open_sources(state, http_hosts))
+    if problems:
         raise InvalidDesiredState(problems)
     return state
 
@@ -105,6 +115,28 @@ def _repeated_names(state: DesiredState) -> Iterator[Problem]:
             owner = owners.setdefault(name, path)
             if owner != path:
                 yield Problem(path, f"`{path}` must be unique; `{owner}` is {echo(name)}, too")
+
+
+def _open_sources(state: DesiredState, http_hosts: Collection[str]) -> Iterator[Problem]:
+    """Sources without TLS that no operator allows."""
+    for index, model in enumerate(state.models):
+        for field, source in _sources(model):
+            path = f"models[{index}].{field}"
+            try:
+                check_http(source, http_hosts)
+            except ValueError as error:
+                yield Problem(path, f"`{path}` {error}, not {echo(source)}")
+
+
+def _sources(model: DesiredModel) -> Iterator[tuple[str, str]]:
+    """All files of a model, and the fields that name them."""
+    yield "source", model.source
+    if model.projector is not None:
+        yield "projector", model.projector
+    if model.engine.draft_model is not None:
+        yield "engine.draft_model", model.engine.draft_model
+    for number, adapter in enumerate(model.adapters):
+        yield f"adapters[{number}].source", adapter.source
 
 
 def _named(model: DesiredModel) -> Iterator[tuple[str, str]]:

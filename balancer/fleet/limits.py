@@ -16,7 +16,8 @@ class Limits:
 
     `model_memory` is how long a model that has gone counts as known. `keys` are the limits of
     access keys that have none of their own, `anonymous` of callers without a key. `first_slots` are
-    the requests that a new agent may have at once (`circuit_breaker.py`).
+    the requests that a new agent may have at once (`circuit_breaker.py`). Only `http_hosts` may
+    send agents files of models without TLS.
     """
 
     max_buffered_requests: int = 256
@@ -31,3 +32,4 @@ class Limits:
     routing: Routing = "cost"
     keys: CallerLimits = NO_LIMITS
     anonymous: CallerLimits = NO_LIMITS
+    http_hosts: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from ..inference.values import Seconds
 from ..sampling import SamplingChoices
 from ..strict import STRICT, ListOf
 from .engine_options import EngineOptions
-from .sources import Source
+from .sources import HttpHosts, Source
 
 MAX_MODEL_NAME = 300
 """Most characters of a model's name; file systems allow 255 bytes."""
@@ -84,7 +84,8 @@ class Assignment:
 
     `None` leaves a value to the agent or the model. Only a change of what `needs_reload` compares
     loads the model anew; `chat_template`, `sampling`, `adapters` and fewer slots apply without.
-    `projector` is the source of the part that reads pictures.
+    `projector` is the source of the part that reads pictures. Only `http_hosts` may send any of
+    the files without TLS: it is what the balancer allows, and no part of what is served.
     """
 
     __pydantic_config__ = STRICT
@@ -98,6 +99,9 @@ class Assignment:
     engine: EngineOptions = field(default_factory=EngineOptions)
     chat_template: Annotated[str, Field(min_length=1, max_length=MAX_TEMPLATE)] | None = None
     sampling: SamplingChoices = field(default_factory=SamplingChoices)
+    http_hosts: Annotated[HttpHosts, Field(exclude_if=lambda hosts: not hosts)] = field(
+        default=(), compare=False
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@
 | --- | --- |
 | `hf://org/repo/folder/file.gguf@revision` | one file of a repository on the Hugging Face hub |
 | `hf://org/repo:Q4_K_M@revision` | the file of that repository in this quantisation |
-| `https://host/path/file.gguf` | a download; `http://` from loopback addresses only |
+| `https://host/path/file.gguf` | a download; `http://` as `check_http` says |
 | `file:///path/file.gguf` | a path on the agent's host |
 
 Without `@revision` the hub's `main` is meant. Of a split model (`…-00001-of-00003.gguf`) the first
@@ -12,15 +12,22 @@ file is named; the others lie beside it.
 """
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Annotated
 from urllib.parse import unquote, urlsplit
 
-from pydantic import AfterValidator, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
+
+from ..strict import ListOf
 
 MAX_SOURCE = 2048
 """Most characters of a source."""
+
+MAX_HTTP_HOSTS = 64
+
+_HOST = re.compile(r"(?:\[[0-9a-f:.]+\]|[a-z0-9._-]{1,253})(?::\d{1,5})?", re.ASCII)
 
 _PART = r"[A-Za-z0-9][\w.-]{0,95}"
 _REVISION = r"(?:@(?P<revision>[\w./-]{1,200}))?"
@@ -103,12 +110,43 @@ def _web(text: str) -> WebFile:
         raise ValueError(problem)
     if "@" in parts.netloc:
         raise ValueError(f"{problem}, without credentials: they would be shown and logged")
-    if parts.scheme == "http" and not _is_loopback(parts.hostname):
-        raise ValueError("must begin with https://; http:// is for loopback addresses only")
     return WebFile(text)
 
 
-def _is_loopback(host: str) -> bool:
+def http_host(text: str) -> str:
+    """A host without TLS, with or without a port, in lower case. Raises `ValueError`."""
+    host = text.lower()
+    if not _HOST.fullmatch(host):
+        raise ValueError("must be a host such as files.lan or files.lan:8080, without http://")
+    return host
+
+
+HttpHosts = Annotated[
+    ListOf[Annotated[str, AfterValidator(http_host)]], Field(max_length=MAX_HTTP_HOSTS)
+]
+
+
+def check_http(source: str, allowed: Collection[str]) -> None:
+    """Refuse a download without TLS, unless it is from loopback or from one of `allowed`.
+
+    `allowed` are of `http_host`: `files.lan` for any port, `files.lan:8080` for that one only.
+    Raises `ValueError`.
+    """
+    parts = urlsplit(source)
+    if parts.scheme != "http" or is_loopback(parts.hostname):
+        return
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else f"{parts.hostname}"
+    if not {host, f"{host}:{parts.port or 80}"} & set(allowed):
+        raise ValueError(
+            "must begin with https://; http:// is for loopback addresses, and for hosts that "
+            f"the balancer is started with: --model-source-http {host}"
+        )
+
+
+def is_loopback(host: str | None) -> bool:
+    """Whether a URL's host is this machine, as it is written."""
+    if host is None:
+        return False
     if host == "localhost":
         return True
     try:

@@ -55,6 +55,7 @@ def test_defaults() -> None:
         "heartbeat_timeout": 5.0,
         "strict_fields": False,
         "media_urls": False,
+        "model_source_http": (),
         "model_memory": 600.0,
         "drain_timeout": 30.0,
         "log_format": "auto",
@@ -124,6 +125,7 @@ def test_hosts_may_be_repeated_and_have_to_be_hosts() -> None:
     settings = load(BalancerSettings, argv, {})
     assert settings.allowed_host == ("gpu-box", "gpu-box.example:8443")
     assert "--allowed-host" in refused("--allowed-host", "http://gpu-box")
+    assert "--model-source-http" in refused("--model-source-http", "http://files.lan")
 
 
 @pytest.mark.parametrize(

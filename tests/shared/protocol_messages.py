@@ -140,6 +140,7 @@ ASSIGNMENT = Assignment(
     adapters=(WishedAdapter(name="loud", source="file:///a.gguf", scale=0.5),),
     slots=4,
     context_size=4096,
+    http_hosts=("files.lan",),
     engine=EngineOptions(
         gpu_layers=8,
         kv_cells=8192,

@@ -103,7 +103,9 @@ class Steering:
     def __init__(self, state: FleetState) -> None:
         self._state = state
         # No request lives longer, so a change of the desired state cuts none of them.
-        self._controller = Controller(drain_timeout=state.limits.request_timeout)
+        self._controller = Controller(
+            drain_timeout=state.limits.request_timeout, http_hosts=state.limits.http_hosts
+        )
         self.cordons = Cordons()
         self._reconcile_at: float | None = None
         self._load_times = LoadTimes()

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Annotated, Any, NotRequired
 
 from aiohttp import hdrs, web
@@ -98,9 +99,11 @@ def _state_routes(runtime: FleetRuntime, service: DesiredStateService, diary: Di
     async def get(_request: web.Request) -> web.Response:
         return _state(service)
 
+    read = partial(parse_desired_state, http_hosts=runtime.views.limits.http_hosts)
+
     async def put(request: web.Request) -> web.Response:
         try:
-            state = await parsed(request, parse_desired_state)
+            state = await parsed(request, read)
         except InvalidDesiredState as error:
             return _problems(error)
         expected = _expected(request)

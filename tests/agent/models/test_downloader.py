@@ -352,6 +352,7 @@ def test_junk_is_nothing(junk: str) -> None:
         ("http://127.0.0.1:1/x", "http://127.0.0.1:2/y", "http://127.0.0.1:2/y"),
         ("http://localhost/x", "http://[::1]/y", "http://[::1]/y"),
         ("http://127.0.0.1/x", "https://b/y", "https://b/y"),
+        ("http://mirror:8080/x", "https://mirror/y", "https://mirror/y"),
     ],
 )
 def test_to_https_and_to_where_it_is_already(url: str, location: str, target: str) -> None:
@@ -367,6 +368,10 @@ def test_to_https_and_to_where_it_is_already(url: str, location: str, target: st
         ("https://a/x", "http://[::1"),
         ("http://127.0.0.1/x", "http://10.0.0.1/y"),
         ("http://127.0.0.1/x", "ftp://127.0.0.1/y"),
+        ("http://mirror/x", "https://b/y"),
+        ("http://mirror/x", "http://b/y"),
+        ("http://mirror/x", "http://mirror:8080/y"),
+        ("http://mirror/x", "http://127.0.0.1/y"),
     ],
 )
 def test_nowhere_else(url: str, location: str) -> None:

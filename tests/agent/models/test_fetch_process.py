@@ -3,11 +3,13 @@
 import errno
 import hashlib
 import io
+import socket
 import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,6 +85,56 @@ def test_what_a_server_makes_us_say_is_bounded(tmp_path: Path, server: FileServe
     (report,) = carried_out(FetchOrder(source=url, root=tmp_path))
     assert isinstance(report, Refused)
     assert len(report.message) == MAX_MESSAGE
+
+
+@pytest.fixture
+def office(server: FileServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The server's address by the name of another host, as a name server would have it."""
+    resolve = socket.getaddrinfo
+
+    def look_up(host: str, *rest: Any, **options: Any) -> Any:
+        return resolve(
+            "127.0.0.1" if host in ("files.lan", "other.lan") else host, *rest, **options
+        )
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return server.url.replace("127.0.0.1", "files.lan")
+
+
+def test_a_host_without_tls_that_the_balancer_allows(
+    tmp_path: Path, server: FileServer, office: str
+) -> None:
+    server.serve("/m.gguf", Served(DATA))
+    source = f"{office}/m.gguf"
+    last = carried_out(FetchOrder(source=source, root=tmp_path, http_hosts=("files.lan",)))[-1]
+    assert isinstance(last, Fetched)
+    assert last.paths[0].read_bytes() == DATA
+    assert server.asked[-1].headers["host"].startswith("files.lan:")
+
+
+@pytest.mark.parametrize("allowed", [(), ("other.lan",), ("files.lan:1",)])
+def test_a_host_without_tls_that_it_does_not_allow_is_not_asked(
+    tmp_path: Path, server: FileServer, office: str, allowed: tuple[str, ...]
+) -> None:
+    server.serve("/m.gguf", Served(DATA))
+    order = FetchOrder(source=f"{office}/m.gguf", root=tmp_path, http_hosts=allowed)
+    (report,) = carried_out(order)
+    assert isinstance(report, Refused)
+    assert report.code == "denied"
+    assert "--model-source-http files.lan" in report.message
+    assert server.asked == []
+
+
+def test_a_host_without_tls_may_not_send_on_to_another(
+    tmp_path: Path, server: FileServer, office: str
+) -> None:
+    target = server.serve("/other.gguf", Served(DATA)).replace("127.0.0.1", "other.lan")
+    server.serve("/m.gguf", Served(location=target))
+    hosts = ("files.lan", "other.lan")
+    (report,) = carried_out(FetchOrder(source=f"{office}/m.gguf", root=tmp_path, http_hosts=hosts))
+    assert isinstance(report, Refused)
+    assert (report.code, len(server.asked)) == ("unreachable", 1)
+    assert "other.lan" in report.message
 
 
 FetchSource = Callable[..., Fetched]

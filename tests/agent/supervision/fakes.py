@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from arriero.agent.models.port import FetchCode, FetchedModel, FetchError, OnProgress
@@ -72,11 +72,18 @@ class FakeFiles:
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
         self.num_cancelled = 0
+        self.http_hosts: list[tuple[str, ...]] = []
         self.leases: dict[str, FakeLease] = {}
 
     async def fetch(
-        self, source: str, *, sha256: str | None = None, on_progress: OnProgress
+        self,
+        source: str,
+        *,
+        sha256: str | None = None,
+        http_hosts: Sequence[str] = (),
+        on_progress: OnProgress,
     ) -> FetchedModel:
+        self.http_hosts.append(tuple(http_hosts))
         on_progress(Download(file=source, bytes=1, total=2))
         try:
             await self.may_go_on.wait()

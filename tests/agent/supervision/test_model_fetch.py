@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -269,7 +270,12 @@ async def test_nothing_is_downloaded_for_options_that_cannot_be() -> None:
 
 class BrokenFiles(FakeFiles):
     async def fetch(
-        self, source: str, *, sha256: str | None = None, on_progress: OnProgress
+        self,
+        source: str,
+        *,
+        sha256: str | None = None,
+        http_hosts: Sequence[str] = (),
+        on_progress: OnProgress,
     ) -> FetchedModel:
         raise IndexError("a mistake of ours")
 
@@ -359,3 +365,15 @@ async def test_what_cannot_be_had_is_named_and_nothing_stays_leased(source: str,
     assert (caught.value.code, caught.value.message) == ("not_found", told)
     assert caught.value.hint == "mend it"
     assert all(each.is_released for each in files.leases.values())
+
+
+async def test_hosts_without_tls_are_those_of_the_assignment() -> None:
+    files = FakeFiles()
+    adapter = WishedAdapter(name="calm", source="file:///calm.gguf")
+    hosts = ("files.lan",)
+    await fetch(files, replace(A, adapters=(adapter,), http_hosts=hosts))
+    assert files.http_hosts == [hosts, hosts], "the model's and the adapter's"
+    files.http_hosts.clear()
+    desired = replace(A, adapters=(adapter,), http_hosts=hosts)
+    await bring_adapters(files, desired, ModelFile("m.gguf"), on_progress=lambda _: None)
+    assert files.http_hosts == [hosts]

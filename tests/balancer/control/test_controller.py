@@ -465,3 +465,15 @@ def test_a_number_that_cannot_have_been_given_is_not_believed() -> None:
     assert numbers.next() == MOST_BELIEVED
     numbers.seen(MOST_BELIEVED)
     assert numbers.next() == MOST_BELIEVED + 1
+
+
+def test_orders_say_which_hosts_may_send_files_without_tls() -> None:
+    fleet = Fleet("x")
+    fleet.controller = Controller(drain_timeout=30.0, http_hosts=("files.lan",))
+    fleet.wish(wished("m"))
+    fleet.now += SETTLE
+    assert fleet.look() == {"x": wished("m").source}
+    [order] = fleet.agents["x"].inbox
+    assert order.assignment is not None and order.assignment.http_hosts == ("files.lan",)
+    fleet.act()
+    assert fleet.look() == {}, "an agent that was allowed other hosts is given no other order"

@@ -64,6 +64,32 @@ def test_what_is_written_is_read_as_the_same_state() -> None:
     }
 
 
+def test_sources_without_tls_are_on_hosts_that_an_operator_names() -> None:
+    models = [
+        named("a", source="http://files.lan/a.gguf", projector="http://files.lan:81/p.gguf"),
+        named(
+            "b",
+            engine={"draft_model": "http://files.lan/d.gguf"},
+            adapters=[{"name": "x", "source": "http://other.lan/x.gguf"}],
+        ),
+        named("c", source="http://127.0.0.1/c.gguf", engine={"draft_model": "/d.gguf"}),
+    ]
+    body = json.dumps({"models": models})
+    with pytest.raises(InvalidDesiredState) as caught:
+        parse_desired_state(body, http_hosts=("files.lan:80",))
+    assert [problem.field for problem in caught.value.problems] == [
+        "models[0].projector",
+        "models[1].adapters[0].source",
+    ]
+    assert caught.value.problems[1].sentence == (
+        "`models[1].adapters[0].source` must begin with https://; http:// is for loopback "
+        "addresses, and for hosts that the balancer is started with: --model-source-http "
+        'other.lan, not "http://other.lan/x.gguf"'
+    )
+    assert parse_desired_state(body, http_hosts=("files.lan", "other.lan")).models
+    assert parse_desired_state(body).models, "what was saved before is read without the flag"
+
+
 def test_every_problem_is_named_at_once() -> None:
     body = {"models": [named("a b", slots=0), {"name": "b", "engine": {"gpus": 1}}], "model": 1}
     assert problems_of(body) == [

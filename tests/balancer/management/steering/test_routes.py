@@ -129,6 +129,16 @@ async def test_a_wrong_drain(client: TestClient, runtime: FleetRuntime, body: ob
     assert response.status == 400
 
 
+async def test_a_source_without_tls_is_refused_with_the_flag(client: TestClient) -> None:
+    wish = {"models": [{"name": "m", "source": "http://files.lan/m.gguf"}]}
+    for path in ("/api/v1/desired-state", "/api/v1/desired-state?dry_run=true"):
+        response = await client.put(path, json=wish)
+        assert response.status == 400
+        error = (await response.json())["error"]
+        assert error["field"] == "models[0].source"
+        assert "--model-source-http files.lan" in error["message"]
+
+
 # ---- as described
 
 
