@@ -1,11 +1,12 @@
-"""A backup of a balancer's SQLite store and its files, as one tar file; and back.
+"""A backup of a balancer's store and its files, as one tar file; and back.
 
 The balancer may run meanwhile. The database is copied by SQLite's own online backup, so it is as it
 was at one moment. Files are written once, under names of their own: those that are there are copied
 before the database, and those that came since behind it. So all that the copied database knows are
 there, but for files that were deleted in between, as they are at the balancer.
 
-A tar file has `manifest.json`, `state.db`, and `files/…` as they lie in `--files`.
+A tar file has `manifest.json`, `state.db`, and `files/…` as they lie in `--files`. Beside
+PostgreSQL there is no `state.db`: `pg_dump` copies the database first, then this its files.
 """
 
 import io
@@ -34,17 +35,21 @@ class BackupError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a backup is of. `created_at` in seconds since 1970."""
+    """What a backup is of. `created_at` in seconds since 1970.
+
+    One that `has_database` is of SQLite; the others are of files beside PostgreSQL.
+    """
 
     format: int
     version: str
     created_at: float
+    has_database: bool
     num_files: int
     num_bytes: int
 
 
 def _write(
-    database: Path, files: Path, part: Path, copy: Callable[[Path, Path], None], now: float
+    database: Path | None, files: Path, part: Path, copy: Callable[[Path, Path], None], now: float
 ) -> Manifest:
     sizes: dict[str, int] = {}
     with (
@@ -53,14 +58,16 @@ def _write(
         tarfile.open(fileobj=raw, mode="w") as archive,
     ):
         _add_new(archive, files, sizes)
-        copied = Path(folder) / "state.db"
-        copy(database, copied)
-        _add_new(archive, files, sizes)
-        archive.add(copied, "state.db")
+        if database is not None:
+            copied = Path(folder) / "state.db"
+            copy(database, copied)
+            _add_new(archive, files, sizes)
+            archive.add(copied, "state.db")
         manifest = Manifest(
             format=FORMAT,
             version=version("arriero"),
             created_at=now,
+            has_database=database is not None,
             num_files=len(sizes),
             num_bytes=sum(sizes.values()),
         )
@@ -108,16 +115,21 @@ def copy_database(database: Path, copy: Path) -> None:
 
 
 def back_up(
-    database: Path,
+    database: Path | None,
     files: Path,
     target: Path,
     *,
     copy: Callable[[Path, Path], None] = copy_database,
     clock: Callable[[], float] = time.time,
 ) -> Manifest:
-    """Write `target`, which is whole in the end, or as it was before. Raises `BackupError`."""
-    if not database.is_file():
+    """Write `target`, which is whole in the end, or as it was before. Raises `BackupError`.
+
+    Without a `database` it has the files alone, which lie beside PostgreSQL.
+    """
+    if database is not None and not database.is_file():
         raise BackupError(f"--state: there is no database {database}")
+    if database is None and not any((files / root).is_dir() for root in ROOTS):
+        raise BackupError(f"--files: {files} is no folder of a balancer's files")
     with _unfinished(target) as part:
         manifest = _write(database, files, part, copy, clock())
         part.replace(target)
@@ -125,31 +137,46 @@ def back_up(
     return manifest
 
 
-def restore(source: Path, database: Path, files: Path) -> Manifest:
+def restore(source: Path, database: Path | None, files: Path) -> Manifest:
     """Make `database` and `files` of a backup; neither may be there. Raises `BackupError`.
 
-    The database comes last: a balancer that starts in between finds none.
+    The database comes last: a balancer that starts in between finds none. Without one the backup
+    has to be of files beside PostgreSQL.
     """
-    if database.exists():
+    place = (files if database is None else database).absolute().parent
+    if database is not None and database.exists():
         raise BackupError(f"--state: {database} is there; move it away first")
     if any((files / root).exists() for root in ROOTS):
         raise BackupError(f"--files: there are files in {files}; move them away first")
-    if not database.absolute().parent.is_dir():
-        raise BackupError(f"--state: there is no folder {database.absolute().parent}")
+    if not place.is_dir():
+        flag = "--files" if database is None else "--state"
+        raise BackupError(f"{flag}: there is no folder {place}")
     try:
-        with tempfile.TemporaryDirectory(dir=database.absolute().parent) as folder:
+        with tempfile.TemporaryDirectory(dir=place) as folder:
             manifest = _unpack(source, Path(folder))
-            _check(Path(folder) / "state.db")
+            _check_kind(source, manifest, database)
             unpacked = Path(folder) / "files"
             if unpacked.is_dir():
                 files.mkdir(parents=True, exist_ok=True)
                 for root in unpacked.iterdir():
                     shutil.move(root, files / root.name)
-            (Path(folder) / "state.db").replace(database)
-            _sync(database.absolute().parent)
+            if database is not None:
+                (Path(folder) / "state.db").replace(database)
+            _sync(place)
             return manifest
     except (tarfile.TarError, OSError) as error:
         raise BackupError(f"{source} cannot be restored: {error}") from error
+
+
+def _check_kind(source: Path, manifest: Manifest, database: Path | None) -> None:
+    """Refuses a backup of the other kind of store."""
+    if manifest.has_database and database is None:
+        raise BackupError(f"{source} is of SQLite: restore it with --state sqlite:///FILE")
+    if not manifest.has_database and database is not None:
+        raise BackupError(
+            f"{source} has the files beside PostgreSQL and no database: restore it with "
+            "--state postgresql://…, and the database with pg_restore"
+        )
 
 
 def _unpack(source: Path, folder: Path) -> Manifest:
@@ -174,10 +201,13 @@ def _unpack(source: Path, folder: Path) -> Manifest:
                 copy.flush()
                 os.fsync(copy.fileno())
             num_files += entry.name != "state.db"
-    if manifest is None or not (folder / "state.db").is_file():
+    database = folder / "state.db"
+    if manifest is None or manifest.has_database != database.is_file():
         raise BackupError(f"{source} is no whole backup of Arriero: it ends too early")
     if manifest.num_files != num_files:
         raise BackupError(f"{source} has {num_files} files, not {manifest.num_files}")
+    if manifest.has_database:
+        _check(database)
     return manifest
 
 

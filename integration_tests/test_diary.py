@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 
 from integration_tests.daemons import DEADLINE, MODEL, Fleet, until
+from tests.balancer.store.postgres import PostgresServer
 
 ARRIERO = str(Path(sys.executable).with_name("arriero"))
 QUESTION = {
@@ -53,18 +54,49 @@ async def results(fleet: Fleet, batch: str) -> Any:
         return json.loads(await response.text())
 
 
-async def test_hosts_are_remembered_and_a_backup_has_everything(
-    fleet: Fleet, tmp_path: Path
-) -> None:
-    await fleet.start_balancer(state=f"sqlite:///{tmp_path}/state.db")
-    agent = await fleet.start_agent(name="box", label="zone=a")
+async def submitted(fleet: Fleet) -> str:
+    """The id of a new batch of one question."""
     form = aiohttp.FormData({"purpose": "batch"})
     form.add_field("file", json.dumps(QUESTION), filename="questions.jsonl")
     async with fleet.http.post(f"{fleet.inference}/v1/files", data=form) as response:
         file = (await response.json())["id"]
     batch = {"input_file_id": file, "endpoint": QUESTION["url"], "completion_window": "24h"}
     async with fleet.http.post(f"{fleet.inference}/v1/batches", json=batch) as response:
-        batch_id = (await response.json())["id"]
+        return str((await response.json())["id"])
+
+
+async def test_files_beside_postgresql_are_backed_up_and_restored(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    server = await asyncio.to_thread(PostgresServer)
+    try:
+        await asyncio.to_thread(server.start)
+        state = await asyncio.to_thread(server.database)
+        await fleet.start_balancer(state=state, files=tmp_path / "files")
+        await fleet.start_agent()
+        batch = await submitted(fleet)
+        before = await results(fleet, batch)
+        await asyncio.to_thread(server.dump, state, tmp_path / "state.dump")
+        backup, place = str(tmp_path / "files.tar"), str(tmp_path / "files")
+        await arriero(fleet, "backup", backup, "--state", state, "--files", place)
+        restored = await asyncio.to_thread(server.restored, tmp_path / "state.dump")
+        await fleet.balancer.close()
+        shutil.rmtree(tmp_path / "files")
+        files = tmp_path / "restored"
+        await arriero(fleet, "restore", backup, "--state", restored, "--files", str(files))
+        await fleet.start_balancer(state=restored, files=files)
+        assert await results(fleet, batch) == before
+        await fleet.balancer.close()
+    finally:
+        await asyncio.to_thread(server.remove)
+
+
+async def test_hosts_are_remembered_and_a_backup_has_everything(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    await fleet.start_balancer(state=f"sqlite:///{tmp_path}/state.db")
+    agent = await fleet.start_agent(name="box", label="zone=a")
+    batch_id = await submitted(fleet)
     before = await results(fleet, batch_id)
     source = MODEL.absolute().as_uri()
     await arriero(fleet, "models", "add", source, "--name", "wished", "--no-preload")

@@ -11,7 +11,10 @@ from ..output import console, print_json
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Copies state, keys, usage, history, files and results of a SQLite store into one file."""
+    """Copies state, keys, usage, history, files and results of a SQLite store into one file.
+
+    Beside PostgreSQL, the files and results: what pg_dump, which comes first, does not have.
+    """
     return run_plain(build_parser(), argv, _backup)
 
 
@@ -29,15 +32,15 @@ def add_places(parser: argparse.ArgumentParser) -> None:
         "--state",
         metavar="URL",
         required=True,
-        help="the store, sqlite:///FILE, as the balancer's --state",
+        help="the store, sqlite:///FILE or postgresql://…, as the balancer's --state",
     )
     parser.add_argument(
-        "--files", metavar="DIR", type=Path, help="as the balancer's --files (beside the store)"
+        "--files", metavar="DIR", help="as the balancer's --files (beside a SQLite store)"
     )
 
 
-def places_of(arguments: argparse.Namespace) -> tuple[Path, Path]:
-    """The database, and the folder of files. Raises `UsageError`."""
+def places_of(arguments: argparse.Namespace) -> tuple[Path | None, Path]:
+    """The database, unless it is PostgreSQL's, and the folder of files. Raises `UsageError`."""
     from ...balancer.store.url import parse_store_url
 
     try:
@@ -46,12 +49,16 @@ def places_of(arguments: argparse.Namespace) -> tuple[Path, Path]:
         raise UsageError(f"--state: {error}") from error
     if url.kind == "memory":
         raise UsageError("--state: memory:// keeps nothing, so there is nothing to back up")
+    if "://" in (arguments.files or ""):
+        raise UsageError("--files: must be a folder; a bucket is copied by its own tools")
     if url.kind == "postgresql":
-        raise UsageError(
-            "--state: back PostgreSQL up with pg_dump, and the files of --files as they lie there"
-        )
-    database = Path(url.location)
-    return database, arguments.files or Path(f"{url.location}-files")
+        if arguments.files is None:
+            raise UsageError(
+                "--files: is missing; with PostgreSQL, give the balancer's --files, and copy the "
+                "database before, with pg_dump"
+            )
+        return None, Path(arguments.files)
+    return Path(url.location), Path(arguments.files or f"{url.location}-files")
 
 
 def _backup(arguments: argparse.Namespace, _: Target) -> None:
@@ -66,8 +73,9 @@ def _backup(arguments: argparse.Namespace, _: Target) -> None:
         print_json(asdict(manifest))
     else:
         size = arguments.file.stat().st_size / 2**20
+        store = "" if database is None else "the store and "
         console().print(
-            f"{arguments.file}: the store and {manifest.num_files} files, {size:.1f} MiB",
+            f"{arguments.file}: {store}{manifest.num_files} files, {size:.1f} MiB",
             markup=False,
             soft_wrap=True,
         )

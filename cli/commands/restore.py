@@ -13,7 +13,10 @@ from .backup import add_places, places_of
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Makes a SQLite store and its files of a backup; neither may be there already."""
+    """Makes a SQLite store and its files of a backup; neither may be there already.
+
+    Beside PostgreSQL, the files; pg_restore makes the database.
+    """
     return run_plain(build_parser(), argv, _restore)
 
 
@@ -37,8 +40,9 @@ def _restore(arguments: argparse.Namespace, _: Target) -> None:
         print_json(asdict(manifest))
         return
     at = datetime.fromtimestamp(manifest.created_at).astimezone().isoformat(" ", "seconds")
+    place = files if database is None else database
     console().print(
-        f"{database}: as it was at {at}, with {manifest.num_files} files",
+        f"{place}: as it was at {at}, with {manifest.num_files} files",
         markup=False,
         soft_wrap=True,
     )

@@ -57,6 +57,27 @@ async def test_what_was_backed_up_is_restored(place: Place, tmp_path: Path) -> N
     assert sorted(each.name for each in (tmp_path / "other").iterdir()) == ["files", "state.db"]
 
 
+async def test_files_beside_another_database(place: Place, tmp_path: Path) -> None:
+    manifest = back_up(None, place.files, place.backup)
+    assert (manifest.num_files, manifest.has_database) == (2, False)
+    other = Place(tmp_path / "other")
+    other.database.parent.mkdir()
+    with pytest.raises(BackupError, match="no database: restore it with --state postgresql"):
+        restore(place.backup, other.database, other.files)
+    assert restore(place.backup, None, other.files) == manifest
+    assert (other.files / "batches/batch_1/0.outputs").read_bytes() == b"answer"
+    assert [each.name for each in (tmp_path / "other").iterdir()] == ["files"]
+    with pytest.raises(BackupError, match="there are files in"):
+        restore(place.backup, None, other.files)
+    with pytest.raises(BackupError, match="--files: there is no folder"):
+        restore(place.backup, None, tmp_path / "none/files")
+    with pytest.raises(BackupError, match="no folder of a balancer's files"):
+        back_up(None, tmp_path / "none", place.backup)
+    back_up(place.database, place.files, place.backup)
+    with pytest.raises(BackupError, match="is of SQLite: restore it with --state sqlite"):
+        restore(place.backup, None, tmp_path / "third")
+
+
 async def test_while_it_is_written(place: Place, tmp_path: Path) -> None:
     """A store that is open, with what is only in its write-ahead log."""
     store = await open_store(parse_store_url(f"sqlite:///{place.database}"))
@@ -105,7 +126,10 @@ def tar(path: Path, **entries: bytes) -> Path:
     return path
 
 
-MANIFEST = b'{"format": 1, "version": "1", "created_at": 1, "num_files": 0, "num_bytes": 0}'
+MANIFEST = (
+    b'{"format": 1, "version": "1", "created_at": 1, "has_database": true, '
+    b'"num_files": 0, "num_bytes": 0}'
+)
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,18 @@ class PostgresServer:
         """The URL of a database, with this password."""
         return f"postgresql://{user}:{quote(password)}@/{database}?host={quote(str(self._folder))}"
 
+    def dump(self, url: str, file: Path) -> None:
+        """Write the database of `url` into `file`, as an operator would."""
+        self._run("pg_dump", f"--dbname={url}", "--format=custom", "--file=dump")
+        shutil.move(self._folder / "dump", file)
+
+    def restored(self, file: Path) -> str:
+        """The URL of a new database with what was dumped into `file`."""
+        url = self.database()
+        shutil.copy(file, self._folder / "dump")
+        self._run("pg_restore", f"--dbname={url}", "--exit-on-error", "dump")
+        return url
+
     def _sql(self, statement: str) -> None:
         self._run(
             *("psql", "--host", str(self._folder), "--username", "arriero", "--quiet"),

@@ -8,6 +8,7 @@ from arriero.balancer.store.records import Persist
 from arriero.balancer.store.store import open_store
 from arriero.balancer.store.url import parse_store_url
 from arriero.cli.arguments import UsageError
+from arriero.cli.commands import restore
 from arriero.cli.commands.backup import main, places_of
 
 
@@ -32,8 +33,22 @@ async def test_a_store_is_backed_up(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_files_lie_beside_the_store() -> None:
     arguments = argparse.Namespace(state="sqlite:////a/b.db", files=None)
     assert places_of(arguments) == (Path("/a/b.db"), Path("/a/b.db-files"))
-    arguments.files = Path("/c")
+    arguments.files = "/c"
     assert places_of(arguments)[1] == Path("/c")
+    arguments.state = "postgresql://h/d"
+    assert places_of(arguments) == (None, Path("/c"))
+
+
+def test_files_beside_postgresql(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`pg_dump` and `pg_restore` do the rest; the database is not even asked."""
+    (tmp_path / "a/files").mkdir(parents=True)
+    (tmp_path / "a/files/file-1").write_bytes(b"question")
+    target, state = str(tmp_path / "b.tar"), ("--state", "postgresql://nowhere.invalid/d")
+    assert main([target, *state, "--files", str(tmp_path / "a")]) == 0
+    assert f"{target}: 1 files" in capsys.readouterr().out
+    assert restore.main([target, *state, "--files", str(tmp_path / "b")]) == 0
+    assert f"{tmp_path}/b: as it was at" in capsys.readouterr().out
+    assert (tmp_path / "b/files/file-1").read_bytes() == b"question"
 
 
 @pytest.mark.parametrize(
@@ -43,3 +58,8 @@ def test_files_lie_beside_the_store() -> None:
 def test_other_stores(state: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         places_of(argparse.Namespace(state=state, files=None))
+
+
+def test_a_bucket_is_no_folder() -> None:
+    with pytest.raises(UsageError, match="--files: must be a folder"):
+        places_of(argparse.Namespace(state="postgresql://h/d", files="s3://bucket/x"))
