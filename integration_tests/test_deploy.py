@@ -1,8 +1,12 @@
 """The files of `deploy/`, each by its own tool, and against what the daemons really take."""
 
+import asyncio
 import re
+import shlex
+import shutil
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -16,8 +20,10 @@ from arriero.balancer.settings import BalancerSettings
 from arriero.shared.lifecycle import StartupError
 from arriero.shared.quantities import parse_duration
 from arriero.shared.settings.load import load
-from integration_tests.daemons import Fleet
+from arriero.shared.tls.contexts import ClientFiles, client_context
+from integration_tests.daemons import DEADLINE, MODEL, Daemon, Fleet
 from integration_tests.installed import installed
+from tests.authority import Authority
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
@@ -85,6 +91,8 @@ class TestSystemd:
             paths.append(tmp_path / unit.name)
             paths[-1].write_text(text.replace("/opt/arriero/bin", str(BIN)))
         assert len(paths) == 2
+        for drop_in in (DEPLOY / "systemd/tls").glob("*.service.d"):
+            shutil.copytree(drop_in, tmp_path / drop_in.name)
         return paths
 
     def test_systemd_takes_them(self, units: list[Path]) -> None:
@@ -107,6 +115,81 @@ class TestSystemd:
         assert settings.drain_timeout < parse_duration(stop)
         if program == "balancer":
             check_exposure(settings, has_keys=False)
+
+    async def test_with_keys_and_tls_they_serve(self, fleet: Fleet, tmp_path: Path) -> None:
+        """The commands of the units, with what systemd would have made for them."""
+        host = SystemdHost(tmp_path)
+        authority = Authority(host.etc)
+        authority.sign("server", "localhost")
+        await run_arriero(
+            "keys", "bootstrap", "--state=memory://", f"--output={host.etc}/admin.key"
+        )
+        await fleet.open_client(client_context(ClientFiles(authority.ca), time.time()))
+        fleet.balancer = await host.start(fleet, "balancer")
+        port = {name: fleet.balancer.ready[name].rpartition(":")[2] for name in PORTS}
+        url = {name: f"https://localhost:{port[name]}" for name in PORTS}
+        places = (f"--management={url['management']}", f"--url={url['inference']}")
+        admin = (*places, f"--tls-ca={authority.ca}", f"--key-file={host.etc}/admin.key")
+        for role, name in (("agent", "agent"), ("inference", "app")):
+            file = f"--output={host.etc}/{name}.key"
+            await run_arriero("keys", "create", name, "--role", role, file, *admin)
+        await host.start(fleet, "agent", port=port["management"])
+        await run_arriero("models", "add", MODEL.absolute().as_uri(), "--name=demo", *admin)
+        app = (*admin[:-1], f"--key-file={host.etc}/app.key")
+        answer = await run_arriero("generate", "Once", "--model=demo", "--max-tokens=3", *app)
+        assert answer.strip()
+        async with fleet.http.get(f"{url['inference']}/v1/models") as response:
+            assert response.status == 401, "without a key"
+
+
+PORTS = ("inference", "management")
+
+
+async def run_arriero(*argv: str) -> str:
+    """What `arriero` prints; it has to succeed."""
+    process = await asyncio.create_subprocess_exec(
+        *(BIN / "arriero", *argv), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    output, problem = await asyncio.wait_for(process.communicate(), DEADLINE)
+    assert process.returncode == 0, problem.decode()
+    return output.decode()
+
+
+class SystemdHost:
+    """A folder with the places that the units and their settings name; what systemd does there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.etc = folder / "etc/arriero"
+        self.etc.mkdir(parents=True)
+
+    async def start(self, fleet: Fleet, program: str, *, port: str = "0") -> Daemon:
+        """Start a unit's command, once its credentials are there."""
+        unit = f"arriero-{program}.service"
+        text = (DEPLOY / "systemd" / unit).read_text()
+        for kind, place in (("State", "var/lib"), ("Cache", "var/cache")):
+            for name in re.findall(rf"^{kind}Directory=(.+)$", text, re.MULTILINE):
+                (self._folder / place / name).mkdir(parents=True)
+        credentials = self._folder / "run/credentials" / unit
+        credentials.mkdir(parents=True)
+        drop_in = (DEPLOY / "systemd/tls" / f"{unit}.d/keys.conf").read_text()
+        for name, file in re.findall(r"^LoadCredential=(\S+):(\S+)$", drop_in, re.MULTILINE):
+            shutil.copy(self._here(file), credentials / name)
+        settings = (DEPLOY / "systemd/tls" / f"{program}.toml").read_text()
+        settings = settings.replace("llm.example.com", "localhost")
+        settings = re.sub(r":806[01]\b", f":{port}", self._here(settings))
+        (self.etc / f"{program}.toml").write_text(settings)
+        [command] = re.findall(r"^ExecStart=(.+)$", text, re.MULTILINE)
+        environment = " ".join(re.findall(r"^Environment=(.+)$", text, re.MULTILINE))
+        environ = dict(each.split("=", 1) for each in self._here(environment).split())
+        daemon = await fleet.start(*shlex.split(self._here(command)), env=environ)
+        await daemon.until_ready()
+        return daemon
+
+    def _here(self, text: str) -> str:
+        """`text` with the host's places in the folder, and the programs where they are."""
+        text = text.replace("/opt/arriero/bin", str(BIN))
+        return re.sub(r"(?<![\w.])/(?=(?:etc|run|var)/)", f"{self._folder}/", text)
 
 
 class TestKubernetes:
