@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     async def daemon(shutdown: lifecycle.Shutdown) -> int:
         # Late: --help and a wrong flag answer at once.
         with lifecycle.loading():
-            from .gpus import gpus
+            from .gpus import Gpus, gpus
             from .host_facts import host_facts
             from .models.fetcher import Fetcher
             from .supervision.supervisor import main
@@ -35,12 +35,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         _require_certificates(settings)
         files = Fetcher(settings.models_dir, settings.models_limit)
         is_pinned = settings.is_pinned
+        found = Gpus()
+        if settings.upstream is None:
+            found = await gpus(servers=servers_of(settings.rpc), are_wanted=settings.wants_gpus)
         facts = host_facts(
             is_pinned=is_pinned,
             disk_free=None if is_pinned else await files.room(),
-            devices=await gpus(servers=servers_of(settings.rpc)),
+            devices=found.devices,
         )
-        return await main(settings, shutdown, facts=facts, files=files)
+        return await main(settings, shutdown, facts=facts, files=files, issues=found.issues)
 
     return lifecycle.run(settings.program, daemon)
 

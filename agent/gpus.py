@@ -1,15 +1,19 @@
-"""The GPUs of this host, as llama.cpp finds them; none where its build has no backend for any."""
+"""The GPUs of this host, as llama.cpp finds them, and what is wrong where it finds one not."""
 
 import asyncio
 import json
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from ..shared.log import context
+from ..shared.messages import Issue
 from ..shared.models.assignments import MAX_DEVICES, Device
+from .host_gpus import gpu_makers
 
 logger = logging.getLogger(__name__)
 
@@ -17,9 +21,17 @@ DEADLINE = 30.0
 """Seconds that drivers have to answer."""
 
 LONGEST_NAME = 200
-_PROGRAM = (sys.executable, "-m", "arriero.agent.engine.llama.devices")
+_PROGRAM = (sys.executable, "-m", "arriero.agent.probe")
 _OTHERS = ("base", "cpu", "blas", "rpc")
 """Backends that are not GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """What llama.cpp finds, and its backends that cannot be used."""
+
+    devices: tuple[Device, ...] = ()
+    issues: tuple[Issue, ...] = ()
 
 
 async def gpus(
@@ -28,21 +40,26 @@ async def gpus(
     deadline: float = DEADLINE,
     *,
     servers: Sequence[str] = (),
-) -> tuple[Device, ...]:
+    are_wanted: bool = True,
+    makers: Callable[[], Collection[str]] = gpu_makers,
+) -> Gpus:
     """Asked of llama.cpp in a process of its own. Never fails: the log says why it found none.
 
-    `libraries` is the folder that llama.cpp's are in. `servers`: those of `--rpc`.
+    `libraries` is the folder that llama.cpp's are in. `servers`: those of `--rpc`. `are_wanted`:
+    nobody said that the CPU should compute alone, so a GPU that is not used is a problem. `makers`:
+    of the GPUs that the system knows of.
     """
     folder = _libraries() if libraries is None else libraries
-    if folder is None or not (has_gpu_backend(folder) or servers):
-        return ()
+    if folder is None or not (has_gpu_backend(folder) or servers or makers()):
+        return Gpus()
     try:
         async with asyncio.timeout(deadline):
-            return read(await _output([*program, *servers]))
-    except (TimeoutError, OSError, ValueError, LookupError) as error:
+            found = json.loads(await _output([*program, *servers]))
+        return Gpus(_devices(found["devices"]), _issues(found["problems"]) if are_wanted else ())
+    except (TimeoutError, OSError, ValueError, LookupError, TypeError) as error:
         reason = str(error) or f"no answer within {deadline:g} s"
         logger.warning("llama.cpp cannot say which GPUs there are", extra=context(reason=reason))
-        return ()
+        return Gpus()
 
 
 def has_gpu_backend(libraries: Path) -> bool:
@@ -51,9 +68,8 @@ def has_gpu_backend(libraries: Path) -> bool:
     return any(name.rpartition("ggml-")[2].partition("-")[0] not in _OTHERS for name in names)
 
 
-def read(output: bytes) -> tuple[Device, ...]:
-    """What the process wrote. Raises `ValueError` or `LookupError` where it is something else."""
-    devices = json.loads(output)
+def _devices(devices: list[dict[str, Any]]) -> tuple[Device, ...]:
+    """Raises `LookupError`, `ValueError` or `TypeError` where it is something else."""
     for each in devices:
         logger.info(
             "a GPU",
@@ -71,6 +87,17 @@ def read(output: bytes) -> tuple[Device, ...]:
             memory=int(each["memory"]),
         )
         for each in devices[:MAX_DEVICES]
+    )
+
+
+def _issues(problems: list[dict[str, Any]]) -> tuple[Issue, ...]:
+    """Those of backends that are there; where there is none for a GPU, the log says so."""
+    for each in problems:
+        logger.warning("%s", each["message"], extra=context(hint=each["hint"]))
+    return tuple(
+        Issue(code="backend_unusable", message=each["message"], hint=each["hint"])
+        for each in problems
+        if each["is_unusable"]
     )
 
 

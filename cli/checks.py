@@ -1,6 +1,6 @@
 """What `arriero doctor` finds: each check looks at facts and says what to do."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -101,18 +101,23 @@ def of_memory(free: int | None) -> Finding:
     return Finding("warning", words, "an agent needs room for weights and KV cache")
 
 
-def of_engine(is_installed: bool, devices: Sequence[Mapping[str, Any]] | None) -> Finding:
+def of_engine(is_installed: bool, found: Mapping[str, Any] | None) -> list[Finding]:
     """Whether an agent can run here, and on what; `None`: llama.cpp did not say."""
     if not is_installed:
-        return Finding("good", "llama.cpp is not installed: this host can balance, not compute")
-    if devices is None:
+        words = "llama.cpp is not installed: this host can balance, not compute"
+        return [Finding("good", words)]
+    if found is None:
         words = "llama.cpp is installed, and fails to say which GPUs there are"
-        return Finding("warning", words, "look at the driver; --device none does without GPUs")
-    if not devices:
-        return Finding("good", "llama.cpp is installed, and finds no GPU")
-    listed = "; ".join(
-        f"{each['name']} ({each['description']}, {each['free'] / 2**30:.1f} of "
-        f"{each['memory'] / 2**30:.1f} GiB free)"
-        for each in devices
-    )
-    return Finding("good", f"llama.cpp is installed, with the devices (--device) {listed}")
+        return [Finding("bad", words, "look at the driver; --device none does without GPUs")]
+    variant = f", with kernels for {found['cpu']}" if found["cpu"] else ""
+    listed = "; ".join(map(_of_device, found["devices"]))
+    devices = f"has the devices (--device) {listed}" if listed else "finds no GPU"
+    return [
+        Finding("good", f"llama.cpp is installed{variant}, and {devices}"),
+        *(Finding("bad", each["message"], each["hint"]) for each in found["problems"]),
+    ]
+
+
+def _of_device(device: Mapping[str, Any]) -> str:
+    free, memory = device["free"] / 2**30, device["memory"] / 2**30
+    return f"{device['name']} ({device['description']}, {free:.1f} of {memory:.1f} GiB free)"

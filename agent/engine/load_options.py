@@ -45,6 +45,7 @@ from ...shared.models.engine_options import (
     UbatchSize,
     YarnFactor,
     YarnOrigCtx,
+    devices_of,
 )
 from ...shared.reports.model_info import Kernels, KvLayout
 from ...shared.settings.declaration import Shown
@@ -446,6 +447,11 @@ class LoadOptions(BaseModel):
         if self.deterministic and self.projector is not None:
             raise ValueError("--deterministic: cannot be used with --projector")
         return self
+
+    @property
+    def wants_gpus(self) -> bool:
+        """Whether it is not said that the CPU should compute alone."""
+        return self.gpu_layers != 0 and (self.device is None or bool(devices_of(self.device)))
 
     @property
     def max_draft(self) -> int:

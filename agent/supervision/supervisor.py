@@ -64,16 +64,18 @@ async def main(
     *,
     facts: HostFacts,
     files: ModelFiles,
+    issues: tuple[Issue, ...] = (),
     start: StartProcess = Child.start,
     make_restarts: Callable[[], Restarts] = Restarts,
 ) -> int:
     """Keep engine processes running until `shutdown` is requested. Returns the exit code.
 
+    `issues` are the host's, which stay.
     Raises `StartupError` when a balancer refuses this agent for good.
     """
     async with asyncio.TaskGroup() as group:
         supervisor = _Supervisor(
-            settings, facts, files, group, start=start, make_restarts=make_restarts
+            settings, facts, files, group, issues=issues, start=start, make_restarts=make_restarts
         )
         try:
             return await supervisor.run(shutdown)
@@ -103,11 +105,13 @@ class _Supervisor:
         files: ModelFiles,
         group: asyncio.TaskGroup,
         *,
+        issues: tuple[Issue, ...],
         start: StartProcess,
         make_restarts: Callable[[], Restarts],
     ) -> None:
         self._settings = settings
         self._facts = facts
+        self._host_issues = issues
         self._files = files
         self._group = group
         self._start = start
@@ -357,7 +361,7 @@ class _Supervisor:
         run = None if id is None or id not in self._engines else self._engines[id].run
         issues = () if run is None else run.issues
         is_stalled = run is not None and run.is_stalled
-        return self._assigner.issues + issues, self._assigner.work, is_stalled
+        return self._host_issues + self._assigner.issues + issues, self._assigner.work, is_stalled
 
     def _show(self) -> None:
         """Send balancers what is new, over whichever links there are."""

@@ -34,8 +34,8 @@ from ..output import print_json
 if TYPE_CHECKING:
     from ...client import Client
 
-_DEVICES = "arriero.agent.engine.llama.devices"
-"""The program that writes which GPUs there are, as JSON."""
+_PROBE = "arriero.agent.probe"
+"""The program that writes what computes here, as JSON."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,7 +74,7 @@ def _of_host() -> Iterator[Finding]:
     yield of_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     yield of_memory(_free_memory())
     is_installed = find_spec("llama_cpp") is not None
-    yield of_engine(is_installed, _devices() if is_installed else None)
+    yield from of_engine(is_installed, _probe() if is_installed else None)
 
 
 async def _of_balancer(client: "Client", target: Target) -> list[Finding]:
@@ -128,12 +128,12 @@ def _free_memory() -> int | None:
         return None
 
 
-def _devices() -> list[dict[str, Any]] | None:
+def _probe() -> dict[str, Any] | None:
     """In a process of its own: llama.cpp looks for devices, and may not survive it."""
-    command = (sys.executable, "-m", _DEVICES)
+    command = (sys.executable, "-m", _PROBE)
     try:
         done = subprocess.run(command, capture_output=True, timeout=60, check=True)
-        found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     except (subprocess.SubprocessError, ValueError, LookupError):
         return None
     return found

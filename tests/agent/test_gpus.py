@@ -3,14 +3,17 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from arriero.agent.gpus import DEADLINE, LONGEST_NAME, gpus, has_gpu_backend, read
+from arriero.agent.gpus import DEADLINE, LONGEST_NAME, Gpus, gpus, has_gpu_backend
+from arriero.shared.messages import Issue
 from arriero.shared.models.assignments import Device
 from tests.waiting import given_time, until
 
-ONE = b'[{"name": "CUDA0", "description": "NVIDIA H100", "memory": 80, "free": 70}]'
+DEVICE = {"name": "CUDA0", "description": "NVIDIA H100", "memory": 80, "free": 70}
+PROBLEM = {"message": "it does not load", "hint": "mend it", "is_unusable": True}
 
 
 @pytest.fixture
@@ -38,21 +41,49 @@ def test_a_build_for_processors(tmp_path: Path) -> None:
 
 
 async def test_a_build_for_processors_is_not_asked(tmp_path: Path) -> None:
-    assert await gpus(tmp_path, says("raise SystemExit(1)")) == ()
+    assert await gpus(tmp_path, says("raise SystemExit(1)"), makers=tuple) == Gpus()
+
+
+def finds(devices: list[Any], problems: list[Any]) -> list[str]:
+    text = json.dumps({"devices": devices, "cpu": None, "problems": problems})
+    return says(f"print('noise'); print({text!r})")
 
 
 async def test_what_llama_cpp_says(built_for_gpus: Path) -> None:
-    found = await gpus(built_for_gpus, says(f"print('noise'); print({ONE.decode()!r})"))
-    assert found == (Device(name="CUDA0", description="NVIDIA H100", memory=80),)
+    found = await gpus(built_for_gpus, finds([DEVICE], []))
+    assert found == Gpus((Device(name="CUDA0", description="NVIDIA H100", memory=80),))
+
+
+async def test_a_backend_that_cannot_be_used(
+    built_for_gpus: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    [issue] = (await gpus(built_for_gpus, finds([], [PROBLEM]))).issues
+    assert issue == Issue(code="backend_unusable", message="it does not load", hint="mend it")
+    assert "it does not load" in caplog.text
+
+
+async def test_where_the_cpu_should_compute_that_is_no_problem(
+    built_for_gpus: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert await gpus(built_for_gpus, finds([], [PROBLEM]), are_wanted=False) == Gpus()
+    assert "it does not load" not in caplog.text
+
+
+async def test_a_gpu_without_a_backend_is_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = finds([], [PROBLEM | {"is_unusable": False}])
+    assert await gpus(tmp_path, program, makers=lambda: ("NVIDIA",)) == Gpus()
+    assert "it does not load" in caplog.text
 
 
 @pytest.mark.parametrize(
-    "code", ["raise SystemExit(3)", "print('no JSON')", "print('[{}]')", "pass"]
+    "code", ["raise SystemExit(3)", "print('no JSON')", "print('[{}]')", "pass", "print('{}')"]
 )
 async def test_a_driver_that_fails_costs_nothing_but_a_warning(
     built_for_gpus: Path, caplog: pytest.LogCaptureFixture, code: str
 ) -> None:
-    assert await gpus(built_for_gpus, says(code)) == ()
+    assert await gpus(built_for_gpus, says(code)) == Gpus()
     assert "cannot say which GPUs there are" in caplog.text
 
 
@@ -72,13 +103,13 @@ async def test_a_driver_that_hangs_is_left_alone(
         await time.passes(DEADLINE - 1.0)
         assert not asked.done()
         await time.passes(1.0)
-        assert await asked == ()
+        assert await asked == Gpus()
     assert "cannot say" in caplog.text
     with pytest.raises(ProcessLookupError):
         os.kill(int(begun.readlink().name), 0)
 
 
-def test_a_long_name_is_cut() -> None:
-    one = {"name": "x" * 300, "description": "y" * 300, "memory": 1, "free": 1}
-    [device] = read(json.dumps([one]).encode())
+async def test_a_long_name_is_cut(built_for_gpus: Path) -> None:
+    one = DEVICE | {"name": "x" * 300, "description": "y" * 300}
+    [device] = (await gpus(built_for_gpus, finds([one], []))).devices
     assert (len(device.name), len(device.description)) == (LONGEST_NAME, LONGEST_NAME)

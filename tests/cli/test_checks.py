@@ -43,19 +43,29 @@ def test_what_is_wrong_says_what_to_do() -> None:
 
 
 def test_the_host() -> None:
-    good = [of_clock(1), of_files(65536), of_memory(2**33), of_engine(True, [])]
+    good = [of_clock(1), of_files(65536), of_memory(2**33)]
     poor = [of_clock(-60), of_files(256), of_memory(2**20), of_memory(None)]
     assert {each.verdict for each in good} == {"good"}
     assert {each.verdict for each in poor} == {"warning"}
-    assert "balance, not compute" in of_engine(False, None).what
+    [balancer] = of_engine(False, None)
+    assert "balance, not compute" in balancer.what
 
 
 def test_the_devices() -> None:
     gpu = {"name": "CUDA0", "description": "NVIDIA H100", "memory": 80 * 2**30, "free": 2**30}
-    found = of_engine(True, [gpu, gpu | {"name": "CUDA1"}])
+    devices = [gpu, gpu | {"name": "CUDA1"}]
+    [found] = of_engine(True, {"devices": devices, "cpu": None, "problems": []})
     assert found.verdict == "good"
     assert "CUDA0 (NVIDIA H100, 1.0 of 80.0 GiB free); CUDA1 (" in found.what
-    assert of_engine(True, None).verdict == "warning"
+    [silent] = of_engine(True, None)
+    assert silent.verdict == "bad"
+
+
+def test_a_gpu_that_is_not_used() -> None:
+    problem = {"message": "a GPU that nobody sees", "hint": "build for it", "is_unusable": False}
+    good, bad = of_engine(True, {"devices": [], "cpu": "haswell", "problems": [problem]})
+    assert good.what == "llama.cpp is installed, with kernels for haswell, and finds no GPU"
+    assert (bad.verdict, bad.what, bad.advice) == ("bad", problem["message"], problem["hint"])
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,16 @@
 """The devices that llama.cpp finds on this host, and where tensors can be put on them.
 
 llama-cpp-python has no names for these functions of ggml, so they are called as ggml's header
-(`ggml-backend.h`) declares them. A GPU's driver takes memory and may hang, so whoever only wants to
-know runs this module (`python -m`) in a child process; it writes one line of JSON.
+(`ggml-backend.h`) declares them. A GPU's driver takes memory and may hang: whoever only wants
+to know runs `agent/probe.py`.
 """
 
 import ctypes
-import json
-import logging
-import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from ..model_error import ModelError
+from .backends import library
 
 _KINDS = {0: "cpu", 1: "gpu", 2: "igpu", 3: "accel"}
 """`GGML_BACKEND_DEVICE_TYPE_…`; an accelerator helps the CPU and has its memory."""
@@ -91,18 +88,7 @@ class Devices:
 
 def loaded_devices() -> Devices:
     """Those of the library that this process has loaded."""
-    return Devices(_library())
-
-
-def _library() -> Any:
-    """ggml as llama.cpp has it.
-
-    `llama_cpp._ggml.libggml` is opened by another name of the file: where that is a copy, as in
-    wheels, it is loaded twice, and has a list of devices of its own.
-    """
-    import llama_cpp.llama_cpp as llama_cpp
-
-    return llama_cpp._lib
+    return Devices(library())
 
 
 def _decoded(text: bytes | None) -> str:
@@ -113,21 +99,3 @@ def _declared(function: Any, result: Any, *arguments: Any) -> Any:
     function.restype = result
     function.argtypes = arguments
     return function
-
-
-def main() -> None:
-    """Write which GPUs are found, those of RPC servers (the arguments) among them."""
-    from .rpc import use_servers
-
-    _library().ggml_backend_load_all()
-    for server in sys.argv[1:]:
-        try:
-            use_servers([server])
-        except ModelError as error:
-            logging.warning("%s", error)  # on standard error, which is the agent's
-    found = [asdict(device) for _, device in loaded_devices().gpus()]
-    print(json.dumps(found))  # noqa: T201
-
-
-if __name__ == "__main__":
-    main()

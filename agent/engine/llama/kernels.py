@@ -7,13 +7,13 @@ for dead and left them out (ggml-org/llama.cpp#20824). gcc's `-fno-dse` keeps th
 """
 
 import logging
-import os
 from pathlib import Path
 from typing import Literal
 
 import llama_cpp.llama_cpp as llama_cpp
 
 from ....shared.reports.model_info import Kernels
+from .backends import cpu_library, libraries_folder, library
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +34,9 @@ def choose(
     if choice != "auto":
         return choice
     if system is None:
+        library()
         system = llama_cpp.llama_print_system_info().decode(errors="replace")
-    if AMX not in system or any(map(is_mended, _libraries(folder or _folder()))):
+    if AMX not in system or any(map(is_mended, _libraries(folder))):
         return "all"
     logger.warning(
         "llama.cpp's plain kernels are used, which are slower: nothing in its library says that it "
@@ -51,11 +52,9 @@ def is_mended(library: Path) -> bool:
     return SWITCH in library.read_bytes()
 
 
-def _libraries(folder: Path) -> list[Path]:
-    return [path for path in folder.glob("*ggml-cpu*") if path.is_file()]
-
-
-def _folder() -> Path:
-    """Where llama-cpp-python has its libraries, unless `LLAMA_CPP_LIB_PATH` names others."""
-    named = os.environ.get("LLAMA_CPP_LIB_PATH")
-    return Path(named) if named else Path(llama_cpp.__file__).parent / "lib"
+def _libraries(folder: Path | None) -> list[Path]:
+    """Those that compute on processors: the one that is loaded, where the system says which."""
+    loaded = cpu_library() if folder is None else None
+    if loaded is not None:
+        return [loaded]
+    return [path for path in (folder or libraries_folder()).glob("*ggml-cpu*") if path.is_file()]

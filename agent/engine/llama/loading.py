@@ -13,12 +13,14 @@ import llama_cpp.llama_cpp as llama_cpp
 from ....shared.models.engine_options import Numa
 from ..load_options import LoadOptions, servers_of
 from ..model_error import ModelError
+from .backends import library
 from .cells.layout import Layout, choose_layout
 from .context import CannotGenerateError, can_take_back
 from .draft_model import LlamaDraftModel, load_draft_model
 from .encoder import EncoderEngine
 from .engine import LlamaEngine
 from .kernels import choose
+from .log import route_log
 from .media.projector import Projector
 from .model import Model, check_model_file
 from .mtp import has_mtp
@@ -30,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 def load_engine(path: Path, options: LoadOptions) -> LlamaEngine | EncoderEngine:
     """Load the model at `path` and make it ready to run; see `LoadEngine`. Raises `ModelError`."""
+    route_log()
+    library()
     _check(options.slots)
     check_model_file(path)
     _use_numa(options.numa)

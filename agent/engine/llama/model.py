@@ -15,6 +15,7 @@ from ....shared.queries import Pooling
 from ....shared.reports.model_info import Kernels, Task
 from ..load_options import LoadOptions
 from ..model_error import ModelError
+from .backends import library
 from .cells.recurrent_rows import row_bytes
 from .log import route_log
 from .model_params import model_params
@@ -59,6 +60,7 @@ class Model:
         """
         check_model_file(path)
         log = route_log()
+        library()
         llama_cpp.llama_backend_init()
         self._params = model_params(options, kernels)
         self._params.raw.load_mtp = loads_mtp

@@ -10,9 +10,8 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-import llama_cpp.llama_cpp as llama_cpp
-
 from ..model_error import ModelError
+from .backends import library
 
 DEADLINE = 10.0
 """Seconds that a server has to answer."""
@@ -87,6 +86,6 @@ _DECLARED = {
 
 
 def _function(name: str) -> Any:
-    function = getattr(llama_cpp._lib, name)
+    function = getattr(library(), name)
     function.restype, *function.argtypes = _DECLARED[name]
     return function

@@ -28,7 +28,7 @@ from arriero.agent.supervision.supervisor_protocol import (
     Stop,
 )
 from arriero.shared.lifecycle import Shutdown, StartupError
-from arriero.shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Hello, Reject, Status
+from arriero.shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Hello, Issue, Reject, Status
 from arriero.shared.models.assignments import (
     Assign,
     Assignment,
@@ -67,6 +67,7 @@ class Agent:
         )
         self.facts = HostFacts(is_pinned=is_pinned, memory=memory)
         self.files = FakeFiles()
+        self.issues: tuple[Issue, ...] = ()
         self.shutdown = Shutdown()
         self.pause = pause
         self.started: asyncio.Queue[FakeProcess] = Expected()
@@ -85,6 +86,7 @@ class Agent:
             self.shutdown,
             facts=self.facts,
             files=self.files,
+            issues=self.issues,
             start=self._start,
             make_restarts=lambda: Restarts(first_pause=self.pause),
         )
@@ -127,6 +129,21 @@ async def test_the_first_order_has_it_all() -> None:
         assert begin.facts == agent.facts
         process.report(Loaded(model=BYTES_INFO))
         assert await process.orders.get() == Dial()
+
+
+async def test_an_issue_of_the_host_is_told_all_along() -> None:
+    agent = Agent()
+    agent.issues = (Issue(code="backend_unusable", message="its driver is away"),)
+    async with agent.running():
+        process = await agent.process()
+        process.report(Loaded(model=BYTES_INFO))
+        assert await process.orders.get() == Dial(issues=agent.issues)
+        process.exit(ABORTED)
+        process = await agent.process()
+        process.report(Loaded(model=BYTES_INFO))
+        dial = await process.orders.get()
+        assert isinstance(dial, Dial)
+        assert [issue.code for issue in dial.issues] == ["backend_unusable", "engine_crashed"]
 
 
 async def test_what_it_logs_later_is_passed_on() -> None:

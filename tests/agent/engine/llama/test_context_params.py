@@ -61,7 +61,7 @@ ELSEWHERE = {
         ),
         "`model_params`",
     ),
-    "numa": "`load_engine`",
+    **dict.fromkeys(("numa", "rpc"), "`load_engine`"),
     **dict.fromkeys(("projector", "draft_model", "speculate", "deterministic"), "`load_engine`"),
     **dict.fromkeys(("host_cache", "max_stall"), "nothing of llama.cpp"),
 }

@@ -1,13 +1,9 @@
 """Which devices ggml tells of; here a stand-in for its library, since there is no GPU."""
 
 import ctypes
-import json
-import subprocess
-import sys
 
 from arriero.agent.engine.llama.devices import Devices, FoundDevice, loaded_devices
 from tests.agent.engine.llama.fake_ggml import GGML
-from tests.waiting import HANGS
 
 
 def test_devices_and_ggmls_handles_of_them() -> None:
@@ -37,9 +33,3 @@ def test_the_functions_are_declared_as_in_the_header() -> None:
     assert GGML.ggml_backend_dev_get.restype is ctypes.c_void_p
     assert GGML.ggml_backend_dev_type.argtypes == (ctypes.c_void_p,)
     assert GGML.ggml_backend_dev_buffer_type.restype is ctypes.c_void_p
-
-
-def test_the_real_library_answers() -> None:
-    program = [sys.executable, "-m", "arriero.agent.engine.llama.devices"]
-    found = subprocess.run(program, capture_output=True, check=True, timeout=HANGS)
-    assert isinstance(json.loads(found.stdout.splitlines()[-1]), list)

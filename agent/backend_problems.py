@@ -1,0 +1,72 @@
+"""What is wrong where a host has a GPU, or llama.cpp a backend for one, and it is not used."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+NAMES = {"cuda": "CUDA", "hip": "ROCm", "sycl": "SYCL", "musa": "MUSA", "vulkan": "Vulkan"}
+"""Backends for GPUs, by the names of their libraries: what their devices' names begin with."""
+
+_OF_MAKERS = {"NVIDIA": "cuda", "AMD": "hip"}
+_EVERYWHERE = "vulkan"
+"""It is in portable builds: that it finds no GPU is no problem of its own."""
+
+_BUILD = {"NVIDIA": "-DGGML_CUDA=on", "AMD": "-DGGML_HIP=on"}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """`is_unusable`: a backend is there and cannot be used, else there is none for the GPU."""
+
+    is_unusable: bool
+    message: str
+    hint: str
+
+
+def problems(
+    makers: Collection[str],
+    built: Collection[str],
+    reasons: Mapping[str, str],
+    devices: Collection[str],
+) -> list[Problem]:
+    """By the makers of the host's GPUs, and what llama.cpp has and finds.
+
+    `built` are its backends, some of which do not load for these `reasons`; `devices` are the
+    names of what it finds.
+    """
+    found = []
+    for name in built:
+        makers_own = [maker for maker in makers if _OF_MAKERS.get(maker) == name]
+        is_expected = name != _EVERYWHERE or (makers and not _sees(devices, *built))
+        if name in NAMES and is_expected and not _sees(devices, name):
+            found.append(_unusable(name, makers_own, reasons.get(name)))
+    for maker in makers:
+        if _OF_MAKERS[maker] not in built and _EVERYWHERE not in built:
+            found.append(_missing(maker))
+    return found
+
+
+def _sees(devices: Collection[str], *backends: str) -> bool:
+    return any(
+        each.startswith(NAMES[name]) for name in backends if name in NAMES for each in devices
+    )
+
+
+def _unusable(name: str, makers: Collection[str], reason: str | None) -> Problem:
+    beside = f", though this host has a GPU of {' and '.join(makers)}" if makers else ""
+    why = f"does not load: {reason}" if reason else "finds no device"
+    return Problem(
+        is_unusable=True,
+        message=f"llama.cpp was built for {NAMES[name]}, and that {why}{beside}; the CPU computes",
+        hint="look at the driver, and in a container at the devices it was given; to compute on "
+        "the CPU, say so: --device none",
+    )
+
+
+def _missing(maker: str) -> Problem:
+    return Problem(
+        is_unusable=False,
+        message=f"this host has a GPU of {maker}, and llama.cpp was built without a backend for "
+        "it; the CPU computes",
+        hint=f"build llama.cpp for it (CMAKE_ARGS={_BUILD[maker]}); to compute on the CPU, say "
+        "so: --device none",
+    )
