@@ -95,6 +95,8 @@ class EngineWorker(Protocol):
     def draft_failure(self) -> str | None: ...
     def take_evicted(self, most: int) -> Gone: ...
 
+    def has_prefix(self, key: int) -> bool: ...
+
 
 class MakeWorker(Protocol):
     """Makes a worker without starting it; see `engine.worker.Worker`."""
@@ -246,8 +248,8 @@ class _Agent:
     async def _serve(self, served: ServedModel, dial: Dial) -> None:
         self._served = served
         model = served.model
-        self._kv_transfer = await self._loop.run_in_executor(None, self._open_peers, served, dial)
         self._disk = await self._loop.run_in_executor(None, self._open_disk, served)
+        self._kv_transfer = await self._loop.run_in_executor(None, self._open_peers, served, dial)
         preparation = Preparation(served.preparer)
         queries = TextQueries(model.vocab, served.preparer)
         tracer = await self._loop.run_in_executor(
@@ -307,6 +309,7 @@ class _Agent:
             return open_kv_transfer(
                 address,
                 self._worker.hand_out,
+                self._disk,
                 origin=served.origin,
                 cell_bytes=model.cell_bytes,
                 state_bytes=model.state_bytes,
@@ -336,6 +339,8 @@ class _Agent:
             )
         except OSError as error:
             raise StartupError(f"--cache-dir {folder.path} cannot be used: {error}") from error
+        if model.state_bytes and not self._settings.host_cache:
+            logger.warning("--cache-dir: checkpoints of this model need --host-cache on their way")
         self._worker.use_disk(disk)
         return disk
 
@@ -416,6 +421,7 @@ class _Agent:
             issues=served.issues + self._own_issues + links.supervisor_status.issues,
             work=links.supervisor_status.work,
             peer=self._kv_transfer.peer if self._kv_transfer else None,
+            disk=self._disk.home if self._disk else None,
         )
 
     @property
@@ -455,8 +461,15 @@ class _Agent:
 
     def _report(self, statistics: Statistics) -> None:
         self._links.report(statistics)
+        known = self._disk.known if self._disk else None
         while gone := self._worker.take_evicted(MAX_EVICTED):
-            self._links.evicted(Evicted(keys=gone.keys, everything=gone.everything))
+            keys = gone.keys if known is None else known.without(gone.keys)
+            if keys or gone.everything:
+                self._links.evicted(Evicted(keys=keys, everything=gone.everything))
+        if known is not None:
+            keys = known.take_gone(self._worker.has_prefix)
+            for start in range(0, len(keys), MAX_EVICTED):
+                self._links.evicted(Evicted(keys=keys[start : start + MAX_EVICTED]))
 
 
 def _line(error: BaseException) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from arriero.agent.engine.prompt_store.blocks import BLOCK
 from bench.small_models import write
 from integration_tests.corpus import generate
 from integration_tests.daemons import Daemon, Fleet, until
@@ -70,6 +71,10 @@ async def until_tokens(streamed: Streamed, num: int) -> None:
     await until(reached)
 
 
+def blocks(folder: Path) -> list[Path]:
+    return list(folder.glob("*.block"))
+
+
 async def until_fetches(fleet: Fleet, outcome: str) -> None:
     await fleet.until_metrics(
         **{f'arriero_agent_prefix_fetches_total{{agent="two",outcome="{outcome}"}}': 1.0}
@@ -108,6 +113,33 @@ async def test_checkpoints_are_fetched_where_memories_cannot_be_cut(
         usage = answer.end["usage"]
         assert usage["cached_tokens"] == usage["prompt_tokens"] - 1
         assert answer.text == first.text[: len(answer.text)]
+        await until_fetches(fleet, "fetched")
+
+
+async def test_what_only_the_disk_of_an_agent_has_after_a_restart_is_fetched(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    body = prompt(150) | {"max_tokens": NUM_TOKENS}
+    one: dict[str, object] = {"name": "one", "slots": 1, "cache_dir": tmp_path, **SIZES}
+    await fleet.start_balancer()
+    first = await fleet.start_agent(env=STEADY, **one)
+    computed = await generate(fleet.http, fleet.inference, body)
+    usage = computed.end["usage"]
+    num_blocks = (usage["prompt_tokens"] + NUM_TOKENS - 1) // BLOCK
+
+    async def is_written() -> bool:
+        return len(blocks(tmp_path)) == num_blocks
+
+    await until(is_written)
+    first.signal_all(signal.SIGKILL)
+    await first.exit_code()
+    await fleet.start_agent(env=STEADY, **one)
+    async with endless(fleet, prompt(3, "Another one. ")):
+        await fleet.start_agent(name="two", slots=1, **SIZES)
+        answer = await generate(fleet.http, fleet.inference, body)
+        assert (answer.end["agent"], answer.text) == ("two", computed.text)
+        num_whole = (usage["prompt_tokens"] - 1) // BLOCK * BLOCK
+        assert answer.end["usage"]["cached_tokens"] >= num_whole
         await until_fetches(fleet, "fetched")
 
 

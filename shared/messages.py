@@ -28,7 +28,7 @@ from .inference import (
     Usage,
 )
 from .inference.adapters import AdapterName
-from .inference.prefix_peers import CacheScope, Patience, Peer, PrefixSource, Ticket
+from .inference.prefix_peers import CacheScope, CellsId, Patience, Peer, PrefixSource, Ticket
 from .models.assignments import Assign, HostFacts, Reload, Work
 from .queries import Query, Result
 from .reports.log_lines import LogLines, LogNumber
@@ -138,7 +138,8 @@ class Hello:
 class Status:
     """The agent changed: sent on change, never on a timer. Not accepting means draining.
 
-    One with a `peer` lends computed prefixes to other agents, and fetches theirs.
+    One with a `peer` lends computed prefixes to other agents, and fetches theirs. One with a `disk`
+    caches prefixes there: when it comes back with the same `disk`, it still has them.
     """
 
     __pydantic_config__ = STRICT
@@ -149,6 +150,7 @@ class Status:
     issues: Annotated[ListOf[Issue], Field(max_length=MAX_ISSUES)] = ()
     work: Work | None = None
     peer: Peer | None = None
+    disk: CellsId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,7 +106,7 @@ SHELLS = {
     "agent/engine/llama/adapters": "adapters parts",
     "agent/engine/llama/cells": "edits states stream_edits unified_edits",
     "agent/engine/llama/media": "*",
-    "agent/engine/prompt_store": "cache_folder disk_cache prompt_store",
+    "agent/engine/prompt_store": "cache_folder disk_cache known_files prompt_store",
     "agent/engine/speculation": "drafting model_drafter",
     "agent/generation": "local_generation prepar* query_executor *_spans",
     "agent/link": "balancer_socket connection dialling",

@@ -216,6 +216,10 @@ class Worker:
         """Up to `most` marked prefixes that left the cache, each once. From any one thread."""
         return Gone() if self._scheduler is None else self._scheduler.take_evicted(most)
 
+    def has_prefix(self, key: int) -> bool:
+        """Whether the cache has a prefix that is marked `key`. From any thread."""
+        return self._scheduler is not None and self._scheduler.has_prefix(key)
+
     @property
     def _opening(self) -> Opener:
         if self._opener is None:

@@ -243,7 +243,7 @@ class Session:
         """Whether the status holds what the hello of this connection did not."""
         hello, status = self._greeting, bounded_status(self._status)
         is_old = (status.slots, status.model, status.work) == (hello.slots, hello.model, hello.work)
-        return bool(status.issues or status.peer) or not is_old
+        return bool(status.issues or status.peer or status.disk) or not is_old
 
     def _rejected(self, reason: str, retry: bool) -> list[Decision]:
         if retry:

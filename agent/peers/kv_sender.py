@@ -19,6 +19,7 @@ from queue import Empty, SimpleQueue
 from ...shared.inference.prefix_peers import LONGEST_LOAN
 from ...shared.quantities import Address
 from ..engine.prompt import Prompt
+from ..engine.prompt_store.disk_cache import DiskCache
 from ..engine.prompt_store.stored_prompt import Origin, StoredPrompt, pack
 from .counts import Counts
 from .exchange import answer_head, read_request
@@ -52,11 +53,15 @@ HandOut = Callable[[Prompt, Callable[[StoredPrompt | None], None]], Callable[[],
 
 
 class KvSender:
-    """What it sends was computed by `origin`. `tls` makes the context of each connection."""
+    """What it sends was computed by `origin`. `tls` makes the context of each connection.
+
+    What the engine does not have any more may be on the `disk`.
+    """
 
     def __init__(
         self,
         hand_out: HandOut,
+        disk: DiskCache | None = None,
         *,
         origin: Origin,
         most_tokens: int,
@@ -66,6 +71,7 @@ class KvSender:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._hand_out = hand_out
+        self._disk = disk
         self._origin = origin
         self._most_tokens = most_tokens
         self._counts = counts
@@ -190,6 +196,16 @@ class KvSender:
         return now < self._tickets.pop(ticket, now)
 
     def _read(self, wire: Wire, prompt: Prompt) -> StoredPrompt | None:
+        """The longest beginning of `prompt` that is here, if any."""
+        prefix = self._read_from_engine(wire, prompt)
+        found = None if self._disk is None else self._disk.find(prompt, spares_last=False)
+        num_tokens = 0 if prefix is None else len(prefix.prompt)
+        if self._disk is None or found is None or found.num_tokens <= num_tokens:
+            return prefix
+        read = self._disk.read_parts(prompt, found, self._reading)
+        return prefix if read is None or len(read.prompt) <= num_tokens else read
+
+    def _read_from_engine(self, wire: Wire, prompt: Prompt) -> StoredPrompt | None:
         """The longest beginning of `prompt` that the engine has, if any."""
         answers = self._open[wire]
         take_back = self._hand_out(prompt, answers.put)

@@ -4,18 +4,16 @@ import ssl
 import time
 from dataclasses import dataclass
 from functools import partial
-from hashlib import blake2b
 
 from ...shared.inference.prefix_peers import Peer
 from ...shared.quantities import Address
 from ...shared.tls.contexts import ClientFiles, client_context, server_context
 from ...shared.tls.key_pair import KeyPair, trust
+from ..engine.prompt_store.disk_cache import DiskCache
 from ..engine.prompt_store.stored_prompt import Origin
 from .counts import Counts
 from .kv_receiver import KvReceiver
 from .kv_sender import HandOut, KvSender
-
-_DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +34,7 @@ class KvTransfer:
 def open_kv_transfer(
     address: Address,
     hand_out: HandOut,
+    disk: DiskCache | None = None,
     *,
     origin: Origin,
     cell_bytes: int,
@@ -47,13 +46,15 @@ def open_kv_transfer(
 ) -> KvTransfer:
     """Listen at `address`. Blocks. Raises `OSError`, and `TlsFileError` for `tls`.
 
-    Prefixes have up to `context_size` tokens, and those that come at once up to `most_bytes`.
-    `takes_over`: another process of the agent listens there until it has finished.
+    What it lends comes from the engine, or from the `disk`. Prefixes have up to `context_size`
+    tokens, and those that come at once up to `most_bytes`. `takes_over`: another process of the
+    agent listens there until it has finished.
     """
     counts = Counts()
     pair = tls.pair
     sender = KvSender(
         hand_out,
+        disk,
         origin=origin,
         most_tokens=context_size,
         counts=counts,
@@ -71,14 +72,13 @@ def open_kv_transfer(
     )
     taken = sender.listen(address, takes_over=takes_over)
     peer = Peer(
-        address=str(taken), tls=pair is not None, cells=_cells(origin), cell_bytes=cell_bytes
+        address=str(taken),
+        tls=pair is not None,
+        cells=origin.digest,
+        cell_bytes=cell_bytes,
+        state_bytes=state_bytes,
     )
     return KvTransfer(peer, sender, receiver, counts)
-
-
-def _cells(origin: Origin) -> str:
-    """Equal for agents that can use each other's cells, as far as is known."""
-    return blake2b(repr(origin).encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def _sending_context(files: ClientFiles, pair: KeyPair) -> ssl.SSLContext:

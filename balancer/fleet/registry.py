@@ -52,7 +52,8 @@ class Agent:
 
     `holder` is that of the access key it came with. An operator may cordon it: then it gets no new
     work. It is retired when another process of the same agent has taken over: it finishes what it
-    has. A request started or ended at `used_at`. As a `peer` it lends prefixes. For its `offence`
+    has. A request started or ended at `used_at`. As a `peer` it lends prefixes, and what
+    its `disk` has outlives it. For its `offence`
     an earlier link of it was ended. A `status` that came too soon after others waits.
 
     `breaker` is shared by all links of one agent. Its engine was last seen at work at `spoke_at`:
@@ -76,6 +77,7 @@ class Agent:
     is_retired: bool = False
     holder: Identity | None = None
     peer: Peer | None = None
+    disk: str | None = None
     offence: Offence | None = None
     status: Status | None = None
     num_statuses: float = 0.0
@@ -194,7 +196,8 @@ class Agent:
         self.is_accepting = status.accepting
         self.work = status.work or self.work
         if not self.is_retired:
-            self.slots, self.model, self.peer = status.slots, status.model, status.peer
+            self.slots, self.model = status.slots, status.model
+            self.peer, self.disk = status.peer, status.disk
 
     def all_issues(self, now: float) -> tuple[Issue, ...]:
         """Its own, and what the balancer has against it."""

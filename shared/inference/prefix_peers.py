@@ -18,6 +18,9 @@ MAX_TICKET = 64
 LONGEST_LOAN = 60.0
 """Seconds for which a ticket is good at most, and that a fetch may take."""
 
+CellsId = Annotated[str, Field(min_length=1, max_length=MAX_CELLS)]
+"""Equal where the same model, version of llama.cpp and format computed cells."""
+
 CacheScope = Annotated[str, Field(min_length=1, max_length=64)]
 """Stands for a caller: those of one scope may share what was computed for them."""
 
@@ -32,15 +35,17 @@ class Peer:
     """An agent that lends prefixes at `address`, over TLS where it says so, and fetches others'.
 
     Agents with the same `cells` can use each other's: the same model computed them, with the same
-    version of llama.cpp, in the same format. Those of a token have `cell_bytes`.
+    version of llama.cpp, in the same format. Those of a token have `cell_bytes`; a prefix has
+    `state_bytes` besides, whatever its length.
     """
 
     __pydantic_config__ = STRICT
 
     address: Annotated[str, Field(min_length=1, max_length=MAX_ADDRESS)]
     tls: bool
-    cells: Annotated[str, Field(min_length=1, max_length=MAX_CELLS)]
+    cells: CellsId
     cell_bytes: Annotated[int, Field(ge=1, le=MAX_COUNT)]
+    state_bytes: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
 
     def can_use(self, other: "Peer") -> bool:
         """Whether what `other` lends fits here, and it can be asked."""

@@ -53,14 +53,17 @@ class Fetches:
 class DiskUse:
     """The disk tier of the prefix cache: `blocks` of this model, which take so many `bytes`.
 
-    These are with its checkpoints. Since the engine started so many files were `read`, which spared
-    computing so many `tokens`, and `written`. Those that were damaged or too late are
+    These are with its checkpoints. The blocks hold what so many `cells` would, and so many `keys`
+    of balancers are known to belong to them. Since the engine started so many files were `read`,
+    which spared computing so many `tokens`, and `written`. Those that were damaged or too late are
     `failed_reads`.
     """
 
     __pydantic_config__ = STRICT
     blocks: Total = 0
     bytes: Total = 0
+    cells: Total = 0
+    keys: Total = 0
     read: Total = 0
     tokens: Total = 0
     written: Total = 0

@@ -301,7 +301,8 @@ FROM_AGENT: tuple[FromAgent, ...] = (
         model=MODEL,
         issues=(Issue(code="adapter", message="it is gone", hint="bring it", adapter="loud"),),
         work=WORK,
-        peer=Peer(address="h:1", tls=True, cells="c", cell_bytes=9),
+        peer=Peer(address="h:1", tls=True, cells="c", cell_bytes=9, state_bytes=8),
+        disk="d",
     ),
     Statistics(
         num_running=1,
@@ -316,7 +317,15 @@ FROM_AGENT: tuple[FromAgent, ...] = (
         fetches=Fetches(num=1, failed=2, tokens=3, bytes=4, seconds=0.5, lent=6),
         devices=(DeviceMemory(name="CUDA0", kind="gpu", total=2**33, free=2**32),),
         disk=DiskUse(
-            blocks=1, bytes=2, read=3, tokens=4, written=5, failed_reads=6, failed_writes=7
+            blocks=1,
+            bytes=2,
+            cells=8,
+            keys=9,
+            read=3,
+            tokens=4,
+            written=5,
+            failed_reads=6,
+            failed_writes=7,
         ),
         cached_tokens=8,
         computed_tokens=9,

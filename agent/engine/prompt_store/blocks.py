@@ -113,12 +113,14 @@ class Left:
     """A prefix of whole blocks that is in the cache and that a sequence has left.
 
     To compute it takes `seconds`, as far as that is known. Where sequences can begin at checkpoints
-    alone, it ends at one: these are the lengths of its last `checkpoints`, which grow.
+    alone, it ends at one: these are the lengths of its last `checkpoints`, which grow. `marks` are
+    the keys that balancers have for its beginnings, and how long these are.
     """
 
     prompt: Prompt
     seconds: float
     checkpoints: tuple[int, ...] = ()
+    marks: tuple[tuple[int, int], ...] = ()
 
 
 def whole(num_tokens: int) -> int:
@@ -154,6 +156,11 @@ class BlockNames:
         salt = repr((after, prompt.adapter, prompt.scope)).encode()
         data = salt + struct.pack(f"<{len(ids)}i", *ids)
         return f"{after}-{len(ids)}-{blake2b(data, digest_size=_NAME_BYTES).hexdigest()}"
+
+
+def is_checkpoint(name: str) -> bool:
+    """Whether a checkpoint has this name, and not a block."""
+    return name.count("-") > 1
 
 
 def place_of(name: str) -> tuple[str, int] | None:

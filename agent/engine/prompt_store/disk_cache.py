@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from itertools import islice, takewhile
 from math import ceil
 from pathlib import Path
@@ -39,10 +40,12 @@ from .blocks import (
     OnDisk,
     ReadBlocks,
     ReadingPrice,
+    is_checkpoint,
     place_of,
     whole,
 )
 from .cache_folder import BLOCK_SUFFIX, CHECKPOINT_SUFFIX, CacheFile, CacheFolder, FullError
+from .known_files import KnownFiles
 from .stored_prompt import MAX_DESCRIPTION, Origin, Piece, StoredPrompt, UnusableFile, pack, unpack
 
 logger = logging.getLogger(__name__)
@@ -58,6 +61,9 @@ PAUSE = 60.0
 
 LOOK_AGAIN = 5.0
 """Seconds until the folder is looked at again for checkpoints that other agents wrote."""
+
+PART_BYTES = 256 * 2**20
+"""Bytes that are read at once for another agent, while sequences of this one may wait."""
 
 CLOSING = 5.0
 """Seconds to wait for a thread that reads or writes."""
@@ -157,8 +163,8 @@ class DiskCache:
         self._clock = clock
         self._names = BlockNames(origin)
         self._price = ReadingPrice()
-        self._sizes: dict[str, int] = {}
-        """Of the blocks and checkpoints that are known to be there."""
+        self.known = KnownFiles()
+        """The blocks and checkpoints of this model."""
         self._tails: dict[str, frozenset[int]] = {}
         """How many tokens behind a block checkpoints end that are or were there."""
         self._tails_lock = threading.Lock()
@@ -170,6 +176,8 @@ class DiskCache:
         self._jobs: SimpleQueue[_Job | _Close] = SimpleQueue()
         self._news: SimpleQueue[Left | _HandedOut | _Finish | _Close] = SimpleQueue()
         self._waiting: deque[Left] = deque()
+        self._left: Left | None = None
+        """What is being written, or was found not to be worth it."""
         self._writing: _Writing | _WritingCheckpoints | None = None
         self._rests_until = float("-inf")
         self._finishing: list[threading.Event] = []
@@ -182,12 +190,19 @@ class DiskCache:
     # ---- from any thread
 
     @property
+    def home(self) -> str:
+        """Equal for disk caches with the same contents: folder and origin are the same."""
+        data = f"{self._origin.digest} {self._folder.path}".encode("utf-8", "surrogateescape")
+        return blake2b(data, digest_size=16).hexdigest()
+
+    @property
     def use(self) -> DiskUse:
         """What is on disk of this model, and what came of it since the engine started."""
-        sizes = self._sizes
         return DiskUse(
-            blocks=sum(not _is_checkpoint(name) for name in list(sizes)),
-            bytes=sum(list(sizes.values())),
+            blocks=self.known.num_blocks,
+            bytes=self.known.num_bytes,
+            cells=self.known.num_blocks * BLOCK,
+            keys=self.known.num_keys,
             read=self._num_read,
             tokens=self._num_tokens,
             written=self._num_written,
@@ -195,16 +210,45 @@ class DiskCache:
             failed_writes=self._num_failed_writes,
         )
 
-    def find(self, prompt: Prompt) -> OnDisk | None:
-        """The longest beginning of `prompt`, less its last token, that is on disk. Blocks."""
-        most = (len(prompt) - 1) // BLOCK
-        there = tuple(takewhile(self._has, islice(self._names.of(prompt), most)))
+    def find(self, prompt: Prompt, *, spares_last: bool = True) -> OnDisk | None:
+        """The longest beginning of `prompt` that is on disk, less its last token. Blocks.
+
+        With `spares_last` of false that may be the whole of it.
+        """
+        most = len(prompt) - spares_last
+        there = tuple(takewhile(self._has, islice(self._names.of(prompt), most // BLOCK)))
         if self._state_bytes:
-            return self._find_checkpoint(prompt, there)
+            return self._find_checkpoint(prompt, there, most)
         if not there:
             return None
         self._price.doubt()
         return OnDisk(there, self._price.seconds(self._block_bytes))
+
+    def read_parts(self, prompt: Prompt, found: OnDisk, patience: float) -> StoredPrompt | None:
+        """What was `found` of `prompt`, or as much as could be read. Blocks.
+
+        Other readings come between its parts of up to `PART_BYTES`. Of a checkpoint all is read at
+        once. Each part has `patience` seconds.
+        """
+        length, prefix = found.num_tokens, None
+        checkpoint = None if found.checkpoint is None else found.checkpoint.name
+        most = max(BLOCK, whole(PART_BYTES * BLOCK // self._block_bytes))
+        end, pieces = 0, list[Piece]()
+        while end < length:
+            stop = length if checkpoint is not None else min(length, end + most)
+            names = found.names[: stop // BLOCK]
+            wanted = ReadBlocks(prompt.part(0, stop), names, end, patience, checkpoint)
+            answer: SimpleQueue[StoredPrompt | None] = SimpleQueue()
+            self.read(wanted, answer.put)
+            part = answer.get()
+            if part is None:
+                break
+            pieces += part.pieces
+            end = len(part.prompt)
+            prefix = StoredPrompt(part.prompt, tuple(pieces), checkpoints=part.checkpoints)
+            if end < stop:
+                break
+        return prefix
 
     def read(self, wanted: ReadBlocks, reply: Reply) -> None:
         """Read what is `wanted`; never blocks.
@@ -240,12 +284,12 @@ class DiskCache:
 
     # ---- checkpoints, from any thread
 
-    def _find_checkpoint(self, prompt: Prompt, there: tuple[str, ...]) -> OnDisk | None:
-        """The longest one of those whose blocks are `there`."""
-        found = self._deepest(prompt, there, len(prompt) - 1)
+    def _find_checkpoint(self, prompt: Prompt, there: tuple[str, ...], most: int) -> OnDisk | None:
+        """The longest one of at most so many tokens, of those whose blocks are `there`."""
+        found = self._deepest(prompt, there, most)
         num_blocks = 0 if found is None else whole(found.length - 1) // BLOCK
         if len(there) > num_blocks and self._looked_again():
-            found = self._deepest(prompt, there, len(prompt) - 1)
+            found = self._deepest(prompt, there, most)
         if found is None:
             return None
         self._price.doubt()
@@ -295,22 +339,23 @@ class DiskCache:
         num_left = folder.collect_leftovers()
         files = [file for file in folder.files() if file.name.endswith(_SUFFIXES)]
         self._saw(files)
-        num_others = len(files) - len(self._sizes)
+        num_others = len(files) - len(self.known)
         logger.info(
             "the disk cache has %d files of this model, and %d of others; %d unfinished ones "
             "were removed",
-            *(len(self._sizes), num_others, num_left),
+            *(len(self.known), num_others, num_left),
         )
 
     def _saw(self, files: Iterable[CacheFile]) -> None:
         start = f"{self._names.tag}-"
-        self._sizes = {
+        sizes = {
             file.name.rpartition(".")[0]: file.size
             for file in files
             if file.name.startswith(start) and file.name.endswith(_SUFFIXES)
         }
+        self.known.replace(sizes)
         tails: dict[str, frozenset[int]] = {}
-        for name in self._sizes:
+        for name in sizes:
             self._learn(name, tails)
         with self._tails_lock:
             self._tails = tails
@@ -320,12 +365,12 @@ class DiskCache:
 
     def _has(self, name: str) -> bool:
         """Another agent may have written it since the last look."""
-        if name in self._sizes:
+        if name in self.known:
             return True
         if name in self._bad:
             return False
         try:
-            self._sizes[name] = self._path(name).stat().st_size
+            self.known.add(name, self._path(name).stat().st_size)
         except OSError:
             return False
         return True
@@ -410,7 +455,7 @@ class DiskCache:
                     raise UnusableFile(f"takes {size} bytes, which no block does")
                 block = unpack(file, size, key=name, origin=self._origin)
         except FileNotFoundError:
-            self._sizes.pop(name, None)
+            self.known.drop(name)
             return None
         except UnusableFile as error:
             self._is_bad(name, f"{error}; it is ignored")
@@ -421,7 +466,7 @@ class DiskCache:
         if block.prompt.tokens != tokens:
             self._is_bad(name, "holds another prompt; it is ignored")
             return None
-        ends = (len(tokens),) if _is_checkpoint(name) else ()
+        ends = (len(tokens),) if is_checkpoint(name) else ()
         if tuple(one.length for one in block.checkpoints) != ends:
             self._is_bad(name, "holds other checkpoints; it is ignored")
             return None
@@ -430,7 +475,7 @@ class DiskCache:
 
     def _is_bad(self, name: str, reason: str) -> None:
         self._num_failed_reads += 1
-        self._sizes.pop(name, None)
+        self.known.drop(name)
         if len(self._bad) >= MAX_BAD:
             self._bad.clear()
         self._bad[name] = None
@@ -461,8 +506,13 @@ class DiskCache:
 
     def _go_on(self) -> None:
         """Begin with the next prefix that is worth it, where none is being written."""
-        while self._writing is None and self._waiting:
-            self._begin(self._waiting.popleft())
+        while self._writing is None:
+            if self._left is not None:
+                self._note_keys(self._left)
+            self._left = self._waiting.popleft() if self._waiting else None
+            if self._left is None:
+                break
+            self._begin(self._left)
         if self._writing is None:
             for done in self._finishing:
                 done.set()
@@ -509,6 +559,21 @@ class DiskCache:
         num_blocks = (length - 1) // BLOCK - max(0, before - 1) // BLOCK
         reading = num_blocks * self._price.seconds(self._block_bytes)
         return computing >= WORTH * (reading + self._checkpoint_seconds(1 + (length - 1) % BLOCK))
+
+    def _note_keys(self, left: Left) -> None:
+        """What balancers call the beginnings of `left` that are on disk, but for less than a block.
+
+        So much is computed in any case.
+        """
+        there = tuple(takewhile(self.known.__contains__, self._names.of(left.prompt)))
+        for length, key in left.marks:
+            num_blocks = min(length // BLOCK, len(there))
+            name, end = there[num_blocks - 1] if num_blocks else "", num_blocks * BLOCK
+            if self._state_bytes:
+                found = self._deepest(left.prompt, there, length)
+                name, end = (found.name, found.length) if found is not None else ("", 0)
+            if length - end < BLOCK:
+                self.known.note(key, name)
 
     def _ask_checkpoint(self, writing: _WritingCheckpoints) -> None:
         self._hand_out(
@@ -583,7 +648,7 @@ class DiskCache:
         return True
 
     def _written(self, writing: _Writing) -> None:
-        self._touch(takewhile(self._sizes.__contains__, writing.names))
+        self._touch(takewhile(self.known.__contains__, writing.names))
         self._writing = None
 
     def _save(self, name: str, block: StoredPrompt) -> bool:
@@ -601,18 +666,14 @@ class DiskCache:
             return False
         if files is not None:
             self._saw(files)
-        self._sizes[name] = sum(map(len, parts))
+        self.known.add(name, sum(map(len, parts)))
         self._bad.pop(name, None)
         self._num_written += 1
         return True
 
 
-def _is_checkpoint(name: str) -> bool:
-    return name.count("-") > 1
-
-
 def _file(name: str) -> str:
-    return f"{name}{CHECKPOINT_SUFFIX if _is_checkpoint(name) else BLOCK_SUFFIX}"
+    return f"{name}{CHECKPOINT_SUFFIX if is_checkpoint(name) else BLOCK_SUFFIX}"
 
 
 def _in_blocks(pieces: Iterable[Piece]) -> list[tuple[Piece, ...]]:

@@ -117,6 +117,11 @@ class Origin:
     engine: str
     cache: str
 
+    @property
+    def digest(self) -> str:
+        """Equal where states can be exchanged, as far as is known."""
+        return hashlib.blake2b(repr(self).encode(), digest_size=16).hexdigest()
+
 
 class UnusableFile(Exception):
     """The file cannot be used; the message says why, after the words "prompt cache file X"."""

@@ -120,6 +120,10 @@ class Scheduler:
         """Up to `most` marked prefixes that left the cache. From any one thread."""
         return self._memory.marks.take_gone(most)
 
+    def has_prefix(self, key: int) -> bool:
+        """Whether a prefix marked `key` is in the cache. From any thread."""
+        return key in self._memory.marks
+
     def add(self, sequence: NewSequence, error: RequestError | None = None) -> None:
         """Let `sequence` wait for a slot.
 

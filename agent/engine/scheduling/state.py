@@ -58,7 +58,8 @@ class SchedulerState:
         length = whole(num_tokens) if self.memory.can_share else max(checkpoints, default=0)
         if length >= BLOCK:
             seconds = self.budget.cost.prefill(length, 0)
-            self.left.append(Left(one.history.part(0, length), seconds, checkpoints))
+            prompt = one.history.part(0, length)
+            self.left.append(Left(prompt, seconds, checkpoints, marks=tuple(one.marks)))
 
     def preempt(self, slot: int) -> None:
         """The sequence in `slot` gives up its cells, and waits to go on."""

@@ -15,6 +15,7 @@ from ....shared.inference.prefix_chain import NO_CHAIN, PrefixChain, chain_of
 from ....shared.inference.prefix_peers import Peer
 from ..caller import ANONYMOUS, Caller
 from ..decisions import LinkId
+from ..routing.beliefs import Home
 from ..routing.cache_keys import digest_of
 from ..tally import Tally
 from ..token_estimate import LEAST, charge_of
@@ -76,8 +77,9 @@ class Offer:
 
     `cache_tokens` is how much its cache holds, as long as it has not said so itself. `able` are
     the needs that it can meet, of those that not all agents can. `adapted` are the names of its
-    model under each of its adapters. As a `peer` it lends prefixes to other agents. It may have
-    `allowed` requests at once, however many slots it has (`circuit_breaker.py`).
+    model under each of its adapters. As a `peer` it lends prefixes to other agents. What is
+    cached in its `home` outlives it. It may have `allowed` requests at once, however many slots it
+    has (`circuit_breaker.py`).
     """
 
     model: str | None
@@ -89,6 +91,7 @@ class Offer:
     able: tuple[Able | ByText, ...] = ()
     adapted: tuple[str, ...] = ()
     peer: Peer | None = None
+    home: Home | None = None
 
     @property
     def is_able(self) -> bool:

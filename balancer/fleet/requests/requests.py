@@ -394,7 +394,9 @@ class Requests:
         if agent.statistics is not None and has_cells:
             cells = agent.statistics.cells
             held = cells.used + cells.kept + cells.parked
-            self.dispatch.router.cache_is(agent.link, max(cells.total, held))
+            disk = agent.statistics.disk
+            on_disk = 0 if disk is None else disk.cells
+            self.dispatch.router.cache_is(agent.link, max(cells.total, held) + on_disk)
 
     def evicted(self, agent: Agent, evicted: Evicted) -> None:
         """Prefixes left an agent's cache."""
@@ -878,6 +880,7 @@ def offer_of(agent: Agent, needs: Needs) -> Offer:
         ),
         adapted=agent.adapted,
         peer=agent.peer,
+        home=None if agent.disk is None else (agent.name, agent.disk),
         allowed=agent.breaker.allowed,
     )
 

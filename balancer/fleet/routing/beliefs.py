@@ -4,8 +4,10 @@ An agent holds what it computed until its cache is full; then what was used leas
 ends before beginnings. The balancer plays that with the tokens each beginning adds. It may be wrong
 on both sides, which costs a prefill and nothing else.
 
+What an agent with a disk held when it left is set aside under its home until it is back.
+
 Invariants: a key has at most `MAX_HOLDERS` holders; there are at most `max_entries` pairs of a key
-and a holder; nothing is kept of agents that left.
+and a holder, and half as many are set aside; nothing else is kept of agents that left.
 """
 
 from collections import OrderedDict
@@ -19,6 +21,9 @@ MAX_ENTRIES = 2**17
 MAX_HOLDERS = 32
 """A beginning that so many agents hold is everywhere: the oldest holder is forgotten."""
 
+Home = tuple[str, str]
+"""An agent's name, which outlives its process, and what its disk caches prefixes of."""
+
 
 class Beliefs:
     """Lengths are in tokens."""
@@ -30,10 +35,12 @@ class Beliefs:
         self._tokens: dict[LinkId, int] = {}
         self._holders: dict[int, tuple[LinkId, ...]] = {}
         self._num_entries = 0
+        self._aside: OrderedDict[Home, OrderedDict[int, int]] = OrderedDict()
+        self._num_aside = 0
 
     def __len__(self) -> int:
-        """Pairs of a key and an agent."""
-        return self._num_entries
+        """Pairs of a key and an agent, here or set aside."""
+        return self._num_entries + self._num_aside
 
     def tokens_of(self, link: LinkId) -> int:
         """How much an agent holds."""
@@ -64,8 +71,7 @@ class Beliefs:
             self._put(link, held, keys[index], added)
         if not held:
             del self._held[link]
-        while self._num_entries > self._max_entries:
-            self._drop_one_of_next()
+        self._bound()
 
     def grows(self, link: LinkId, key: int, num_tokens: int) -> None:
         """An answer of so many tokens follows the beginning `key`."""
@@ -95,7 +101,33 @@ class Beliefs:
             self._let_go(key, link)
         self._tokens.pop(link, None)
 
+    def set_aside(self, link: LinkId, home: Home) -> None:
+        """An agent has left; what it holds it has again when it comes back to its `home`."""
+        held = self._held.get(link)
+        self.forget(link)
+        if not held:
+            return
+        self._num_aside += len(held) - len(self._aside.pop(home, ()))
+        self._aside[home] = held
+        while self._num_aside > self._max_entries // 2:
+            self._num_aside -= len(self._aside.popitem(last=False)[1])
+
+    def take_back(self, link: LinkId, home: Home) -> None:
+        """An agent is back where it had what was set aside."""
+        aside = self._aside.pop(home, None)
+        if not aside:
+            return
+        self._num_aside -= len(aside)
+        held = self._held.setdefault(link, OrderedDict())
+        for key, added in aside.items():
+            self._put(link, held, key, added)
+        self._bound()
+
     # ---- inside
+
+    def _bound(self) -> None:
+        while self._num_entries > self._max_entries:
+            self._drop_one_of_next()
 
     def _put(self, link: LinkId, held: OrderedDict[int, int], key: int, added: int) -> None:
         before = held.get(key)
@@ -146,3 +178,7 @@ class Beliefs:
             raise RuntimeError("a key has too many holders")
         if {link: sum(held.values()) for link, held in self._held.items()} != self._tokens:
             raise RuntimeError("tokens are miscounted")
+        if self._num_aside != sum(map(len, self._aside.values())):
+            raise RuntimeError("what is set aside is miscounted")
+        if self._num_aside > self._max_entries // 2:
+            raise RuntimeError("too much is set aside")

@@ -91,7 +91,8 @@ class Fetches:
     def seconds(self, link: LinkId, num_tokens: float) -> float:
         """How long an agent takes to fetch so many tokens."""
         rate = within(self._rate(link).average.value(FIRST_RATE), LEAST_RATE, MOST_RATE)
-        return LATENCY + num_tokens * self._peers[link].cell_bytes / rate
+        peer = self._peers[link]
+        return LATENCY + (num_tokens * peer.cell_bytes + peer.state_bytes) / rate
 
     def best(
         self, link: LinkId, held: Mapping[LinkId, float], own: float, prefill: float

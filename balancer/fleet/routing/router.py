@@ -8,7 +8,7 @@ Knows neither time nor queues: dispatch asks, and tells what became of requests.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor, log
 
 from ....shared.inference import RequestId
@@ -16,7 +16,7 @@ from ....shared.inference.prefix_chain import TOKEN_BYTES, PrefixChain
 from ....shared.inference.prefix_peers import Peer
 from ..decisions import LinkId
 from ..view import RoutingView
-from .beliefs import Beliefs
+from .beliefs import Beliefs, Home
 from .cache_keys import CacheKeys
 from .choice import Best, Choice, Load, seconds, waiting_seconds
 from .fetches import Fetches, Fetching
@@ -63,11 +63,12 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class _Agent:
-    """`estimate` of what its cache holds counts until it was `seen`."""
+    """`estimate` of what its cache holds counts until it was `seen`; `home` is its disk."""
 
     model: str
     estimate: float
     seen: float = 0.0
+    home: Home | None = None
 
     @property
     def most_tokens(self) -> float:
@@ -137,9 +138,17 @@ class Router:
     # ---- agents
 
     def agent_is(
-        self, link: LinkId, model: str | None, most_tokens: float, peer: Peer | None = None
+        self,
+        link: LinkId,
+        model: str | None,
+        most_tokens: float,
+        peer: Peer | None = None,
+        home: Home | None = None,
     ) -> None:
-        """What an agent serves, an estimate of what its cache holds, and where it lends."""
+        """What an agent serves, an estimate of what its cache holds, and where it lends.
+
+        It still has what was cached in its `home` when it left.
+        """
         self.fetches.agent_is(link, peer)
         known = self._agents.get(link)
         if known is not None and known.model != model:
@@ -147,20 +156,26 @@ class Router:
             known = None
         if model is not None:
             seen = 0.0 if known is None else known.seen
-            self._agents[link] = _Agent(model, most_tokens, seen)
+            if home is not None and (known is None or known.home != home):
+                self._beliefs.take_back(link, home)
+                seen = max(seen, self._beliefs.tokens_of(link))
+            self._agents[link] = _Agent(model, most_tokens, seen, home)
 
     def cache_is(self, link: LinkId, num_tokens: int) -> None:
         """An agent's cache holds that much, or more."""
         known = self._agents.get(link)
         num_tokens = min(num_tokens, MOST_CELLS)
         if known is not None and num_tokens > known.seen:
-            self._agents[link] = _Agent(known.model, known.estimate, num_tokens)
+            self._agents[link] = replace(known, seen=num_tokens)
 
     def agent_left(self, link: LinkId) -> None:
-        """An agent has left, or has another model: its cache is gone."""
-        self._agents.pop(link, None)
+        """An agent has left, or has another model: its cache is gone, but for what is on disk."""
+        known = self._agents.pop(link, None)
         self.fetches.agent_left(link)
-        self._beliefs.forget(link)
+        if known is not None and known.home is not None:
+            self._beliefs.set_aside(link, known.home)
+        else:
+            self._beliefs.forget(link)
         self._speeds.forget(link)
 
     def evicted(self, link: LinkId, keys: Sequence[int] | None) -> None:

@@ -201,6 +201,18 @@ _NUMBERS = (
         lambda said: {"": None if said.disk is None else said.disk.bytes},
     ),
     _Number(
+        GaugeMetricFamily,
+        "disk_cache_cells",
+        "Tokens whose cells those blocks have.",
+        lambda said: {"": None if said.disk is None else said.disk.cells},
+    ),
+    _Number(
+        GaugeMetricFamily,
+        "disk_cache_keys",
+        "Prefixes that balancers may ask for, and that are known to be on disk.",
+        lambda said: {"": None if said.disk is None else said.disk.keys},
+    ),
+    _Number(
         CounterMetricFamily,
         "disk_cache_reads",
         "Blocks and checkpoints that were read from disk, and those that were damaged or too late.",

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 
 from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.prompt_store.disk_cache import DiskCache
 from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity, Origin, StoredPrompt
 from arriero.agent.peers.counts import Counts
 from arriero.agent.peers.kv_receiver import KvReceiver
@@ -57,9 +58,11 @@ def sender(
     counts: Counts | None = None,
     origin: Origin = ORIGIN,
     reading: float = READING,
+    disk: DiskCache | None = None,
 ) -> KvSender:
     return KvSender(
         cache.hand_out,
+        disk,
         origin=origin,
         most_tokens=MOST_TOKENS,
         counts=Counts() if counts is None else counts,

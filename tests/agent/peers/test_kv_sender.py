@@ -1,17 +1,21 @@
 """Who gets a prefix, and who does not."""
 
+import asyncio
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from arriero.agent.engine.prompt import Prompt
-from arriero.agent.engine.prompt_store.stored_prompt import unpack
+from arriero.agent.engine.prompt_store.blocks import CheckpointOnDisk, OnDisk
+from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt, unpack
 from arriero.agent.peers.counts import Counts
 from arriero.agent.peers.exchange import PrefixRequest, encode, read_answer_head
 from arriero.agent.peers.kv_sender import MAX_TICKETS, READING, KvSender
 from arriero.agent.peers.wire import Wire
 from arriero.shared.quantities import Address
+from tests.agent.engine.fake_engine import stored_prompt
 from tests.agent.peers.setting import (
     ANY_PORT,
     KEPT,
@@ -20,8 +24,11 @@ from tests.agent.peers.setting import (
     PROMPT,
     Cache,
     Mute,
+    receiver,
     sender,
+    source,
 )
+from tests.waiting import HANGS
 
 
 class Scene:
@@ -142,3 +149,36 @@ def test_an_address_that_somebody_else_has_is_refused_unless_it_is_taken_over(
         second.listen(scene.address)
     second.listen(scene.address, takes_over=True)
     second.close()
+
+
+class Disk:
+    """Has the first `num_tokens` of `PROMPT`."""
+
+    def __init__(self, num_tokens: int) -> None:
+        self.prefix = stored_prompt(*PROMPT.tokens[:num_tokens])
+        self.was_read = False
+
+    def find(self, prompt: Prompt, *, spares_last: bool = True) -> OnDisk | None:
+        assert not spares_last
+        length = len(self.prefix.prompt)
+        return OnDisk((), checkpoint=CheckpointOnDisk("c", length)) if length else None
+
+    def read_parts(self, prompt: Prompt, found: OnDisk, patience: float) -> StoredPrompt | None:
+        self.was_read = True
+        return self.prefix
+
+
+@pytest.mark.parametrize(("num_on_disk", "is_read"), [(21, True), (20, False), (0, False)])
+async def test_what_only_the_disk_has_is_sent_from_there(num_on_disk: int, is_read: bool) -> None:
+    disk: Any = Disk(num_on_disk)
+    ours = sender(Cache(), disk=disk)
+    address = ours.listen(ANY_PORT)
+    ours.allow("t", 30.0)
+    theirs = receiver()
+    reply: asyncio.Future[StoredPrompt | None] = asyncio.get_running_loop().create_future()
+    theirs.fetch(1, source(address), PROMPT, reply.set_result)
+    prefix = await asyncio.wait_for(reply, HANGS)
+    for each in (theirs, ours):
+        await asyncio.to_thread(each.close)
+    assert disk.was_read == is_read
+    assert prefix == (disk.prefix if is_read else KEPT)

@@ -97,7 +97,8 @@ FOR_METRICS_ALONE = {
     *("num_grammars", "num_embedding_cells", "num_draft_cells", "num_media_bytes", "num_commands"),
     *("decode_tokens", "decode_seconds", "prefill_tokens", "prefill_seconds"),
     *(f"fetches.{each}" for each in ("num", "failed", "tokens", "bytes", "seconds", "lent")),
-    *(f"disk.{each}" for each in ("blocks", "read", "written", "failed_reads", "failed_writes")),
+    *(f"disk.{each}" for each in ("blocks", "cells", "keys", "read", "written")),
+    *("disk.failed_reads", "disk.failed_writes"),
     "stalls.bounds",
 }
 """Figures that only a series over time makes something of."""

@@ -326,7 +326,7 @@ class Dispatch:
         is_same = offer.is_able and offer.keys == agent.keys
         self._slots.offers(agent, offer)
         agent.is_full = False
-        self.router.agent_is(link, offer.model, offer.cache_tokens, offer.peer)
+        self.router.agent_is(link, offer.model, offer.cache_tokens, offer.peer, offer.home)
         released = [] if is_same else self._let_go(link)
         return [*self._fill(agent), *self.retry(released)]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.prompt_store import disk_cache
 from arriero.agent.engine.prompt_store.blocks import BLOCK, Left, ReadBlocks
 from arriero.agent.engine.prompt_store.cache_folder import (
     BLOCK_SUFFIX,
@@ -636,3 +637,59 @@ class TestCheckpoints:
             self.write(setup)
             assert setup.disk.use.failed_writes == 1
             assert setup.disk.find(PROMPT) is None
+
+
+def test_keys_of_what_is_on_disk_are_known_until_it_goes(tmp_path: Path) -> None:
+    marks = ((10, 1), (BLOCK + 5, 2), (3 * BLOCK - 1, 3), (3 * BLOCK + 5, 4), (4 * BLOCK, 5))
+    with opened(tmp_path) as setup:
+        setup.disk.offer(Left(PROMPT, SLOW, marks=marks))
+        setup.disk.finish(HANGS)
+        known = setup.disk.known
+        assert known.without((1, 2, 3, 4, 5)) == (1, 5), "too short, and too long"
+        assert known.num_bytes == sum(path.stat().st_size for path in setup.blocks)
+        assert setup.disk.use.cells == 3 * BLOCK
+        names = [*setup.disk._names.of(PROMPT)]
+        setup.path.joinpath(f"{names[1]}{BLOCK_SUFFIX}").unlink()
+        assert setup.read() is not None, "its first block"
+        assert known.take_gone(lambda key: False) == (3,)
+        assert known.without((2, 4)) == ()
+
+
+def test_what_was_not_worth_it_is_not_known(tmp_path: Path) -> None:
+    with opened(tmp_path) as setup:
+        setup.disk.offer(Left(PROMPT, 0.0, marks=((BLOCK, 1),)))
+        setup.disk.finish(HANGS)
+        assert setup.disk.known.without((1,)) == (1,)
+
+
+def test_a_key_is_known_again_after_a_restart_when_its_prompt_comes(tmp_path: Path) -> None:
+    with opened(tmp_path) as setup:
+        setup.write()
+        home = setup.disk.home
+    with opened(tmp_path) as setup:
+        assert setup.disk.home == home
+        setup.disk.offer(Left(PROMPT, 0.0, marks=((BLOCK, 1),)))
+        setup.disk.finish(HANGS)
+        assert setup.disk.known.without((1,)) == ()
+        assert setup.engine.asked == []
+    with opened(tmp_path, origin=replace(ORIGIN, engine="another")) as setup:
+        assert setup.disk.home != home
+
+
+def test_a_prefix_is_read_for_another_agent_part_by_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_cache, "PART_BYTES", BLOCK * CELL_BYTES)
+    with opened(tmp_path) as setup:
+        setup.write()
+        beginning = PROMPT.part(0, 2 * BLOCK)
+        found = setup.disk.find(beginning, spares_last=False)
+        assert found is not None and found.num_tokens == 2 * BLOCK
+        prefix = setup.disk.read_parts(beginning, found, HANGS)
+        assert prefix is not None and prefix.start == 0
+        assert prefix.prompt.keys == beginning.keys
+        assert prefix.pieces == (*states(PROMPT, 0), *states(PROMPT, BLOCK))
+        setup.blocks[0].unlink()
+        setup.blocks[0].unlink()
+        left = setup.disk.read_parts(beginning, found, HANGS)
+        assert left is None or len(left.prompt) == BLOCK, "as far as it is there"

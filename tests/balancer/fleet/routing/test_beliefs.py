@@ -104,3 +104,37 @@ def test_beliefs_are_bounded_and_agree(steps: list[tuple[int, list[int], str]]) 
             case _:
                 beliefs.grows(link, keys[0] if keys else 0, 3)
         beliefs.check_integrity()
+
+
+def test_what_is_on_an_agents_disk_is_there_when_it_comes_back() -> None:
+    beliefs = Beliefs()
+    home = ("agent", "disk")
+    beliefs.computes(A, [1, 2], [10, 30])
+    beliefs.computes(B, [1], [10])
+    beliefs.set_aside(A, home)
+    assert beliefs.holders([1, 2], most=4) == {B: 0}
+    assert len(beliefs) == 3, "what is set aside counts"
+    beliefs.check_integrity()
+    back = LinkId(3)
+    beliefs.computes(back, [9], [5])
+    beliefs.take_back(back, home)
+    beliefs.take_back(LinkId(4), home)
+    assert beliefs.holders([1, 2], most=4) == {back: 1, B: 0}
+    assert beliefs.tokens_of(back) == 35
+    beliefs.trim(back, 30)
+    assert beliefs.last_held(back, [9]) is None or beliefs.last_held(back, [1, 2]) == 0
+    beliefs.check_integrity()
+
+
+def test_what_is_set_aside_is_bounded() -> None:
+    beliefs = Beliefs(max_entries=8)
+    for number in range(9):
+        beliefs.computes(A, [2 * number, 2 * number + 1], [1, 2])
+        beliefs.set_aside(A, (f"agent {number}", "disk"))
+        beliefs.check_integrity()
+    beliefs.set_aside(B, ("agent with nothing", "disk"))
+    assert len(beliefs) == 4
+    beliefs.take_back(A, ("agent 6", "disk"))
+    assert beliefs.tokens_of(A) == 0, "the oldest are forgotten"
+    beliefs.take_back(A, ("agent 8", "disk"))
+    assert beliefs.tokens_of(A) == 2

@@ -324,3 +324,28 @@ def test_who_holds_it_and_is_free_needs_to_fetch_nothing() -> None:
     assert made.choose(chain(), load_of=among({A: IDLE, B: IDLE}), free=B) == Choice(A)
     made.agent_left(A)
     assert made.choose(chain(), load_of=among({B: IDLE}), free=B) == Choice(B)
+
+
+def test_what_is_on_an_agents_disk_is_believed_again_when_it_is_back() -> None:
+    made, home = Router(), ("one", "disk")
+    made.agent_is(A, "m", 10_000, home=home)
+    made.agent_is(B, "m", 10_000)
+    run(made, "1", A)
+    made.agent_left(A)
+    assert made.choose(chain(), load_of=among({B: IDLE}), free=B) == Choice(B)
+    made.agent_is(C, "m", 100, home=home)
+    assert made.choose(chain(), load_of=among({B: IDLE, C: IDLE}), free=B) == Choice(C)
+    run(made, "2", C, cached=3000)
+    assert made.believes_in(C), "more than the estimate is known to be there"
+    made.agent_is(C, "other", 100, home=("one", "other"))
+    assert not made.believes_in(C)
+    made.agent_is(C, "m", 100, home=home)
+    assert made.believes_in(C)
+    made.check_integrity()
+
+
+def test_a_state_counts_for_what_a_fetch_takes() -> None:
+    made = peers()
+    made.agent_is(B, "m", 10_000, replace(PEER, cell_bytes=1000, state_bytes=10**10))
+    choice = made.choose(chain(), load_of=among({A: FULL, B: IDLE}), free=B, may_wait=False)
+    assert choice == Choice(B)

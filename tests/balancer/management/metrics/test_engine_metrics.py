@@ -34,7 +34,15 @@ SAID = Statistics(
     num_media_bytes=4096,
     fetches=Fetches(num=5, failed=2, tokens=900, bytes=10**6, seconds=1.5, lent=3),
     disk=DiskUse(
-        blocks=11, bytes=10**9, read=7, tokens=1792, written=8, failed_reads=1, failed_writes=2
+        blocks=11,
+        bytes=10**9,
+        cells=2816,
+        keys=5,
+        read=7,
+        tokens=1792,
+        written=8,
+        failed_reads=1,
+        failed_writes=2,
     ),
     cached_tokens=40,
     computed_tokens=60,
@@ -105,6 +113,8 @@ def test_counts(scraped: Scraped) -> None:
     assert scraped.value("prefixes_lent_total") == 3
     assert scraped.value("disk_cache_blocks") == 11
     assert scraped.value("disk_cache_bytes") == 10**9
+    assert scraped.value("disk_cache_cells") == 2816
+    assert scraped.value("disk_cache_keys") == 5
     assert scraped.value("disk_cache_reads_total", outcome="read") == 7
     assert scraped.value("disk_cache_reads_total", outcome="failed") == 1
     assert scraped.value("disk_cache_writes_total", outcome="written") == 8
