@@ -2,6 +2,7 @@
 
 import { element, setAttribute, setText, show, svg } from "./dom.js";
 import { count, percent, rate } from "./format.js";
+import { term } from "./hints.js";
 
 /** One agent's engine, on its card. */
 export class EnginePanel {
@@ -10,9 +11,11 @@ export class EnginePanel {
     this.kept = svg("rect", { class: "kept", height: "100%" });
     this.bar = svg("svg", { class: "cells", role: "img" });
     this.bar.append(this.used, this.kept);
-    this.cells = element("p", "note");
-    this.speed = element("p", "note");
-    this.speed.title = "On average since the model was loaded";
+    this.shares = element("span");
+    this.cells = element("p", "note", term("KV cache"), this.shares);
+    this.rate = element("span");
+    this.together = element("span", "", term("at once"));
+    this.speed = element("p", "note", this.rate, this.together);
     this.node = element("div", "engine", this.bar, this.cells, this.speed);
     this.bar.dataset.testid = "cells";
     this.cells.dataset.testid = "cells-note";
@@ -24,7 +27,8 @@ export class EnginePanel {
     show(this.node, statistics !== null);
     if (statistics === null) return;
     this.#drawCells(statistics.cells);
-    setText(this.speed, speed(statistics));
+    setText(this.rate, speed(statistics));
+    show(this.together, statistics.decode_tokens_per_second !== null);
   }
 
   #drawCells({ total, used, kept, parked }) {
@@ -34,13 +38,13 @@ export class EnginePanel {
     setAttribute(this.used, "width", `${share(used) * 100}%`);
     setAttribute(this.kept, "x", `${share(used) * 100}%`);
     setAttribute(this.kept, "width", `${share(kept) * 100}%`);
-    const words = `KV cache ${percent(share(used))} used · ${percent(share(kept))} cached`;
-    setText(this.cells, words);
+    const words = ` ${percent(share(used))} used · ${percent(share(kept))} cached`;
+    setText(this.shares, words);
     const numbers =
       `${count(used)} used and ${count(kept)} cached of ${count(total)} cells, ` +
       `${count(parked)} more parked in host memory`;
-    setAttribute(this.cells, "title", numbers);
-    setAttribute(this.bar, "aria-label", words);
+    setAttribute(this.shares, "title", numbers);
+    setAttribute(this.bar, "aria-label", `KV cache${words}`);
   }
 }
 
@@ -55,5 +59,5 @@ export function cachedShare(agents) {
 
 function speed({ decode_tokens_per_second: decode, average_sequences: average }) {
   if (decode === null) return "nothing decoded yet";
-  return `decodes ${rate(decode)} tokens/s · ${rate(average)} at once`;
+  return `decodes ${rate(decode)} tokens/s · ${rate(average)} `;
 }

@@ -14,6 +14,7 @@ import { PlaygroundPage } from "./pages/playground.js";
 import { RequestsPage } from "./pages/requests.js";
 import { drawRate, drawTotals } from "./pages/totals.js";
 import { UsagePage } from "./pages/usage.js";
+import { explainTerms } from "./hints.js";
 import { get } from "./management.js";
 import { History, WINDOW } from "./plots/history.js";
 import { startRouter } from "./router.js";
@@ -34,6 +35,8 @@ const pages = {
 };
 const TITLES = { agents: "Agent" };
 const TABS = { agents: "fleet", model: "models" }; // pages without a tab of their own
+
+explainTerms();
 
 let fleet = null;
 let shown = null; // the name of the page that is shown

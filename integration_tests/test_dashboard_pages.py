@@ -247,6 +247,7 @@ def ending(request_id: str, code: str, caller: str = "") -> dict[str, object]:
         "queue_ms": 12.0,
         "first_token_ms": None if code == "queue_timeout" else 80.0,
         "total_ms": 400.0,
+        "moves": 0,
         "prefill_tokens_per_second": None,
         "decode_tokens_per_second": 60.0,
     }
@@ -664,10 +665,8 @@ async def test_what_is_wrong_with_a_wish_stands_at_its_field(
     assert management.state["models"] == [WISHED]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_nothing(
-    management: FakeManagement, dashboard: Dashboard, scheme: str
-) -> None:
+def fill(management: FakeManagement) -> None:
+    """Something for each page to show."""
     management.agents = [agent(1, issues=[ISSUE], download=DOWNLOAD), agent(2, state="drained")]
     management.requests = [request(1, "streaming", "agent-1"), request(2, "queued")]
     management.state, management.models = {"models": [WISHED]}, [listed("qwen")]
@@ -677,6 +676,13 @@ async def test_axe_finds_nothing(
     management.usage = [used(1, caller="alice"), used(2, caller="bob")]
     management.keys = some_keys()
     management.batches = [batch(1, "in_progress"), batch(0, "completed", output_file_id="f")]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_nothing(
+    management: FakeManagement, dashboard: Dashboard, scheme: str
+) -> None:
+    fill(management)
     clients = await asyncio.to_thread(installed, "node-clients")
     axe = (Path(clients) / "node_modules/axe-core/axe.min.js").read_text()
     await dashboard.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
@@ -693,6 +699,79 @@ async def test_axe_finds_nothing(
         if violations:
             found[page] = violations
     assert found == {}, json.dumps(found, indent=1)
+
+
+async def test_on_a_phone_nothing_is_cut(management: FakeManagement, dashboard: Dashboard) -> None:
+    """No page is wider than the screen, and no text is cut, however narrow its place."""
+    fill(management)
+    management.ended += [ending("request-8", "queue_timeout", "a-rather-long-name-of-a-key")]
+    await dashboard.page.set_viewport_size({"width": 375, "height": 812})
+    await dashboard.open(management)
+    found = {}
+    for page, shown in PAGES.items():
+        await dashboard.page.goto(f"{management.management}/#/{page}")
+        place = dashboard.page.locator(f"#page-{shown}")
+        await expect(place).to_be_visible()
+        if (row := ROWS.get(page)) is not None:
+            await expect(place.get_by_test_id(row).first).to_be_visible()
+        if cut := await dashboard.page.evaluate(CUT):
+            found[page] = cut
+    assert found == {}, json.dumps(found, indent=1)
+    assert dashboard.complaints == []
+
+
+ROWS = {
+    "models": "model-row",
+    "requests": "request",
+    "requests?state=ended": "ended-request",
+    "batches": "batch",
+    "usage": "usage-row",
+    "keys": "key",
+}
+"""What is read after its page is shown."""
+
+CUT = """() => {
+    const shown = [...document.querySelectorAll("body *")].filter((each) =>
+        each.checkVisibility() && !each.closest(".hidden, .skip, thead, svg, .log, pre, code"));
+    const cut = shown.filter((each) => {
+        const {right, left, width} = each.getBoundingClientRect();
+        const isBeyond = width > 1 && (right > innerWidth + 1 || left < -1);
+        const hides = getComputedStyle(each).overflowX !== "visible";
+        return isBeyond || (hides && each.scrollWidth > each.clientWidth + 1);
+    });
+    return cut.map((each) => each.outerHTML.slice(0, 160));
+}"""
+
+
+async def test_words_are_explained_and_an_ended_request_opens(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    fill(management)
+    error = "no slot was free for 30 s"
+    management.ended = [ending("request-8", "queue_timeout", "ana") | {"moves": 2, "error": error}]
+    await dashboard.open(management, "requests?state=ended")
+    hint = dashboard.part("hint")
+    await expect(hint).to_be_hidden()
+    await dashboard.page.get_by_role("button", name="Waited").click()
+    await expect(hint).to_have_text("Waited: From the request's arrival until an agent took it.")
+    await dashboard.page.keyboard.press("Escape")
+    await expect(hint).to_be_hidden()
+
+    await dashboard.part("open-request").click()
+    details = dashboard.part("request-details")
+    await expect(details).to_contain_text("request-8")
+    await expect(dashboard.part("request-error")).to_have_text(error)
+    facts = dashboard.part("request-facts")
+    for name, value in {
+        "Caller's key": "ana",
+        "Moves": "2",
+        "How it ended": "queue_timeout",
+    }.items():
+        fact = facts.locator(".fact").filter(has_text=name)
+        await expect(fact.locator("dd")).to_have_text(value)
+    await dashboard.part("request-close").click()
+    await expect(details).to_be_hidden()
+    assert dashboard.complaints == []
 
 
 LEVELS = ("info", "warning", "error")

@@ -4,6 +4,7 @@
 import { byId, element, keyed, setAttribute, setText, show } from "../dom.js";
 import { EnginePanel } from "../engine.js";
 import { duration, rate } from "../format.js";
+import { term } from "../hints.js";
 import { HistoryPanel } from "../history/panel.js";
 import { WINDOW } from "../plots/history.js";
 import { Plot } from "../plots/plot.js";
@@ -118,7 +119,7 @@ export class AgentPage {
 function drawFacts(list, facts) {
   keyed(list, facts, {
     key: ([name]) => name,
-    create: ([name]) => element("div", "fact", element("dt", "", name), element("dd")),
+    create: ([name]) => element("div", "fact", element("dt", "", term(name)), element("dd")),
     update: (node, [, value]) => setText(node.lastElementChild, value),
   });
 }

@@ -2,6 +2,7 @@
 
 import { byId, element, setText, show } from "../dom.js";
 import { count, percent, plural } from "../format.js";
+import { labelCells } from "../labels.js";
 import { get, paced } from "../management.js";
 import { linkTo, rewriteAddress } from "../router.js";
 
@@ -83,14 +84,17 @@ function note({ since, until, usage, total }) {
 
 function drawTable({ by, usage, total }) {
   const heads = by.map((name) => heading(NAMES[name]));
-  heads.push(...["Requests", "Errors", "Prompt tokens", "Cached", "Answer tokens"].map(numberHeading));
+  heads.push(...NUMBERS.map(numberHeading));
   byId("usage-head").replaceChildren(...heads);
   const rows = usage.slice(0, MAX_ROWS).map((row) => tableRow(by, row));
   byId("usage-rows").replaceChildren(...rows);
-  const label = element("td", "", "Total");
+  const label = element("td", "total-label", "Total");
   label.colSpan = by.length;
   byId("usage-total").replaceChildren(label, ...numbers(total));
+  labelCells(byId("usage-total"), [[""], ...NUMBERS.map((name) => [name])]);
 }
+
+const NUMBERS = ["Requests", "Errors", "Prompt tokens", "Cached", "Answer tokens"];
 
 function heading(text, className = "") {
   const cell = element("th", className, text);
@@ -102,6 +106,7 @@ const numberHeading = (text) => heading(text, "number");
 
 function tableRow(by, row) {
   const line = element("tr", "", ...by.map((name) => nameCell(name, row[name])), ...numbers(row));
+  labelCells(line, [...by.map((name) => [NAMES[name]]), ...NUMBERS.map((name) => [name])]);
   line.dataset.testid = "usage-row";
   return line;
 }

@@ -5,6 +5,7 @@ import { count, milliseconds, rate } from "../format.js";
 import { labelCells } from "../labels.js";
 import { linkTo } from "../router.js";
 import { drawPill } from "../states.js";
+import { openDetails } from "./details.js";
 
 const HEADS = [
   ["Request"],
@@ -25,7 +26,7 @@ const CALM = new Set(["cancelled", "client_gone"]);
 
 export function createEndedRow(request) {
   const cells = {
-    id: element("td", "id"),
+    open: element("button", "row-link"),
     time: element("td"),
     caller: element("td", "caller"),
     code: element("span", "pill"),
@@ -39,12 +40,17 @@ export function createEndedRow(request) {
     first: element("td", "number"),
     speed: element("td", "number"),
   };
-  const { id, time, caller, code, place, error, agent, model, tokens, moves, waited, first, speed } = cells;
+  const { open, time, caller, code, place, error, agent, model, tokens, moves, waited, first, speed } = cells;
+  const id = element("td", "id", open);
   const row = element("tr", "", id, time, element("td", "how", code, place, error), caller, element("td", "", agent));
   row.append(model, tokens, moves, waited, first, speed);
   labelCells(row, HEADS);
   row.dataset.testid = "ended-request";
   row.dataset.request = request.id;
+  open.type = "button";
+  open.dataset.testid = "open-request";
+  open.setAttribute("aria-label", `All about request ${request.id}`);
+  open.addEventListener("click", () => openDetails(request, shade(request.code)));
   row.parts = cells;
   return row;
 }
@@ -52,8 +58,8 @@ export function createEndedRow(request) {
 /** The history knows agents by their names; `ids` has the ids of those that are connected. */
 export function updateEndedRow(row, request, ids) {
   const cells = row.parts;
-  setText(cells.id, request.id.slice(0, SHORT_ID));
-  setAttribute(cells.id, "title", request.id);
+  setText(cells.open, request.id.slice(0, SHORT_ID));
+  setAttribute(cells.open, "title", request.id);
   setText(cells.time, new Date(request.ended_at * 1000).toLocaleTimeString());
   drawPill(cells.code, shade(request.code), request.code);
   setText(cells.error, request.error ?? "");
