@@ -18,7 +18,8 @@ class Capacity:
     apart or more; 0 says that they cannot. Then `most_parked` is in bytes, attention is parked in
     blocks of `block` cells of `cell_bytes`, and each checkpoint has a state of `state_bytes`. One
     that comes back takes `window` cells at least, or as many as it has tokens: layers with a window
-    share none of them.
+    share none of them. With `copies_state` the windows are small and cannot be shared: each
+    checkpoint copies its own.
     `can_shift` says whether cells can move to other positions. Of cached prefixes `most_parked`
     cells can be in host memory, and with `is_compact` should be, since every cell in use costs
     time. The state of a cell has `cell_bytes`; 0 says that copying it costs nothing. That of a
@@ -42,6 +43,7 @@ class Capacity:
     block: int = BLOCK
     state_bytes: int = 0
     window: int = 0
+    copies_state: bool = False
     is_compact: bool = False
     max_draft: int = 0
     most_scored: int = 64

@@ -26,13 +26,15 @@ class Clear:
 class Copy:
     """The first `length` cells of `source` become those of `holder` too, which has none.
 
-    `is_rolled_back`: `source` gave up its last cells since it was computed last.
+    `is_rolled_back`: `source` gave up its last cells since it was computed last. A window or a
+    state that cannot be shared is copied, which takes as long as `count` cells.
     """
 
     source: int
     holder: int
     length: int
     is_rolled_back: bool = False
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,7 +366,7 @@ class Step:
     @property
     def num_moved(self) -> int:
         """Cells whose contents the edits copy."""
-        return sum(edit.count for edit in self.edits if isinstance(edit, Move))
+        return sum(edit.count for edit in self.edits if isinstance(edit, Move | Copy))
 
     @property
     def depth(self) -> int:

@@ -16,6 +16,7 @@ class Allowance:
     def __init__(self) -> None:
         self.num_moved = 0
         """Cells that are copied before the next step."""
+        self._num_owed = 0
         self._most_moved = float("inf")
         self.most_whole = float("inf")
         """Cells whose state may be copied as one piece, where it cannot be cut."""
@@ -35,7 +36,11 @@ class Allowance:
         """Before the next step about so many cells may be copied; see `most_whole`."""
         self._most_moved = num_cells
         self.most_whole = most_whole
-        self.num_moved = 0
+        self.num_moved, self._num_owed = self._num_owed, 0
+
+    def owe(self, num_cells: int) -> None:
+        """`num_cells` are copied before the next step in any case: less else can be."""
+        self._num_owed += num_cells
 
     def has_room(self, num_cells: int) -> bool:
         """Whether `num_cells` may still be copied as one piece; the first piece may be large."""

@@ -113,7 +113,9 @@ class CheckpointMemory(OneCache):
     Where nobody asks for one, they lie `gap` tokens apart: fewer are computed again in a moment.
     `most_parked` bytes of host memory can have more of them, in blocks of `block` cells, each cell
     with `cell_bytes`, and states of `state_bytes`. Without `state_bytes` none can be copied. What
-    comes back shares no cells of the `window` before its end: there is no other room for that.
+    comes back shares no cells of the `window` before its end: there is no other room for that. With
+    `copies_state` a checkpoint gets a copy of the state when it is taken, and a sequence when it
+    begins with one: small windows cannot be shared.
     """
 
     can_share = False
@@ -132,6 +134,7 @@ class CheckpointMemory(OneCache):
         cell_bytes: int = 1,
         state_bytes: int = 1,
         window: int = 0,
+        copies_state: bool = False,
     ) -> None:
         super().__init__(slots=slots, num_cells=num_cells)
         self._slots = slots
@@ -145,6 +148,7 @@ class CheckpointMemory(OneCache):
         )
         self._can_move = state_bytes > 0
         self._window = window
+        self._copies_state = copies_state
         self._state_cells = ceil(state_bytes / cell_bytes)
         """Copying a state takes as long as copying so many cells."""
         self._copies: dict[int, int] = {}
@@ -603,7 +607,10 @@ class CheckpointMemory(OneCache):
 
     def _share(self, source: int, holder: int, length: int) -> None:
         self._cells.share(source, holder, length)
-        self._edits.append(Copy(source, holder, length, source in self._rolled_back))
+        is_rolled_back = source in self._rolled_back
+        count = self._state_cells if self._copies_state or is_rolled_back else 0
+        self._edits.append(Copy(source, holder, length, is_rolled_back, count))
+        self.allowance.owe(count)
 
     def _use(self, holder: int) -> None:
         """It is worth as much as if it were new, and goes after those that are worth the same."""

@@ -173,6 +173,7 @@ class LlamaEngine:
             checkpoint_gap=CHECKPOINT_GAP if num_checkpoints else 0,
             state_bytes=state_bytes,
             window=0 if model.is_recurrent or has_small_windows else model.window,
+            copies_state=has_small_windows,
             cell_bytes=cell_bytes,
             fixed_bytes=fixed_bytes,
             is_compact=not model.is_offloaded,

@@ -100,6 +100,7 @@ def _memory(slots: int, capacity: Capacity) -> Memory:
             cell_bytes=max(1, capacity.cell_bytes),
             state_bytes=capacity.state_bytes,
             window=capacity.window,
+            copies_state=capacity.copies_state,
         )
     return UnifiedMemory(
         slots=slots,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ...prompt_store.stored_prompt import State
-from ...step import Edit, Move
+from ...step import Copy, Edit, Move
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,12 @@ def carry_out(
     seconds = 0.0
     not_loaded: list[int] = []
     for one in edits:
-        if not isinstance(one, Move):
-            edit(one)
-            continue
         started = time.perf_counter()
-        not_loaded += move(one)
+        if isinstance(one, Move):
+            not_loaded += move(one)
+        else:
+            edit(one)
+            if not isinstance(one, Copy) or not one.count:
+                continue
         seconds += time.perf_counter() - started
     return tuple(not_loaded), seconds

@@ -113,7 +113,7 @@ class UnifiedEdits:
                     self._places.cut(holder, edit.start)
                 if start and self._checked_window is not None and not self._is_whole(holder, start):
                     self._not_copied.append(holder)
-            case Copy(source, holder, length, is_rolled_back):
+            case Copy(source, holder, length, is_rolled_back, _):
                 if not self._copy(source, holder, length, is_rolled_back=is_rolled_back):
                     self._not_copied.append(holder)
             case AdoptBlock(block, state):

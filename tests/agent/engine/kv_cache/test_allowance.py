@@ -30,3 +30,15 @@ def test_a_piece_that_cannot_be_cut_may_be_large_if_it_is_the_first() -> None:
     assert [allowance.has_room(count) for count in (0, 10, 500, 501)] == [True, True, True, False]
     allowance.take(4)
     assert [allowance.has_room(count) for count in (0, 6, 7)] == [True, True, False]
+
+
+def test_what_is_copied_in_any_case_counts_before_the_next_step() -> None:
+    allowance = Allowance()
+    allowance.renew(100)
+    allowance.owe(30)
+    allowance.owe(80)
+    assert allowance.num_left == 100
+    allowance.renew(100)
+    assert (allowance.num_moved, allowance.take_some(50)) == (110, 0)
+    allowance.renew(100)
+    assert allowance.take_some(50) == 50

@@ -25,7 +25,13 @@ from tests.agent.engine.fake_engine import stored_checkpoints, stored_prompt
 
 
 def make(
-    *, num_cells: int = 100, holders: int = 6, gap: int = 1, most_parked: int = 0, window: int = 0
+    *,
+    num_cells: int = 100,
+    holders: int = 6,
+    gap: int = 1,
+    most_parked: int = 0,
+    window: int = 0,
+    copies_state: bool = False,
 ) -> CheckpointMemory:
     """Blocks of four cells of one byte each, and states of two."""
     return CheckpointMemory(
@@ -38,6 +44,7 @@ def make(
         cell_bytes=1,
         state_bytes=2,
         window=window,
+        copies_state=copies_state,
     )
 
 
@@ -482,10 +489,24 @@ def test_who_begins_with_what_was_rolled_back_gets_a_copy_of_the_state() -> None
     memory.sweep(0)
     assert memory.take_edits()[-1] == Clear(0, 4)
     assert begin(memory, 1, 1, 2, 3, 4, 6) == 4
-    assert memory.take_edits() == (Copy(0, 1, 4, is_rolled_back=True),)
+    assert memory.take_edits() == (Copy(0, 1, 4, is_rolled_back=True, count=2),)
     memory.leave(0)
     (copy,) = (edit for edit in memory.take_edits() if isinstance(edit, Copy))
-    assert copy == Copy(0, copy.holder, 4, is_rolled_back=True)
+    assert copy == Copy(0, copy.holder, 4, is_rolled_back=True, count=2)
+
+
+def test_copies_of_small_windows_count_for_what_is_copied_before_the_next_step() -> None:
+    memory = make(copies_state=True)
+    begin(memory, 0, 1, 2, 3, 4, borders=(2,))
+    memory.allowance.renew(10)
+    memory.grow(0, 2)
+    (copy,) = (edit for edit in memory.take_edits() if isinstance(edit, Copy))
+    assert (copy.length, copy.count) == (2, 2)
+    assert memory.allowance.num_moved == 0, "of the step that is over"
+    memory.allowance.renew(10)
+    assert memory.allowance.num_moved == 2
+    memory.allowance.renew(10)
+    assert memory.allowance.num_left == 10
 
 
 def test_a_sequence_that_went_on_after_that_is_shared_as_always() -> None:
