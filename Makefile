@@ -1,4 +1,4 @@
-.PHONY: help install demo release-check test style types part-tests daemon-tests test-clients check search format bench bench-setup bench-peer bench-soak bench-chaos
+.PHONY: help install demo dist release-check test style types part-tests daemon-tests test-clients check search format bench bench-setup bench-peer bench-soak bench-chaos
 
 python := .venv/bin/python
 # How many processes share the tests with real daemons, a file at a time. Half of their time is
@@ -19,6 +19,7 @@ help:
 	@echo "make bench-setup  once: models and llama.cpp's own server for the next two, in a cache folder"
 	@echo "make bench-peer   against llama-server"
 	@echo "make bench-soak   memory over 10,000 requests"
+	@echo "make dist    wheels of Arriero and of its engine for hosts without a compiler, in dist/"
 	@echo "make release-check  from a clean tag to what would be uploaded (REHEARSE=1: without a tag)"
 	@echo "make bench-chaos  faults of all kinds for ten minutes, drawn from a seed"
 
@@ -60,7 +61,11 @@ test-clients: install
 
 release-check: install
 	@$(python) -m pip install --quiet -c constraints.txt -e '.[release]'
-	@$(python) -m release.check $(if $(REHEARSE),--rehearse)
+	@$(python) -m release.check $(if $(REHEARSE),--rehearse) $(if $(ENGINE),--engine)
+
+dist: install
+	@$(python) -m pip install --quiet -c constraints.txt -e '.[release]'
+	@nice $(python) -m release.dist $(if $(BACKEND),--backend $(BACKEND))
 
 search: install
 	$(python) -m pytest -q tests --hypothesis-profile searching

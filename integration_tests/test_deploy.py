@@ -37,6 +37,9 @@ def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
+CONTAINERFILES = sorted(each.name for each in (DEPLOY / "container").glob("Containerfile*"))
+
+
 def documents(path: Path) -> list[Any]:
     return list(yaml.safe_load_all(path.read_text()))
 
@@ -51,12 +54,12 @@ def containers() -> list[tuple[Any, Any]]:
 
 
 class TestContainers:
-    @pytest.mark.parametrize("name", ["Containerfile", "Containerfile.cuda"])
+    @pytest.mark.parametrize("name", CONTAINERFILES)
     def test_lint_finds_nothing(self, name: str) -> None:
         found = run(BIN / "hadolint", DEPLOY / "container" / name)
         assert (found.returncode, found.stdout) == (0, "")
 
-    @pytest.mark.parametrize("name", ["Containerfile", "Containerfile.cuda"])
+    @pytest.mark.parametrize("name", CONTAINERFILES)
     def test_all_that_a_wheel_holds_is_copied_and_let_through(self, name: str) -> None:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())
         packages = set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"])

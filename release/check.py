@@ -5,7 +5,6 @@ Nothing is uploaded. Each step says what it found; the first that fails ends the
 """
 
 import argparse
-import hashlib
 import re
 import shutil
 import subprocess
@@ -17,12 +16,12 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
-from release import changelog, documents
+from release import changelog, dist, documents
 from release.breaking import breaking_changes
+from release.dist import DIST, say
+from release.trial import TrialFailed
 
 ROOT = Path(__file__).parent.parent
-DIST = ROOT / "dist"
-
 BUILDERS = ("docker", "podman", "buildah")
 
 
@@ -34,17 +33,20 @@ def main() -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(prog="make release-check", description=__doc__)
     parser.add_argument("--rehearse", action="store_true", help="without a tag and a cut changelog")
+    parser.add_argument(
+        "--engine", action="store_true", help="with the engine's portable wheel, tried in the demo"
+    )
     arguments = parser.parse_args()
     try:
         with tempfile.TemporaryDirectory() as folder:
-            _check(Path(folder), is_rehearsal=arguments.rehearse)
-    except CheckFailed as error:
+            _check(Path(folder), is_rehearsal=arguments.rehearse, with_engine=arguments.engine)
+    except (CheckFailed, TrialFailed, subprocess.CalledProcessError) as error:
         print(f"✗ {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _check(folder: Path, *, is_rehearsal: bool) -> None:
+def _check(folder: Path, *, is_rehearsal: bool, with_engine: bool) -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     _check_tree(version, is_rehearsal=is_rehearsal)
     source = folder / "source"
@@ -59,7 +61,9 @@ def _check(folder: Path, *, is_rehearsal: bool) -> None:
     _check_documents(text)
     _check_containers(source)
     _check_upgrade()
-    _sum(files)
+    if with_engine:
+        dist.add_engine("cpu")
+    dist.add_sums(sorted(DIST.iterdir()))
 
 
 def _check_tree(version: str, *, is_rehearsal: bool) -> None:
@@ -71,7 +75,7 @@ def _check_tree(version: str, *, is_rehearsal: bool) -> None:
             f"this commit has no tag v{version}: `git tag v{version}`, or rehearse with "
             "`make release-check REHEARSE=1`"
         )
-    _say(f"version {version} at {_output('git', 'rev-parse', '--short', 'HEAD').strip()}")
+    say(f"version {version} at {_output('git', 'rev-parse', '--short', 'HEAD').strip()}")
 
 
 def _export(source: Path) -> None:
@@ -90,7 +94,7 @@ def _check_changelog(text: str, version: str) -> None:
         )
     if changelog.section(text, changelog.UNRELEASED):
         raise CheckFailed("CHANGELOG.md has entries under [Unreleased]; move them into the version")
-    _say(f"changelog: [{version}] of {date}")
+    say(f"changelog: [{version}] of {date}")
 
 
 def _build(source: Path, version: str) -> list[Path]:
@@ -102,7 +106,7 @@ def _build(source: Path, version: str) -> list[Path]:
     if names != [f"arriero-{version}-py3-none-any.whl", f"arriero-{version}.tar.gz"]:
         raise CheckFailed(f"the build made {', '.join(names)}")
     _run(sys.executable, "-m", "twine", "check", "--strict", *map(str, files))
-    _say(f"built and checked: {', '.join(names)}")
+    say(f"built and checked: {', '.join(names)}")
     return files
 
 
@@ -118,7 +122,7 @@ def _install(folder: Path, files: Sequence[Path], version: str) -> None:
         raise CheckFailed(f"the installed wheel says {said!r}, not 'arriero {version}'")
     for program in ("balancer", "agent"):
         _output(str(python.with_name(program)), "--help")
-    _say(f"installed alone: {said}")
+    say(f"installed alone: {said}")
 
 
 def _check_documents(text: str) -> None:
@@ -133,7 +137,7 @@ def _check_documents(text: str) -> None:
             "the APIs break promises that CHANGELOG.md has no entry of under *Changed*: "
             + "; ".join(broken)
         )
-    _say("API documents: no promise is broken without a word")
+    say("API documents: no promise is broken without a word")
 
 
 def _check_containers(source: Path) -> None:
@@ -142,11 +146,11 @@ def _check_containers(source: Path) -> None:
     if builder is None:
         for file in files:
             _check_containerfile(file)
-        _say(f"container files: read, not built, since none of {', '.join(BUILDERS)} runs here")
+        say(f"container files: read, not built, since none of {', '.join(BUILDERS)} runs here")
         return
     file = files[0]  # the others need a GPU's toolkit
     _run(builder, "build", "--file", str(file), "--tag", "arriero:release-check", str(source))
-    _say(f"container files: {file.name} is built by {builder}")
+    say(f"container files: {file.name} is built by {builder}")
 
 
 def _can_build(builder: str) -> bool:
@@ -175,17 +179,7 @@ def _check_upgrade() -> None:
     wheels = sorted((ROOT / "release" / "wheels").glob("arriero-*.whl"))
     if wheels:
         raise CheckFailed(f"the upgrade from {wheels[-1].name} is not tested yet")
-    _say("upgrade: nothing was released before")
-
-
-def _sum(files: Sequence[Path]) -> None:
-    lines = [f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}\n" for each in files]
-    (DIST / "SHA256SUMS").write_text("".join(lines))
-    _say(f"to upload: {DIST.name}/, with SHA256SUMS")
-
-
-def _say(what: str) -> None:
-    print(f"✓ {what}", flush=True)
+    say("upgrade: nothing was released before")
 
 
 def _run(*command: str) -> None:

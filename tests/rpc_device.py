@@ -210,9 +210,9 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 
 def main() -> None:
     """Serve the device until standard input ends."""
-    import llama_cpp.llama_cpp as llama_cpp
+    from arriero.agent.engine.llama.backends import library
 
-    ggml = llama_cpp._lib
+    ggml = library()
     memory = BoundedMemory(ggml, int(sys.argv[1]))
     servers = Servers(ggml, memory.device)
     host, _, port = sys.argv[2].rpartition(":")

@@ -1,0 +1,181 @@
+"""Builds llama-cpp-python for hosts without a compiler: `python -m release.engine_wheel`.
+
+llama.cpp's backends are libraries of their own then. That for processors comes once for each kind
+of them, and an agent loads the best that its host can run. Where it runs, it needs a compiler, and
+the kit of the GPUs that `--backend` names. Imports nothing but Python's own library, so it runs in
+containers before anything is installed.
+"""
+
+import argparse
+import base64
+import hashlib
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+_SWITCHES = "-fno-dse -frecord-gcc-switches"
+"""Without them gcc breaks the kernels for AMX; they are recorded, so that an agent sees them."""
+
+_LIBRARIES = (
+    "-DGGML_NATIVE=off",
+    "-DGGML_BACKEND_DL=on",
+    "-DGGML_CPU_ALL_VARIANTS=on",
+    "-DGGML_RPC=on",
+    "-DLLAMA_OPENSSL=off",
+    "-DCMAKE_INSTALL_BINDIR=llama_cpp/lib",
+    "-DCMAKE_INSTALL_LIBDIR=llama_cpp/lib",
+)
+_LINUX = (
+    "-DCMAKE_INSTALL_RPATH=$ORIGIN",
+    f"-DCMAKE_C_FLAGS={_SWITCHES}",
+    f"-DCMAKE_CXX_FLAGS={_SWITCHES}",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """`build` tells its wheels from others of the same version. `of_driver`: not to be bundled."""
+
+    build: str
+    arguments: tuple[str, ...] = ()
+    of_driver: tuple[str, ...] = ()
+
+
+BACKENDS = {
+    "cpu": Backend("1cpu"),
+    "vulkan": Backend("1vulkan", ("-DGGML_VULKAN=on",), ("libvulkan.so.*",)),
+    "cuda": Backend(
+        "1cuda",
+        ("-DGGML_CUDA=on",),
+        ("libcuda.so.*", "libcudart.so.*", "libcublas.so.*", "libcublasLt.so.*"),
+    ),
+    "rocm": Backend(
+        "1rocm", ("-DGGML_HIP=on",), ("libamdhip64.so.*", "libhipblas.so.*", "librocblas.so.*")
+    ),
+    "metal": Backend("1metal", ("-DGGML_METAL=on", "-DGGML_METAL_EMBED_LIBRARY=on")),
+}
+
+_UNUSED = re.compile(
+    r"(include|lib|bin)/.*|llama_cpp/include/.*|llama_cpp/lib/(cmake|pkgconfig)/.*"
+    r"|llama_cpp/lib/libllama-common\..*|.*\.so\.\d+\.\d+\.\d+"
+)
+"""What nothing loads: headers, second and third copies of libraries, what only programs link."""
+
+
+def main() -> None:
+    """Build one wheel, and print its path."""
+    parser = argparse.ArgumentParser(prog="python -m release.engine_wheel", description=__doc__)
+    parser.add_argument("--backend", choices=BACKENDS, default="cpu")
+    parser.add_argument("--output", type=Path, default=ROOT / "dist", help="folder (default dist)")
+    parser.add_argument(
+        "--this-system",
+        action="store_true",
+        help="for systems like this one: needs no auditwheel and bundles nothing",
+    )
+    arguments = parser.parse_args()
+    wheel = built(arguments.backend, arguments.output, is_portable=not arguments.this_system)
+    print(wheel)
+
+
+def built(name: str, output: Path, *, is_portable: bool = True) -> Path:
+    """The wheel, in `output`. Raises `CalledProcessError` where a program fails."""
+    backend = BACKENDS[name]
+    output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        slim = slimmed(_compiled(backend), Path(folder), backend.build)
+        if not is_portable or platform.system() != "Linux":
+            return Path(shutil.copy(slim, output))
+        excluded = [word for each in backend.of_driver for word in ("--exclude", each)]
+        repaired = Path(folder) / "repaired"
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        subprocess.run(
+            [sys.executable, "-m", "auditwheel", "repair", *excluded, "-w", str(repaired), slim],
+            check=True,
+            env=os.environ | {"PATH": path},  # it runs patchelf
+        )
+        [wheel] = repaired.iterdir()
+        return Path(shutil.copy(wheel, output))
+
+
+def cmake_arguments(backend: Backend, system: str) -> str:
+    """As `CMAKE_ARGS`; what is set there already comes last, and so counts."""
+    if system == "Darwin":
+        arguments: tuple[str, ...] = ("-DGGML_NATIVE=off", "-DGGML_RPC=on")
+    else:
+        arguments = (*_LIBRARIES, *(_LINUX if system == "Linux" else ()))
+    own = os.environ.get("CMAKE_ARGS", "")
+    return " ".join([*map(shlex.quote, (*arguments, *backend.arguments)), own]).strip()
+
+
+def version() -> str:
+    """Of llama-cpp-python, as pinned."""
+    found = re.search(r"^llama_cpp_python==(\S+)$", _constraints(), re.MULTILINE)
+    if found is None:
+        raise ValueError("constraints.txt does not pin llama_cpp_python")
+    return found[1]
+
+
+def _constraints() -> str:
+    return (ROOT / "constraints.txt").read_text()
+
+
+def _compiled(backend: Backend) -> Path:
+    """The wheel as it is built, which takes long; kept, by what shapes it."""
+    arguments = cmake_arguments(backend, platform.system())
+    compiler = subprocess.run(["c++", "--version"], capture_output=True, text=True, check=True)
+    shape = "\n".join([version(), arguments, platform.platform(), compiler.stdout])
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    kept = base / "arriero" / "portable" / hashlib.sha256(shape.encode()).hexdigest()[:16]
+    if not (found := list(kept.glob("*.whl"))):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+            # pip's cache gives back what was built before, whatever CMAKE_ARGS are.
+            subprocess.run(
+                [
+                    *(sys.executable, "-m", "pip", "wheel", "--no-cache-dir", "--no-deps"),
+                    *("--quiet", "-w", folder, f"llama-cpp-python=={version()}"),
+                ],
+                check=True,
+                env=os.environ | {"CMAKE_ARGS": arguments},
+            )
+            shutil.copytree(folder, kept)
+        found = list(kept.glob("*.whl"))
+    return found[0]
+
+
+def slimmed(wheel: Path, folder: Path, build: str) -> Path:
+    """The wheel in `folder` without what nothing loads, with `build` as its build tag."""
+    name, number, *tags = wheel.name.split("-")
+    slim = folder / "-".join([name, number, build, *tags])
+    lines = []
+    with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(slim, "w") as target:
+        record = next(each for each in source.namelist() if each.endswith(".dist-info/RECORD"))
+        for entry in source.infolist():
+            if entry.is_dir() or entry.filename == record or _UNUSED.fullmatch(entry.filename):
+                continue
+            data = source.read(entry)
+            if entry.filename.endswith(".dist-info/WHEEL"):
+                data = data.rstrip() + f"\nBuild: {build}\n".encode()
+            target.writestr(entry, data, zipfile.ZIP_DEFLATED)
+            lines.append(_recorded(entry.filename, data))
+        target.writestr(record, "".join([*lines, f"{record},,\n"]), zipfile.ZIP_DEFLATED)
+    return slim
+
+
+def _recorded(name: str, data: bytes) -> str:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+    return f"{name},sha256={digest},{len(data)}\n"
+
+
+if __name__ == "__main__":
+    main()
