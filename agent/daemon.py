@@ -29,7 +29,7 @@ from .change_refusals import (
     engine_stopped,
     template_refused,
 )
-from .device_memory import DeviceMeter
+from .device_memory import INTERVAL, DeviceMeter
 from .engine.adapter import AdapterError
 from .engine.embedding.embedder import Embedder
 from .engine.fair_lock import FairLock
@@ -159,7 +159,10 @@ class _Agent:
             on_change=self._on_change,
         )
         channel.step = self._worker.current_step
-        self._meter = DeviceMeter(lambda measure: self._loop.run_in_executor(None, measure))
+        self._meter = DeviceMeter(
+            lambda measure: self._loop.run_in_executor(None, measure),
+            lambda: self._reporter.stir(),
+        )
         self._reporter = Reporter(
             read=self._statistics,
             send=self._report,
@@ -270,12 +273,12 @@ class _Agent:
         try:
             async with asyncio.TaskGroup() as group:
                 self._links.dial(group, dial, generation, executor)
-                self._meter.ask(self._loop.time())
                 self._reporter.check()
                 helpers = [
                     group.create_task(each)
                     for each in (
                         self._hand_out_steps(generation),
+                        self._measure(),
                         self._obey(served, (preparation, queries)),
                         self._drain(),
                         self._fail(),
@@ -368,8 +371,13 @@ class _Agent:
     async def _hand_out_steps(self, generation: LocalGeneration) -> None:
         while True:
             generation.stepped(await self._steps.get())
-            self._meter.ask(self._loop.time())
             self._reporter.stir()
+
+    async def _measure(self) -> None:
+        """The host, for as long as there is an engine: others use it, too."""
+        while True:
+            self._meter.ask()
+            await asyncio.sleep(INTERVAL)
 
     async def _obey(self, served: ServedModel, readers: tuple[Preparation, TextQueries]) -> None:
         """What the supervisor orders, one after the other."""

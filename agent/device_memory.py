@@ -1,7 +1,7 @@
-"""The memory of this host and of its GPUs, measured beside the engine's work.
+"""The memory of this host and of its GPUs, how busy and how warm they are.
 
-A driver may take its time to answer. So it is asked on another thread, seldom, and only while the
-engine computes: what others take in the meantime is seen with the next step.
+A driver may take its time to answer. So it is asked on another thread, beside the engine's work,
+and seldom.
 """
 
 import logging
@@ -12,48 +12,72 @@ from ..shared.models.assignments import MAX_DEVICES
 from ..shared.reports.statistics import DeviceMemory
 from .engine.llama.devices import loaded_devices
 from .host_facts import available_memory, total_memory
+from .sensors import ProcessorUse, gpu_figures, processor_temperature
 
 logger = logging.getLogger(__name__)
 
-INTERVAL = 10.0
-"""Seconds between two measurements, at least."""
+INTERVAL = 5.0
+"""Seconds between two measurements."""
 
 Devices = tuple[DeviceMemory, ...]
 
 
-def measure() -> Devices:
-    """The memory of the host and of the GPUs that llama.cpp finds. Blocks."""
-    total = total_memory() or 0
-    free = available_memory()
-    host = DeviceMemory(
-        name="CPU", kind="cpu", total=total, free=min(total, total if free is None else free)
-    )
-    gpus = [
-        DeviceMemory(
-            name=each.name,
-            kind="igpu" if each.kind == "igpu" else "gpu",
-            total=each.memory,
-            free=min(each.free, each.memory),
+class Probe:
+    """Measures the host and the GPUs that llama.cpp finds."""
+
+    def __init__(self) -> None:
+        self._processors = ProcessorUse()
+
+    def measure(self) -> Devices:
+        """All of them as they are now. Blocks."""
+        gpus = [each for _, each in loaded_devices().gpus()][: MAX_DEVICES - 1]
+        use, temperature = gpu_figures() if len(gpus) == 1 else (None, None)
+        return (
+            self._host(),
+            *(
+                DeviceMemory(
+                    name=each.name,
+                    kind="igpu" if each.kind == "igpu" else "gpu",
+                    total=each.memory,
+                    free=min(each.free, each.memory),
+                    use=None if each.is_remote else use,
+                    temperature=None if each.is_remote else temperature,
+                )
+                for each in gpus
+            ),
         )
-        for _, each in loaded_devices().gpus()
-    ]
-    return (host, *gpus[: MAX_DEVICES - 1])
+
+    def _host(self) -> DeviceMemory:
+        total = total_memory() or 0
+        free = available_memory()
+        return DeviceMemory(
+            name="CPU",
+            kind="cpu",
+            total=total,
+            free=min(total, total if free is None else free),
+            use=self._processors.read(),
+            temperature=processor_temperature(),
+        )
 
 
 class DeviceMeter:
     """`present` is what was measured last. `start` runs what it gets on another thread."""
 
-    def __init__(self, start: Callable[[Callable[[], Devices]], "Future[Devices]"]) -> None:
+    def __init__(
+        self,
+        start: Callable[[Callable[[], Devices]], "Future[Devices]"],
+        on_measured: Callable[[], None],
+    ) -> None:
         self.present: Devices = ()
         self._start = start
+        self._on_measured = on_measured
+        self._probe = Probe()
         self._running: Future[Devices] | None = None
-        self._next = 0.0
 
-    def ask(self, now: float) -> None:
-        """Measure, unless that was done a moment ago, or is being done."""
-        if self._running is None and now >= self._next:
-            self._next = now + INTERVAL
-            self._running = self._start(measure)
+    def ask(self) -> None:
+        """Measure, unless that is being done."""
+        if self._running is None:
+            self._running = self._start(self._probe.measure)
             self._running.add_done_callback(self._measured)
 
     def _measured(self, future: "Future[Devices]") -> None:
@@ -64,3 +88,4 @@ class DeviceMeter:
             logger.warning("the memory of devices could not be measured: %s", error)
         else:
             self.present = future.result()
+            self._on_measured()

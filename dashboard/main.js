@@ -1,5 +1,6 @@
 // Wires the page: what the balancer says goes to the page that is shown.
 
+import { DeviceHistory } from "./agents/devices.js";
 import { learnAddresses } from "./commands.js";
 import { byId, setAttribute, setText, show } from "./dom.js";
 import { connect } from "./live/connection.js";
@@ -21,10 +22,11 @@ import { startRouter } from "./router.js";
 import { beginSession, checkSession, may } from "./session.js";
 
 const history = new History();
+const devices = new DeviceHistory();
 const state = new FleetState();
 const pages = {
   fleet: new FleetPage(history),
-  agents: new AgentPage(history),
+  agents: new AgentPage(history, devices),
   models: new ModelsPage(),
   model: new ModelPage(),
   requests: new RequestsPage(),
@@ -112,6 +114,7 @@ function drawSoon() {
 function onFleet() {
   fleet = { ...state.fleet(), receivedAt: performance.now() };
   history.know(fleet.agents);
+  devices.know(fleet.agents, fleet.receivedAt / 1000);
   if (!isFilled) fillPlots();
   drawTotals(fleet);
   drawTitle();

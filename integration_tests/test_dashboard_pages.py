@@ -743,6 +743,35 @@ CUT = """() => {
 }"""
 
 
+async def test_devices_of_a_host_and_their_last_minutes(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    def measured(used: int, use: float | None, temperature: float | None) -> dict[str, object]:
+        memory = {"total": 64 << 30, "free": (64 << 30) - used, "used": used}
+        figures = {"use": use, "temperature": temperature}
+        return {"name": "CPU", "kind": "cpu", "memory": memory, **figures}
+
+    management.agents = [agent(1, devices=[measured(16 << 30, 0.25, 61.4)])]
+    await dashboard.open(management, "agents/agent-1")
+    devices = dashboard.part("agent-devices")
+    facts = devices.locator(".fact")
+    await expect(facts).to_have_text(
+        ["Host: Memory16.0 GiB of 64.0 GiB", "Host: Processor25%", "Host: Temperature61 °C"]
+    )
+    later = {"id": "agent-1", "devices": [measured(32 << 30, 0.5, None)]}
+    await management.tell("delta", {**management.totals(), "agents": [later]})
+    await expect(facts).to_have_text(["Host: Memory32.0 GiB of 64.0 GiB", "Host: Processor50%"])
+    lines = devices.locator("polyline")
+    for number in range(2):
+        points = await lines.nth(number).get_attribute("points") or ""
+        (_, before), (right, now) = (point.split(",") for point in points.split())
+        assert right == "120.0", "the newest stands at the right"
+        assert float(now) < float(before), "more is higher"
+    await devices.get_by_role("button", name="Processor").click()
+    await expect(dashboard.part("hint")).to_contain_text("share of all cores")
+    assert dashboard.complaints == []
+
+
 async def test_words_are_explained_and_an_ended_request_opens(
     management: FakeManagement, dashboard: Dashboard
 ) -> None:

@@ -108,11 +108,17 @@ class Memory(TypedDict):
 
 
 class AgentDevice(TypedDict):
-    """A GPU of an agent's host, or as `CPU` the host itself. `name` is as `--device` takes it."""
+    """A GPU of an agent's host, or as `CPU` the host itself. `name` is as `--device` takes it.
+
+    `use` is the share of its time that was used in the last seconds, from 0 to 1, `temperature` in
+    °C; null where the system does not tell.
+    """
 
     name: str
     kind: Literal["cpu", "gpu", "igpu"]
     memory: Memory
+    use: float | None
+    temperature: float | None
 
 
 class AgentThroughput(TypedDict):

@@ -1,7 +1,7 @@
 """From views of the fleet to the management API's answers."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 from pydantic_core import to_json
 
@@ -61,17 +61,24 @@ def _devices(agent: AgentView) -> Iterator[AgentDevice]:
     measured = agent.statistics.devices if agent.statistics else ()
     for each in measured:
         memory: Memory = {"total": each.total, "free": each.free, "used": each.total - each.free}
-        yield {"name": each.name, "kind": each.kind, "memory": memory}
+        yield {
+            "name": each.name,
+            "kind": each.kind,
+            "memory": memory,
+            "use": None if each.use is None else round(each.use, 3),
+            "temperature": each.temperature,
+        }
     if measured:
         return
     if agent.facts.memory:
-        yield {"name": "CPU", "kind": "cpu", "memory": _unmeasured(agent.facts.memory)}
+        yield _unmeasured("CPU", "cpu", agent.facts.memory)
     for device in agent.facts.devices:
-        yield {"name": device.name, "kind": "gpu", "memory": _unmeasured(device.memory)}
+        yield _unmeasured(device.name, "gpu", device.memory)
 
 
-def _unmeasured(total: int) -> Memory:
-    return {"total": total, "free": None, "used": None}
+def _unmeasured(name: str, kind: Literal["cpu", "gpu"], total: int) -> AgentDevice:
+    memory: Memory = {"total": total, "free": None, "used": None}
+    return {"name": name, "kind": kind, "memory": memory, "use": None, "temperature": None}
 
 
 def work_json(work: assignments.Work | None) -> Work | None:

@@ -20,7 +20,6 @@ export function hostFacts(agent) {
     ["Memory", facts?.memory ? bytes(facts.memory) : null],
     ["Cores", facts?.cores ? count(facts.cores) : null],
     ["Devices", facts ? facts.devices.map(deviceWords).join(", ") || "none" : null],
-    ["Free memory", freeWords(agent.devices ?? []) || null],
     ["Free for models", facts?.disk_free != null ? bytes(facts.disk_free) : null],
     ["Platform", facts?.platform || null],
   ].filter(([, value, needs]) => value !== null && needs !== null);
@@ -30,12 +29,6 @@ const deviceWords = ({ name, description, memory }) => {
   const facts = [description, memory ? bytes(memory) : ""].filter(Boolean).join(", ");
   return facts ? `${name} (${facts})` : name;
 };
-
-const freeWords = (devices) =>
-  devices
-    .filter(({ memory }) => memory.free !== null)
-    .map(({ name, memory }) => `${name} ${bytes(memory.free)} of ${bytes(memory.total)}`)
-    .join(", ");
 
 const optionWords = (options) =>
   Object.entries(options)

@@ -10,6 +10,7 @@ import { WINDOW } from "../plots/history.js";
 import { Plot } from "../plots/plot.js";
 import { AgentActions } from "../agents/actions.js";
 import { drawSlots, modelFacts } from "../agents/card.js";
+import { drawDevices } from "../agents/devices.js";
 import { engineFacts, hostFacts } from "../agents/facts.js";
 import { AgentLog } from "../agents/log.js";
 import { drawIssues } from "../issues.js";
@@ -22,8 +23,9 @@ export class AgentPage {
   #id = "";
   #name = null; // of the agent whose past is shown; known once the fleet is
 
-  constructor(history) {
+  constructor(history, devices) {
     this.history = history;
+    this.devices = devices;
     this.actions = new AgentActions();
     this.work = new WorkPanel();
     this.engine = new EnginePanel();
@@ -72,6 +74,7 @@ export class AgentPage {
     this.work.draw(agent);
     this.engine.draw(agent.statistics);
     this.actions.draw(agent);
+    drawDevices(byId("agent-devices"), agent, this.devices);
     drawFacts(byId("agent-facts"), hostFacts(agent));
     drawFacts(byId("agent-statistics"), engineFacts(agent.statistics));
     this.#drawRequests(fleet);

@@ -96,7 +96,8 @@ class Histogram:
 class DeviceMemory:
     """The memory of a GPU, or as `CPU` that of the host, in bytes; nobody uses what is `free`.
 
-    `name` is what the engine's options call it.
+    `name` is what the engine's options call it. `use` is the share of its time that was used since
+    the last measurement, `temperature` in °C; both where the system tells.
     """
 
     __pydantic_config__ = STRICT
@@ -104,6 +105,8 @@ class DeviceMemory:
     kind: Literal["cpu", "gpu", "igpu"]
     total: Bytes
     free: Bytes
+    use: Annotated[float, Field(ge=0, le=1)] | None = None
+    temperature: Annotated[float, Field(ge=-300, le=1000)] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +114,8 @@ class Statistics:
     """What the engine did since its model was loaded, by its own clock, and how things stand.
 
     `num_commands` wait for the step that is computed to end.
-    Sent after `Welcome`; then on change, at most about once a second, so never by an idle engine.
+    Sent after `Welcome`; then on change, at most about once a second: by an idle engine when its
+    devices were measured, every few seconds.
     Rates are tokens a second: of steps that generate, of steps that only read prompts, and of all
     the time with anything to do; `null` where there was none. `average_running` is taken over that
     time, too. `decode_seconds` and `prefill_seconds` are the time of those steps, `stalls` the
@@ -121,7 +125,7 @@ class Statistics:
     and `num_draft_cells` that of the draft model, if there is one.
     `num_media_bytes` are kept of encoded pictures, where there is a projector.
     `fetches` are those of prefixes from other agents, where it lends its own. `disk` is there with
-    a folder for prefixes. The memory of `devices` is measured now and then while there are steps.
+    a folder for prefixes. `devices` are measured every few seconds.
     """
 
     __pydantic_config__ = STRICT

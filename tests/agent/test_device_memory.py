@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from arriero.agent.device_memory import INTERVAL, DeviceMeter, Devices, measure
+from arriero.agent.device_memory import DeviceMeter, Devices, Probe
 from arriero.shared.reports.statistics import DeviceMemory
 
 ONE = (DeviceMemory(name="CPU", kind="cpu", total=8, free=5),)
@@ -13,7 +13,7 @@ OTHER = (DeviceMemory(name="CPU", kind="cpu", total=8, free=3),)
 
 
 def test_the_host_is_a_device() -> None:
-    host, *_ = measure()
+    host, *_ = Probe().measure()
     assert (host.name, host.kind) == ("CPU", "cpu")
     assert 0 < host.free <= host.total
 
@@ -36,18 +36,18 @@ async def turn() -> None:
     await future
 
 
-async def test_it_measures_again_when_the_last_one_is_old_enough() -> None:
+async def test_one_measurement_at_a_time() -> None:
     measuring = Measuring()
-    meter = DeviceMeter(measuring)
-    meter.ask(100.0)
-    meter.ask(100.0 + 2 * INTERVAL)
+    told: list[None] = []
+    meter = DeviceMeter(measuring, lambda: told.append(None))
+    meter.ask()
+    meter.ask()
     assert len(measuring.futures) == 1, "it is still being measured"
     measuring.futures[0].set_result(ONE)
     await turn()
     assert meter.present == ONE
-    meter.ask(99.0 + INTERVAL)
-    assert len(measuring.futures) == 1
-    meter.ask(100.0 + INTERVAL)
+    assert len(told) == 1
+    meter.ask()
     measuring.futures[1].set_result(OTHER)
     await turn()
     assert meter.present == OTHER
@@ -57,16 +57,18 @@ async def test_a_driver_that_fails_leaves_what_was_known(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     measuring = Measuring()
-    meter = DeviceMeter(measuring)
-    meter.ask(0.0)
+    told: list[None] = []
+    meter = DeviceMeter(measuring, lambda: told.append(None))
+    meter.ask()
     measuring.futures[0].set_result(ONE)
     await turn()
-    meter.ask(INTERVAL)
+    meter.ask()
     measuring.futures[1].set_exception(OSError("no driver"))
     await turn()
     assert meter.present == ONE
     assert "could not be measured: no driver" in caplog.text
-    meter.ask(2 * INTERVAL)
+    meter.ask()
     measuring.futures[2].cancel()
     await turn()
     assert meter.present == ONE
+    assert len(told) == 1

@@ -315,7 +315,11 @@ FROM_AGENT: tuple[FromAgent, ...] = (
         num_media_bytes=7,
         num_commands=8,
         fetches=Fetches(num=1, failed=2, tokens=3, bytes=4, seconds=0.5, lent=6),
-        devices=(DeviceMemory(name="CUDA0", kind="gpu", total=2**33, free=2**32),),
+        devices=(
+            DeviceMemory(
+                name="CUDA0", kind="gpu", total=2**33, free=2**32, use=0.5, temperature=61.5
+            ),
+        ),
         disk=DiskUse(
             blocks=1,
             bytes=2,

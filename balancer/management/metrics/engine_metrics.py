@@ -244,23 +244,37 @@ def engine_metrics(view: FleetView) -> Iterator[Metric]:
     for number in _NUMBERS:
         yield _family(number, by_name)
     yield _stalls(by_name)
-    yield _device_memory(by_name)
+    yield from _devices(by_name)
 
 
-def _device_memory(by_name: _ByName) -> Metric:
+def _devices(by_name: _ByName) -> Iterator[Metric]:
     """Agents of one name are on one host, and measure the same."""
-    family = GaugeMetricFamily(
+    memory = GaugeMetricFamily(
         "arriero_device_memory_bytes",
         "Memory of the hosts (device CPU) and of their GPUs, as agents measured it.",
         labels=["host", "device", "kind"],
     )
+    use = GaugeMetricFamily(
+        "arriero_device_use_ratio",
+        "The share of their time that hosts' processors (device CPU) and GPUs were used.",
+        labels=["host", "device"],
+    )
+    temperature = GaugeMetricFamily(
+        "arriero_device_temperature_celsius",
+        "The hottest sensor of hosts' processors (device CPU) and of their GPUs.",
+        labels=["host", "device"],
+    )
     for name, several in by_name.items():
         devices = {each.name: each for said in several for each in said.devices}
         for each in devices.values():
-            family.add_metric([name, each.name, "total"], each.total)
-            family.add_metric([name, each.name, "free"], each.free)
-            family.add_metric([name, each.name, "used"], each.total - each.free)
-    return family
+            memory.add_metric([name, each.name, "total"], each.total)
+            memory.add_metric([name, each.name, "free"], each.free)
+            memory.add_metric([name, each.name, "used"], each.total - each.free)
+            if each.use is not None:
+                use.add_metric([name, each.name], each.use)
+            if each.temperature is not None:
+                temperature.add_metric([name, each.name], each.temperature)
+    yield from (memory, use, temperature)
 
 
 def _family(number: _Number, by_name: _ByName) -> Metric:

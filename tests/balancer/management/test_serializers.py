@@ -198,17 +198,21 @@ def test_devices_of_an_agent_as_it_found_them_and_as_its_engine_measured_them() 
     facts = HostFacts(memory=64, devices=(Device(name="CUDA0", memory=24),))
     measured = Statistics(
         devices=(
-            DeviceMemory(name="CPU", kind="cpu", total=60, free=50),
+            DeviceMemory(name="CPU", kind="cpu", total=60, free=50, use=0.25, temperature=61.5),
             DeviceMemory(name="CUDA0", kind="gpu", total=24, free=4),
         )
     )
     idle = agent_json(replace(agent_view("a"), facts=facts), None)
+    unknown = {"use": None, "temperature": None}
     assert idle["devices"] == [
-        {"name": "CPU", "kind": "cpu", "memory": {"total": 64, "free": None, "used": None}},
-        {"name": "CUDA0", "kind": "gpu", "memory": {"total": 24, "free": None, "used": None}},
+        {"name": "CPU", "kind": "cpu", "memory": {"total": 64, "free": None, "used": None}}
+        | unknown,
+        {"name": "CUDA0", "kind": "gpu", "memory": {"total": 24, "free": None, "used": None}}
+        | unknown,
     ]
     busy = agent_json(replace(agent_view("a"), facts=facts, statistics=measured), None)
     assert busy["devices"] == [
-        {"name": "CPU", "kind": "cpu", "memory": {"total": 60, "free": 50, "used": 10}},
-        {"name": "CUDA0", "kind": "gpu", "memory": {"total": 24, "free": 4, "used": 20}},
+        {"name": "CPU", "kind": "cpu", "memory": {"total": 60, "free": 50, "used": 10}}
+        | {"use": 0.25, "temperature": 61.5},
+        {"name": "CUDA0", "kind": "gpu", "memory": {"total": 24, "free": 4, "used": 20}} | unknown,
     ]

@@ -130,7 +130,9 @@ def test_a_rate_that_was_not_measured_has_no_series(scraped: Scraped) -> None:
 
 def test_memory_of_devices_is_that_of_hosts_and_not_added_up() -> None:
     """Agents of one name are on one host."""
-    said = Statistics(devices=(DeviceMemory(name="CUDA0", kind="gpu", total=24, free=4),))
+    gpu = DeviceMemory(name="CUDA0", kind="gpu", total=24, free=4, temperature=61.5)
+    host = DeviceMemory(name="CPU", kind="cpu", total=60, free=50, use=0.25)
+    said = Statistics(devices=(host, gpu))
     agents = [replace(agent_view(id, statistics=said), name="box") for id in ("a", "b")]
     registry = Scraped(fleet_view(*agents)).registry
     sizes = {
@@ -140,6 +142,11 @@ def test_memory_of_devices_is_that_of_hosts_and_not_added_up() -> None:
         for kind in ("total", "free", "used")
     }
     assert sizes == {"total": 24, "free": 4, "used": 20}
+    use, degrees = "arriero_device_use_ratio", "arriero_device_temperature_celsius"
+    on_host, on_gpu = ({"host": "box", "device": name} for name in ("CPU", "CUDA0"))
+    assert registry.get_sample_value(use, on_host) == 0.25
+    assert registry.get_sample_value(use, on_gpu) is None, "the system does not tell"
+    assert registry.get_sample_value(degrees, on_gpu) == 61.5
 
 
 def test_stalls_are_a_cumulative_histogram(scraped: Scraped) -> None:

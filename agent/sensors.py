@@ -1,0 +1,91 @@
+"""How busy and how warm this host is, as Linux tells it; elsewhere nothing is known."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path("/")
+
+_PROCESSORS = {"coretemp", "k10temp", "zenpower", "cpu_thermal", "cputemp"}
+"""Names of the kernel's drivers for sensors in processors (hwmon)."""
+
+_PROCESSOR_ZONES = ("x86_pkg_temp", "cpu", "soc")
+"""What the types of thermal zones of processors begin with."""
+
+_HOTTEST = 200.0
+"""°C; a sensor that says more is broken or not there."""
+
+
+class ProcessorUse:
+    """The share of all cores' time that was used between two readings."""
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self._root = root
+        self._last: tuple[int, int] | None = None
+
+    def read(self) -> float | None:
+        """From 0 to 1 since the last reading; unknown at the first one."""
+        last, self._last = self._last, self._times()
+        if last is None or self._last is None:
+            return None
+        busy, total = (new - old for new, old in zip(self._last, last, strict=True))
+        return min(1.0, max(0.0, busy / total)) if total > 0 else None
+
+    def _times(self) -> tuple[int, int] | None:
+        """Busy and all ticks of all cores since the start. Waiting for a disk is not busy."""
+        name, *ticks = _text(self._root / "proc/stat").partition("\n")[0].split() or [""]
+        if name != "cpu" or len(ticks) < 5 or not all(each.isdigit() for each in ticks):
+            return None
+        # The guests' ticks, behind the eighth, are among the others.
+        numbers = [int(each) for each in ticks[:8]]
+        return sum(numbers) - numbers[3] - numbers[4], sum(numbers)
+
+
+def processor_temperature(root: Path = ROOT) -> float | None:
+    """The hottest sensor of the processors, in °C."""
+    chips = root.glob("sys/class/hwmon/hwmon*")
+    found = [
+        sensor
+        for chip in chips
+        if _text(chip / "name").strip() in _PROCESSORS
+        for sensor in chip.glob("temp*_input")
+    ]
+    zones = root.glob("sys/class/thermal/thermal_zone*")
+    beside = [each / "temp" for each in zones if _type(each).startswith(_PROCESSOR_ZONES)]
+    return _hottest(found) if found else _hottest(beside)
+
+
+def gpu_figures(root: Path = ROOT) -> tuple[float | None, float | None]:
+    """Use (0 to 1) and temperature (°C) of the host's one GPU that the kernel has sensors of.
+
+    With several of them nothing is said, since their order is not that of llama.cpp's devices.
+    """
+    cards = [
+        (card, sensors)
+        for card in sorted(root.glob("sys/class/drm/card[0-9]/device"))
+        if (sensors := [*card.glob("hwmon/hwmon*/temp*_input")])
+    ]
+    if len(cards) != 1:
+        return None, None
+    [(card, sensors)] = cards
+    percent = _text(card / "gpu_busy_percent").strip()
+    use = int(percent) / 100 if percent.isdigit() and int(percent) <= 100 else None
+    return use, _hottest(sensors)
+
+
+def _hottest(sensors: Iterable[Path]) -> float | None:
+    """Of those that say something sensible; they count in thousandths."""
+    texts = (_text(each).strip() for each in sensors)
+    degrees = (int(text) / 1000 for text in texts if text.isdigit())
+    return max((each for each in degrees if 0 < each < _HOTTEST), default=None)
+
+
+def _type(zone: Path) -> str:
+    return _text(zone / "type").strip().lower()
+
+
+def _text(path: Path) -> str:
+    """Sensors come and go, and some refuse to be read while they sleep."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

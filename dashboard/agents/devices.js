@@ -1,0 +1,78 @@
+// The devices of an agent's host: memory, use and temperature, each with its last minutes.
+
+import { element, keyed, setText } from "../dom.js";
+import { bytes, percent } from "../format.js";
+import { term } from "../hints.js";
+import { Sparkline } from "../plots/sparkline.js";
+
+const SECONDS = 600;
+const MAX_POINTS = 240; // of a figure; one comes every five seconds
+const HOTTEST = 100; // °C, at the top of the plot
+
+/** What agents said of their devices since the page was opened: of those that are here alone. */
+export class DeviceHistory {
+  #agents = new Map(); // agent id → name of a device's figure → points
+  #last = new Map(); // agent id → the devices as they were said last
+
+  /** Note what is new; `now` in seconds by any steady clock. */
+  know(agents, now) {
+    const here = new Set(agents.map(({ id }) => id));
+    for (const id of this.#agents.keys()) if (!here.has(id)) this.#forget(id);
+    for (const { id, devices = [] } of agents) {
+      if (this.#last.get(id) === devices) continue;
+      this.#last.set(id, devices);
+      for (const device of devices) for (const figure of figuresOf(device)) this.#add(id, figure, now);
+    }
+  }
+
+  points(id, key) {
+    return this.#agents.get(id)?.get(key) ?? [];
+  }
+
+  #add(id, { key, value }, at) {
+    if (!this.#agents.has(id)) this.#agents.set(id, new Map());
+    const figures = this.#agents.get(id);
+    if (!figures.has(key)) figures.set(key, []);
+    const points = figures.get(key);
+    points.push({ at, value });
+    while (points.length > MAX_POINTS || at - points[0].at > SECONDS) points.shift();
+  }
+
+  #forget(id) {
+    this.#agents.delete(id);
+    this.#last.delete(id);
+  }
+}
+
+/** Draw the devices of `agent` into the list. */
+export function drawDevices(list, agent, history) {
+  const figures = (agent.devices ?? []).flatMap(figuresOf);
+  keyed(list, figures, {
+    key: (figure) => figure.key,
+    create: (figure) => {
+      const plot = new Sparkline();
+      const words = element("dd");
+      const node = element("div", "fact", element("dt", "", `${figure.device}: `, term(figure.name)), words, element("dd", "", plot.node));
+      node.parts = { words, plot };
+      return node;
+    },
+    update: ({ parts }, figure) => {
+      setText(parts.words, figure.words);
+      parts.plot.draw(history.points(agent.id, figure.key), { seconds: SECONDS, most: figure.most });
+    },
+  });
+}
+
+/** What is known of a device; values that the system does not tell are left out. */
+function figuresOf({ name, kind, memory, use = null, temperature = null }) {
+  const device = kind === "cpu" ? "Host" : name;
+  const figures = [
+    { name: "Memory", value: memory.used, most: memory.total, words: memoryWords(memory) },
+    { name: kind === "cpu" ? "Processor" : "Use", value: use, most: 1, words: use === null ? "" : percent(use) },
+    { name: "Temperature", value: temperature, most: HOTTEST, words: `${Math.round(temperature ?? 0)} °C` },
+  ];
+  const known = figures.filter(({ value }) => value !== null);
+  return known.map((figure) => ({ ...figure, device, key: `${name} ${figure.name}` }));
+}
+
+const memoryWords = ({ used, total }) => `${bytes(used ?? 0)} of ${bytes(total)}`;
