@@ -10,9 +10,11 @@ from typing import Any
 
 import llama_cpp.llama_cpp as llama_cpp
 
-from ....shared.models.engine_options import cache_bytes, metadata_of
+from ....shared.models.engine_options import cache_bytes, metadata_of, placements_of
 from ....shared.queries import Pooling
 from ....shared.reports.model_info import Kernels, Task
+from ...gguf.header import HeaderError, read_header
+from ...gguf.split_files import files_of
 from ..load_options import LoadOptions
 from ..model_error import ModelError
 from .backends import library
@@ -240,6 +242,25 @@ class Model:
         for key in () if options.override_kv is None else metadata_of(options.override_kv):
             if not self._has_meta(key):
                 logger.warning("--override-kv: %s is not in %s, and is added to it", key, self.path)
+        for pattern in self._idle_placements(options):
+            logger.warning("--override-tensor: no tensor of %s is called %s", self.path, pattern)
+
+    def _idle_placements(self, options: LoadOptions) -> list[str]:
+        """The patterns of `--override-tensor` that match no tensor of the file."""
+        if options.override_tensor is None:
+            return []
+        names: list[str] = []
+        try:
+            for part in files_of(str(self.path)):
+                with Path(part).open("rb") as file:
+                    names += [each.name for each in read_header(file).tensors]
+        except (HeaderError, OSError, ValueError) as error:
+            logger.warning(
+                "--override-tensor: the names in %s cannot be read: %s", self.path, error
+            )
+            return []
+        patterns = (pattern for pattern, _ in placements_of(options.override_tensor))
+        return [each for each in patterns if not any(re.search(each, name) for name in names)]
 
     def _has_meta(self, key: str) -> bool:
         return bool(llama_cpp.llama_model_meta_val_str(self.handle, key.encode(), None, 0) >= 0)

@@ -233,6 +233,13 @@ class TestMixture:
         answers(path, override_kv="qwen3moe.expert_used_cuont=int:1")
         assert "--override-kv: qwen3moe.expert_used_cuont is not in " in caplog.text
 
+    def test_a_pattern_that_matches_no_tensor(
+        self, path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        answers(path, override_tensor=r"\.ffn_.*_exps=CPU,ffn_.*_expts=CPU")
+        [warned] = [each.message for each in caplog.records if "--override-tensor" in each.message]
+        assert warned == f"--override-tensor: no tensor of {path} is called ffn_.*_expts"
+
     def test_a_device_that_is_not_there(self, path: Path) -> None:
         with pytest.raises(ModelError, match="--device: there is no CUDA0"):
             answers(path, device="CUDA0")
