@@ -20,7 +20,7 @@ const HINTS = {
   "Draft model": "A small model that guesses tokens ahead; the large one checks several in one step.",
   Processor: "The share of all cores' time that programs of the host took in the last seconds.",
   Use: "The share of its time that the GPU computed in the last seconds, for anybody.",
-  Memory: "What all programs of the host have taken; files that are only cached count as free.",
+  "Memory used": "What all programs of the host have taken; files that are only cached count as free.",
   Temperature: "The hottest of the host's sensors of this kind.",
   "Free for models": "Room on the disk for more model files, within --models-limit.",
   Decodes: "Tokens a second in all, in steps that make answers.",

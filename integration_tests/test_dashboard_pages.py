@@ -435,6 +435,20 @@ async def test_batches_go_on_and_are_cancelled(
     assert dashboard.complaints == []
 
 
+async def test_a_batch_with_failed_lines_is_not_green(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    done = {"total": 9, "completed": 9}
+    management.batches = [
+        batch(2, "completed", **done),
+        batch(1, "completed", **done | {"completed": 8, "failed": 1}),
+        batch(0, "completed", **done | {"completed": 0, "failed": 9}),
+    ]
+    await dashboard.open(management, "batches")
+    pills = dashboard.part("batch").locator(".pill")
+    await expect(pills).to_have_class(["pill good", "pill queued", "pill bad"])
+
+
 async def test_results_of_batches_need_the_callers_key(
     management: FakeManagement, dashboard: Dashboard
 ) -> None:
@@ -756,11 +770,13 @@ async def test_devices_of_a_host_and_their_last_minutes(
     devices = dashboard.part("agent-devices")
     facts = devices.locator(".fact")
     await expect(facts).to_have_text(
-        ["Host: Memory16.0 GiB of 64.0 GiB", "Host: Processor25%", "Host: Temperature61 °C"]
+        ["Host: Memory used16.0 GiB of 64.0 GiB", "Host: Processor25%", "Host: Temperature61 °C"]
     )
     later = {"id": "agent-1", "devices": [measured(32 << 30, 0.5, None)]}
     await management.tell("delta", {**management.totals(), "agents": [later]})
-    await expect(facts).to_have_text(["Host: Memory32.0 GiB of 64.0 GiB", "Host: Processor50%"])
+    await expect(facts).to_have_text(
+        ["Host: Memory used32.0 GiB of 64.0 GiB", "Host: Processor50%"]
+    )
     lines = devices.locator("polyline")
     for number in range(2):
         points = await lines.nth(number).get_attribute("points") or ""

@@ -67,7 +67,7 @@ export function drawDevices(list, agent, history) {
 function figuresOf({ name, kind, memory, use = null, temperature = null }) {
   const device = kind === "cpu" ? "Host" : name;
   const figures = [
-    { name: "Memory", value: memory.used, most: memory.total, words: memoryWords(memory) },
+    { name: "Memory used", value: memory.used, most: memory.total, words: memoryWords(memory) },
     { name: kind === "cpu" ? "Processor" : "Use", value: use, most: 1, words: use === null ? "" : percent(use) },
     { name: "Temperature", value: temperature, most: HOTTEST, words: `${Math.round(temperature ?? 0)} °C` },
   ];
