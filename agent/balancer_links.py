@@ -95,6 +95,7 @@ class BalancerLinks:
         return Hello(
             protocol=PROTOCOL_VERSION,
             agent_id=begin.agent_id,
+            host=begin.host,
             name=settings.name,
             version=version("arriero"),
             slots=status.slots,

@@ -253,6 +253,11 @@ class AgentSettings(LoadOptions, DaemonSettings):
         "host uses are evicted for others, the least recently used first; without it nothing is "
         "evicted",
     )
+    models_max: Annotated[int, Shown("N"), Field(ge=1, le=64)] = Field(
+        default=4,
+        description="most models that are served at once, as far as memory holds them; with "
+        "--model or --upstream it is that one",
+    )
 
     @model_validator(mode="after")
     def _tls_is_whole(self) -> Self:

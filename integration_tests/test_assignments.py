@@ -103,7 +103,7 @@ async def host() -> AsyncIterator[Host]:
         stack.push_async_callback(pace.close)
         agent = await Daemon.start(
             *("agent", "--balancer", balancer.url, "--name", "box", "--label", "gpu=no"),
-            *("--threads", "1"),
+            *("--threads", "1", "--models-max", "1"),
             env=pace.environment,
         )
         agent.pace = pace

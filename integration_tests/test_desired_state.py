@@ -126,7 +126,7 @@ async def test_the_engines_settings_come_from_the_desired_state(fleet: Fleet) ->
 async def test_two_models_take_turns_on_one_agent(fleet: Fleet) -> None:
     """Each is loaded when a request waits for it, in place of the one that is idle."""
     await fleet.start_balancer()
-    agent = await fleet.start_agent(model=None, slots=None, context_size=None)
+    agent = await fleet.start_agent(model=None, slots=None, context_size=None, models_max=1)
     on_demand = {"source": SOURCE, "slots": 2, "preload": False}
     first = on_demand | {"name": "first", "context_size": 512}
     second = on_demand | {"name": "second", "context_size": 1024}

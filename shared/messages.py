@@ -108,6 +108,9 @@ class Issue:
 class Hello:
     """The agent's first frame. `agent_id` is drawn anew at each start of an agent.
 
+    A host that serves several models is an agent for each of them, and one more where there may be
+    room for another. These have the same `host`, and share the memory of `facts`.
+
     An agent without an engine process says in `loading` which model it will serve again: requests
     for that model wait. It counts as long as the agent reports no `model`.
 
@@ -131,6 +134,7 @@ class Hello:
     facts: HostFacts = field(default_factory=HostFacts)
     work: Work | None = None
     takes_over: bool = False
+    host: Annotated[AgentId, Field(min_length=1, max_length=200)] | None = None
     secret: Secret | None = field(default=None, repr=False)
 
 

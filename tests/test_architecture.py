@@ -113,7 +113,7 @@ SHELLS = {
     "agent/models": "downloader fetch_process fetcher file_lock hub located "
     "models_folder part_file",
     "agent/peers": "counts kv_receiver kv_sender kv_transfer wire",
-    "agent/supervision": "assigned_settings engine_process engine_run model_fetch standby "
+    "agent/supervision": "assigned_settings engine_process engine_run model_fetch place standby "
     "supervisor supervisor_protocol",
     "agent/upstream": "client generation queries watch",
     "balancer": "*",

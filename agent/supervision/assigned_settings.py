@@ -66,3 +66,13 @@ def adapter_flags(
         f"{adapter.name}={path}:{Decimal(repr(adapter.scale)):f}"
         for adapter, path in zip(assignment.adapters, adapters, strict=True)
     )
+
+
+def with_share_of_threads(settings: AgentSettings, num: int) -> AgentSettings:
+    """`settings` of one of `num` models that the host serves: each has its share of `--threads`."""
+    batch = settings.threads_batch
+    share = {
+        "threads": max(1, settings.threads // num),
+        "threads_batch": None if batch is None else max(1, batch // num),
+    }
+    return settings if num == 1 else settings.model_copy(update=share)

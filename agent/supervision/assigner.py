@@ -1,10 +1,14 @@
-"""Which engines run on this host, and what each serves.
+"""Which engines run at one place of this host, and what each serves.
+
+A host has as many places as it serves models (`host.py`); they share its memory (`room.py`).
 
 Compares the newest order with what runs and does the least: nothing, a change without a reload, or
 a new engine. Adapters that are new are fetched first, and loaded by the engine that runs. Where no
 engine serves the model yet, it is loaded without those that cannot be had. The new engine is loaded
 beside the old one where memory allows and takes over from it; else the old one finishes its
 requests and ends first. When a load fails, what ran goes on, or is loaded again.
+
+A model that does not fit beside those of other places waits until they make room.
 
 Invariants: one engine serves at most, and one replaces it at most. Engines together never need more
 memory than the host has. An engine that serves is retired only after its replacement has joined the
@@ -14,6 +18,7 @@ Every method takes an event and returns what to do about it, in order. Afterward
 and `is_standing_in` may have changed.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import assert_never
 
@@ -32,19 +37,26 @@ from .decisions import (
     RetireEngine,
 )
 from .engines import Engine, Engines, LeftOut, Load, Shortage
-from .load_failures import adapters_crashed, load_failed
+from .load_failures import adapters_crashed, load_failed, no_memory
 from .restarts import Quit
+from .room import Room
 
 
 class Assigner:
-    """`memory` in bytes is what all engines may use together; 0: unknown, so one at a time.
+    """`room` is the memory that all engines of the host share; `ids` are numbers for engines.
 
     `slots` is the number where an assignment leaves it to the agent. `jitter` is this agent's own
     number in [0, 1), by which its attempts come at other times than other agents'.
     """
 
     def __init__(
-        self, *, slots: int, memory: int, is_pinned: bool = False, jitter: float = 0.0
+        self,
+        *,
+        slots: int,
+        room: Room,
+        is_pinned: bool = False,
+        jitter: float = 0.0,
+        ids: Iterator[int] | None = None,
     ) -> None:
         self._slots = slots
         self._is_pinned = is_pinned
@@ -53,7 +65,7 @@ class Assigner:
         self._exit: Exit | None = None
         self._order: Assign | None = None
         self._drain_timeout = 0.0
-        self._engines = Engines(memory)
+        self._engines = Engines(room, ids)
         self._attempt = Attempt(jitter)
 
     # ---- what others see
@@ -86,6 +98,21 @@ class Assigner:
     def files(self) -> set[ModelFile | AdapterOnHost]:
         """Those that run, or may be loaded again."""
         return self._attempt.files(self._engines)
+
+    @property
+    def is_spare(self) -> bool:
+        """Whether nothing is served here, or will be."""
+        return self._desired is None and not self._engines and not self._is_pinned
+
+    @property
+    def has_engines(self) -> bool:
+        """Whether engine processes run here, or are about to."""
+        return bool(self._engines)
+
+    @property
+    def waits_for_room(self) -> bool:
+        """Whether there is a file that is not loaded yet, since memory is short or in use."""
+        return self._attempt.load is not None
 
     def adapters_of(self, id: EngineId) -> tuple[str, ...]:
         """The paths of the adapters that this engine serves, in its assignment's order."""
@@ -201,7 +228,15 @@ class Assigner:
         if issues:
             shortage = Shortage(desired, issues, may_retry=True)
             self._attempt.load = Load(_with_those_of(file, desired), file, shortage=shortage)
-        return self._make_room(available)
+        return self._make_room(available, now)
+
+    def room_changed(self, available: int | None, now: float) -> list[Decision]:
+        """Engines of other places have loaded or ended. `available`: as for `fetched`."""
+        return [] if self._is_stopping else self._make_room(available, now)
+
+    def leave(self) -> None:
+        """The place is given up; it has no engines."""
+        self._engines.leave()
 
     def _is_kept(self, desired: Assignment) -> bool:
         """Whether the model runs, or will again: rather as it was than with fewer adapters."""
@@ -305,7 +340,7 @@ class Assigner:
             return self._last_word()
         if engine.role == "replacing":
             return self._load_failed(engine, load_failed(quit.code, reason), available, now)
-        return self._make_room(available)
+        return self._make_room(available, now)
 
     def _last_word(self) -> list[Decision]:
         return [self._exit] if self._exit is not None and not self._engines else []
@@ -344,12 +379,14 @@ class Assigner:
             decisions if replacing is None else [*decisions, replacing.retire(self._drain_timeout)]
         )
 
-    def _make_room(self, available: int | None) -> list[Decision]:
+    def _make_room(self, available: int | None, now: float) -> list[Decision]:
         """Load what is to be loaded if there is room, else see to it that there will be."""
         if (load := self._attempt.load) is None:
             return []
         if load.is_beside:
             return self._load_adapters(load)
+        if self._engines.is_loading_elsewhere or not self._engines.fits(load, ()):
+            return []
         serving = self._engines.serving
         staying = [] if serving is None else [serving]
         leaving = self._engines.leaving
@@ -362,6 +399,9 @@ class Assigner:
         if serving is not None and not leaving and not load.is_free(available):
             return self._retire_for_now(serving)
         self._attempt.load = None
+        if self._engines.has_neighbours and not (load.is_fallback or load.is_free(available)):
+            issue = no_memory(load.file.needed, available)
+            return self._fail(issue, available, now, may_retry=True)
         return [self._engines.start(load, "replacing")]
 
     def _load_adapters(self, load: Load) -> list[Decision]:
@@ -403,7 +443,7 @@ class Assigner:
         if self._attempt.fallback is None or self._engines.staying:
             return []
         self._attempt.load = self._attempt.fallback
-        return self._make_room(available)
+        return self._make_room(available, now)
 
     # ---- how things stand
 

@@ -1,7 +1,7 @@
-"""The engines of this host: which serves, which replaces it, which leave; what fits beside them.
+"""The engines of one place: which serves, which replaces it, which leave; what fits beside them.
 
-Invariants: one engine serves at most, and one replaces it at most; together they never need more
-memory than the host has.
+Invariants: one engine serves at most, and one replaces it at most; together with those of the
+host's other places they never need more memory than the host has.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,6 +21,7 @@ from .decisions import (
     StartEngine,
 )
 from .load_failures import too_large
+from .room import Room
 
 Role = Literal["serving", "replacing", "retiring"]
 
@@ -179,12 +180,13 @@ class Engine:
 
 
 class Engines:
-    """`memory` in bytes is what all may use together; 0: unknown, so one at a time."""
+    """`room` is the memory that they share with the host's other places."""
 
-    def __init__(self, memory: int) -> None:
-        self._memory = memory
+    def __init__(self, room: Room, ids: Iterator[int] | None = None) -> None:
+        self._room = room
+        room.enter(self)
         self._engines: dict[EngineId, Engine] = {}
-        self._ids: Iterator[EngineId] = map(EngineId, count(1))
+        self._ids: Iterator[EngineId] = map(EngineId, ids or count(1))
 
     def __len__(self) -> int:
         """How many there are, those included that leave."""
@@ -269,20 +271,41 @@ class Engines:
 
     # ---- room
 
+    @property
+    def files(self) -> list[ModelFile | None]:
+        """What each has in memory; `None` where that is not known."""
+        return [each.file for each in self]
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether one loads its model for the first time."""
+        return (engine := self.replacing) is not None and not engine.is_loaded
+
+    @property
+    def is_loading_elsewhere(self) -> bool:
+        """Whether another place of the host loads a model."""
+        return self._room.is_loading_beside(self)
+
+    @property
+    def has_neighbours(self) -> bool:
+        """Whether other places of the host have engines."""
+        return bool(self._room.beside(self))
+
     def too_large(self, file: ModelFile) -> Issue | None:
         """The issue of a file that the host's memory does not hold even alone."""
-        if not self._memory or file.needed is None or file.needed <= self._memory:
+        memory = self._room.memory
+        if not memory or file.needed is None or file.needed <= memory:
             return None
-        return too_large(file.needed, self._memory, file.context_within(self._memory))
+        return too_large(file.needed, memory, file.context_within(memory))
 
     def fits(self, load: Load, others: Iterable[Engine]) -> bool:
-        """Whether the host's memory holds it together with `others`."""
-        beside = [each.file for each in others]
-        if not beside:
-            return True
-        needs = [None if each is None else each.needed for each in (load.file, *beside)]
-        known = [each for each in needs if each is not None]
-        return len(known) == len(needs) and sum(known) <= self._memory
+        """Whether the host's memory holds it together with `others` and all of other places."""
+        beside = [*(each.file for each in others), *self._room.beside(self)]
+        return self._room.holds(load.file, beside)
+
+    def leave(self) -> None:
+        """The place is given up; it has no engines."""
+        self._room.leave(self)
 
     def check_integrity(self) -> None:
         """Raises `RuntimeError` when an invariant is broken; for tests."""

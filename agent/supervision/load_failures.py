@@ -24,6 +24,17 @@ def too_large(needed: int, memory: int, context_size: int | None = None) -> Issu
     )
 
 
+def no_memory(needed: int | None, available: int | None) -> Issue:
+    """Less memory is free beside the other engines than the model needs; both in bytes."""
+    return Issue(
+        code="no_memory",
+        message=f"the model needs about {_size(needed or 0)} of memory; beside the other models "
+        f"of this host only {_size(available or 0)} are free",
+        hint="end other programs on this host, or have the agent serve fewer models at once "
+        "(--models-max)",
+    )
+
+
 def too_large_for_gpus(needed: int, memory: int) -> Issue:
     """The GPUs have less memory than the layers need that are meant for them; both in bytes."""
     return Issue(

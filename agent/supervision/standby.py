@@ -40,6 +40,7 @@ class Standby:
         facts: HostFacts,
         group: asyncio.TaskGroup,
         *,
+        host: AgentId | None = None,
         secrets: BalancerSecrets,
         on_connected: Callable[[], None],
         on_order: Callable[[Assign | Reload], None],
@@ -50,6 +51,7 @@ class Standby:
         self._hello = Hello(
             protocol=PROTOCOL_VERSION,
             agent_id=agent_id,
+            host=host,
             name=settings.name,
             version=version("arriero"),
             slots=0,

@@ -27,7 +27,9 @@ from ..settings import AgentSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """Load the model of `settings`. All engine processes of an agent have the same `agent_id`.
+    """Load the model of `settings`. All engine processes of a place have the same `agent_id`.
+
+    Those of all places of this host have the same `host`.
 
     `assignment` says what balancers order beyond what the settings say; `None` for a pinned agent.
     `log` has what the supervisor logged last, such as why an engine process before crashed.
@@ -37,6 +39,7 @@ class Begin:
     type: Literal["begin"] = "begin"
     agent_id: AgentId
     settings: AgentSettings
+    host: AgentId | None = None
     facts: HostFacts = field(default_factory=HostFacts)
     assignment: Assignment | None = None
     log: LogLines = ()

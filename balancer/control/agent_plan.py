@@ -38,7 +38,7 @@ def plan_of(member: Member, target: Assignment | None) -> AgentPlan:
     serves = member.report.serves or (None if member.assigned is None else member.assigned.name)
     is_free = member.report.is_steered
     return AgentPlan(
-        agent=member.id,
+        agent=member.report.host_id,
         name=member.report.name,
         action=action,
         model=serves if not is_free else None if target is None else target.name,

@@ -163,9 +163,9 @@ class Controller:
         """An epoch that agents know, and that is later than the one under which it leads."""
         return self._numbers.outbid
 
-    def retry(self, agent: AgentId, now: float) -> None:
-        """An operator wants an agent to try again what it failed to do."""
-        self._failures.retry(agent, now)
+    def retry(self, host: AgentId, now: float) -> None:
+        """An operator wants a host to try again what it failed to do."""
+        self._failures.retry(host, now)
 
     def next_attempt(self, model: str, now: float) -> float | None:
         """When an agent may load a model again that failed, if that time is to come."""
@@ -220,7 +220,8 @@ class Controller:
             del self._orders[id]
         self._departures.update(members, now)
         models = self._desired.models if self._desired is not None else ()
-        self._failures.keep_only({model.name: model.assignment for model in models}, members)
+        hosts = {member.report.host_id for member in members.values()}
+        self._failures.keep_only({model.name: model.assignment for model in models}, hosts)
         return members
 
     def _member(self, report: AgentReport, now: float) -> Member:
@@ -234,7 +235,7 @@ class Controller:
         if member.has_failed:
             self._failures.failed(member, is_new=order is not None, now=now)
         elif member.assigned is not None and not member.is_changing:
-            self._failures.succeeded(report.id, member.assigned.name)
+            self._failures.succeeded(report.host_id, member.assigned.name)
         return member
 
     # ---- what it decides
@@ -264,7 +265,13 @@ class Controller:
                 requirement = self._requirement(
                     model, steered, tiers.tiers[model.name], kept, loading=loading, now=now
                 )
-                requirements.append(replace(requirement, is_gone=model.name not in are_there))
+                requirements.append(
+                    replace(
+                        requirement,
+                        is_gone=model.name not in are_there,
+                        used_at=usage.used_at(model.name),
+                    )
+                )
         placement = place(requirements, steered)
         targets = {
             id: None if name is None else assignments[name] for id, name in placement.models.items()
@@ -301,6 +308,7 @@ class Controller:
             takes_rest=replicas == "all" and tier != WAITING,
             tier=tier,
             reserved=reserved,
+            needed=self._needs.beside_others(assignment),
         )
 
     def _may_try(
@@ -316,7 +324,7 @@ class Controller:
         has_something = is_loading or member.report.serves is not None
         if has_something and self._failures.stops(assignment) is not None:
             return False
-        return self._failures.may_try(member.id, assignment, now)
+        return self._failures.may_try(member.report.host_id, assignment, now)
 
     def _orders_for(self, found: Reconciliation, now: float) -> list[GiveOrder]:
         placed = {name for name in found.placement.models.values() if name is not None}

@@ -3,6 +3,9 @@
 Models with `preload` come first. A model that is loaded on demand keeps its agents while it loads
 or is used. A model with waiting requests and no agent is given one that is idle; after `PATIENCE`,
 one that is busy with another model that is loaded on demand and had its turn for `MIN_TURN`.
+
+Where a host serves several models, an agent of it may have a model and no memory for it yet: until
+models that are not used make room, that model waits like one that no agent has.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -103,6 +106,10 @@ class Usage:
                 tiers[model.name] = tier
         return Tiers(tiers, min(times.times, default=None))
 
+    def used_at(self, model: str) -> float:
+        """When a model, of those that `tiers` was asked about, was used last."""
+        return self._usage[model].used_at
+
     def _update(
         self, by_model: Mapping[str, list[Member]], demands: Mapping[str, Demand], now: float
     ) -> None:
@@ -124,10 +131,10 @@ class Usage:
         demands: Mapping[str, Demand],
         times: _Times,
     ) -> _Contention:
-        """Whether requests wait for a model that no agent has, and for how long."""
+        """Whether requests wait for a model that no agent has memory for, and for how long."""
         contention = _Contention.NONE
         for model in models:
-            if model.name in demands and not by_model[model.name]:
+            if model.name in demands and not _has_memory(by_model[model.name]):
                 has_waited = times.has_come(demands[model.name].since + PATIENCE)
                 contention = max(contention, _Contention.LONG if has_waited else _Contention.SHORT)
         return contention
@@ -146,7 +153,7 @@ class Usage:
             return None
         if model.preload:
             return PRELOADED
-        if not members:
+        if not _has_memory(members):
             return WAITING if demand.num_waiting else None
         if contention is _Contention.NONE or any(member.is_changing for member in members):
             return IN_TURN
@@ -158,3 +165,8 @@ class Usage:
 
     def _has_expired(self, model: DesiredModel, usage: _Usage, times: _Times) -> bool:
         return model.idle_timeout is not None and times.has_come(usage.used_at + model.idle_timeout)
+
+
+def _has_memory(members: Sequence[Member]) -> bool:
+    """Whether some agent has a model, or loads it."""
+    return any(not member.waits_for_room for member in members)

@@ -1,6 +1,6 @@
-"""What agents failed to load: when it is tried again, and which changes stop because of it.
+"""What hosts failed to load: when it is tried again, and which changes stop because of it.
 
-Invariant: one failure for each agent and model, of the assignment that was desired last.
+Invariant: one failure for each host and model, of the assignment that was desired last.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,12 +22,12 @@ OF_THE_HOST = frozenset({"too_large", "disk_full", "denied", "no_memory"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """An agent could not load a model, `num_tries` times in a row.
+    """An agent of a host could not load a model, `num_tries` times in a row.
 
     `is_forced`: an operator wants it to try again at once.
     """
 
-    agent: AgentId
+    host: AgentId
     agent_name: str
     assignment: Assignment
     issues: tuple[Issue, ...]
@@ -38,7 +38,7 @@ class Failure:
 
 
 class Failures:
-    """Failures by agent and model."""
+    """Failures by host and model: a host is known by the id that its agents have in common."""
 
     def __init__(self) -> None:
         self._failures: dict[tuple[AgentId, str], Failure] = {}
@@ -46,14 +46,14 @@ class Failures:
     def __iter__(self) -> Iterator[Failure]:
         return iter(self._failures.values())
 
-    def of(self, agent: AgentId, assignment: Assignment) -> Failure | None:
-        """The failure of this agent with exactly this."""
-        failure = self._failures.get((agent, assignment.name))
+    def of(self, host: AgentId, assignment: Assignment) -> Failure | None:
+        """The failure of this host with exactly this."""
+        failure = self._failures.get((host, assignment.name))
         return failure if failure is not None and failure.assignment == assignment else None
 
-    def may_try(self, agent: AgentId, assignment: Assignment, now: float) -> bool:
-        """Whether the agent has not failed with it, or may try again."""
-        failure = self.of(agent, assignment)
+    def may_try(self, host: AgentId, assignment: Assignment, now: float) -> bool:
+        """Whether the host has not failed with it, or may try again."""
+        failure = self.of(host, assignment)
         return failure is None or failure.retry_at <= now
 
     def stops(self, assignment: Assignment) -> Failure | None:
@@ -66,14 +66,15 @@ class Failures:
         assignment = member.assigned
         if assignment is None:
             return
-        old = self.of(member.id, assignment)
+        host = member.report.host_id
+        old = self.of(host, assignment)
         if old is not None and not is_new:
             return
         num_tries = 1 if old is None else old.num_tries + 1
         issues = member.report.issues
         is_of_host = bool(issues) and all(issue.code in OF_THE_HOST for issue in issues)
-        self._failures[member.id, assignment.name] = Failure(
-            agent=member.id,
+        self._failures[host, assignment.name] = Failure(
+            host=host,
             agent_name=member.report.name,
             assignment=assignment,
             issues=issues,
@@ -82,21 +83,21 @@ class Failures:
             stops_others=not is_of_host or member.report.serves is not None,
         )
 
-    def succeeded(self, agent: AgentId, model: str) -> None:
-        """The agent serves the model."""
-        self._failures.pop((agent, model), None)
+    def succeeded(self, host: AgentId, model: str) -> None:
+        """The host serves the model."""
+        self._failures.pop((host, model), None)
 
-    def retry(self, agent: AgentId, now: float) -> None:
-        """An operator wants the agent to try again."""
+    def retry(self, host: AgentId, now: float) -> None:
+        """An operator wants the host to try again."""
         for key, failure in self._failures.items():
-            if key[0] == agent:
+            if key[0] == host:
                 self._failures[key] = replace(
                     failure, retry_at=now, is_forced=True, stops_others=False
                 )
 
-    def keep_only(self, desired: Mapping[str, Assignment], agents: Iterable[AgentId]) -> None:
-        """Forget failures with what is desired no more, and of agents that have gone."""
-        here = set(agents)
+    def keep_only(self, desired: Mapping[str, Assignment], hosts: Iterable[AgentId]) -> None:
+        """Forget failures with what is desired no more, and of hosts that have gone."""
+        here = set(hosts)
         self._failures = {
             key: failure
             for key, failure in self._failures.items()

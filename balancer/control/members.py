@@ -15,11 +15,13 @@ class AgentReport:
 
     `serves` is the model that it takes requests for at the moment; a request of it started or ended
     at `used_at`. `link` changes when it dials again. A cordoned agent is not changed. `allowed` are
-    the models that its access key allows; `None` is any. It speaks `protocol`.
+    the models that its access key allows; `None` is any. It speaks `protocol`. Agents with the same
+    `host` share its memory.
     """
 
     id: AgentId
     link: int
+    host: AgentId | None = None
     name: str
     labels: Mapping[str, str]
     facts: HostFacts
@@ -32,6 +34,11 @@ class AgentReport:
     is_cordoned: bool = False
     allowed: Sequence[str] | None = None
     protocol: int = PROTOCOL_VERSION
+
+    @property
+    def host_id(self) -> AgentId:
+        """What all agents of its host have in common; its own id where it is alone there."""
+        return self.host or self.id
 
     def knows(self, assignment: Assignment) -> bool:
         """Whether its version knows all that the assignment has."""
@@ -83,6 +90,18 @@ class Member:
     def id(self) -> AgentId:
         """The agent's id."""
         return self.report.id
+
+    @property
+    def waits_for_room(self) -> bool:
+        """Whether it has the file of a model, and waits until memory is free to load it."""
+        work, report = self.report.work, self.report
+        return (
+            self.is_changing
+            and report.serves is None
+            and work is not None
+            and work.phase == "draining"
+            and work.assignment == self.assigned is not None
+        )
 
     @property
     def model(self) -> str | None:

@@ -32,13 +32,14 @@ class ModelStatus:
 
     `waiting`: it waits for an agent; `unloaded`: it is loaded when a request for it comes.
     `progress` is the share of loading that is done, where that is known. `agents` have it or are
-    about to.
+    about to, and these are on `hosts`.
     """
 
     model: DesiredModel
     status: Status
     progress: float | None = None
     agents: tuple[AgentId, ...] = ()
+    hosts: tuple[AgentId, ...] = ()
     issues: tuple[Issue, ...] = ()
 
 
@@ -69,6 +70,7 @@ def status_of(
         status=status,
         progress=max(map(_progress, loading), default=None) if status == "loading" else None,
         agents=tuple(member.id for member in here),
+        hosts=tuple(dict.fromkeys(member.report.host_id for member in here)),
         issues=tuple(issues[:MAX_ISSUES]),
     )
 

@@ -11,15 +11,21 @@ taken from a model that was placed, all agents are looked at for one place.
 
 It goes by the memory that models need (`MemoryNeeds`) and by agents that went a moment ago
 (`Departures`).
+
+Agents of one host share its memory: together they are given no more than it holds, and no model
+twice. What is placed first has it, so models that are not in use make room for one that requests
+wait for, the one that was used longest ago first.
 """
 
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import count
+from math import inf
 
 from ...shared.inference import AgentId
 from ...shared.models.assignments import Assignment, loaded_with
+from .demand import IDLE
 from .members import AgentReport, Member
 
 
@@ -28,9 +34,12 @@ class Requirement:
     """A model that has to be on `at_least` of the agents in `eligible`, the first ones first.
 
     With `takes_rest`, it is given all agents that no other model requires. `tier`: lower ones are
-    served first; within a tier, models take turns. `reserved` places are kept for agents that have
-    gone a moment ago; of a model that `is_gone`, since no other agent has it, all but the first
-    one, if an agent is spare.
+    served first; within a tier, models take turns, and of those that are `IDLE` the one first that
+    was used last, at `used_at`. It takes `needed` bytes beside other models of a host: 0 where that
+    is not known yet, and infinitely many where it never is.
+
+    `reserved` places are kept for agents that have gone a moment ago; of a model that `is_gone`,
+    since no other agent has it, all but the first one, if an agent is spare.
     """
 
     model: str
@@ -40,6 +49,8 @@ class Requirement:
     tier: int = 0
     reserved: int = 0
     is_gone: bool = False
+    needed: float = 0
+    used_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +91,14 @@ class _Placing:
         self._members = {member.id: member for member in members}
         self._models = {
             requirement.model: _Model(requirement, reserved=requirement.reserved)
-            for requirement in sorted(requirements, key=lambda requirement: requirement.tier)
+            for requirement in sorted(requirements, key=_turn)
         }
         self._chosen: dict[AgentId, str | None] = dict.fromkeys(self._members)
         self._ranks = {name: rank for rank, name in enumerate(self._models)}
         self._flexibility: Counter[AgentId] = Counter()
         for model in self._models.values():
             self._flexibility.update(model.requirement.eligible)
+        self._neighbours = _neighbours(self._members.values())
         self._find_holders()
 
     def _find_holders(self) -> None:
@@ -135,49 +147,89 @@ class _Placing:
         """An agent that has the model and was not given away."""
         while model.holders:
             agent = model.holders.pop()
-            if self._chosen[agent] is None:
+            if self._chosen[agent] is None and self._has_room(agent, model):
                 return agent
+            model.num_holding -= self._chosen[agent] is None
         return None
 
     def _best(self, model: _Model) -> AgentId | None:
         """The agent that is missed least."""
         if model.candidates is None:
-            model.candidates = self._candidates(model.requirement.eligible)
+            model.candidates = self._candidates(model)
         for group in model.candidates:
-            while group and not self._is_free(group[0]):
+            while group and not (self._is_free(group[0]) and self._has_room(group[0], model)):
                 group.popleft()
         firsts = [group[0] for group in model.candidates if group]
-        return min(firsts, key=self._price, default=None)
+        return min(firsts, key=lambda agent: self._price(agent, model), default=None)
 
     def _spare(self, model: _Model) -> AgentId | None:
         """An agent that has no model."""
         agent = self._best(model)
         return None if agent is None or self._members[agent].model is not None else agent
 
-    def _candidates(self, eligible: Set[AgentId]) -> list[deque[AgentId]]:
+    def _candidates(self, model: _Model) -> list[deque[AgentId]]:
         """Agents that are here by the model that they have; within a group prices keep order."""
         groups: defaultdict[str | None, list[AgentId]] = defaultdict(list)
-        for agent in eligible:
+        for agent in model.requirement.eligible:
             if agent in self._members:
                 groups[self._members[agent].model].append(agent)
-        return [deque(sorted(group, key=self._price)) for group in groups.values()]
+        return [
+            deque(sorted(group, key=lambda agent: self._price(agent, model)))
+            for group in groups.values()
+        ]
 
     def _is_free(self, agent: AgentId) -> bool:
         """Whether it is given to no model; once it is given to one, it is never free again."""
         return agent in self._chosen and self._chosen[agent] is None
 
-    def _price(self, agent: AgentId) -> tuple[int, int, int, int, str]:
+    def _price(self, agent: AgentId, model: _Model) -> tuple[int, int, int, int, int, str]:
         member = self._members[agent]
         owner = self._models.get(member.model) if member.model else None
         is_idle = member.model is None
         rank = 0 if owner is None else -self._ranks[owner.requirement.model]
+        worth = 0 if is_idle else 1 if owner is None or self._has_surplus(owner) else 2
+        beside = [
+            name
+            for each in self._neighbours.get(agent, ())
+            if (name := self._members[each].model) in self._models
+        ]
+        if (victim := self._first_in_the_way(agent, model, beside)) is not None:
+            worth, rank = 2, max(-self._ranks[victim], rank if worth == 2 else -len(self._ranks))
         return (
-            0 if is_idle else 1 if owner is None or self._has_surplus(owner) else 2,
+            worth,
             rank,
+            len(beside),
             self._flexibility[agent],
             member.report.num_running,
             agent,
         )
+
+    def _first_in_the_way(self, agent: AgentId, model: _Model, beside: Sequence[str]) -> str | None:
+        """Of the models that would have to make room, the one that comes first."""
+        needed = model.requirement.needed + sum(map(self._needed, beside))
+        victim = None
+        for name in sorted(beside, key=self._ranks.__getitem__, reverse=True):
+            if needed <= self._members[agent].report.memory:
+                break
+            needed -= self._needed(name)
+            victim = name
+        return victim
+
+    def _needed(self, model: str) -> float:
+        return self._models[model].requirement.needed
+
+    def _has_room(self, agent: AgentId, model: _Model) -> bool:
+        """Whether the host holds the model beside those that its other agents were given."""
+        beside = [
+            name
+            for each in self._neighbours.get(agent, ())
+            if (name := self._chosen[each]) is not None
+        ]
+        if not beside:
+            return True
+        needed = model.requirement.needed + sum(map(self._needed, beside))
+        is_elsewhere_there = model.requirement.model in beside
+        return not is_elsewhere_there and needed <= self._members[agent].report.memory
 
     def _has_surplus(self, model: _Model) -> bool:
         return model.num_holding > model.num_missing
@@ -195,7 +247,9 @@ class _Placing:
         for agent in sorted(model.requirement.eligible - seen):
             if agent not in self._chosen or self._chosen[agent] == model.requirement.model:
                 continue
-            seen.add(agent)
+            if not self._has_room(agent, model):
+                continue
+            seen.update((agent, *self._neighbours.get(agent, ())))  # what leaves, leaves the host
             owner = self._chosen[agent]
             if owner is None or self._replace(agent, self._models[owner], seen):
                 self._take(agent, model)
@@ -215,7 +269,11 @@ class _Placing:
         for agent in sorted(self._chosen):
             if self._chosen[agent] is not None:
                 continue
-            able = [model for model in greedy if agent in model.requirement.eligible]
+            able = [
+                model
+                for model in greedy
+                if agent in model.requirement.eligible and self._has_room(agent, model)
+            ]
             if able:
                 own = self._members[agent].model
                 best = min(able, key=lambda m: (m.requirement.model != own, m.num_placed))
@@ -228,6 +286,23 @@ def _worth_keeping(member: Member) -> tuple[bool, bool, int, str]:
     return (serves, not member.has_failed, member.report.num_running, member.id)
 
 
+def _turn(requirement: Requirement) -> tuple[int, float]:
+    return requirement.tier, -requirement.used_at if requirement.tier == IDLE else 0.0
+
+
+def _neighbours(members: Iterable[Member]) -> Mapping[AgentId, list[AgentId]]:
+    """The other agents of the same host, of those that have any."""
+    hosts: defaultdict[AgentId, list[AgentId]] = defaultdict(list)
+    for member in members:
+        hosts[member.report.host_id].append(member.id)
+    return {
+        agent: [other for other in agents if other != agent]
+        for agents in hosts.values()
+        if len(agents) > 1
+        for agent in agents
+    }
+
+
 # ---- what placement goes by
 
 MAX_KNOWN = 1024
@@ -237,17 +312,20 @@ class MemoryNeeds:
     """How much memory models need, as agents estimated it from their files.
 
     In bytes, by what decides them: the files, adapters, slots, context and engine options. At most
-    `MAX_KNOWN` are remembered, the latest ones.
+    `MAX_KNOWN` are remembered, the latest ones. `None` of those whose files do not tell: they are
+    served alone on a host.
     """
 
     def __init__(self) -> None:
-        self._needed: OrderedDict[Hashable, int] = OrderedDict()
+        self._needed: OrderedDict[Hashable, int | None] = OrderedDict()
 
     def learn(self, report: AgentReport) -> None:
         """Remember what an agent estimated."""
         work = report.work
-        if work is None or work.assignment is None or work.needed is None:
+        if work is None or work.assignment is None:
             return
+        if work.needed is None and work.phase not in ("draining", "loading", "serving"):
+            return  # its file is not here yet
         key = _key(work.assignment)
         self._needed[key] = work.needed
         self._needed.move_to_end(key)
@@ -257,6 +335,14 @@ class MemoryNeeds:
     def of(self, assignment: Assignment) -> int | None:
         """Bytes that it needs, if an agent reported them."""
         return self._needed.get(_key(assignment))
+
+    def beside_others(self, assignment: Assignment) -> float:
+        """Bytes that it takes beside others: 0 before they are known, or infinite."""
+        key = _key(assignment)
+        if key not in self._needed:
+            return 0
+        needed = self._needed[key]
+        return inf if needed is None else needed
 
     def fits(self, assignment: Assignment, report: AgentReport) -> bool:
         """Whether the agent has the memory, as far as is known."""

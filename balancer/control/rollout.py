@@ -92,16 +92,16 @@ class Rollout:
         assigned = member.assigned
         if assigned is None or not member.has_failed or member.report.serves is not None:
             return False
-        return self._failures.of(member.id, assigned) is not None
+        return self._failures.of(member.report.host_id, assigned) is not None
 
     def _again(self, member: Member, target: Assignment | None) -> Change | None:
         """Another try: where it takes nothing away, or an operator wants it."""
         if target is None or not member.has_failed:
             return None
-        if not self._failures.may_try(member.id, target, self._now):
+        if not self._failures.may_try(member.report.host_id, target, self._now):
             return None
         serves = member.report.serves
-        failure = self._failures.of(member.id, target)
+        failure = self._failures.of(member.report.host_id, target)
         if serves is not None and not (failure is not None and failure.is_forced):
             return None
         return Change(member, target, serves if serves in self._protected else None)

@@ -25,7 +25,7 @@ from .circuit_breaker import CircuitBreaker
 from .deadlines import Deadlines
 from .decisions import LinkId, Send
 from .limits import Limits
-from .view import AgentState, AgentView, Departure, SlotsView
+from .view import AgentState, AgentView, Departure, ServedView, SlotsView
 
 STATUSES_AT_ONCE = 5
 STATUSES_A_SECOND = 5.0
@@ -103,6 +103,11 @@ class Agent:
     def name(self) -> str:
         """Its name, as people see it."""
         return self.hello.name
+
+    @property
+    def host(self) -> AgentId:
+        """What all agents of its host have in common; its own id where it is alone there."""
+        return self.hello.host or self.hello.agent_id
 
     @property
     def served(self) -> str | None:
@@ -206,9 +211,9 @@ class Agent:
         return said if issue is None else (*said, issue)
 
     def view(self, num_busy: int, now: float) -> AgentView:
-        """As others see it."""
+        """As others see it, under its host's id."""
         return AgentView(
-            id=self.hello.agent_id,
+            id=self.host,
             name=self.name,
             labels=self.hello.labels,
             version=self.hello.version,
@@ -221,7 +226,22 @@ class Agent:
             connected_seconds=now - self.joined_at,
             facts=self.hello.facts,
             work=self.work,
+            models=self._models(num_busy),
         )
+
+    def _models(self, num_busy: int) -> tuple[ServedView, ...]:
+        """What it serves, or else is about to."""
+        work = self.work
+        assigned = None if work is None or work.assignment is None else work.assignment.name
+        name = self.served or assigned
+        if name is None:
+            return ()
+        slots = SlotsView(total=self.slots, busy=num_busy)
+        needed = None if work is None else work.needed
+        served = ServedView(
+            name=name, state=self.state(num_busy), slots=slots, info=self.model, needed=needed
+        )
+        return (served,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +256,8 @@ class _Departed:
 class Registry:
     """The connected agents by link and by id, and their deadlines.
 
-    A retired link is here until it leaves, and has no id any more.
+    A retired link is here until it leaves, and has no id any more. Agents of one host are seen as
+    one: what changes is their host.
     """
 
     def __init__(self, limits: Limits, changes: ChangeLog) -> None:
@@ -244,6 +265,7 @@ class Registry:
         self._changes = changes
         self._agents: dict[LinkId, Agent] = {}
         self._links: dict[AgentId, LinkId] = {}
+        self._hosts: dict[AgentId, dict[LinkId, None]] = {}
         self._retired: dict[AgentId, list[LinkId]] = {}
         self._departures: OrderedDict[AgentId, _Departed] = OrderedDict()
         self._deadlines: Deadlines[LinkId] = Deadlines(self._deadline_of)
@@ -258,8 +280,21 @@ class Registry:
 
     @property
     def num_agents(self) -> int:
-        """How many agents are here, be it on several links."""
-        return len(self._links)
+        """How many hosts are here, be it as several agents."""
+        return len(self._hosts)
+
+    def hosts(self) -> Iterator[AgentId]:
+        """The ids of all hosts."""
+        return iter(self._hosts)
+
+    def on_host(self, host: AgentId) -> list[Agent]:
+        """The agents of a host that are not retired, longest connected first; perhaps none."""
+        return [self._agents[link] for link in self._hosts.get(host, ())]
+
+    def find(self, id: AgentId) -> Agent | None:
+        """The agent with this id, or else the first one of the host with this id."""
+        link = self._links.get(id)
+        return self._agents[link] if link is not None else next(iter(self.on_host(id)), None)
 
     def current(self) -> Iterator[Agent]:
         """All that are not retired, longest connected first."""
@@ -303,6 +338,7 @@ class Registry:
         agent.breaker = breaker or agent.breaker
         self._agents[link] = agent
         self._links[hello.agent_id] = link
+        self._hosts.setdefault(agent.host, {})[link] = None
         self._deadlines.arm(link)
         self.touch(link)
         return agent
@@ -319,13 +355,23 @@ class Registry:
         if agent.is_retired:
             self._left_at_last(agent)
         else:
-            del self._links[agent.hello.agent_id]
-            self._changes.agent_gone(agent.hello.agent_id)
-            self._departs(agent, why, now)
+            self._unlink(agent)
+            self._departs(agent.hello.agent_id, agent, why, now)
+            if agent.host in self._hosts:
+                self._changes.agent_changed(agent.host)
+            else:
+                self._changes.agent_gone(agent.host)
+                self._departs(agent.host, agent, why, now)
         return agent
 
-    def _departs(self, agent: Agent, why: Departure, now: float) -> None:
-        id = agent.hello.agent_id
+    def _unlink(self, agent: Agent) -> None:
+        del self._links[agent.hello.agent_id]
+        links = self._hosts[agent.host]
+        del links[agent.link]
+        if not links:
+            del self._hosts[agent.host]
+
+    def _departs(self, id: AgentId, agent: Agent, why: Departure, now: float) -> None:
         self._departures[id] = _Departed(why, now, agent.joined_at)
         self._departures.move_to_end(id)
         if len(self._departures) > MAX_DEPARTURES:
@@ -338,28 +384,28 @@ class Registry:
         if not self._retired[id]:
             del self._retired[id]
         if id in self._links:
-            self._changes.agent_changed(id)
+            self._changes.agent_changed(agent.host)
 
     def retire(self, agent: Agent) -> None:
         """Another process of the same agent takes over. Its issues and slots count no more."""
         agent.is_retired = True
         agent.peer = None
         agent.slots = 0
-        del self._links[agent.hello.agent_id]
-        self._departs(agent, "stopped", inf)
+        self._unlink(agent)
+        self._departs(agent.hello.agent_id, agent, "stopped", inf)
         self._retired.setdefault(agent.hello.agent_id, []).append(agent.link)
 
     def touch(self, link: LinkId) -> None:
         """An agent looks different, if it is still here."""
         agent = self._agents.get(link)
         if agent is not None and agent.hello.agent_id in self._links:
-            self._changes.agent_changed(agent.hello.agent_id)
+            self._changes.agent_changed(agent.host)
 
     def generated(self, agent: Agent, num_tokens: int) -> None:
         """An agent gave so many tokens."""
         agent.num_tokens += num_tokens
         if agent.hello.agent_id in self._links:
-            self._changes.agent_generated(agent.hello.agent_id)
+            self._changes.agent_generated(agent.host)
 
     def message_to(self, link: LinkId, message: FromBalancer, now: float) -> Send:
         """The decision to send an agent a message, in its version; it counts as a heartbeat."""
@@ -407,3 +453,8 @@ class Registry:
         links = {agent.hello.agent_id: agent.link for agent in self.current()}
         if links != self._links or any(link not in self._deadlines for link in self._agents):
             raise RuntimeError("an agent is not where it should be")
+        hosts: dict[AgentId, set[LinkId]] = {}
+        for agent in self.current():
+            hosts.setdefault(agent.host, set()).add(agent.link)
+        if hosts != {host: set(links) for host, links in self._hosts.items()}:
+            raise RuntimeError("an agent is not on its host")

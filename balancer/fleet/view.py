@@ -45,10 +45,27 @@ class SlotsView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServedView:
+    """A model that an agent serves, or is about to, with slots of its own.
+
+    `info` is there once the engine has reported it. `needed` is the memory in bytes that it takes,
+    estimated from its file.
+    """
+
+    name: str
+    state: AgentState
+    slots: SlotsView
+    info: ModelInfo | None = None
+    needed: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentView:
     """One connected agent. `num_tokens` were delivered from it since it connected.
 
-    `statistics` are the last that its engine reported.
+    `statistics` are the last that its engine reported. A host that serves several `models` is seen
+    as one agent: slots and numbers are of all of them, `model` is the one that it has served for
+    longest.
     """
 
     id: AgentId
@@ -64,6 +81,7 @@ class AgentView:
     connected_seconds: float
     facts: HostFacts = field(default_factory=HostFacts)
     work: Work | None = None
+    models: tuple[ServedView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

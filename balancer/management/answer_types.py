@@ -140,8 +140,20 @@ class Work(TypedDict):
     memory_needed: Count | None
 
 
+class ServedModel(TypedDict):
+    """A model that an agent serves or is about to; `memory_needed` in bytes, where it is known."""
+
+    name: str
+    state: AgentState
+    slots: Slots
+    memory_needed: Count | None
+
+
 class Agent(TypedDict):
-    """One agent. `download` is the file that it fetches."""
+    """One agent. `download` is the file that it fetches. `models` are all that it serves.
+
+    Slots and numbers are of all of them; `model` is the one that it has served for longest.
+    """
 
     id: AgentId
     name: str
@@ -150,6 +162,7 @@ class Agent(TypedDict):
     state: AgentState
     slots: Slots
     model: ModelInfo | None
+    models: list[ServedModel]
     issues: tuple[Issue, ...]
     download: Download | None
     work: Work | None

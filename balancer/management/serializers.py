@@ -8,7 +8,7 @@ from pydantic_core import to_json
 from ...shared.inference import RequestId, Waiting, priority_class_of
 from ...shared.models import assignments
 from ...shared.reports import statistics
-from ..fleet.view import AgentView, FleetTotals, FleetView, RequestView
+from ..fleet.view import AgentView, FleetTotals, FleetView, RequestView, ServedView
 from .answer_types import (
     Agent,
     AgentDevice,
@@ -18,6 +18,7 @@ from .answer_types import (
     ListedRequest,
     Memory,
     Request,
+    ServedModel,
     Snapshot,
     Statistics,
     ThroughputPoint,
@@ -45,6 +46,7 @@ def agent_json(agent: AgentView, rate: float | None, busy_for_others: int = 0) -
         "state": agent.state,
         "slots": {"total": agent.slots.total, "busy": agent.slots.busy + busy_for_others},
         "model": agent.model,
+        "models": [_served_json(each) for each in agent.models],
         "issues": agent.issues,
         "download": None if agent.work is None else agent.work.download,
         "work": work_json(agent.work),
@@ -53,6 +55,15 @@ def agent_json(agent: AgentView, rate: float | None, busy_for_others: int = 0) -
         "throughput": {"tokens_total": agent.num_tokens, "tokens_per_second": _rounded(rate)},
         "statistics": statistics_json(agent.statistics) if agent.statistics else None,
         "connected_seconds": round(agent.connected_seconds, 3),
+    }
+
+
+def _served_json(served: ServedView) -> ServedModel:
+    return {
+        "name": served.name,
+        "state": served.state,
+        "slots": {"total": served.slots.total, "busy": served.slots.busy},
+        "memory_needed": served.needed,
     }
 
 

@@ -277,6 +277,7 @@ FROM_AGENT: tuple[FromAgent, ...] = (
     Hello(
         protocol=1,
         agent_id=AgentId("a"),
+        host=AgentId("a"),
         name="box",
         version="0.1.0",
         slots=4,

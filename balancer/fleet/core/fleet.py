@@ -567,8 +567,8 @@ class Fleet:
 
     def retry_agent(self, id: AgentId, now: float) -> list[Decision]:
         """An operator at another balancer wants an agent to try again; well if it is not here."""
-        if (link := self.state.registry.link_of(id)) is not None:
-            self.steering.retry(self.state.registry[link], now)
+        if (agent := self.state.registry.find(id)) is not None:
+            self.steering.retry(agent, now)
         return self._due(now)
 
     def apply_cordons(self, shared: Collection[SharedCordon], now: float) -> list[Decision]:
@@ -576,10 +576,10 @@ class Fleet:
         return [*self._due(now), *self.steering.apply_cordons(shared, now)]
 
     def _connected(self, id: AgentId) -> Agent:
-        link = self.state.registry.link_of(id)
-        if link is None:
+        agent = self.state.registry.find(id)
+        if agent is None:
             raise NotFound(f"no agent `{id[:100]}` is connected")
-        return self.state.registry[link]
+        return agent
 
     # ---- time, and the end of it
 

@@ -1,5 +1,6 @@
 """What others see of the fleet as of now. Reading changes nothing."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from itertools import chain, islice
@@ -16,8 +17,8 @@ from ...control.agent_plan import Plan
 from ...control.desired_state import DesiredState
 from ...control.model_status import ModelStatus
 from ..caller import ANONYMOUS, Caller
+from ..host_view import host_view
 from ..limits import Limits
-from ..registry import Agent
 from ..requests.eligibility import Engine
 from ..view import (
     AgentView,
@@ -103,7 +104,7 @@ class FleetViews:
         """The totals, all agents, and the oldest requests, at a cost of their number."""
         now, totals = self._clock(), self.totals()
         return FleetView(
-            agents=tuple(self._agent_view(agent, now) for agent in self._state.registry.current()),
+            agents=tuple(self._host_view(host, now) for host in self._state.registry.hosts()),
             requests=tuple(islice(self.requests(), max_requests)),
             **{field.name: getattr(totals, field.name) for field in fields(totals)},
         )
@@ -113,11 +114,11 @@ class FleetViews:
         changes = self._state.changes.since(revision)
         if changes is None:
             return None
-        registry, now = self._state.registry, self._clock()
+        now = self._clock()
         return FleetDelta(
             revision=self.revision,
             totals=self.totals(),
-            agents=tuple(self._agent_view(registry.of(id), now) for id in changes.changed),
+            agents=tuple(self._host_view(host, now) for host in changes.changed),
             agents_left=changes.gone,
         )
 
@@ -125,7 +126,7 @@ class FleetViews:
         """The agents that gave tokens after `revision`, and how many they gave so far."""
         registry = self._state.registry
         generated = self._state.changes.generated_since(revision)
-        return [(id, registry.of(id).num_tokens) for id in generated]
+        return [(id, sum(each.num_tokens for each in registry.on_host(id))) for id in generated]
 
     # ---- models
 
@@ -232,9 +233,9 @@ class FleetViews:
     # ---- agents
 
     def agent(self, id: AgentId) -> AgentView | None:
-        """One agent, if it is connected."""
-        link = self._state.registry.link_of(id)
-        return None if link is None else self._agent_view(self._state.registry[link], self._clock())
+        """One agent, if it is connected: its whole host."""
+        agent = self._state.registry.find(id)
+        return None if agent is None else self._host_view(agent.host, self._clock())
 
     def departure_of(self, id: AgentId) -> Departure | None:
         """Why an agent left, if it was not long ago."""
@@ -242,13 +243,16 @@ class FleetViews:
 
     def cordon_of(self, id: AgentId) -> Cordon | None:
         """The cordon of an agent that gets no new work."""
-        return self._steering.cordons.get(id)
+        agent = self._state.registry.find(id)
+        return self._steering.cordons.get(id if agent is None else agent.host)
 
     def slots_taken(self) -> dict[AgentId, int]:
         """How many slots of each agent this balancer has taken, where it has any."""
-        current = self._state.registry.current()
-        counted = ((agent.hello.agent_id, self._state.num_busy_on(agent)) for agent in current)
-        return {id: num for id, num in counted if num}
+        taken: Counter[AgentId] = Counter()
+        for agent in self._state.registry.current():
+            taken[agent.host] += self._state.num_busy_on(agent)
+        return {id: num for id, num in taken.items() if num}
 
-    def _agent_view(self, agent: Agent, now: float) -> AgentView:
-        return agent.view(self._state.num_busy_on(agent), now)
+    def _host_view(self, host: AgentId, now: float) -> AgentView:
+        agents = self._state.registry.on_host(host)
+        return host_view([each.view(self._state.num_busy_on(each), now) for each in agents])

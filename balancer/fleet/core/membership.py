@@ -50,7 +50,7 @@ class Membership:
         agent.holder = holder
         agent.offence = state.bad_messages.of(speaker_of(holder, hello.agent_id), now)
         agent.is_cordoned = self._steering.cordons.joined(
-            hello.agent_id, hello.name, lambda id: state.registry.link_of(id) is not None
+            agent.host, hello.name, lambda host: bool(state.registry.on_host(host))
         )
         self._steering.look_soon(now)
         self._steering.reported(agent, now)
@@ -228,6 +228,10 @@ class Membership:
             return Reject(reason=excess, retry=False)
         if (refusal := self._state.identities.refusal(hello, holder, now)) is not None:
             return Reject(reason=refusal, retry=True, code="identity_taken")
+        others = [] if hello.host is None else self._state.registry.on_host(hello.host)
+        if any(_key_of(each.holder) != _key_of(holder) for each in others):
+            reason = "this host belongs to an agent with another key"
+            return Reject(reason=reason, retry=True, code="identity_taken")
         return None
 
     def _welcome(self, hello: Hello, owner: Owner) -> Welcome:
@@ -239,6 +243,10 @@ class Membership:
             heartbeat_timeout=limits.heartbeat_timeout,
             secret=owner.secret,
         )
+
+
+def _key_of(holder: Identity | None) -> str | None:
+    return None if holder is None else holder.owner or holder.name
 
 
 def _departure(agent: Agent, loss: MoveReason, *, hung_up: bool) -> Departure:

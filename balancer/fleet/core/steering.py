@@ -247,7 +247,7 @@ class Steering:
 
     def retry(self, agent: Agent, now: float) -> None:
         """An operator at another balancer wants it to try again what it failed to load."""
-        self._controller.retry(agent.hello.agent_id, now)
+        self._controller.retry(agent.host, now)
         self.look_soon(now)
 
     def own_demands(self) -> Mapping[str, Demand]:
@@ -261,22 +261,17 @@ class Steering:
         desired = {each.cordon.first: each.cordon for each in shared}
         decisions: list[Decision] = []
         for id in self.cordons.without(desired):
-            if (agent := self._here(id)) is not None:
+            if (agent := self._state.registry.find(id)) is not None:
                 decisions += self.resume(agent, now)
             self.cordons.remove(id)
         for cordon in self.cordons.missing(desired.values()):
-            agent = self._here(cordon.first) or self._called(cordon.name)
-            self.cordons.keep(cordon.first if agent is None else agent.hello.agent_id, cordon)
+            agent = self._state.registry.find(cordon.first) or self._called(cordon.name)
+            self.cordons.keep(cordon.first if agent is None else agent.host, cordon)
             if agent is not None:
-                agent.is_cordoned = True
-                decisions += self._changed(agent, now)
+                decisions += self._set_cordoned(agent.host, now, is_cordoned=True)
         deadlines = {e.cordon.first: None if e.within is None else now + e.within for e in shared}
         self.cordons.meet(deadlines)
         return decisions
-
-    def _here(self, id: AgentId) -> Agent | None:
-        link = self._state.registry.link_of(id)
-        return None if link is None else self._state.registry[link]
 
     def _called(self, name: str) -> Agent | None:
         """An agent of that name that is not drained yet: it may have started again since."""
@@ -284,27 +279,32 @@ class Steering:
         return next((a for a in agents if a.name == name and not a.is_cordoned), None)
 
     def cordon(self, agent: Agent, deadline: float | None, now: float) -> list[Decision]:
-        """Give it no new work. What it still runs at `deadline` moves then."""
-        self.cordons.add(agent.hello.agent_id, agent.name, deadline)
-        agent.is_cordoned = True
-        return self._changed(agent, now)
+        """Give its host no new work. What that still runs at `deadline` moves then."""
+        self.cordons.add(agent.host, agent.name, deadline)
+        return self._set_cordoned(agent.host, now, is_cordoned=True)
 
     def resume(self, agent: Agent, now: float) -> list[Decision]:
-        """Give it work again."""
-        self.cordons.remove(agent.hello.agent_id)
-        agent.is_cordoned = False
-        return self._changed(agent, now)
+        """Give its host work again."""
+        self.cordons.remove(agent.host)
+        return self._set_cordoned(agent.host, now, is_cordoned=False)
+
+    def _set_cordoned(self, host: AgentId, now: float, *, is_cordoned: bool) -> list[Decision]:
+        agents = self._state.registry.on_host(host)
+        for agent in agents:
+            agent.is_cordoned = is_cordoned
+        return [decision for agent in agents for decision in self._changed(agent, now)]
 
     def reload(self, agent: Agent, drain_timeout: float, now: float) -> list[Decision]:
-        """Have it load its model anew, or try again what it failed to load."""
-        if agent.work is not None and agent.work.phase == "failed":
+        """Have its host load its models anew, or try again what it failed to load."""
+        registry = self._state.registry
+        agents = registry.on_host(agent.host)
+        if any(each.work is not None and each.work.phase == "failed" for each in agents):
             decisions = self._reconcile(now)  # it may have failed since the last one
-            self._controller.retry(agent.hello.agent_id, now)
+            self._controller.retry(agent.host, now)
             self.look_soon(now)
             return decisions
-        return [
-            self._state.registry.message_to(agent.link, Reload(drain_timeout=drain_timeout), now)
-        ]
+        order = Reload(drain_timeout=drain_timeout)
+        return [registry.message_to(each.link, order, now) for each in agents]
 
     def _changed(self, agent: Agent, now: float) -> list[Decision]:
         self._state.registry.touch(agent.link)
@@ -335,7 +335,9 @@ class Steering:
 
     def _move_requests(self, id: AgentId, now: float) -> list[Decision]:
         error = ShuttingDown("the agent was drained before the request had ended")
-        links = self._state.registry.links_of(id)
+        registry = self._state.registry
+        agents = registry.on_host(id)
+        links = [link for each in agents for link in registry.links_of(each.hello.agent_id)]
         return [each for link in links for each in self._state.requests.move_from(link, error, now)]
 
     # ---- reconciliation
@@ -410,6 +412,7 @@ class Steering:
         return AgentReport(
             id=agent.hello.agent_id,
             link=agent.link,
+            host=agent.hello.host,
             name=agent.name,
             labels=agent.hello.labels,
             facts=agent.hello.facts,

@@ -800,7 +800,7 @@ class Requests:
             self._registry.touch(lifecycle.link)
 
     def _agent_id(self, lifecycle: RequestLifecycle) -> AgentId | None:
-        return None if lifecycle.link is None else self._registry[lifecycle.link].hello.agent_id
+        return None if lifecycle.link is None else self._registry[lifecycle.link].host
 
     # ---- what not every agent can do
 

@@ -240,13 +240,14 @@ def models_json(runtime: FleetRuntime) -> list[Model]:
     serving: dict[str, list[AgentId]] = {}
     slots: dict[str, ModelSlots] = {}
     for agent in runtime.views.view(max_requests=0).agents:
-        if agent.model is not None:
-            info = agent.model
+        for served in agent.models:
+            if (info := served.info) is None:
+                continue
             for name in (info.name, *(adapted_name(info.name, each) for each in info.adapters)):
                 serving.setdefault(name, []).append(agent.id)
                 own = slots.setdefault(name, {"total": 0, "busy": 0})
-                own["total"] += agent.slots.total
-                own["busy"] += agent.slots.busy
+                own["total"] += served.slots.total
+                own["busy"] += served.slots.busy
     adapters = {
         adapted_name(status.model.name, adapter.name): adapter.source
         for status in statuses.values()
@@ -268,7 +269,7 @@ def models_json(runtime: FleetRuntime) -> list[Model]:
         if (status := statuses.get(name)) is not None:
             model["aliases"] = status.model.aliases
             model["source"] = status.model.source
-            model["agents"] = list(dict.fromkeys([*model["agents"], *status.agents]))
+            model["agents"] = list(dict.fromkeys([*model["agents"], *status.hosts]))
         elif (source := adapters.get(name)) is not None:
             model["source"] = source
         found.append(model)

@@ -8,7 +8,11 @@ import pytest
 from arriero.agent.adapter_table import AdapterFile
 from arriero.agent.models.model_file import AdapterOnHost, ModelFile
 from arriero.agent.settings import AgentSettings
-from arriero.agent.supervision.assigned_settings import OptionsError, assigned_settings
+from arriero.agent.supervision.assigned_settings import (
+    OptionsError,
+    assigned_settings,
+    with_share_of_threads,
+)
 from arriero.shared.models.assignments import Assignment, WishedAdapter
 from arriero.shared.models.engine_options import EngineOptions
 from tests.agent.engine.changed_options import changed
@@ -77,3 +81,12 @@ def test_a_draft_model_that_was_fetched() -> None:
     desired = replace(PLAIN, engine=EngineOptions(draft_model="https://host/d.gguf"))
     found = assigned_settings(SETTINGS, desired, replace(FILE, draft_model="/models/d.gguf"))
     assert found.draft_model == Path("/models/d.gguf")
+
+
+def test_models_of_one_host_share_its_threads() -> None:
+    settings = AgentSettings(threads=8, threads_batch=12)
+    assert with_share_of_threads(settings, 1) == settings
+    shared = with_share_of_threads(settings, 3)
+    assert (shared.threads, shared.threads_batch) == (2, 4)
+    assert with_share_of_threads(AgentSettings(threads=2), 4).threads == 1
+    assert with_share_of_threads(AgentSettings(threads=2), 4).threads_batch is None

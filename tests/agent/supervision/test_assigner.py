@@ -21,6 +21,7 @@ from arriero.agent.supervision.decisions import (
 )
 from arriero.agent.supervision.engines import LeftOut
 from arriero.agent.supervision.restarts import Quit
+from arriero.agent.supervision.room import Room
 from arriero.shared.messages import Issue
 from arriero.shared.models.assignments import Assign, Assignment, Download, Reload, WishedAdapter
 from arriero.shared.models.engine_options import EngineOptions
@@ -40,7 +41,7 @@ class Host:
     """An assigner, and short words for what happens to it."""
 
     def __init__(self, **settings: bool) -> None:
-        self.assigner = Assigner(slots=4, memory=MEMORY, **settings)
+        self.assigner = Assigner(slots=4, room=Room(MEMORY), **settings)
         self.revision = 0
 
     def assign(self, assignment: Assignment | None, drain_timeout: float = 7.0) -> list[Decision]:
@@ -621,7 +622,7 @@ class TestFetchesThatFail:
 
     def test_come_again_at_other_times_than_other_agents(self) -> None:
         host = Host()
-        host.assigner = Assigner(slots=4, memory=MEMORY, jitter=0.5)
+        host.assigner = Assigner(slots=4, room=Room(MEMORY), jitter=0.5)
         host.assign(A)
         host.assigner.fetch_failed(FetchId(1), MISSING, 1.0)
         assert host.assigner.next_deadline() == 1.0 + 0.75 * SOON[0]

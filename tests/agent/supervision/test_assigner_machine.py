@@ -24,6 +24,7 @@ from arriero.agent.supervision.decisions import (
 )
 from arriero.agent.supervision.engines import LeftOut
 from arriero.agent.supervision.restarts import Quit
+from arriero.agent.supervision.room import Room
 from arriero.shared.messages import Issue
 from arriero.shared.models.assignments import Assign, Assignment, Reload, WishedAdapter
 
@@ -75,7 +76,7 @@ class Engine:
 class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.assigner = Assigner(slots=4, memory=MEMORY)
+        self.assigner = Assigner(slots=4, room=Room(MEMORY))
         self.now = 0.0
         self.revision = 0
         self.desired: Assignment | None = None

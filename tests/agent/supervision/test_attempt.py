@@ -7,6 +7,7 @@ from arriero.agent.models.retry_pauses import SOON
 from arriero.agent.supervision.attempt import Attempt
 from arriero.agent.supervision.decisions import CancelFetch, FetchId, FetchModel
 from arriero.agent.supervision.engines import Engines, Load
+from arriero.agent.supervision.room import Room
 from arriero.shared.messages import Issue
 from arriero.shared.models.assignments import Assign, Assignment
 
@@ -21,7 +22,7 @@ def phase(attempt: Attempt, engines: Engines, desired: Assignment | None = A) ->
 
 
 def test_its_phases_one_after_the_other() -> None:
-    attempt, engines = Attempt(0.0), Engines(100)
+    attempt, engines = Attempt(0.0), Engines(Room(100))
     assert phase(attempt, engines) == "waiting"
     assert attempt.begin(A) == FetchModel(ONE, A)
     assert phase(attempt, engines) == "fetching"

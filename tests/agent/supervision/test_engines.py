@@ -13,6 +13,7 @@ from arriero.agent.supervision.decisions import (
     StartEngine,
 )
 from arriero.agent.supervision.engines import Engine, Engines, Load
+from arriero.agent.supervision.room import Room
 from arriero.shared.models.assignments import Assignment
 
 A = Assignment(name="a", source="file:///a.gguf", slots=2)
@@ -22,7 +23,7 @@ UNKNOWN = ModelFile("unknown.gguf", None)
 
 @pytest.fixture
 def engines() -> Engines:
-    return Engines(memory=100)
+    return Engines(Room(100))
 
 
 def started(engines: Engines, file: ModelFile) -> Engine:
@@ -64,15 +65,15 @@ def test_what_fits_beside_others(engines: Engines) -> None:
 
 
 def test_what_fits_nowhere() -> None:
-    issue = Engines(memory=80).too_large(MOST)
+    issue = Engines(Room(80)).too_large(MOST)
     assert issue is not None and issue.code == "too_large"
     assert "tokens" not in issue.hint
     known = replace(MOST, shorter=((2048, 85), (1024, 75), (512, 70)))
-    shorter = Engines(memory=80).too_large(known)
+    shorter = Engines(Room(80)).too_large(known)
     assert shorter is not None and "with a context of 1024 tokens" in shorter.hint
-    assert Engines(memory=90).too_large(MOST) is None
-    assert Engines(memory=80).too_large(UNKNOWN) is None
-    assert Engines(memory=0).too_large(MOST) is None, "unknown memory"
+    assert Engines(Room(90)).too_large(MOST) is None
+    assert Engines(Room(80)).too_large(UNKNOWN) is None
+    assert Engines(Room(0)).too_large(MOST) is None, "unknown memory"
 
 
 def test_only_one_that_serves_has_something_to_finish(engines: Engines) -> None:

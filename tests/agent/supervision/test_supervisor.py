@@ -59,11 +59,12 @@ class Agent:
         pause: float = 0.001,
         is_pinned: bool = True,
         memory: int = 0,
+        models_max: int = 1,
     ) -> None:
         urls = tuple(balancer.url for balancer in balancers)
         model = Path("m.gguf") if is_pinned else None
         self.settings = AgentSettings(
-            balancer=urls or ("ws://127.0.0.1:9",), name="box", model=model
+            balancer=urls or ("ws://127.0.0.1:9",), name="box", model=model, models_max=models_max
         )
         self.facts = HostFacts(is_pinned=is_pinned, memory=memory)
         self.files = FakeFiles()

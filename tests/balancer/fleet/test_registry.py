@@ -1,12 +1,14 @@
 """Who is here, and whose time has come."""
 
+from dataclasses import replace
+
 import pytest
 
 from arriero.balancer.fleet.change_log import ChangeLog
 from arriero.balancer.fleet.decisions import LinkId, Send
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.registry import BUSY_PAUSE, Registry
-from arriero.balancer.fleet.view import AgentView, SlotsView
+from arriero.balancer.fleet.view import AgentView, ServedView, SlotsView
 from arriero.shared.inference import AgentId
 from arriero.shared.messages import Heartbeat, Hello
 from arriero.shared.reports.statistics import Statistics
@@ -131,7 +133,38 @@ def test_its_view_joins_its_words_with_our_count() -> None:
         statistics=Statistics(num_running=1),
         num_tokens=7,
         connected_seconds=2.5,
+        models=(
+            ServedView(
+                name="llama",
+                state="ready",
+                slots=SlotsView(total=2, busy=1),
+                info=model_info("llama"),
+            ),
+        ),
     )
+
+
+def test_agents_of_one_host_are_one_for_operators() -> None:
+    changes = ChangeLog()
+    registry = Registry(LIMITS, changes)
+    for number, name in enumerate(("h", "p2", "p3")):
+        registry.joined(LinkId(number), replace(hello(name), host=AgentId("h")), 0.0)
+    host = AgentId("h")
+    assert (registry.num_agents, list(registry.hosts())) == (1, [host])
+    assert [str(each.hello.agent_id) for each in registry.on_host(host)] == ["h", "p2", "p3"]
+    before = changes.revision
+    registry.left(LinkId(0), "stopped", 1.0)
+    found = changes.since(before)
+    assert found is not None and (found.changed, found.gone) == ((host,), ())
+    first = registry.find(host)
+    assert first is not None and first.hello.agent_id == "p2", "the host goes on without its first"
+    registry.check_integrity()
+    registry.left(LinkId(1), "lost", 1.0)
+    registry.left(LinkId(2), "lost", 1.0)
+    found = changes.since(before)
+    assert found is not None and (found.changed, found.gone) == ((), (host,))
+    assert (registry.departure_of(host), registry.find(host)) == ("lost", None)
+    registry.check_integrity()
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ def test_an_agent() -> None:
             "deterministic": False,
             "engine": None,
         },
+        "models": [],
         "issues": [
             {"code": "slow_disk", "message": "reading takes long", "hint": "", "adapter": None}
         ],
