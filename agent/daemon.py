@@ -316,7 +316,7 @@ class _Agent:
                 origin=served.origin,
                 cell_bytes=model.cell_bytes,
                 state_bytes=model.state_bytes,
-                context_size=self._settings.context_size,
+                context_size=served.model.info.context_size,
                 most_bytes=self._settings.host_cache,
                 tls=self._settings.tls,
                 takes_over=dial.takes_over,

@@ -49,7 +49,7 @@ class ServedModel:
     ) -> None:
         """`adapters` are loaded. Reads files. Raises `StartupError`."""
         self._settings = settings
-        self._options = settings.load_options
+        self._options = model.options or settings.load_options
         self._assignment = assignment
         self.model = model
         self.cache_folder = _open_folder(settings)
@@ -64,7 +64,7 @@ class ServedModel:
         try:
             preparer = Preparer(
                 self.model,
-                self._settings.context_size,
+                self._options.slot_tokens,
                 template=_template(self._settings, assignment),
                 family=self._settings.chat_family,
                 store=self.store,
@@ -111,6 +111,7 @@ class ServedModel:
             fingerprint=self._fingerprint,
             adapters=self.preparer.adapters.names,
             engine=self._options.view,
+            fit=self.model.fit,
         )
 
     @property

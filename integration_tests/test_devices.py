@@ -30,7 +30,7 @@ async def view(fleet: Fleet, name: str) -> dict[str, Any]:
 async def test_a_device_that_vanishes(bare_fleet: Fleet) -> None:
     """Its agent's requests move, those of others notice nothing, and it is back with its device."""
     with RpcDevice(96 * MIB) as device:
-        settings = {"slots": 1, "context_size": LONG_CONTEXT, "host_cache": 0}
+        settings = {"slots": 1, "context_size": LONG_CONTEXT, "host_cache": 0, "gpu_layers": -1}
         agent = await bare_fleet.start_agent(name="on-device", rpc=device.address, **settings)
         [*_, gpu] = (await view(bare_fleet, "on-device"))["devices"]
         assert (gpu["name"], gpu["memory"]["total"]) == ("RPC0", 96 * MIB)
@@ -73,7 +73,7 @@ async def test_a_device_that_vanishes(bare_fleet: Fleet) -> None:
 async def test_a_device_that_runs_out_of_memory(bare_fleet: Fleet) -> None:
     """What needs more than is left is refused with the reason, and the rest goes on."""
     with RpcDevice(96 * MIB) as device:
-        agent = await bare_fleet.start_agent(slots=1, rpc=device.address)
+        agent = await bare_fleet.start_agent(slots=1, rpc=device.address, gpu_layers=-1)
         url = f"{bare_fleet.inference}/v1/embeddings"
         body = {"model": "arriero-demo", "input": "What is a slot?"}
         device.limit(device.used)

@@ -14,19 +14,23 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
-from ...shared.models.assignments import ContextSize, NumSlots
+from ...shared.models.assignments import NumSlots
 from ...shared.models.engine_options import (
     MAX_PATTERNS,
+    AutoCells,
+    AutoContext,
     BatchSize,
     CacheType,
     CacheTypeV,
+    ContextSize,
     Devices,
     DraftTokens,
     EngineOptions,
+    FitChoice,
+    FitTarget,
     FlashAttn,
     GpuLayers,
     HostCache,
-    KvCells,
     LoadMode,
     MainGpu,
     MaxStall,
@@ -90,12 +94,17 @@ class Counts:
 _PLACED = Counts(fingerprint=_ROUNDED, cache=_LAID_OUT, memory=True)
 _FOR_SPEED = Counts(fingerprint=_FAST, cache=_ALIKE, memory=_SAME_SIZE)
 _OF_POSITIONS = Counts(fingerprint=True, cache=True, memory=_SAME_SIZE)
+_OF_FIT = Counts(
+    fingerprint="what it chooses counts",
+    cache="what it chooses counts",
+    memory="what it chooses counts",
+)
 _MODELS_OWN = "the model's own"
 
 
-def _holds_a_slot(cells: int | None, info: ValidationInfo) -> int | None:
+def _holds_a_slot(cells: AutoCells, info: ValidationInfo) -> AutoCells:
     context_size = info.data.get("context_size")
-    if cells is not None and context_size is not None and cells < context_size:
+    if isinstance(cells, int) and isinstance(context_size, int) and cells < context_size:
         raise ValueError(f"must hold one slot at least, which is {context_size} (context size)")
     return cells
 
@@ -128,14 +137,47 @@ class LoadOptions(BaseModel):
         NumSlots, Counts(fingerprint=_FAST, cache="a state is of one sequence", memory=True)
     ] = Field(default=4, description="sequences to run at once")
     context_size: Annotated[
-        ContextSize, Counts(fingerprint=True, cache="a state is of one sequence", memory=True)
-    ] = Field(default=4096, description="longest prompt and answer together in one slot, in tokens")
+        AutoContext,
+        Shown("N|auto"),
+        Counts(fingerprint=True, cache="a state is of one sequence", memory=True),
+    ] = Field(
+        default="auto",
+        description="longest prompt and answer together in one slot, in tokens; auto is what the "
+        "model was trained for, as far as the KV cache holds it",
+    )
     kv_cells: Annotated[
-        KvCells | None,
+        AutoCells,
         AfterValidator(_holds_a_slot),
-        Shown("N", "slots times context size"),
+        Shown("N|auto"),
         Counts(fingerprint=_FAST, cache=_ALIKE, memory=True),
-    ] = Field(default=None, description="KV cache in tokens, of all slots together")
+    ] = Field(
+        default="auto",
+        description="KV cache in tokens, which all slots share; auto is slots times context size, "
+        "or what fits: without GPUs as many tokens as 32,768 or the slots' --fit-ctx, on GPUs "
+        "more where there is room",
+    )
+    fit: Annotated[FitChoice, _OF_FIT] = Field(
+        default="on",
+        description="choose what is not set so that the model fits into memory: layers on GPUs, "
+        "experts in host memory, the KV cache; off tries what is set, and --fit-ctx for each slot",
+    )
+    fit_target: Annotated[FitTarget, Shown("SIZE", "1GiB"), _OF_FIT] = Field(
+        default=2**30,
+        description="memory of each device, and of a host without GPUs, that --fit leaves free",
+    )
+    fit_ctx: Annotated[
+        ContextSize,
+        Shown("N"),
+        Counts(fingerprint="the context counts", cache=_ALIKE, memory="the context counts"),
+    ] = Field(
+        default=4096,
+        description="smallest KV cache that --fit may choose, in tokens, where the context is auto",
+    )
+    fit_cache_type: Annotated[CacheType | None, Shown("TYPE", "none"), _OF_FIT] = Field(
+        default=None,
+        description="smaller type of the KV cache (--cache-type-k and -v), such as q8_0, that "
+        "--fit may choose before it makes the context shorter",
+    )
     kv_layout: Annotated[
         LayoutChoice,
         Shown("auto|streams|unified"),
@@ -262,10 +304,10 @@ class LoadOptions(BaseModel):
         "host; they neither ask who connects nor encrypt: only on networks that you trust",
     )
     gpu_layers: Annotated[GpuLayers, Shown("N|auto"), _PLACED] = Field(
-        default=-1,
+        default="auto",
         description="layers to offload to GPUs, if the build supports any; -1 offloads all, auto "
-        "as many as their free memory is likely to hold, after the experts of a mixture's first "
-        "layers went to host memory",
+        "as many as their free memory holds, after the experts of a mixture's first layers went "
+        "to host memory",
     )
     split_mode: Annotated[
         SplitMode,
@@ -452,6 +494,16 @@ class LoadOptions(BaseModel):
     def wants_gpus(self) -> bool:
         """Whether it is not said that the CPU should compute alone."""
         return self.gpu_layers != 0 and (self.device is None or bool(devices_of(self.device)))
+
+    @property
+    def slot_tokens(self) -> int:
+        """The ceiling of a slot: where nothing has chosen it yet, the smallest one."""
+        return self.fit_ctx if self.context_size == "auto" else self.context_size
+
+    @property
+    def num_cells(self) -> int:
+        """Cells of all slots together: where nothing has chosen them yet, all slots' ceilings."""
+        return self.slots * self.slot_tokens if self.kv_cells == "auto" else self.kv_cells
 
     @property
     def max_draft(self) -> int:

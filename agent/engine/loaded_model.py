@@ -7,6 +7,7 @@ from llguidance import LLTokenizer
 
 from ...shared.reports.model_info import ModelInfo
 from .embedding.embedding import EmbeddingModel
+from .load_options import LoadOptions
 from .media.reader import MediaReader
 
 
@@ -76,6 +77,7 @@ class LoadedModel:
     besides. `arithmetic` is the sign of how a
     deterministic engine computes: those with the same one give the same answers. One that
     `has_checkpoints` shares prefixes there alone: it wants to know where messages begin.
+    `options` are those that it is loaded with, where some were chosen; `fit` says that in words.
     """
 
     info: ModelInfo
@@ -90,3 +92,5 @@ class LoadedModel:
     state_bytes: int = 0
     arithmetic: str | None = None
     has_checkpoints: bool = False
+    options: LoadOptions | None = None
+    fit: str | None = None

@@ -89,11 +89,11 @@ class Worker:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._gathering = gathering
+        self._options = options
         self._load = partial(load, model_path, options)
         self._make_scheduler = partial(
             Scheduler,
             slots=options.slots,
-            context_size=options.context_size,
             max_stall=options.max_stall,
         )
         self._make_drafter = make_drafter
@@ -239,7 +239,9 @@ class Worker:
         try:
             engine = self._load()
             scheduler = self._make_scheduler(
-                capacity=engine.capacity, end_tokens=engine.model.vocab.end_tokens
+                context_size=(engine.model.options or self._options).slot_tokens,
+                capacity=engine.capacity,
+                end_tokens=engine.model.vocab.end_tokens,
             )
             drafter = self._drafter(engine, scheduler.longest)
             drafting = Drafting(drafter, self._drafting_failed)

@@ -1,14 +1,18 @@
-"""Which layers of a model go to GPUs, so that it fits: what `--gpu-layers auto` stands for.
+"""What a model is loaded with so that it fits: its place on GPUs, and its KV cache.
 
 A pure function of sizes. What does not fit is given up in this order: first the experts of layers
 go to host memory, from the first layer on (as llama.cpp's `--n-cpu-moe` counts), since a token
-needs few of them, and then layers do, from the first on (as `--gpu-layers` counts). llama.cpp
-divides the layers among GPUs by their shares (`llama_model::load_tensors`), so each of them has to
-hold what falls to it.
+needs few of them; then layers do, from the first on (as `--gpu-layers` counts); then the KV cache
+has a smaller type, where that is allowed; and then it has fewer cells. What is left over goes to
+the KV cache. llama.cpp divides the layers among GPUs by their shares (`llama_model::load_tensors`),
+so each of them has to hold what falls to it.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+BLOCK = 256
+"""Cells by which a cache grows: llama.cpp rounds up to whole ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,84 +32,156 @@ class LayerBytes:
     experts: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """The bytes of a model with its KV cache, which counts with the layers.
+
+    `compute` is taken wherever layers are computed, and `host` in host memory in any case.
+    """
+
+    layers: tuple[LayerBytes, ...]
+    output: int
+    compute: int
+    host: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The cells of the KV cache: the `usual`, the `least`, and the `most` that are of use.
+
+    Numbers that are set stay: `gpu_layers`, and `cpu_experts`.
+    """
+
+    usual: int
+    least: int
+    most: int
+    can_be_smaller: bool = False
+    gpu_layers: int | None = None
+    cpu_experts: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Fit:
     """What goes to GPUs: `gpu_layers` of the last, the output being one, and of them not the
-    experts of the first `cpu_experts` layers. `needed` are bytes of each GPU.
+    experts of the first `cpu_experts` layers. `needed` are bytes of each GPU, `host` of the host.
+
+    The KV cache has `cells`, of the smaller type if it `is_smaller`. One that is `tight` is more
+    than there is room for: nothing less can be chosen.
     """
 
     gpu_layers: int
     cpu_experts: int
     needed: tuple[int, ...]
+    host: int
+    cells: int
+    is_smaller: bool = False
+    is_tight: bool = False
 
 
-def fit(
-    layers: Sequence[LayerBytes],
-    output: int,
-    gpus: Sequence[Gpu],
-    *,
-    compute: int,
-    cpu_experts: int | None = None,
+SizesWith = Callable[[int, bool], Sizes]
+"""What a model takes with so many cells, whose type is the smaller one or not."""
+
+
+def fit(sizes: SizesWith, gpus: Sequence[Gpu], host_free: int, wanted: Wanted) -> Fit:
+    """The first choice, in the order above, with which neither a GPU nor the host is overfull."""
+    for cells, is_smaller in _caches(wanted):
+        found = _placed(sizes(cells, is_smaller), gpus, host_free, wanted)
+        if found is not None:
+            found = replace(found, cells=cells, is_smaller=is_smaller)
+            return _grown(found, sizes, gpus, host_free, wanted)
+    cells, is_smaller = wanted.least, wanted.can_be_smaller
+    size = sizes(cells, is_smaller)
+    gpu_layers, cpu_experts = list(_placements(size.layers, wanted, bool(gpus)))[-1]
+    needed = _needed(size, gpus, gpu_layers, cpu_experts)
+    host = _on_host(size, gpu_layers, cpu_experts)
+    return Fit(gpu_layers, cpu_experts, needed, host, cells, is_smaller, is_tight=True)
+
+
+def _caches(wanted: Wanted) -> Iterator[tuple[int, bool]]:
+    """Cells, and whether they are of the smaller type, in the order in which they are given up."""
+    yield wanted.usual, False
+    if wanted.can_be_smaller:
+        yield wanted.usual, True
+    cells = wanted.usual
+    while cells > wanted.least:
+        cells = max(wanted.least, cells // 2 // BLOCK * BLOCK)
+        yield cells, wanted.can_be_smaller
+
+
+def _grown(
+    found: Fit, sizes: SizesWith, gpus: Sequence[Gpu], host_free: int, wanted: Wanted
 ) -> Fit:
-    """The first placement, in the order above, with which no GPU is overfull.
-
-    Each GPU that has layers takes `compute` bytes besides. Where `cpu_experts` is given, it stays.
-    """
-    for gpu_layers, experts in _placements(layers, cpu_experts):
-        needed = _needed(layers, output, gpus, compute, gpu_layers, experts)
-        if all(size <= gpu.free for size, gpu in zip(needed, gpus, strict=True)):
-            return Fit(gpu_layers, experts, needed)
-    return Fit(0, cpu_experts or 0, (0,) * len(gpus))
-
-
-def explain(found: Fit, layers: Sequence[LayerBytes], gpus: Sequence[Gpu]) -> str:
-    """The placement in a sentence, for people."""
-    if not found.gpu_layers:
-        names = ", ".join(f"{gpu.name} ({_gib(gpu.free)} GiB)" for gpu in gpus)
-        return f"no layer fits on {names}: all are in host memory"
-    on_gpus = found.gpu_layers - 1  # and the output
-    places = ", ".join(
-        f"{gpu.name} ({_gib(size)} of {_gib(gpu.free)} GiB)"
-        for gpu, size in zip(gpus, found.needed, strict=True)
-        if size
-    )
-    said = f"{on_gpus} of {len(layers)} layers on {places}"
-    first = len(layers) - on_gpus
-    in_memory = sum(layer.experts > 0 for layer in layers[first : found.cpu_experts])
-    return f"{said}, experts of {in_memory} of these in host memory" if in_memory else said
+    """The same place with as many more cells as there is room for."""
+    most = wanted.most if found.cells == wanted.usual and not found.is_smaller else wanted.usual
+    there = replace(wanted, gpu_layers=found.gpu_layers, cpu_experts=found.cpu_experts)
+    low, high = 0, max(0, most - found.cells) // BLOCK
+    while low < high:
+        middle = (low + high + 1) // 2
+        cells = found.cells + middle * BLOCK
+        if _placed(sizes(cells, found.is_smaller), gpus, host_free, there) is None:
+            high = middle - 1
+        else:
+            low = middle
+    cells = found.cells + low * BLOCK
+    best = _placed(sizes(cells, found.is_smaller), gpus, host_free, there)
+    return found if best is None else replace(best, cells=cells, is_smaller=found.is_smaller)
 
 
-def _gib(num_bytes: int) -> str:
-    return f"{num_bytes / 2**30:.1f}"
+def _placed(size: Sizes, gpus: Sequence[Gpu], host_free: int, wanted: Wanted) -> Fit | None:
+    """The first placement in the order above with which nothing is overfull."""
+    for gpu_layers, cpu_experts in _placements(size.layers, wanted, bool(gpus)):
+        needed = _needed(size, gpus, gpu_layers, cpu_experts)
+        host = _on_host(size, gpu_layers, cpu_experts)
+        is_overfull = any(each > gpu.free for each, gpu in zip(needed, gpus, strict=True))
+        if not is_overfull and host <= host_free:
+            return Fit(gpu_layers, cpu_experts, needed, host, 0)
+    return None
 
 
-def _placements(layers: Sequence[LayerBytes], cpu_experts: int | None) -> Iterator[tuple[int, int]]:
+def _placements(
+    layers: Sequence[LayerBytes], wanted: Wanted, has_gpu: bool
+) -> Iterator[tuple[int, int]]:
     """Layers on GPUs, and how many of the first have their experts in host memory."""
     every = len(layers) + 1
+    given = wanted.cpu_experts
     with_experts = [number for number, layer in enumerate(layers, 1) if layer.experts]
-    tried = [0, *with_experts] if cpu_experts is None else [cpu_experts]
-    for experts in tried:
-        yield every, experts
-    for gpu_layers in range(every - 1, 0, -1):
-        yield gpu_layers, tried[-1]
+    tried = [0, *with_experts] if given is None else [given]
+    if not has_gpu:
+        yield 0, given or 0
+        return
+    if wanted.gpu_layers is not None:
+        yield from ((min(wanted.gpu_layers, every), experts) for experts in tried)
+        return
+    yield from ((every, experts) for experts in tried)
+    yield from ((gpu_layers, tried[-1]) for gpu_layers in range(every - 1, 0, -1))
+    yield 0, given or 0
 
 
-def _needed(
-    layers: Sequence[LayerBytes],
-    output: int,
-    gpus: Sequence[Gpu],
-    compute: int,
-    gpu_layers: int,
-    cpu_experts: int,
-) -> tuple[int, ...]:
+def _needed(size: Sizes, gpus: Sequence[Gpu], gpu_layers: int, cpu_experts: int) -> tuple[int, ...]:
     """What each GPU takes."""
     needed = [0] * len(gpus)
-    first = len(layers) + 1 - gpu_layers
+    if not gpu_layers or not gpus:
+        return tuple(needed)
+    first = len(size.layers) + 1 - gpu_layers
     places = iter(_places([gpu.share for gpu in gpus], gpu_layers))
-    for number, layer in enumerate(layers[first:], first):
+    for number, layer in enumerate(size.layers[first:], first):
         needed[next(places)] += layer.near + (layer.experts if number >= cpu_experts else 0)
-    needed[next(places)] += output
-    return tuple(size + compute if size else 0 for size in needed)
+    needed[next(places)] += size.output
+    return tuple(each + size.compute if each else 0 for each in needed)
+
+
+def _on_host(size: Sizes, gpu_layers: int, cpu_experts: int) -> int:
+    """What the host takes."""
+    first = max(0, len(size.layers) + 1 - gpu_layers)
+    needed = size.host
+    for number, layer in enumerate(size.layers):
+        if number < first:
+            needed += layer.near + layer.experts
+        elif number < cpu_experts:
+            needed += layer.experts
+    if first:
+        needed += size.compute
+    return needed if gpu_layers else needed + size.output
 
 
 def _places(shares: Sequence[float], count: int) -> list[int]:
@@ -116,3 +192,39 @@ def _places(shares: Sequence[float], count: int) -> list[int]:
         next((number for number, end in enumerate(ends) if end > layer / count), len(shares) - 1)
         for layer in range(count)
     ]
+
+
+# ---- in words
+
+
+def place_in_words(
+    found: Fit, layers: Sequence[LayerBytes], gpus: Sequence[Gpu], host_free: int
+) -> str:
+    """Where the model is, for people."""
+    if not gpus:
+        said = f"in memory ({_gib(found.host)} of {_gib(host_free)} GiB)"
+        return f"{len(layers)} layers {said}"
+    if not found.gpu_layers:
+        names = ", ".join(f"{gpu.name} ({_gib(gpu.free)} GiB)" for gpu in gpus)
+        return f"no layer on {names}: all {len(layers)} in memory"
+    on_gpus = found.gpu_layers - 1  # and the output
+    places = ", ".join(
+        f"{gpu.name} ({_gib(size)} of {_gib(gpu.free)} GiB)"
+        for gpu, size in zip(gpus, found.needed, strict=True)
+        if size
+    )
+    said = f"{on_gpus} of {len(layers)} layers on {places}"
+    first = len(layers) - on_gpus
+    in_memory = sum(layer.experts > 0 for layer in layers[first : found.cpu_experts])
+    return f"{said}, experts of {in_memory} layers in memory" if in_memory else said
+
+
+def cache_in_words(*, types: str, slots: int, context_size: int, cells: int) -> str:
+    """What the slots have, for people."""
+    each = f"{slots} slot{'s' * (slots > 1)} of {context_size:,}"
+    shared = f" that share {cells:,}" if cells < slots * context_size else ""
+    return f"cache {types}, {each}{shared}"
+
+
+def _gib(num_bytes: int) -> str:
+    return f"{num_bytes / 2**30:.1f}"

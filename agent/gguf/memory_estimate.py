@@ -9,12 +9,13 @@ feed-forward, a mask of attention) and the logits. Weights are the tensors as th
 """
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from ...shared.models.engine_options import NO_DEVICE, cache_bytes
 from ..engine.llama.cells.layout import choose_layout
 from ..engine.llama.cells.recurrent_rows import row_bytes
 from ..engine.load_options import LoadOptions
-from .header import GgufHeader
+from .header import GgufHeader, read_header
 
 SCORED_ROWS = 64
 """Rows of logits for prompt tokens, as the engine asks for."""
@@ -100,10 +101,7 @@ def estimate(
     found = _alone(header, options, file_bytes=file_bytes, num_cells=layout.num_cells)
     if found is None or draft is None:
         return found
-    num_cells = min(layout.num_cells, options.slots * options.context_size)
-    beside = _alone(
-        draft.header, options.for_draft, file_bytes=draft.num_bytes, num_cells=num_cells
-    )
+    beside = estimate_draft(draft, options)
     if beside is None:
         return None
     return replace(
@@ -112,6 +110,18 @@ def estimate(
         cache=found.cache + beside.cache,
         compute=found.compute + beside.compute,
     )
+
+
+def draft_file(path: Path) -> DraftFile:
+    """The draft model at `path`. Raises `HeaderError` and `OSError`."""
+    with path.open("rb") as file:
+        return DraftFile(read_header(file), path.stat().st_size)
+
+
+def estimate_draft(draft: DraftFile, options: LoadOptions) -> MemoryEstimate | None:
+    """What a draft model takes beside a model with `options`; `None` as above."""
+    num_cells = min(options.num_cells, options.slots * options.slot_tokens)
+    return _alone(draft.header, options.for_draft, file_bytes=draft.num_bytes, num_cells=num_cells)
 
 
 def _alone(
@@ -137,6 +147,9 @@ def _alone(
     vocab = header.lengths.get("tokenizer.ggml.tokens") or header.number("vocab_size") or 0
     tokens = options.ubatch_size
     layer = tokens * ((2 * feed_forward + _EMBEDDING_ROWS * width) * _F32 + cells * _F16)
+    # A mask of the windows beside that of all cells, and what goes into recurrent states.
+    layer += tokens * cells * _F16 * bool(header.number("attention.sliding_window"))
+    layer += tokens * 2 * (header.number("ssm.inner_size") or 0) * _F32
     if options.flash_attn == "off":
         # Of each token to each cell a number for each head, and a mask of full precision.
         layer += tokens * cells * (heads * _F32 + _F32 - _F16)
@@ -149,7 +162,7 @@ def _alone(
         weights=weights,
         cache=cell * cells + row_bytes(header.number) * num_states,
         compute=max(layer, rows * vocab * _F32) + inputs + outputs,
-        embeddings=cell * _whole_blocks(options.context_size + chunk) + rows_of_chunk,
+        embeddings=cell * _whole_blocks(options.slot_tokens + chunk) + rows_of_chunk,
         host_cache=options.host_cache,
         num_layers=num_layers,
         layer_experts=int(weights * _share_of_experts(header, vocab)),

@@ -18,7 +18,8 @@ class AdapterOnHost:
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A model's file on this host. `needed` is the memory in bytes that it takes when loaded.
+    """A model's file on this host. `needed` is the memory in bytes that it takes when loaded, and
+    `least` what it takes with the fewest cells that may be chosen, where some are.
     `shorter` are contexts in tokens that are shorter than the one it is to have, the longest first,
     and what it would take with them.
     `info` is what its header says, for balancers, while it is being loaded. `projector`, a fetched
@@ -33,6 +34,7 @@ class ModelFile:
     adapters: tuple[AdapterOnHost, ...] = ()
     draft_model: str | None = None
     shorter: tuple[tuple[int, int], ...] = ()
+    least: int | None = None
 
     @property
     def alone(self) -> "ModelFile":
@@ -46,10 +48,10 @@ class ModelFile:
 
     def with_adapters(self, adapters: Sequence[AdapterOnHost]) -> "ModelFile":
         """The file with these adapters in place of its own."""
-        needed = self.needed
-        if needed is not None:
-            needed += bytes_of(adapters) - bytes_of(self.adapters)
-        return replace(self, adapters=tuple(adapters), needed=needed)
+        more = bytes_of(adapters) - bytes_of(self.adapters)
+        needed = None if self.needed is None else self.needed + more
+        least = None if self.least is None else self.least + more
+        return replace(self, adapters=tuple(adapters), needed=needed, least=least)
 
 
 def bytes_of(adapters: Iterable[AdapterOnHost]) -> int:

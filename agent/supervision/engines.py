@@ -294,9 +294,10 @@ class Engines:
     def too_large(self, file: ModelFile) -> Issue | None:
         """The issue of a file that the host's memory does not hold even alone."""
         memory = self._room.memory
-        if not memory or file.needed is None or file.needed <= memory:
+        needed = file.needed if file.least is None else file.least
+        if not memory or needed is None or needed <= memory:
             return None
-        return too_large(file.needed, memory, file.context_within(memory))
+        return too_large(needed, memory, file.context_within(memory))
 
     def fits(self, load: Load, others: Iterable[Engine]) -> bool:
         """Whether the host's memory holds it together with `others` and all of other places."""

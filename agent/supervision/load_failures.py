@@ -3,6 +3,7 @@
 import signal
 
 from ...shared.messages import Issue
+from ..engine.model_error import DOES_NOT_FIT
 from .restarts import cause
 
 
@@ -54,6 +55,12 @@ def load_failed(code: int, reason: str | None) -> Issue:
             code="too_large",
             message=f"while it loaded the model, the engine process {cause(code, reason)}",
             hint="choose a smaller quantisation, fewer slots or a shorter context, or another host",
+        )
+    if reason is not None and reason.startswith(DOES_NOT_FIT):
+        return Issue(
+            code="does_not_fit",
+            message=reason,
+            hint="choose a smaller quantisation or fewer slots, free memory, or take another host",
         )
     return Issue(
         code="load_failed",

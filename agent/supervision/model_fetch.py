@@ -213,12 +213,23 @@ def _inspect(
         architecture=header.architecture,
         parameters=header.num_parameters,
         size_bytes=fetched.model.bytes,
-        context_size=options.context_size,
+        context_size=options.load_options.slot_tokens,
     )
     if found is None:
         return replace(file, info=info)
     shorter = _shorter(header, options.load_options, file_bytes=fetched.bytes)
-    return replace(file, needed=found.total, info=info, shorter=shorter)
+    least = _least(header, options.load_options, file_bytes=file_bytes)
+    return replace(file, needed=found.total, least=least, info=info, shorter=shorter)
+
+
+def _least(header: GgufHeader, options: LoadOptions, *, file_bytes: int) -> int | None:
+    """What the model takes with the fewest cells that `--fit` may choose; `None` without it."""
+    has_streams = options.deterministic or options.kv_layout == "streams"
+    if options.fit == "off" or options.kv_cells != "auto" or has_streams:
+        return None
+    fewest = options.model_copy(update={"kv_cells": options.slot_tokens})
+    found = _estimated(header, fewest, file_bytes=file_bytes)
+    return None if found is None else found.total
 
 
 def _shorter(
@@ -229,8 +240,8 @@ def _shorter(
     Without adapters. None where the cells are set for themselves.
     """
     found = []
-    context_size = options.context_size // 2
-    while options.kv_cells is None and context_size >= LEAST_CONTEXT:
+    context_size = options.slot_tokens // 2
+    while options.kv_cells == "auto" and context_size >= LEAST_CONTEXT:
         fewer = options.model_copy(update={"context_size": context_size})
         if (size := _estimated(header, fewer, file_bytes=file_bytes)) is not None:
             found.append((context_size, size.total))

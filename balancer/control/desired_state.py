@@ -10,13 +10,12 @@ from ...shared.messages import Labels
 from ...shared.models.assignments import (
     MAX_TEMPLATE,
     Assignment,
-    ContextSize,
     ModelName,
     NumSlots,
     Sha256,
     WishedAdapters,
 )
-from ...shared.models.engine_options import EngineOptions
+from ...shared.models.engine_options import AutoContext, EngineOptions
 from ...shared.models.sources import Source
 from ...shared.quantities import Duration
 from ...shared.sampling import SamplingChoices
@@ -60,7 +59,7 @@ class DesiredModel:
     adapters: WishedAdapters = ()
     agents: AgentChoice = field(default_factory=AgentChoice)
     slots: NumSlots | None = None
-    context_size: ContextSize | None = None
+    context_size: AutoContext | None = None
     engine: EngineOptions = field(default_factory=EngineOptions)
     chat_template: Annotated[str, Field(min_length=1, max_length=MAX_TEMPLATE)] | None = None
     sampling: SamplingChoices = field(default_factory=SamplingChoices)

@@ -14,6 +14,7 @@ export function hostFacts(agent) {
     ["Labels", labelled.join(", ") || "none"],
     ["Adapters", model?.adapters?.join(", ") || null],
     ["Draft model", model?.draft_model ?? null],
+    ["Fits as", model?.fit ?? null],
     ["Loaded with", model?.engine ? optionWords(model.engine) : null],
     ["Forwards to", upstream ? `${upstream.kind} at ${upstream.address}` : null],
     ["Model decided by", facts?.is_pinned ? "its own command line" : "the desired state", facts],

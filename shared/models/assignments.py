@@ -16,7 +16,7 @@ from ..inference.adapters import MAX_ADAPTERS, AdapterName, Scale
 from ..inference.values import Seconds
 from ..sampling import SamplingChoices
 from ..strict import STRICT, ListOf
-from .engine_options import EngineOptions
+from .engine_options import AutoContext, EngineOptions
 from .sources import HttpHosts, Source
 
 MAX_MODEL_NAME = 300
@@ -60,7 +60,6 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Revision = Annotated[int, Field(ge=0, le=2**53)]
 
 NumSlots = Annotated[int, Field(ge=1, le=MAX_SLOTS)]
-ContextSize = Annotated[int, Field(ge=16, le=2**24)]
 
 Phase = Literal["waiting", "fetching", "loading", "draining", "serving", "failed"]
 
@@ -95,7 +94,7 @@ class Assignment:
     projector: Source | None = None
     adapters: WishedAdapters | None = None
     slots: NumSlots | None = None
-    context_size: ContextSize | None = None
+    context_size: AutoContext | None = None
     engine: EngineOptions = field(default_factory=EngineOptions)
     chat_template: Annotated[str, Field(min_length=1, max_length=MAX_TEMPLATE)] | None = None
     sampling: SamplingChoices = field(default_factory=SamplingChoices)

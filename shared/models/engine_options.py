@@ -31,7 +31,11 @@ MAX_PATTERNS = 4096
 """Most characters of the patterns of tensors, and of replaced metadata."""
 
 GpuLayers = Annotated[int, Field(ge=-1, le=MAX_LAYERS)] | Literal["auto"]
-KvCells = Annotated[int, Field(ge=16, le=2**28)]
+ContextSize = Annotated[int, Field(ge=16, le=2**24)]
+AutoContext = ContextSize | Literal["auto"]
+AutoCells = Annotated[int, Field(ge=16, le=2**28)] | Literal["auto"]
+FitChoice = Literal["on", "off"]
+FitTarget = Annotated[Size, Field(ge=0)]
 HostCache = Annotated[Size, Field(ge=0)]
 NumThreads = Annotated[int, Field(ge=1, le=1024)]
 MaxStall = Annotated[Duration, Field(gt=0)]
@@ -271,7 +275,11 @@ class EngineOptions:
 
     __pydantic_config__ = STRICT
     gpu_layers: GpuLayers | None = None
-    kv_cells: KvCells | None = None
+    kv_cells: AutoCells | None = None
+    fit: Annotated[FitChoice | None, _UNSET] = None
+    fit_target: Annotated[FitTarget | None, _UNSET] = None
+    fit_ctx: Annotated[ContextSize | None, _UNSET] = None
+    fit_cache_type: Annotated[CacheType | None, _UNSET] = None
     host_cache: HostCache | None = None
     threads: NumThreads | None = None
     max_stall: MaxStall | None = None

@@ -17,6 +17,8 @@ MAX_TASKS = 16
 MAX_FINGERPRINT = 64
 MAX_ABILITIES = 64
 MAX_ARCHITECTURE = 100
+MAX_FIT = 4096
+"""Most characters of a sentence about each of many devices."""
 
 Task = Literal["generate", "embed", "rank", "vision", "audio"]
 Kernels = Literal["all", "plain"]
@@ -56,7 +58,7 @@ class ModelInfo:
     to that. Such an agent may not know its `context_size`, which is 0 then. `adapters` can be asked
     for beside the model. A `deterministic` one gives the same answer to the same request, whatever
     runs beside it. `engine` has the options that it is loaded with, where an engine of the agent's
-    own runs it.
+    own runs it. `fit` says what was chosen of them so that the model fits.
     """
 
     __pydantic_config__ = STRICT
@@ -79,6 +81,9 @@ class ModelInfo:
     engine: Annotated[EngineOptions | None, Field(exclude_if=lambda options: options is None)] = (
         None
     )
+    fit: Annotated[
+        str | None, Field(max_length=MAX_FIT, exclude_if=lambda words: words is None)
+    ] = None
 
     @property
     def abilities(self) -> frozenset[Ability]:

@@ -18,7 +18,7 @@ from .batch import Batch
 from .cells.fixed_batches import MOST_ROWS, FixedBatch
 from .context_params import context_params
 from .log import route_log
-from .model import Model
+from .model import Model, load_error
 
 _FEW = 16
 """Tokens of a context that computes nothing."""
@@ -216,9 +216,10 @@ def _refusal(model: Model, params: Any, options: LoadOptions, errors: Sequence[s
             f"--cache-type-v {options.cache_type_v}: choose f16 for both, or another type "
             f"({reasons})"
         )
-    return ModelError(
+    return load_error(
         f"model file {model.path} loads, but not with a KV cache of {params.n_ctx} cells "
-        f"(--kv-cells): lower it, --slots or --context-size ({reasons})"
+        f"(--kv-cells): lower it, --slots or --context-size ({reasons})",
+        errors,
     )
 
 

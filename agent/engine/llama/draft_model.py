@@ -26,7 +26,7 @@ class LlamaDraftModel:
         self.num_slots = options.slots
         self.num_cells = num_cells
         self.batch_size = self._context.batch_size
-        self.longest = min(options.context_size, model.longest_context(options))
+        self.longest = min(options.slot_tokens, model.longest_context(options))
         self.end_tokens = model.vocab.end_tokens
 
     @property
@@ -74,7 +74,7 @@ def load_draft_model(
     model = Model(path, options, kernels=target.kernels)
     try:
         check_pair(target, model)
-        needed = options.slots * options.context_size
+        needed = options.slots * options.slot_tokens
         return LlamaDraftModel(model, options, num_cells=min(num_cells, needed))
     except CannotGenerateError as error:
         model.free()

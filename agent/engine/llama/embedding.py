@@ -40,7 +40,7 @@ class LlamaEmbedding:
         self._options = options
         self._has_memory = has_memory
         self.splits = has_memory and model.is_causal
-        self.max_tokens = min(options.context_size, model.longest_context(options))
+        self.max_tokens = min(options.slot_tokens, model.longest_context(options))
         self.max_batch = self._chunk() if self.splits else self.max_tokens
         self.max_sequences = MAX_SEQUENCES
         self.default_pooling: Pooling = model.pooling or "mean"

@@ -42,7 +42,7 @@ class EncoderEngine:
                 architecture=model.architecture,
                 parameters=model.parameters,
                 size_bytes=model.size_bytes,
-                context_size=min(options.context_size, model.trained_context),
+                context_size=min(options.slot_tokens, model.trained_context),
                 tasks=model.tasks(generates=False),
                 longest_token=model.vocab.longest_token,
                 kernels=model.kernels,

@@ -189,7 +189,7 @@ class LlamaEngine:
             architecture=model.architecture,
             parameters=model.parameters,
             size_bytes=model.size_bytes,
-            context_size=options.context_size,
+            context_size=options.slot_tokens,
             tasks=model.tasks(generates=True, senses=() if projector is None else projector.senses),
             longest_token=model.vocab.longest_token,
             kernels=model.kernels,
@@ -210,7 +210,7 @@ class LlamaEngine:
             self.capacity.state_bytes if self._can_hand_out else 0,
             arithmetic=None
             if self._fixed is None
-            else self._fixed.arithmetic(checked_tokens(model.vocab.size, options.context_size)),
+            else self._fixed.arithmetic(checked_tokens(model.vocab.size, options.slot_tokens)),
             has_checkpoints=model.has_checkpoints,
         )
 

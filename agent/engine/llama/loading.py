@@ -5,32 +5,37 @@ that only embeds.
 """
 
 import logging
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import llama_cpp.llama_cpp as llama_cpp
 
 from ....shared.models.engine_options import Numa
 from ..load_options import LoadOptions, servers_of
-from ..model_error import ModelError
+from ..model_error import DOES_NOT_FIT, ModelError, NoMemoryError
 from .backends import library
 from .cells.layout import Layout, choose_layout
 from .context import CannotGenerateError, can_take_back
 from .draft_model import LlamaDraftModel, load_draft_model
 from .encoder import EncoderEngine
 from .engine import LlamaEngine
+from .fitting import Fitted, fitted
 from .kernels import choose
 from .log import route_log
 from .media.projector import Projector
 from .model import Model, check_model_file
 from .mtp import has_mtp
-from .offloading import with_layers_that_fit
 from .rpc import use_servers
 
 logger = logging.getLogger(__name__)
 
 
-def load_engine(path: Path, options: LoadOptions) -> LlamaEngine | EncoderEngine:
+Loaded = LlamaEngine | EncoderEngine
+
+
+def load_engine(path: Path, options: LoadOptions) -> Loaded:
     """Load the model at `path` and make it ready to run; see `LoadEngine`. Raises `ModelError`."""
     route_log()
     library()
@@ -38,7 +43,52 @@ def load_engine(path: Path, options: LoadOptions) -> LlamaEngine | EncoderEngine
     check_model_file(path)
     _use_numa(options.numa)
     use_servers(servers_of(options.rpc))
-    options = with_layers_that_fit(path, options)
+    return _load(path, options) if options.fit == "off" else load_what_fits(path, options)
+
+
+SHARES = (1.0, 0.9, 0.75, 0.5, 0.25, 0.0)
+"""Of the memory that is free: what is tried one after the other when an allocation fails."""
+
+
+def load_what_fits(
+    path: Path, options: LoadOptions, load: Callable[[Path, LoadOptions], Loaded] | None = None
+) -> Loaded:
+    """Step down until `load` has the memory for it. Raises `ModelError`."""
+    load = load or _load
+    tried: list[LoadOptions] = []
+    failure: NoMemoryError | None = None
+    for share in SHARES:
+        found = fitted(path, options, share)
+        if found is None:
+            return load(path, options)
+        if found.options in tried:
+            continue
+        tried.append(found.options)
+        _say(found, failure)
+        try:
+            engine = load(path, found.options)
+        except NoMemoryError as error:
+            failure = error
+            continue
+        engine.model = replace(engine.model, options=found.options, fit=_words(found, failure))
+        return engine
+    raise ModelError(f"{DOES_NOT_FIT}, and nothing less can be chosen: {failure}") from failure
+
+
+def _say(found: Fitted, failure: NoMemoryError | None) -> None:
+    if failure is not None:
+        logger.warning("there was not enough memory, the next lower step is tried: %s", failure)
+    logger.info("--fit: %s", found.said)
+    if found.fit.is_tight:
+        logger.warning("the model is likely to need more memory than is free")
+
+
+def _words(found: Fitted, failure: NoMemoryError | None) -> str:
+    stepped = ", after more than that could not be allocated" if failure is not None else ""
+    return found.said + stepped
+
+
+def _load(path: Path, options: LoadOptions) -> Loaded:
     model = Model(
         path,
         options,
@@ -137,11 +187,11 @@ def _draft_model(
 
 def _warn_of_long_context(model: Model, options: LoadOptions) -> None:
     longest = model.longest_context(options)
-    if options.context_size > longest:
+    if options.slot_tokens > longest:
         logger.warning(
             "--context-size %d is more than the %d tokens that %s was trained for: beyond that, "
             "answers may become incoherent",
-            options.context_size,
+            options.slot_tokens,
             longest,
             model.path,
         )

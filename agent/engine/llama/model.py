@@ -16,7 +16,7 @@ from ....shared.reports.model_info import Kernels, Task
 from ...gguf.header import HeaderError, read_header
 from ...gguf.split_files import files_of
 from ..load_options import LoadOptions
-from ..model_error import ModelError
+from ..model_error import ModelError, NoMemoryError
 from .backends import library
 from .cells.recurrent_rows import row_bytes
 from .log import route_log
@@ -72,7 +72,7 @@ class Model:
         with log.hold_errors(warnings) as errors:
             self.handle = llama_cpp.llama_model_load_from_file(bytes(path), self._params.raw)
         if not self.handle:
-            raise ModelError(f"model file {path} cannot be loaded: {_reason(errors)}")
+            raise load_error(f"model file {path} cannot be loaded: {_reason(errors)}", errors)
         vocab = llama_cpp.llama_model_get_vocab(self.handle)
         self.path = path
         try:
@@ -291,6 +291,15 @@ def _filled(template: str, values: dict[str, str]) -> str:
     """Every mark replaced at once: a value that looks like a mark stays as it is."""
     marks = re.compile("|".join(map(re.escape, values)))
     return marks.sub(lambda match: values[match[0]], template)
+
+
+_NO_MEMORY = re.compile(r"alloc|out of (\w+ )?memory|OutOf\w*Memory", re.IGNORECASE)
+
+
+def load_error(message: str, errors: Iterable[str]) -> ModelError:
+    """The error with `message`, of the kind that llama.cpp's own `errors` tell."""
+    has_no_memory = any(map(_NO_MEMORY.search, errors))
+    return NoMemoryError(message) if has_no_memory else ModelError(message)
 
 
 def _reason(errors: Iterable[str]) -> str:

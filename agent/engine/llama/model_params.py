@@ -76,7 +76,7 @@ def model_params(
     """
     found = loaded_devices() if found is None else found
     raw = llama_cpp.llama_model_default_params()
-    raw.n_gpu_layers = options.gpu_layers
+    raw.n_gpu_layers = -1 if options.gpu_layers == "auto" else options.gpu_layers
     raw.use_extra_bufts = kernels == "all"
     raw.split_mode = _SPLIT_MODES[options.split_mode]
     raw.main_gpu = options.main_gpu
@@ -153,7 +153,7 @@ def _idle(options: LoadOptions) -> list[str]:
         "--" + name.replace("_", "-")
         for name in _FOR_GPUS
         if getattr(options, name) != fields[name].default
-        and not (name == "gpu_layers" and options.gpu_layers == 0)
+        and not (name == "gpu_layers" and options.gpu_layers in (0, -1))
     ]
 
 

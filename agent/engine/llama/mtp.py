@@ -146,7 +146,7 @@ class LlamaMtp:
         self.name = f"{model.path.stem} (MTP)"
         self.num_slots = options.slots
         self.num_cells = num_cells
-        self.longest = min(options.context_size, model.trained_context)
+        self.longest = min(options.slot_tokens, model.trained_context)
         self.batch_size = self.longest  # of most of them nothing is known, and nothing computed
         self.end_tokens = model.vocab.end_tokens
         self._vocab_size = model.vocab.size

@@ -30,8 +30,12 @@ MODEL = ModelIdentity(architecture="a", parameters=1, size_bytes=2, digest="d")
 def test_defaults() -> None:
     assert LoadOptions().model_dump() == {
         "slots": 4,
-        "context_size": 4096,
-        "kv_cells": None,
+        "context_size": "auto",
+        "kv_cells": "auto",
+        "fit": "on",
+        "fit_target": 2**30,
+        "fit_ctx": 4096,
+        "fit_cache_type": None,
         "kv_layout": "auto",
         "swa_full": "auto",
         "flash_attn": "auto",
@@ -45,7 +49,7 @@ def test_defaults() -> None:
         "ubatch_size": 512,
         "device": None,
         "rpc": None,
-        "gpu_layers": -1,
+        "gpu_layers": "auto",
         "split_mode": "layer",
         "tensor_split": None,
         "main_gpu": 0,
@@ -120,8 +124,11 @@ def test_a_step_has_as_many_tokens_as_are_computed_at_once_unless_more_is_said()
 def test_the_view_has_what_is_desired_and_no_path() -> None:
     options = LoadOptions(threads=2, kv_cells=8192, draft_model=DRAFT, max_stall=0.25)
     assert {name: value for name, value in asdict(options.view).items() if value is not None} == {
-        "gpu_layers": -1,
+        "gpu_layers": "auto",
         "kv_cells": 8192,
+        "fit": "on",
+        "fit_target": 2**30,
+        "fit_ctx": 4096,
         "host_cache": 2**30,
         "threads": 2,
         "max_stall": 0.25,
@@ -175,7 +182,7 @@ class TestNoneIsForgotten:
         # Drafts count where their rows are what takes most, attention where there are many cells.
         header.lengths["tokenizer.ggml.tokens"] = 2 * 10**5
         header.metadata[f"{header.architecture}.expert_count"] = 8
-        options = OPTIONS.model_copy(update={"context_size": 8030})
+        options = OPTIONS.model_copy(update={"context_size": 8030, "gpu_layers": -1})
 
         def needed(options: LoadOptions) -> tuple[int, int | None]:
             beside = None if options.draft_model is None else draft

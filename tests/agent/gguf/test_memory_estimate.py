@@ -163,7 +163,7 @@ def test_what_layers_on_gpus_take_there() -> None:
     found = MemoryEstimate(weights=60, cache=20, compute=20, host_cache=7, num_layers=9)
 
     def on_gpus(**options: Any) -> int | None:
-        return found.on_gpus(LoadOptions(**options))
+        return found.on_gpus(LoadOptions(**{"gpu_layers": -1, **options}))
 
     assert on_gpus() == 100
     assert on_gpus(gpu_layers=99) == 100

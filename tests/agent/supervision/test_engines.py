@@ -72,6 +72,8 @@ def test_what_fits_nowhere() -> None:
     shorter = Engines(Room(80)).too_large(known)
     assert shorter is not None and "with a context of 1024 tokens" in shorter.hint
     assert Engines(Room(90)).too_large(MOST) is None
+    assert Engines(Room(80)).too_large(replace(MOST, least=80)) is None
+    assert Engines(Room(80)).too_large(replace(MOST, least=81)) is not None
     assert Engines(Room(80)).too_large(UNKNOWN) is None
     assert Engines(Room(0)).too_large(MOST) is None, "unknown memory"
 

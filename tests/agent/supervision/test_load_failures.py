@@ -2,6 +2,7 @@ import signal
 
 import pytest
 
+from arriero.agent.engine.model_error import DOES_NOT_FIT
 from arriero.agent.supervision.load_failures import (
     adapters_crashed,
     load_failed,
@@ -35,6 +36,7 @@ def test_too_large_for_its_gpus() -> None:
         (1, "wrong tensor", "load_failed", "wrong tensor"),
         (1, None, "load_failed", "ended with exit code 1"),
         (-signal.SIGABRT, None, "load_failed", "was ended by SIGABRT"),
+        (1, f"{DOES_NOT_FIT}, not even", "does_not_fit", "not even"),
         (-signal.SIGKILL, None, "too_large", "the system may be short of memory"),
     ],
 )

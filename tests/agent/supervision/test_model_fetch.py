@@ -64,7 +64,7 @@ async def test_more_slots_need_more() -> None:
         outcome = await fetch(files, replace(A, slots=slots))
         assert isinstance(outcome, Brought)
         needs.append(outcome.file.needed)
-    cells = 7 * SETTINGS.context_size
+    cells = 7 * SETTINGS.load_options.slot_tokens
     assert needs[1] - needs[0] >= cells * 2 * 2, "at least a key and a value in f16"
 
 
@@ -207,12 +207,15 @@ async def test_streams_with_too_few_cells() -> None:
 
 async def test_what_does_not_fit_on_the_gpus() -> None:
     files = FakeFiles()
-    outcome = await fetch(files, devices=(Device(name="small", memory=1000),))
+    small = (Device(name="small", memory=1000),)
+    assert isinstance(await fetch(FakeFiles(), devices=small), Brought), "what fits is chosen"
+    everything = SETTINGS.model_copy(update={"gpu_layers": -1})
+    outcome = await fetch(files, settings=everything, devices=small)
     assert isinstance(outcome, Issue)
     assert outcome.code == "too_large" and "GPUs" in outcome.message
     assert files.leases[A.source].is_released
     none_there = AgentSettings(name="box", gpu_layers=0)
-    for settings, memory in ((none_there, 1000), (SETTINGS, 2**40)):
+    for settings, memory in ((none_there, 1000), (everything, 2**40)):
         devices = (Device(name="gpu", memory=memory),)
         assert isinstance(await fetch(FakeFiles(), settings=settings, devices=devices), Brought)
 
@@ -221,7 +224,7 @@ async def test_only_the_chosen_gpus_count() -> None:
     devices = (Device(name="CUDA0", memory=2**40), Device(name="CUDA1", memory=1000))
 
     async def fetched(**options: Any) -> Brought | Issue:
-        settings = SETTINGS.model_copy(update=options)
+        settings = SETTINGS.model_copy(update={"gpu_layers": -1, **options})
         return await fetch(FakeFiles(), settings=settings, devices=devices)
 
     assert isinstance(await fetched(device="CUDA0"), Brought)
@@ -261,7 +264,8 @@ async def test_why_not() -> None:
 
 async def test_nothing_is_downloaded_for_options_that_cannot_be() -> None:
     files = FakeFiles()
-    bad = Assignment(name="a", source=A.source, engine=EngineOptions(kv_cells=16))
+    tokens, few = 4096, EngineOptions(kv_cells=16)
+    bad = Assignment(name="a", source=A.source, context_size=tokens, engine=few)
     outcome = await fetch(files, bad)
     assert isinstance(outcome, Issue)
     assert outcome.code == "invalid_options"

@@ -562,7 +562,7 @@ class TestAssignments:
         async with swapping() as agent:
             peer = await agent.idle()
             engine = replace(A.engine, kv_cells=16)
-            await agent.assign(peer, replace(A, engine=engine))
+            await agent.assign(peer, replace(A, context_size=64, engine=engine))
             while not isinstance(status := await peer.next(), Status) or not status.issues:
                 pass
             assert status.issues[0].code == "invalid_options"

@@ -47,10 +47,10 @@ def choose_layout(
     cannot be put together. A `deterministic` engine has nothing but streams, with room for filling
     rows. Raises `ModelError` where streams are wanted and cannot be had.
     """
-    slots, context_size = options.slots, options.context_size
+    slots, context_size = options.slots, options.slot_tokens
     wanted, deterministic = options.kv_layout, options.deterministic
     least = slots * context_size
-    num_cells = options.kv_cells or least
+    num_cells = options.num_cells
     if deterministic:
         _check_deterministic(can_share=can_share, is_offloaded=is_offloaded)
         wanted = "streams"

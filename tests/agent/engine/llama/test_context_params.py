@@ -62,6 +62,7 @@ ELSEWHERE = {
         "`model_params`",
     ),
     **dict.fromkeys(("numa", "rpc"), "`load_engine`"),
+    **dict.fromkeys(("fit", "fit_target", "fit_ctx", "fit_cache_type"), "`fitting`"),
     **dict.fromkeys(("projector", "draft_model", "speculate", "deterministic"), "`load_engine`"),
     **dict.fromkeys(("host_cache", "max_stall"), "nothing of llama.cpp"),
 }

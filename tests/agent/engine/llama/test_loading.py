@@ -56,12 +56,14 @@ def test_positions_that_are_scaled_make_the_context_longer(
         assert bool(caplog.messages) == is_warned_of, caplog.messages
 
 
-def test_loading_says_nothing_when_all_is_well(
+def test_loading_says_what_was_chosen_and_nothing_else_when_all_is_well(
     model_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     load_engine(model_path, LoadOptions(slots=4, context_size=512, threads=1, gpu_layers=0)).free()
-    assert caplog.messages == []
+    (chosen,) = caplog.messages
+    assert chosen.startswith("--fit: 4 layers in memory (")
+    assert chosen.endswith("GiB), cache f16, 4 slots of 512")
 
 
 def test_drafts_are_left_out_where_answers_have_to_be_equal(

@@ -28,7 +28,7 @@ class NoGpus(Devices):
 
 
 NO_GPUS = NoGpus(GGML)
-OPTIONS = LoadOptions(slots=2, context_size=256, threads=1, n_cpu_moe=1)
+OPTIONS = LoadOptions(slots=2, context_size=256, threads=1, n_cpu_moe=1, gpu_layers=-1)
 
 
 def params(found: Devices = GPUS, **options: Any) -> ModelParams:
@@ -71,6 +71,7 @@ ELSEWHERE = {
     *("yarn_orig_ctx", "yarn_ext_factor", "yarn_attn_factor", "yarn_beta_slow", "yarn_beta_fast"),
     *("host_cache", "max_stall"),
     *("projector", "draft_model", "speculate", "deterministic", "numa", "rpc"),
+    *("fit", "fit_target", "fit_ctx", "fit_cache_type"),
     "kernels",  # which are chosen before
 }
 """Options that are about contexts, or obeyed in `load_engine`."""
@@ -82,7 +83,7 @@ def test_each_option_is_in_the_parameters_or_elsewhere() -> None:
     def differs(name: str) -> bool:
         options = changed(OPTIONS, name)
         if options.gpu_layers == "auto":
-            options = options.model_copy(update={"gpu_layers": 3})  # as `offloading` makes it
+            options = options.model_copy(update={"gpu_layers": 3})  # as `fitting` makes it
         return facts(model_params(options, "plain", GPUS)) != plain
 
     here = {name for name in LoadOptions.model_fields if differs(name)}

@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,8 @@ def apart(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def answers(model: Path, options: dict[str, Any]) -> Ended:
-    engine = load_engine(model, LoadOptions(slots=2, context_size=256, threads=1, **options))
+    given = {"slots": 2, "context_size": 256, "threads": 1, "fit_target": 0, **options}
+    engine = load_engine(model, LoadOptions(**given))
     assert isinstance(engine, LlamaEngine)
     return generate(engine, sequences(engine, GREEDY)[:4], slots=2)[0]
 
@@ -105,13 +107,37 @@ def experts_bytes(path: Path) -> int:
     return sum(int(tensor.n_bytes) for tensor in GGUFReader(path).tensors if "_exps" in tensor.name)
 
 
-def load(*servers: str) -> None:
-    load_engine(MODEL, LoadOptions(context_size=256, rpc=",".join(servers)))
+def load(*servers: str, **options: Any) -> None:
+    load_engine(MODEL, LoadOptions(context_size=256, rpc=",".join(servers), **options))
 
 
-def test_a_model_that_is_too_large_for_its_device() -> None:
+@pytest.mark.parametrize("options", [{"fit": "off"}, {"gpu_layers": -1}], ids=["off", "all"])
+def test_a_model_that_is_too_large_for_its_device(options: dict[str, Any]) -> None:
     with RpcDevice(4 * MIB) as device, pytest.raises(ModelError, match="allocate"):
-        apart(load, device.address)
+        apart(partial(load, **options), device.address)
+
+
+def chosen_and_taken(model: Path, options: dict[str, Any], server: str) -> tuple[str, int, Ended]:
+    """What was chosen, in words; what the device has of it; and an answer."""
+    given = LoadOptions(slots=2, threads=1, kernels="plain", rpc=server, **options)
+    engine = load_engine(model, given)
+    assert isinstance(engine, LlamaEngine)
+    assert engine.model.fit is not None
+    (device,) = (each for _, each in loaded_devices().gpus())
+    taken = device.memory - device.free
+    found = generate(engine, sequences(engine, GREEDY)[:4], slots=2)[0]
+    return engine.model.fit, taken, found
+
+
+@pytest.mark.parametrize("memory", [2, 8, 64, 150, 300])
+def test_what_fits_is_on_the_device_and_the_rest_in_memory(experts: Path, memory: int) -> None:
+    """No size of a device keeps the model from being served, and its memory is never overfull."""
+    options = {"context_size": 512, "fit_target": 0}
+    with RpcDevice(memory * MIB) as device:
+        fit, taken, found = apart(chosen_and_taken, experts, options, device.address)
+        assert taken <= memory * MIB
+    assert found == answers(experts, {"kernels": "plain", "context_size": 512})
+    assert ("no layer" in fit) == (taken < MIB)
 
 
 def test_no_server_there() -> None:

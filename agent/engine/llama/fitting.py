@@ -1,0 +1,266 @@
+"""What `--fit` chooses for a model file on this host, from its header and the memory that is free.
+
+The choice itself is `gguf.fit`; here sizes, devices and options become its numbers.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ....shared.models.engine_options import CacheType, cache_bytes, shares_of
+from ...gguf.fit import Fit, Gpu, LayerBytes, Sizes, Wanted, cache_in_words, fit, place_in_words
+from ...gguf.header import GgufHeader, HeaderError, read_header
+from ...gguf.memory_estimate import (
+    CELL_BLOCK,
+    PROCESS,
+    MemoryEstimate,
+    draft_file,
+    estimate,
+    estimate_draft,
+)
+from ...gguf.model_shape import LayerShape, ModelShape, shape_of
+from ...gguf.split_files import files_of
+from ...host_facts import available_memory
+from ..load_options import LoadOptions
+from .devices import FoundDevice
+from .model_params import model_params
+
+logger = logging.getLogger(__name__)
+
+COMFORT = 2**15
+"""Cells that the slots are given together where there is memory: a long conversation, of an agent
+that writes programs, and a few short ones beside it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """`options` in which everything is chosen, and that in words, `said`; `fit` is the choice."""
+
+    options: LoadOptions
+    said: str
+    fit: Fit
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFileSizes:
+    """What the header of a file says: of the first file, of the tensors of all, their bytes."""
+
+    header: GgufHeader
+    tensors: dict[str, int]
+    num_bytes: int
+
+
+def fitted(path: Path, options: LoadOptions, share: float = 1.0) -> Fitted | None:
+    """What `options` become for the model at `path`, with a `share` of the memory that is free.
+
+    `None` where its header says too little. Raises `ModelError` where `options` name a device that
+    there is not.
+    """
+    devices = model_params(_unplaced(options), "plain").devices if _may_offload(options) else ()
+    try:
+        file = read_sizes(path)
+        return chosen(file, options, devices, host=available_memory(), share=share)
+    except (HeaderError, OSError, ValueError):
+        return None  # loading them, or what is beside them, says what is wrong
+
+
+def chosen(
+    file: ModelFileSizes,
+    options: LoadOptions,
+    devices: Sequence[FoundDevice],
+    *,
+    host: int | None,
+    share: float = 1.0,
+) -> Fitted | None:
+    """The same on `devices`, beside `host` bytes of free memory, if that is known."""
+    shape = shape_of(file.header, file.tensors)
+    if shape is None or _estimate(file, options) is None:
+        return None
+    wanted = _wanted(options, longest_context(file.header, options), has_gpu=bool(devices))
+    gpus = _gpus(options, devices, share)
+    kept = 0 if devices else options.fit_target
+    host_free = 2**62 if host is None else int(max(0, host - kept) * share)
+    sizes = _Sizing(file, shape, options)
+    found = fit(sizes, gpus, host_free, wanted)
+    result = _resolved(found, options, longest_context(file.header, options), bool(devices))
+    layers = sizes(found.cells, found.is_smaller).layers
+    types = " and ".join(dict.fromkeys((result.cache_type_k, result.cache_type_v)))
+    place = place_in_words(found, layers, gpus, found.host if host is None else host_free)
+    cache = cache_in_words(
+        types=types,
+        slots=result.slots,
+        context_size=result.slot_tokens,
+        cells=result.num_cells,
+    )
+    return Fitted(options=result, said=f"{place}, {cache}", fit=found)
+
+
+def longest_context(header: GgufHeader, options: LoadOptions) -> int:
+    """The longest context that the model was trained for, with positions as `options` scale them.
+
+    The smallest one that may be chosen where the header does not say.
+    """
+    trained = header.number("context_length") or options.fit_ctx
+    kind = options.rope_scaling or header.metadata.get(f"{header.architecture}.rope.scaling.type")
+    if options.rope_scale is not None and kind not in ("none", "yarn"):
+        factor = header.metadata.get(f"{header.architecture}.rope.scaling.factor")
+        own = 1 / factor if isinstance(factor, float) and factor > 0 else 1.0
+        trained = int(trained * max(1.0, options.rope_scale * own))
+    return max(16, min(trained, 2**24))
+
+
+def read_sizes(path: Path) -> ModelFileSizes:
+    """Raises `HeaderError`, `OSError`, and `ValueError` where its name is one of several's."""
+    sizes: dict[str, int] = {}
+    num_bytes = 0
+    headers = []
+    for part in map(Path, files_of(str(path))):
+        with part.open("rb") as file:
+            headers.append(read_header(file))
+        sizes |= headers[-1].tensor_bytes(part.stat().st_size)
+        num_bytes += part.stat().st_size
+    return ModelFileSizes(headers[0], sizes, num_bytes)
+
+
+def _may_offload(options: LoadOptions) -> bool:
+    return options.gpu_layers != 0
+
+
+def _unplaced(options: LoadOptions) -> LoadOptions:
+    return options.model_copy(update={"gpu_layers": 0})
+
+
+def _has_streams(options: LoadOptions) -> bool:
+    """Whether each slot has cells of its own."""
+    return options.deterministic or options.kv_layout == "streams"
+
+
+def _wanted(options: LoadOptions, longest: int, *, has_gpu: bool) -> Wanted:
+    """The cells that may be chosen, and what of the placement is set."""
+    slots = options.slots
+    if options.kv_cells != "auto":
+        usual = least = most = options.kv_cells
+    elif options.context_size != "auto":
+        usual = most = slots * options.context_size
+        least = usual if _has_streams(options) else options.context_size
+    else:
+        short = min(options.fit_ctx, longest)
+        least = slots * short if _has_streams(options) else short
+        usual = max(least, min(slots * longest, max(COMFORT, slots * short)))
+        most = max(usual, min(slots * longest, max(longest, slots * COMFORT)))
+    layers = None if options.gpu_layers == "auto" else options.gpu_layers
+    if layers == -1 or (layers is None and options.override_tensor is not None):
+        layers = 2**20  # all there are; what patterns leave goes to GPUs as a whole
+    return Wanted(
+        usual=usual,
+        least=min(least, usual),
+        most=most if has_gpu else usual,
+        can_be_smaller=_smaller_type(options) is not None,
+        gpu_layers=layers,
+        cpu_experts=options.n_cpu_moe or (0 if options.override_tensor is not None else None),
+    )
+
+
+def _smaller_type(options: LoadOptions) -> CacheType | None:
+    """The type that may be chosen, where it is smaller than the one that is set."""
+    given = options.fit_cache_type
+    if given is None or cache_bytes(32, given) >= cache_bytes(32, options.cache_type_k):
+        return None
+    return given
+
+
+def _gpus(options: LoadOptions, devices: Sequence[FoundDevice], share: float) -> list[Gpu]:
+    """What each GPU has for the model, and its part of the layers, as llama.cpp divides them."""
+    given = shares_of(options.tensor_split) if options.tensor_split is not None else ()
+    gpus = []
+    for number, each in enumerate(devices):
+        part = float(each.free)
+        if given:
+            part = given[number] if number < len(given) else 0.0
+        if options.split_mode == "none":
+            part = float(number == options.main_gpu)
+        free = int(max(0, each.free - options.fit_target) * share)
+        gpus.append(Gpu(each.name, free, part))
+    return gpus
+
+
+def _resolved(found: Fit, options: LoadOptions, longest: int, has_gpu: bool) -> LoadOptions:
+    cells, slots = found.cells, options.slots
+    tokens = options.context_size
+    if tokens == "auto":
+        tokens = min(longest, cells // slots if _has_streams(options) else cells)
+    update: dict[str, object] = {"context_size": tokens, "kv_cells": cells}
+    if options.gpu_layers == "auto" and options.override_tensor is None:
+        update |= {"gpu_layers": found.gpu_layers if has_gpu else 0}
+    elif options.gpu_layers == "auto":
+        update |= {"gpu_layers": -1}
+    if has_gpu and options.n_cpu_moe == 0:
+        update |= {"n_cpu_moe": found.cpu_experts}
+    if found.is_smaller:
+        update |= {"cache_type_k": options.fit_cache_type, "cache_type_v": options.fit_cache_type}
+    return options.model_copy(update=update)
+
+
+def _estimate(file: ModelFileSizes, options: LoadOptions) -> MemoryEstimate | None:
+    return estimate(file.header, options, file_bytes=file.num_bytes)
+
+
+class _Sizing:
+    """What the model takes with so many cells, whose type is the smaller one or not."""
+
+    def __init__(self, file: ModelFileSizes, shape: ModelShape, options: LoadOptions) -> None:
+        self._file = file
+        self._shape = shape
+        self._options = options
+        weights = sum(each.dense + each.experts for each in shape.layers)
+        self._elsewhere = max(0, file.num_bytes - file.header.data_offset - weights - shape.output)
+        self._beside = _beside(options)
+
+    def __call__(self, cells: int, is_smaller: bool) -> Sizes:
+        options = self._with(cells, is_smaller)
+        found = _estimate(self._file, options)
+        if found is None:
+            raise ValueError("the header says too little")
+        cache = [_cache(each, self._shape, options) for each in self._shape.layers]
+        on_host = 0 if options.kv_offload else sum(cache)
+        return Sizes(
+            layers=tuple(
+                LayerBytes(each.dense + (size if options.kv_offload else 0), each.experts)
+                for each, size in zip(self._shape.layers, cache, strict=True)
+            ),
+            output=self._shape.output,
+            compute=found.compute + found.embeddings + self._beside,
+            host=options.host_cache + PROCESS + self._elsewhere + on_host,
+        )
+
+    def _with(self, cells: int, is_smaller: bool) -> LoadOptions:
+        """A text that is embedded counts with the shortest context, where none is set."""
+        options = self._options
+        update: dict[str, object] = {"kv_cells": cells}
+        if options.context_size == "auto":
+            update["context_size"] = min(options.fit_ctx, cells)
+        if is_smaller:
+            update |= dict.fromkeys(("cache_type_k", "cache_type_v"), options.fit_cache_type)
+        return options.model_copy(update=update)
+
+
+def _beside(options: LoadOptions) -> int:
+    """Bytes of what is loaded with the model: a projector, a draft model with its cache."""
+    num_bytes = options.projector.stat().st_size if options.projector is not None else 0
+    if options.draft_model is not None:
+        found = estimate_draft(draft_file(options.draft_model), options)
+        num_bytes += 0 if found is None else found.weights + found.cache + found.compute
+    return num_bytes
+
+
+def _cache(layer: LayerShape, shape: ModelShape, options: LoadOptions) -> int:
+    """Bytes of a layer's cells and states."""
+    cells = options.num_cells
+    if layer.has_window and options.swa_full == "off":
+        cells = min(cells, options.slots * shape.window + options.ubatch_size)
+    cells = -(-cells // CELL_BLOCK) * CELL_BLOCK
+    cell = cache_bytes(layer.keys, options.cache_type_k)
+    cell += cache_bytes(layer.values, options.cache_type_v)
+    num_states = (2 * options.slots + 1) * (1 + options.max_draft)
+    return cells * cell + num_states * layer.state
