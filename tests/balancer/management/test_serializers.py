@@ -47,6 +47,7 @@ def test_an_agent() -> None:
             "adapters": [],
             "deterministic": False,
             "engine": None,
+            "fit": None,
         },
         "models": [],
         "issues": [
