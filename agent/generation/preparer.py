@@ -43,6 +43,11 @@ _LATER = (ChatMessage(role="assistant", content="x"), ChatMessage(role="user", c
 """How a later prompt goes on."""
 
 
+def _another(message: ChatMessage) -> ChatMessage:
+    """A message of a user that differs from the first character on."""
+    return ChatMessage(role="user", content="y" if message.text.lstrip().startswith("x") else "x")
+
+
 class Preparer:
     """Prepares requests for one model. `context_size` is each slot's ceiling in tokens."""
 
@@ -316,10 +321,11 @@ class Preparer:
     def _borders(
         self, request: GenerateRequest, rendered: RenderedText, prompt: Prompt
     ) -> tuple[int, ...]:
-        """Where the first message of a user begins, the last one, and what is said of the answer.
+        """Where the texts of a user's first and last message and of the answer begin.
 
-        Later prompts need not have all that opens an answer: many templates leave out reasoning
-        there. Where a template refuses such messages, nothing is known of them.
+        A message that comes in the place of another has the same opening, so borders are behind
+        that. Later prompts need not have all that opens an answer: many templates leave out
+        reasoning there. Where a template refuses such messages, nothing is known of them.
         """
         messages = request.messages or ()
         if not messages or prompt.has_media or request.n_discard is not None:
@@ -327,7 +333,9 @@ class Preparer:
         if request.truncate_prompt_tokens is not None:
             return ()
         users = [place for place, each in enumerate(messages) if each.role == "user"]
-        begins = [messages[:count] for count in {*users[:1], *users[-1:]} - {0}]
+        begins = [
+            (*messages[:place], _another(messages[place])) for place in {*users[:1], *users[-1:]}
+        ]
         if request.add_generation_prompt and not request.continue_final_message:
             begins.append((*messages, *_LATER))
         places = {self._num_tokens_of(request, each, rendered, prompt) for each in begins}

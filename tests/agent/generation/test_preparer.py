@@ -522,19 +522,27 @@ class TestBorders:
             for border in sequence.borders
         ]
 
-    def test_they_are_before_the_messages_of_a_user_and_before_the_answer(self) -> None:
+    def test_they_are_before_the_text_of_a_user_and_before_the_answer(self) -> None:
         first, last, answer = self.borders(self.MESSAGES)
-        assert first == "<|im_start|>system\nBe brief.<|im_end|>\n"
-        assert last.startswith(first) and last.endswith("batch.<|im_end|>\n")
+        assert first == "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n"
+        assert last.startswith(first) and last.endswith("batch.<|im_end|>\n<|im_start|>user\n")
         assert answer.startswith(last) and answer.endswith("<|im_start|>assistant\n")
 
-    def test_the_first_message_begins_at_the_start(self) -> None:
-        [answer] = self.borders(self.MESSAGES[1:2])
+    def test_what_comes_before_the_first_message_ends_there(self) -> None:
+        first, answer = self.borders(self.MESSAGES[1:2])
+        assert first == "<|im_start|>user\n"
         assert answer == "<|im_start|>user\nWhat is a slot?<|im_end|>\n<|im_start|>assistant\n"
 
     def test_a_template_may_refuse_what_comes_before_or_after(self) -> None:
-        refusing = "{% if messages | length != 4 %}{{ raise_exception('no') }}{% endif %}" + CHATML
+        refusing = (
+            "{% if messages[-1].content == 'x' %}{{ raise_exception('no') }}{% endif %}" + CHATML
+        )
         assert self.borders(self.MESSAGES, refusing) == []
+
+    @pytest.mark.parametrize("text", ["x", " x and y", "y", ""])
+    def test_whatever_the_text_is_it_is_behind_the_border(self, text: str) -> None:
+        *_, last, _ = self.borders((*self.MESSAGES[:3], ChatMessage(role="user", content=text)))
+        assert last.endswith("batch.<|im_end|>\n<|im_start|>user\n")
 
     def test_other_models_need_none(self) -> None:
         request = GenerateRequest(messages=self.MESSAGES)
