@@ -10,7 +10,7 @@ from ...shared.inference import AgentId, Count, PriorityClass, RequestId, WaitsF
 from ...shared.messages import Issue
 from ...shared.models.assignments import Download, HostFacts, Phase
 from ...shared.reports.log_lines import LogLine
-from ...shared.reports.model_info import ModelInfo
+from ...shared.reports.model_info import ModelInfo, Task
 from ..fleet.view import AgentState, RequestState
 
 
@@ -141,11 +141,15 @@ class Work(TypedDict):
 
 
 class ServedModel(TypedDict):
-    """A model that an agent serves or is about to; `memory_needed` in bytes, where it is known."""
+    """A model that an agent serves or is about to: then it has no tasks yet.
+
+    `memory_needed` in bytes, where it is known.
+    """
 
     name: str
     state: AgentState
     slots: Slots
+    tasks: tuple[Task, ...]
     memory_needed: Count | None
 
 

@@ -63,6 +63,7 @@ def _served_json(served: ServedView) -> ServedModel:
         "name": served.name,
         "state": served.state,
         "slots": {"total": served.slots.total, "busy": served.slots.busy},
+        "tasks": () if served.info is None else tuple(served.info.tasks),
         "memory_needed": served.needed,
     }
 

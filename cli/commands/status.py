@@ -69,13 +69,13 @@ def view(state: FleetState) -> "Group":
     table.add_column("up", justify="right")
     problems = []
     for agent in sorted(state.agents.values(), key=lambda each: each["name"]):
-        model = agent.get("model")
+        models = ", ".join(each["name"] for each in agent["models"])
         table.add_row(
             Text(agent["name"]),
             Text(agent["state"], style=_STYLES.get(agent["state"], "yellow")),
             f"{agent['slots']['busy']}/{agent['slots']['total']}",
             rate(state.rates.get(agent["id"])),
-            Text(model["name"] if model else "-"),
+            Text(models or "-"),
             duration(agent["connected_seconds"]),
         )
         if words := issues(agent):

@@ -2,7 +2,7 @@
 
 import { element, keyed, setAttribute, setText, show } from "../dom.js";
 import { EnginePanel } from "../engine.js";
-import { compact, count, duration, plural } from "../format.js";
+import { bytes, compact, count, duration, plural } from "../format.js";
 import { linkTo } from "../router.js";
 import { drawIssues } from "../issues.js";
 import { agentState, drawPill } from "../states.js";
@@ -59,7 +59,7 @@ export function updateCard(card, agent, colourClass) {
   setText(parts.link, agent.name);
   setAttribute(parts.link, "title", agent.name);
   drawPill(parts.state, agent.state, agentState(agent.state));
-  setText(parts.model, agent.model?.name ?? "no model");
+  setText(parts.model, modelNames(agent));
   setText(parts.facts, modelFacts(agent.model));
   drawSlots(parts.slots, agent.slots);
   setText(parts.busy, slotWords(agent.slots));
@@ -67,6 +67,13 @@ export function updateCard(card, agent, colourClass) {
   parts.engine.draw(agent.statistics);
   setText(parts.about, `up ${duration(agent.connected_seconds)}${labels(agent)} · ${agent.version}`);
   drawIssues(parts.issues, agent.issues);
+}
+
+/** All that an agent serves; where that is several models, with the memory that each takes. */
+export function modelNames({ models }) {
+  if (models.length < 2) return models[0]?.name ?? "no model";
+  const sized = ({ name, memory_needed: size }) => (size ? `${name} (${bytes(size)})` : name);
+  return models.map(sized).join(", ");
 }
 
 /** What a model is, in a line. */

@@ -9,7 +9,7 @@ import { HistoryPanel } from "../history/panel.js";
 import { WINDOW } from "../plots/history.js";
 import { Plot } from "../plots/plot.js";
 import { AgentActions } from "../agents/actions.js";
-import { drawSlots, modelFacts } from "../agents/card.js";
+import { drawSlots, modelFacts, modelNames } from "../agents/card.js";
 import { drawDevices } from "../agents/devices.js";
 import { engineFacts, hostFacts } from "../agents/facts.js";
 import { AgentLog } from "../agents/log.js";
@@ -64,7 +64,7 @@ export class AgentPage {
     setText(byId("agent-title"), agent.name);
     this.#openPast(agent.name);
     drawPill(byId("agent-state"), agent.state, agentState(agent.state));
-    setText(byId("agent-model"), agent.model?.name ?? "no model");
+    setText(byId("agent-model"), modelNames(agent));
     setText(byId("agent-model-facts"), modelFacts(agent.model));
     const colour = this.history.colourClass(agent.id);
     setAttribute(byId("agent-slots"), "class", `slots ${colour}`);

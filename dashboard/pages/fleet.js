@@ -110,14 +110,15 @@ async function drawBalancers() {
 function searched(agent) {
   const labels = Object.entries(agent.labels).map(([name, value]) => `${name}=${value}`);
   const issues = agent.issues.map((issue) => issue.code);
-  const parts = [agent.name, agent.id, agent.model?.name ?? "", agentState(agent.state)];
+  const served = agent.models.map((model) => model.name);
+  const parts = [agent.name, agent.id, ...served, agentState(agent.state)];
   return [...parts, ...labels, ...issues].join(" ").toLowerCase();
 }
 
 function note({ agents, moves_total: moves }, numFound) {
   const num = agents.length;
   if (num === 0) return "";
-  const models = new Set(agents.flatMap((agent) => (agent.model ? [agent.model.name] : [])));
+  const models = new Set(agents.flatMap((agent) => agent.models.map((model) => model.name)));
   const words = [plural(num, "agent"), plural(models.size, "model")];
   if (numFound < num) words[0] = `${count(numFound)} of ${words[0]}`;
   if (numFound > MAX_CARDS) words.push(`the first ${MAX_CARDS} shown`);

@@ -55,7 +55,7 @@ export class PlaygroundPage {
   open() {}
 
   draw(fleet) {
-    const models = fleet.agents.flatMap((agent) => agent.model ?? []);
+    const models = fleet.agents.flatMap((agent) => agent.models);
     const generating = models.filter((model) => model.tasks.includes("generate"));
     offerModels([...new Set(generating.map((model) => model.name))].sort());
     this.#tray.offer(generating.some((model) => model.tasks.includes("vision")));

@@ -536,7 +536,8 @@ class Fleet:
         Raises `NotFound`.
         """
         decisions = self._due(now)
-        agent = self._connected(agent_id)
+        places = self.state.registry.on_host(self._connected(agent_id).host)
+        agent = next((each for each in places if each.model is not None), places[0])
         self.state.log_readers[id] = agent.link
         read = ReadLog(id=id, after=after, wait=wait)
         return [*decisions, self.state.registry.message_to(agent.link, read, now)]

@@ -111,7 +111,6 @@ IN_NO_METRIC = {
     "fetches.seconds": "the agents' logs tell how long one took",
 }
 ON_NO_PAGE = {
-    "memory_needed": "an issue tells it where there is too little",
     "throughput_tokens_per_second": "the plots show it as it is now",
 }
 

@@ -41,7 +41,7 @@ from arriero.shared.errors import (
 from arriero.shared.framing.heartbeat import HeartbeatMonitor
 from arriero.shared.inference import AgentId, Done, Failed, RequestId, Waiting
 from arriero.shared.inference.adapters import AdapterChoice
-from arriero.shared.messages import Cancel, Issue, Start, Status
+from arriero.shared.messages import Cancel, Hello, Issue, Reject, Start, Status
 from arriero.shared.models.assignments import (
     Assign,
     Assignment,
@@ -68,6 +68,8 @@ from tests.balancer.fleet.builders import (
     work,
 )
 from tests.balancer.fleet.core.scene import A, B, Scene
+
+C = LinkId(3)
 
 FILE = "file:///llama.gguf"
 
@@ -851,3 +853,54 @@ def test_a_server_behind_an_agent_that_is_gone() -> None:
     assert scene.open("later", model="llama") == [], "it is full, and comes back"
     scene.join(B, hello("b"))
     assert scene.state_of("a") == "ready"
+
+
+def on_host(name: str, model: str | None = "llama") -> Hello:
+    """An agent of the host `h`."""
+    return replace(hello(name, slots=1, model=model), host=AgentId("h"))
+
+
+def test_a_drain_is_of_the_whole_host_and_of_what_joins_it_later() -> None:
+    scene = Steered()
+    scene.join(A, on_host("h"))
+    scene.join(B, on_host("p2"))
+    scene.fleet.cordon(AgentId("h"), None, scene.now)
+    scene.join(C, on_host("p3"))
+    assert scene.state_of("h") == "drained"
+    assert started(scene.open("r1")) == []
+    assert len(started(scene.fleet.resume(AgentId("p2"), scene.now))) == 1
+    assert scene.state_of("h") == "ready"
+    scene.open("r2", "r3")
+    assert scene.fleet.state.registry.on_host(AgentId("h"))[2].takes_work
+
+
+def test_what_runs_on_any_place_moves_at_the_deadline_of_a_drain() -> None:
+    scene = Steered()
+    scene.join(A, on_host("h"))
+    scene.join(B, on_host("p2"))
+    scene.open("r1", "r2")
+    scene.fleet.cordon(AgentId("h"), 5.0, scene.now)
+    cancelled = {each.link for each in scene.after(5.0) if isinstance(each, Send)}
+    assert cancelled == {A, B}
+
+
+def test_a_reload_is_of_all_models_of_a_host() -> None:
+    scene = Steered()
+    scene.join(A, on_host("h"))
+    scene.join(B, on_host("p2"))
+    reload = Reload(drain_timeout=9.0)
+    given = scene.fleet.reload(AgentId("h"), 9.0, scene.now)
+    assert given == [Send(A, reload), Send(B, reload)]
+
+
+def test_a_host_is_that_of_one_key() -> None:
+    scene = Steered()
+    mine, other = (
+        Identity(name=name, role="agent", limits=CallerLimits()) for name in ("mine", "other")
+    )
+    scene.join(A, on_host("h"), holder=mine)
+    [rejected, _] = scene.join(B, on_host("p2"), holder=other)
+    assert isinstance(rejected, Send) and isinstance(rejected.message, Reject)
+    assert rejected.message.reason == "this host belongs to an agent with another key"
+    assert isinstance(scene.join(C, on_host("p3"), holder=mine)[0], Send)
+    assert scene.fleet.state.registry.num_agents == 1
