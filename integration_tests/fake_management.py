@@ -64,14 +64,24 @@ FACTS = {
 
 def agent(number: int, **more: Any) -> dict[str, Any]:
     """One agent; `more` are fields in place of the usual ones."""
+    slots = {"total": 4, "busy": number % 5}
+    state, model = more.get("state", "ready"), more.get("model", MODEL)
+    served = model and {
+        "name": model["name"],
+        "state": state,
+        "slots": slots,
+        "tasks": model["tasks"],
+        "memory_needed": 1 << 30,
+    }
     return {
         "id": f"agent-{number}",
         "name": f"host-{number:03}",
         "labels": {"zone": "north" if number % 2 else "south"},
         "version": "1.0",
-        "state": "ready",
-        "slots": {"total": 4, "busy": number % 5},
-        "model": MODEL,
+        "state": state,
+        "slots": slots,
+        "model": model,
+        "models": [served] if served else [],
         "issues": [],
         "download": None,
         "work": None,

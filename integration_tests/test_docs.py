@@ -68,7 +68,7 @@ async def test_the_first_wish_works_as_it_is_written(fleet: Fleet, tmp_path: Pat
     assert "slot" in wish.split("applied")[1], "the model answered"
     assert same == "nothing to change\n"
     assert 'agents {"labels": {}, "replicas": 1} -> {"labels": {}, "replicas": "all"}' in single
-    assert "! third: one more agent is needed; none is free" in single
+    assert "spare: load third" in single, "beside the second"
     assert "- third" in single
     listed = await fleet.view("models")
     assert [each["name"] for each in listed if each.get("source")] == ["second"]
