@@ -36,6 +36,13 @@ def newest(text: str) -> tuple[str, str | None]:
     return UNRELEASED, None
 
 
+def before(text: str, version: str) -> str | None:
+    """The newest version with a date other than `version`; None where nothing else was released."""
+    return next(
+        (each[1] for each in _SECTION.finditer(text) if each[2] and each[1] != version), None
+    )
+
+
 def cut(text: str, version: str, date: str) -> str:
     """What was not released becomes `version`, and a new, empty section stands above it.
 

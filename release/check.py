@@ -11,12 +11,11 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 import venv
 from collections.abc import Sequence
 from pathlib import Path
 
-from release import changelog, dist, documents
+from release import changelog, dist, documents, wheels
 from release.breaking import breaking_changes
 from release.dist import DIST, say
 from release.trial import TrialFailed
@@ -47,7 +46,7 @@ def main() -> int:
 
 
 def _check(folder: Path, *, is_rehearsal: bool, with_engine: bool) -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    version = wheels.present_version(ROOT)
     _check_tree(version, is_rehearsal=is_rehearsal)
     source = folder / "source"
     _export(source)
@@ -175,11 +174,10 @@ def _check_containerfile(file: Path) -> None:
 
 
 def _check_upgrade() -> None:
-    """The wheels of releases are recorded in `release/wheels`, and started beside this one."""
-    wheels = sorted((ROOT / "release" / "wheels").glob("arriero-*.whl"))
-    if wheels:
-        raise CheckFailed(f"the upgrade from {wheels[-1].name} is not tested yet")
-    say("upgrade: nothing was released before")
+    """Daemons of the last release beside those of this one, as in a fleet while it is upgraded."""
+    _run(sys.executable, "-m", "pytest", "-q", "integration_tests/test_upgrade.py")
+    released = changelog.before((ROOT / "CHANGELOG.md").read_text(), wheels.present_version(ROOT))
+    say(f"upgrade: from {released or 'itself, since nothing was released before'}")
 
 
 def _run(*command: str) -> None:
