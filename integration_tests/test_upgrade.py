@@ -193,7 +193,7 @@ async def test_the_balancer_is_upgraded_and_then_the_agents(upgraded_fleet: Upgr
     await fleet.until_serving("new", "old")
     answers = asyncio.gather(*(fleet.ask() for _ in range(8)))
     assert await old_agent.terminate() == 0
-    assert set(await answers) == {answer}, "also of those that it served when it was told to end"
+    assert set(await answers) == {answer}, "whoever served them"
     await fleet.until_serving("new")
     assert await fleet.ask() == answer
     assert await fleet.run_batch() != batch
