@@ -198,9 +198,11 @@ class KvSender:
     def _read(self, wire: Wire, prompt: Prompt) -> StoredPrompt | None:
         """The longest beginning of `prompt` that is here, if any."""
         prefix = self._read_from_engine(wire, prompt)
-        found = None if self._disk is None else self._disk.find(prompt, spares_last=False)
+        if self._disk is None or self._closed.is_set():
+            return prefix
+        found = self._disk.find(prompt, spares_last=False)
         num_tokens = 0 if prefix is None else len(prefix.prompt)
-        if self._disk is None or found is None or found.num_tokens <= num_tokens:
+        if found is None or found.num_tokens <= num_tokens:
             return prefix
         read = self._disk.read_parts(prompt, found, self._reading)
         return prefix if read is None or len(read.prompt) <= num_tokens else read

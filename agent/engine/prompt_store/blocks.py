@@ -24,6 +24,9 @@ from .stored_prompt import Origin
 BLOCK = 256
 """Tokens: what is left over at the end of a prefix is computed again, in less than a second."""
 
+PART_BYTES = 256 * 2**20
+"""Bytes of a part of a prefix, which is read at once: host memory holds few of them."""
+
 WORTH = 2.0
 """So many times as long as reading takes must computing take, before a block is written. A block
 that is there already is read as soon as that is faster."""

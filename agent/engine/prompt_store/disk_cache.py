@@ -33,6 +33,7 @@ from ....shared.reports.statistics import DiskUse
 from ..prompt import Prompt
 from .blocks import (
     BLOCK,
+    PART_BYTES,
     WORTH,
     BlockNames,
     CheckpointOnDisk,
@@ -61,9 +62,6 @@ PAUSE = 60.0
 
 LOOK_AGAIN = 5.0
 """Seconds until the folder is looked at again for checkpoints that other agents wrote."""
-
-PART_BYTES = 256 * 2**20
-"""Bytes that are read at once for another agent, while sequences of this one may wait."""
 
 CLOSING = 5.0
 """Seconds to wait for a thread that reads or writes."""

@@ -10,16 +10,13 @@ from dataclasses import dataclass
 from ..capacity import Capacity
 from ..cost.step_cost import StepCost
 from ..kv_cache.memory import Memory
-from ..prompt_store.blocks import OnDisk, ReadBlocks
+from ..prompt_store.blocks import PART_BYTES, OnDisk, ReadBlocks
 from ..prompt_store.stored_prompt import StoredPrompt
 from ..sequence import SequenceId
 from .progress import Progress
 
 LEAST_GAIN = 4
 """So many times what is gained must be a block at least: for less nobody waits."""
-
-PART_BYTES = 256 * 2**20
-"""Bytes of a part of a prefix."""
 
 LEAST_PATIENCE = 2.0
 """Seconds: a disk that sleeps wakes up in less."""
