@@ -5,8 +5,12 @@ was at one moment. Files are written once, under names of their own: those that 
 before the database, and those that came since behind it. So all that the copied database knows are
 there, but for files that were deleted in between, as they are at the balancer.
 
-A tar file has `manifest.json`, `state.db`, and `files/…` as they lie in `--files`. Beside
-PostgreSQL there is no `state.db`: `pg_dump` copies the database first, then this its files.
+A tar file has `manifest.json`, `state.db`, and `files/…` as they lie in `--files`, be that a folder
+or a bucket: what was copied from one may be restored to the other. Beside PostgreSQL there is no
+`state.db`: `pg_dump` copies the database first, then this its files.
+
+Files go through in pieces, and nothing but names and sizes is held of them. The place of the files
+and what opens it are not in the archive.
 """
 
 import io
@@ -18,12 +22,15 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
+from typing import IO, BinaryIO
 
-from .jobs.blobs import ROOTS, UNFINISHED
+from .jobs.blobs import ROOTS, UNFINISHED, BlobGone, Blobs, BlobsAway, LocalBlobs
+from .jobs.files import PIECE, blob_of
+from .jobs.files_place import FilesPlace, open_blobs
 
 FORMAT = 1
 MAX_MANIFEST = 2**16
@@ -49,20 +56,28 @@ class Manifest:
 
 
 def _write(
-    database: Path | None, files: Path, part: Path, copy: Callable[[Path, Path], None], now: float
+    database: Path | None,
+    place: FilesPlace,
+    part: Path,
+    copy: Callable[[Path, Path], None],
+    now: float,
 ) -> Manifest:
+    blobs = _opened(place)
     sizes: dict[str, int] = {}
     with (
         tempfile.TemporaryDirectory(dir=part.parent) as folder,
         part.open("wb") as raw,
         tarfile.open(fileobj=raw, mode="w") as archive,
     ):
-        _add_new(archive, files, sizes)
+        _add_new(archive, raw, blobs, sizes)
+        if database is None and not sizes:
+            raise BackupError(f"--files: there are no files of a balancer in {place}")
         if database is not None:
             copied = Path(folder) / "state.db"
             copy(database, copied)
-            _add_new(archive, files, sizes)
-            archive.add(copied, "state.db")
+            _add_new(archive, raw, blobs, sizes)
+            _check_place(copied, sizes, place)
+            archive.add(copied, "state.db", filter=_anonymous)
         manifest = Manifest(
             format=FORMAT,
             version=version("arriero"),
@@ -72,32 +87,68 @@ def _write(
             num_bytes=sum(sizes.values()),
         )
         body = json.dumps(asdict(manifest)).encode()
-        entry = tarfile.TarInfo("manifest.json")
-        entry.size, entry.mtime = len(body), int(now)
-        archive.addfile(entry, io.BytesIO(body))
+        archive.addfile(_entry("manifest.json", len(body), now), io.BytesIO(body))
         archive.close()
         raw.flush()
         os.fsync(raw.fileno())
     return manifest
 
 
-def _names(files: Path) -> set[str]:
-    """The whole files of all folders, by their paths below `files`."""
-    found = (path for root in ROOTS for path in (files / root).rglob("*"))
-    return {
-        path.relative_to(files).as_posix()
-        for path in found
-        if path.suffix != UNFINISHED and path.is_file()
-    }
+def _entry(name: str, size: int, now: float) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mtime = size, int(now)
+    return entry
 
 
-def _add_new(archive: tarfile.TarFile, files: Path, sizes: dict[str, int]) -> None:
+def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Without the user's name."""
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
+
+
+def _opened(place: FilesPlace) -> Blobs:
+    """Unlike a balancer's: no folder is made."""
+    if place.folder is not None:
+        return LocalBlobs(place.folder)
+    try:
+        return open_blobs(place)
+    except BlobsAway as error:
+        raise BackupError(f"--files: {error}") from error
+
+
+def _add_new(archive: tarfile.TarFile, raw: BinaryIO, blobs: Blobs, sizes: dict[str, int]) -> None:
     """Copy the files that are not among `sizes`, and note theirs."""
-    for name in sorted(_names(files) - sizes.keys()):
-        with suppress(FileNotFoundError), (files / name).open("rb") as file:
-            entry = archive.gettarinfo(arcname=f"files/{name}", fileobj=file)
-            archive.addfile(entry, file)
-            sizes[name] = entry.size
+    found = {name: size for root in ROOTS for name, size in blobs.sizes(root).items()}
+    for name in sorted(found.keys() - sizes.keys()):
+        start = archive.offset
+        try:
+            _add(archive, blobs, name, found[name])
+        except BlobGone:  # its batch has ended, say; maybe half of it is in the archive
+            archive.offset = start
+            raw.seek(start)
+            raw.truncate()
+        else:
+            sizes[name] = found[name]
+
+
+def _add(archive: tarfile.TarFile, blobs: Blobs, name: str, size: int) -> None:
+    with blobs.open(name) as file:
+        try:
+            archive.addfile(_entry(f"files/{name}", size, time.time()), file)
+        except OSError as error:
+            raise BackupError(f"{name} cannot be copied: {error}") from error
+
+
+def _check_place(database: Path, sizes: dict[str, int], place: FilesPlace) -> None:
+    """Refuses a place that has none of the files that the store knows: it is another one's."""
+    with closing(sqlite3.connect(database)) as connection:
+        known = [id for (id,) in connection.execute("SELECT id FROM files")]
+    if known and not any(blob_of(id) in sizes for id in known):
+        raise BackupError(
+            f"--files: none of the store's {len(known)} files is in {place}; give the same "
+            "--files as the balancer's"
+        )
 
 
 def copy_database(database: Path, copy: Path) -> None:
@@ -116,7 +167,7 @@ def copy_database(database: Path, copy: Path) -> None:
 
 def back_up(
     database: Path | None,
-    files: Path,
+    place: FilesPlace,
     target: Path,
     *,
     copy: Callable[[Path, Path], None] = copy_database,
@@ -128,44 +179,49 @@ def back_up(
     """
     if database is not None and not database.is_file():
         raise BackupError(f"--state: there is no database {database}")
-    if database is None and not any((files / root).is_dir() for root in ROOTS):
-        raise BackupError(f"--files: {files} is no folder of a balancer's files")
-    with _unfinished(target) as part:
-        manifest = _write(database, files, part, copy, clock())
+    with _unfinished(target) as part, _told():
+        manifest = _write(database, place, part, copy, clock())
         part.replace(target)
         _sync(target.absolute().parent)
     return manifest
 
 
-def restore(source: Path, database: Path | None, files: Path) -> Manifest:
-    """Make `database` and `files` of a backup; neither may be there. Raises `BackupError`.
+def restore(source: Path, database: Path | None, place: FilesPlace) -> Manifest:
+    """Make `database` and the files of a backup; neither may be there. Raises `BackupError`.
 
-    The database comes last: a balancer that starts in between finds none. Without one the backup
-    has to be of files beside PostgreSQL.
+    Nothing is made before the whole backup was looked through. The database comes last: a balancer
+    that starts in between finds none. Without one the backup has to be of files beside PostgreSQL.
     """
-    place = (files if database is None else database).absolute().parent
     if database is not None and database.exists():
         raise BackupError(f"--state: {database} is there; move it away first")
-    if any((files / root).exists() for root in ROOTS):
-        raise BackupError(f"--files: there are files in {files}; move them away first")
-    if not place.is_dir():
-        flag = "--files" if database is None else "--state"
-        raise BackupError(f"{flag}: there is no folder {place}")
+    for flag, path in (("--state", database), ("--files", place.folder if not database else None)):
+        if path is not None and not (parent := path.absolute().parent).is_dir():
+            raise BackupError(f"{flag}: there is no folder {parent}")
+    blobs = _opened(place)
+    with _told():
+        if any(blobs.sizes(root) for root in ROOTS):
+            raise BackupError(f"--files: there are files in {place}; move them away first")
+        try:
+            with tempfile.TemporaryDirectory(dir=database and database.absolute().parent) as folder:
+                copied = Path(folder) / "state.db"
+                manifest = _look_through(source, copied)
+                _check_kind(source, manifest, database)
+                _put_files(source, blobs)
+                if database is not None:
+                    copied.replace(database)
+                    _sync(database.absolute().parent)
+                return manifest
+        except (tarfile.TarError, OSError) as error:
+            raise BackupError(f"{source} cannot be restored: {error}") from error
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What the files' place says becomes a `BackupError`."""
     try:
-        with tempfile.TemporaryDirectory(dir=place) as folder:
-            manifest = _unpack(source, Path(folder))
-            _check_kind(source, manifest, database)
-            unpacked = Path(folder) / "files"
-            if unpacked.is_dir():
-                files.mkdir(parents=True, exist_ok=True)
-                for root in unpacked.iterdir():
-                    shutil.move(root, files / root.name)
-            if database is not None:
-                (Path(folder) / "state.db").replace(database)
-            _sync(place)
-            return manifest
-    except (tarfile.TarError, OSError) as error:
-        raise BackupError(f"{source} cannot be restored: {error}") from error
+        yield
+    except BlobsAway as error:
+        raise BackupError(f"--files: {error}") from error
 
 
 def _check_kind(source: Path, manifest: Manifest, database: Path | None) -> None:
@@ -179,36 +235,86 @@ def _check_kind(source: Path, manifest: Manifest, database: Path | None) -> None
         )
 
 
-def _unpack(source: Path, folder: Path) -> Manifest:
-    manifest = None
-    num_files = 0
+def _entries(source: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
     with tarfile.open(source, "r:") as archive:
         for entry in archive:
-            if not entry.isfile():
+            is_plain = entry.isfile() and not entry.issparse()
+            file = archive.extractfile(entry) if is_plain else None
+            if file is None:
                 raise BackupError(
                     f"{source} is no backup of Arriero: {entry.name[:200]} is no file"
                 )
-            file = archive.extractfile(entry)
-            if file is None:
-                raise BackupError(f"{source} is no backup of Arriero")
-            if entry.name == "manifest.json" and entry.size <= MAX_MANIFEST:
-                manifest = _manifest(source, file.read())
-                continue
-            target = folder / _safe(source, entry.name)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("xb") as copy:
-                shutil.copyfileobj(file, copy)
-                copy.flush()
-                os.fsync(copy.fileno())
-            num_files += entry.name != "state.db"
-    database = folder / "state.db"
+            yield entry, file
+
+
+def _look_through(source: Path, database: Path) -> Manifest:
+    """Check that it is whole, and unpack its `database`."""
+    manifest = None
+    names: set[str] = set()
+    num_bytes = 0
+    for entry, file in _entries(source):
+        if entry.name == "manifest.json" and entry.size <= MAX_MANIFEST:
+            manifest = _manifest(source, file.read())
+            continue
+        if entry.name in names:
+            raise BackupError(f"{source} is no backup of Arriero: it has {entry.name[:200]} twice")
+        names.add(_safe(source, entry.name))
+        if entry.name == "state.db":
+            _unpack(file, database)
+        else:
+            num_bytes += entry.size
     if manifest is None or manifest.has_database != database.is_file():
         raise BackupError(f"{source} is no whole backup of Arriero: it ends too early")
-    if manifest.num_files != num_files:
-        raise BackupError(f"{source} has {num_files} files, not {manifest.num_files}")
+    num_files = len(names) - manifest.has_database
+    if (manifest.num_files, manifest.num_bytes) != (num_files, num_bytes):
+        raise BackupError(
+            f"{source} has {num_files} files, not {manifest.num_files}, or they have "
+            f"{num_bytes} bytes, not {manifest.num_bytes}"
+        )
     if manifest.has_database:
         _check(database)
     return manifest
+
+
+def _unpack(file: IO[bytes], target: Path) -> None:
+    with target.open("xb") as copy:
+        shutil.copyfileobj(file, copy)
+        copy.flush()
+        os.fsync(copy.fileno())
+
+
+def _put_files(source: Path, blobs: Blobs) -> None:
+    """All or none, unless the place is gone for good."""
+    done: list[str] = []
+    try:
+        for entry, file in _entries(source):
+            if entry.name.startswith("files/"):
+                name = entry.name.removeprefix("files/")
+                done.append(name)
+                _put(file, blobs, name)
+    except BaseException:
+        _take_back(done, blobs)
+        raise
+
+
+def _take_back(names: list[str], blobs: Blobs) -> None:
+    try:
+        for name in names:
+            blobs.delete(name)
+    except BlobsAway as error:
+        raise BackupError(
+            f"--files: {error}; files of the backup are left there: delete them first"
+        ) from error
+
+
+def _put(file: IO[bytes], blobs: Blobs, name: str) -> None:
+    writer = blobs.create(name)
+    try:
+        while piece := file.read(PIECE):
+            writer.write(piece)
+        writer.commit()
+    finally:
+        writer.abort()
 
 
 def _manifest(source: Path, body: bytes) -> Manifest:

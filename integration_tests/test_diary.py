@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import aiohttp
 
 from integration_tests.daemons import DEADLINE, MODEL, Fleet, until
+from tests import s3_server
 from tests.balancer.store.postgres import PostgresServer
 
 ARRIERO = str(Path(sys.executable).with_name("arriero"))
@@ -24,10 +26,12 @@ QUESTION = {
 }
 
 
-async def arriero(fleet: Fleet, *argv: str) -> str:
+async def arriero(fleet: Fleet, *argv: str, env: Mapping[str, str] | None = None) -> str:
     places = {"ARRIERO_URL": fleet.inference, "ARRIERO_MANAGEMENT": fleet.management}
     process = await asyncio.create_subprocess_exec(
-        *(ARRIERO, *argv), env=os.environ | places, stdout=asyncio.subprocess.PIPE
+        *(ARRIERO, *argv),
+        env={**os.environ, **places, **(env or {})},
+        stdout=asyncio.subprocess.PIPE,
     )
     output, _ = await asyncio.wait_for(process.communicate(), DEADLINE)
     assert process.returncode == 0
@@ -65,29 +69,35 @@ async def submitted(fleet: Fleet) -> str:
         return str((await response.json())["id"])
 
 
-async def test_files_beside_postgresql_are_backed_up_and_restored(
+async def test_files_in_a_bucket_beside_postgresql_are_backed_up_and_restored(
     fleet: Fleet, tmp_path: Path
 ) -> None:
     server = await asyncio.to_thread(PostgresServer)
+    bucket = await asyncio.to_thread(s3_server.started)
+    backup, place, other = str(tmp_path / "files.tar"), "s3://bucket/a", "s3://bucket/b"
     try:
         await asyncio.to_thread(server.start)
         state = await asyncio.to_thread(server.database)
-        await fleet.start_balancer(state=state, files=tmp_path / "files")
+        await fleet.start_balancer(state=state, files=place, env=bucket.environment)
         await fleet.start_agent()
         batch = await submitted(fleet)
         before = await results(fleet, batch)
         await asyncio.to_thread(server.dump, state, tmp_path / "state.dump")
-        backup, place = str(tmp_path / "files.tar"), str(tmp_path / "files")
-        await arriero(fleet, "backup", backup, "--state", state, "--files", place)
+        await arriero(
+            fleet, "backup", backup, "--state", state, "--files", place, env=bucket.environment
+        )
+        archive = await asyncio.to_thread(Path(backup).read_bytes)
+        assert s3_server.SECRET.encode() not in archive
         restored = await asyncio.to_thread(server.restored, tmp_path / "state.dump")
         await fleet.balancer.close()
-        shutil.rmtree(tmp_path / "files")
-        files = tmp_path / "restored"
-        await arriero(fleet, "restore", backup, "--state", restored, "--files", str(files))
-        await fleet.start_balancer(state=restored, files=files)
+        await arriero(
+            fleet, "restore", backup, "--state", restored, "--files", other, env=bucket.environment
+        )
+        await fleet.start_balancer(state=restored, files=other, env=bucket.environment)
         assert await results(fleet, batch) == before
         await fleet.balancer.close()
     finally:
+        await asyncio.to_thread(bucket.stop)
         await asyncio.to_thread(server.remove)
 
 

@@ -1,51 +1,25 @@
 """`RemoteBlobs` over a real S3 server: moto's, over HTTP, in a thread of this process."""
 
 import logging
-import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from arriero.balancer.jobs.blobs import Blobs, BlobsAway
+from arriero.balancer.backup import BackupError, back_up, restore
+from arriero.balancer.jobs.blobs import BlobGone, Blobs, BlobsAway
 from arriero.balancer.jobs.files_place import FilesPlace, open_blobs
 from arriero.balancer.jobs.remote_blobs import SENT_AT_ONCE
 from tests.balancer.jobs.contract import check_blobs, read, write
-from tests.waiting import HANGS
+from tests.s3_server import INSTALL, SECRET, Server, started
 
-INSTALL = "an S3 server to test with: pip install -c constraints.txt -e '.[test]'"
 s3fs = pytest.importorskip("s3fs", reason=INSTALL)
-moto_server = pytest.importorskip("moto.server", reason=INSTALL)
+pytest.importorskip("moto.server", reason=INSTALL)
 
-SECRET = "wJalrXUtnFEMI-not-for-logs"
 WHOLE = bytes(range(256)) * 4096 * 9
 """9 MiB: two parts."""
-
-
-@dataclass(frozen=True)
-class Server:
-    """An S3 server with a bucket `bucket`."""
-
-    url: str
-    stop: Callable[[], None]
-
-    def ask(self, method: str, path: str, data: bytes | None = None) -> tuple[bytes, str]:
-        """Without any library of S3's: the body, and the ETag."""
-        headers = {"Content-Type": "text/plain"}
-        request = urllib.request.Request(self.url + path, data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=HANGS) as answer:
-            return answer.read(), answer.headers.get("ETag", "")
-
-
-def started() -> Server:
-    server = moto_server.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    started = Server(f"http://{host}:{port}", server.stop)
-    started.ask("PUT", "/bucket")
-    return started
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +27,8 @@ def server() -> Iterator[Server]:
     """With what a user sets to reach it. Every test has a folder of its own in the bucket."""
     server = started()
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("AWS_ENDPOINT_URL", server.url)
-        environment.setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE")
-        environment.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-        environment.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        environment.setenv("AWS_MAX_ATTEMPTS", "1")
+        for name, value in server.environment.items():
+            environment.setenv(name, value)
         environment.setattr(s3fs.S3FileSystem, "retries", 1)
         with anew():
             yield server
@@ -214,3 +185,31 @@ def test_a_server_that_goes_is_told(server: Server, monkeypatch: pytest.MonkeyPa
             writer.write(bytes(SENT_AT_ONCE))
         writer.abort()
         check_all_tell(blobs, "Could not connect")
+
+
+def test_a_backup_of_a_bucket_is_restored_to_another(server: Server, tmp_path: Path) -> None:
+    place, other = (FilesPlace(url=f"s3://bucket/{folder}") for folder in ("backed-up", "restored"))
+    write(open_blobs(place), "files/large", WHOLE)
+    write(open_blobs(place), "batches/batch_1/0-runner.outputs", b"answer\n")
+    backup = tmp_path / "backup.tar"
+    manifest = back_up(None, place, backup)
+    assert (manifest.num_files, manifest.num_bytes) == (2, len(WHOLE) + 7)
+    assert SECRET.encode() not in backup.read_bytes()
+    assert restore(backup, None, other) == manifest
+    assert read(open_blobs(other), "files/large") == WHOLE
+    assert read(open_blobs(other), "batches/batch_1/0-runner.outputs") == b"answer\n"
+    with pytest.raises(BackupError, match="there are files in s3://bucket/restored"):
+        restore(backup, None, other)
+    assert b"restored/" not in server.ask("GET", "/bucket?uploads")[0], "no part is left to pay for"
+
+
+def test_a_blob_that_goes_while_it_is_read_is_gone(server: Server) -> None:
+    blobs = opened(folder="going")
+    write(blobs, "files/a", WHOLE)
+    with blobs.open("files/a") as file:
+        assert file.read(3) == WHOLE[:3]
+        server.ask("DELETE", "/bucket/going/files/a")
+        with pytest.raises(BlobGone, match="files/a"):
+            file.read()
+    with pytest.raises(BlobGone, match="files/a"):
+        read(blobs, "files/a")

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from stat import S_ISREG
 from typing import BinaryIO, ParamSpec, Protocol, TypeVar
 
 ROOTS = ("files", "batches")
@@ -20,6 +21,10 @@ ROOTS = ("files", "batches")
 
 class BlobsAway(Exception):
     """The storage cannot be reached, or cannot be read or written; a retry may help."""
+
+
+class BlobGone(BlobsAway):
+    """There is no blob of this name, or no longer."""
 
 
 class BlobWriter(Protocol):
@@ -42,7 +47,7 @@ class Blobs(Protocol):
         """Begin a blob. Raises `BlobsAway`, as the others."""
 
     def open(self, name: str, offset: int = 0) -> AbstractContextManager[BinaryIO]:
-        """Read a blob from `offset` on."""
+        """Read a blob from `offset` on. Raises `BlobGone`, too, here or while it is read."""
 
     def delete(self, name: str) -> None:
         """Delete it; well if it is gone."""
@@ -52,6 +57,9 @@ class Blobs(Protocol):
 
     def names(self, folder: str) -> list[str]:
         """The whole blobs with names in this folder, and in those below it."""
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The same with how many bytes each has."""
 
     def modified_at(self, name: str) -> float | None:
         """Seconds since 1970 when it was written; `None` if it is gone or that is not known."""
@@ -106,10 +114,18 @@ class LocalBlobs:
         shutil.rmtree(self._folder / folder, ignore_errors=True)
 
     def names(self, folder: str) -> list[str]:
+        return list(self.sizes(folder))
+
+    def sizes(self, folder: str) -> dict[str, int]:
         root = self._folder / folder
+        sizes: dict[str, int] = {}
         with raising_away(root):
-            found = [path for path in root.rglob("*") if path.suffix != UNFINISHED]
-            return [path.relative_to(self._folder).as_posix() for path in found if path.is_file()]
+            for path in root.rglob("*"):
+                with suppress(FileNotFoundError):  # deleted meanwhile
+                    status = path.stat()
+                    if path.suffix != UNFINISHED and S_ISREG(status.st_mode):
+                        sizes[path.relative_to(self._folder).as_posix()] = status.st_size
+        return sizes
 
     def modified_at(self, name: str) -> float | None:
         try:
@@ -167,5 +183,7 @@ def raising_away(path: Path) -> Iterator[None]:
     """An error of the system inside becomes `BlobsAway`."""
     try:
         yield
+    except FileNotFoundError as error:
+        raise BlobGone(f"{path}: {(error.strerror or str(error)).lower()}") from error
     except OSError as error:
         raise BlobsAway(f"{path}: {(error.strerror or str(error)).lower()}") from error

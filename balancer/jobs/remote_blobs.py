@@ -6,7 +6,7 @@ from datetime import datetime
 from io import BufferedReader, RawIOBase
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from .blobs import BlobsAway
+from .blobs import BlobGone, BlobsAway
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -47,11 +47,17 @@ class RemoteBlobs:
             self._system.rm(self._path(folder), recursive=True)
 
     def names(self, folder: str) -> list[str]:
+        return list(self.sizes(folder))
+
+    def sizes(self, folder: str) -> dict[str, int]:
         with raising_away(folder):
             self._system.invalidate_cache()
-            found = self._system.find(self._path(folder))
-        # What a system calls a path may begin with a slash, or not.
-        return [f"{folder}/{path.rpartition(f'/{folder}/')[2]}" for path in found]
+            found = self._system.find(self._path(folder), detail=True)
+            # What a system calls a path may begin with a slash, or not.
+            return {
+                f"{folder}/{path.rpartition(f'/{folder}/')[2]}": int(about["size"])
+                for path, about in found.items()
+            }
 
     def modified_at(self, name: str) -> float | None:
         try:
@@ -149,4 +155,5 @@ def raising_away(name: str) -> Iterator[None]:
         yield
     except Exception as error:
         words = " ".join(str(error).split())[:200]
-        raise BlobsAway(f"{name}: {words or type(error).__name__}") from error
+        away = BlobGone if isinstance(error, FileNotFoundError) else BlobsAway
+        raise away(f"{name}: {words or type(error).__name__}") from error

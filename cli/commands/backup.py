@@ -4,10 +4,14 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..arguments import Target, UsageError, make_parser
 from ..boundary import run_plain
 from ..output import console, print_json
+
+if TYPE_CHECKING:
+    from ...balancer.jobs.files_place import FilesPlace
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,38 +39,43 @@ def add_places(parser: argparse.ArgumentParser) -> None:
         help="the store, sqlite:///FILE or postgresql://…, as the balancer's --state",
     )
     parser.add_argument(
-        "--files", metavar="DIR", help="as the balancer's --files (beside a SQLite store)"
+        "--files",
+        metavar="DIR|URL",
+        help="a folder or a bucket, as the balancer's --files (beside a SQLite store)",
     )
 
 
-def places_of(arguments: argparse.Namespace) -> tuple[Path | None, Path]:
-    """The database, unless it is PostgreSQL's, and the folder of files. Raises `UsageError`."""
+def places_of(arguments: argparse.Namespace) -> tuple[Path | None, "FilesPlace"]:
+    """The database, unless it is PostgreSQL's, and the files' place. Raises `UsageError`."""
+    from ...balancer.jobs.files_place import FilesPlace, parse_place
     from ...balancer.store.url import parse_store_url
 
     try:
         url = parse_store_url(arguments.state)
     except ValueError as error:
         raise UsageError(f"--state: {error}") from error
+    try:
+        place = parse_place(arguments.files)
+    except ValueError as error:
+        raise UsageError(f"--files: {error}") from error
     if url.kind == "memory":
         raise UsageError("--state: memory:// keeps nothing, so there is nothing to back up")
-    if "://" in (arguments.files or ""):
-        raise UsageError("--files: must be a folder; a bucket is copied by its own tools")
-    if url.kind == "postgresql":
-        if arguments.files is None:
-            raise UsageError(
-                "--files: is missing; with PostgreSQL, give the balancer's --files, and copy the "
-                "database before, with pg_dump"
-            )
-        return None, Path(arguments.files)
-    return Path(url.location), Path(arguments.files or f"{url.location}-files")
+    if url.kind == "sqlite":
+        return Path(url.location), place or FilesPlace(Path(f"{url.location}-files"))
+    if place is None:
+        raise UsageError(
+            "--files: is missing; with PostgreSQL, give the balancer's --files, and copy the "
+            "database before, with pg_dump"
+        )
+    return None, place
 
 
 def _backup(arguments: argparse.Namespace, _: Target) -> None:
     from ...balancer.backup import BackupError, back_up
 
-    database, files = places_of(arguments)
+    database, place = places_of(arguments)
     try:
-        manifest = back_up(database, files, arguments.file)
+        manifest = back_up(database, place, arguments.file)
     except BackupError as error:
         raise UsageError(str(error)) from error
     if arguments.json:

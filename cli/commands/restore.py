@@ -31,18 +31,17 @@ def build_parser() -> argparse.ArgumentParser:
 def _restore(arguments: argparse.Namespace, _: Target) -> None:
     from ...balancer.backup import BackupError, restore
 
-    database, files = places_of(arguments)
+    database, place = places_of(arguments)
     try:
-        manifest = restore(arguments.file, database, files)
+        manifest = restore(arguments.file, database, place)
     except BackupError as error:
         raise UsageError(str(error)) from error
     if arguments.json:
         print_json(asdict(manifest))
         return
     at = datetime.fromtimestamp(manifest.created_at).astimezone().isoformat(" ", "seconds")
-    place = files if database is None else database
     console().print(
-        f"{place}: as it was at {at}, with {manifest.num_files} files",
+        f"{database or place}: as it was at {at}, with {manifest.num_files} files",
         markup=False,
         soft_wrap=True,
     )

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from arriero.balancer.jobs.files_place import FilesPlace
 from arriero.balancer.store.records import Persist
 from arriero.balancer.store.store import open_store
 from arriero.balancer.store.url import parse_store_url
@@ -32,11 +33,11 @@ async def test_a_store_is_backed_up(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_files_lie_beside_the_store() -> None:
     arguments = argparse.Namespace(state="sqlite:////a/b.db", files=None)
-    assert places_of(arguments) == (Path("/a/b.db"), Path("/a/b.db-files"))
+    assert places_of(arguments) == (Path("/a/b.db"), FilesPlace(Path("/a/b.db-files")))
     arguments.files = "/c"
-    assert places_of(arguments)[1] == Path("/c")
+    assert places_of(arguments)[1] == FilesPlace(Path("/c"))
     arguments.state = "postgresql://h/d"
-    assert places_of(arguments) == (None, Path("/c"))
+    assert places_of(arguments) == (None, FilesPlace(Path("/c")))
 
 
 def test_files_beside_postgresql(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,6 +61,10 @@ def test_other_stores(state: str, why: str) -> None:
         places_of(argparse.Namespace(state=state, files=None))
 
 
-def test_a_bucket_is_no_folder() -> None:
-    with pytest.raises(UsageError, match="--files: must be a folder"):
-        places_of(argparse.Namespace(state="postgresql://h/d", files="s3://bucket/x"))
+def test_files_in_a_bucket() -> None:
+    arguments = argparse.Namespace(state="postgresql://h/d", files="s3://bucket/x")
+    assert places_of(arguments) == (None, FilesPlace(url="s3://bucket/x"))
+    arguments.files = "s3://AKIA:secret@bucket/x"
+    with pytest.raises(UsageError, match=r"^--files: .*without credentials") as error:
+        places_of(arguments)
+    assert "AKIA" not in str(error.value)
