@@ -1,12 +1,13 @@
 """Devices of llama.cpp's RPC servers (`rpc-server`): those of other hosts, and of other processes.
 
 Such a server asks nobody who they are, encrypts nothing, and serves one process at a time: another
-one waits without a word. llama.cpp aborts the process where a server is not there, so each is
-asked first.
+one waits without a word. llama.cpp aborts the process where a server is not there, or speaks
+another version of the protocol, so each is asked first.
 """
 
 import ctypes
 import socket
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,9 +17,20 @@ from .backends import library
 DEADLINE = 10.0
 """Seconds that a server has to answer."""
 
+PROTOCOL = (7, 0, 0)
+"""The version that the pinned llama.cpp speaks: `RPC_PROTO_…_VERSION` in its `ggml-rpc.h`."""
+
+Version = tuple[int, int, int]
+"""Major, minor and patch: the last changes nothing that is said."""
+
 _CAPABILITIES = bytes(24)
-_HELLO = b"\x0e" + len(_CAPABILITIES).to_bytes(8, "little") + _CAPABILITIES
-"""A command, the length of what follows, and no transport but TCP."""
+"""No transport but TCP."""
+
+_HELLOS = tuple(b"\x0e" + len(body).to_bytes(8, "little") + body for body in (_CAPABILITIES, b""))
+"""A command and the length of what follows. Old servers hang up unless nothing follows."""
+
+_LENGTH = 8
+"""Bytes before the answer that say how long it is; it begins with the version's three."""
 
 
 def use_servers(servers: Sequence[str], deadline: float = DEADLINE) -> None:
@@ -37,11 +49,29 @@ def _is_known(server: str) -> bool:
 
 
 def _greet(server: str, deadline: float) -> None:
-    host, _, port = server.rpartition(":")
+    version = _version(server, deadline)
+    if version is None:
+        raise ModelError(
+            f"--rpc: {server} hangs up; it has to be llama.cpp's rpc-server with version "
+            f"{_words(PROTOCOL)} of the protocol"
+        )
+    if not speaks(version):
+        raise ModelError(
+            f"--rpc: {server} speaks version {_words(version)} of llama.cpp's RPC protocol, and "
+            f"this agent {_words(PROTOCOL)}; run an rpc-server of the agent's llama.cpp there"
+        )
+
+
+def speaks(version: Version) -> bool:
+    """Whether llama.cpp talks to a server of this version, as it decides it."""
+    return version[0] == PROTOCOL[0] and version[1] <= PROTOCOL[1]
+
+
+def _version(server: str, deadline: float) -> Version | None:
+    """Which version the server speaks; `None` where it says none. Raises `ModelError`."""
     try:
-        with socket.create_connection((host, int(port)), deadline) as connection:
-            connection.sendall(_HELLO)
-            answer = _first_byte(connection)
+        answers = (_answer(server, hello, deadline) for hello in _HELLOS)
+        return next(filter(None, answers), None)
     except TimeoutError as error:
         raise ModelError(
             f"--rpc: {server} does not answer within {deadline:g} s; an RPC server serves one "
@@ -49,18 +79,37 @@ def _greet(server: str, deadline: float) -> None:
         ) from error
     except OSError as error:
         raise ModelError(f"--rpc: {server} cannot be reached: {error}") from error
-    if not answer:
-        raise ModelError(
-            f"--rpc: {server} hangs up; it has to be llama.cpp's rpc-server, of the same version"
-        )
 
 
-def _first_byte(connection: socket.socket) -> bytes:
-    """Nothing where the other side hangs up."""
-    try:
-        return connection.recv(1)
-    except ConnectionResetError:
-        return b""
+def _answer(server: str, hello: bytes, deadline: float) -> Version | None:
+    host, _, port = server.rpartition(":")
+    ends_at = time.monotonic() + deadline
+    with socket.create_connection((host, int(port)), deadline) as connection:
+        try:
+            connection.sendall(hello)
+            found = _received(connection, _LENGTH + len(PROTOCOL), ends_at)
+        except ConnectionError:
+            return None
+    if len(found) < _LENGTH + len(PROTOCOL):
+        return None
+    major, minor, patch = found[_LENGTH:]
+    return major, minor, patch
+
+
+def _received(connection: socket.socket, size: int, ends_at: float) -> bytes:
+    """So many bytes, fewer where the other side hangs up. Raises `TimeoutError`."""
+    found = b""
+    while len(found) < size:
+        connection.settimeout(max(0.001, ends_at - time.monotonic()))
+        more = connection.recv(size - len(found))
+        if not more:
+            break
+        found += more
+    return found
+
+
+def _words(version: Version) -> str:
+    return ".".join(map(str, version))
 
 
 def _add(server: str) -> None:

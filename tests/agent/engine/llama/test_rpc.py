@@ -7,8 +7,9 @@ uses one runs in a process of its own.
 import multiprocessing
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from gguf import GGUFReader
 from arriero.agent.engine.llama.devices import FoundDevice, loaded_devices
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.loading import load_engine
-from arriero.agent.engine.llama.rpc import use_servers
+from arriero.agent.engine.llama.rpc import PROTOCOL, Version, speaks, use_servers
 from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.model_error import ModelError
 from bench.small_models import write
@@ -154,14 +155,76 @@ def test_a_server_that_serves_another_process() -> None:
             use_servers([address], deadline=0.05)
 
 
-def test_another_kind_of_server() -> None:
+_HELLO, _FULL, _LENGTH = 14, 24, 8
+
+
+@contextmanager
+def stand_in(version: Version | None, *, body: int = _FULL) -> Iterator[str]:
+    """The address of a server of this version, whose clients send so many bytes with a hello.
+
+    It hangs up on all others, and on everybody without a version.
+    """
+
+    def greet(client: socket.socket) -> None:
+        with client, client.makefile("rwb") as stream:
+            command, size = stream.read(1), int.from_bytes(stream.read(_LENGTH), "little")
+            assert command == bytes([_HELLO])
+            stream.read(size)
+            if size == body and version is not None:
+                answer = bytes(version) + (bytes(1 + _FULL) if body else b"")
+                stream.write(len(answer).to_bytes(_LENGTH, "little") + answer)
+
+    def serve() -> None:
+        while True:
+            try:
+                greet(listener.accept()[0])
+            except OSError:
+                return  # the listener is closed
+
     with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def hang_up() -> None:
-            listener.accept()[0].close()
-
-        thread = threading.Thread(target=hang_up)
+        thread = threading.Thread(target=serve)
         thread.start()
-        with pytest.raises(ModelError, match="it has to be"):
-            use_servers([f"127.0.0.1:{listener.getsockname()[1]}"])
-        thread.join()
+        try:
+            yield f"127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join(HANGS)
+
+
+def test_another_kind_of_server() -> None:
+    with stand_in(None) as address, pytest.raises(ModelError, match=f"{address} hangs up; it has"):
+        use_servers([address])
+
+
+@pytest.mark.parametrize(
+    ("version", "body"), [((8, 0, 0), _FULL), ((7, 1, 0), _FULL), ((3, 6, 1), 0)]
+)
+def test_a_server_of_another_version(version: Version, body: int) -> None:
+    """llama.cpp would end the process."""
+    with stand_in(version, body=body) as address:
+        said = f"^--rpc: {address} speaks version {'.'.join(map(str, version))} .* agent 7.0.0; run"
+        with pytest.raises(ModelError, match=said):
+            use_servers([address])
+
+
+def test_which_versions_llama_cpp_talks_to() -> None:
+    major, minor, patch = PROTOCOL
+    assert speaks(PROTOCOL) and speaks((major, minor, patch + 1))
+    assert not speaks((major, minor + 1, patch)) and not speaks((major - 1, minor, patch))
+
+
+def version_of(server: str) -> Version:
+    """As the server itself says it."""
+    host, _, port = server.rpartition(":")
+    with socket.create_connection((host, int(port)), HANGS) as connection:
+        stream = connection.makefile("rwb")
+        stream.write(bytes([_HELLO]) + _FULL.to_bytes(_LENGTH, "little") + bytes(_FULL))
+        stream.flush()
+        major, minor, patch = stream.read(_LENGTH + 3)[_LENGTH:]
+    return major, minor, patch
+
+
+def test_the_version_is_that_of_the_library() -> None:
+    """A newer llama.cpp may speak another one: then `PROTOCOL` has to follow."""
+    with RpcDevice(16 * MIB) as device:
+        assert version_of(device.address) == PROTOCOL
