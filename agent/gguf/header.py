@@ -6,7 +6,7 @@ every count is bounded, texts and long lists are passed over, and what is kept i
 
 import struct
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Protocol
 
 MAX_HEADER = 256 * 2**20
 """Most bytes of a header; vocabularies of 256,000 words with merges take about 20 MB."""
@@ -43,6 +43,14 @@ _NUMBERS = {
 _ALIGNMENT = 32
 
 Value = int | float | bool | str | tuple[int | float | bool, ...]
+
+
+class Readable(Protocol):
+    """What a header is read from: a binary file."""
+
+    def read(self, count: int, /) -> bytes:
+        """The next `count` bytes, fewer at the end."""
+        ...
 
 
 class HeaderError(Exception):
@@ -104,13 +112,13 @@ class GgufHeader:
         return value if isinstance(value, str) else ""
 
 
-def read_header(file: BinaryIO) -> GgufHeader:
+def read_header(file: Readable) -> GgufHeader:
     """The header of `file`, which is read from where it stands. Raises `HeaderError`."""
     return _Reader(file).header()
 
 
 class _Reader:
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: Readable) -> None:
         self._file = file
         self._num_read = 0
         self._num_items = 0

@@ -44,7 +44,7 @@ class Asked:
 
     @property
     def first_byte(self) -> int | None:
-        found = re.fullmatch(r"bytes=(\d+)-", self.headers.get("range", ""))
+        found = re.fullmatch(r"bytes=(\d+)-\d*", self.headers.get("range", ""))
         return int(found[1]) if found else None
 
 
@@ -130,21 +130,28 @@ def _handler_of(server: FileServer) -> type[BaseHTTPRequestHandler]:
             if first is not None and first >= total:
                 self._head(416, {"content-length": "0", "content-range": f"bytes */{total}"})
                 return
+            end = self._end(served)
             headers = dict(served.headers)
             if served.etag is not None:
                 headers["etag"] = served.etag
             if served.has_length:
-                headers["content-length"] = str(total - (first or 0))
+                headers["content-length"] = str(end - (first or 0))
             if first is not None:
-                headers["content-range"] = f"bytes {first}-{total - 1}/{total}"
+                headers["content-range"] = f"bytes {first}-{end - 1}/{total}"
             self._head(200 if first is None else 206, headers)
-            self._body(served, served.data[first or 0 :])
+            self._body(served, served.data[first or 0 : end])
 
         def _first_byte(self, served: Served) -> int | None:
-            found = re.fullmatch(r"bytes=(\d+)-", self.headers.get("range", ""))
+            found = re.fullmatch(r"bytes=(\d+)-\d*", self.headers.get("range", ""))
             condition = self.headers.get("if-range")
             is_same = condition is None or condition == served.etag
             return int(found[1]) if found and served.has_ranges and is_same else None
+
+        def _end(self, served: Served) -> int:
+            """Behind the last byte that was asked for."""
+            found = re.fullmatch(r"bytes=\d+-(\d+)", self.headers.get("range", ""))
+            total = len(served.data)
+            return min(int(found[1]) + 1, total) if found and served.has_ranges else total
 
         def _body(self, served: Served, data: bytes) -> None:
             if served.cuts:
