@@ -42,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             is_pinned=is_pinned,
             disk_free=None if is_pinned else await files.room(),
             devices=found.devices,
+            answers_fit=settings.upstream is None,
         )
         return await main(settings, shutdown, facts=facts, files=files, issues=found.issues)
 

@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from importlib.metadata import version
 from itertools import count
 
-from ..shared.messages import PROTOCOL_VERSION, Evicted, Hello, Status
-from ..shared.models.assignments import Assign, Reload
+from ..shared.messages import PROTOCOL_VERSION, Evicted, FitRead, Hello, Status
 from ..shared.reports.statistics import Statistics
 from .discovery.links import Links, dialling
 from .generation import port
 from .link.balancer_socket import BalancerSocket
 from .link.connection import Connection
+from .link.decisions import HostOrder
 from .link.dialling import AgentKey
 from .link.queries import OpenQueries
 from .link.requests import Requests, Slots
@@ -47,6 +47,7 @@ class BalancerLinks:
         self._on_ticket = on_ticket
         self._links: Links | None = None
         self._is_ready = False
+        channel.on_fit_found = self._fit_found
         self.slots = Slots(settings.slots, has_room)
         self.supervisor_status = ReportStatus()
         """What the supervisor said last."""
@@ -163,5 +164,9 @@ class BalancerLinks:
             self._is_ready = True
             self._channel.report(Ready())
 
-    def _pass_on(self, order: Assign | Reload) -> None:
+    def _fit_found(self, read: FitRead) -> None:
+        for connection in self._links or ():
+            connection.fit_found(read)
+
+    def _pass_on(self, order: HostOrder) -> None:
         self._channel.report(Ordered(order=order))

@@ -18,6 +18,7 @@ def host_facts(
     is_pinned: bool,
     disk_free: int | None = None,
     devices: Iterable[Device] = (),
+    answers_fit: bool = False,
     root: Path = ROOT,
 ) -> HostFacts:
     """The facts, as the system reports them now; 0 for what it does not. Reads a few files."""
@@ -28,6 +29,7 @@ def host_facts(
         disk_free=disk_free,
         platform=f"{platform.system()} {platform.machine()}",
         is_pinned=is_pinned,
+        answers_fit=answers_fit,
     )
 
 

@@ -46,6 +46,11 @@ def rate(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
+def in_gib(num_bytes: int) -> str:
+    """`1.5 GiB`."""
+    return f"{num_bytes / 2**30:.1f} GiB"
+
+
 def issues(entry: dict[str, Any]) -> str:
     """What keeps it from its work, with what to do about it."""
     return "\n".join(

@@ -91,6 +91,13 @@ class Management:
         """What is desired and what is served, with its status."""
         return list((await self._get("/api/v1/models"))["models"])
 
+    async def model_fit(self, source: str, **choice: str | int) -> Any:
+        """What each agent would choose for the model of `source`, which is not downloaded.
+
+        `slots` and `context_size` choose; without them each goes by its own settings.
+        """
+        return await self._get("/api/v1/models/fit", {"source": source, **choice})
+
     async def desired_state(self) -> DesiredState:
         """The desired models."""
         body, headers = await self._http.call("GET", "/api/v1/desired-state")

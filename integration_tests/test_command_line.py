@@ -4,18 +4,21 @@ import asyncio
 import json
 import os
 import pty
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
 import pytest_asyncio
 
+from arriero.agent.models.remote_header import FIRST_PIECE
 from integration_tests.corpus import LONG_CONTEXT, UNENDING
-from integration_tests.daemons import DEADLINE, Fleet, started_fleet, until
+from integration_tests.daemons import DEADLINE, MODEL, Fleet, started_fleet, until
+from tests.agent.models.file_server import Served, file_server
 
 ARRIERO = str(Path(sys.executable).with_name("arriero"))
 
@@ -95,6 +98,32 @@ async def test_looking(lasting: Fleet) -> None:
     words = await run(lasting, "generate", "What is a slot?", "--temperature", "0")
     assert "slot" in words
     await run(lasting, "requests", "cancel", "nobody", code=1)
+
+
+async def test_where_a_model_fits_before_it_is_downloaded(lasting: Fleet, tmp_path: Path) -> None:
+    """One agent is asked over its engine's link, and one without a model over its supervisor's."""
+    models = tmp_path / "models"
+    data = MODEL.read_bytes() + bytes(4 * FIRST_PIECE)  # its header is most of the demo model
+    async with AsyncExitStack() as stack:
+        server = stack.enter_context(file_server())
+        source = server.serve("/m.gguf", Served(data))
+        await lasting.guest(stack).start_agent(
+            name="narrow", model=None, slots=3, fit_target="1000TiB", models_dir=models
+        )
+        found = json.loads(await run(lasting, "models", "fit", source, "--json"))
+        table = await run(lasting, "models", "fit", source, "--context-size", "512")
+        gone = await run(lasting, "models", "fit", server.url + "/none.gguf")
+        asked = [each for each in server.asked if each.path == "/m.gguf"]
+    fits = {each["name"]: each["fit"] for each in found["agents"]}
+    assert fits["agent-1"]["missing"] == 0 < fits["narrow"]["missing"]
+    assert {each["file_bytes"] for each in fits.values()} == {len(data)}
+    assert (fits["narrow"]["slots"], fits["narrow"]["cells"]) == (3, 1024)
+    rows = {row.split()[0]: row for row in table.splitlines()}
+    assert re.search(r"^agent-1 +yes +\d+ layers in memory .*, 4 slots of 512\b", rows["agent-1"])
+    assert re.search(r"^narrow +no +.* too little, even for \d+ layers", rows["narrow"])
+    assert gone.count("404") == 2
+    assert all(each.headers["range"].startswith("bytes=") for each in asked)
+    assert not list(models.glob("**/*.gguf*")), "nothing is downloaded"
 
 
 @pytest.mark.usefixtures("interruptible")

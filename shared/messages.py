@@ -29,9 +29,12 @@ from .inference import (
 )
 from .inference.adapters import AdapterName
 from .inference.prefix_peers import CacheScope, CellsId, Patience, Peer, PrefixSource, Ticket
-from .models.assignments import Assign, HostFacts, Reload, Work
+from .models.assignments import Assign, HostFacts, NumSlots, Reload, Work
+from .models.engine_options import AutoContext
+from .models.sources import HttpHosts, Source
 from .queries import Query, Result
 from .reports.log_lines import LogLines, LogNumber
+from .reports.model_fit import ModelFit
 from .reports.model_info import ModelInfo
 from .reports.statistics import Statistics
 from .since import without_newer
@@ -312,6 +315,17 @@ class LogRead:
     lines: LogLines = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitRead:
+    """What `ReadFit` asked for, or why that cannot be said: `fit` or `issue`."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["fit_read"] = "fit_read"
+    id: RequestId
+    fit: ModelFit | None = None
+    issue: Issue | None = None
+
+
 # ---- from the balancer
 
 
@@ -407,7 +421,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdraw:
-    """The query, or the `ReadLog`, is cancelled; an answer may still come."""
+    """The query, `ReadLog` or `ReadFit` is cancelled; an answer may still come."""
 
     __pydantic_config__ = STRICT
     type: Literal["withdraw"] = "withdraw"
@@ -430,6 +444,24 @@ class ReadLog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadFit:
+    """Say what this host would choose for the model of `source`, without downloading it.
+
+    With `slots` and `context_size` where they are given, and for the rest by the agent's own
+    settings. Only `http_hosts` may send it without TLS. Sent to agents whose facts say that they
+    answer it. It may take as long as servers take to send headers.
+    """
+
+    __pydantic_config__ = STRICT
+    type: Literal["read_fit"] = "read_fit"
+    id: RequestId
+    source: Source
+    slots: NumSlots | None = None
+    context_size: AutoContext | None = None
+    http_hosts: HttpHosts = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Goodbye:
     """The balancer is going down; running requests finish first. Reconnect after the close."""
 
@@ -438,7 +470,7 @@ class Goodbye:
 
 
 FromAgent = Annotated[
-    Hello | Status | Statistics | Output | Reply | LogRead | Evicted | Heartbeat,
+    Hello | Status | Statistics | Output | Reply | LogRead | FitRead | Evicted | Heartbeat,
     Field(discriminator="type"),
 ]
 FromBalancer = Annotated[
@@ -452,6 +484,7 @@ FromBalancer = Annotated[
     | Assign
     | Reload
     | ReadLog
+    | ReadFit
     | Goodbye
     | Heartbeat,
     Field(discriminator="type"),

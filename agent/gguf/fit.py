@@ -65,8 +65,8 @@ class Fit:
     """What goes to GPUs: `gpu_layers` of the last, the output being one, and of them not the
     experts of the first `cpu_experts` layers. `needed` are bytes of each GPU, `host` of the host.
 
-    The KV cache has `cells`, of the smaller type if it `is_smaller`. One that is `tight` is more
-    than there is room for: nothing less can be chosen.
+    The KV cache has `cells`, of the smaller type if it `is_smaller`. Where it is more than there is
+    room for, `missing` bytes are too few at least: nothing less can be chosen.
     """
 
     gpu_layers: int
@@ -75,7 +75,12 @@ class Fit:
     host: int
     cells: int
     is_smaller: bool = False
-    is_tight: bool = False
+    missing: int = 0
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether it is more than there is room for."""
+        return self.missing > 0
 
 
 SizesWith = Callable[[int, bool], Sizes]
@@ -91,10 +96,12 @@ def fit(sizes: SizesWith, gpus: Sequence[Gpu], host_free: int, wanted: Wanted) -
             return _grown(found, sizes, gpus, host_free, wanted)
     cells, is_smaller = wanted.least, wanted.can_be_smaller
     size = sizes(cells, is_smaller)
-    gpu_layers, cpu_experts = list(_placements(size.layers, wanted, bool(gpus)))[-1]
+    places = list(_placements(size.layers, wanted, bool(gpus)))
+    gpu_layers, cpu_experts = places[-1]
     needed = _needed(size, gpus, gpu_layers, cpu_experts)
     host = _on_host(size, gpu_layers, cpu_experts)
-    return Fit(gpu_layers, cpu_experts, needed, host, cells, is_smaller, is_tight=True)
+    missing = min(_missing(size, gpus, host_free, place) for place in places)
+    return Fit(gpu_layers, cpu_experts, needed, host, cells, is_smaller, missing)
 
 
 def _caches(wanted: Wanted) -> Iterator[tuple[int, bool]]:
@@ -168,6 +175,13 @@ def _needed(size: Sizes, gpus: Sequence[Gpu], gpu_layers: int, cpu_experts: int)
         needed[next(places)] += layer.near + (layer.experts if number >= cpu_experts else 0)
     needed[next(places)] += size.output
     return tuple(each + size.compute if each else 0 for each in needed)
+
+
+def _missing(size: Sizes, gpus: Sequence[Gpu], host_free: int, place: tuple[int, int]) -> int:
+    """By how many bytes GPUs and host are overfull, together."""
+    needed = _needed(size, gpus, *place)
+    over = sum(max(0, each - gpu.free) for each, gpu in zip(needed, gpus, strict=True))
+    return over + max(0, _on_host(size, *place) - host_free)
 
 
 def _on_host(size: Sizes, gpu_layers: int, cpu_experts: int) -> int:

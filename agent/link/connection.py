@@ -19,8 +19,7 @@ from ...shared.inference import RequestId
 from ...shared.lifecycle import StartupError
 from ...shared.log import context
 from ...shared.log_bell import LogBell
-from ...shared.messages import Evicted, FromAgent, Item, Status
-from ...shared.models.assignments import Assign, Reload
+from ...shared.messages import Evicted, FitRead, FromAgent, Item, Status
 from ...shared.queries import Result
 from ...shared.reports.statistics import Statistics
 from ..generation.port import Generation, Queries, QueryId
@@ -36,6 +35,7 @@ from .decisions import (
     DiscardGeneration,
     FailGeneration,
     GiveUp,
+    HostOrder,
     KeepSecret,
     MarkConnected,
     Obey,
@@ -105,7 +105,7 @@ class Connection:
         secrets: BalancerSecrets,
         on_connected: Callable[[], None],
         on_change: Callable[[], None],
-        on_order: Callable[[Assign | Reload], None],
+        on_order: Callable[[HostOrder], None],
         on_ended: Callable[[], None] = _nothing,
         on_ticket: Callable[[str, float], None] = _no_tickets,
         dial: Callable[[str], Awaitable[BalancerSocket]] = dial,
@@ -115,8 +115,8 @@ class Connection:
         """`on_connected`: the balancer let the agent in; `on_change`: slots may be free now.
 
         `secrets` are those of all processes of the agent.
-        `on_order`: the balancer says what this host should serve. `on_ended`: a dial came to
-        nothing, or the connection that it made is over. `on_ticket`: a ticket for a prefix was
+        `on_order`: what the balancer wants of this host. `on_ended`: a dial came to nothing, or the
+        connection that it made is over. `on_ticket`: a ticket for a prefix was
         given to another agent, and is good for so many seconds.
         """
         self._url = url
@@ -224,6 +224,10 @@ class Connection:
     def evicted(self, evicted: Evicted) -> None:
         """Prefixes left the engine's cache."""
         self._carry_out(self._session.evicted(evicted, self._clock()))
+
+    def fit_found(self, read: FitRead) -> None:
+        """The host knows what it would choose for a model that some balancer asked about."""
+        self._carry_out(self._session.fit_found(read, self._clock()))
 
     def drain(self, timeout: float) -> None:
         """Take nothing new, finish what runs within `timeout` seconds, then let `run` return."""

@@ -4,11 +4,14 @@ from dataclasses import dataclass, field
 
 from ...shared.errors import RequestError
 from ...shared.inference import RequestId
-from ...shared.messages import FromAgent, Start
+from ...shared.messages import FromAgent, ReadFit, Start
 from ...shared.models.assignments import Assign, Reload
 from ...shared.queries import Query
 from ..generation.port import QueryId
 from ..sequence_id import SequenceId
+
+HostOrder = Assign | Reload | ReadFit
+"""What a balancer wants of the host, whichever of its processes hears it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +80,9 @@ class WithdrawQuery:
 
 @dataclass(frozen=True, slots=True)
 class Obey:
-    """The balancer says what this host should serve."""
+    """The balancer says what this host should serve, or asks what it would choose."""
 
-    order: Assign | Reload
+    order: HostOrder
 
 
 @dataclass(frozen=True, slots=True)

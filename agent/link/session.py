@@ -28,6 +28,7 @@ from ...shared.messages import (
     Busy,
     Cancel,
     Evicted,
+    FitRead,
     FromAgent,
     FromBalancer,
     Goodbye,
@@ -38,6 +39,7 @@ from ...shared.messages import (
     Lend,
     LogRead,
     Output,
+    ReadFit,
     ReadLog,
     Refused,
     Reject,
@@ -76,6 +78,15 @@ from .requests import Requests
 HANDSHAKE_TIMEOUT = 10.0
 """Longest wait for the answer to `Hello`, in seconds."""
 
+MAX_OPEN_FITS = 4
+"""Questions of one balancer at a time of what the host would choose for a model."""
+
+_FITS_ARE_OPEN = Issue(
+    code="busy",
+    message=f"{MAX_OPEN_FITS} questions of this kind are open here already",
+    hint="ask again when they are answered",
+)
+
 MAX_LOG_WAITS = 64
 """Reads of the log that one balancer may have wait; those beyond are answered at once, with no
 lines."""
@@ -106,6 +117,8 @@ class Session:
         self._queries = queries
         self._log_waits: dict[RequestId, int] = {}
         """Reads of this agent's log that wait, and after which line."""
+        self._open_fits: set[RequestId] = set()
+        """Questions of what the host would choose that have no answer yet."""
         self._statistics: Statistics | None = None
         self._protocols = protocols
         self._protocol = protocols[-1]
@@ -148,6 +161,7 @@ class Session:
         self._state = "offline"
         self._heartbeat = None
         self._log_waits.clear()
+        self._open_fits.clear()
         return [*self._requests.discard_all(), *self._queries.withdraw_all()]
 
     def next_deadline(self) -> float | None:
@@ -206,6 +220,7 @@ class Session:
                 return self._asked(message, now)
             case Withdraw(id=id):
                 self._log_waits.pop(id, None)
+                self._open_fits.discard(id)
                 return self._settle([*self._queries.withdraw(id)])
             case Assign() | Reload():
                 return [Obey(message)]
@@ -215,6 +230,8 @@ class Session:
                 if wait and len(self._log_waits) < MAX_LOG_WAITS:
                     self._log_waits[id] = after
                 return [SendLog(id, after)]
+            case ReadFit():
+                return self._fit_asked(message, now)
             case _:
                 assert_never(message)
 
@@ -268,6 +285,12 @@ class Session:
         taken = self._queries.accept(ask)
         return [self._send(taken, now) if isinstance(taken, Reply) else taken]
 
+    def _fit_asked(self, asked: ReadFit, now: float) -> list[Decision]:
+        if len(self._open_fits) >= MAX_OPEN_FITS:
+            return [self._send(FitRead(id=asked.id, issue=_FITS_ARE_OPEN), now)]
+        self._open_fits.add(asked.id)
+        return [Obey(asked)]
+
     def heard(self, now: float) -> None:
         """The balancer sent a piece of a message."""
         if self._heartbeat is not None:
@@ -299,6 +322,13 @@ class Session:
             return []
         self._log_waits.pop(id, None)
         return [self._send(LogRead(id=id, lines=lines), now)]
+
+    def fit_found(self, read: FitRead, now: float) -> list[Decision]:
+        """The host knows what it would choose; sent if this balancer still asks for it."""
+        if read.id not in self._open_fits:
+            return []
+        self._open_fits.remove(read.id)
+        return [self._send(read, now)]
 
     @property
     def awaits_log(self) -> bool:

@@ -4,6 +4,7 @@ The first piece holds most headers without a vocabulary; each one that follows i
 """
 
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 import httpx2
 
@@ -23,12 +24,21 @@ from .port import FetchError
 FIRST_PIECE = 2**17
 LAST_PIECE = 2**22
 MAX_BYTES = 64 * 2**20
-"""Most bytes of a header that are asked for; the largest vocabularies take about 20 MB."""
+"""Most bytes of headers that are asked for; the largest vocabularies take about 20 MB."""
 
 
-def read_remote_header(client: httpx2.Client, remote: RemoteFile) -> tuple[GgufHeader, int]:
+@dataclass(slots=True)
+class Budget:
+    """The bytes that the headers of a model's files may still take, together."""
+
+    left: int = MAX_BYTES
+
+
+def read_remote_header(
+    client: httpx2.Client, remote: RemoteFile, budget: Budget
+) -> tuple[GgufHeader, int]:
     """The header of `remote`, and the bytes of the whole file. Raises `FetchError`."""
-    start = RemoteStart(client, remote)
+    start = RemoteStart(client, remote, budget)
     try:
         return read_header(start), start.total
     except HeaderError as error:
@@ -43,9 +53,10 @@ class RemoteStart:
     `total` is the size of the whole file, known once a byte was read.
     """
 
-    def __init__(self, client: httpx2.Client, remote: RemoteFile) -> None:
+    def __init__(self, client: httpx2.Client, remote: RemoteFile, budget: Budget) -> None:
         self._client = client
         self._remote = remote
+        self._budget = budget
         self._piece = b""
         self._at = 0
         self._num_fetched = 0
@@ -67,11 +78,12 @@ class RemoteStart:
         return 0 < self.total <= self._num_fetched
 
     def _fetch(self) -> bytes:
-        size = min(self._next_size, MAX_BYTES - self._num_fetched)
+        size = min(self._next_size, self._budget.left)
         if size <= 0:
             raise FetchError(
                 "too_large",
-                f"{self._remote.called}: its header has more than {MAX_BYTES} bytes",
+                f"{self._remote.called}: the headers of the model's files have more than "
+                f"{MAX_BYTES} bytes",
                 "name a GGUF file of a model",
             )
         self._next_size = min(2 * self._next_size, LAST_PIECE)
@@ -86,6 +98,7 @@ class RemoteStart:
         except (httpx2.TransportError, httpx2.InvalidURL, RedirectError) as error:
             raise unreachable(self._remote, error) from error
         self._num_fetched += len(piece)
+        self._budget.left -= len(piece)
         return piece
 
     def _answer(self, headers: dict[str, str], size: int) -> bytes:

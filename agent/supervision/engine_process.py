@@ -25,6 +25,7 @@ from .supervisor_protocol import (
     Change,
     Dial,
     Failed,
+    FitFound,
     Logged,
     Order,
     Report,
@@ -138,6 +139,8 @@ def _obey(channel: SupervisorChannel, shutdown: Shutdown) -> Callable[[Order], N
                 channel.secrets.learn(balancer, secret)
             case Logged(lines=lines):
                 log.append(lines)
+            case FitFound(read=read):
+                channel.on_fit_found(read)
             case Stop(drain_timeout=drain_timeout):
                 channel.drain_timeout = drain_timeout
                 shutdown.request("the supervisor asks for it")

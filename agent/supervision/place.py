@@ -16,7 +16,7 @@ from ...shared import log
 from ...shared.inference import AgentId
 from ...shared.log import context
 from ...shared.log_bell import LogBell
-from ...shared.messages import Issue
+from ...shared.messages import FitRead, Issue, ReadFit
 from ...shared.models.assignments import (
     Assign,
     Assignment,
@@ -28,6 +28,7 @@ from ...shared.models.assignments import (
 from ...shared.reports.model_info import ModelInfo
 from ..host_facts import available_memory
 from ..link.balancer_secrets import BalancerSecrets
+from ..link.decisions import HostOrder
 from ..models.model_file import AdapterOnHost, ModelFile
 from ..models.port import Lease, ModelFiles
 from ..settings import AgentSettings
@@ -48,11 +49,21 @@ from .decisions import (
 )
 from .engine_run import EngineProcess, EngineRun
 from .engines import LeftOut
+from .fit_reader import FitReader
 from .model_fetch import Brought, bring_adapters, fetch_model
 from .restarts import Quit, Restarts
 from .room import Room
 from .standby import Standby
-from .supervisor_protocol import Begin, Change, Dial, Loaded, Logged, ReportStatus, SecretGiven
+from .supervisor_protocol import (
+    Begin,
+    Change,
+    Dial,
+    FitFound,
+    Loaded,
+    Logged,
+    ReportStatus,
+    SecretGiven,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +87,7 @@ class Host(Protocol):
     facts: HostFacts
     id: AgentId
     files: ModelFiles
+    fits: FitReader
     issues: tuple[Issue, ...]
     group: asyncio.TaskGroup
     room: Room
@@ -209,9 +221,12 @@ class Place:
         begin, model = self._engines[id].begin, self._loaded.get(id)
         self._host.announce(slots=begin.settings.slots, model=model.name if model else "")
 
-    def on_ordered(self, order: Assign | Reload) -> None:
+    def on_ordered(self, order: HostOrder) -> None:
         if self._is_given_up:
             return  # the balancer sees the link end, and orders this elsewhere
+        if isinstance(order, ReadFit):
+            self._host.fits.ask(order, self._fit_found)
+            return
         if self._facts.is_pinned:
             logger.warning(
                 "`%s` ignored: this agent serves the model of --model or --upstream", order.type
@@ -219,6 +234,11 @@ class Place:
             return
         logger.info("a balancer orders", extra=context(**_named(order)))
         self._carry_out(self._assigner.ordered(order))
+
+    def _fit_found(self, read: FitRead) -> None:
+        self._standby.fit_found(read)
+        for engine in self._engines.values():
+            engine.run.say(FitFound(read=read))
 
     def on_secret(self, balancer: str, secret: str) -> None:
         self._secrets.given(balancer, secret)

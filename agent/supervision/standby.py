@@ -13,8 +13,8 @@ from typing import NoReturn
 
 from ...shared.errors import RequestError, ShuttingDown, to_wire
 from ...shared.inference import AgentId
-from ...shared.messages import PROTOCOL_VERSION, Hello, Issue, Start, Status
-from ...shared.models.assignments import Assign, HostFacts, Reload, Work
+from ...shared.messages import PROTOCOL_VERSION, FitRead, Hello, Issue, Start, Status
+from ...shared.models.assignments import HostFacts, Work
 from ...shared.queries import Declined, Query, Result
 from ...shared.reports.model_info import ModelInfo
 from ..discovery.links import Links, dialling
@@ -22,6 +22,7 @@ from ..generation.port import Listener, QueryId
 from ..link.balancer_secrets import BalancerSecrets
 from ..link.balancer_socket import BalancerSocket
 from ..link.connection import Connection
+from ..link.decisions import HostOrder
 from ..link.dialling import AgentKey
 from ..link.queries import OpenQueries
 from ..link.requests import Requests, Slots
@@ -43,7 +44,7 @@ class Standby:
         host: AgentId | None = None,
         secrets: BalancerSecrets,
         on_connected: Callable[[], None],
-        on_order: Callable[[Assign | Reload], None],
+        on_order: Callable[[HostOrder], None],
     ) -> None:
         """`on_connected`: a balancer let the agent in. `on_order`: what it orders."""
         self._balancers = settings.balancer
@@ -88,6 +89,11 @@ class Standby:
             self._leave(only_dead=True)
         elif self._links is None:
             self._links = Links(self._balancers, self._make, self._dial, self._group)
+
+    def fit_found(self, read: FitRead) -> None:
+        """The host knows what it would choose for a model that some balancer asked about."""
+        for connection in self._links or ():
+            connection.fit_found(read)
 
     def leave(self) -> None:
         """Disconnect from every balancer, without waiting for that."""

@@ -20,6 +20,7 @@ from ..models.port import ModelFiles
 from ..settings import AgentSettings
 from .decisions import Exit
 from .engine_run import Child, EngineProcess, StartProcess
+from .fit_reader import FitReader
 from .place import Place
 from .restarts import Restarts
 from .room import Room
@@ -69,6 +70,7 @@ class _Supervisor:
         self.settings = settings
         self.facts = facts
         self.files = files
+        self.fits = FitReader(settings, group)
         self.issues = issues
         self.group = group
         self.id = AgentId(uuid4().hex)
@@ -95,6 +97,7 @@ class _Supervisor:
 
     def leave(self) -> None:
         """Disconnect, and stop whatever still runs."""
+        self.fits.stop()
         for place in self._places:
             place.leave()
 

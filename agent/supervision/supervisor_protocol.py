@@ -14,12 +14,13 @@ from pydantic import Field, TypeAdapter
 
 from ...shared.inference import AgentId
 from ...shared.inference.adapters import AdapterName
-from ...shared.messages import Issue
-from ...shared.models.assignments import Assign, Assignment, HostFacts, Reload, Work
+from ...shared.messages import FitRead, Issue
+from ...shared.models.assignments import Assignment, HostFacts, Work
 from ...shared.reports.log_lines import LogLines
 from ...shared.reports.model_info import ModelInfo
 from ...shared.strict import STRICT
 from ..link.balancer_secrets import BalancerSecrets
+from ..link.decisions import HostOrder
 from ..settings import AgentSettings
 
 # ---- orders
@@ -101,6 +102,15 @@ class Logged:
     lines: LogLines
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitFound:
+    """What a balancer asked for with `ReadFit`; whichever link has the question sends it."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["fit_found"] = "fit_found"
+    read: FitRead
+
+
 # ---- both
 
 
@@ -151,11 +161,11 @@ class Alive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordered:
-    """A balancer says what this host should serve; the supervisor decides."""
+    """What a balancer wants of this host; the supervisor decides."""
 
     __pydantic_config__ = STRICT
     type: Literal["ordered"] = "ordered"
-    order: Annotated[Assign | Reload, Field(discriminator="type")]
+    order: Annotated[HostOrder, Field(discriminator="type")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +188,8 @@ class Failed:
 
 
 Order = Annotated[
-    Begin | Dial | ReportStatus | Change | Stop | Logged | SecretGiven, Field(discriminator="type")
+    Begin | Dial | ReportStatus | Change | Stop | Logged | FitFound | SecretGiven,
+    Field(discriminator="type"),
 ]
 Report = Annotated[
     Loaded | Ready | Alive | Ordered | Changed | Failed | SecretGiven, Field(discriminator="type")
@@ -212,7 +223,8 @@ class SupervisorChannel:
     """The engine process's end: how it began, the orders that were not obeyed yet, where to report.
 
     `drain_timeout` is the last `Stop`'s. `secrets` are those of all processes of the agent. `step`
-    says which step the engine computes, if it computes one.
+    says which step the engine computes, if it computes one. `on_fit_found` gets what the host would
+    choose for a model.
     """
 
     def __init__(self, begin: Begin, report: Callable[[Report], None]) -> None:
@@ -222,6 +234,7 @@ class SupervisorChannel:
         self.orders: asyncio.Queue[ReportStatus | Change] = asyncio.Queue()
         self.drain_timeout: float | None = None
         self.step: Callable[[], int | None] = lambda: None
+        self.on_fit_found: Callable[[FitRead], None] = lambda read: None
         self.secrets = BalancerSecrets(self._pass_on)
 
     def _pass_on(self, balancer: str, secret: str) -> None:

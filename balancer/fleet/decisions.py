@@ -5,7 +5,7 @@ from typing import NewType
 
 from ...shared.errors import RequestError
 from ...shared.inference import Event, RequestId, Token
-from ...shared.messages import FromBalancer, LogRead
+from ...shared.messages import FitRead, FromBalancer, LogRead
 from ...shared.queries import Result
 from .recorder import NOWHERE, Ending, MoveReason, Origin
 
@@ -101,8 +101,15 @@ class ShowLog:
 
 
 @dataclass(frozen=True, slots=True)
-class LogLost:
-    """The agent of these reads of its log has gone: they end."""
+class ShowFit:
+    """Hand what an agent would choose to the reader that waits for it."""
+
+    message: FitRead
+
+
+@dataclass(frozen=True, slots=True)
+class ReadsLost:
+    """The link is gone that these reads were sent over: they end."""
 
     ids: tuple[RequestId, ...]
 
@@ -132,6 +139,7 @@ Decision = (
     | Moved
     | Finish
     | ShowLog
-    | LogLost
+    | ShowFit
+    | ReadsLost
     | LogBad
 )

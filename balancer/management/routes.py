@@ -30,6 +30,7 @@ from .answer_types import About, Event
 from .balancers import alone, balancer_routes
 from .diary_routes import routes as diary_routes
 from .events import EventHub, stream_events
+from .fit_routes import routes as fit_routes
 from .fleet_routes import fleet_routes
 from .history.history_routes import history_routes
 from .history.usage_routes import usage_routes
@@ -80,6 +81,7 @@ def management_app(
             parts.diary,
             None if peers is None else peers.retry,
         ),
+        *fit_routes(runtime),
         *diary_routes(parts.diary, leases),
         _agent_route(
             agent_socket.agent_handler(

@@ -1,30 +1,37 @@
-"""`arriero models`: what is desired and what is served; add, remove and change one."""
+"""`arriero models`: what is desired and served; add, remove and change one; where one fits."""
 
 import argparse
 import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..arguments import Target, UsageError, make_parser, positive
 from ..boundary import run
 from ..desired_state import add_flags, change
-from ..output import console, issues, print_json
+from ..output import console, in_gib, issues, print_json
 
-ACTIONS = ("list", "add", "remove", "set")
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ...client.management import Management
+
+ACTIONS = ("list", "add", "remove", "set", "fit")
 
 EXAMPLES = """examples:
   arriero models add hf://org/repo:Q4_K_M --name qwen3-8b --replicas 2
   arriero models add /models/qwen3-8b.gguf      # a path on the agents' hosts
   arriero models set qwen3-8b --slots 8 --replicas all
   arriero models remove qwen3-8b
+  arriero models fit hf://org/repo:Q4_K_M       # what each agent would choose; no download
 """
 
 Json = dict[str, Any]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Lists models with their status; adds one to the desired models, removes or changes one."""
+    """Lists models with their status; adds one to the desired models, removes or changes one, or
+    says what each agent would choose for one before it is downloaded."""
     return run(build_parser(), argv, _models)
 
 
@@ -38,10 +45,10 @@ def build_parser() -> argparse.ArgumentParser:
         "model",
         nargs="?",
         metavar="SOURCE|NAME",
-        help="add: the source, hf://…, https://… or an absolute path on the agents' hosts; "
+        help="add, fit: the source, hf://…, https://… or an absolute path on the agents' hosts; "
         "remove, set: the model's name",
     )
-    wish = parser.add_argument_group("add and set")
+    wish = parser.add_argument_group("add and set; --slots and --context-size: fit, too")
     wish.add_argument("--name", help="what clients ask for; without it, from the source")
     wish.add_argument("--source", help="set: another source")
     wish.add_argument(
@@ -90,13 +97,17 @@ async def _models(arguments: argparse.Namespace, target: Target) -> None:
     from ...client import Client
 
     if arguments.action != "list" and arguments.model is None:
-        what = "give its source" if arguments.action == "add" else "give its name"
+        has_source = arguments.action in ("add", "fit")
+        what = "give its source" if has_source else "give its name"
         raise UsageError(f"{arguments.action} which model? {what.capitalize()}")
     async with Client(
         target.url, management=target.management, key=target.key, tls_ca=target.tls_ca
     ) as client:
         if arguments.action == "list":
             _list(await client.management.models(), as_json=arguments.json)
+            return
+        if arguments.action == "fit":
+            await _fit(client.management, arguments)
             return
         make = _CHANGES[arguments.action](arguments)
         # Who removes one by its name has said what is to go.
@@ -126,6 +137,46 @@ def _list(models: list[Json], *, as_json: bool) -> None:
             Text(issues(model)),
         )
     console().print(table if models else "no models yet: see arriero models --help")
+
+
+# ---- where one fits
+
+
+async def _fit(management: "Management", arguments: argparse.Namespace) -> None:
+    given = {"slots": arguments.slots, "context_size": arguments.context_size}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    found = await management.model_fit(source_of(arguments.model), **chosen)
+    if arguments.json:
+        print_json(found)
+        return
+    if not found["agents"]:
+        console().print("no agents yet: see agent --help")
+        return
+    console().print(_fit_table(found["agents"]))
+    console().print("free memory is what is left beside the models that run now")
+
+
+def _fit_table(agents: Sequence[Json]) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for name in ("agent", "fits", "what it would choose"):
+        table.add_column(name)
+    for each in sorted(agents, key=lambda agent: str(agent["name"])):
+        table.add_row(Text(each["name"]), *map(Text, fit_in_words(each)))
+    return table
+
+
+def fit_in_words(agent: Json) -> tuple[str, str]:
+    """Whether the model fits on an agent, and what it says of that."""
+    fit, issue = agent["fit"], agent["issue"]
+    if fit is None:
+        hint = f"; {issue['hint']}" if issue["hint"] else ""
+        return "unknown", f"{issue['message']}{hint}"
+    if fit["missing"]:
+        return "no", f"{in_gib(fit['missing'])} too little, even for {fit['said']}"
+    return "yes", str(fit["said"])
 
 
 # ---- changes

@@ -121,7 +121,8 @@ class HostFacts:
     """What a host has: `memory` in bytes is what all engines on it may use together.
 
     `is_pinned`: the agent was started with a model of its own and takes no assignment. `disk_free`
-    is the room left for model files, in bytes.
+    is the room left for model files, in bytes. `answers_fit`: it says what it would choose for a
+    model (`ReadFit`); one that forwards to another server does not.
     """
 
     __pydantic_config__ = STRICT
@@ -131,6 +132,7 @@ class HostFacts:
     disk_free: Bytes | None = None
     platform: Annotated[str, Field(max_length=200)] = ""
     is_pinned: bool = False
+    answers_fit: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from arriero.agent.supervision.supervisor_protocol import (
 )
 from arriero.shared.errors import RequestError, ShuttingDown, to_wire
 from arriero.shared.inference import AgentId, RequestId
-from arriero.shared.messages import Busy, Hello, Issue, Refused, Start, Status
+from arriero.shared.messages import Busy, FitRead, Hello, Issue, ReadFit, Refused, Start, Status
 from arriero.shared.models.assignments import Assign, HostFacts, Work
 from arriero.shared.queries import Query, Result
 from tests.agent.fakes import BYTES_INFO, WELCOME, FakeBalancer, Peer, soon
@@ -140,6 +140,23 @@ async def test_what_balancers_wish_goes_to_the_supervisor() -> None:
             await peer.cancel("r")
             await peer.output()  # so the order before was read, too
         assert Ordered(order=order) in agent.reports
+
+
+async def test_what_the_host_would_choose_goes_to_who_asked() -> None:
+    question = ReadFit(id=RequestId("f"), source="file:///m.gguf")
+    read = FitRead(id=question.id, issue=Issue(code="gated", message="no"))
+    async with FakeBalancer.open() as balancer:
+        agent = Agent(balancer, drain_timeout=0.0)
+        async with agent.dialling(Dial()):
+            peer, _ = await let_in(balancer)
+            await peer.say(question)
+            await peer.start("r")
+            await peer.cancel("r")
+            await peer.output()  # so the question before was read, too
+            assert Ordered(order=question) in agent.reports
+            agent.channel.on_fit_found(read)
+            while (message := await peer.next()) != read:
+                assert not isinstance(message, FitRead)
 
 
 async def test_before_it_has_dialled_there_is_nothing_to_leave() -> None:

@@ -31,6 +31,7 @@ from arriero.shared.messages import (
     Cancel,
     Ended,
     Evicted,
+    FitRead,
     FromAgent,
     FromBalancer,
     Goodbye,
@@ -43,6 +44,7 @@ from arriero.shared.messages import (
     Output,
     Piece,
     PromptRead,
+    ReadFit,
     ReadLog,
     Refused,
     Reject,
@@ -84,6 +86,7 @@ from arriero.shared.queries import (
     Vector,
 )
 from arriero.shared.reports.log_lines import LogLine
+from arriero.shared.reports.model_fit import ModelFit
 from arriero.shared.reports.model_info import ModelInfo, Upstream
 from arriero.shared.reports.statistics import (
     Cells,
@@ -290,6 +293,7 @@ FROM_AGENT: tuple[FromAgent, ...] = (
         loading=MODEL,
         labels={"gpu": "none"},
         facts=HostFacts(
+            answers_fit=True,
             memory=2**34,
             devices=(Device(name="CUDA0", memory=2**33, description="a card"),),
             cores=8,
@@ -366,6 +370,22 @@ FROM_AGENT: tuple[FromAgent, ...] = (
         )
     ),
     *(Reply(id=ID, result=each) for each in ANSWERS),
+    FitRead(
+        id=ID,
+        fit=ModelFit(
+            said="é",
+            file_bytes=2**53,
+            missing=1,
+            slots=4,
+            context_size=4096,
+            cells=2**32,
+            gpu_layers=29,
+            cpu_experts=8,
+            cache_type_k="q8_0",
+            cache_type_v="f16",
+        ),
+    ),
+    FitRead(id=ID, issue=Issue(code="not_found", message="é", hint="é")),
     LogRead(id=ID, lines=(LogLine(number=2**52, at=1.5, level="error", text="é"),)),
     Evicted(keys=(1, 2**62), everything=True),
 )
@@ -417,6 +437,13 @@ FROM_BALANCER: tuple[FromBalancer, ...] = (
     Withdraw(id=ID),
     Assign(revision=7, assignment=ASSIGNMENT, drain_timeout=2.5),
     Reload(drain_timeout=2.5),
+    ReadFit(
+        id=ID,
+        source="hf://org/repo:Q4_K_M",
+        slots=4,
+        context_size="auto",
+        http_hosts=("files.lan:8080",),
+    ),
     ReadLog(id=ID, after=2**52, wait=True),
     Goodbye(),
 )

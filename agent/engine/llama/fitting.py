@@ -4,7 +4,7 @@ The choice itself is `gguf.fit`; here sizes, devices and options become its numb
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,12 +57,17 @@ def fitted(path: Path, options: LoadOptions, share: float = 1.0) -> Fitted | Non
     `None` where its header says too little. Raises `ModelError` where `options` name a device that
     there is not.
     """
-    devices = model_params(_unplaced(options), "plain").devices if _may_offload(options) else ()
+    devices = devices_for(options)
     try:
         file = read_sizes(path)
         return chosen(file, options, devices, host=available_memory(), share=share)
     except (HeaderError, OSError, ValueError):
         return None  # loading them, or what is beside them, says what is wrong
+
+
+def devices_for(options: LoadOptions) -> Sequence[FoundDevice]:
+    """Those that layers may go to. Raises `ModelError` where `options` name one there is not."""
+    return model_params(_unplaced(options), "plain").devices if _may_offload(options) else ()
 
 
 def chosen(
@@ -112,15 +117,23 @@ def longest_context(header: GgufHeader, options: LoadOptions) -> int:
 
 def read_sizes(path: Path) -> ModelFileSizes:
     """Raises `HeaderError`, `OSError`, and `ValueError` where its name is one of several's."""
-    sizes: dict[str, int] = {}
-    num_bytes = 0
-    headers = []
+    parts = []
     for part in map(Path, files_of(str(path))):
         with part.open("rb") as file:
-            headers.append(read_header(file))
-        sizes |= headers[-1].tensor_bytes(part.stat().st_size)
-        num_bytes += part.stat().st_size
-    return ModelFileSizes(headers[0], sizes, num_bytes)
+            parts.append((read_header(file), part.stat().st_size))
+    return sizes_of(parts)
+
+
+def sizes_of(parts: Iterable[tuple[GgufHeader, int]]) -> ModelFileSizes:
+    """Of the headers of all files of a model and their bytes, the first one first.
+
+    Raises `HeaderError`.
+    """
+    files = list(parts)
+    tensors: dict[str, int] = {}
+    for header, num_bytes in files:
+        tensors |= header.tensor_bytes(num_bytes)
+    return ModelFileSizes(files[0][0], tensors, sum(num_bytes for _, num_bytes in files))
 
 
 def _may_offload(options: LoadOptions) -> bool:

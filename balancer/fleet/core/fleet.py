@@ -60,6 +60,7 @@ from ....shared.messages import (
     CallStarted,
     Ended,
     Evicted,
+    FitRead,
     FromAgent,
     Heartbeat,
     Hello,
@@ -69,6 +70,7 @@ from ....shared.messages import (
     Output,
     Piece,
     PromptRead,
+    ReadFit,
     ReadLog,
     Refused,
     Reject,
@@ -83,7 +85,18 @@ from ...control.desired_state import DesiredState
 from ..bad_messages import BadMessage
 from ..caller import ANONYMOUS, Caller
 from ..deadlines import earliest
-from ..decisions import Decision, Deliver, Disconnect, Finish, LinkId, LogBad, Send, Settle, ShowLog
+from ..decisions import (
+    Decision,
+    Deliver,
+    Disconnect,
+    Finish,
+    LinkId,
+    LogBad,
+    Send,
+    Settle,
+    ShowFit,
+    ShowLog,
+)
 from ..limits import Limits
 from ..queries.query import QueryLifecycle, QueryRequest
 from ..recorder import Ending
@@ -334,13 +347,16 @@ class Fleet:
     def _said(
         self,
         agent: Agent,
-        message: Hello | Status | Statistics | Output | Reply | LogRead | Evicted,
+        message: Hello | Status | Statistics | Output | Reply | LogRead | FitRead | Evicted,
         now: float,
     ) -> Iterable[Decision]:
         match message:
             case LogRead():
-                self.state.log_readers.pop(message.id, None)
+                self.state.open_reads.pop(message.id, None)
                 return [ShowLog(message)]
+            case FitRead():
+                self.state.open_reads.pop(message.id, None)
+                return [ShowFit(message)]
             case Output():
                 return self._items(agent, message.items, now)
             case Status():
@@ -532,19 +548,29 @@ class Fleet:
     ) -> list[Decision]:
         """Ask an agent for the lines of its log with numbers above `after`: a `ShowLog` follows.
 
-        With `wait` it follows as soon as there are some. If the agent goes, a `LogLost` follows.
+        With `wait` it follows as soon as there are some. If the agent goes, a `ReadsLost` follows.
         Raises `NotFound`.
         """
+        return self._read(agent_id, ReadLog(id=id, after=after, wait=wait), now)
+
+    def read_fit(self, agent_id: AgentId, question: ReadFit, now: float) -> list[Decision]:
+        """Ask a host what it would choose for a model: a `ShowFit` follows, or a `ReadsLost`.
+
+        Only where its facts say that it answers. Raises `NotFound`.
+        """
+        return self._read(agent_id, question, now)
+
+    def _read(self, agent_id: AgentId, read: ReadLog | ReadFit, now: float) -> list[Decision]:
+        """Over one of its host's links, of one that serves a model if there is one."""
         decisions = self._due(now)
         places = self.state.registry.on_host(self._connected(agent_id).host)
         agent = next((each for each in places if each.model is not None), places[0])
-        self.state.log_readers[id] = agent.link
-        read = ReadLog(id=id, after=after, wait=wait)
+        self.state.open_reads[read.id] = agent.link
         return [*decisions, self.state.registry.message_to(agent.link, read, now)]
 
-    def stop_reading_log(self, id: RequestId, now: float) -> list[Decision]:
-        """No reader waits for these lines any more, if one did."""
-        if (link := self.state.log_readers.pop(id, None)) is None:
+    def stop_reading(self, id: RequestId, now: float) -> list[Decision]:
+        """No reader waits for what an agent was asked to send, if one did."""
+        if (link := self.state.open_reads.pop(id, None)) is None:
             return []
         withdrawn = self.state.registry.message_to(link, Withdraw(id=id), now)
         return [*self._due(now), withdrawn]

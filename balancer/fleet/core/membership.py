@@ -20,7 +20,7 @@ from ....shared.reports.model_info import ModelInfo
 from ....shared.reports.statistics import Statistics
 from ...access.identity import Identity
 from ..bad_messages import CODE, speaker_of
-from ..decisions import Decision, Disconnect, LinkId, LogBad, LogLost, Send
+from ..decisions import Decision, Disconnect, LinkId, LogBad, ReadsLost, Send
 from ..identities import Owner
 from ..recorder import MoveReason
 from ..registry import Agent
@@ -116,7 +116,7 @@ class Membership:
         state.registry.left(agent.link, _departure(agent, loss, hung_up=hung_up), now)
         if not state.registry.links_of(agent.hello.agent_id):
             state.identities.left(agent.hello.agent_id, now)
-        decisions = self._log_lost(agent)
+        decisions = self._reads_lost(agent)
         self._steering.left(agent)
         self._steering.look_soon(now)
         state.models.agent_left(agent.link, now)
@@ -200,16 +200,16 @@ class Membership:
         state = self._state
         state.registry.retire(agent)
         state.models.agent_left(agent.link, now)
-        decisions = [*self._log_lost(agent), *state.requests.agent_changed(agent, now)]
+        decisions = [*self._reads_lost(agent), *state.requests.agent_changed(agent, now)]
         return [*decisions, *state.dispatcher.agent_changed(agent, now)]
 
-    def _log_lost(self, agent: Agent) -> list[Decision]:
-        """Readers of its log over this link have to ask again: another process may have it."""
-        readers = self._state.log_readers
+    def _reads_lost(self, agent: Agent) -> list[Decision]:
+        """What was asked over this link has no answer: another process may have one."""
+        readers = self._state.open_reads
         ids = tuple(id for id, link in readers.items() if link == agent.link)
         for id in ids:
             del readers[id]
-        return [LogLost(ids)] if ids else []
+        return [ReadsLost(ids)] if ids else []
 
     def _rejection(self, hello: Hello, holder: Identity | None, now: float) -> Reject | None:
         if self._state.is_closed:

@@ -19,7 +19,7 @@ from ..requests.requests import Requests
 class FleetState:
     """`drained_at` is set from the begin of draining on; once `is_closed`, no agent may join.
 
-    `log_readers` are the reads of agents' logs under way, with the link that each was sent over.
+    `open_reads` are what agents were asked to send, a `ReadLog` or a `ReadFit`, by their links.
     None is there whose link is gone; how many there are is bounded by who asks.
     """
 
@@ -33,7 +33,7 @@ class FleetState:
     identities: Identities
     drained_at: float | None = field(default=None, init=False)
     is_closed: bool = field(default=False, init=False)
-    log_readers: dict[RequestId, LinkId] = field(default_factory=dict, init=False)
+    open_reads: dict[RequestId, LinkId] = field(default_factory=dict, init=False)
     bad_messages: BadMessages = field(default_factory=BadMessages, init=False)
     tokens_total: int = field(default=0, init=False)
     items_ignored: int = field(default=0, init=False)

@@ -1,7 +1,7 @@
 """The shell around the fleet's core: feeds it events and time, carries out every decision.
 
-All of it runs on one event loop, and nothing but `drain`, `run`, `changes` and `read_log` waits, so
-every event is carried out whole before the next.
+All of it runs on one event loop, and nothing but `drain`, `run`, `changes`, `read_log` and
+`read_fits` waits, so every event is carried out whole before the next.
 """
 
 import asyncio
@@ -11,15 +11,18 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
-from typing import assert_never
+from typing import Generic, TypeVar, assert_never
 
-from ....shared.errors import AgentLost, RateLimited, RequestError
+from ....shared.errors import AgentLost, NotSupported, RateLimited, RequestError
 from ....shared.inference import AgentId, Done, Event, Failed, GenerateRequest, RequestId
 from ....shared.log import context
-from ....shared.messages import FromAgent, Hello, LogRead
+from ....shared.messages import FitRead, FromAgent, Hello, Issue, LogRead, ReadFit
+from ....shared.models.assignments import NumSlots
+from ....shared.models.engine_options import AutoContext
 from ....shared.reports.log_lines import LogLine
+from ....shared.reports.model_fit import ModelFit
 from ....shared.tracing.tracer import NO_TRACER, Tracer
 from ...access.identity import Identity
 from ...control.demand import Demand
@@ -36,18 +39,19 @@ from ..decisions import (
     FirstToken,
     LinkId,
     LogBad,
-    LogLost,
     Moved,
+    ReadsLost,
     Refuse,
     Send,
     Settle,
+    ShowFit,
     ShowLog,
 )
 from ..queries.query import QueryRequest
 from ..queries.query_handle import QueryHandle
 from ..recorder import Ending, Recorder
 from ..requests.eligibility import Engine
-from ..view import Cordon, SharedCordon
+from ..view import AgentView, Cordon, SharedCordon
 from .outbox import Backlog, Peer
 from .stream import Sink, Stream
 
@@ -57,26 +61,41 @@ MAX_LOG_READS = 64
 LOG_PATIENCE = 5.0
 """Seconds that an agent has to send lines of its log."""
 
-LogLines = tuple[LogLine, ...]
+MAX_FITS = 4
+"""Operators who may wait at once for what hosts would choose for a model."""
+
+FIT_PATIENCE = 60.0
+"""Seconds that a host has to say what it would choose: longer than its own deadline."""
 
 
-class LogReads:
-    """The readers that wait for the lines of an agent's log, by the id of what they asked for.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFit:
+    """What a host would choose for a model, or why that is not known."""
 
-    At most `MAX_LOG_READS` wait, each until its lines came or its reader has gone.
+    host: AgentId
+    name: str
+    fit: ModelFit | None = None
+    issue: Issue | None = None
+
+
+_Sent = TypeVar("_Sent", LogRead, FitRead)
+
+
+class Reads(Generic[_Sent]):
+    """The readers that wait for what an agent was asked to send, by the id of what they asked.
+
+    Each waits until that came or it has gone.
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[RequestId, asyncio.Future[LogLines]] = {}
+        self._waiting: dict[RequestId, asyncio.Future[_Sent]] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     @contextmanager
-    def expect(self, id: RequestId) -> Iterator[asyncio.Future[LogLines]]:
-        """The lines that will come for `id`, while inside. Raises `RateLimited`."""
-        if len(self._waiting) >= MAX_LOG_READS:
-            raise RateLimited(f"{MAX_LOG_READS} readers wait for agents' logs already")
+    def expect(self, id: RequestId) -> Iterator[asyncio.Future[_Sent]]:
+        """What will come for `id`, while inside."""
         future = self._waiting[id] = asyncio.get_running_loop().create_future()
         try:
             yield future
@@ -89,11 +108,11 @@ class LogReads:
             if (future := self._waiting.get(id)) is not None and not future.done():
                 future.set_exception(AgentLost("the agent has gone"))
 
-    def read(self, message: LogRead) -> None:
-        """An agent sent lines; ignored if no reader waits for them any more."""
+    def read(self, message: _Sent) -> None:
+        """An agent sent this; ignored if no reader waits for it any more."""
         future = self._waiting.get(message.id)
         if future is not None and not future.done():
-            future.set_result(tuple(message.lines))
+            future.set_result(message)
 
 
 _GRAIN = 0.001
@@ -153,11 +172,17 @@ class DecisionExecutor:
     """
 
     def __init__(
-        self, fleet: Fleet, recorder: Recorder, log_reads: LogReads, clock: Callable[[], float]
+        self,
+        fleet: Fleet,
+        recorder: Recorder,
+        log_reads: Reads[LogRead],
+        fit_reads: Reads[FitRead],
+        clock: Callable[[], float],
     ) -> None:
         self._fleet = fleet
         self._recorder = recorder
         self._log_reads = log_reads
+        self._fit_reads = fit_reads
         self._clock = clock
         self._sinks: dict[RequestId, Sink] = {}
         self._query_handles: dict[RequestId, QueryHandle] = {}
@@ -219,10 +244,13 @@ class DecisionExecutor:
                     self._query_handles.pop(id).settle(outcome)
                 case ShowLog(message=message):
                     self._log_reads.read(message)
+                case ShowFit(message=fit):
+                    self._fit_reads.read(fit)
                 case LogBad():
                     log_bad(decision)
-                case LogLost(ids=ids):
+                case ReadsLost(ids=ids):
                     self._log_reads.lost(ids)
+                    self._fit_reads.lost(ids)
                 case Refuse():
                     pass
                 case _:
@@ -334,8 +362,10 @@ class FleetRuntime:
         self._changed = asyncio.Event()
         self._tracer = tracer
         self._draw_seed = draw_seed
-        self._log_reads = LogReads()
-        self._executor = DecisionExecutor(fleet, recorder, self._log_reads, clock)
+        self._log_reads: Reads[LogRead] = Reads()
+        self._fit_reads: Reads[FitRead] = Reads()
+        self._num_fits = 0
+        self._executor = DecisionExecutor(fleet, recorder, self._log_reads, self._fit_reads, clock)
         self._timer = DeadlineTimer(self.tick, clock)
         self._links = count(1)
 
@@ -520,20 +550,72 @@ class FleetRuntime:
         With `wait` it waits for so many seconds until there are some. Raises `NotFound`,
         `RateLimited`, or `AgentLost` if the agent goes or does not answer.
         """
+        if len(self._log_reads) >= MAX_LOG_READS:
+            raise RateLimited(f"{MAX_LOG_READS} readers wait for agents' logs already")
         id = new_request_id()
         is_waiting = wait is not None
-        with self._log_reads.expect(id) as lines:
+        with self._log_reads.expect(id) as read:
             asked = self._fleet.read_log(id, agent, after, self._clock(), wait=is_waiting)
             self._carry_out(asked)
             try:
                 async with asyncio.timeout(LOG_PATIENCE if wait is None else wait):
-                    return await lines
+                    return tuple((await read).lines)
             except TimeoutError:
                 if is_waiting:
                     return ()
                 raise AgentLost(f"the agent did not answer within {LOG_PATIENCE:g} s") from None
             finally:
-                self._carry_out(self._fleet.stop_reading_log(id, self._clock()))
+                self._carry_out(self._fleet.stop_reading(id, self._clock()))
+
+    async def read_fits(
+        self, source: str, *, slots: NumSlots | None, context_size: AutoContext | None
+    ) -> list[HostFit]:
+        """What each host would choose for the model of `source`, or why that is not known.
+
+        Takes as long as the slowest of them, and `FIT_PATIENCE` at most. Raises `RateLimited`.
+        """
+        if self._num_fits >= MAX_FITS:
+            raise RateLimited(f"{MAX_FITS} readers wait for what hosts would choose already")
+        question = ReadFit(
+            id=new_request_id(),
+            source=source,
+            slots=slots,
+            context_size=context_size,
+            http_hosts=self.views.limits.http_hosts,
+        )
+        hosts = self.views.view(max_requests=0).agents
+        self._num_fits += 1
+        try:
+            async with asyncio.TaskGroup() as group:
+                asked = [group.create_task(self._read_fit(each, question)) for each in hosts]
+        finally:
+            self._num_fits -= 1
+        return [task.result() for task in asked]
+
+    async def _read_fit(self, host: AgentView, question: ReadFit) -> HostFit:
+        question = replace(question, id=new_request_id())
+        try:
+            read = await self._fit_read(host, question)
+        except RequestError as error:
+            issue = Issue(code=error.code, message=error.message)
+            return HostFit(host=host.id, name=host.name, issue=issue)
+        return HostFit(host=host.id, name=host.name, fit=read.fit, issue=read.issue)
+
+    async def _fit_read(self, host: AgentView, question: ReadFit) -> FitRead:
+        """Raises `AgentLost`, `NotFound`, or `NotSupported` if it does not say such a thing."""
+        if not host.facts.answers_fit:
+            raise NotSupported(
+                "it forwards to another server, or its version does not say what it would choose"
+            )
+        with self._fit_reads.expect(question.id) as read:
+            try:
+                self._carry_out(self._fleet.read_fit(host.id, question, self._clock()))
+                async with asyncio.timeout(FIT_PATIENCE):
+                    return await read
+            except TimeoutError:
+                raise AgentLost(f"it did not answer within {FIT_PATIENCE:g} s") from None
+            finally:
+                self._carry_out(self._fleet.stop_reading(question.id, self._clock()))
 
     @property
     def num_log_reads(self) -> int:

@@ -1,5 +1,7 @@
 """What is chosen fits, and what does not is given up in its order."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,6 +101,16 @@ def test_then_the_type_of_the_cache_and_then_its_cells() -> None:
     assert cells(weight + 1.5) == (0, 24_576, True, False)
     assert cells(weight + 0.25) == (0, 4096, True, False)
     assert cells(weight + 0.2) == (0, 4096, True, True)
+
+
+def test_what_is_missing_counts_where_it_is_least() -> None:
+    size = 32 * 100 * MIB + OUTPUT + COMPUTE
+    on_host = fit(with_cache(PLAIN), [], size, OPEN)
+    assert on_host.missing == on_host.host - size > 0
+    half = [Gpu("CUDA0", size // 2, 1.0)]
+    found = fit(with_cache(PLAIN), half, 0, replace(OPEN, least=OPEN.usual))
+    assert found.gpu_layers == 0  # memory of the host may be swapped; that of a GPU not
+    assert 0 < found.missing < found.host - size // 4
 
 
 def test_a_number_that_is_set_stays() -> None:

@@ -31,6 +31,7 @@ from arriero.agent.link.session import (
     HANDSHAKE_TIMEOUT,
     LAST_WORDS,
     MAX_LOG_WAITS,
+    MAX_OPEN_FITS,
     Session,
     bounded_hello,
     bounded_status,
@@ -46,6 +47,7 @@ from arriero.shared.messages import (
     Busy,
     Cancel,
     Evicted,
+    FitRead,
     FromBalancer,
     Goodbye,
     Heartbeat,
@@ -55,6 +57,7 @@ from arriero.shared.messages import (
     Lend,
     LogRead,
     Output,
+    ReadFit,
     ReadLog,
     Refused,
     Reject,
@@ -373,6 +376,38 @@ class TestOrders:
         session.connected(0.0)
         reason = f"the balancer sent `{order.type}` before `welcome`"
         assert session.received(order, 0.0) == [Close(reason)]
+
+
+class TestFits:
+    QUESTION = ReadFit(id=RequestId("f"), source="file:///m.gguf")
+
+    def test_a_question_is_passed_on_and_its_answer_sent_once(self) -> None:
+        session = live()
+        assert session.received(self.QUESTION, 0.0) == [Obey(self.QUESTION)]
+        read = FitRead(id=RequestId("f"), issue=Issue(code="gated", message="no"))
+        assert session.fit_found(read, 0.1) == [Send(read)]
+        assert session.fit_found(read, 0.2) == []
+
+    def test_what_nobody_waits_for_is_not_sent(self) -> None:
+        session, read = live(), FitRead(id=RequestId("f"))
+        assert session.fit_found(read, 0.0) == []
+        session.received(self.QUESTION, 0.0)
+        session.received(Withdraw(id=RequestId("f")), 0.1)
+        assert session.fit_found(read, 0.2) == []
+        session.received(self.QUESTION, 0.3)
+        session.disconnected()
+        assert session.fit_found(read, 0.4) == []
+
+    def test_open_ones_are_bounded(self) -> None:
+        session = live()
+        for number in range(MAX_OPEN_FITS):
+            question = replace(self.QUESTION, id=RequestId(str(number)))
+            assert session.received(question, 0.0) == [Obey(question)]
+        [refused] = session.received(self.QUESTION, 0.0)
+        assert isinstance(refused, Send)
+        assert isinstance(refused.message, FitRead)
+        assert refused.message.issue is not None
+        assert (refused.message.id, refused.message.issue.code) == ("f", "busy")
 
 
 class TestPeers:

@@ -4,10 +4,9 @@ import httpx2
 import pytest
 
 from arriero.agent.gguf.header import GgufHeader
-from arriero.agent.models import remote_header
 from arriero.agent.models.downloader import RemoteFile
 from arriero.agent.models.port import FetchError
-from arriero.agent.models.remote_header import FIRST_PIECE, read_remote_header
+from arriero.agent.models.remote_header import FIRST_PIECE, Budget, read_remote_header
 from tests.agent.gguf.gguf_files import header
 from tests.agent.models.file_server import FileServer, Served
 
@@ -16,16 +15,20 @@ METADATA = {"general.architecture": "llama", "llama.block_count": 2}
 WEIGHTS = bytes(3_000_000)
 
 
-def read(server: FileServer, *, size: int | None = None) -> tuple[GgufHeader, int]:
+def read(
+    server: FileServer, *, size: int | None = None, budget: Budget | None = None
+) -> tuple[GgufHeader, int]:
     url = server.url + PATH
     remote = RemoteFile(url=url, called="m.gguf", file=Path("unused"), size=size)
     with httpx2.Client() as client:
-        return read_remote_header(client, remote)
+        return read_remote_header(client, remote, budget or Budget())
 
 
-def fails(server: FileServer, *, size: int | None = None) -> FetchError:
+def fails(
+    server: FileServer, *, size: int | None = None, budget: Budget | None = None
+) -> FetchError:
     with pytest.raises(FetchError) as caught:
-        read(server, size=size)
+        read(server, size=size, budget=budget)
     return caught.value
 
 
@@ -54,14 +57,19 @@ def test_a_long_vocabulary_is_asked_for_in_pieces(server: FileServer) -> None:
     ]
 
 
-def test_a_header_without_an_end_is_refused(
-    server: FileServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(remote_header, "MAX_BYTES", 2 * FIRST_PIECE)
+def test_a_header_without_an_end_is_refused(server: FileServer) -> None:
     words = [f"word {number}" for number in range(30_000)]
     server.serve(PATH, Served(header({"tokens": words})))
-    assert fails(server).code == "too_large"
+    assert fails(server, budget=Budget(2 * FIRST_PIECE)).code == "too_large"
     assert ranges(server)[-1] == f"bytes={FIRST_PIECE}-{2 * FIRST_PIECE - 1}"
+
+
+def test_the_headers_of_a_models_files_share_a_budget(server: FileServer) -> None:
+    server.serve(PATH, Served(header(METADATA) + WEIGHTS))
+    budget = Budget(FIRST_PIECE + 10)
+    read(server, budget=budget)
+    assert budget.left == 10
+    assert fails(server, budget=budget).code == "too_large"
 
 
 def test_a_server_without_ranges_is_not_read(server: FileServer) -> None:

@@ -20,6 +20,7 @@ from arriero.agent.supervision.supervisor_protocol import (
     Changed,
     Dial,
     Failed,
+    FitFound,
     Loaded,
     Logged,
     Ordered,
@@ -27,8 +28,18 @@ from arriero.agent.supervision.supervisor_protocol import (
     ReportStatus,
     Stop,
 )
+from arriero.shared.inference import RequestId
 from arriero.shared.lifecycle import Shutdown, StartupError
-from arriero.shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Hello, Issue, Reject, Status
+from arriero.shared.messages import (
+    OLDEST_PROTOCOL,
+    PROTOCOL_VERSION,
+    FitRead,
+    Hello,
+    Issue,
+    ReadFit,
+    Reject,
+    Status,
+)
 from arriero.shared.models.assignments import (
     Assign,
     Assignment,
@@ -590,3 +601,26 @@ async def test_a_pinned_agent_keeps_its_model(caplog: pytest.LogCaptureFixture) 
         assert begin.settings.model == Path("m.gguf")
     assert "`assign` ignored" in caplog.text
     assert "`reload` ignored" in caplog.text
+
+
+class TestFits:
+    QUESTION = ReadFit(id=RequestId("f"), source="http://files.example/m.gguf")
+    """Refused without a look at any file."""
+
+    async def test_the_supervisor_answers_what_its_own_link_is_asked(self) -> None:
+        async with swapping() as agent:
+            peer = await agent.idle()
+            await peer.say(self.QUESTION)
+            while not isinstance(read := await soon(peer.next()), FitRead):
+                pass
+        assert read.issue is not None
+        assert (read.id, read.issue.code) == ("f", "denied")
+
+    async def test_and_what_the_link_of_an_engine_process_is_asked(self) -> None:
+        async with swapping() as agent:
+            process = await agent.serving(A)
+            process.report(Ordered(order=self.QUESTION))
+            found = await soon(process.order())
+        assert isinstance(found, FitFound)
+        assert found.read.issue is not None
+        assert (found.read.id, found.read.issue.code) == ("f", "denied")

@@ -10,6 +10,7 @@ from arriero.agent.supervision.supervisor_protocol import (
     Changed,
     Dial,
     Failed,
+    FitFound,
     Loaded,
     Order,
     Ordered,
@@ -23,8 +24,8 @@ from arriero.agent.supervision.supervisor_protocol import (
     encode_order,
     encode_report,
 )
-from arriero.shared.inference import AgentId
-from arriero.shared.messages import Issue
+from arriero.shared.inference import AgentId, RequestId
+from arriero.shared.messages import FitRead, Issue, ReadFit
 from arriero.shared.models.assignments import Assign, Assignment, HostFacts, Reload, Work
 from arriero.shared.sampling import SamplingChoices
 from tests.agent.fakes import BYTES_INFO
@@ -59,6 +60,7 @@ ASSIGNMENT = Assignment(
         Change(assignment=ASSIGNMENT, adapter=("calm=/calm.gguf:0.5",)),
         Stop(),
         Stop(drain_timeout=1.5),
+        FitFound(read=FitRead(id=RequestId("f"))),
     ],
 )
 def test_orders_are_one_line_and_arrive_as_they_were(order: Order) -> None:
@@ -74,6 +76,7 @@ def test_orders_are_one_line_and_arrive_as_they_were(order: Order) -> None:
         Ready(),
         Ordered(order=Assign(revision=1, assignment=ASSIGNMENT)),
         Ordered(order=Reload()),
+        Ordered(order=ReadFit(id=RequestId("f"), source="file:///m.gguf")),
         Changed(assignment=ASSIGNMENT, issue=Issue(code="adapter", message="no such file")),
         Failed(reason="why\nnot"),
     ],

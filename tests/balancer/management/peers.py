@@ -7,6 +7,7 @@ from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.fleet.runtime.outbox import Backlog
 from arriero.shared.inference import AgentId, RequestId
 from arriero.shared.messages import PROTOCOL_VERSION, FromBalancer, Hello, Output, Piece, Start
+from arriero.shared.models.assignments import HostFacts
 from arriero.shared.reports.model_info import ModelInfo
 from tests.balancer.management.views import MODEL
 
@@ -15,7 +16,13 @@ class Peer:
     """An agent that remembers what it was told and answers when the test says so."""
 
     def __init__(
-        self, runtime: FleetRuntime, name: str, *, slots: int = 2, model: ModelInfo | None = MODEL
+        self,
+        runtime: FleetRuntime,
+        name: str,
+        *,
+        slots: int = 2,
+        model: ModelInfo | None = MODEL,
+        facts: HostFacts | None = None,
     ) -> None:
         self.messages: list[FromBalancer] = []
         self._runtime = runtime
@@ -26,6 +33,7 @@ class Peer:
             version="0.1.0",
             slots=slots,
             model=model,
+            facts=facts or HostFacts(),
         )
         self._link: LinkId = runtime.agent_joined(self, hello)
 

@@ -62,6 +62,7 @@ def test_an_agent() -> None:
             "disk_free": None,
             "platform": "",
             "is_pinned": False,
+            "answers_fit": False,
         },
         "devices": [],
         "throughput": {"tokens_total": 40, "tokens_per_second": 12.35},

@@ -45,6 +45,51 @@ def test_models(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> Non
     assert "arriero models --help" in capsys.readouterr().out
 
 
+FITS = {
+    "source": "hf://org/repo:Q4_K_M",
+    "agents": [
+        {
+            "agent": "2",
+            "name": "small",
+            "fit": {"said": "9 layers in memory (2.0 of 1.0 GiB)", "missing": 2**30},
+            "issue": None,
+        },
+        {
+            "agent": "1",
+            "name": "large",
+            "fit": {"said": "9 of 9 layers on CUDA0", "missing": 0},
+            "issue": None,
+        },
+        {
+            "agent": "3",
+            "name": "tiny",
+            "fit": None,
+            "issue": {"code": "gated", "message": "the hub refuses", "hint": "set HF_TOKEN"},
+        },
+    ],
+}
+
+
+def test_where_one_fits(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    balancer.will(*[says(FITS)] * 2, says({"source": "file:///m", "agents": []}))
+    argv = ["fit", "hf://org/repo:Q4_K_M", "--slots", "2"]
+    assert main(argv) == 0
+    rows = [" ".join(each.split()) for each in capsys.readouterr().out.splitlines()[1:]]
+    assert rows == [
+        "large yes 9 of 9 layers on CUDA0",
+        "small no 1.0 GiB too little, even for 9 layers in memory (2.0 of 1.0 GiB)",
+        "tiny unknown the hub refuses; set HF_TOKEN",
+        "free memory is what is left beside the models that run now",
+    ]
+    method, path, _ = balancer.seen[0]
+    assert method == "GET"
+    assert path == "/api/v1/models/fit?source=hf://org/repo:Q4_K_M&slots=2"
+    assert main([*argv, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == FITS
+    assert main(["fit", "/m"]) == 0
+    assert "no agents yet" in capsys.readouterr().out
+
+
 STATE = {
     "models": [
         {"name": "m", "source": "file:///m", "agents": {"labels": {"a": "b"}, "replicas": 1}},
@@ -102,6 +147,7 @@ def test_one_is_removed_without_a_question(balancer: FakeServer) -> None:
     ("argv", "said"),
     [
         (["add"], "add which model? Give its source"),
+        (["fit"], "fit which model? Give its source"),
         (["remove"], "remove which model? Give its name"),
         (["remove", "x"], "no desired model is called 'x'; desired: m, n"),
         (["add", "/other/m.gguf"], "m is desired already: give another --name"),

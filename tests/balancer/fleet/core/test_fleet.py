@@ -16,8 +16,8 @@ from arriero.balancer.fleet.decisions import (
     Finish,
     FirstToken,
     LinkId,
-    LogLost,
     Moved,
+    ReadsLost,
     Refuse,
     Send,
 )
@@ -760,26 +760,26 @@ def test_a_read_that_is_given_up_is_withdrawn_and_an_answered_one_is_not() -> No
     scene = Scene()
     scene.join(A, hello("a"))
     read(scene, R)
-    assert scene.fleet.stop_reading_log(R, scene.now) == [Send(A, Withdraw(id=R))]
-    assert scene.fleet.stop_reading_log(R, scene.now) == []
+    assert scene.fleet.stop_reading(R, scene.now) == [Send(A, Withdraw(id=R))]
+    assert scene.fleet.stop_reading(R, scene.now) == []
     read(scene, R)
     scene.fleet.agent_said(A, LogRead(id=R), scene.now)
-    assert scene.fleet.stop_reading_log(R, scene.now) == []
+    assert scene.fleet.stop_reading(R, scene.now) == []
 
 
 def test_reads_end_with_their_link() -> None:
     scene = Scene()
     scene.join(A, hello("a"))
     read(scene, R)
-    assert LogLost((R,)) in scene.leave(A)
-    assert scene.fleet.stop_reading_log(R, scene.now) == []
+    assert ReadsLost((R,)) in scene.leave(A)
+    assert scene.fleet.stop_reading(R, scene.now) == []
 
 
 def test_reads_end_when_another_process_takes_over() -> None:
     scene = Scene()
     scene.join(A, hello("a"))
     read(scene, R)
-    assert LogLost((R,)) in scene.join(B, hello("a", takes_over=True))
+    assert ReadsLost((R,)) in scene.join(B, hello("a", takes_over=True))
 
 
 def test_what_an_agent_evicted_is_not_believed_to_be_there() -> None:

@@ -18,7 +18,7 @@ from arriero.balancer.fleet.runtime.fleet_runtime import (
     MAX_LOG_READS,
     DeadlineTimer,
     FleetRuntime,
-    LogReads,
+    Reads,
     log_bad,
 )
 from arriero.balancer.fleet.runtime.outbox import Backlog
@@ -445,25 +445,31 @@ async def test_nothing_fires_before_it_runs_or_after(time: GivenTime) -> None:
 LINE = LogLine(number=7, at=1.0, level="warning", text="hot")
 
 
-async def test_lines_reach_who_asked_and_nobody_else() -> None:
-    reads = LogReads()
+async def test_what_is_read_reaches_who_asked_and_nobody_else() -> None:
+    reads: Reads[LogRead] = Reads()
     with reads.expect(RequestId("a")) as mine, reads.expect(RequestId("b")) as other:
+        read = LogRead(id=RequestId("a"), lines=(LINE,))
         for _ in range(2):  # an agent that answers twice
-            reads.read(LogRead(id=RequestId("a"), lines=(LINE,)))
+            reads.read(read)
         reads.read(LogRead(id=RequestId("nobody"), lines=(LINE,)))
-        assert await mine == (LINE,)
+        assert await mine == read
         assert not other.done()
     assert len(reads) == 0
 
 
-async def test_readers_are_bounded() -> None:
-    reads = LogReads()
-    waiting = [reads.expect(RequestId(str(number))) for number in range(MAX_LOG_READS)]
-    for each in waiting:
-        each.__enter__()
-    with pytest.raises(RateLimited), reads.expect(RequestId("more")):
-        pass
-    assert len(reads) == MAX_LOG_READS
+async def test_readers_of_logs_are_bounded() -> None:
+    dispatcher = QueryDispatcher()
+    dispatcher.join("a1")
+    reading = [
+        asyncio.create_task(dispatcher.runtime.read_log(AgentId("a1"), 5))
+        for _ in range(MAX_LOG_READS)
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(RateLimited):
+        await dispatcher.runtime.read_log(AgentId("a1"), 5)
+    assert dispatcher.runtime.num_log_reads == MAX_LOG_READS
+    for each in reading:
+        each.cancel()
 
 
 async def test_an_agent_is_asked() -> None:

@@ -1,0 +1,66 @@
+"""The headers of a model's files wherever they are: on this host, on the hub, or on the web."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+import httpx2
+
+from ...shared.models.sources import LocalFile, WebFile, check_http, parse_source
+from ..gguf.header import GgufHeader, HeaderError, read_header
+from .downloader import TIMEOUT
+from .gguf_check import check_is_model
+from .located import Located, locate_on_host, locate_on_web
+from .models_folder import ModelsFolder
+from .port import FetchError
+from .remote_header import Budget, read_remote_header
+
+Part = tuple[GgufHeader, int]
+"""A file's header, and the bytes of the whole file."""
+
+
+def source_headers(
+    source: str, folder: ModelsFolder, *, http_hosts: Collection[str] = ()
+) -> list[Part]:
+    """Of all files of the model of `source`, the first one first. Nothing is downloaded.
+
+    What is in `folder` is read there. Raises `FetchError`, and `OSError` that names the file.
+    """
+    try:
+        check_http(source, http_hosts)
+    except ValueError as error:
+        raise FetchError("denied", f"the source {source} {error}") from error
+    located = _located(source, folder)
+    budget = Budget()
+    with httpx2.Client(timeout=TIMEOUT) as client:
+        parts = [_part(located, number, client, budget) for number in range(len(located.paths))]
+    check_is_model(parts[0][0], source)
+    return parts
+
+
+def _located(source: str, folder: ModelsFolder) -> Located:
+    match parse_source(source):
+        case LocalFile() as local:
+            return locate_on_host(local, None)
+        case WebFile() as web:
+            return locate_on_web(web, None, folder)
+        case on_hub:
+            from . import hub  # its import takes half a second
+
+            return hub.locate(on_hub, None, folder)
+
+
+def _part(located: Located, number: int, client: httpx2.Client, budget: Budget) -> Part:
+    path = located.paths[number]
+    if not located.remotes or path.exists():
+        return _read(path)
+    return read_remote_header(client, located.remotes[number], budget)
+
+
+def _read(path: Path) -> Part:
+    try:
+        with path.open("rb") as file:
+            return read_header(file), path.stat().st_size
+    except HeaderError as error:
+        raise FetchError(
+            "not_a_gguf", f"{path}: {error}", "name another file, or bring this one there again"
+        ) from error

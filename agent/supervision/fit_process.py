@@ -1,0 +1,141 @@
+"""A program that says what this host would choose for a model which it does not have yet.
+
+Servers are asked for headers, and drivers for the memory that is free: both may hang, so whoever
+wants to know runs this in a child process, as `fit_reader` does. It reads one line of JSON and
+writes one, and it ends when its standard input does.
+"""
+
+import logging
+import os
+import sys
+import threading
+from typing import BinaryIO
+
+from pydantic import TypeAdapter
+
+from ...shared.errors import shortened
+from ...shared.log import context
+from ...shared.messages import MAX_WORDS, FitRead, Issue
+from ...shared.models.assignments import Assignment
+from ...shared.reports.model_fit import MAX_SAID, ModelFit
+from ..engine.llama.backends import library
+from ..engine.llama.fitting import Fitted, ModelFileSizes, chosen, devices_for, sizes_of
+from ..engine.llama.log import route_log
+from ..engine.llama.rpc import use_servers
+from ..engine.load_options import LoadOptions, servers_of
+from ..engine.model_error import ModelError
+from ..gguf.header import HeaderError
+from ..host_facts import available_memory
+from ..models.fetch_process import broken
+from ..models.model_file import ModelFile
+from ..models.models_folder import ModelsFolder
+from ..models.port import FetchError
+from ..models.source_headers import source_headers
+from .assigned_settings import OptionsError, assigned_settings
+from .fit_reader import FitOrder, decode_fit_order
+
+logger = logging.getLogger(__name__)
+
+NICENESS = 10
+"""The engine's threads go first."""
+
+_answer: TypeAdapter[FitRead] = TypeAdapter(FitRead)
+
+
+def main() -> None:
+    """Answer the first line of standard input; end when standard input does."""
+    orders, answers = sys.stdin.buffer, os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
+    os.nice(NICENESS)
+    # huggingface-hub would also ask the hub and the environment which program calls it.
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    line = orders.readline()
+    if not line:
+        return
+    threading.Thread(target=_end_with, args=(orders,), daemon=True).start()
+    os.write(answers, _answer.dump_json(answer(decode_fit_order(line))) + b"\n")
+
+
+def _end_with(orders: BinaryIO) -> None:
+    orders.read()
+    os._exit(0)
+
+
+def answer(order: FitOrder) -> FitRead:
+    """What the host would choose, or why that cannot be said."""
+    question = order.question
+    try:
+        return FitRead(id=question.id, fit=_fit(order))
+    except (FetchError, OptionsError) as error:
+        issue = error.issue
+    except HeaderError as error:
+        issue = Issue(code="not_a_gguf", message=f"{question.source}: {error}")
+    except ModelError as error:
+        issue = Issue(code="invalid_options", message=str(error))
+    except OSError as error:
+        issue = broken(error, order.settings.models_dir).issue
+    except Exception as error:  # the boundary: whoever asked gets an issue, the log has it all
+        logger.exception("what would be chosen for a model cannot be said")
+        issue = Issue(code="fit_failed", message=f"the agent failed to say it: {error!r}")
+    return FitRead(id=question.id, issue=_bounded(issue))
+
+
+def _bounded(issue: Issue) -> Issue:
+    """Servers have a say in messages."""
+    return Issue(
+        code=issue.code,
+        message=shortened(issue.message, MAX_WORDS),
+        hint=shortened(issue.hint, MAX_WORDS),
+    )
+
+
+def _fit(order: FitOrder) -> ModelFit:
+    """Raises `FetchError`, `OptionsError`, `HeaderError`, `ModelError` and `OSError`."""
+    settings, question = order.settings, order.question
+    assignment = Assignment(
+        name="model",
+        source=question.source,
+        slots=question.slots,
+        context_size=question.context_size,
+    )
+    options = assigned_settings(settings, assignment, ModelFile("model.gguf")).load_options
+    if options.fit == "off":
+        raise OptionsError("this agent chooses nothing, since it was started with --fit off")
+    folder = ModelsFolder(settings.models_dir, settings.models_limit)
+    parts = source_headers(question.source, folder, http_hosts=question.http_hosts)
+    file = sizes_of(parts)
+    found = _choice(file, options)
+    if found is None:
+        raise OptionsError(f"the header of {question.source} says too little to choose by it")
+    return _in_message(found, file.num_bytes)
+
+
+def _choice(file: ModelFileSizes, options: LoadOptions) -> Fitted | None:
+    """With the memory that is free now."""
+    route_log()
+    library()
+    use_servers(servers_of(options.rpc))
+    devices = devices_for(options)
+    for each in devices:
+        logger.info("a GPU", extra=context(name=each.name, free=each.free))
+    return chosen(file, options, devices, host=available_memory())
+
+
+def _in_message(found: Fitted, file_bytes: int) -> ModelFit:
+    options, fit = found.options, found.fit
+    return ModelFit(
+        said=shortened(found.said, MAX_SAID),
+        file_bytes=file_bytes,
+        missing=fit.missing,
+        slots=options.slots,
+        context_size=options.slot_tokens,
+        cells=options.num_cells,
+        gpu_layers=fit.gpu_layers,
+        cpu_experts=fit.cpu_experts,
+        cache_type_k=options.cache_type_k,
+        cache_type_v=options.cache_type_v,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Answers what this host would choose for a model, by a process of its own for each question.
+
+One question at a time: each may ask drivers for their memory and servers for 64 MiB of headers.
+"""
+
+import asyncio
+import logging
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter
+
+from ...shared.log import context
+from ...shared.messages import FitRead, Issue, ReadFit
+from ...shared.strict import STRICT
+from ..settings import AgentSettings
+
+logger = logging.getLogger(__name__)
+
+COMMAND = (sys.executable, "-P", "-m", "arriero.agent.supervision.fit_process")
+"""`-P`: nothing is imported from the working directory."""
+
+DEADLINE = 45.0
+"""Seconds that drivers and servers have for one question."""
+
+MAX_QUESTIONS = 8
+"""Questions that are open at once; one is answered, and the others wait."""
+
+MAX_LINE = 2**16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitOrder:
+    """Answer `question` for an agent with these settings."""
+
+    __pydantic_config__ = STRICT
+    settings: AgentSettings
+    question: ReadFit
+
+
+_order: TypeAdapter[FitOrder] = TypeAdapter(FitOrder)
+_read: TypeAdapter[FitRead] = TypeAdapter(FitRead)
+
+
+def decode_fit_order(line: bytes) -> FitOrder:
+    """Raises `pydantic.ValidationError`."""
+    return _order.validate_json(line)
+
+
+class FitReader:
+    """`settings` are the host's own. What runs, runs as tasks of `group`."""
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        group: asyncio.TaskGroup,
+        *,
+        command: Sequence[str] = COMMAND,
+        deadline: float = DEADLINE,
+    ) -> None:
+        self._settings = settings
+        self._group = group
+        self._command = command
+        self._deadline = deadline
+        self._turn = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def ask(self, question: ReadFit, on_answer: Callable[[FitRead], None]) -> None:
+        """Call `on_answer` once, unless it is stopped before."""
+        if len(self._tasks) >= MAX_QUESTIONS:
+            message = f"{MAX_QUESTIONS} questions of this kind are open on this host already"
+            issue = Issue(code="busy", message=message, hint="ask again when they are answered")
+            on_answer(FitRead(id=question.id, issue=issue))
+            return
+        task = self._group.create_task(self._answer(question, on_answer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def stop(self) -> None:
+        """Answer no question any more."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def _answer(self, question: ReadFit, on_answer: Callable[[FitRead], None]) -> None:
+        async with self._turn:
+            on_answer(await self._read(question))
+
+    async def _read(self, question: ReadFit) -> FitRead:
+        try:
+            async with asyncio.timeout(self._deadline):
+                return _read.validate_json(await self._output(question))
+        except TimeoutError:
+            issue = Issue(
+                code="no_answer",
+                message=f"drivers and servers gave no answer within {self._deadline:g} s",
+                hint="check the source, and the host's network; the agent's log may say more",
+            )
+        except (OSError, ValueError) as error:
+            logger.warning("what would be chosen cannot be said", extra=context(reason=str(error)))
+            issue = Issue(
+                code="fit_failed",
+                message="the process that looks at the model and at this host failed",
+                hint="the agent's log has the details",
+            )
+        return FitRead(id=question.id, issue=issue)
+
+    async def _output(self, question: ReadFit) -> bytes:
+        """Raises `OSError`, or `ValueError` where it ends without an answer."""
+        process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=PIPE,
+            stdout=PIPE,
+            limit=MAX_LINE,
+            # Ctrl-C in a terminal is the supervisor's to handle.
+            start_new_session=True,
+        )
+        try:
+            return await _exchange(process, FitOrder(settings=self._settings, question=question))
+        finally:
+            await _ended(process)
+
+
+async def _exchange(process: Process, order: FitOrder) -> bytes:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(_order.dump_json(order) + b"\n")
+    if line := await process.stdout.readline():
+        return line
+    raise ValueError(f"it ended with code {await process.wait()}")
+
+
+async def _ended(process: Process) -> None:
+    if process.returncode is None:
+        process.kill()
+    await process.wait()
