@@ -212,6 +212,7 @@ class FakeManagement:
         self.steered: list[tuple[str, str]] = []
         self.generated: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
+        self.devices: list[dict[str, Any]] = []
         self.history: dict[str, Any] | None = history([1_700_000_000])
         self.num_moves = 0
         self.asked: list[dict[str, str]] = []
@@ -243,6 +244,7 @@ class FakeManagement:
                 web.post("/api/v1/batches/{id}/cancel", self._cancel_batch),
                 web.get("/api/v1/history", self._history),
                 web.get("/api/v1/usage", self._usage),
+                web.get("/api/v1/agents/{id}/devices", self._devices),
                 web.get("/api/v1/agents/{id}/log", self._log),
                 web.get("/api/v1/agents/{id}/log/events", self._log_events),
                 web.get("/api/v1/keys", self._keys),
@@ -405,6 +407,9 @@ class FakeManagement:
             error = {"code": "internal_error", "message": "it broke", "retryable": False}
             return web.json_response({"error": error}, status=500)
         return web.json_response(self.history)
+
+    async def _devices(self, _call: web.Request) -> web.Response:
+        return web.json_response({"step": 5.0, "devices": self.devices})
 
     async def _usage(self, call: web.Request) -> web.Response:
         self.asked.append(dict(call.query))

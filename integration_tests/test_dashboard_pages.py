@@ -788,6 +788,37 @@ async def test_devices_of_a_host_and_their_last_minutes(
     assert dashboard.complaints == []
 
 
+async def test_the_plots_of_devices_have_what_was_before_the_page_was_opened(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    """`at` of all events is 1000; the past ends 10 s before. Some figures were not told always."""
+    times = [1000.0 - 5 * number for number in range(100, 1, -1)]
+    warmth = [None if number % 2 else 40 + number / 5 for number in range(len(times))]
+    past = {
+        "name": "CPU",
+        "kind": "cpu",
+        "times": times,
+        "memory_used": [(number % 50) << 30 for number in range(len(times))],
+        "use": [number / 100 for number in range(len(times))],
+        "temperature": warmth,
+    }
+    management.devices = [past]
+    memory = {"total": 64 << 30, "free": 32 << 30, "used": 32 << 30}
+    now = {"name": "CPU", "kind": "cpu", "memory": memory, "use": 0.5, "temperature": 61.0}
+    management.agents = [agent(1, devices=[now])]
+    await dashboard.open(management, "agents/agent-1")
+    lines = dashboard.part("agent-devices").locator("polyline")
+    await expect(lines.nth(1)).to_have_attribute("points", re.compile(r"^(\S+ ){99}120\.0,"))
+    drawn = [(await lines.nth(number).get_attribute("points") or "").split() for number in range(3)]
+    assert [len(points) for points in drawn] == [100, 100, 51]
+    left = float(drawn[1][0].split(",")[0])
+    assert 15 < left < 22, "500 of 600 seconds ago"
+    later = {"id": "agent-1", "devices": [{**now, "use": 0.6}]}
+    await management.tell("delta", {**management.totals(), "agents": [later]})
+    await expect(lines.nth(1)).to_have_attribute("points", re.compile(r"^(\S+ ){100}120\.0,"))
+    assert dashboard.complaints == []
+
+
 async def test_words_are_explained_and_an_ended_request_opens(
     management: FakeManagement, dashboard: Dashboard
 ) -> None:

@@ -121,6 +121,24 @@ class AgentDevice(TypedDict):
     temperature: float | None
 
 
+class PastDevice(TypedDict):
+    """A device's figures at `times`, seconds since 1970, oldest first. `memory_used` in bytes."""
+
+    name: str
+    kind: Literal["cpu", "gpu", "igpu"]
+    times: list[float]
+    memory_used: list[Count]
+    use: list[float | None]
+    temperature: list[float | None]
+
+
+class PastDevices(TypedDict):
+    """Devices over the last ten minutes, with at most one value in `step` seconds."""
+
+    step: float
+    devices: list[PastDevice]
+
+
 class AgentThroughput(TypedDict):
     """Throughput; null until it has been measured."""
 

@@ -18,10 +18,10 @@ from ..cluster.others import Others
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.view import AgentView, RequestView
 from ..history.history_task import History
-from .answer_types import Agent, Agents, Cancelled, ListedRequest, Requests
+from .answer_types import Agent, Agents, Cancelled, ListedRequest, PastDevices, Requests
 from .history.history_routes import EndedRequests, ended_requests
 from .request_filter import DEFAULT_LIMIT, MAX_LIMIT, STATES, RequestFilter
-from .serializers import agent_json, dumps, listed_json
+from .serializers import agent_json, dumps, listed_json, past_devices_json
 from .throughput import AgentRates
 
 
@@ -32,11 +32,12 @@ def fleet_routes(
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Route]:
     """The routes under `/api/v1/agents` and `/api/v1/requests`."""
-    agents = _AgentHandlers(runtime, cluster, clock)
+    agents = _AgentHandlers(runtime, history, cluster, clock)
     requests = _RequestHandlers(runtime, history, cluster)
     return [
         Route("GET", "/api/v1/agents", Needs.VIEW, agents.list, _AGENTS),
         Route("GET", "/api/v1/agents/{id}", Needs.VIEW, agents.show, _AGENT),
+        Route("GET", "/api/v1/agents/{id}/devices", Needs.VIEW, agents.devices, _DEVICES),
         Route("GET", "/api/v1/requests", Needs.VIEW, requests.list, _REQUESTS),
         Route("GET", "/api/v1/requests/{id}", Needs.VIEW, requests.show, _REQUEST),
         Route("DELETE", "/api/v1/requests/{id}", Needs.OPERATE, requests.cancel, _CANCEL),
@@ -47,6 +48,12 @@ _AGENTS = Doc(
     "Agents", "The connected agents.", {200: json_answer("All connected agents.", Agents)}
 )
 _AGENT = Doc("OneAgent", "One agent.", {200: json_answer("The agent.", Agent)}, errors=(NotFound,))
+_DEVICES = Doc(
+    "AgentDevices",
+    "Memory, use and temperature of the devices of an agent's host in the last minutes.",
+    {200: json_answer("Columns over times, for each device.", PastDevices)},
+    errors=(NotFound,),
+)
 _REQUESTS = Doc(
     "Requests",
     "Queued and running requests, or those that ended, without their texts.",
@@ -84,9 +91,14 @@ _CANCEL = Doc(
 
 class _AgentHandlers:
     def __init__(
-        self, runtime: FleetRuntime, cluster: ClusterView, clock: Callable[[], float]
+        self,
+        runtime: FleetRuntime,
+        history: History,
+        cluster: ClusterView,
+        clock: Callable[[], float],
     ) -> None:
         self._runtime = runtime
+        self._history = history
         self._cluster = cluster
         self._clock = clock
         self._rates = AgentRates()
@@ -100,10 +112,18 @@ class _AgentHandlers:
         return _json(answer)
 
     async def show(self, request: web.Request) -> web.Response:
+        found = self._found(request)
+        return _json(self._shown(found, await self._cluster.fleet()))
+
+    async def devices(self, request: web.Request) -> web.Response:
+        past = self._runtime.views.device_past(self._found(request).id)
+        return _json(past_devices_json(past, self._history.clock()))
+
+    def _found(self, request: web.Request) -> AgentView:
         agent_id = AgentId(request.match_info["id"])
         if (found := self._runtime.views.agent(agent_id)) is None:
             raise NotFound(f"no agent `{agent_id[:100]}` is connected")
-        return _json(self._shown(found, await self._cluster.fleet()))
+        return found
 
     def _shown(self, agent: AgentView, others: Others) -> Agent:
         rate = self._rates.rate(agent, self._clock()) + others.rates.get(agent.id, 0.0)

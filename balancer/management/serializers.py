@@ -1,6 +1,6 @@
 """From views of the fleet to the management API's answers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic_core import to_json
@@ -8,6 +8,7 @@ from pydantic_core import to_json
 from ...shared.inference import RequestId, Waiting, priority_class_of
 from ...shared.models import assignments
 from ...shared.reports import statistics
+from ..fleet.device_past import STEP, DevicePoint, Kind
 from ..fleet.view import AgentView, FleetTotals, FleetView, RequestView, ServedView
 from .answer_types import (
     Agent,
@@ -17,6 +18,7 @@ from .answer_types import (
     FleetFields,
     ListedRequest,
     Memory,
+    PastDevices,
     Request,
     ServedModel,
     Snapshot,
@@ -86,6 +88,26 @@ def _devices(agent: AgentView) -> Iterator[AgentDevice]:
         yield _unmeasured("CPU", "cpu", agent.facts.memory)
     for device in agent.facts.devices:
         yield _unmeasured(device.name, "gpu", device.memory)
+
+
+def past_devices_json(
+    past: Mapping[tuple[str, Kind], Sequence[DevicePoint]], now: float
+) -> PastDevices:
+    """What was measured; the points' times are seconds from `now` on, which is since 1970."""
+    return {
+        "step": STEP,
+        "devices": [
+            {
+                "name": name,
+                "kind": kind,
+                "times": [round(now + each.at, 3) for each in points],
+                "memory_used": [each.used for each in points],
+                "use": [None if each.use is None else round(each.use, 3) for each in points],
+                "temperature": [each.temperature for each in points],
+            }
+            for (name, kind), points in past.items()
+        ],
+    }
 
 
 def _unmeasured(name: str, kind: Literal["cpu", "gpu"], total: int) -> AgentDevice:

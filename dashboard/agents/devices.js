@@ -9,7 +9,10 @@ const SECONDS = 600;
 const MAX_POINTS = 240; // of a figure; one comes every five seconds
 const HOTTEST = 100; // °C, at the top of the plot
 
-/** What agents said of their devices since the page was opened: of those that are here alone. */
+/**
+ * What agents said of their devices: since the page was opened, and for agents that were looked at
+ * the minutes before. Of those that are here alone.
+ */
 export class DeviceHistory {
   #agents = new Map(); // agent id → name of a device's figure → points
   #last = new Map(); // agent id → the devices as they were said last
@@ -25,13 +28,41 @@ export class DeviceHistory {
     }
   }
 
+  /**
+   * Put the past of an agent in place of what is known of that time: `past` is of
+   * /api/v1/agents/ID/devices; `offset` is the clock of `know` less the time since 1970.
+   */
+  fill(id, { step, devices }, offset) {
+    for (const { name, kind, times, memory_used: used, use, temperature } of devices) {
+      const series = new Map();
+      times.forEach((time, index) => {
+        const device = { name, kind, memory: { used: used[index] }, use: use[index], temperature: temperature[index] };
+        for (const { key, value } of figuresOf(device)) {
+          if (!series.has(key)) series.set(key, []);
+          series.get(key).push({ at: time + offset, value });
+        }
+      });
+      for (const [key, points] of series) this.#replace(id, key, points, step);
+    }
+  }
+
   points(id, key) {
     return this.#agents.get(id)?.get(key) ?? [];
   }
 
-  #add(id, { key, value }, at) {
+  #replace(id, key, past, step) {
+    const until = past.at(-1).at + step;
+    const later = this.points(id, key).filter(({ at }) => at >= until);
+    this.#figures(id).set(key, [...past, ...later]);
+  }
+
+  #figures(id) {
     if (!this.#agents.has(id)) this.#agents.set(id, new Map());
-    const figures = this.#agents.get(id);
+    return this.#agents.get(id);
+  }
+
+  #add(id, { key, value }, at) {
+    const figures = this.#figures(id);
     if (!figures.has(key)) figures.set(key, []);
     const points = figures.get(key);
     points.push({ at, value });

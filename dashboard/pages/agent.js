@@ -6,6 +6,7 @@ import { EnginePanel } from "../engine.js";
 import { duration, rate } from "../format.js";
 import { term } from "../hints.js";
 import { HistoryPanel } from "../history/panel.js";
+import { get, path } from "../management.js";
 import { WINDOW } from "../plots/history.js";
 import { Plot } from "../plots/plot.js";
 import { AgentActions } from "../agents/actions.js";
@@ -22,6 +23,7 @@ import { WorkPanel } from "../agents/work.js";
 export class AgentPage {
   #id = "";
   #name = null; // of the agent whose past is shown; known once the fleet is
+  #areDevicesFilled = false; // their plots have what was before this page was opened
 
   constructor(history, devices) {
     this.history = history;
@@ -45,6 +47,7 @@ export class AgentPage {
   open(id) {
     this.#id = id;
     this.#name = null;
+    this.#areDevicesFilled = false;
     this.actions.open(id);
     this.#drawPlot();
   }
@@ -75,6 +78,7 @@ export class AgentPage {
     this.engine.draw(agent.statistics);
     this.actions.draw(agent);
     drawDevices(byId("agent-devices"), agent, this.devices);
+    if (!this.#areDevicesFilled) this.#fillDevices(agent, fleet);
     drawFacts(byId("agent-facts"), hostFacts(agent));
     drawFacts(byId("agent-statistics"), engineFacts(agent.statistics));
     this.#drawRequests(fleet);
@@ -86,6 +90,14 @@ export class AgentPage {
     if (this.#name !== null) this.past.tick();
     setText(byId("agent-rate"), `${rate(event.agents[this.#id] ?? 0)} tokens/s`);
     this.#drawRequests(fleet);
+  }
+
+  async #fillDevices(agent, { at, receivedAt }) {
+    this.#areDevicesFilled = true;
+    const past = await get(path("agents", agent.id, "devices")).catch(() => null);
+    if (past === null) return; // they begin now
+    this.devices.fill(agent.id, past, receivedAt / 1000 - at);
+    if (agent.id === this.#id) drawDevices(byId("agent-devices"), agent, this.devices);
   }
 
   #drawPlot() {

@@ -17,6 +17,7 @@ from ...control.agent_plan import Plan
 from ...control.desired_state import DesiredState
 from ...control.model_status import ModelStatus
 from ..caller import ANONYMOUS, Caller
+from ..device_past import DevicePoint, Kind
 from ..host_view import host_view
 from ..limits import Limits
 from ..requests.eligibility import Engine
@@ -236,6 +237,18 @@ class FleetViews:
         """One agent, if it is connected: its whole host."""
         agent = self._state.registry.find(id)
         return None if agent is None else self._host_view(agent.host, self._clock())
+
+    def device_past(self, id: AgentId) -> dict[tuple[str, Kind], list[DevicePoint]]:
+        """The last minutes of the devices of an agent's host. `at` is seconds ago, as 0 or less."""
+        agent = self._state.registry.find(id)
+        if agent is None:
+            return {}
+        now = self._clock()
+        found = self._state.device_past.of(agent.host, now)
+        return {
+            key: [replace(point, at=point.at - now) for point in points]
+            for key, points in found.items()
+        }
 
     def departure_of(self, id: AgentId) -> Departure | None:
         """Why an agent left, if it was not long ago."""

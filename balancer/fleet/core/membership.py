@@ -48,6 +48,7 @@ class Membership:
         owner = state.identities.joined(link, hello, holder)
         agent = state.registry.joined(link, hello, now, owner.breaker)
         agent.holder = holder
+        state.device_past.joined(agent.host)
         agent.offence = state.bad_messages.of(speaker_of(holder, hello.agent_id), now)
         agent.is_cordoned = self._steering.cordons.joined(
             agent.host, hello.name, lambda host: bool(state.registry.on_host(host))
@@ -89,6 +90,7 @@ class Membership:
         agent.statistics = statistics
         if agent.num_at_work:
             agent.used_at = now
+        self._state.device_past.measured(agent.host, statistics.devices, now)
         self._state.requests.measured(agent)
         self._state.registry.touch(agent.link)
 
@@ -114,6 +116,8 @@ class Membership:
         state = self._state
         state.changes.advance()
         state.registry.left(agent.link, _departure(agent, loss, hung_up=hung_up), now)
+        if not state.registry.on_host(agent.host):
+            state.device_past.left(agent.host, now)
         if not state.registry.links_of(agent.hello.agent_id):
             state.identities.left(agent.hello.agent_id, now)
         decisions = self._reads_lost(agent)

@@ -7,6 +7,7 @@ from ..bad_messages import BadMessages
 from ..change_log import ChangeLog
 from ..deadlines import earliest
 from ..decisions import LinkId
+from ..device_past import DevicePast
 from ..identities import Identities
 from ..limits import Limits
 from ..model_registry import ModelRegistry
@@ -35,6 +36,7 @@ class FleetState:
     is_closed: bool = field(default=False, init=False)
     open_reads: dict[RequestId, LinkId] = field(default_factory=dict, init=False)
     bad_messages: BadMessages = field(default_factory=BadMessages, init=False)
+    device_past: DevicePast = field(default_factory=DevicePast, init=False)
     tokens_total: int = field(default=0, init=False)
     items_ignored: int = field(default=0, init=False)
 

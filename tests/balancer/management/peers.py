@@ -9,6 +9,7 @@ from arriero.shared.inference import AgentId, RequestId
 from arriero.shared.messages import PROTOCOL_VERSION, FromBalancer, Hello, Output, Piece, Start
 from arriero.shared.models.assignments import HostFacts
 from arriero.shared.reports.model_info import ModelInfo
+from arriero.shared.reports.statistics import Statistics
 from tests.balancer.management.views import MODEL
 
 
@@ -54,6 +55,10 @@ class Peer:
         """Give `request` a piece of text of so many tokens."""
         piece = Piece(id=request, text="word", tokens=tuple(range(num_tokens)))
         self._runtime.agent_said(self._link, Output(items=(piece,)))
+
+    def says(self, statistics: Statistics) -> None:
+        """What its engine did, and its devices."""
+        self._runtime.agent_said(self._link, statistics)
 
     def leave(self, *, hung_up: bool = False) -> None:
         self._runtime.agent_left(self._link, hung_up=hung_up)

@@ -1,5 +1,7 @@
 """Agents and requests as operators see them."""
 
+import time
+
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.fleet.caller import ANONYMOUS
@@ -11,6 +13,7 @@ from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.steering.desired_state_service import DesiredStateService
 from arriero.shared.inference import Failed, GenerateRequest
 from arriero.shared.messages import Cancel
+from arriero.shared.reports.statistics import DeviceMemory, Statistics
 from tests.balancer.cluster.beside import beside
 from tests.balancer.management.apps import management_app
 from tests.balancer.management.asking import get
@@ -39,6 +42,26 @@ async def test_one_agent(client: TestClient, runtime: FleetRuntime) -> None:
     status, body = await get(client, "/api/v1/agents/nobody")
     assert (status, body["error"]["code"]) == (404, "not_found")
     assert "nobody" in body["error"]["message"]
+
+
+async def test_the_past_of_an_agents_devices(client: TestClient, runtime: FleetRuntime) -> None:
+    peer = Peer(runtime, "a")
+    assert await get(client, "/api/v1/agents/id-a/devices") == (200, {"step": 5.0, "devices": []})
+    host = DeviceMemory(name="CPU", kind="cpu", total=100, free=40, use=0.25)
+    peer.says(Statistics(devices=(host,)))
+    _, body = await get(client, "/api/v1/agents/id-a/devices")
+    [device] = body["devices"]
+    [at] = device.pop("times")
+    assert abs(at - time.time()) < 60
+    assert device == {
+        "name": "CPU",
+        "kind": "cpu",
+        "memory_used": [60],
+        "use": [0.25],
+        "temperature": [None],
+    }
+    status, body = await get(client, "/api/v1/agents/nobody/devices")
+    assert (status, body["error"]["code"]) == (404, "not_found")
 
 
 async def test_requests_and_cancelling_them(client: TestClient, runtime: FleetRuntime) -> None:

@@ -9,7 +9,7 @@ from arriero.balancer.fleet.requests.request_lifecycle import MAX_AGENTS_LOST
 from arriero.shared.framing.heartbeat import SECOND_LOOK
 from arriero.shared.inference import AgentId, RequestId
 from arriero.shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Heartbeat, Reject, Welcome
-from arriero.shared.reports.statistics import Statistics
+from arriero.shared.reports.statistics import DeviceMemory, Statistics
 from tests.balancer.fleet.builders import (
     busy,
     codes,
@@ -274,3 +274,19 @@ def test_an_agent_is_up_since_it_came_also_where_it_loaded_another_model() -> No
     scene.now += RETURNED + 1
     scene.join(LinkId(4), hello("a1"))
     assert up() == 0
+
+
+def test_the_past_of_devices_goes_with_their_host() -> None:
+    scene = with_agent()
+    past = scene.fleet.state.device_past
+    cpu = DeviceMemory(name="CPU", kind="cpu", total=2, free=1)
+    scene.fleet.agent_said(A, Statistics(devices=(cpu,)), scene.now)
+    host = scene.fleet.state.registry[A].host
+    [[point]] = seen(scene.fleet, scene.now).device_past(host).values()
+    assert point.used == 1
+    scene.leave(A)
+    assert seen(scene.fleet, scene.now).device_past(host) == {}, "it is not here"
+    scene.join(B, hello("other"))
+    later = scene.now + RETURNED + 1
+    scene.fleet.agent_said(B, Statistics(devices=(cpu,)), later)
+    assert past.num_hosts == 1

@@ -1,0 +1,114 @@
+"""What the devices of each host had to do in the last minutes: memory, use and temperature.
+
+Invariants: a device has at most `NUM_STEPS` points, each of another step of `STEP` seconds, and a
+host at most `MAX_DEVICES` devices. A host that left is forgotten, unless it is back within
+`RETURNED` seconds: it loaded another model.
+"""
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import isnan, nan
+from typing import Literal
+
+from ...shared.inference import AgentId
+from ...shared.reports.statistics import DeviceMemory
+from .registry import RETURNED
+
+STEP = 5.0
+"""Seconds: agents measure as often."""
+
+NUM_STEPS = 120
+"""Ten minutes."""
+
+MAX_DEVICES = 17
+"""The host itself and 16 GPUs; of more, those are left out that came later."""
+
+Kind = Literal["cpu", "gpu", "igpu"]
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePoint:
+    """What was measured in the step that began at `at`; `used` are bytes, `use` is from 0 to 1."""
+
+    at: float
+    used: int
+    use: float | None
+    temperature: float | None
+
+
+class DevicePast:
+    """Times are the core's seconds."""
+
+    def __init__(self) -> None:
+        self._hosts: dict[AgentId, dict[tuple[str, Kind], _Ring]] = {}
+        self._gone: dict[AgentId, float] = {}
+
+    @property
+    def num_hosts(self) -> int:
+        """Hosts of which anything is held."""
+        return len(self._hosts)
+
+    def measured(self, host: AgentId, devices: Iterable[DeviceMemory], now: float) -> None:
+        """One of the host's engines reported its devices."""
+        self._forget(now)
+        rings = self._hosts.setdefault(host, {})
+        for each in devices:
+            key = (each.name, each.kind)
+            if key in rings or len(rings) < MAX_DEVICES:
+                rings.setdefault(key, _Ring()).put(now - now % STEP, each)
+
+    def joined(self, host: AgentId) -> None:
+        """One of the host's agents is here."""
+        self._gone.pop(host, None)
+
+    def left(self, host: AgentId, now: float) -> None:
+        """The last of the host's agents went."""
+        self._forget(now)
+        if host in self._hosts:
+            self._gone.setdefault(host, now)
+
+    def of(self, host: AgentId, now: float) -> dict[tuple[str, Kind], list[DevicePoint]]:
+        """The points of each device by its name and kind, oldest first."""
+        since = now - NUM_STEPS * STEP
+        found = {key: ring.since(since) for key, ring in self._hosts.get(host, {}).items()}
+        return {key: points for key, points in found.items() if points}
+
+    def _forget(self, now: float) -> None:
+        over = [host for host, at in self._gone.items() if now > at + RETURNED]
+        for host in over:
+            del self._gone[host]
+            del self._hosts[host]
+
+
+_WIDTH = 4
+
+
+class _Ring:
+    """Time, memory, use and temperature of each point one behind the other: 4 KB in all."""
+
+    def __init__(self) -> None:
+        self._values = array("d")
+
+    def put(self, at: float, device: DeviceMemory) -> None:
+        """In place of what was measured in the same step."""
+        values = self._values
+        if values and values[-_WIDTH] >= at:
+            del values[-_WIDTH:]
+        unknown = (nan if each is None else each for each in (device.use, device.temperature))
+        values.extend((at, max(0, device.total - device.free), *unknown))
+        if len(values) > NUM_STEPS * _WIDTH:
+            del values[:_WIDTH]
+
+    def since(self, at: float) -> list[DevicePoint]:
+        values = self._values
+        points = (values[start : start + _WIDTH] for start in range(0, len(values), _WIDTH))
+        return [
+            DevicePoint(time, int(used), _known(use), _known(temperature))
+            for time, used, use, temperature in points
+            if time > at
+        ]
+
+
+def _known(value: float) -> float | None:
+    return None if isnan(value) else value
