@@ -9,14 +9,18 @@ Where many are left (a flat row, or no filter at all), nothing is put in order: 
 the order of their ids. What the last filter leaves of them is not even looked for. A token is drawn
 from all, and stands if it passes; otherwise another one is drawn from those before it, with a
 number that follows from the first. Each token's probability is the same.
+
+Where a filter leaves an eighth of the row or less, what it leaves is found by a sample and a proof,
+and the filters after it, or another temperature, cost no more than a short row does.
 """
 
 import math
 
 import numpy as np
 
-from .selection import FEW, Ids, Mask, Row, highest, reaching, tops_of
+from .selection import FEW, Ids, Mask, Row, folded, highest, reaching, tops_of
 from .weights import (
+    NO_FLOOR,
     ONE,
     Heaviest,
     Highest,
@@ -25,11 +29,18 @@ from .weights import (
     Weights,
     block_sums,
     exponentials,
+    leave_out,
     sum_of,
 )
 
 NUM_FIRST = 256
 """How many are put in order to be drawn first where XTC leaves many."""
+
+_SHORT = 8
+"""One of so many tokens at most is copied, to go on with a shorter row."""
+
+_NUM_TOPS = 1024
+"""How many columns say at least where a nucleus ends."""
 
 _LARGEST = np.finfo(np.float32).max
 _SIGN = np.uint32(2**31)
@@ -42,16 +53,25 @@ class Pool:
     """The tokens of `row` that may still be drawn; filters are applied in llama.cpp's order.
 
     `tops` are those of `row` (`selection`); the highest is finite, and no logit NaN. `likely` are
-    the weights of `row` at a temperature of 1, where they are known.
+    the weights of `row` at a temperature of 1, and `ranked` its highest in order, where they are
+    known.
     """
 
     def __init__(
-        self, row: Row, tops: Row, scratch: Scratch, likely: Weights | None = None
+        self,
+        row: Row,
+        tops: Row,
+        scratch: Scratch,
+        likely: Weights | None = None,
+        ranked: Ids | None = None,
     ) -> None:
         self._row = row
+        self._names: Ids | None = None
+        """The tokens whose logits `_row` has, where it is only a part of the whole row."""
         self._tops = tops
         self._top = tops.max()
         self._scratch = scratch
+        self._ranked = ranked
         self._ids: Ids | None = None
         """Few that are left, in the order of the draw; `None`: many."""
         self._is_sorted = False
@@ -86,6 +106,8 @@ class Pool:
         row = self._row
         if self._ids is not None:
             self._keep_sorted(self._ids[highest(row[self._ids], min(count, self._ids.size))])
+        elif self._ranked is not None and count <= self._ranked.size:
+            self._keep_sorted(self._ranked[:count])
         elif count <= FEW or row.size <= FEW:
             self._keep_sorted(highest(row, min(count, row.size), self._tops))
         elif count < row.size:
@@ -118,18 +140,20 @@ class Pool:
                 self._keep_from(self._floor(min_p))
             return
         likely = self._weights()
-        whole = likely.total
-        if min_p > 0:
-            self._keep_from(self._floor(min_p))
-            if self._ids is not None:
-                self._cut(self._ids, mass, likely.values, whole)
-                return
-            likely = self._weights()
-        ids = self._contenders(likely.values, mass * whole)
-        if ids is not None:
-            self._cut(ids, mass, likely.values, whole)
-        elif likely.total > mass * whole:
-            self._prefix = Heaviest(likely.values, likely, mass * whole)
+        target = mass * likely.total
+        floor = self._floor(min_p) if min_p > 0 else NO_FLOOR
+        ids = self._few_from(floor) if min_p > 0 else None
+        if ids is None:
+            ids = self._contenders(target)
+        if ids is None:
+            least = NO_FLOOR if min_p == 0 else self._weigh_some(np.array([floor]))[0]
+            self._prefix = Heaviest(likely.values, likely, target, least)
+            ids = self._left(self._prefix.some(FEW))
+        if ids is None:
+            return
+        self._prefix = None
+        self._cut(ids, mass, likely.values, likely.total)
+        self._keep_from(floor)
 
     def keep_likely(self, min_p: float) -> None:
         """Those that have `min_p` of the likeliest one's probability."""
@@ -157,14 +181,25 @@ class Pool:
     def best(self) -> int:
         """The highest."""
         self._settle()
+        return self._token(self._best_place())
+
+    def draw(self, temperature: np.float32, number: float) -> int:
+        """One by its probability; `number` is an even draw between 0 and 1."""
+        return self._token(self._draw_place(temperature, number))
+
+    def _token(self, place: int) -> int:
+        return place if self._names is None else int(self._names[place])
+
+    def _best_place(self) -> int:
         if self._ids is not None:
             return int(self._ids[self._row[self._ids].argmax()])
         if self._first is not None:
             return int(self._first[self._num_dropped])
         return self._highest_of_many()
 
-    def draw(self, temperature: np.float32, number: float) -> int:
-        """One by its probability; `number` is an even draw between 0 and 1."""
+    def _draw_place(self, temperature: np.float32, number: float) -> int:
+        if self._ids is None and temperature != 1:
+            self._shorten()
         if self._ids is not None:
             logits = self._row[self._ids]
             sums = np.exp((logits - logits.max()) / temperature).cumsum(dtype=np.float64)
@@ -211,10 +246,21 @@ class Pool:
         self._keep_sorted(ids[: int(sums.searchsorted(target)) + 1])
 
     def _keep_from(self, floor: np.float32) -> None:
-        if self._ids is None:
+        if self._ids is not None:
+            self._ids = self._ids[self._row[self._ids] >= floor]
+            return
+        ids = self._few_from(floor)
+        if ids is None:
             self._keep(self._row >= floor)
         else:
-            self._ids = self._ids[self._row[self._ids] >= floor]
+            self._keep_ids(ids)
+
+    def _few_from(self, floor: np.float32) -> Ids | None:
+        """The tokens whose logits reach `floor`, in the order of ids, if they are few."""
+        if self._passing is not None or int(np.count_nonzero(self._tops >= floor)) > FEW:
+            return None
+        ids = reaching(self._row, self._tops, floor)
+        return ids if ids.size <= FEW else None
 
     def _floor(self, min_p: float) -> np.float32:
         return np.float32(self._top + np.float32(math.log(min_p)))
@@ -232,19 +278,39 @@ class Pool:
             self._passing = passing
             self._likely = None if self._likely is None else self._likely.only(passing)
 
+    def _left(self, ids: Ids | None) -> Ids | None:
+        """Those of `ids` that are left of many."""
+        return ids if ids is None or self._passing is None else ids[self._passing[ids]]
+
     def _settle(self) -> None:
         """Find what passes a filter that was put off."""
+        self._shorten()
         if self._prefix is None:
             return
-        ids = self._prefix.few()
+        ids = self._left(self._prefix.few())
         passing = self._prefix.mask() if ids is None else None
         self._prefix = None
         if ids is not None:
-            self._keep_ids(ids if self._passing is None else ids[self._passing[ids]])
+            self._keep_ids(ids)
         elif passing is not None:
             self._keep(passing)
         if self._ids is None:
             self._top = self._row[self._highest_of_many()]
+
+    def _shorten(self) -> None:
+        """Go on with a part of the row, where all that may pass the last filter is one."""
+        if self._prefix is None:
+            return
+        ids = self._left(self._prefix.some(self._row.size // _SHORT))
+        if ids is None:
+            return
+        self._prefix = self._prefix.among(ids)
+        self._names = ids if self._names is None else self._names[ids]
+        self._row = self._row[ids]
+        self._tops = tops_of(self._row)
+        self._passing = None
+        if self._likely is not None:
+            self._likely = Weights(self._likely.values[ids])
 
     def _weights(self, temperature: np.float32 = ONE) -> Weights:
         """Those of all that are left."""
@@ -253,7 +319,7 @@ class Pool:
         out = self._scratch.row("likely" if temperature == 1 else "drawn", self._row.size)
         exponentials(self._row, self._top, temperature, out)
         if self._passing is not None:
-            np.multiply(out, self._passing, out=out)
+            leave_out(out, self._passing)
         weights = Weights(out)
         if temperature == 1:
             self._likely = weights
@@ -275,38 +341,34 @@ class Pool:
         np.bitwise_or(bits, _SIGN, out=bits)  # a fifth of the time of `copysign`
         return out
 
-    def _contenders(self, values: Row, target: float) -> Ids | None:
+    def _contenders(self, target: float) -> Ids | None:
         """A few tokens that hold the whole nucleus, or `None` if there may be many.
 
         The highest of each column together weigh no more than as many of the highest ones, so where
         they have the mass, nothing below the lowest of them belongs to the nucleus.
         """
-        keys, tops = self._row, self._tops
         if self._passing is not None:
-            keys, tops = values, tops_of(values)
-        if FEW * float(self._weigh(tops.max(keepdims=True))[0]) < target:
             return None
-        for count in (NUM_FIRST, FEW):
-            some = np.sort(np.partition(tops, -min(count, tops.size))[-count:])[::-1]
-            sums = self._weigh(some).cumsum(dtype=np.float64)
-            place = int(sums.searchsorted(target))
-            if place < sums.size:
-                break
-        else:
+        some = folded(self._tops, _NUM_TOPS)
+        if float(self._weigh_some(some).sum()) < target:
             return None
-        ids = reaching(keys, tops, some[place])
-        return ids if ids.size <= 2 * FEW else None
+        some = np.sort(some)[::-1]
+        sums = self._weigh_some(some).cumsum(dtype=np.float64)
+        bound = some[min(int(sums.searchsorted(target)), some.size - 1)]
+        ids = reaching(self._row, self._tops, bound)
+        return ids if ids.size <= FEW else None
 
-    def _weigh(self, tops: Row) -> Row:
-        """The weights of highest logits; where the row is masked, `tops` are weights already."""
-        if self._passing is not None:
-            return tops
-        return exponentials(tops, self._top, ONE, np.empty_like(tops))
+    def _weigh_some(self, logits: Row) -> Row:
+        """The weights of some logits."""
+        return exponentials(logits, self._top, ONE, np.empty_like(logits))
 
     def _drop_of_many(self, threshold: float) -> None:
         values = self._weights().values
         least = max(np.float32(threshold * self._weights().total), _LEAST_WEIGHT)
-        first = highest(values, NUM_FIRST)
+        if self._passing is None:
+            first = highest(self._row, NUM_FIRST, self._tops)
+        else:
+            first = highest(values, NUM_FIRST)
         num_above = int(np.count_nonzero(values[first] >= least))
         if num_above == first.size:
             above = (values >= least).nonzero()[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .selection import Row, highest, tops_of, without_nan
+from .selection import Ids, Row, highest, tops_of, without_nan
 from .weights import ONE, Scratch, Weights, exponentials, shift_of
 
 LEAST = -9999.0
@@ -26,10 +26,13 @@ class LogProbs:
 class RawRow:
     """A row of logits before anything is done to it, and `num_top` of the likeliest.
 
-    Where the row `will_change`, what it was is kept in `scratch`, until the next row.
+    Where the row `will_change`, what it was is kept in `scratch`, until the next row. Filters that
+    begin with the `num_ranked` highest find them here.
     """
 
-    def __init__(self, row: Row, num_top: int, scratch: Scratch, *, will_change: bool) -> None:
+    def __init__(
+        self, row: Row, num_top: int, scratch: Scratch, *, will_change: bool, num_ranked: int = 0
+    ) -> None:
         with np.errstate(all="ignore"):
             self.tops = tops_of(row)
             """The highest of its columns, as it is now; see `selection`."""
@@ -41,13 +44,24 @@ class RawRow:
             self.likely = Weights(exponentials(row, top, ONE, out))
             """The weights of the row as it is now."""
             self._whole = float(shift_of(top)) + float(np.log(self.likely.total))
-        ids = highest(row, min(num_top, row.size), self.tops).tolist() if num_top else ()
-        self._top = tuple((id, _finite(float(row[id]) - self._whole)) for id in ids)
+        self.ranked: Ids | None = None
+        """The `num_ranked` highest in order, if they are known."""
+        if num_top:
+            num_found = max(num_top, num_ranked)
+            ids = highest(row, min(num_found, row.size), self.tops)
+            self.ranked = ids if num_found == num_ranked else None
+            self._top = self._described(row, ids[:num_top])
+        else:
+            self._top = ()
         if will_change:
             kept = scratch.row("raw", row.size)
             np.copyto(kept, row)
             row = kept
         self._row = row
+
+    def _described(self, row: Row, ids: Ids) -> tuple[tuple[int, float], ...]:
+        log_probs = (_finite(logit - self._whole) for logit in row[ids].tolist())
+        return tuple(zip(ids.tolist(), log_probs, strict=True))
 
     def of(self, token: int) -> LogProbs:
         """The log-probabilities for `token`, if it is the one that follows."""

@@ -4,13 +4,15 @@ What may be drawn is cut so that the surprise of the tokens, in bits, stays near
 https://arxiv.org/abs/2007.14966
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from .mt19937 import Mt19937
 from .sampling import Sampling
-from .selection import FEW, Ids, highest, highest_mask
-from .weights import Weights
+from .selection import FEW, Ids, Row, highest, highest_mask, reaching
+from .weights import Scratch, Weights, exponentials, shift_of
 
 _NUM_RANKED = 100
 """How many of the highest tell how steeply the probabilities fall; llama.cpp's choice."""
@@ -28,11 +30,14 @@ class Mirostat:
         self._most_surprise = np.float32(2) * self._tau
         self._rng = rng
 
-    def draw(self, weights: Weights) -> int:
-        """A token. `weights` are at the request's temperature, the highest is 1."""
-        ids = self._steep(weights) if self._version == 1 else self._bounded(weights)
+    def draw(self, row: Row, tops: Row, temperature: np.float32, scratch: Scratch) -> int:
+        """A token. `tops` are those of `row` (`selection`); the highest is finite, none is NaN."""
+        top, out = tops.max(), scratch.row("drawn", row.size)
+        ranking = Ranking(row, tops, shift_of(top, temperature), temperature)
+        weights = Weights(exponentials(row, top, temperature, out))
+        ids = (self._steep if self._version == 1 else self._bounded)(weights, ranking)
         if isinstance(ids, Weights):
-            return self._draw_of_many(ids)
+            return self._draw_of_many(ids, ranking)
         values = weights.values[ids]
         values = values[values > 0]  # the highest come first, so places stay
         probabilities = values / values.sum()
@@ -40,10 +45,10 @@ class Mirostat:
         self._learn(probabilities[place])
         return int(ids[place])
 
-    def _draw_of_many(self, weights: Weights) -> int:
+    def _draw_of_many(self, weights: Weights, ranking: "Ranking") -> int:
         """Likewise, with the highest first, and then in the order of ids."""
         values = weights.values
-        first = highest(values, _NUM_FIRST)
+        first = ranking.highest(_NUM_FIRST)
         of_first = values[first]
         token = weights.draw_sorted(self._rng.draw(), first)
         is_first = first == token
@@ -56,10 +61,10 @@ class Mirostat:
         if np.isfinite(surprise):
             self._most_surprise = self._most_surprise - self._eta * (surprise - self._tau)
 
-    def _steep(self, weights: Weights) -> Ids | Weights:
+    def _steep(self, weights: Weights, ranking: "Ranking") -> Ids | Weights:
         """The likeliest tokens that fit the surprise, if probabilities fall by a power law."""
         values = weights.values
-        ids = highest(values, min(_NUM_RANKED, values.size))
+        ids = ranking.highest(min(_NUM_RANKED, values.size))
         probabilities = values[ids] / np.float32(weights.total)
         ranks = np.arange(1, ids.size, dtype=np.float32)
         distances = np.log((ranks + 1) / ranks)
@@ -69,20 +74,19 @@ class Mirostat:
         if count <= ids.size:
             return ids[:count]
         if count <= FEW:
-            return highest(values, count)
+            return ranking.highest(count)
         return weights.only(highest_mask(values, count))
 
-    def _bounded(self, weights: Weights) -> Ids | Weights:
+    def _bounded(self, weights: Weights, ranking: "Ranking") -> Ids | Weights:
         """Those that are no more surprising than allowed, the highest first; one at least."""
         values, whole = weights.values, np.float32(weights.total)
         least = np.exp2(-self._most_surprise) * whole
-        passing = values >= least * np.float32(0.9999)
-        count = int(np.count_nonzero(passing))
-        if count > FEW:
-            return weights if count == values.size else weights.only(values >= least)
-        ids = np.flatnonzero(passing)
+        ids = ranking.few_from(least * np.float32(0.9999))
+        if ids is None:
+            passing = values >= least
+            return weights if passing.all() else weights.only(passing)
         ids = ids[-np.log2(values[ids] / whole) <= self._most_surprise]
-        return ids[np.argsort(-values[ids])] if ids.size else highest(values, 1)
+        return ids[np.argsort(-values[ids])] if ids.size else ranking.highest(1)
 
     def _place(self, probabilities: NDArray[np.float32]) -> int:
         """Draw like C++'s `std::discrete_distribution`: nothing where there is no choice."""
@@ -92,6 +96,31 @@ class Mirostat:
         sums = (shares / shares.sum()).cumsum()
         sums[-1] = 1.0
         return int(sums.searchsorted(self._rng.draw()))
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The order of a row's tokens, by its `tops`; a weight is `exp((logit - shift) / temperature)`.
+
+    So the highest logits are the heaviest tokens.
+    """
+
+    row: Row
+    tops: Row
+    shift: np.float32
+    temperature: np.float32
+
+    def highest(self, count: int) -> Ids:
+        """So many of the heaviest, in order."""
+        return highest(self.row, min(count, self.row.size), self.tops)
+
+    def few_from(self, least: np.float32) -> Ids | None:
+        """The tokens that weigh `least` or more, in the order of ids; `None` if they are many."""
+        floor = self.shift + self.temperature * np.log(least)
+        if int(np.count_nonzero(self.tops >= floor)) > FEW:
+            return None
+        ids = reaching(self.row, self.tops, floor)
+        return ids if ids.size <= FEW else None
 
 
 def _num_within(power: float, surprise: float, size: int) -> int:

@@ -15,23 +15,22 @@ class Mt19937:
     """Draws of one generator. `seed` is below 2**32."""
 
     def __init__(self, seed: int) -> None:
-        self._source = np.random.RandomState(seed)
+        self._words = np.random.MT19937()
+        np.random.RandomState(self._words).seed(seed)
 
     def skip(self, num_draws: int) -> None:
         """Skip so many draws."""
         while num_draws > 0:
             some = min(num_draws, _MOST_SKIPPED)
-            self._source.bytes(8 * some)
+            self._words.random_raw(2 * some)
             num_draws -= some
 
     def draw(self) -> float:
         """Evenly between 0 and 1, in double precision."""
-        return self._bits(2) / 2**64
+        low = self._words.random_raw()
+        return (low | self._words.random_raw() << 32) / 2**64
 
     def draw_single(self) -> float:
         """Evenly between 0 and 1, in single precision."""
-        return min(float(np.float32(self._bits(1)) / np.float32(2**32)), _BELOW_ONE)
-
-    def _bits(self, num_words: int) -> int:
-        """The next words of 32 bits, the first one lowest."""
-        return int.from_bytes(self._source.bytes(4 * num_words), "little")
+        word = self._words.random_raw()
+        return min(float(np.float32(word) / np.float32(2**32)), _BELOW_ONE)

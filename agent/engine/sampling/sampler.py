@@ -24,8 +24,8 @@ from .mirostat import Mirostat
 from .mt19937 import Mt19937
 from .penalties import Penalties
 from .sampling import Sampling
-from .selection import Ids, Row, tops_of, without_nan
-from .weights import Scratch, Weights, exponentials
+from .selection import FEW, Ids, Row, tops_of, without_nan
+from .weights import Scratch
 
 _LEAST_TEMPERATURE = np.finfo(np.float32).tiny
 """What logits can be divided by; from far above it on only the best is ever drawn."""
@@ -80,7 +80,14 @@ class Sampler:
         if self._sampling.top_log_probs is None:
             return self._choose(row, None)
         will_change = self._will_change
-        raw = RawRow(row, self._sampling.top_log_probs, self._scratch, will_change=will_change)
+        num_ranked = 0 if will_change else self._num_ranked
+        raw = RawRow(
+            row,
+            self._sampling.top_log_probs,
+            self._scratch,
+            will_change=will_change,
+            num_ranked=num_ranked,
+        )
         token = self._choose(row, None if will_change else raw)
         self._log_probs.append(raw.of(token))
         return token
@@ -104,6 +111,13 @@ class Sampler:
         is_early = self._num_chosen < self._sampling.min_tokens
         has_mask = self._allowed is not None or self._grammar is not None
         return bool(self._biased.size or has_mask or is_early or self._histories or self._forced)
+
+    @property
+    def _num_ranked(self) -> int:
+        """How many of the highest the filters begin with; 0 if with all."""
+        sampling = self._sampling
+        begins = sampling.mirostat == 0 and sampling.top_n_sigma <= 0
+        return sampling.top_k if begins and sampling.top_k <= FEW else 0
 
     def _change(self, row: Row) -> None:
         if self._biased.size:
@@ -142,9 +156,11 @@ class Sampler:
         if not isfinite(top):
             return self._best(row)
         if self._mirostat is not None:
-            out = self._scratch.row("drawn", row.size)
-            return self._mirostat.draw(Weights(exponentials(row, top, self._temperature, out)))
-        pool = Pool(row, tops, self._scratch, None if raw is None else raw.likely)
+            return self._mirostat.draw(row, tops, self._temperature, self._scratch)
+        if raw is None:
+            pool = Pool(row, tops, self._scratch)
+        else:
+            pool = Pool(row, tops, self._scratch, raw.likely, raw.ranked)
         self._filter(pool)
         return pool.best() if is_greedy else pool.draw(self._temperature, self._rng.draw())
 

@@ -13,6 +13,14 @@ WIDTH = 4096
 FEW = 2048
 """So many tokens are put in order, and not more."""
 
+_SHARE = 10
+"""Of so many columns one is looked through; where more have to be, the whole row takes less."""
+
+_SPARSE = 4
+"""In so many columns for each of the highest, few of them hide another."""
+
+_LEAST_FOLDED = 128
+
 
 def without_nan(row: Row) -> Row:
     """`row` with the tokens ruled out whose logits are no numbers."""
@@ -45,22 +53,35 @@ def tops_of(row: Row) -> Row:
     The last few logits, which do not fill a line, are columns of their own.
     """
     height, width = _shape(row.size)
-    tops: Row = row[: height * width].reshape(height, width).max(axis=0)
-    return np.concatenate((tops, row[height * width :]))
+    end = height * width
+    tops = np.empty(width + row.size - end, np.float32)
+    np.maximum.reduce(row[:end].reshape(height, width), axis=0, out=tops[:width])
+    tops[width:] = row[end:]
+    return tops
 
 
 def reaching(row: Row, tops: Row, bound: np.float32) -> Ids:
     """Ids of the logits that are not below `bound`; only columns whose tops are not have any."""
     height, width = _shape(row.size)
     columns = (tops[:width] >= bound).nonzero()[0]
-    if 16 * columns.size > width:
+    if _SHARE * columns.size > width:
         return (row >= bound).nonzero()[0]
     size = height * width
     table = row[:size].reshape(height, width)
-    places = (table[:, columns].ravel() >= bound).nonzero()[0]
+    places = (table.take(columns, axis=1).ravel() >= bound).nonzero()[0]
     lines, numbers = np.divmod(places, max(columns.size, 1))
     left_over = (row[size:] >= bound).nonzero()[0]
     return np.concatenate((lines * width + columns[numbers], size + left_over))
+
+
+def folded(tops: Row, count: int) -> Row:
+    """The highest of each of so many columns or some more: tops of a table with fewer columns."""
+    height = tops.size // count
+    if height < 2:
+        return tops
+    width = tops.size // height
+    some: Row = np.maximum.reduce(tops[: height * width].reshape(height, width), axis=0)
+    return some
 
 
 def _shape(size: int) -> tuple[int, int]:
@@ -78,7 +99,8 @@ def _contenders(row: Row, count: int, tops: Row | None) -> Ids:
     if count > tops.size:
         bound = np.partition(row, -count)[-count]
         return (row >= bound).nonzero()[0] if bound > -np.inf else _allowed(row, count)
-    bound = np.partition(tops, -count)[-count]
+    some = folded(tops, max(_SPARSE * count, _LEAST_FOLDED))
+    bound = np.partition(some, -count)[-count]
     return reaching(row, tops, bound) if bound > -np.inf else _allowed(row, count)
 
 

@@ -6,6 +6,8 @@ token: choosing by a mask (`row[mask]`, `numpy.where`) takes ten times as long a
 Arrays of a row's size are used again (`Scratch`), since the memory of fresh ones is paged in anew.
 """
 
+import math
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +17,9 @@ from .selection import FEW, Ids, Mask, Row, highest, highest_mask
 BLOCK = 512
 """Weights that are summed together."""
 
+_PART = 16 * BLOCK
+"""So much of a row is looked at first where a part of it may be enough."""
+
 SAMPLE = 2048
 """Tokens that say where to look for an edge."""
 
@@ -23,6 +28,14 @@ _GLANCE = 1024
 
 _BRACKET = 48
 """So many tokens of a sample lie around an edge when all tokens there are looked at."""
+
+_SMALL_SAMPLE = 1024
+"""Tokens that say about how many pass."""
+
+_CAUTION = 2
+"""By so many standard deviations a sample may be wrong."""
+
+NO_FLOOR = np.float32(-np.inf)
 
 _UNSHIFTED = (-20, 60)
 """Outside of these the highest exponent is made 0, lest weights or their sum leave the range."""
@@ -43,9 +56,9 @@ class Scratch:
     def row(self, purpose: str, size: int) -> Row:
         """An array with anything in it, until `purpose` is asked for again."""
         array = self._arrays.get(purpose)
-        if array is None or array.size != size:
+        if array is None or array.size < size:
             array = self._arrays[purpose] = np.empty(size, np.float32)
-        return array
+        return array[:size]
 
 
 def shift_of(top: np.float32, temperature: np.float32 = ONE) -> np.float32:
@@ -63,7 +76,7 @@ def exponentials(row: Row, top: np.float32, temperature: np.float32, out: Row) -
         # The difference first: with a tiny temperature the quotients would all be infinite.
         row = np.subtract(row, shift, out=out)
     if temperature != 1:
-        row = np.divide(row, temperature, out=out)
+        row = np.multiply(row, ONE / temperature, out=out)
     return np.exp(row, out=out)
 
 
@@ -86,6 +99,12 @@ def sum_of(values: Row, factors: Row) -> float:
     return float(block_sums(values, factors).sum(dtype=np.float64))
 
 
+def leave_out(values: Row, chosen: Mask) -> None:
+    """Make all `values` nothing but those that are `chosen`."""
+    # By floats, NumPy multiplies in half the time that it takes by truth values.
+    np.multiply(values, chosen.astype(np.float32), out=values)
+
+
 class Prefix(Protocol):
     """The first tokens in some order. Whether one is among them is cheaper to say than which are.
 
@@ -104,6 +123,12 @@ class Prefix(Protocol):
     def few(self) -> Ids | None:
         """They in their order, if they are few; `None` also where that is dear to find out."""
 
+    def some(self, most: int) -> Ids | None:
+        """Tokens that all of them are among, about `most` at most; `None` if they may be more."""
+
+    def among(self, ids: Ids) -> "Prefix":
+        """They, by their places in `ids`, which all of them are among."""
+
 
 class Weights:
     """`values`, none of them negative, and their sums."""
@@ -115,8 +140,13 @@ class Weights:
 
     def only(self, chosen: Mask) -> "Weights":
         """The weights of those alone; `values` are overwritten."""
-        np.multiply(self.values, chosen, out=self.values)
+        leave_out(self.values, chosen)
         return Weights(self.values)
+
+    def of_part(self, part: slice) -> float:
+        """The sum of a part that begins and ends between blocks."""
+        before = self._sums[part.start // BLOCK - 1] if part.start else 0.0
+        return float(self._sums[min(part.stop // BLOCK, self._sums.size) - 1] - before)
 
     def find(self, mass: float) -> int:
         """The token with which the weights, added one by one, reach `mass`."""
@@ -192,19 +222,54 @@ class Highest:
         """See `Prefix`."""
         return highest(self._keys, self._count) if self._count <= FEW else None
 
+    def some(self, most: int) -> Ids | None:
+        """See `Prefix`."""
+        if self._count > most:
+            return None
+        keys = np.sort(_sample(self._keys))
+        expected = self._count * keys.size / self._keys.size
+        num_passing = int(expected + _CAUTION * math.sqrt(expected)) + 1
+        ids: Ids = (self._keys >= keys[-num_passing:][0]).nonzero()[0]
+        return ids if ids.size >= self._count else None
+
+    def among(self, ids: Ids) -> "Highest":
+        """See `Prefix`."""
+        return Highest(self._keys[ids], self._count)
+
 
 class Heaviest:
-    """The fewest tokens with the highest `keys` whose `weights` reach `mass` together."""
+    """The fewest tokens with the highest `keys` whose `weights` reach `mass` together.
 
-    def __init__(self, keys: Row, weights: Weights, mass: float) -> None:
+    Those whose keys are below `floor` are left out of these.
+    """
+
+    def __init__(
+        self, keys: Row, weights: Weights, mass: float, floor: np.float32 = NO_FLOOR
+    ) -> None:
         self._keys = keys
         self._weights = weights.values
+        self._summed = weights
         self._total = weights.total
         self._mass = mass
+        self._floor = floor
 
     def includes(self, token: int) -> bool:
         """See `Prefix`."""
-        return self._sum(self.before(token)) < self._mass
+        key = self._keys[token]
+        if key < self._floor:
+            return False
+        # Mostly a part of the row has enough behind `token` to say that the mass is not before it.
+        most, start, end = self._total - float(self._weights[token]), 0, _PART
+        while start < self._keys.size:
+            part = slice(start, end)
+            reaching = (self._keys[part] >= key).astype(np.float32)
+            most -= self._summed.of_part(part) - sum_of(self._weights[part], reaching)
+            if most < self._mass:
+                return True
+            start, end = end, 3 * end
+        # Equals with higher ids are not before it.
+        has_equals = int(np.count_nonzero(self._keys == key)) > 1
+        return has_equals and self._sum(self.before(token)) < self._mass
 
     def before(self, token: int) -> Mask:
         """See `Prefix`."""
@@ -223,6 +288,8 @@ class Heaviest:
         sums = before + self._weights[equals].cumsum(dtype=np.float64)
         passing: Mask = self._keys > edge
         passing[equals[: int(sums.searchsorted(self._mass)) + 1]] = True
+        if self._floor > NO_FLOOR:
+            passing &= self._keys >= self._floor
         return passing
 
     def few(self) -> Ids | None:
@@ -231,7 +298,43 @@ class Heaviest:
         sums = self._weights[ids].cumsum(dtype=np.float64)
         if sums[-1] < self._mass:
             return None
-        return ids[: int(sums.searchsorted(self._mass)) + 1]
+        ids = ids[: int(sums.searchsorted(self._mass)) + 1]
+        return ids if self._floor == NO_FLOOR else ids[self._keys[ids] >= self._floor]
+
+    def some(self, most: int) -> Ids | None:
+        """See `Prefix`."""
+        bound, count = self._guess
+        if count > most:
+            return None
+        ids: Ids = (self._keys >= bound).nonzero()[0]
+        return ids if float(self._weights[ids].sum(dtype=np.float64)) >= self._mass else None
+
+    @cached_property
+    def _guess(self) -> tuple[np.float32, int]:
+        """A key that is hardly above the last one's, and about how many there are to it."""
+        # What is left out is many and light, so a sample tells its weight better than the others'.
+        keys, weights = self._sample()
+        ratio = self._keys.size / keys.size
+        sums = weights.cumsum()
+        most = sums + _CAUTION * np.sqrt(weights * sums)  # their squares sum up to less than that
+        rest = max(self._total - self._mass, 0.0) / ratio
+        place = min(int(most.searchsorted(rest)), keys.size - 1)
+        return keys[place], int((keys.size - place) * ratio)
+
+    def _sample(self) -> tuple[Row, Row]:
+        """Keys of some tokens, and their weights; the lowest come first."""
+        keys = _sample(self._keys)
+        if self._keys is self._weights:
+            keys = np.sort(keys)
+            return keys, keys
+        order = np.argsort(keys)
+        return keys[order], _sample(self._weights)[order]
+
+    def among(self, ids: Ids) -> "Heaviest":
+        """See `Prefix`."""
+        weights = Weights(self._weights[ids])
+        keys = weights.values if self._keys is self._weights else self._keys[ids]
+        return Heaviest(keys, weights, self._mass, self._floor)
 
     def _bracket(self) -> tuple[np.float32, float, np.float32]:
         """A key that is not below the last one's, the mass above it, and a key that is below.
@@ -262,6 +365,10 @@ class Heaviest:
 
     def _sum(self, chosen: Mask) -> float:
         return sum_of(self._weights, chosen.astype(np.float32))
+
+
+def _sample(values: Row) -> Row:
+    return values[:: max(1, values.size // _SMALL_SAMPLE)]
 
 
 def _before(keys: Row, token: int) -> Mask:

@@ -186,6 +186,65 @@ def test_in_a_steep_row_the_order_of_a_draw_is_that_of_the_logits(
     assert pool.draw(np.float32(temperature), number) in near
 
 
+IN_ORDER = (
+    ("sigma", "wide sigma"),
+    ("top-k", "wide top-k"),
+    ("typical", "wide typical"),
+    ("nucleus", "half a nucleus", "wide nucleus", "min-p", "wide min-p", "nucleus and min-p"),
+    ("xtc", "xtc of many", "xtc of nothing"),
+)
+CHAINS = st.tuples(*(st.sampled_from(("nothing", *names)) for names in IN_ORDER))
+
+
+@settings(max_examples=150)
+@given(
+    names=CHAINS,
+    size=st.sampled_from([2000, 9000, 30_000]),
+    seed=st.integers(0, 99),
+    scale=st.sampled_from([0.5, 2.0, 2.7, 3.5]),
+    temperature=st.sampled_from([0.5, 1.0, 2.0]),
+    numbers=st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=4),
+)
+def test_what_is_drawn_passed_every_filter(
+    names: tuple[str, ...],
+    size: int,
+    seed: int,
+    scale: float,
+    temperature: float,
+    numbers: list[float],
+) -> None:
+    """Whatever filters there are, and whether few, some thousands or most tokens are left."""
+    row = row_of(size, scale=scale, seed=seed)
+    steps = [step for name in names for step in STEPS[name]]
+    plain = Plain(row)
+    hair = np.zeros(size, np.bool_)  # at an edge sums of floats may differ by a token or two
+    for step in steps:
+        before = plain.left
+        step(plain)
+        passed = np.isin(before, plain.left)
+        edges = np.flatnonzero(np.diff(passed.astype(np.int8), prepend=passed[0]))
+        for edge in edges:
+            hair[before[max(edge - 3, 0) : edge + 3]] = True
+    for number in numbers:
+        pool = pool_of(row)
+        for step in steps:
+            step(pool)
+        token = pool.draw(np.float32(temperature), number)
+        assert token in plain.left or hair[token]
+        assert token == again(row, steps, temperature, number)
+        best = pool_of(row)
+        for step in steps:
+            step(best)
+        assert best.best() == plain.left[plain.row[plain.left].argmax()] or hair[best.best()]
+
+
+def again(row: Row, steps: list[Step], temperature: float, number: float) -> int:
+    pool = pool_of(row)
+    for step in steps:
+        step(pool)
+    return pool.draw(np.float32(temperature), number)
+
+
 def test_what_is_ruled_out_is_never_drawn_of_many() -> None:
     row = row_of(9000)
     row[::2] = -np.inf

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from arriero.agent.engine.sampling.selection import (
     Row,
     _contenders,
+    folded,
     highest,
     highest_mask,
     reaching,
@@ -94,3 +95,12 @@ def test_tops_are_of_all_columns_and_say_where_the_highest_are(size: int, seed: 
         assert sorted(found.tolist()) == np.flatnonzero(row >= bound).tolist()
     row[seed % size] = np.nan
     assert np.isnan(tops_of(row).max())
+
+
+@given(size=st.integers(1, 20_000), seed=st.integers(0, 20), count=st.integers(1, 5000))
+def test_of_folded_tops_each_is_one_column_s_or_more(size: int, seed: int, count: int) -> None:
+    tops = tops_of(row_of(size, seed=seed))
+    found = folded(tops, count)
+    assert min(count, tops.size) <= found.size <= max(2 * count, tops.size % count + count)
+    assert len(set(found.tolist())) == found.size
+    assert set(found.tolist()) <= set(tops.tolist())

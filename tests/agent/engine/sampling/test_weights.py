@@ -87,9 +87,13 @@ def test_weights_stay_in_range(top: float, temperature: float) -> None:
 def test_scratch_is_used_again() -> None:
     scratch = Scratch()
     first = scratch.row("a", 9)
-    assert scratch.row("a", 9) is first
-    assert scratch.row("b", 9) is not first
+    assert np.shares_memory(scratch.row("a", 9), first)
+    assert not np.shares_memory(scratch.row("b", 9), first)
     assert scratch.row("a", 10).size == 10
+    # The whole of it is there again after a shorter row.
+    longer = scratch.row("a", 10)
+    assert scratch.row("a", 3).size == 3
+    assert np.shares_memory(scratch.row("a", 10), longer)
 
 
 @given(
@@ -150,8 +154,73 @@ def test_the_highest(size: int, seed: int, count: int, num_keys: int) -> None:
         assert few is not None and keys[few].tolist() == keys[order[:count]].tolist()
     else:
         assert few is None
+    some = prefix.some(size)
+    if some is not None:
+        assert set(order[:count].tolist()) <= set(some.tolist())
+        assert some[prefix.among(some).mask()].tolist() == sorted(order[:count].tolist())
     for place in {0, count - 1, min(count, size - 1), size - 1}:
         assert prefix.includes(int(order[place])) == (place < count)
+
+
+@given(
+    size=st.sampled_from([1, 7, 3000, 30_000]),
+    seed=st.integers(0, 99),
+    scale=st.floats(0, 4),
+    share=st.sampled_from([0.0001, 0.3, 0.9, 0.99, 0.9999999]),
+    most=st.sampled_from([100, 3000, 30_000]),
+    by_weight=st.booleans(),
+)
+def test_a_part_that_holds_the_fewest_with_a_mass(
+    size: int, seed: int, scale: float, share: float, most: int, by_weight: bool
+) -> None:
+    weights = Weights(weights_of(size, seed=seed, scale=scale))
+    if weights.total == 0:
+        return
+    keys = weights.values
+    if not by_weight:
+        keys = np.random.default_rng(seed).standard_normal(size).astype(np.float32)
+    prefix = Heaviest(keys, weights, share * weights.total)
+    ids = prefix.some(most)
+    if ids is None:
+        return
+    wanted = np.flatnonzero(prefix.mask())
+    assert set(wanted.tolist()) <= set(ids.tolist())
+    part = prefix.among(ids)
+    found = ids[part.mask()]
+    # Of the sums that say where the edge is, other ones are rounded.
+    differing = np.setxor1d(found, wanted)
+    assert float(weights.values[differing].sum()) <= 2e-6 * weights.total
+    for token in (ids[0], ids[-1], ids[keys[ids].argmax()], ids[keys[ids].argmin()]):
+        if token not in differing:
+            assert part.includes(int(np.flatnonzero(ids == token)[0])) == (token in wanted)
+
+
+def test_a_small_nucleus_of_a_long_row_is_found_in_a_part_of_it() -> None:
+    weights = Weights(weights_of(150_000, seed=1, scale=3))
+    sizes = []
+    for share in (0.9, 0.95, 0.99):
+        prefix = Heaviest(weights.values, weights, share * weights.total)
+        ids = prefix.some(weights.values.size)
+        assert ids is not None
+        num_passing = int(np.count_nonzero(prefix.mask()))
+        assert num_passing <= ids.size <= 2 * num_passing
+        assert prefix.some(num_passing // 2) is None
+        sizes.append(num_passing)
+    assert sizes == sorted(sizes)
+
+
+@pytest.mark.parametrize("floor", [-1.0, 0.5, 2.0, 9.0])
+def test_what_is_below_a_floor_is_left_out_of_the_fewest(floor: float) -> None:
+    weights = Weights(weights_of(5000, seed=2))
+    whole = Heaviest(weights.values, weights, 0.9 * weights.total)
+    prefix = Heaviest(weights.values, weights, 0.9 * weights.total, np.float32(floor))
+    wanted = whole.mask() & (weights.values >= floor)
+    assert prefix.mask().tolist() == wanted.tolist()
+    for token in range(0, 5000, 97):
+        assert prefix.includes(token) == wanted[token]
+    ids = prefix.some(5000)
+    assert ids is not None
+    assert ids[prefix.among(ids).mask()].tolist() == np.flatnonzero(wanted).tolist()
 
 
 def test_a_draw_of_a_prefix_never_leaves_it() -> None:
