@@ -6,13 +6,15 @@ and seldom.
 
 import logging
 from asyncio import Future
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from ..shared.models.assignments import MAX_DEVICES
 from ..shared.reports.statistics import DeviceMemory
-from .engine.llama.devices import loaded_devices
+from .engine.llama.devices import FoundDevice, loaded_devices
 from .host_facts import available_memory, total_memory
-from .sensors import ProcessorUse, gpu_figures, processor_temperature
+from .nvidia import Card, Cards, NvidiaCards
+from .sensors import ROOT, ProcessorUse, gpu_figures, processor_temperature
 
 logger = logging.getLogger(__name__)
 
@@ -22,30 +24,58 @@ INTERVAL = 5.0
 Devices = tuple[DeviceMemory, ...]
 
 
+def _found() -> list[FoundDevice]:
+    return [each for _, each in loaded_devices().gpus()]
+
+
+def is_nvidia(gpu: FoundDevice) -> bool:
+    """Whether it is a card of this host whose driver is NVIDIA's."""
+    names = gpu.name.startswith("CUDA") or "nvidia" in gpu.description.lower()
+    return names and not gpu.is_remote
+
+
 class Probe:
     """Measures the host and the GPUs that llama.cpp finds."""
 
-    def __init__(self) -> None:
-        self._processors = ProcessorUse()
+    def __init__(
+        self,
+        find: Callable[[], list[FoundDevice]] = _found,
+        cards: NvidiaCards | None = None,
+        root: Path = ROOT,
+    ) -> None:
+        self._processors = ProcessorUse(root)
+        self._find = find
+        self._cards = cards or NvidiaCards()
+        self._root = root
 
     def measure(self) -> Devices:
         """All of them as they are now. Blocks."""
-        gpus = [each for _, each in loaded_devices().gpus()][: MAX_DEVICES - 1]
-        use, temperature = gpu_figures() if len(gpus) == 1 else (None, None)
-        return (
-            self._host(),
-            *(
-                DeviceMemory(
-                    name=each.name,
-                    kind="igpu" if each.kind == "igpu" else "gpu",
-                    total=each.memory,
-                    free=min(each.free, each.memory),
-                    use=None if each.is_remote else use,
-                    temperature=None if each.is_remote else temperature,
-                )
-                for each in gpus
-            ),
+        gpus = self._find()[: MAX_DEVICES - 1]
+        cards = self._cards.read() if any(map(is_nvidia, gpus)) else {}
+        return (self._host(), *(self._gpu(each, gpus, cards) for each in gpus))
+
+    def _gpu(self, gpu: FoundDevice, gpus: Sequence[FoundDevice], cards: Cards) -> DeviceMemory:
+        card = self._card(gpu, gpus, cards)
+        return DeviceMemory(
+            name=gpu.name,
+            kind="igpu" if gpu.kind == "igpu" else "gpu",
+            total=gpu.memory,
+            free=min(gpu.free, gpu.memory),
+            others=card.others,
+            use=card.use,
+            temperature=card.temperature,
         )
+
+    def _card(self, gpu: FoundDevice, gpus: Sequence[FoundDevice], cards: Cards) -> Card:
+        """Nothing is known of one that another host has, or that could be one of several."""
+        is_alone = len(gpus) == 1
+        if gpu.is_remote or (gpu.place is None and not is_alone):
+            return Card()
+        if gpu.place in cards:
+            return cards[gpu.place]
+        if gpu.place is None and is_nvidia(gpu):
+            return next(iter(cards.values())) if len(cards) == 1 else Card()
+        return Card(*gpu_figures(gpu.place, self._root))
 
     def _host(self) -> DeviceMemory:
         total = total_memory() or 0
@@ -56,7 +86,7 @@ class Probe:
             total=total,
             free=min(total, total if free is None else free),
             use=self._processors.read(),
-            temperature=processor_temperature(),
+            temperature=processor_temperature(self._root),
         )
 
 

@@ -54,14 +54,16 @@ def processor_temperature(root: Path = ROOT) -> float | None:
     return _hottest(found) if found else _hottest(beside)
 
 
-def gpu_figures(root: Path = ROOT) -> tuple[float | None, float | None]:
-    """Use (0 to 1) and temperature (°C) of the host's one GPU that the kernel has sensors of.
+def gpu_figures(place: str | None, root: Path = ROOT) -> tuple[float | None, float | None]:
+    """Use (0 to 1) and temperature (°C) of the GPU at this `place` on the bus.
 
-    With several of them nothing is said, since their order is not that of llama.cpp's devices.
+    Where that is not known: of the host's one GPU that the kernel has sensors of. With several of
+    them nothing is said, since their order is not that of llama.cpp's devices.
     """
+    at = "sys/class/drm/card[0-9]/device" if place is None else f"sys/bus/pci/devices/{place}"
     cards = [
         (card, sensors)
-        for card in sorted(root.glob("sys/class/drm/card[0-9]/device"))
+        for card in sorted(root.glob(at))
         if (sensors := [*card.glob("hwmon/hwmon*/temp*_input")])
     ]
     if len(cards) != 1:

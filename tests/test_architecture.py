@@ -95,7 +95,8 @@ IMPURE = {
 
 SHELLS = {
     "*": "__main__ routes *_routes",
-    "agent": "balancer_links daemon device_memory gpus probe served_model settings upstream_daemon",
+    "agent": "balancer_links daemon device_memory gpus nvidia probe served_model settings "
+    "upstream_daemon",
     "agent/chat/constraints": "constrain",
     "agent/chat/templates": "chat_templates",
     "agent/discovery": "links",

@@ -100,11 +100,15 @@ class Statistics(TypedDict):
 
 
 class Memory(TypedDict):
-    """Bytes of memory. Those that nobody uses are null where that was not measured yet."""
+    """Bytes of memory. Those that nobody uses are null where that was not measured yet.
+
+    Of those `used`, programs other than the agent have `others`; null where nothing tells.
+    """
 
     total: Count
     free: Count | None
     used: Count | None
+    others: Count | None
 
 
 class AgentDevice(TypedDict):

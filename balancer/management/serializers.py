@@ -74,7 +74,12 @@ def _devices(agent: AgentView) -> Iterator[AgentDevice]:
     """The devices as its engine measured them, or else as the agent found them when it started."""
     measured = agent.statistics.devices if agent.statistics else ()
     for each in measured:
-        memory: Memory = {"total": each.total, "free": each.free, "used": each.total - each.free}
+        memory: Memory = {
+            "total": each.total,
+            "free": each.free,
+            "used": each.total - each.free,
+            "others": each.others,
+        }
         yield {
             "name": each.name,
             "kind": each.kind,
@@ -111,7 +116,7 @@ def past_devices_json(
 
 
 def _unmeasured(name: str, kind: Literal["cpu", "gpu"], total: int) -> AgentDevice:
-    memory: Memory = {"total": total, "free": None, "used": None}
+    memory: Memory = {"total": total, "free": None, "used": None, "others": None}
     return {"name": name, "kind": kind, "memory": memory, "use": None, "temperature": None}
 
 

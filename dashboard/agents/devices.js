@@ -106,4 +106,7 @@ function figuresOf({ name, kind, memory, use = null, temperature = null }) {
   return known.map((figure) => ({ ...figure, device, key: `${name} ${figure.name}` }));
 }
 
-const memoryWords = ({ used, total }) => `${bytes(used ?? 0)} of ${bytes(total)}`;
+function memoryWords({ used, total, others = null }) {
+  const theirs = others ? `, ${bytes(others)} by other programs` : "";
+  return `${bytes(used ?? 0)} of ${bytes(total)}${theirs}`;
+}

@@ -96,6 +96,7 @@ class Histogram:
 class DeviceMemory:
     """The memory of a GPU, or as `CPU` that of the host, in bytes; nobody uses what is `free`.
 
+    Programs other than this agent use `others` of a GPU, where its driver tells.
     `name` is what the engine's options call it. `use` is the share of its time that was used since
     the last measurement, `temperature` in °C; both where the system tells.
     """
@@ -105,6 +106,7 @@ class DeviceMemory:
     kind: Literal["cpu", "gpu", "igpu"]
     total: Bytes
     free: Bytes
+    others: Bytes | None = None
     use: Annotated[float, Field(ge=0, le=1)] | None = None
     temperature: Annotated[float, Field(ge=-300, le=1000)] | None = None
 

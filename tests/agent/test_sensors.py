@@ -52,12 +52,22 @@ def test_the_hottest_sensor_of_the_processors(tmp_path: Path) -> None:
 
 
 def test_the_one_gpu(tmp_path: Path) -> None:
-    assert gpu_figures(tmp_path) == (None, None)
+    assert gpu_figures(None, tmp_path) == (None, None)
     card = "sys__class__drm__card"
     write(tmp_path, **{f"{card}0__device__vendor": "0x8086", f"{card}0-DP-1__status": "on"})
     write(tmp_path, **{f"{card}1__device__hwmon__hwmon4__temp1_input": "71000\n"})
-    assert gpu_figures(tmp_path) == (None, 71.0)
+    assert gpu_figures(None, tmp_path) == (None, 71.0)
     write(tmp_path, **{f"{card}1__device__gpu_busy_percent": "37\n"})
-    assert gpu_figures(tmp_path) == (0.37, 71.0)
+    assert gpu_figures(None, tmp_path) == (0.37, 71.0)
     write(tmp_path, **{f"{card}2__device__hwmon__hwmon5__temp1_input": "50000\n"})
-    assert gpu_figures(tmp_path) == (None, None), "which is which is not known"
+    assert gpu_figures(None, tmp_path) == (None, None), "which is which is not known"
+
+
+def test_gpus_at_their_places_on_the_bus(tmp_path: Path) -> None:
+    for number, temperature in (("03", "50000"), ("04", "71000")):
+        card = f"sys__bus__pci__devices__0000:{number}:00.0__"
+        write(tmp_path, **{f"{card}hwmon__hwmon1__temp1_input": temperature})
+        write(tmp_path, **{f"{card}gpu_busy_percent": number})
+    assert gpu_figures("0000:03:00.0", tmp_path) == (0.03, 50.0)
+    assert gpu_figures("0000:04:00.0", tmp_path) == (0.04, 71.0)
+    assert gpu_figures("0000:05:00.0", tmp_path) == (None, None)

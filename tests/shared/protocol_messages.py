@@ -327,7 +327,13 @@ FROM_AGENT: tuple[FromAgent, ...] = (
         fetches=Fetches(num=1, failed=2, tokens=3, bytes=4, seconds=0.5, lent=6),
         devices=(
             DeviceMemory(
-                name="CUDA0", kind="gpu", total=2**33, free=2**32, use=0.5, temperature=61.5
+                name="CUDA0",
+                kind="gpu",
+                total=2**33,
+                free=2**32,
+                others=2**30,
+                use=0.5,
+                temperature=61.5,
             ),
         ),
         disk=DiskUse(

@@ -6,6 +6,7 @@ to know runs `agent/probe.py`.
 """
 
 import ctypes
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +23,8 @@ GPUS = ("gpu", "igpu")
 class FoundDevice:
     """A device with its memory in bytes; `free` is what no process has at the moment.
 
-    `name` is what settings call it, and `description` the product.
+    `name` is what settings call it, and `description` the product. `place` on the bus, such as
+    `0000:c1:00.0`, where that is known.
     """
 
     name: str
@@ -30,6 +32,7 @@ class FoundDevice:
     kind: str
     memory: int
     free: int
+    place: str | None = None
 
     @property
     def is_gpu(self) -> bool:
@@ -40,6 +43,23 @@ class FoundDevice:
     def is_remote(self) -> bool:
         """Whether an RPC server has it; `description` is its address then."""
         return self.name.startswith("RPC")
+
+
+class _Properties(ctypes.Structure):
+    """`ggml_backend_dev_props`; with more room at its end than today's `caps` take."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("description", ctypes.c_char_p),
+        ("memory_free", ctypes.c_size_t),
+        ("memory_total", ctypes.c_size_t),
+        ("type", ctypes.c_int),
+        ("device_id", ctypes.c_char_p),
+        ("caps", ctypes.c_bool * 64),
+    )
+
+
+_PLACE = re.compile(r"[0-9a-f]{4,8}(:[0-9a-f]{2}){2}\.[0-7]")
 
 
 class Devices:
@@ -54,6 +74,9 @@ class Devices:
         self._name = _declared(ggml.ggml_backend_dev_name, text, pointer)
         self._describe = _declared(ggml.ggml_backend_dev_description, text, pointer)
         self._measure = _declared(ggml.ggml_backend_dev_memory, None, pointer, sizes, sizes)
+        self._tell = _declared(
+            ggml.ggml_backend_dev_get_props, None, pointer, ctypes.POINTER(_Properties)
+        )
         self._buffer_type = _declared(ggml.ggml_backend_dev_buffer_type, pointer, pointer)
         self._buffer_name = _declared(ggml.ggml_backend_buft_name, text, pointer)
 
@@ -71,8 +94,16 @@ class Devices:
                     _KINDS.get(self._kind(handle), "other"),
                     memory=total.value,
                     free=free.value,
+                    place=self._place(handle),
                 ),
             )
+
+    def _place(self, handle: Any) -> str | None:
+        """A backend that knows no place says nothing, or something else that is its own."""
+        told = _Properties()
+        self._tell(handle, ctypes.byref(told))
+        place = (told.device_id or b"").decode(errors="replace").lower()
+        return place if _PLACE.fullmatch(place) else None
 
     def gpus(self) -> list[tuple[int, FoundDevice]]:
         """Those that layers can be offloaded to."""

@@ -270,6 +270,8 @@ def _devices(by_name: _ByName) -> Iterator[Metric]:
             memory.add_metric([name, each.name, "total"], each.total)
             memory.add_metric([name, each.name, "free"], each.free)
             memory.add_metric([name, each.name, "used"], each.total - each.free)
+            if each.others is not None:
+                memory.add_metric([name, each.name, "others"], each.others)
             if each.use is not None:
                 use.add_metric([name, each.name], each.use)
             if each.temperature is not None:

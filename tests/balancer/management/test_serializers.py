@@ -202,20 +202,29 @@ def test_devices_of_an_agent_as_it_found_them_and_as_its_engine_measured_them() 
     measured = Statistics(
         devices=(
             DeviceMemory(name="CPU", kind="cpu", total=60, free=50, use=0.25, temperature=61.5),
-            DeviceMemory(name="CUDA0", kind="gpu", total=24, free=4),
+            DeviceMemory(name="CUDA0", kind="gpu", total=24, free=4, others=3),
         )
     )
     idle = agent_json(replace(agent_view("a"), facts=facts), None)
     unknown = {"use": None, "temperature": None}
+    unmeasured = {"free": None, "used": None, "others": None}
     assert idle["devices"] == [
-        {"name": "CPU", "kind": "cpu", "memory": {"total": 64, "free": None, "used": None}}
-        | unknown,
-        {"name": "CUDA0", "kind": "gpu", "memory": {"total": 24, "free": None, "used": None}}
-        | unknown,
+        {"name": "CPU", "kind": "cpu", "memory": {"total": 64} | unmeasured} | unknown,
+        {"name": "CUDA0", "kind": "gpu", "memory": {"total": 24} | unmeasured} | unknown,
     ]
     busy = agent_json(replace(agent_view("a"), facts=facts, statistics=measured), None)
     assert busy["devices"] == [
-        {"name": "CPU", "kind": "cpu", "memory": {"total": 60, "free": 50, "used": 10}}
-        | {"use": 0.25, "temperature": 61.5},
-        {"name": "CUDA0", "kind": "gpu", "memory": {"total": 24, "free": 4, "used": 20}} | unknown,
+        {
+            "name": "CPU",
+            "kind": "cpu",
+            "memory": {"total": 60, "free": 50, "used": 10, "others": None},
+            "use": 0.25,
+            "temperature": 61.5,
+        },
+        {
+            "name": "CUDA0",
+            "kind": "gpu",
+            "memory": {"total": 24, "free": 4, "used": 20, "others": 3},
+            **unknown,
+        },
     ]

@@ -11,6 +11,7 @@ _DEVICES = [
     (_INTEGRATED, b"Vulkan0", b"iGPU", 3, 4),
     (_GPU, b"CUDA1", b"NVIDIA L4", 20, 24),
 ]
+_PLACES = [None, b"0000:C1:00.0", b"iGPU", b"0000:c2:00.0"]
 _BUFFERS = [b"CPU", b"CUDA0", b"Vulkan0_Memory", b"CUDA1"]
 _FIRST_BUFFER_TYPE = 101
 
@@ -18,6 +19,10 @@ _FIRST_BUFFER_TYPE = 101
 def _measure(handle: int, free: Any, total: Any) -> None:
     _, _, _, *sizes = _DEVICES[handle - 1]
     free._obj.value, total._obj.value = (_GIB * size for size in sizes)
+
+
+def _tell(handle: int, told: Any) -> None:
+    told._obj.device_id = _PLACES[handle - 1]
 
 
 def _declared(function: Any) -> Any:
@@ -36,6 +41,7 @@ GGML = SimpleNamespace(
     ggml_backend_dev_name=_declared(lambda handle: _DEVICES[handle - 1][1]),
     ggml_backend_dev_description=_declared(lambda handle: _DEVICES[handle - 1][2]),
     ggml_backend_dev_memory=_declared(_measure),
+    ggml_backend_dev_get_props=_declared(_tell),
     ggml_backend_dev_buffer_type=_declared(lambda handle: _FIRST_BUFFER_TYPE - 1 + handle),
     ggml_backend_buft_name=_declared(lambda type: _BUFFERS[type - _FIRST_BUFFER_TYPE]),
 )

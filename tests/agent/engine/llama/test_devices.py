@@ -14,9 +14,9 @@ def test_devices_and_ggmls_handles_of_them() -> None:
 
 def test_gpus_and_no_processors() -> None:
     assert [device for _, device in Devices(GGML).gpus()] == [
-        FoundDevice("CUDA0", "NVIDIA H100", "gpu", memory=80 * 2**30, free=70 * 2**30),
-        FoundDevice("Vulkan0", "iGPU", "igpu", memory=4 * 2**30, free=3 * 2**30),
-        FoundDevice("CUDA1", "NVIDIA L4", "gpu", memory=24 * 2**30, free=20 * 2**30),
+        FoundDevice("CUDA0", "NVIDIA H100", "gpu", 80 * 2**30, 70 * 2**30, "0000:c1:00.0"),
+        FoundDevice("Vulkan0", "iGPU", "igpu", 4 * 2**30, 3 * 2**30, None),
+        FoundDevice("CUDA1", "NVIDIA L4", "gpu", 24 * 2**30, 20 * 2**30, "0000:c2:00.0"),
     ]
 
 

@@ -130,7 +130,7 @@ def test_a_rate_that_was_not_measured_has_no_series(scraped: Scraped) -> None:
 
 def test_memory_of_devices_is_that_of_hosts_and_not_added_up() -> None:
     """Agents of one name are on one host."""
-    gpu = DeviceMemory(name="CUDA0", kind="gpu", total=24, free=4, temperature=61.5)
+    gpu = DeviceMemory(name="CUDA0", kind="gpu", total=24, free=4, others=3, temperature=61.5)
     host = DeviceMemory(name="CPU", kind="cpu", total=60, free=50, use=0.25)
     said = Statistics(devices=(host, gpu))
     agents = [replace(agent_view(id, statistics=said), name="box") for id in ("a", "b")]
@@ -139,9 +139,9 @@ def test_memory_of_devices_is_that_of_hosts_and_not_added_up() -> None:
         kind: registry.get_sample_value(
             "arriero_device_memory_bytes", {"host": "box", "device": "CUDA0", "kind": kind}
         )
-        for kind in ("total", "free", "used")
+        for kind in ("total", "free", "used", "others")
     }
-    assert sizes == {"total": 24, "free": 4, "used": 20}
+    assert sizes == {"total": 24, "free": 4, "used": 20, "others": 3}
     use, degrees = "arriero_device_use_ratio", "arriero_device_temperature_celsius"
     on_host, on_gpu = ({"host": "box", "device": name} for name in ("CPU", "CUDA0"))
     assert registry.get_sample_value(use, on_host) == 0.25
