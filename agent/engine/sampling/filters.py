@@ -28,6 +28,7 @@ from .weights import (
     Scratch,
     Weights,
     block_sums,
+    evens,
     exponentials,
     leave_out,
     sum_of,
@@ -198,17 +199,22 @@ class Pool:
         return self._highest_of_many()
 
     def _draw_place(self, temperature: np.float32, number: float) -> int:
-        if self._ids is None and temperature != 1:
+        if temperature > 1:  # which leaves little of the last filter's tokens
             self._shorten()
         if self._ids is not None:
             logits = self._row[self._ids]
             sums = np.exp((logits - logits.max()) / temperature).cumsum(dtype=np.float64)
             # A draw of exactly 0 is the first one's that has a chance at all.
             return int(self._ids[sums.searchsorted(max(number * sums[-1], _LEAST_DRAW))])
+        numbers = evens(number)
+        if isinstance(self._prefix, Heaviest) and self._names is None and 0.5 <= temperature != 1:
+            place = self._weights().draw_raised(1 / float(temperature), numbers, self._prefix)
+            if place is not None:
+                return place
         weights = self._weights(temperature)
         if self._first is not None:
-            return weights.draw_sorted(number, self._first, self._num_dropped)
-        return weights.draw(number, self._prefix)
+            return weights.draw_sorted(next(numbers), self._first, self._num_dropped)
+        return weights.draw(next(numbers), self._prefix)
 
     # ---- few
 

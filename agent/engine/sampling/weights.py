@@ -7,10 +7,13 @@ Arrays of a row's size are used again (`Scratch`), since the memory of fresh one
 """
 
 import math
+from collections.abc import Iterator
 from functools import cached_property
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .selection import FEW, Ids, Mask, Row, highest, highest_mask
 
@@ -37,8 +40,13 @@ _CAUTION = 2
 
 NO_FLOOR = np.float32(-np.inf)
 
-_UNSHIFTED = (-20, 60)
-"""Outside of these the highest exponent is made 0, lest weights or their sum leave the range."""
+_UNSHIFTED = (-20, 40)
+"""Outside of these the highest exponent is made 0, lest sums of squares leave the range."""
+
+_MOST_TRIES = 16
+
+_ROUNDED_UP = 1.0001
+"""Sums in single precision are less exact than that."""
 
 ONE = np.float32(1)
 
@@ -135,7 +143,8 @@ class Weights:
 
     def __init__(self, values: Row) -> None:
         self.values = values
-        self._sums = block_sums(values).cumsum(dtype=np.float64)
+        self._of_blocks = block_sums(values)
+        self._sums = self._of_blocks.cumsum(dtype=np.float64)
         self.total = float(self._sums[-1])
 
     def only(self, chosen: Mask) -> "Weights":
@@ -173,6 +182,39 @@ class Weights:
             token = weights.find(number * weights.total)
         return token
 
+    def draw_raised(self, power: float, numbers: Iterator[float], prefix: Prefix) -> int | None:
+        """A token of `prefix` by its weight to the `power`, which is 2 at most, or `None`.
+
+        Only weights of some blocks are raised. A block is drawn by a bound on what its raised ones
+        sum up to; a draw that lies beyond what they do does not count, as one beyond the prefix
+        does not. After so many draws that do not count it is `None`, and says nothing.
+        """
+        scale = float(self._of_blocks.max())
+        bounds = self._most_raised(power, scale).cumsum()
+        for number in islice(numbers, _MOST_TRIES):
+            mass = number * float(bounds[-1])
+            block = min(int(bounds.searchsorted(mass, side="right")), bounds.size - 1)
+            rest = mass - (float(bounds[block - 1]) if block else 0.0)
+            values = self.values[BLOCK * block : BLOCK * (block + 1)].astype(np.float64) / scale
+            place = int((values**power).cumsum().searchsorted(rest, side="right"))
+            token = BLOCK * block + place
+            if place < values.size and prefix.includes(token):
+                return token
+        return None
+
+    def _most_raised(self, power: float, scale: float) -> NDArray[np.float64]:
+        """What the weights of each block, as multiples of `scale`, sum up to at most when raised.
+
+        By Hölder's inequality, from how many they are, their sum, and the sum of their squares.
+        """
+        sums = self._of_blocks / np.float64(scale)
+        if power <= 1:
+            bounds = sums**power * BLOCK ** (1 - power)
+        else:
+            squares = block_sums(self.values, self.values) / np.float64(scale) ** 2
+            bounds = sums ** (2 - power) * squares ** (power - 1)
+        return np.asarray(bounds * _ROUNDED_UP)
+
     def draw_sorted(self, number: float, first: Ids, num_dropped: int = 0) -> int:
         """A token by its weight: with `first` as the first in the order, then all others by id.
 
@@ -186,6 +228,13 @@ class Weights:
             return int(first[max(place, num_dropped)])
         self.values[first] = 0
         return Weights(self.values).find(mass - float(sums[-1]))
+
+
+def evens(number: float) -> Iterator[float]:
+    """Even draws that follow from one, and it as the first."""
+    while True:
+        yield number
+        number = further(number)
 
 
 def further(number: float) -> float:
@@ -269,7 +318,10 @@ class Heaviest:
             start, end = end, 3 * end
         # Equals with higher ids are not before it.
         has_equals = int(np.count_nonzero(self._keys == key)) > 1
-        return has_equals and self._sum(self.before(token)) < self._mass
+        if has_equals and self._sum(self.before(token)) < self._mass:
+            return True
+        self._floor = key  # nothing below is, either
+        return False
 
     def before(self, token: int) -> Mask:
         """See `Prefix`."""

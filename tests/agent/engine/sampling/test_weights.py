@@ -70,7 +70,7 @@ def test_weights_of_a_row() -> None:
     np.testing.assert_allclose(found / found[0], np.exp([0, -0.5, -np.inf, -4]), rtol=1e-6)
 
 
-@pytest.mark.parametrize("top", [-1e30, -500, 0, 59, 61, 1e30])
+@pytest.mark.parametrize("top", [-1e30, -500, 0, 39, 41, 1e30])
 @pytest.mark.parametrize("temperature", [1e-30, 0.1, 1, 100])
 def test_weights_stay_in_range(top: float, temperature: float) -> None:
     row = np.array([top, top - 1, top, *[top * 2] * 9], np.float32)
