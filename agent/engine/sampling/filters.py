@@ -166,6 +166,10 @@ class Pool:
 
         https://github.com/oobabooga/text-generation-webui/pull/6335
         """
+        if isinstance(self._prefix, Heaviest):
+            most_likely = float(self._weigh_some(self._top[np.newaxis])[0])
+            if most_likely < threshold * self._prefix.least_total:
+                return
         self._settle()
         ids = self._few_ids()
         if ids is None:
@@ -359,7 +363,7 @@ class Pool:
         if float(self._weigh_some(some).sum()) < target:
             return None
         some = np.sort(some)[::-1]
-        sums = self._weigh_some(some).cumsum(dtype=np.float64)
+        sums = self._weigh_some(some).cumsum()
         bound = some[min(int(sums.searchsorted(target)), some.size - 1)]
         ids = reaching(self._row, self._tops, bound)
         return ids if ids.size <= FEW else None

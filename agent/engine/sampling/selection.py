@@ -1,5 +1,7 @@
 """Finding the highest logits of a row without putting the row in order."""
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,6 +23,11 @@ _SPARSE = 4
 
 _LEAST_FOLDED = 128
 
+_SAMPLE = 1024
+
+CAUTION = 3
+"""By so many standard deviations a sample may be wrong."""
+
 
 def without_nan(row: Row) -> Row:
     """`row` with the tokens ruled out whose logits are no numbers."""
@@ -39,12 +46,37 @@ def highest(row: Row, count: int, tops: Row | None = None) -> Ids:
 
 def highest_mask(row: Row, count: int) -> Mask:
     """Which logits are the `count` highest: for more than can be put in order."""
-    bound = np.partition(row, -count)[-count]
+    bound = _bound_of(row, count)
     passing: Mask = row >= bound
     num_surplus = int(np.count_nonzero(passing)) - count
     if num_surplus:
         passing[np.flatnonzero(row == bound)[-num_surplus:]] = False
     return passing
+
+
+def _bound_of(row: Row, count: int) -> np.float32:
+    """The lowest of the `count` highest logits.
+
+    A sample says between which two it nearly always is. Only the logits between are partitioned,
+    which takes a millisecond for a long row.
+    """
+    some = np.sort(sample_of(row))
+    expected = count * some.size / row.size
+    spread = CAUTION * math.sqrt(expected) + 1
+    low, high = (
+        some[min(max(int(some.size - place), 0), some.size - 1)]
+        for place in (expected + spread, expected - spread)
+    )
+    near = ((row >= low) & (row <= high)).nonzero()[0]
+    rank = count - int(np.count_nonzero(row > high))
+    if not 0 < rank <= near.size:
+        return np.float32(np.partition(row, -count)[-count])
+    return np.float32(np.partition(row[near], -rank)[-rank])
+
+
+def sample_of(row: Row) -> Row:
+    """About a thousand logits, evenly from the whole row."""
+    return row[:: max(1, row.size // _SAMPLE)]
 
 
 def tops_of(row: Row) -> Row:

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .selection import FEW, Ids, Mask, Row, highest, highest_mask
+from .selection import CAUTION, FEW, Ids, Mask, Row, highest, highest_mask, sample_of
 
 BLOCK = 512
 """Weights that are summed together."""
@@ -32,12 +32,6 @@ _GLANCE = 1024
 _BRACKET = 48
 """So many tokens of a sample lie around an edge when all tokens there are looked at."""
 
-_SMALL_SAMPLE = 1024
-"""Tokens that say about how many pass."""
-
-_CAUTION = 2
-"""By so many standard deviations a sample may be wrong."""
-
 NO_FLOOR = np.float32(-np.inf)
 
 _UNSHIFTED = (-20, 40)
@@ -47,6 +41,19 @@ _MOST_TRIES = 16
 
 _ROUNDED_UP = 1.0001
 """Sums in single precision are less exact than that."""
+
+
+def _is_exp2_fast() -> bool:
+    """Whether NumPy has a vectorised loop for it: with AVX-512, where `exp` takes twice as long."""
+    loops = np.lib.introspect.opt_func_info(func_name="^exp2$", signature="float32")
+    chosen = str(loops.get("exp2", {}).get("ff", {}).get("current", ""))
+    return chosen.startswith(("X86_V4", "AVX512"))
+
+
+_IS_EXP2_FAST = _is_exp2_fast()
+_LEAST_EXPONENT = np.float32(-85)
+"""Below e to the power of it numbers are not normal, and `exp2` takes many times as long."""
+_LOG2_E = np.float32(np.log2(np.e))
 
 ONE = np.float32(1)
 
@@ -83,6 +90,9 @@ def exponentials(row: Row, top: np.float32, temperature: np.float32, out: Row) -
     if shift := shift_of(top, temperature):
         # The difference first: with a tiny temperature the quotients would all be infinite.
         row = np.subtract(row, shift, out=out)
+    if _IS_EXP2_FAST and np.minimum.reduce(row) > _LEAST_EXPONENT * temperature:
+        np.multiply(row, _LOG2_E / temperature, out=out)
+        return np.exp2(out, out=out)
     if temperature != 1:
         row = np.multiply(row, ONE / temperature, out=out)
     return np.exp(row, out=out)
@@ -95,7 +105,7 @@ def block_sums(values: Row, factors: Row | None = None) -> Row:
     table = values[:end].reshape(-1, BLOCK)
     if factors is None:
         np.vecdot(table, _ONES, out=sums[:-1])
-        sums[-1] = values[end:].sum()
+        sums[-1] = np.vecdot(values[end:], _ONES[: values.size - end])
     else:
         np.vecdot(table, factors[:end].reshape(-1, BLOCK), out=sums[:-1])
         sums[-1] = np.vecdot(values[end:], factors[end:])
@@ -275,9 +285,9 @@ class Highest:
         """See `Prefix`."""
         if self._count > most:
             return None
-        keys = np.sort(_sample(self._keys))
+        keys = np.sort(sample_of(self._keys))
         expected = self._count * keys.size / self._keys.size
-        num_passing = int(expected + _CAUTION * math.sqrt(expected)) + 1
+        num_passing = int(expected + CAUTION * math.sqrt(expected)) + 1
         ids: Ids = (self._keys >= keys[-num_passing:][0]).nonzero()[0]
         return ids if ids.size >= self._count else None
 
@@ -301,6 +311,11 @@ class Heaviest:
         self._total = weights.total
         self._mass = mass
         self._floor = floor
+
+    @property
+    def least_total(self) -> float:
+        """What they weigh together at least."""
+        return self._mass if self._floor == NO_FLOOR else 0.0
 
     def includes(self, token: int) -> bool:
         """See `Prefix`."""
@@ -368,19 +383,19 @@ class Heaviest:
         keys, weights = self._sample()
         ratio = self._keys.size / keys.size
         sums = weights.cumsum()
-        most = sums + _CAUTION * np.sqrt(weights * sums)  # their squares sum up to less than that
+        most = sums + CAUTION * np.sqrt(weights * sums)  # their squares sum up to less than that
         rest = max(self._total - self._mass, 0.0) / ratio
         place = min(int(most.searchsorted(rest)), keys.size - 1)
         return keys[place], int((keys.size - place) * ratio)
 
     def _sample(self) -> tuple[Row, Row]:
         """Keys of some tokens, and their weights; the lowest come first."""
-        keys = _sample(self._keys)
+        keys = sample_of(self._keys)
         if self._keys is self._weights:
             keys = np.sort(keys)
             return keys, keys
         order = np.argsort(keys)
-        return keys[order], _sample(self._weights)[order]
+        return keys[order], sample_of(self._weights)[order]
 
     def among(self, ids: Ids) -> "Heaviest":
         """See `Prefix`."""
@@ -417,10 +432,6 @@ class Heaviest:
 
     def _sum(self, chosen: Mask) -> float:
         return sum_of(self._weights, chosen.astype(np.float32))
-
-
-def _sample(values: Row) -> Row:
-    return values[:: max(1, values.size // _SMALL_SAMPLE)]
 
 
 def _before(keys: Row, token: int) -> Mask:

@@ -81,6 +81,20 @@ def test_of_equals_the_first_are_taken(size: int, seed: int, count: int, num_val
     assert row[highest(row, count)].tolist() == row[wanted].tolist()
 
 
+@pytest.mark.parametrize("count", [1, 2, 700, 2500, 10_000, 25_000, 39_999, 40_000])
+@pytest.mark.parametrize("place", ["anywhere", "where no sample looks", "few values", "ruled out"])
+def test_the_highest_of_a_long_row(count: int, place: str) -> None:
+    row = row_of(40_000, seed=1)
+    if place == "where no sample looks":
+        row[::39] = -1
+    elif place == "few values":
+        row %= 17
+    elif place == "ruled out":
+        row[row < 39_000] = -np.inf
+    wanted = np.argsort(-row, kind="stable")[:count]
+    assert np.flatnonzero(highest_mask(row, count)).tolist() == sorted(wanted.tolist())
+
+
 def test_a_row_of_equals_is_not_put_in_order() -> None:
     assert highest(np.zeros(50_000, np.float32), 3).tolist() == [0, 1, 2]
 

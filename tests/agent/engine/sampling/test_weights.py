@@ -12,6 +12,7 @@ from arriero.agent.engine.sampling.weights import (
     Highest,
     Scratch,
     Weights,
+    evens,
     exponentials,
     further,
 )
@@ -238,6 +239,44 @@ def test_a_draw_of_a_prefix_never_leaves_it() -> None:
     for group in np.array_split(order[:100], 5):
         share = wanted[group].sum()
         assert counts[group].sum() / num_draws == pytest.approx(share, abs=0.06)
+
+
+@pytest.mark.parametrize("power", [0.01, 0.5, 0.9, 1.2, 1.9, 2.0])
+@pytest.mark.parametrize("scale", [0.5, 3.0])
+def test_a_draw_by_raised_weights(power: float, scale: float) -> None:
+    """Each group of tokens comes as often as its weights are when all are raised."""
+    values = weights_of(9000, seed=1, scale=scale)
+    weights = Weights(values)
+    prefix = Heaviest(values, weights, 0.9 * weights.total)
+    wanted = np.where(prefix.mask(), values.astype(np.float64) ** power, 0)
+    wanted /= wanted.sum()
+    num_draws, tokens = 1500, []
+    for number in np.random.default_rng(3).random(num_draws):
+        numbers = evens(float(number))
+        token = None
+        while token is None:
+            token = weights.draw_raised(power, numbers, prefix)
+        tokens.append(token)
+    assert wanted[tokens].min() > 0
+    for group in np.array_split(np.argsort(-values)[: np.count_nonzero(wanted)], 6):
+        share = wanted[group].sum()
+        spread = 4.5 * (share * (1 - share) / num_draws) ** 0.5
+        assert np.isin(tokens, group).mean() == pytest.approx(share, abs=spread + 1e-4)
+
+
+@pytest.mark.parametrize("lowest", [-20.0, -84.0, -200.0, -np.inf])
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 1.7])
+def test_weights_are_right_however_low_the_lowest_is(lowest: float, temperature: float) -> None:
+    row = np.linspace(-19, 20, 5000, dtype=np.float32)
+    row[::50] = lowest
+    before = row.copy()
+    with np.errstate(all="ignore"):
+        found = exponentials(row, row.max(), np.float32(temperature), np.empty_like(row))
+    assert row.tolist() == before.tolist()
+    wide = before.astype(np.float64) / np.float32(temperature)
+    wanted = np.exp(wide - wide.max())
+    found = found / found.max()
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-36)
 
 
 def test_a_draw_in_an_order_that_begins_with_some() -> None:
