@@ -1,18 +1,20 @@
 """An agent whose model lies on a device that vanishes, or that runs out of memory."""
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
 
 from integration_tests.corpus import ENDLESS, LONG_CONTEXT, generate, plain_cases
-from integration_tests.daemons import Fleet, until
+from integration_tests.daemons import MODEL, Fleet, until
 from tests.rpc_device import RpcDevice
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 MIB = 2**20
 NUM_TOKENS = 60
+TOO_LONG = 16_384
 
 
 async def view(fleet: Fleet, name: str) -> dict[str, Any]:
@@ -88,3 +90,57 @@ async def test_a_device_that_runs_out_of_memory(bare_fleet: Fleet) -> None:
         async with bare_fleet.http.post(url, json=body) as response:
             assert response.status == 200, await response.text()
         assert len(agent.engine_pids) == 1
+
+
+async def test_a_context_that_is_too_long_for_a_device(bare_fleet: Fleet) -> None:
+    """What is missing is named, and a context that would do; and that does."""
+    wish = {"name": "demo", "source": MODEL.absolute().as_uri(), "slots": 1}
+    options = {"gpu_layers": -1, "host_cache": 0, "fit_target": 0}
+    url = f"{bare_fleet.management}/api/v1/desired-state"
+
+    async def wished(*context_sizes: int) -> None:
+        models = [wish | {"context_size": each, "engine": options} for each in context_sizes]
+        async with bare_fleet.http.put(url, json={"models": models}) as response:
+            assert response.status == 200, await response.text()
+
+    async def failure(code: str) -> dict[str, Any]:
+        issues: list[dict[str, Any]] = []
+
+        async def has_failed() -> bool:
+            issues[:] = (await view(bare_fleet, "small"))["issues"]
+            return [each["code"] for each in issues] == [code]
+
+        await until(has_failed)
+        return issues[0]
+
+    async def is_in(state: str) -> None:
+        async def is_there() -> bool:
+            found = await view(bare_fleet, "small")
+            return bool(found["state"] == state and not found["issues"])
+
+        await until(is_there)
+
+    def context_of(issue: dict[str, Any]) -> int:
+        nearest = re.match(r"with a context of (\d+) tokens a slot it fits;", issue["hint"])
+        assert nearest is not None, issue
+        return int(nearest[1])
+
+    with RpcDevice(96 * MIB) as device:
+        await bare_fleet.start_agent(
+            name="small", model=None, slots=None, context_size=None, rpc=device.address
+        )
+        await wished(TOO_LONG)
+        issue = await failure("too_large")
+        assert re.search(r"which is \d+ MiB too little$", issue["message"])
+        await wished(context_of(issue))
+        await is_in("ready")
+        used = device.used
+        await wished()
+        await is_in("idle")
+        device.limit(used - 4 * MIB)  # another program has the rest
+        await wished(context_of(issue))
+        issue = await failure("does_not_fit")
+        assert re.search(r", which has about 0\.\d\d GiB too little,", issue["message"])
+        await wished(context_of(issue))
+        await is_in("ready")
+        await wished()

@@ -1,5 +1,6 @@
 """Why a model cannot be served: each reason provoked for real, shown to operators, and mended."""
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -182,9 +183,27 @@ async def test_a_disk_that_is_full(host: Host) -> None:
     await host.serves()
 
 
+LARGE = [f"M-Q8_0-000{number:02}-of-00025.gguf" for number in range(1, 26)]
+"""Together larger than the memory of any host, and none larger than the hub sends."""
+
+
 async def test_too_large_for_this_host(host: Host) -> None:
-    source = MODEL.absolute().as_uri()
-    await host.wish(source, slots=256, context_size=2**24)
-    await host.issue("too_large")
-    await host.wish(source)
+    """What is missing is named, and the nearest thing that would do; and that does."""
+    parts = [DATA + bytes([number]) for number in range(25)]  # each with a digest of its own
+    files = dict(zip(LARGE, parts, strict=True)) | {"M-Q4_0.gguf": DATA}
+    host.hub.publish("org/large", files, padding=dict.fromkeys(LARGE, 49 * 10**9))
+    query = {"source": "hf://org/large:Q8_0"}
+    url = f"{host.fleet.management}/api/v1/models/fit"
+    async with host.fleet.http.get(url, params=query) as response:
+        [found] = (await response.json())["agents"]
+    assert found["issue"] is None
+    assert found["fit"]["missing"] > 10**12 / 2
+    nearest, _, _ = found["fit"]["nearest"].partition(" ")
+    assert nearest == "hf://org/large:Q4_0"
+
+    await host.wish(nearest, slots=256, context_size=2**24)
+    issue = await host.issue("too_large")
+    assert re.search(r"which is [\d.]+ GiB too little$", issue["message"])
+    assert re.match(r"with a context of \d+ tokens a slot it fits; or choose", issue["hint"])
+    await host.wish(nearest)
     await host.serves()

@@ -62,12 +62,13 @@ NEVER_WELL = {
     "/api/v1/hosts/{name}",
     "/api/v1/keys/{name}",
     "/api/v1/keys/{name}/rotate",
+    "/api/v1/models/fit",
     "/api/v1/requests/{id}",
     "/api/v1/session",
     "/api/v1/socket",
     "/dashboard/{name}",
 }
-"""Paths that need a name, an id or a key that nobody guesses, or another model."""
+"""Paths that need a name, an id, a key or a source that nobody guesses, or another model."""
 
 NATIVE = {"/api/v1/generate", "/api/v1/generate_batch", "/api/v1/count_tokens"}
 DESIRED_STATE = "/api/v1/desired-state"

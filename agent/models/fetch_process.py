@@ -169,7 +169,7 @@ def _fetch(
 
 def _found(located: Located) -> Fetched:
     size = sum(path.stat().st_size for path in located.paths)
-    return Fetched(paths=located.paths, kept=located.kept, bytes=size)
+    return Fetched(paths=located.paths, kept=located.kept, bytes=size, others=located.others)
 
 
 def _bring(

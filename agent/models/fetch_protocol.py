@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter
 
 from ...shared.models.sources import HttpHosts
 from ...shared.strict import STRICT
-from .port import FetchCode
+from .port import FetchCode, OtherFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +44,14 @@ class Arriving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """All files are here. `kept` are those to lease."""
+    """All files are here. `kept` are those to lease, `others` other quantisations."""
 
     __pydantic_config__ = STRICT
     type: Literal["fetched"] = "fetched"
     paths: tuple[Path, ...]
     kept: tuple[Path, ...]
     bytes: int
+    others: tuple[OtherFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -127,6 +127,7 @@ class Fetcher:
         return FetchedModel(
             path=fetched.paths[0],
             bytes=fetched.bytes,
+            others=fetched.others,
             lease=Leases([self._folder.use(file) for file in fetched.kept]),
         )
 

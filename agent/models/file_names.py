@@ -13,6 +13,9 @@ _QUANTISATION = re.compile(
     r"(?<![A-Za-z0-9])(I?Q\d\w*|TQ\d\w*|MXFP4\w*|BF16|F16|F32)(?![A-Za-z0-9])", re.IGNORECASE
 )
 
+_PART = re.compile(r"(-\d{5}-of-\d{5})?\.gguf$")
+"""How names of files end."""
+
 MAX_NAMED = 20
 """Most names in an error."""
 
@@ -37,6 +40,30 @@ def pick_file(names: Iterable[str], quantisation: str, repo: str) -> str:
         f"{repo} has no model in {quantisation}",
         _what_there_is(models),
     )
+
+
+def other_quantisations(first: str, names: Iterable[str]) -> list[str]:
+    """The first files of the same model in other quantisations, as far as names tell."""
+    own = _model_in(first)
+    return [name for name in _models(names) if name != first and _model_in(name) == own]
+
+
+def quantisation_of(first: str, names: Iterable[str]) -> str | None:
+    """The quantisation by which `pick_file` finds this file, if there is one."""
+    models = list(names)
+    for found in _QUANTISATION.finditer(first.rpartition("/")[2]):
+        try:
+            if pick_file(models, found[1], "") == first:
+                return found[1].upper()
+        except FetchError:
+            continue
+    return None
+
+
+def _model_in(name: str) -> str:
+    """What a name has beside folder, quantisation and number of the part."""
+    stem = _PART.sub("", name.rpartition("/")[2])
+    return _QUANTISATION.sub("", stem).casefold()
 
 
 def _models(names: Iterable[str]) -> list[str]:

@@ -8,7 +8,8 @@ process ends; they lie in the layout of its cache.
 import logging
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2
@@ -27,16 +28,19 @@ from ...shared.log import context
 from ...shared.models.sources import HubFile, HubQuantisation
 from ..gguf.split_files import files_of
 from .downloader import TOKEN_HINT, RemoteFile
-from .file_names import pick_file
+from .file_names import other_quantisations, pick_file, quantisation_of
 from .located import Located
 from .models_folder import ModelsFolder, in_words
 from .part_file import sha256_of
-from .port import FetchError
+from .port import FetchError, OtherFile
 
 logger = logging.getLogger(__name__)
 
 TIMEOUT = 30.0
 """Longest wait for the hub's answer, in seconds."""
+
+MAX_OTHERS = 64
+"""Other quantisations that are named; the largest repositories have about 40."""
 
 HubSource = HubFile | HubQuantisation
 
@@ -116,7 +120,8 @@ def locate(source: HubSource, sha256: str | None, folder: ModelsFolder) -> Locat
             raise
         logger.info("the hub is not asked; a cached model is used", extra=context(why=str(error)))
         return found
-    return _of(source, info, sha256, folder)
+    others = tuple(_others(source, {each.rfilename: each for each in info.siblings or ()}))
+    return replace(_of(source, info, sha256, folder), others=others[:MAX_OTHERS])
 
 
 def finish(source: HubSource, located: Located) -> None:
@@ -186,6 +191,18 @@ def _names(source: HubSource, there: Sequence[str]) -> tuple[str, ...]:
             _similar(missing[0], there),
         )
     return names
+
+
+def _others(source: HubSource, there: Mapping[str, RepoSibling]) -> Iterator[OtherFile]:
+    """The same model in other quantisations, as far as the hub knows their sizes."""
+    for first in other_quantisations(_names(source, list(there))[0], there):
+        sizes = [there[name].size for name in files_of(first) if name in there]
+        if len(sizes) < len(files_of(first)) or None in sizes:
+            continue
+        quantisation = quantisation_of(first, there)
+        which = f"/{first}" if quantisation is None else f":{quantisation}"
+        revision = "" if source.revision == "main" else f"@{source.revision}"
+        yield OtherFile(f"hf://{source.repo}{which}{revision}", sum(size or 0 for size in sizes))
 
 
 def _similar(name: str, there: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from .downloader import RemoteFile
 from .gguf_check import check_model
 from .models_folder import PART, ModelsFolder
 from .part_file import sha256_of
-from .port import FetchError
+from .port import FetchError, OtherFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,12 +19,14 @@ class Located:
     """`paths` are what the engine loads, the first file first.
 
     `remotes` are to be downloaded, in the order of `paths`; none where all files are here.
-    `kept` are the files in the folder that must not be evicted meanwhile.
+    `kept` are the files in the folder that must not be evicted meanwhile. `others` are the same
+    model in other quantisations, of the same repository.
     """
 
     paths: tuple[Path, ...]
     remotes: tuple[RemoteFile, ...] = ()
     kept: tuple[Path, ...] = ()
+    others: tuple[OtherFile, ...] = ()
 
 
 def locate_on_host(source: LocalFile, sha256: str | None) -> Located:

@@ -1,10 +1,11 @@
 """A model's files on this host, and the adapters beside it, which come and go meanwhile."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ...shared.models.assignments import Assignment, WishedAdapter
 from ...shared.reports.model_info import ModelInfo
+from .port import OtherFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,8 @@ class ModelFile:
     """A model's file on this host. `needed` is the memory in bytes that it takes when loaded, and
     `least` what it takes with the fewest cells that may be chosen, where some are.
     `shorter` are contexts in tokens that are shorter than the one it is to have, the longest first,
-    and what it would take with them.
+    and what it would take with them. `others` are the same model in other quantisations, whose
+    weights would take the place of `bytes`.
     `info` is what its header says, for balancers, while it is being loaded. `projector`, a fetched
     `draft_model` and `adapters` are the files that the assignment has beside it, the latter in the
     assignment's order and counted in `needed`.
@@ -35,6 +37,8 @@ class ModelFile:
     draft_model: str | None = None
     shorter: tuple[tuple[int, int], ...] = ()
     least: int | None = None
+    bytes: int = 0
+    others: tuple[OtherFile, ...] = field(default=(), compare=False)
 
     @property
     def alone(self) -> "ModelFile":
@@ -45,6 +49,14 @@ class ModelFile:
         """The longest of the shorter contexts with which it takes no more than `memory` bytes."""
         beside = bytes_of(self.adapters)
         return next((size for size, needed in self.shorter if needed + beside <= memory), None)
+
+    def other_within(self, memory: int) -> OtherFile | None:
+        """The largest other quantisation with which it takes no more than `memory` bytes."""
+        needed = self.needed if self.least is None else self.least
+        if needed is None:
+            return None
+        fitting = [each for each in self.others if needed - self.bytes + each.bytes <= memory]
+        return max(fitting, key=lambda other: other.bytes, default=None)
 
     def with_adapters(self, adapters: Sequence[AdapterOnHost]) -> "ModelFile":
         """The file with these adapters in place of its own."""

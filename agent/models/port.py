@@ -66,16 +66,26 @@ class Lease(Protocol):
         """From now on they may be evicted. To release twice does nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class OtherFile:
+    """A model in another quantisation: its source, and the bytes of its files."""
+
+    source: str
+    bytes: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedModel:
     """A model's files on this host. `path` is what the engine loads: of a split model the first.
 
-    `bytes` is the size of all files together. Release the lease when nothing loads them any more.
+    `bytes` is the size of all files together. `others` are the same model in other quantisations.
+    Release the lease when nothing loads them any more.
     """
 
     path: Path
     bytes: int
     lease: Lease
+    others: tuple[OtherFile, ...] = ()
 
 
 class ModelFiles(Protocol):

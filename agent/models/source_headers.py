@@ -1,6 +1,7 @@
 """The headers of a model's files wherever they are: on this host, on the hub, or on the web."""
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
@@ -11,17 +12,25 @@ from .downloader import TIMEOUT
 from .gguf_check import check_is_model
 from .located import Located, locate_on_host, locate_on_web
 from .models_folder import ModelsFolder
-from .port import FetchError
+from .port import FetchError, OtherFile
 from .remote_header import Budget, read_remote_header
 
 Part = tuple[GgufHeader, int]
 """A file's header, and the bytes of the whole file."""
 
 
+@dataclass(frozen=True, slots=True)
+class SourceHeaders:
+    """Those of all files, the first one first; `others` are other quantisations of the model."""
+
+    parts: tuple[Part, ...]
+    others: tuple[OtherFile, ...] = ()
+
+
 def source_headers(
     source: str, folder: ModelsFolder, *, http_hosts: Collection[str] = ()
-) -> list[Part]:
-    """Of all files of the model of `source`, the first one first. Nothing is downloaded.
+) -> SourceHeaders:
+    """Of all files of the model of `source`. Nothing is downloaded.
 
     What is in `folder` is read there. Raises `FetchError`, and `OSError` that names the file.
     """
@@ -32,9 +41,10 @@ def source_headers(
     located = _located(source, folder)
     budget = Budget()
     with httpx2.Client(timeout=TIMEOUT) as client:
-        parts = [_part(located, number, client, budget) for number in range(len(located.paths))]
+        numbers = range(len(located.paths))
+        parts = tuple(_part(located, number, client, budget) for number in numbers)
     check_is_model(parts[0][0], source)
-    return parts
+    return SourceHeaders(parts, located.others)
 
 
 def _located(source: str, folder: ModelsFolder) -> Located:

@@ -322,7 +322,7 @@ class Assigner:
             return self._fail(adapters_crashed(code, reason), None, now, may_retry=False)
         if engine.role != "replacing":
             return [EndEngine(id)]
-        issue = load_failed(code, reason)
+        issue = load_failed(code, reason, engine.file)
         return [engine.retire(self._drain_timeout), *self._load_failed(engine, issue, None, now)]
 
     def ended(
@@ -339,7 +339,8 @@ class Assigner:
         if self._is_stopping:
             return self._last_word()
         if engine.role == "replacing":
-            return self._load_failed(engine, load_failed(quit.code, reason), available, now)
+            issue = load_failed(quit.code, reason, engine.file)
+            return self._load_failed(engine, issue, available, now)
         return self._make_room(available, now)
 
     def _last_word(self) -> list[Decision]:

@@ -297,7 +297,7 @@ class Engines:
         needed = file.needed if file.least is None else file.least
         if not memory or needed is None or needed <= memory:
             return None
-        return too_large(needed, memory, file.context_within(memory))
+        return too_large(needed, memory, file.context_within(memory), file.other_within(memory))
 
     def fits(self, load: Load, others: Iterable[Engine]) -> bool:
         """Whether the host's memory holds it together with `others` and all of other places."""

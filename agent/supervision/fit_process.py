@@ -9,12 +9,12 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 from pydantic import TypeAdapter
 
 from ...shared.errors import shortened
-from ...shared.log import context
 from ...shared.messages import MAX_WORDS, FitRead, Issue
 from ...shared.models.assignments import Assignment
 from ...shared.reports.model_fit import MAX_SAID, ModelFit
@@ -29,10 +29,12 @@ from ..host_facts import available_memory
 from ..models.fetch_process import broken
 from ..models.model_file import ModelFile
 from ..models.models_folder import ModelsFolder
-from ..models.port import FetchError
+from ..models.port import FetchError, OtherFile
 from ..models.source_headers import source_headers
 from .assigned_settings import OptionsError, assigned_settings
 from .fit_reader import FitOrder, decode_fit_order
+from .load_failures import nearest_in_words
+from .model_fetch import LEAST_CONTEXT
 
 logger = logging.getLogger(__name__)
 
@@ -102,31 +104,64 @@ def _fit(order: FitOrder) -> ModelFit:
     if options.fit == "off":
         raise OptionsError("this agent chooses nothing, since it was started with --fit off")
     folder = ModelsFolder(settings.models_dir, settings.models_limit)
-    parts = source_headers(question.source, folder, http_hosts=question.http_hosts)
-    file = sizes_of(parts)
-    found = _choice(file, options)
+    headers = source_headers(question.source, folder, http_hosts=question.http_hosts)
+    file = sizes_of(headers.parts)
+    choose = _chooser(file, options)
+    found = choose(options)
     if found is None:
         raise OptionsError(f"the header of {question.source} says too little to choose by it")
-    return _in_message(found, file.num_bytes)
+    nearest = _nearest(found, options, choose, file.num_bytes, headers.others)
+    return _in_message(found, file.num_bytes, nearest)
 
 
-def _choice(file: ModelFileSizes, options: LoadOptions) -> Fitted | None:
-    """With the memory that is free now."""
+Choose = Callable[[LoadOptions], Fitted | None]
+
+
+def _chooser(file: ModelFileSizes, options: LoadOptions) -> Choose:
+    """Chooses with the memory that is free now."""
     route_log()
     library()
     use_servers(servers_of(options.rpc))
-    devices = devices_for(options)
-    for each in devices:
-        logger.info("a GPU", extra=context(name=each.name, free=each.free))
-    return chosen(file, options, devices, host=available_memory())
+    devices, host = devices_for(options), available_memory()
+    return lambda options: chosen(file, options, devices, host=host)
 
 
-def _in_message(found: Fitted, file_bytes: int) -> ModelFit:
+def _nearest(
+    found: Fitted,
+    options: LoadOptions,
+    choose: Choose,
+    file_bytes: int,
+    others: Sequence[OtherFile],
+) -> str:
+    """The nearest things that would do, in words, where the model does not fit."""
+    missing = found.fit.missing
+    if not missing:
+        return ""
+    small = [each for each in others if file_bytes - each.bytes >= missing]
+    other = max(small, key=lambda each: each.bytes, default=None)
+    return nearest_in_words(_shorter(options, choose), other)
+
+
+def _shorter(options: LoadOptions, choose: Choose) -> int | None:
+    """The longest context that fits, half as long each time, in place of one that is set."""
+    if options.context_size == "auto":
+        return None
+    tokens = options.context_size // 2
+    while tokens >= LEAST_CONTEXT:
+        found = choose(options.model_copy(update={"context_size": tokens}))
+        if found is not None and not found.fit.missing:
+            return tokens
+        tokens //= 2
+    return None
+
+
+def _in_message(found: Fitted, file_bytes: int, nearest: str) -> ModelFit:
     options, fit = found.options, found.fit
     return ModelFit(
         said=shortened(found.said, MAX_SAID),
         file_bytes=file_bytes,
         missing=fit.missing,
+        nearest=shortened(nearest, MAX_SAID),
         slots=options.slots,
         context_size=options.slot_tokens,
         cells=options.num_cells,

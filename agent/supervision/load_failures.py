@@ -3,26 +3,43 @@
 import signal
 
 from ...shared.messages import Issue
-from ..engine.model_error import DOES_NOT_FIT
+from ..engine.model_error import DOES_NOT_FIT, missing_in
+from ..models.model_file import ModelFile
+from ..models.port import OtherFile
 from .restarts import cause
 
 
-def too_large(needed: int, memory: int, context_size: int | None = None) -> Issue:
+def too_large(
+    needed: int, memory: int, context_size: int | None = None, other: OtherFile | None = None
+) -> Issue:
     """The host has less memory than the model needs; both in bytes.
 
-    With a context of `context_size` tokens it would be enough.
+    With a context of `context_size` tokens, or with the `other` quantisation, it would be enough.
     """
     others = (
         "choose a smaller quantisation, fewer slots, a shorter context or a smaller --host-cache, "
         "or another host"
     )
-    nearest = f"with a context of {context_size} tokens a slot it fits; or " if context_size else ""
     return Issue(
         code="too_large",
         message=f"the model needs about {_size(needed)} of memory; this host has {_size(memory)}, "
         f"which is {_size(needed - memory)} too little",
-        hint=nearest + others,
+        hint=_first(nearest_in_words(context_size, other), others),
     )
+
+
+def nearest_in_words(context_size: int | None, other: OtherFile | None) -> str:
+    """The nearest things that would do; nothing where there are none."""
+    said = []
+    if context_size is not None:
+        said.append(f"with a context of {context_size} tokens a slot it fits")
+    if other is not None:
+        said.append(f"{other.source} ({_size(other.bytes)}) fits")
+    return "; ".join(said)
+
+
+def _first(nearest: str, others: str) -> str:
+    return f"{nearest}; or {others}" if nearest else others
 
 
 def no_memory(needed: int | None, available: int | None) -> Issue:
@@ -36,20 +53,26 @@ def no_memory(needed: int | None, available: int | None) -> Issue:
     )
 
 
-def too_large_for_gpus(needed: int, memory: int) -> Issue:
-    """The GPUs have less memory than the layers need that are meant for them; both in bytes."""
+def too_large_for_gpus(needed: int, memory: int, context_size: int | None = None) -> Issue:
+    """The GPUs have less memory than the layers need that are meant for them; both in bytes.
+
+    With a context of `context_size` tokens it would be enough.
+    """
     return Issue(
         code="too_large",
         message=f"the model needs about {_size(needed)} on GPUs; this host's have {_size(memory)}, "
         f"which is {_size(needed - memory)} too little",
-        hint="let the agent choose what goes there (--gpu-layers auto), or choose fewer layers on "
-        "GPUs (--gpu-layers), a smaller quantisation, fewer slots or a shorter context, or another "
-        "host",
+        hint=_first(
+            nearest_in_words(context_size, None),
+            "let the agent choose what goes there (--gpu-layers auto), choose fewer layers on GPUs "
+            "(--gpu-layers), a smaller quantisation, fewer slots or a shorter context, or another "
+            "host",
+        ),
     )
 
 
-def load_failed(code: int, reason: str | None) -> Issue:
-    """The engine process ended with `code` before it had loaded the model."""
+def load_failed(code: int, reason: str | None, file: ModelFile | None = None) -> Issue:
+    """The engine process ended with `code` before it had loaded the model in `file`."""
     if code == -signal.SIGKILL:
         return Issue(
             code="too_large",
@@ -60,7 +83,10 @@ def load_failed(code: int, reason: str | None) -> Issue:
         return Issue(
             code="does_not_fit",
             message=reason,
-            hint="choose a smaller quantisation or fewer slots, free memory, or take another host",
+            hint=_first(
+                _nearest_after(reason, file),
+                "choose a smaller quantisation or fewer slots, free memory, or take another host",
+            ),
         )
     return Issue(
         code="load_failed",
@@ -68,6 +94,15 @@ def load_failed(code: int, reason: str | None) -> Issue:
         hint="the agent's log has the details; the file may be broken, or of a kind that this "
         "build of llama.cpp does not know",
     )
+
+
+def _nearest_after(reason: str, file: ModelFile | None) -> str:
+    """What would do, by what was missing; nothing where that is not known."""
+    missing = missing_in(reason)
+    if file is None or file.needed is None or missing is None:
+        return ""
+    memory = (file.needed if file.least is None else file.least) - missing
+    return nearest_in_words(file.context_within(memory), file.other_within(memory))
 
 
 def adapters_crashed(code: int, reason: str | None) -> Issue:

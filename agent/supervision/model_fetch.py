@@ -155,9 +155,9 @@ def _mistake(what: str) -> Issue:
 class _TooLarge(Exception):
     """The part that is meant for GPUs does not fit on them."""
 
-    def __init__(self, needed: int, memory: int) -> None:
-        super().__init__(needed, memory)
-        self.issue = too_large_for_gpus(needed, memory)
+    def __init__(self, needed: int, memory: int, context_size: int | None) -> None:
+        super().__init__(needed, memory, context_size)
+        self.issue = too_large_for_gpus(needed, memory, context_size)
 
 
 def _estimated(
@@ -196,6 +196,8 @@ def _inspect(
         projector=fetched.projector_path,
         adapters=adapters,
         draft_model=fetched.draft_path,
+        bytes=fetched.model.bytes,
+        others=fetched.model.others,
     )
     options = assigned_settings(settings, assignment, file)
     with path.open("rb") as opened:
@@ -207,7 +209,7 @@ def _inspect(
     if devices and needed is not None:
         memory = sum(each.memory for each in _chosen(devices, options))
         if needed > memory:
-            raise _TooLarge(needed, memory)
+            raise _TooLarge(needed, memory, _shorter_on_gpus(header, options, memory, file_bytes))
     info = ModelInfo(
         name=assignment.name,
         architecture=header.architecture,
@@ -247,6 +249,21 @@ def _shorter(
             found.append((context_size, size.total))
         context_size //= 2
     return tuple(found)
+
+
+def _shorter_on_gpus(
+    header: GgufHeader, options: AgentSettings, memory: int, file_bytes: int
+) -> int | None:
+    """The longest context of the shorter ones with which the part for GPUs fits on them."""
+    context_size = options.load_options.slot_tokens // 2
+    while options.kv_cells == "auto" and context_size >= LEAST_CONTEXT:
+        fewer = options.model_copy(update={"context_size": context_size})
+        found = _estimated(header, fewer.load_options, file_bytes=file_bytes)
+        needed = None if found is None else found.on_gpus(fewer)
+        if needed is not None and needed <= memory:
+            return context_size
+        context_size //= 2
+    return None
 
 
 def _chosen(devices: Sequence[Device], options: AgentSettings) -> Sequence[Device]:

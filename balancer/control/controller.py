@@ -402,6 +402,7 @@ class Controller:
             allowed=len(allowed),
             needed=self._needs.of(assignment),
             fitting=sum(self._needs.fits(assignment, report) for report in allowed),
+            most=max((report.memory for report in allowed), default=0),
         )
 
     def _next_reconciliation(self, tiers: Tiers, now: float) -> float | None:

@@ -117,11 +117,12 @@ def shortage_of(
     allowed: int,
     needed: int | None,
     fitting: int,
+    most: int,
 ) -> Issue | None:
     """Why `num_missing` agents of those desired could not be found.
 
     `labelled` agents have the labels; the keys of `allowed` of these allow the model; and `fitting`
-    of these have the memory `needed`.
+    of these have the memory `needed`, in bytes. `most` is the memory of the largest of these.
     """
     if not num_missing:
         return None
@@ -143,7 +144,8 @@ def shortage_of(
     if not fitting and needed is not None:
         return Issue(
             code="too_large",
-            message=f"it needs {needed / 2**30:.1f} GiB; no agent{which} has as much",
+            message=f"it needs {_gib(needed)}; the largest agent{which} has {_gib(most)}, which is "
+            f"{_gib(needed - most)} too little",
             hint="use a smaller model or quantisation, fewer slots or a smaller context_size",
         )
     bound = f", and the keys of {labelled - allowed} do not allow it" if labelled > allowed else ""
@@ -155,6 +157,10 @@ def shortage_of(
         message=f"{missing} needed; none is free{bound}",
         hint="start further agents, or wish for fewer replicas",
     )
+
+
+def _gib(num_bytes: int) -> str:
+    return f"{num_bytes / 2**30:.1f} GiB"
 
 
 def by_model(members: Iterable[Member]) -> Mapping[str, list[Member]]:

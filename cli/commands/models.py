@@ -175,7 +175,8 @@ def fit_in_words(agent: Json) -> tuple[str, str]:
         hint = f"; {issue['hint']}" if issue["hint"] else ""
         return "unknown", f"{issue['message']}{hint}"
     if fit["missing"]:
-        return "no", f"{in_gib(fit['missing'])} too little, even for {fit['said']}"
+        nearest = f"; {fit['nearest']}" if fit["nearest"] else ""
+        return "no", f"{in_gib(fit['missing'])} too little, even for {fit['said']}{nearest}"
     return "yes", str(fit["said"])
 
 

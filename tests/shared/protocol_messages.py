@@ -382,6 +382,7 @@ FROM_AGENT: tuple[FromAgent, ...] = (
             said="é",
             file_bytes=2**53,
             missing=1,
+            nearest="é",
             slots=4,
             context_size=4096,
             cells=2**32,

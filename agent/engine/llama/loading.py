@@ -14,7 +14,7 @@ import llama_cpp.llama_cpp as llama_cpp
 
 from ....shared.models.engine_options import Numa
 from ..load_options import LoadOptions, servers_of
-from ..model_error import DOES_NOT_FIT, ModelError, NoMemoryError
+from ..model_error import ModelError, NoMemoryError, does_not_fit
 from .backends import library
 from .cells.layout import Layout, choose_layout
 from .context import CannotGenerateError, can_take_back
@@ -57,10 +57,13 @@ def load_what_fits(
     load = load or _load
     tried: list[LoadOptions] = []
     failure: NoMemoryError | None = None
+    missing: int | None = None
     for share in SHARES:
         found = fitted(path, options, share)
         if found is None:
             return load(path, options)
+        if missing is None:
+            missing = found.fit.missing  # of all memory that was free
         if found.options in tried:
             continue
         tried.append(found.options)
@@ -72,7 +75,7 @@ def load_what_fits(
             continue
         engine.model = replace(engine.model, options=found.options, fit=_words(found, failure))
         return engine
-    raise ModelError(f"{DOES_NOT_FIT}, and nothing less can be chosen: {failure}") from failure
+    raise ModelError(does_not_fit(missing or 0, str(failure))) from failure
 
 
 def _say(found: Fitted, failure: NoMemoryError | None) -> None:

@@ -10,7 +10,7 @@ import secrets
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Generic, TypeVar, assert_never
@@ -66,6 +66,9 @@ MAX_FITS = 4
 
 FIT_PATIENCE = 60.0
 """Seconds that a host has to say what it would choose: longer than its own deadline."""
+
+FIT_TRIES = 3
+"""How often it is asked, if links are lost meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -593,13 +596,17 @@ class FleetRuntime:
         return [task.result() for task in asked]
 
     async def _read_fit(self, host: AgentView, question: ReadFit) -> HostFit:
-        question = replace(question, id=new_request_id())
+        fit, issue = None, None
         try:
-            read = await self._fit_read(host, question)
+            async with asyncio.timeout(FIT_PATIENCE):
+                read = await self._fit_read(host, question)
+                fit, issue = read.fit, read.issue
+        except TimeoutError:
+            words = f"it did not answer within {FIT_PATIENCE:g} s"
+            issue = Issue(code=AgentLost.code, message=words)
         except RequestError as error:
             issue = Issue(code=error.code, message=error.message)
-            return HostFit(host=host.id, name=host.name, issue=issue)
-        return HostFit(host=host.id, name=host.name, fit=read.fit, issue=read.issue)
+        return HostFit(host=host.id, name=host.name, fit=fit, issue=issue)
 
     async def _fit_read(self, host: AgentView, question: ReadFit) -> FitRead:
         """Raises `AgentLost`, `NotFound`, or `NotSupported` if it does not say such a thing."""
@@ -607,13 +614,17 @@ class FleetRuntime:
             raise NotSupported(
                 "it forwards to another server, or its version does not say what it would choose"
             )
+        for _ in range(FIT_TRIES - 1):
+            with suppress(AgentLost):  # another process of the host may have taken over
+                return await self._fit_read_once(host.id, replace(question, id=new_request_id()))
+        return await self._fit_read_once(host.id, replace(question, id=new_request_id()))
+
+    async def _fit_read_once(self, host: AgentId, question: ReadFit) -> FitRead:
+        """Raises `AgentLost` with the link over which it is asked, or `NotFound`."""
         with self._fit_reads.expect(question.id) as read:
             try:
-                self._carry_out(self._fleet.read_fit(host.id, question, self._clock()))
-                async with asyncio.timeout(FIT_PATIENCE):
-                    return await read
-            except TimeoutError:
-                raise AgentLost(f"it did not answer within {FIT_PATIENCE:g} s") from None
+                self._carry_out(self._fleet.read_fit(host, question, self._clock()))
+                return await read
             finally:
                 self._carry_out(self._fleet.stop_reading(question.id, self._clock()))
 

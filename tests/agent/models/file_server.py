@@ -21,10 +21,12 @@ def model(size: int = 200_000, seed: int = 1) -> bytes:
 class Served:
     """How a path is served. `cuts`: how many bytes each of the first answers sends, then breaks.
 
+    The file has `padding` more bytes than `data`, which are not to be asked for.
     `statuses` are the first answers. `held` lets the rest of a body wait after `held_after` bytes.
     """
 
     data: bytes = b""
+    padding: int = 0
     etag: str | None = '"v1"'
     cuts: list[int] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
@@ -126,7 +128,7 @@ def _handler_of(server: FileServer) -> type[BaseHTTPRequestHandler]:
 
         def _file(self, served: Served) -> None:
             first = self._first_byte(served)
-            total = len(served.data)
+            total = len(served.data) + served.padding
             if first is not None and first >= total:
                 self._head(416, {"content-length": "0", "content-range": f"bytes */{total}"})
                 return
@@ -150,7 +152,7 @@ def _handler_of(server: FileServer) -> type[BaseHTTPRequestHandler]:
         def _end(self, served: Served) -> int:
             """Behind the last byte that was asked for."""
             found = re.fullmatch(r"bytes=\d+-(\d+)", self.headers.get("range", ""))
-            total = len(served.data)
+            total = len(served.data) + served.padding
             return min(int(found[1]) + 1, total) if found and served.has_ranges else total
 
         def _body(self, served: Served, data: bytes) -> None:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -23,10 +23,17 @@ class SmallHub:
         return self.server.url
 
     def publish(
-        self, repo: str, files: dict[str, bytes], *, revision: str = "main", commit: str = COMMIT
+        self,
+        repo: str,
+        files: dict[str, bytes],
+        *,
+        revision: str = "main",
+        commit: str = COMMIT,
+        padding: Mapping[str, int] | None = None,
     ) -> None:
-        """`repo` at `revision`, which is `commit`, holds `files`."""
-        siblings = [_sibling(name, data) for name, data in files.items()]
+        """`repo` at `revision`, which is `commit`, holds `files`; `padding` as `Served` has it."""
+        more = padding or {}
+        siblings = [_sibling(name, data, more.get(name, 0)) for name, data in files.items()]
         info = {"id": repo, "modelId": repo, "sha": commit, "siblings": siblings, "tags": []}
         for named in {revision, commit}:
             path = f"/api/models/{repo}/revision/{named}"
@@ -34,13 +41,15 @@ class SmallHub:
                 data=json.dumps(info).encode(), headers={"content-type": "application/json"}
             )
         for name, data in files.items():
-            target = self.server.serve(f"/cdn/{sha256(data)}", Served(data=data))
+            target = self.server.serve(
+                f"/cdn/{sha256(data)}", Served(data=data, padding=more.get(name, 0))
+            )
             # Another host for those who keep tokens from others.
             target = target.replace("127.0.0.1", "localhost")
             headers = {
                 "x-repo-commit": commit,
                 "x-linked-etag": f'"{sha256(data)}"',
-                "x-linked-size": str(len(data)),
+                "x-linked-size": str(len(data) + more.get(name, 0)),
             }
             for named in {revision, commit}:
                 served = Served(location=target, headers=headers)
@@ -59,9 +68,10 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _sibling(name: str, data: bytes) -> dict[str, object]:
-    lfs = {"sha256": sha256(data), "size": len(data), "pointerSize": 134}
-    return {"rfilename": name, "size": len(data), "blobId": "b" * 40, "lfs": lfs}
+def _sibling(name: str, data: bytes, padding: int) -> dict[str, object]:
+    size = len(data) + padding
+    lfs = {"sha256": sha256(data), "size": size, "pointerSize": 134}
+    return {"rfilename": name, "size": size, "blobId": "b" * 40, "lfs": lfs}
 
 
 @contextmanager

@@ -2,7 +2,12 @@
 
 import pytest
 
-from arriero.agent.models.file_names import MAX_NAMED, pick_file
+from arriero.agent.models.file_names import (
+    MAX_NAMED,
+    other_quantisations,
+    pick_file,
+    quantisation_of,
+)
 from arriero.agent.models.port import FetchError
 
 NAMES = [
@@ -58,3 +63,23 @@ def test_a_repository_without_models_says_so() -> None:
     with pytest.raises(FetchError) as caught:
         pick_file(["model.safetensors"], "Q4_0", "org/repo")
     assert caught.value.hint == "it has no GGUF files at all"
+
+
+def test_other_quantisations_of_a_model() -> None:
+    names = [*NAMES, "N-Q4_K_M.gguf", "small/m-q5_0.gguf"]
+    others = other_quantisations("M-Q4_K_M.gguf", names)
+    assert others == [
+        "M-IQ4_XS.gguf",
+        "M-Q4_0_4_4.gguf",
+        "M-Q4_K_S.gguf",
+        "Q8_0/M-Q8_0-00001-of-00002.gguf",
+        "small/m-q5_0.gguf",
+    ]
+    assert other_quantisations("N-Q4_K_M.gguf", names) == []
+
+
+def test_the_quantisation_that_finds_a_file() -> None:
+    assert quantisation_of("M-Q4_K_S.gguf", NAMES) == "Q4_K_S"
+    assert quantisation_of("Q8_0/M-Q8_0-00001-of-00002.gguf", NAMES) == "Q8_0"
+    assert quantisation_of("M-Q4_K_M.gguf", [*NAMES, "N-Q4_K_M.gguf"]) is None, "ambiguous"
+    assert quantisation_of("M.gguf", ["M.gguf"]) is None

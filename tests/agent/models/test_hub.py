@@ -8,7 +8,7 @@ from huggingface_hub import constants, hf_hub_download, scan_cache_dir, try_to_l
 from arriero.agent.models import hub as hub_source
 from arriero.agent.models.hub import HubSource, RepoCache, locate
 from arriero.agent.models.models_folder import ModelsFolder
-from arriero.agent.models.port import FetchError
+from arriero.agent.models.port import FetchError, OtherFile
 from arriero.shared.models.sources import HubFile, HubQuantisation
 from tests.agent.models.file_server import model
 from tests.agent.models.small_hub import COMMIT, SmallHub, sha256
@@ -62,6 +62,30 @@ def test_a_split_model_takes_all_its_files(hub: SmallHub, folder: ModelsFolder) 
 
     hub.publish(REPO, {names[0]: SMALL})
     assert "00002-of-00002" in refused(HubQuantisation(REPO, "Q8_0"), folder).message
+
+
+def test_other_quantisations_are_named_with_their_sizes(
+    filled: SmallHub, folder: ModelsFolder
+) -> None:
+    located = locate(HubQuantisation(REPO, "Q8_0"), None, folder)
+    assert located.others == (OtherFile(f"hf://{REPO}:Q4_0", len(SMALL)),)
+    filled.publish(REPO, {"M-Q4_0.gguf": SMALL, "N-Q4_0.gguf": SMALL, "M-Q8_0.gguf": LARGE})
+    filled.publish(
+        REPO, {"M-Q4_0.gguf": SMALL, "N-Q4_0.gguf": SMALL, "M-Q8_0.gguf": LARGE}, revision="v1"
+    )
+    located = locate(HubFile(REPO, "M-Q8_0.gguf", "v1"), None, folder)
+    assert located.others == (OtherFile(f"hf://{REPO}/M-Q4_0.gguf@v1", len(SMALL)),)
+
+
+def test_another_quantisation_is_as_large_as_all_its_files(
+    hub: SmallHub, folder: ModelsFolder
+) -> None:
+    names = [f"M-Q8_0-0000{n}-of-00002.gguf" for n in (1, 2)]
+    hub.publish(REPO, {names[0]: SMALL, names[1]: LARGE, "M-Q4_0.gguf": SMALL})
+    source = HubQuantisation(REPO, "Q4_0")
+    assert [each.bytes for each in locate(source, None, folder).others] == [3000]
+    hub.publish(REPO, {names[0]: SMALL, "M-Q4_0.gguf": SMALL})
+    assert locate(source, None, folder).others == (), "a part is missing"
 
 
 def test_a_file_that_is_not_there_is_told_with_those_that_are(

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from arriero.agent.models.model_file import AdapterOnHost, AdaptersHere, ModelFile
+from arriero.agent.models.port import OtherFile
 from arriero.shared.models.assignments import Assignment, WishedAdapter
 
 PLAIN = Assignment(name="m", source="file:///m.gguf")
@@ -30,6 +31,16 @@ def test_the_longest_of_shorter_contexts_that_fits() -> None:
     with_adapter = replace(file, adapters=(CALM,))
     assert with_adapter.context_within(150) == 1024, "that takes memory, too"
     assert ModelFile("/m.gguf", 200).context_within(150) is None
+
+
+def test_the_largest_other_quantisation_that_fits() -> None:
+    others = tuple(OtherFile(str(size), size) for size in (90, 60, 70, 20))
+    file = ModelFile("/m.gguf", 150, bytes=100, others=others)
+    found = [file.other_within(memory) for memory in (150, 139, 120, 70, 69)]
+    assert [None if each is None else each.bytes for each in found] == [90, 70, 70, 20, None]
+    lean = replace(file, least=110).other_within(100)
+    assert lean is not None and lean.bytes == 90
+    assert ModelFile("/m.gguf", None, others=others).other_within(1000) is None
 
 
 def test_what_a_wish_has_besides() -> None:

@@ -14,7 +14,7 @@ DATA = header(METADATA) + bytes(1_000_000)
 
 
 def layers(source: str, folder: ModelsFolder, **more: tuple[str, ...]) -> list[tuple[int, int]]:
-    parts = source_headers(source, folder, **more)
+    parts = source_headers(source, folder, **more).parts
     return [(each.number("block_count") or 0, num_bytes) for each, num_bytes in parts]
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from arriero.agent.models.model_file import ModelFile
+from arriero.agent.models.port import OtherFile
 from arriero.agent.supervision.decisions import (
     ChangeEngine,
     EndEngine,
@@ -71,6 +72,9 @@ def test_what_fits_nowhere() -> None:
     known = replace(MOST, shorter=((2048, 85), (1024, 75), (512, 70)))
     shorter = Engines(Room(80)).too_large(known)
     assert shorter is not None and "with a context of 1024 tokens" in shorter.hint
+    smaller = replace(MOST, bytes=50, others=(OtherFile("hf://o/r:Q4_0", 40),))
+    other = Engines(Room(80)).too_large(smaller)
+    assert other is not None and other.hint.startswith("hf://o/r:Q4_0 (0 MiB) fits; or")
     assert Engines(Room(90)).too_large(MOST) is None
     assert Engines(Room(80)).too_large(replace(MOST, least=80)) is None
     assert Engines(Room(80)).too_large(replace(MOST, least=81)) is not None

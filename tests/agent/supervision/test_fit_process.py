@@ -1,5 +1,6 @@
 """What this host would choose, of files that are here and of one that is not."""
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,18 @@ def test_a_model_for_which_there_is_no_memory(model: Path) -> None:
     fit = fits(order(f"file://{model}", fit_target=2**50))
     assert fit.missing > fit.file_bytes
     assert fit.context_size == fit.cells == AgentSettings().fit_ctx
+    assert fit.nearest == ""
+
+
+def test_a_shorter_context_would_do(model: Path) -> None:
+    """Of cells of 16 KiB; 2**24 of them for each slot are more than hosts of tests have."""
+    question = {"slots": 256, "context_size": 2**24}
+    fit = fits(order(f"file://{model}", question, fit_target=0, kv_layout="streams"))
+    assert fit.missing > 2**40
+    found = re.fullmatch(r"with a context of (\d+) tokens a slot it fits", fit.nearest)
+    assert found is not None
+    shorter = {"slots": 256, "context_size": int(found[1])}
+    assert fits(order(f"file://{model}", shorter, kv_layout="streams", fit_target=0)).missing == 0
 
 
 @pytest.mark.parametrize(

@@ -79,13 +79,15 @@ def test_a_shortage_says_what_is_missing() -> None:
             allowed=labelled - forbidden,
             needed=9 * GIB,
             fitting=fitting,
+            most=4 * GIB,
         )
         return None if found is None else f"{found.code}: {found.message}"
 
     assert shortage(0, 0, 0) is None
     assert shortage(2, 0, 0) == "no_agent: no agent with the labels gpu=yes takes models"
     assert shortage(2, 3, 0) == (
-        "too_large: it needs 9.0 GiB; no agent with the labels gpu=yes has as much"
+        "too_large: it needs 9.0 GiB; the largest agent with the labels gpu=yes has 4.0 GiB, "
+        "which is 5.0 GiB too little"
     )
     assert shortage(1, 3, 3) == (
         "too_few_agents: one more agent with the labels gpu=yes is needed; none is free"

@@ -24,6 +24,7 @@ class Peer:
         slots: int = 2,
         model: ModelInfo | None = MODEL,
         facts: HostFacts | None = None,
+        host: str | None = None,
     ) -> None:
         self.messages: list[FromBalancer] = []
         self._runtime = runtime
@@ -35,6 +36,7 @@ class Peer:
             slots=slots,
             model=model,
             facts=facts or HostFacts(),
+            host=None if host is None else AgentId(host),
         )
         self._link: LinkId = runtime.agent_joined(self, hello)
 

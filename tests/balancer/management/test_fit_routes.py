@@ -40,10 +40,11 @@ class Chooser(Peer):
         *,
         fit: ModelFit | None = None,
         issue: Issue | None = None,
+        host: str | None = None,
     ) -> None:
         self.fit, self.issue = fit, issue
         self.questions: asyncio.Queue[ReadFit] = asyncio.Queue()
-        super().__init__(runtime, name, facts=ANSWERS)
+        super().__init__(runtime, name, facts=ANSWERS, host=host)
 
     def send(self, message: FromBalancer) -> None:
         super().send(message)
@@ -109,7 +110,20 @@ async def test_an_agent_that_goes(client: TestClient, runtime: FleetRuntime) -> 
     async with asyncio.timeout(HANGS):
         await agent.questions.get()
         agent.leave()
-        assert (await asking)["a"]["issue"]["code"] == "agent_lost"
+        assert (await asking)["a"]["issue"]["code"] == "not_found"
+
+
+async def test_a_host_whose_link_is_lost_is_asked_over_another(
+    client: TestClient, runtime: FleetRuntime
+) -> None:
+    first = Chooser(runtime, "a", host="h")
+    Chooser(runtime, "b", fit=FIT, host="h")
+    asking = asyncio.create_task(by_name(client))
+    async with asyncio.timeout(HANGS):
+        await first.questions.get()
+        first.leave()
+        [found] = (await asking).values()
+    assert (found["agent"], found["issue"]) == ("h", None)
 
 
 async def test_questions_are_bounded(client: TestClient, runtime: FleetRuntime) -> None:

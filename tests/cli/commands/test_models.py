@@ -51,13 +51,17 @@ FITS = {
         {
             "agent": "2",
             "name": "small",
-            "fit": {"said": "9 layers in memory (2.0 of 1.0 GiB)", "missing": 2**30},
+            "fit": {
+                "said": "9 layers in memory (2.0 of 1.0 GiB)",
+                "missing": 2**30,
+                "nearest": "hf://org/repo:Q2_K (0.9 GiB) fits",
+            },
             "issue": None,
         },
         {
             "agent": "1",
             "name": "large",
-            "fit": {"said": "9 of 9 layers on CUDA0", "missing": 0},
+            "fit": {"said": "9 of 9 layers on CUDA0", "missing": 0, "nearest": ""},
             "issue": None,
         },
         {
@@ -77,7 +81,8 @@ def test_where_one_fits(balancer: FakeServer, capsys: pytest.CaptureFixture[str]
     rows = [" ".join(each.split()) for each in capsys.readouterr().out.splitlines()[1:]]
     assert rows == [
         "large yes 9 of 9 layers on CUDA0",
-        "small no 1.0 GiB too little, even for 9 layers in memory (2.0 of 1.0 GiB)",
+        "small no 1.0 GiB too little, even for 9 layers in memory (2.0 of 1.0 GiB); "
+        "hf://org/repo:Q2_K (0.9 GiB) fits",
         "tiny unknown the hub refuses; set HF_TOKEN",
         "free memory is what is left beside the models that run now",
     ]

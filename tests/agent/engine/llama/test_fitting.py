@@ -13,7 +13,12 @@ from arriero.agent.engine.llama.devices import FoundDevice
 from arriero.agent.engine.llama.fitting import Fitted, chosen, fitted, read_sizes
 from arriero.agent.engine.llama.loading import Loaded, load_engine, load_what_fits
 from arriero.agent.engine.load_options import LoadOptions
-from arriero.agent.engine.model_error import DOES_NOT_FIT, ModelError, NoMemoryError
+from arriero.agent.engine.model_error import (
+    DOES_NOT_FIT,
+    ModelError,
+    NoMemoryError,
+    missing_in,
+)
 from arriero.agent.gguf.memory_estimate import PROCESS, estimate
 from arriero.agent.gguf.model_shape import shape_of
 from bench.small_models import ARCHITECTURES, write
@@ -278,6 +283,19 @@ class TestSteppingDown:
         )
         assert engine.model.info.context_size == 256
         assert "the next lower step is tried: failed to allocate buffer" in caplog.text
+
+    def test_what_is_missing_is_said(self, tmp_path: Path) -> None:
+        def load(path: Path, options: LoadOptions) -> Loaded:
+            raise NoMemoryError("failed to allocate buffer")
+
+        path = trained_for(tmp_path, 8192)
+        with pytest.raises(ModelError) as caught:
+            load_what_fits(path, LoadOptions(fit_target=2**50), load)
+        missing = missing_in(str(caught.value))
+        found = fitted(path, LoadOptions(fit_target=2**50))
+        assert found is not None
+        assert missing is not None
+        assert missing == pytest.approx(found.fit.missing, abs=GIB // 100)
 
     def test_nothing_lower(self, model_path: Path) -> None:
         with pytest.raises(ModelError, match=f"^{DOES_NOT_FIT}, and nothing less .*kv cache"):
