@@ -11,6 +11,9 @@ export class Refused extends Error {
   }
 }
 
+/** The code of a call that somebody else answered by sending it elsewhere. */
+export const REDIRECTED = "redirected";
+
 let shown = {}; // what the session's calls have to show beside its cookie
 
 /** From now on send these headers with each call. */
@@ -23,7 +26,8 @@ export const sessionHeaders = () => shown;
 
 /** One call. Resolves to `{body, etag}`; throws `Refused`, also if there is no answer (status 0). */
 export async function call(method, path, { body, headers = {} } = {}) {
-  const options = { method, headers: { Accept: "application/json", ...shown, ...headers } };
+  // The balancer redirects nobody: a proxy in front may, to its own login.
+  const options = { method, redirect: "manual", headers: { Accept: "application/json", ...shown, ...headers } };
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
     options.body = typeof body === "string" ? body : JSON.stringify(body);
@@ -31,6 +35,7 @@ export async function call(method, path, { body, headers = {} } = {}) {
   const response = await fetch(path, options).catch(() => {
     throw new Refused({ code: "disconnected", message: "The balancer cannot be reached." }, 0);
   });
+  if (response.type === "opaqueredirect") throw new Refused({ code: REDIRECTED, message: "Load the page again to log in." }, 0);
   const answer = await response.json().catch(() => null);
   if (response.ok) return { body: answer, etag: response.headers.get("ETag") };
   const unreadable = { code: `HTTP ${response.status}`, message: `HTTP ${response.status}` };

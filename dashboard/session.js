@@ -1,7 +1,8 @@
-// The login: the form, the button to log out, and what the role may do.
+// The login: the form, the button to log out, and what the role may do. Where a proxy in front adds
+// a key to each call, there is nothing to log in to, and nothing to log out of.
 
 import { byId, setText, show } from "./dom.js";
-import { call, get, path, showWithCalls } from "./management.js";
+import { REDIRECTED, call, get, path, showWithCalls } from "./management.js";
 
 const MAY = {
   viewer: [],
@@ -15,6 +16,7 @@ let isKeyNeeded = false;
 let name = null;
 let isEntering = false;
 let numEntered = 0;
+let isKnown = false; // the balancer has said who is logged in, since this page was loaded
 
 /** The name of the key that somebody is logged in with. */
 export const myName = () => name;
@@ -29,21 +31,49 @@ export const may = (what) => role === null || (MAY[role] ?? []).includes(what);
 export async function beginSession() {
   byId("log-in-form").addEventListener("submit", logIn);
   byId("log-out").addEventListener("click", logOut);
-  return takeUp(await get("api/v1/session").catch(() => null));
+  const { session, refusal } = await ask();
+  return isOfBalancer(refusal) ? refuse(refusal) : takeUp(session);
 }
 
 /** Ask again, since the balancer may be another one, or the key may have ended. */
 export async function checkSession() {
   const numBefore = numEntered;
-  const session = await get("api/v1/session").catch(() => null);
+  const { session, refusal } = await ask();
   if (isEntering || numEntered !== numBefore) return; // it is about the session before
   // What is on the page is not for the next one who logs in.
-  if (session?.needs_key && session.role === null) location.reload();
+  const isOver = isOfBalancer(refusal) || (session?.needs_key && session.role === null);
+  if (isOver || (isKnown && isOfProxy(session, refusal))) location.reload();
   else takeUp(session);
+}
+
+async function ask() {
+  try {
+    return { session: await get("api/v1/session"), refusal: null };
+  } catch (refusal) {
+    return { session: null, refusal };
+  }
+}
+
+/** Whether the balancer refused the key that a proxy adds to the calls of this page. */
+const isOfBalancer = (refusal) => refusal !== null && ["unauthorized", "forbidden"].includes(refusal.code);
+
+/** Whether a proxy answered in its place: it wants a login of its own, which the page itself gets. */
+function isOfProxy(session, refusal) {
+  return refusal === null ? session === null : refusal.code === REDIRECTED || refusal.status === 401;
+}
+
+/** Nothing that somebody enters here would help. */
+function refuse({ message }) {
+  document.body.classList.add("logged-out");
+  for (const id of ["log-in-form", "log-in-note"]) show(byId(id), false);
+  show(byId("log-in"), true);
+  setText(byId("log-in-problem"), `The key that is added to your calls on their way here is refused: ${message}`);
+  return false;
 }
 
 function takeUp(session) {
   if (session === null) return true; // there is no answer; the page says so, and asks again
+  isKnown = true;
   role = session.role;
   isKeyNeeded = session.needs_key;
   name = session.name;
@@ -53,6 +83,7 @@ function takeUp(session) {
   for (const what of ALL) document.body.classList.toggle(`may-not-${what}`, !may(what));
   show(byId("log-in"), isOut);
   show(byId("who"), role !== null);
+  show(byId("log-out"), session.csrf !== null);
   if (role !== null) setText(byId("who-name"), `${session.name}, ${role}`);
   if (isOut) byId("access-key").focus();
   return !isOut;

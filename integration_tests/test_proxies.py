@@ -166,10 +166,12 @@ async def test_what_the_balancer_does_works_through_a_proxy(proxy: Proxy, fleet:
 
 @pytest.fixture
 async def single_sign_on(fleet: Fleet) -> AsyncIterator[str]:
-    """What stands for oauth2-proxy, at this address: it knows whoever has the cookie `company`."""
+    """What stands for oauth2-proxy, at this address. The cookie `company` has a person's groups."""
 
     async def known(request: web.Request) -> web.Response:
-        return web.Response(status=202 if "company" in request.cookies else 401)
+        groups = request.cookies.get("company")
+        told = {} if groups is None else {"X-Auth-Request-Groups": groups}
+        return web.Response(status=401 if groups is None else 202, headers=told)
 
     app = web.Application()
     app.router.add_get("/oauth2/auth", known)
@@ -191,13 +193,17 @@ async def test_people_log_in_by_single_sign_on_and_programs_by_key(
     await fleet.start_balancer(allowed_host=[LLM, ADMIN], admin_key_file=tmp_path / "admin.key")
     await _make_certificate(tmp_path)
     port = _free_port()
+    keys = tmp_path / "keys.map"
+    keys.write_text(f'~(^|,)llm-operators(,|$) "Bearer {key}";\n')
     text = _pointed(fleet, "nginx-sso.conf").replace("127.0.0.1:4180", single_sign_on)
+    text = text.replace("/etc/nginx/arriero-keys.map", str(keys))
     config = tmp_path / "nginx.conf"
     config.write_text(_nginx(text, tmp_path, port))
     await fleet.start(nginx, "-p", str(tmp_path), "-c", str(config), "-g", "daemon off;")
     proxy = Proxy(fleet, port)
     await proxy.until_ready()
-    person = {"Cookie": "company=yes"}
+    person = {"Cookie": "company=staff,llm-operators; arriero_session=old"}
+    stranger = {"Cookie": "company=not-llm-operators"}
     program = {"Authorization": f"Bearer {key}"}
 
     async def status(name: str, path: str, **headers: str) -> int:
@@ -209,14 +215,26 @@ async def test_people_log_in_by_single_sign_on_and_programs_by_key(
         to = f"https://{ADMIN}/?a=b"
         assert (response.status, response.headers["Location"].split("rd=")[1]) == (302, to)
     assert await status(ADMIN, "/", **person) == 200
-    assert await status(ADMIN, "/api/v1/agents", **person) == 401  # the balancer's own
-    assert await status(ADMIN, "/api/v1/agents", **person, **program) == 200
+    assert await status(ADMIN, "/api/v1/agents", **person) == 200
+    async with proxy.ask(ADMIN, "GET", "/api/v1/session", headers=person) as response:
+        assert (await response.json())["role"] == "admin"
+    assert await status(ADMIN, "/api/v1/agents", **stranger) == 401  # the balancer's own
+    assert await status(ADMIN, "/api/v1/agents", **stranger, **program) == 401
     assert await status(ADMIN, "/api/v1/agents", **program) == 302
 
-    log_in = {"json": {"key": key}, "headers": person | {"Origin": f"https://{ADMIN}"}}
+    origins = {f"https://{ADMIN}": 404, "https://evil.example.com": 403}
+    for origin, expected in origins.items():
+        more = {"json": {}, "headers": person | {"Origin": origin}}
+        async with proxy.ask(ADMIN, "POST", "/api/v1/agents/none/drain", **more) as response:
+            assert response.status == expected
+
+    log_in = {"json": {"key": key}, "headers": stranger | {"Origin": f"https://{ADMIN}"}}
     async with proxy.ask(ADMIN, "POST", "/api/v1/session", **log_in) as response:
         assert response.status == 200
         assert "secure" in response.headers["Set-Cookie"].lower()
+        session = response.headers["Set-Cookie"].partition(";")[0]
+    with_session = {"Cookie": f"{stranger['Cookie']}; {session}"}
+    assert await status(ADMIN, "/api/v1/agents", **with_session) == 200
 
     for path in ("/metrics", "/api/v1/agent-socket"):
         assert await status(ADMIN, path) == 401

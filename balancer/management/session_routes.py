@@ -154,7 +154,8 @@ class SessionState(TypedDict):
     """Whether a key is needed here at all, and who is logged in; all null without anyone.
 
     `csrf` is what calls that change something send as `x-arriero-csrf` beside the cookie.
-    `expires_at`: seconds since 1970.
+    `expires_at`: seconds since 1970. Both are null where the request has a key in its headers,
+    which a proxy in front may add: there is no session then.
     """
 
     needs_key: bool
@@ -168,6 +169,12 @@ def routes(sessions: BrowserSessions) -> list[Route]:
     """Who is logged in, logging in, and logging out."""
 
     async def shown(request: web.Request) -> web.Response:
+        keys = keys_in(request.headers)
+        if keys and not sessions.access.is_open:
+            with refusals_reported(request):
+                holder = await sessions.access.admitted(keys)
+                check_sees(holder)
+            return _answer(state_of(sessions, None, holder))
         found = sessions.find(request)
         return _answer(state_of(sessions, *(found or (None, None))))
 
@@ -177,11 +184,7 @@ def routes(sessions: BrowserSessions) -> list[Route]:
             holder = await sessions.access.admitted([given.key])
             if holder is None:
                 raise Conflict("there are no access keys yet, so nobody has to log in")
-            if holder.role in ("agent", "inference"):
-                raise Forbidden(
-                    f"the key {holder.name!r} has the role {holder.role}, which sees "
-                    "nothing here: log in as viewer, operator or admin"
-                )
+            check_sees(holder)
         response = web.Response()
         session = sessions.open(request, response, holder)
         await sessions.announce()
@@ -195,8 +198,9 @@ def routes(sessions: BrowserSessions) -> list[Route]:
 
     show_doc = Doc(
         "Session",
-        "Who is logged in by the cookie, and whether anybody has to be.",
+        "Who is logged in by the cookie, or by a key, and whether anybody has to be.",
         {200: json_answer("The session, if there is one.", SessionState)},
+        errors=(Unauthorized, Forbidden),
     )
     log_in_doc = Doc(
         "LogIn",
@@ -217,6 +221,15 @@ def routes(sessions: BrowserSessions) -> list[Route]:
         Route("POST", path, Needs.NOTHING, log_in, log_in_doc),
         Route("DELETE", path, Needs.NOTHING, log_out, log_out_doc),
     ]
+
+
+def check_sees(holder: Identity | None) -> None:
+    """Raises `Forbidden` where the role is for programs."""
+    if holder is not None and holder.role in ("agent", "inference"):
+        raise Forbidden(
+            f"the key {holder.name!r} has the role {holder.role}, which sees "
+            "nothing here: log in as viewer, operator or admin"
+        )
 
 
 def state_of(

@@ -184,6 +184,26 @@ async def test_who_may_see_nothing_is_told_so(client: TestClient, role: str) -> 
         assert "Set-Cookie" not in answer.headers
 
 
+async def test_a_key_in_the_headers_needs_no_session(client: TestClient) -> None:
+    """A proxy adds it to whatever its users send."""
+    header = {"Authorization": f"Bearer {secret(ROLES.index('operator') + 1)}"}
+    somebody = {"needs_key": True, "name": "operator", "role": "operator"}
+    async with client.get("/api/v1/session", headers=header) as answer:
+        body = await answer.json()
+        assert (answer.status, body) == (200, somebody | {"csrf": None, "expires_at": None})
+        assert "Set-Cookie" not in answer.headers
+    check(body)
+    await log_in(client, "viewer")
+    async with client.get("/api/v1/session", headers=header) as answer:
+        assert (await answer.json())["name"] == "operator", "whom calls are of, too"
+    assert await status(client, "POST", "/api/v1/agents/x/drain", **header) == 404
+    wrong = {"Authorization": f"Bearer {secret(99)}"}
+    async with client.get("/api/v1/session", headers=wrong) as answer:
+        assert (answer.status, (await answer.json())["error"]["code"]) == (401, "unauthorized")
+    program = {"Authorization": f"Bearer {secret(ROLES.index('inference') + 1)}"}
+    assert await status(client, "GET", "/api/v1/session", **program) == 403
+
+
 @pytest.mark.parametrize(
     ("body", "code"),
     [
