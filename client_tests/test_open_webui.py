@@ -74,7 +74,9 @@ async def test_a_question_about_a_document(desk: Desk, page: Page) -> None:
         await page.locator("#chat-input").click()
         await page.keyboard.type("What is a slot?")
         await page.keyboard.press("Enter")
-        await expect(page.get_by_role("button", name="Toggle 1 source")).to_be_visible(timeout=PATIENCE)
+        await expect(page.get_by_role("button", name="Toggle 1 source")).to_be_visible(
+            timeout=PATIENCE
+        )
         await until(partial(answered, desk), deadline=PATIENCE / 1000)
         [asked] = chats(desk)
         deltas = [choice["delta"] for each in asked.events for choice in each["choices"]]
