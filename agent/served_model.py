@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..shared.lifecycle import StartupError
 from ..shared.messages import Issue
-from ..shared.models.assignments import Assignment
+from ..shared.models.assignments import Assignment, MemoryPart
 from ..shared.reports.model_info import ModelInfo
 from ..shared.sampling import SamplingChoices
 from .adapter_table import AdapterFile, AdapterTable
@@ -112,6 +112,9 @@ class ServedModel:
             adapters=self.preparer.adapters.names,
             engine=self._options.view,
             fit=self.model.fit,
+            memory=tuple(
+                MemoryPart(device=name, bytes=size) for name, size in self.model.held.items()
+            ),
         )
 
     @property

@@ -1,4 +1,4 @@
-"""An agent whose model lies on a device that vanishes, or that runs out of memory."""
+"""Agents with devices: one vanishes, one runs out of memory, and models share two of them."""
 
 import asyncio
 import re
@@ -144,3 +144,69 @@ async def test_a_context_that_is_too_long_for_a_device(bare_fleet: Fleet) -> Non
         await wished(context_of(issue))
         await is_in("ready")
         await wished()
+
+
+def on_demand(name: str, device: str) -> dict[str, Any]:
+    engine = {"device": device, "gpu_layers": "auto"}
+    common = {"name": name, "source": MODEL.absolute().as_uri(), "preload": False, "slots": 1}
+    return common | {"context_size": 4096, "engine": engine}
+
+
+async def desire(fleet: Fleet, *models: dict[str, Any]) -> None:
+    url = f"{fleet.management}/api/v1/desired-state"
+    async with fleet.http.put(url, json={"models": models}) as response:
+        assert response.status == 200, await response.text()
+
+
+async def lie_on(fleet: Fleet, name: str) -> dict[str, dict[str, int]]:
+    """The models on each device of an agent, with their bytes."""
+    devices = (await view(fleet, name))["devices"]
+    return {
+        each["name"]: {model["name"]: model["bytes"] for model in each["models"]}
+        for each in devices
+    }
+
+
+async def test_a_model_makes_room_on_the_device_that_another_one_asks_for(
+    bare_fleet: Fleet,
+) -> None:
+    """What lies elsewhere stays, though it was used longest ago; and what is preloaded stays.
+
+    That has what is left of its device taken by another one, which puts the rest into memory.
+    """
+    case = plain_cases()[0]
+    with RpcDevice(52 * MIB) as first, RpcDevice(52 * MIB) as second:
+        await bare_fleet.start_agent(
+            name="shared",
+            model=None,
+            slots=None,
+            context_size=None,
+            rpc=f"{first.address},{second.address}",
+            fit_target="1MiB",
+            host_cache="0",
+        )
+
+        async def ask(model: str) -> None:
+            body = case.body | {"model": model}
+            answer = await generate(bare_fleet.http, bare_fleet.inference, body)
+            assert answer.text == case.answer, answer.end
+
+        a, b, c = on_demand("a", "RPC0"), on_demand("b", "RPC0"), on_demand("c", "RPC1")
+        await desire(bare_fleet, a, b, c)
+        await ask("c")
+        await ask("a")
+        here = await lie_on(bare_fleet, "shared")
+        assert [here["RPC0"].keys(), here["RPC1"].keys()] == [{"a"}, {"c"}]
+        alone = here["RPC0"]["a"]
+        assert alone >= first.used > 16 * MIB
+        await ask("b")
+        here = await lie_on(bare_fleet, "shared")
+        assert [here["RPC0"].keys(), here["RPC1"].keys()] == [{"b"}, {"c"}], "`c` was used first"
+        assert here["CPU"].keys() == {"b", "c"}
+
+        await desire(bare_fleet, a, b | {"preload": True}, c)
+        await ask("a")
+        here = await lie_on(bare_fleet, "shared")
+        assert here["RPC0"].keys() >= {"b"} and here["CPU"].keys() == {"a", "b", "c"}
+        assert here["RPC0"].get("a", 0) < 0.8 * alone
+        await desire(bare_fleet)

@@ -1,6 +1,7 @@
 """What the rest of the agent knows of a model: its facts, its vocabulary, its chat template."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from llguidance import LLTokenizer
@@ -78,6 +79,8 @@ class LoadedModel:
     deterministic engine computes: those with the same one give the same answers. One that
     `has_checkpoints` shares prefixes there alone: it wants to know where messages begin.
     `options` are those that it is loaded with, where some were chosen; `fit` says that in words.
+    `held` are the bytes that it takes of each device, and of the host's memory, where that is
+    known, by name.
     """
 
     info: ModelInfo
@@ -94,3 +97,4 @@ class LoadedModel:
     has_checkpoints: bool = False
     options: LoadOptions | None = None
     fit: str | None = None
+    held: Mapping[str, int] = field(default_factory=dict)

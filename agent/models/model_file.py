@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...shared.models.assignments import Assignment, WishedAdapter
+from ...shared.models.assignments import Assignment, MemoryPart, WishedAdapter
 from ...shared.reports.model_info import ModelInfo
 from .port import OtherFile
 
@@ -20,7 +20,8 @@ class AdapterOnHost:
 @dataclass(frozen=True, slots=True)
 class ModelFile:
     """A model's file on this host. `needed` is the memory in bytes that it takes when loaded, and
-    `least` what it takes with the fewest cells that may be chosen, where some are.
+    `least` what it takes with the fewest cells that may be chosen, where some are. `claims` is what
+    it wants to find free of each memory; none where that is not known.
     `shorter` are contexts in tokens that are shorter than the one it is to have, the longest first,
     and what it would take with them. `others` are the same model in other quantisations, whose
     weights would take the place of `bytes`.
@@ -39,6 +40,7 @@ class ModelFile:
     least: int | None = None
     bytes: int = 0
     others: tuple[OtherFile, ...] = field(default=(), compare=False)
+    claims: tuple[MemoryPart, ...] = ()
 
     @property
     def alone(self) -> "ModelFile":
@@ -63,7 +65,24 @@ class ModelFile:
         more = bytes_of(adapters) - bytes_of(self.adapters)
         needed = None if self.needed is None else self.needed + more
         least = None if self.least is None else self.least + more
-        return replace(self, adapters=tuple(adapters), needed=needed, least=least)
+        return replace(
+            self,
+            adapters=tuple(adapters),
+            needed=needed,
+            least=least,
+            claims=_with_more(self.claims, more),
+        )
+
+
+def _with_more(parts: tuple[MemoryPart, ...], more: int) -> tuple[MemoryPart, ...]:
+    """Adapters lie where the layers are: `more` bytes of them count with the largest part."""
+    if not parts or not more:
+        return parts
+    largest = max(parts, key=lambda part: part.bytes)
+    return tuple(
+        replace(part, bytes=max(0, part.bytes + more)) if part is largest else part
+        for part in parts
+    )
 
 
 def bytes_of(adapters: Iterable[AdapterOnHost]) -> int:

@@ -23,7 +23,14 @@ from dataclasses import replace
 from typing import assert_never
 
 from ...shared.messages import Issue
-from ...shared.models.assignments import Assign, Assignment, Download, Reload, Work
+from ...shared.models.assignments import (
+    Assign,
+    Assignment,
+    Download,
+    MemoryPart,
+    Reload,
+    Work,
+)
 from ...shared.reports.model_info import ModelInfo
 from ..models.model_file import AdapterOnHost, ModelFile
 from .attempt import Attempt
@@ -178,6 +185,7 @@ class Assigner:
         self._order = order
         self._drain_timeout = order.drain_timeout
         if order.assignment == (None if last is None else last.assignment):
+            self._attempt.reordered(order.assignment)
             is_idle = not self._attempt.is_under_way(self._engines)
             return self._retry() if is_idle and self._attempt.failure is not None else []
         self._attempt.forget_failure()
@@ -253,12 +261,20 @@ class Assigner:
 
     # ---- engines
 
-    def loaded(self, id: EngineId, now: float, left_out: LeftOut | None = None) -> list[Decision]:
+    def loaded(
+        self,
+        id: EngineId,
+        now: float,
+        left_out: LeftOut | None = None,
+        held: tuple[MemoryPart, ...] = (),
+    ) -> list[Decision]:
         """The engine has loaded its model, for the first time or after a crash.
 
-        Perhaps without some of its adapters.
+        Perhaps without some of its adapters. It takes what is `held` of each memory, if that is
+        known.
         """
         engine = self._engines[id]
+        engine.held = held
         if engine.role == "retiring" or self._is_stopping:
             return []
         if left_out is not None:

@@ -4,6 +4,7 @@ Invariant: nothing is tried again that did not fail.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 
 from ...shared.messages import Issue
@@ -50,6 +51,14 @@ class Attempt:
         self.end_fetch()
         return [cancelled]
 
+    def reordered(self, desired: Assignment | None) -> None:
+        """The same is ordered again, perhaps with what is left of devices."""
+        if self.load is not None and desired is not None and self.load.assignment == desired:
+            assignment = replace(
+                self.load.assignment, takes_what_is_left=desired.takes_what_is_left
+            )
+            self.load = replace(self.load, assignment=assignment)
+
     def end_fetch(self) -> None:
         """The file is here, or will not come."""
         self.fetch = self.beside = None
@@ -66,6 +75,7 @@ class Attempt:
             phase=self._phase(order.assignment, engines),
             download=self.download,
             needed=None if file is None else file.needed,
+            claims=() if file is None else file.claims,
         )
 
     def latest_file(self, engines: Engines) -> ModelFile | None:

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Literal
 
 from ...shared.messages import Issue
-from ...shared.models.assignments import Assignment, needs_reload
+from ...shared.models.assignments import HOST, Assignment, MemoryPart, needs_reload
 from ..models.model_file import AdaptersHere, ModelFile
 from .decisions import (
     ChangeEngine,
@@ -70,7 +70,8 @@ class Engine:
     """`load` is what it began with: `None` for the model that the agent is pinned to.
 
     `serves` is what it serves now, `asked` what it was asked for last; both began as its `load`'s.
-    `adapters` are those of both, and of the `num_asked` changes that it has not answered.
+    `adapters` are those of both, and of the `num_asked` changes that it has not answered. Once it
+    is loaded, it has what is `held` of each memory, if it says so.
     """
 
     id: EngineId
@@ -83,6 +84,7 @@ class Engine:
     has_joined: bool = False
     num_asked: int = 0
     shortage: Shortage | None = None
+    held: tuple[MemoryPart, ...] = ()
 
     @property
     def is_fallback(self) -> bool:
@@ -163,6 +165,16 @@ class Engine:
     def file(self) -> ModelFile | None:
         """What it has in memory, or is about to."""
         return None if self.load is None else self.load.file.with_adapters(self.adapters.all)
+
+    @property
+    def in_memory(self) -> ModelFile | None:
+        """The same, with the memory that it really takes as far as that is known."""
+        if self.load is None or not self.held:
+            return self.file
+        known = {part.device for part in self.held}
+        host = (part for part in self.load.file.claims if part.device == HOST and HOST not in known)
+        file = replace(self.load.file, claims=(*self.held, *host))
+        return file.with_adapters(self.adapters.all)
 
     @property
     def served(self) -> Load | None:
@@ -274,7 +286,7 @@ class Engines:
     @property
     def files(self) -> list[ModelFile | None]:
         """What each has in memory; `None` where that is not known."""
-        return [each.file for each in self]
+        return [each.in_memory for each in self]
 
     @property
     def is_loading(self) -> bool:
@@ -301,8 +313,9 @@ class Engines:
 
     def fits(self, load: Load, others: Iterable[Engine]) -> bool:
         """Whether the host's memory holds it together with `others` and all of other places."""
-        beside = [*(each.file for each in others), *self._room.beside(self)]
-        return self._room.holds(load.file, beside)
+        beside = [*(each.in_memory for each in others), *self._room.beside(self)]
+        is_modest = load.assignment.takes_what_is_left
+        return self._room.holds(load.file, beside, takes_what_is_left=is_modest)
 
     def leave(self) -> None:
         """The place is given up; it has no engines."""

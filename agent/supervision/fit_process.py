@@ -19,11 +19,12 @@ from ...shared.messages import MAX_WORDS, FitRead, Issue
 from ...shared.models.assignments import Assignment
 from ...shared.reports.model_fit import MAX_SAID, ModelFit
 from ..engine.llama.backends import library
-from ..engine.llama.fitting import Fitted, ModelFileSizes, chosen, devices_for, sizes_of
+from ..engine.llama.fitting import devices_for
 from ..engine.llama.log import route_log
 from ..engine.llama.rpc import use_servers
 from ..engine.load_options import LoadOptions, servers_of
 from ..engine.model_error import ModelError
+from ..gguf.choice import Fitted, ModelFileSizes, chosen, sizes_of
 from ..gguf.header import HeaderError
 from ..host_facts import available_memory
 from ..models.fetch_process import broken

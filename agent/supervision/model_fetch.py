@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...shared.messages import Issue
-from ...shared.models.assignments import Assignment, Device, WishedAdapter
+from ...shared.models.assignments import HOST, Assignment, Device, MemoryPart, WishedAdapter
 from ...shared.models.engine_options import devices_of
 from ...shared.reports.model_info import ModelInfo
 from ..engine.load_options import LoadOptions
 from ..engine.model_error import ModelError
+from ..gguf.choice import EmptyDevice, read_sizes
+from ..gguf.choice import claims as claims_of
 from ..gguf.header import GgufHeader, HeaderError, read_header
 from ..gguf.memory_estimate import DraftFile, MemoryEstimate, estimate
 from ..models.gguf_check import check_is_model
@@ -94,8 +96,12 @@ async def fetch_model(
     *,
     on_progress: OnProgress,
     devices: Sequence[Device] = (),
+    host: int = 0,
 ) -> Brought | Issue:
-    """The file, and the leases that keep it; or why it cannot be served here, with these GPUs."""
+    """The file, and the leases that keep it; or why it cannot be served here.
+
+    That is with these GPUs, and `host` bytes of memory beside them.
+    """
     try:
         plain = replace(assignment, adapters=None)
         options = assigned_settings(settings, plain, ModelFile(""))
@@ -103,7 +109,7 @@ async def fetch_model(
             _chosen(devices, options)  # before anything is downloaded
         fetched = await fetch_all(files, assignment, on_progress)
         try:
-            file = await asyncio.to_thread(_inspect, fetched, settings, assignment, devices)
+            file = await asyncio.to_thread(_inspect, fetched, settings, assignment, devices, host)
         except BaseException:
             fetched.release_all()
             raise
@@ -185,6 +191,7 @@ def _inspect(
     settings: AgentSettings,
     assignment: Assignment,
     devices: Sequence[Device],
+    host: int,
 ) -> ModelFile:
     """Raises `HeaderError`, `FetchError`, `OptionsError`, `_TooLarge` and `OSError`."""
     path = fetched.model.path
@@ -221,7 +228,28 @@ def _inspect(
         return replace(file, info=info)
     shorter = _shorter(header, options.load_options, file_bytes=fetched.bytes)
     least = _least(header, options.load_options, file_bytes=file_bytes)
-    return replace(file, needed=found.total, least=least, info=info, shorter=shorter)
+    claims: tuple[MemoryPart, ...] = (MemoryPart(device=HOST, bytes=found.total),)
+    if devices:
+        claims = _claims(path, options, devices, host, adapters)
+    return replace(file, needed=found.total, least=least, info=info, shorter=shorter, claims=claims)
+
+
+def _claims(
+    path: Path,
+    options: AgentSettings,
+    devices: Sequence[Device],
+    host: int,
+    adapters: Sequence[AdapterOnHost],
+) -> tuple[MemoryPart, ...]:
+    """What a model wants to find free of each memory; nothing where its files do not tell."""
+    try:
+        sizes = read_sizes(path)
+    except ValueError:  # a name that is not the first one's of several; loading says what is wrong
+        return ()
+    empty = [EmptyDevice(each.name, each.memory) for each in _named(devices, options)]
+    sizes = replace(sizes, num_bytes=sizes.num_bytes + bytes_of(adapters))
+    found = claims_of(sizes, options.load_options, empty, host) or {}
+    return tuple(MemoryPart(device=name, bytes=size) for name, size in found.items())
 
 
 def _least(header: GgufHeader, options: LoadOptions, *, file_bytes: int) -> int | None:
@@ -268,16 +296,22 @@ def _shorter_on_gpus(
 
 def _chosen(devices: Sequence[Device], options: AgentSettings) -> Sequence[Device]:
     """The devices that `options` choose. Raises `OptionsError` where there is no such one."""
-    if options.device is not None:
-        by_name = {each.name: each for each in devices}
-        for name in devices_of(options.device):
-            if name not in by_name:
-                here = ", ".join(by_name)
-                raise OptionsError(f"`device`: there is no {name} on this host, which has {here}")
-        devices = [by_name[name] for name in devices_of(options.device)]
+    devices = _named(devices, options)
     if options.split_mode == "none":
         return devices[options.main_gpu : options.main_gpu + 1]
     return devices
+
+
+def _named(devices: Sequence[Device], options: AgentSettings) -> Sequence[Device]:
+    """Those that layers may go to, in llama.cpp's order. Raises `OptionsError` as above."""
+    if options.device is None:
+        return sorted(devices, key=lambda each: not each.name.startswith("RPC"))
+    by_name = {each.name: each for each in devices}
+    for name in devices_of(options.device):
+        if name not in by_name:
+            here = ", ".join(by_name)
+            raise OptionsError(f"`device`: there is no {name} on this host, which has {here}")
+    return [by_name[name] for name in devices_of(options.device)]
 
 
 async def fetch_all(

@@ -213,8 +213,9 @@ class Place:
         if loaded.model is not None:
             self._loaded[id] = loaded.model
         _log_left_out(loaded.issues)
+        held = () if loaded.model is None else loaded.model.memory
         left_out = LeftOut(loaded.left_out, loaded.issues) if loaded.left_out else None
-        self._carry_out(self._assigner.loaded(id, time.monotonic(), left_out))
+        self._carry_out(self._assigner.loaded(id, time.monotonic(), left_out, held))
 
     def on_joined(self, id: EngineId) -> None:
         self._carry_out(self._assigner.joined(id, time.monotonic()))
@@ -386,6 +387,7 @@ class Place:
             fetch.assignment,
             on_progress=on_progress,
             devices=self._facts.devices,
+            host=self._facts.memory,
         )
 
     def _progressed(self, id: FetchId, download: Download) -> None:

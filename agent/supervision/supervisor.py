@@ -15,7 +15,7 @@ from ...shared import lifecycle
 from ...shared.inference import AgentId
 from ...shared.lifecycle import Shutdown
 from ...shared.messages import Issue
-from ...shared.models.assignments import HostFacts
+from ...shared.models.assignments import HOST, HostFacts
 from ..models.port import ModelFiles
 from ..settings import AgentSettings
 from .decisions import Exit
@@ -74,7 +74,8 @@ class _Supervisor:
         self.issues = issues
         self.group = group
         self.id = AgentId(uuid4().hex)
-        self.room = Room(facts.memory + sum(each.memory for each in facts.devices))
+        parts = {HOST: facts.memory} | {each.name: each.memory for each in facts.devices}
+        self.room = Room(sum(parts.values()), parts)
         self.engine_ids: Iterator[int] = count(1)
         self._start = start
         self._make_restarts = make_restarts

@@ -130,7 +130,6 @@ class SecretGiven:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """The model is loaded; the engine process waits for `Dial` before it dials any balancer.
-
     Without a `model` it forwards to a server that is not there yet. `left_out` are the names of
     adapters that it could not load, `issues` say why.
     """

@@ -274,7 +274,10 @@ class Controller:
                 )
         placement = place(requirements, steered)
         targets = {
-            id: None if name is None else assignments[name] for id, name in placement.models.items()
+            id: None
+            if name is None
+            else replace(assignments[name], takes_what_is_left=id in placement.take_what_is_left)
+            for id, name in placement.models.items()
         }
         return Reconciliation(members, tiers, placement, targets)
 
@@ -309,6 +312,7 @@ class Controller:
             tier=tier,
             reserved=reserved,
             needed=self._needs.beside_others(assignment),
+            claims=self._needs.claims(assignment, members),
         )
 
     def _may_try(

@@ -155,7 +155,8 @@ class Usage:
             return PRELOADED
         if not _has_memory(members):
             return WAITING if demand.num_waiting else None
-        if contention is _Contention.NONE or any(member.is_changing for member in members):
+        is_loading = any(each.is_changing and not each.waits_for_room for each in members)
+        if contention is _Contention.NONE or is_loading:
             return IN_TURN
         if not demand.num_waiting and times.has_come(usage.used_at + IDLE_AFTER):
             return IDLE

@@ -1,12 +1,12 @@
 """An agent as the controller sees it: what it reports, and its last order."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 
 from ...shared.inference import AgentId
 from ...shared.messages import PROTOCOL_VERSION, Issue, for_version
-from ...shared.models.assignments import Assignment, HostFacts, Work
+from ...shared.models.assignments import HOST, Assignment, HostFacts, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class AgentReport:
     `serves` is the model that it takes requests for at the moment; a request of it started or ended
     at `used_at`. `link` changes when it dials again. A cordoned agent is not changed. `allowed` are
     the models that its access key allows; `None` is any. It speaks `protocol`. Agents with the same
-    `host` share its memory.
+    `host` share its memory. What it serves has what is `held` of each memory, if that is known.
     """
 
     id: AgentId
@@ -27,6 +27,7 @@ class AgentReport:
     facts: HostFacts
     work: Work | None = None
     serves: str | None = None
+    held: Mapping[str, int] = field(default_factory=dict)
     slots: int = 0
     issues: tuple[Issue, ...] = ()
     num_running: int = 0
@@ -56,7 +57,12 @@ class AgentReport:
     @property
     def memory(self) -> int:
         """Bytes that a model may take here; 0 where the agent does not say."""
-        return self.facts.memory + sum(device.memory for device in self.facts.devices)
+        return sum(self.memories.values())
+
+    @property
+    def memories(self) -> dict[str, int]:
+        """Bytes of the host's memory, and of each device, by name."""
+        return {HOST: self.facts.memory} | {each.name: each.memory for each in self.facts.devices}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,11 @@ taken from a model that was placed, all agents are looked at for one place.
 It goes by the memory that models need (`MemoryNeeds`) and by agents that went a moment ago
 (`Departures`).
 
-Agents of one host share its memory: together they are given no more than it holds, and no model
-twice. What is placed first has it, so models that are not in use make room for one that requests
-wait for, the one that was used longest ago first.
+Agents of one host share its memory, that of each device and the host's own: together they are given
+no more than it holds, and no model twice. What is placed first has it, so models that are not in
+use make room for one that requests wait for, the one that was used longest ago first, and none that
+lies elsewhere. Models with `preload` never do: one that they leave too little of a device takes
+what is left there.
 """
 
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -25,7 +27,7 @@ from math import inf
 
 from ...shared.inference import AgentId
 from ...shared.models.assignments import Assignment, loaded_with
-from .demand import IDLE
+from .demand import IDLE, PRELOADED
 from .members import AgentReport, Member
 
 
@@ -36,7 +38,8 @@ class Requirement:
     With `takes_rest`, it is given all agents that no other model requires. `tier`: lower ones are
     served first; within a tier, models take turns, and of those that are `IDLE` the one first that
     was used last, at `used_at`. It takes `needed` bytes beside other models of a host: 0 where that
-    is not known yet, and infinitely many where it never is.
+    is not known yet, and infinitely many where it never is. `claims` are
+    what it wants to find free of each memory of a host before it is loaded, where that is known.
 
     `reserved` places are kept for agents that have gone a moment ago; of a model that `is_gone`,
     since no other agent has it, all but the first one, if an agent is spare.
@@ -50,6 +53,7 @@ class Requirement:
     reserved: int = 0
     is_gone: bool = False
     needed: float = 0
+    claims: Mapping[AgentId, Mapping[str, int]] = field(default_factory=dict)
     used_at: float = 0.0
 
 
@@ -57,11 +61,17 @@ class Requirement:
 class Placement:
     """The model of each agent, `None` for those that no model requires; and the empty places.
 
-    `missing` counts places of a model's `at_least` that no agent could be found for.
+    `missing` counts places of a model's `at_least` that no agent could be found for. Agents that
+    `take_what_is_left` do not wait for devices: what is in the way there stays.
     """
 
     models: Mapping[AgentId, str | None]
     missing: Mapping[str, int]
+    take_what_is_left: Set[AgentId] = frozenset()
+
+
+_ALL = "*"
+"""All memories of a host as one."""
 
 
 def place(requirements: Sequence[Requirement], members: Iterable[Member]) -> Placement:
@@ -99,6 +109,11 @@ class _Placing:
         for model in self._models.values():
             self._flexibility.update(model.requirement.eligible)
         self._neighbours = _neighbours(self._members.values())
+        self._held = {
+            (member.report.host_id, member.model): held
+            for member in self._members.values()
+            if (held := member.report.held) and member.model == member.report.serves
+        }
         self._find_holders()
 
     def _find_holders(self) -> None:
@@ -114,7 +129,8 @@ class _Placing:
             self._fill(self._models[name])
         self._share_rest()
         missing = {name: model.num_missing for name, model in self._models.items()}
-        return Placement(self._chosen, {name: most for name, most in missing.items() if most})
+        short = {name: most for name, most in missing.items() if most}
+        return Placement(self._chosen, short, {*filter(self._takes_what_is_left, self._chosen)})
 
     def _places(self) -> Iterator[str]:
         """One entry for each place to fill, tier by tier, models in turn."""
@@ -206,30 +222,85 @@ class _Placing:
 
     def _first_in_the_way(self, agent: AgentId, model: _Model, beside: Sequence[str]) -> str | None:
         """Of the models that would have to make room, the one that comes first."""
-        needed = model.requirement.needed + sum(map(self._needed, beside))
+        there = [model.requirement.model, *beside]
         victim = None
         for name in sorted(beside, key=self._ranks.__getitem__, reverse=True):
-            if needed <= self._members[agent].report.memory:
+            overfull = self._overfull(agent, there)
+            if not overfull:
                 break
-            needed -= self._needed(name)
-            victim = name
+            if self._lies_on(agent, name, overfull):
+                there.remove(name)
+                victim = name
         return victim
-
-    def _needed(self, model: str) -> float:
-        return self._models[model].requirement.needed
 
     def _has_room(self, agent: AgentId, model: _Model) -> bool:
         """Whether the host holds the model beside those that its other agents were given."""
-        beside = [
-            name
-            for each in self._neighbours.get(agent, ())
-            if (name := self._chosen[each]) is not None
-        ]
+        name = model.requirement.model
+        beside = self._chosen_beside(agent)
         if not beside:
             return True
-        needed = model.requirement.needed + sum(map(self._needed, beside))
-        is_elsewhere_there = model.requirement.model in beside
-        return not is_elsewhere_there and needed <= self._members[agent].report.memory
+        if name in beside:
+            return False
+        if not self._lies_on(agent, name, self._overfull(agent, [name, *beside])):
+            return True
+        if self._is_held(agent, name) and not self._stays(name):
+            return False
+        stay = filter(self._stays, beside)
+        is_modest = self._lies_on(agent, name, self._overfull(agent, [name, *stay]))
+        return is_modest and self._needed_together([name, *beside]) <= self._memory(agent)
+
+    def _takes_what_is_left(self, agent: AgentId) -> bool:
+        """Whether devices are too full for its model, by what is loaded there and stays."""
+        name = self._chosen[agent]
+        if name is None or self._is_held(agent, name):
+            return False
+        beside = self._chosen_beside(agent)
+        stay = [each for each in beside if self._stays(each) and self._is_held(agent, each)]
+        return self._lies_on(agent, name, self._overfull(agent, [name, *stay]))
+
+    def _chosen_beside(self, agent: AgentId) -> list[str]:
+        """What the other agents of its host were given."""
+        neighbours = self._neighbours.get(agent, ())
+        return [name for each in neighbours if (name := self._chosen[each]) is not None]
+
+    def _overfull(self, agent: AgentId, names: Sequence[str]) -> Set[str]:
+        """The memories of a host that these models together have too little of.
+
+        That is all of it as one, where some model's parts are not known. What is loaded fits, and
+        so does what is alone.
+        """
+        if len(names) == 1 or all(self._is_held(agent, name) for name in names):
+            return frozenset()
+        parts = [each for name in names if (each := self._parts(agent, name)) is not None]
+        if len(parts) < len(names):
+            is_short = self._needed_together(names) > self._memory(agent)
+            return frozenset({_ALL} if is_short else ())
+        memories = self._members[agent].report.memories.items()
+        return {each for each, size in memories if sum(part.get(each, 0) for part in parts) > size}
+
+    def _lies_on(self, agent: AgentId, name: str, memories: Set[str]) -> bool:
+        """Whether a model takes something of these memories of a host."""
+        parts = self._parts(agent, name) or {}
+        return _ALL in memories or any(parts.get(each) for each in memories)
+
+    def _parts(self, agent: AgentId, name: str) -> Mapping[str, int] | None:
+        """What a model takes of each memory of a host, or wants to find free; if that is known."""
+        host = self._members[agent].report.host_id
+        held = self._held.get((host, name))
+        return self._models[name].requirement.claims.get(host) if held is None else held
+
+    def _is_held(self, agent: AgentId, name: str) -> bool:
+        """Whether a model is loaded on a host, as far as that is known."""
+        return (self._members[agent].report.host_id, name) in self._held
+
+    def _stays(self, name: str) -> bool:
+        return self._models[name].requirement.tier == PRELOADED
+
+    def _needed_together(self, names: Iterable[str]) -> float:
+        return sum(self._models[name].requirement.needed for name in names)
+
+    def _memory(self, agent: AgentId) -> int:
+        return self._members[agent].report.memory
 
     def _has_surplus(self, model: _Model) -> bool:
         return model.num_holding > model.num_missing
@@ -306,18 +377,21 @@ def _neighbours(members: Iterable[Member]) -> Mapping[AgentId, list[AgentId]]:
 # ---- what placement goes by
 
 MAX_KNOWN = 1024
+MAX_CLAIMS = 8192
+"""A model's claims depend on the host, so there are more of them."""
 
 
 class MemoryNeeds:
     """How much memory models need, as agents estimated it from their files.
 
     In bytes, by what decides them: the files, adapters, slots, context and engine options. At most
-    `MAX_KNOWN` are remembered, the latest ones. `None` of those whose files do not tell: they are
-    served alone on a host.
+    `MAX_KNOWN` are remembered, the latest ones, and of what they claim on hosts `MAX_CLAIMS`.
+    `None` of those whose files do not tell: they are served alone on a host.
     """
 
     def __init__(self) -> None:
         self._needed: OrderedDict[Hashable, int | None] = OrderedDict()
+        self._claims: OrderedDict[tuple[AgentId, Hashable], Mapping[str, int]] = OrderedDict()
 
     def learn(self, report: AgentReport) -> None:
         """Remember what an agent estimated."""
@@ -331,6 +405,20 @@ class MemoryNeeds:
         self._needed.move_to_end(key)
         if len(self._needed) > MAX_KNOWN:
             self._needed.popitem(last=False)
+        if work.claims:
+            claims = {part.device: part.bytes for part in work.claims}
+            self._claims[report.host_id, key] = claims
+            self._claims.move_to_end((report.host_id, key))
+        if len(self._claims) > MAX_CLAIMS:
+            self._claims.popitem(last=False)
+
+    def claims(
+        self, assignment: Assignment, members: Iterable[Member]
+    ) -> Mapping[AgentId, Mapping[str, int]]:
+        """What it wants to find free of each memory of their hosts, by host, where one said so."""
+        key = _key(assignment)
+        hosts = {member.report.host_id for member in members}
+        return {host: found for host in hosts if (found := self._claims.get((host, key)))}
 
     def of(self, assignment: Assignment) -> int | None:
         """Bytes that it needs, if an agent reported them."""

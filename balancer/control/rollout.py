@@ -72,13 +72,16 @@ class Rollout:
         return [change for change in waiting if change.interrupts not in stuck][:1]
 
     def _is_anyone_changing(self) -> bool:
-        return any(member.is_changing for member in self._members)
+        """One that waits for room waits for the others."""
+        return any(each.is_changing and not each.waits_for_room for each in self._members)
 
     def _due(self, member: Member) -> Change | None:
         if member.id not in self._targets:
             return None
         target = self._targets[member.id]
         serves = member.report.serves
+        if _waits_for_nothing(member, target):
+            return Change(member, target)
         if member.assigned == target:
             return self._again(member, target)
         if target is None and self._waits_for_retry(member):
@@ -128,6 +131,13 @@ class Rollout:
 def _is_free(change: Change) -> bool:
     """Whether it takes nothing away, or only what the order before it took already."""
     return change.interrupts is None or change.member.interrupts is not None
+
+
+def _waits_for_nothing(member: Member, target: Assignment | None) -> bool:
+    """Whether it waits for room on devices, where what is in the way stays."""
+    if target is None or member.assigned != target or not member.waits_for_room:
+        return False
+    return target.takes_what_is_left and not member.assigned.takes_what_is_left
 
 
 def is_live(member: Member, target: Assignment | None) -> bool:

@@ -111,9 +111,17 @@ class Memory(TypedDict):
     others: Count | None
 
 
+class MemoryOfModel(TypedDict):
+    """Bytes of a device's memory that a model takes."""
+
+    name: str
+    bytes: Count
+
+
 class AgentDevice(TypedDict):
     """A GPU of an agent's host, or as `CPU` the host itself. `name` is as `--device` takes it.
 
+    `models` are those that take some of its memory, as they were loaded.
     `use` is the share of its time that was used in the last seconds, from 0 to 1, `temperature` in
     °C; null where the system does not tell.
     """
@@ -121,6 +129,7 @@ class AgentDevice(TypedDict):
     name: str
     kind: Literal["cpu", "gpu", "igpu"]
     memory: Memory
+    models: list[MemoryOfModel]
     use: float | None
     temperature: float | None
 

@@ -7,6 +7,7 @@ from pydantic_core import to_json
 
 from ...shared.inference import RequestId, Waiting, priority_class_of
 from ...shared.models import assignments
+from ...shared.models.assignments import HOST
 from ...shared.reports import statistics
 from ..fleet.device_past import STEP, DevicePoint, Kind
 from ..fleet.view import AgentView, FleetTotals, FleetView, RequestView, ServedView
@@ -18,6 +19,7 @@ from .answer_types import (
     FleetFields,
     ListedRequest,
     Memory,
+    MemoryOfModel,
     PastDevices,
     Request,
     ServedModel,
@@ -84,15 +86,16 @@ def _devices(agent: AgentView) -> Iterator[AgentDevice]:
             "name": each.name,
             "kind": each.kind,
             "memory": memory,
+            "models": _models_on(each.name, agent),
             "use": None if each.use is None else round(each.use, 3),
             "temperature": each.temperature,
         }
     if measured:
         return
     if agent.facts.memory:
-        yield _unmeasured("CPU", "cpu", agent.facts.memory)
+        yield _unmeasured(HOST, "cpu", agent.facts.memory, agent)
     for device in agent.facts.devices:
-        yield _unmeasured(device.name, "gpu", device.memory)
+        yield _unmeasured(device.name, "gpu", device.memory, agent)
 
 
 def past_devices_json(
@@ -115,9 +118,28 @@ def past_devices_json(
     }
 
 
-def _unmeasured(name: str, kind: Literal["cpu", "gpu"], total: int) -> AgentDevice:
-    memory: Memory = {"total": total, "free": None, "used": None, "others": None}
-    return {"name": name, "kind": kind, "memory": memory, "use": None, "temperature": None}
+def _unmeasured(
+    name: str, kind: Literal["cpu", "gpu"], total: int, agent: AgentView
+) -> AgentDevice:
+    return {
+        "name": name,
+        "kind": kind,
+        "memory": {"total": total, "free": None, "used": None, "others": None},
+        "models": _models_on(name, agent),
+        "use": None,
+        "temperature": None,
+    }
+
+
+def _models_on(device: str, agent: AgentView) -> list[MemoryOfModel]:
+    """What each model takes of a device, or of the host's memory."""
+    return [
+        {"name": served.name, "bytes": part.bytes}
+        for served in agent.models
+        if served.info is not None
+        for part in served.info.memory
+        if part.device == device
+    ]
 
 
 def work_json(work: assignments.Work | None) -> Work | None:

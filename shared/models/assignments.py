@@ -30,6 +30,9 @@ MAX_SLOTS = 256
 
 MAX_DEVICES = 64
 
+HOST = "CPU"
+"""The name of the host's own memory, beside those of devices."""
+
 MAX_SPEED = 1e15
 """Bytes a second."""
 
@@ -84,7 +87,8 @@ class Assignment:
     `None` leaves a value to the agent or the model. Only a change of what `needs_reload` compares
     loads the model anew; `chat_template`, `sampling`, `adapters` and fewer slots apply without.
     `projector` is the source of the part that reads pictures. Only `http_hosts` may send any of
-    the files without TLS: it is what the balancer allows, and no part of what is served.
+    the files without TLS: it is what the balancer allows, and no part of what is served. Nor is
+    whether it `takes_what_is_left` of devices: what is in its way there stays, so it does not wait.
     """
 
     __pydantic_config__ = STRICT
@@ -100,6 +104,9 @@ class Assignment:
     sampling: SamplingChoices = field(default_factory=SamplingChoices)
     http_hosts: Annotated[HttpHosts, Field(exclude_if=lambda hosts: not hosts)] = field(
         default=(), compare=False
+    )
+    takes_what_is_left: Annotated[bool, Field(exclude_if=lambda is_on: not is_on)] = field(
+        default=False, compare=False
     )
 
 
@@ -148,11 +155,27 @@ class Download:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryPart:
+    """So many `bytes` of a device, or as `CPU` of the host's memory."""
+
+    __pydantic_config__ = STRICT
+    device: Annotated[str, Field(max_length=200)]
+    bytes: Bytes
+
+
+MemoryParts = Annotated[
+    ListOf[MemoryPart],
+    Field(max_length=MAX_DEVICES + 1, exclude_if=lambda parts: not parts),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """How far an agent is with the assignment of `revision`.
 
     `progress` is the share of the phase that is done. `needed` is the memory in bytes that the
-    model needs on this host, estimated from its file once that is here.
+    model needs on this host, estimated from its file once that is here, and `claims` is what it
+    wants to find free of each memory before it is loaded.
     """
 
     __pydantic_config__ = STRICT
@@ -162,6 +185,7 @@ class Work:
     progress: Share | None = None
     download: Download | None = None
     needed: Bytes | None = None
+    claims: MemoryParts = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

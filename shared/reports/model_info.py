@@ -9,7 +9,7 @@ from ..inference import NumTokens
 from ..inference.abilities import ABILITIES, Ability
 from ..inference.adapters import MAX_ADAPTERS, AdapterName
 from ..inference.request import Sense
-from ..models.assignments import MAX_MODEL_NAME, Bytes
+from ..models.assignments import MAX_MODEL_NAME, Bytes, MemoryParts
 from ..models.engine_options import EngineOptions
 from ..strict import STRICT, ListOf
 
@@ -58,7 +58,8 @@ class ModelInfo:
     to that. Such an agent may not know its `context_size`, which is 0 then. `adapters` can be asked
     for beside the model. A `deterministic` one gives the same answer to the same request, whatever
     runs beside it. `engine` has the options that it is loaded with, where an engine of the agent's
-    own runs it. `fit` says what was chosen of them so that the model fits.
+    own runs it. `fit` says what was chosen of them so that the model fits, and `memory` what it
+    takes of each device and of the host, where that is known.
     """
 
     __pydantic_config__ = STRICT
@@ -84,6 +85,7 @@ class ModelInfo:
     fit: Annotated[
         str | None, Field(max_length=MAX_FIT, exclude_if=lambda words: words is None)
     ] = None
+    memory: MemoryParts = ()
 
     @property
     def abilities(self) -> frozenset[Ability]:

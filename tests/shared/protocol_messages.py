@@ -60,6 +60,7 @@ from arriero.shared.models.assignments import (
     Device,
     Download,
     HostFacts,
+    MemoryPart,
     Reload,
     WishedAdapter,
     Work,
@@ -144,6 +145,7 @@ ASSIGNMENT = Assignment(
     slots=4,
     context_size=4096,
     http_hosts=("files.lan",),
+    takes_what_is_left=True,
     engine=EngineOptions(
         gpu_layers=8,
         kv_cells=8192,
@@ -195,6 +197,7 @@ WORK = Work(
     progress=0.5,
     download=Download(file="m.gguf", bytes=5, total=10, bytes_per_second=2.5, seconds_left=2.0),
     needed=2**30,
+    claims=(MemoryPart(device="CUDA0", bytes=2**29),),
 )
 MODEL = ModelInfo(
     name="m",
@@ -212,6 +215,7 @@ MODEL = ModelInfo(
     adapters=("loud",),
     deterministic=True,
     fit="32 layers in memory",
+    memory=(MemoryPart(device="CPU", bytes=2**30),),
 )
 CHAT = GenerateRequest(
     messages=(

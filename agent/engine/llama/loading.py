@@ -5,23 +5,26 @@ that only embeds.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import llama_cpp.llama_cpp as llama_cpp
 
+from ....shared.models.assignments import HOST
 from ....shared.models.engine_options import Numa
+from ...gguf.choice import Fitted
 from ..load_options import LoadOptions, servers_of
 from ..model_error import ModelError, NoMemoryError, does_not_fit
 from .backends import library
 from .cells.layout import Layout, choose_layout
 from .context import CannotGenerateError, can_take_back
+from .devices import loaded_devices
 from .draft_model import LlamaDraftModel, load_draft_model
 from .encoder import EncoderEngine
 from .engine import LlamaEngine
-from .fitting import Fitted, fitted
+from .fitting import fitted
 from .kernels import choose
 from .log import route_log
 from .media.projector import Projector
@@ -43,7 +46,27 @@ def load_engine(path: Path, options: LoadOptions) -> Loaded:
     check_model_file(path)
     _use_numa(options.numa)
     use_servers(servers_of(options.rpc))
-    return _load(path, options) if options.fit == "off" else load_what_fits(path, options)
+    free = _free()
+    engine = _load(path, options) if options.fit == "off" else load_what_fits(path, options)
+    engine.model = replace(engine.model, held=held(engine.model.held, free, _free()))
+    return engine
+
+
+def _free() -> dict[str, int]:
+    return {device.name: device.free for _, device in loaded_devices().gpus()}
+
+
+def held(
+    chosen: Mapping[str, int], before: Mapping[str, int], after: Mapping[str, int]
+) -> dict[str, int]:
+    """What a model takes of each memory: what was `chosen`, or more where that is missing now.
+
+    Of devices it is known what was free `before` the model was loaded, and is `after`.
+    """
+    missing = {name: size - after.get(name, size) for name, size in before.items()}
+    names = (*chosen, *(name for name in missing if name not in chosen))
+    taken = {name: max(chosen.get(name, 0), missing.get(name, 0)) for name in names}
+    return {name: size for name, size in taken.items() if size > 0}
 
 
 SHARES = (1.0, 0.9, 0.75, 0.5, 0.25, 0.0)
@@ -73,7 +96,12 @@ def load_what_fits(
         except NoMemoryError as error:
             failure = error
             continue
-        engine.model = replace(engine.model, options=found.options, fit=_words(found, failure))
+        engine.model = replace(
+            engine.model,
+            options=found.options,
+            fit=_words(found, failure),
+            held={HOST: found.fit.host} if found.fit.is_tight else found.held,
+        )
         return engine
     raise ModelError(does_not_fit(missing or 0, str(failure))) from failure
 

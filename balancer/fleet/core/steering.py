@@ -418,6 +418,7 @@ class Steering:
             facts=agent.hello.facts,
             work=agent.work,
             serves=agent.served if agent.takes_work else None,
+            held={part.device: part.bytes for part in agent.model.memory} if agent.model else {},
             slots=agent.slots,
             issues=agent.issues,
             num_running=max(self._state.num_running_on(agent), agent.num_at_work),
@@ -468,7 +469,7 @@ def may_need_order(agent: Agent, status: Status) -> bool:
 def _essence(work: Work | None) -> tuple[object, ...]:
     if work is None:
         return ()
-    return (work.revision, work.assignment, work.phase, work.needed)
+    return (work.revision, work.assignment, work.phase, work.needed, work.claims)
 
 
 def left_out(status: ModelStatus, agents: Iterable[Agent]) -> Mapping[str, Issue]:

@@ -1,5 +1,7 @@
 """An attempt: what is under way, and when a failed one is made again."""
 
+from dataclasses import replace
+
 import pytest
 
 from arriero.agent.models.model_file import ModelFile
@@ -9,7 +11,7 @@ from arriero.agent.supervision.decisions import CancelFetch, FetchId, FetchModel
 from arriero.agent.supervision.engines import Engines, Load
 from arriero.agent.supervision.room import Room
 from arriero.shared.messages import Issue
-from arriero.shared.models.assignments import Assign, Assignment
+from arriero.shared.models.assignments import Assign, Assignment, MemoryPart
 
 A = Assignment(name="a", source="file:///a.gguf")
 FILE = ModelFile("a.gguf", 50)
@@ -85,3 +87,17 @@ def test_two_at_once() -> None:
     attempt.check_integrity(is_loading=False)
     with pytest.raises(RuntimeError, match="two attempts"):
         attempt.check_integrity(is_loading=True)
+
+
+def test_the_same_order_again_may_say_that_it_takes_what_is_left() -> None:
+    attempt, engines = Attempt(0.0), Engines(Room(100))
+    claims = (MemoryPart(device="GPU", bytes=20),)
+    modest = replace(A, takes_what_is_left=True)
+    attempt.reordered(modest)  # nothing waits
+    attempt.load = Load(A, replace(FILE, claims=claims))
+    work = attempt.work(Assign(revision=1, assignment=A), engines)
+    assert work.claims == claims
+    attempt.reordered(replace(modest, name="other"))
+    assert not attempt.load.assignment.takes_what_is_left
+    attempt.reordered(modest)
+    assert attempt.load.assignment.takes_what_is_left

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from arriero.agent.models.model_file import ModelFile
+from arriero.agent.models.model_file import AdapterOnHost, ModelFile
 from arriero.agent.models.port import OtherFile
 from arriero.agent.supervision.decisions import (
     ChangeEngine,
@@ -15,7 +15,7 @@ from arriero.agent.supervision.decisions import (
 )
 from arriero.agent.supervision.engines import Engine, Engines, Load
 from arriero.agent.supervision.room import Room
-from arriero.shared.models.assignments import Assignment
+from arriero.shared.models.assignments import HOST, Assignment, MemoryPart
 
 A = Assignment(name="a", source="file:///a.gguf", slots=2)
 HALF, MOST = ModelFile("half.gguf", 50), ModelFile("most.gguf", 90)
@@ -112,3 +112,23 @@ def test_two_where_memory_is_short(engines: Engines) -> None:
     started(engines, HALF)
     with pytest.raises(RuntimeError, match="memory is short"):
         engines.check_integrity()
+
+
+def test_what_it_holds_once_it_is_loaded_counts() -> None:
+    def claims(**parts: int) -> tuple[MemoryPart, ...]:
+        return tuple(MemoryPart(device=name, bytes=size) for name, size in parts.items())
+
+    engines = Engines(Room(150, {HOST: 50, "GPU": 100}))
+    file = ModelFile("a.gguf", 60, claims=claims(CPU=20, GPU=40))
+    engine = started(engines, file)
+    assert engines.fits(Load(A, file), [engine])
+    engine.held = claims(GPU=70)
+    assert engine.in_memory == replace(file, claims=claims(GPU=70, CPU=20))
+    assert engine.file == file, "by which its lease is known"
+    assert not engines.fits(Load(A, file), [engine]), "it took more than it claimed"
+    modest = replace(A, takes_what_is_left=True)
+    assert engines.fits(Load(modest, file), [engine]) and modest == A
+    engine.held = claims(GPU=70, CPU=40)
+    engine.adapters.add([AdapterOnHost("file:///x.gguf", "x.gguf", 5)])
+    assert engine.in_memory is not None
+    assert engine.in_memory.claims == claims(GPU=75, CPU=40)

@@ -220,6 +220,30 @@ async def test_what_does_not_fit_on_the_gpus() -> None:
         assert isinstance(await fetch(FakeFiles(), settings=settings, devices=devices), Brought)
 
 
+async def test_what_it_claims_of_each_memory() -> None:
+    async def claimed(devices: tuple[Device, ...], **options: Any) -> dict[str, int]:
+        settings = AgentSettings(name="box", fit_target=2**20)
+        assignment = replace(A, engine=EngineOptions(**options))
+        outcome = await fetch_model(
+            FakeFiles(),
+            settings,
+            assignment,
+            on_progress=lambda _: None,
+            devices=devices,
+            host=2**36,
+        )
+        assert isinstance(outcome, Brought), outcome
+        return {part.device: part.bytes for part in outcome.file.claims}
+
+    gpus = (Device(name="CUDA0", memory=2**36), Device(name="RPC0", memory=2**36))
+    assert (await claimed(())).keys() == {"CPU"}
+    assert (await claimed(gpus)).keys() == {"CPU", "CUDA0", "RPC0"}
+    assert (await claimed(gpus, device="CUDA0")).keys() == {"CPU", "CUDA0"}
+    assert (await claimed(gpus, split_mode="none", main_gpu=0)).keys() == {"CPU", "RPC0"}, (
+        "llama.cpp takes those of servers first"
+    )
+
+
 async def test_only_the_chosen_gpus_count() -> None:
     devices = (Device(name="CUDA0", memory=2**40), Device(name="CUDA1", memory=1000))
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from arriero.balancer.control.members import AgentReport, Member, member_of
 from arriero.balancer.control.placement import (
     HOLD,
+    MAX_CLAIMS,
     MAX_KNOWN,
     REDIAL,
     Departures,
@@ -13,7 +14,7 @@ from arriero.balancer.control.placement import (
     place,
 )
 from arriero.shared.inference import AgentId
-from arriero.shared.models.assignments import Assignment, HostFacts, Work
+from arriero.shared.models.assignments import Assignment, HostFacts, MemoryPart, Work
 from tests.balancer.control.builders import GIB, report, wished
 
 
@@ -218,3 +219,17 @@ def test_an_agent_that_was_started_again_has_another_id_and_the_same_name() -> N
     look(departures, 1.0)
     new = AgentId("a2")
     assert look(departures, 2.0, host(new, model=None)) == {"m": 1}
+
+
+def test_what_a_model_claims_is_known_of_each_host() -> None:
+    needs = MemoryNeeds()
+    told = wished("m").assignment
+    parts = (MemoryPart(device="CUDA0", bytes=7),)
+    work = Work(revision=1, assignment=told, phase="draining", needed=9, claims=parts)
+    needs.learn(replace(report("a"), work=work, host=AgentId("x")))
+    hosts = [member_of(replace(report("a"), host=AgentId(name)), None) for name in "xy"]
+    assert needs.claims(told, hosts) == {"x": {"CUDA0": 7}}
+    assert needs.claims(wished("n").assignment, hosts) == {}
+    for number in range(MAX_CLAIMS):
+        needs.learn(replace(report("a"), work=work, host=AgentId(f"h{number}")))
+    assert needs.claims(told, hosts) == {}, "it remembers so many"

@@ -14,10 +14,29 @@ from arriero.balancer.control.members import AgentReport, member_of
 from arriero.balancer.control.placement import Requirement, place
 from arriero.shared.inference import AgentId
 from arriero.shared.messages import Issue
-from arriero.shared.models.assignments import Assign, Assignment, HostFacts, Phase, Work
+from arriero.shared.models.assignments import (
+    Assign,
+    Assignment,
+    Device,
+    HostFacts,
+    MemoryPart,
+    Phase,
+    Work,
+)
 from tests.balancer.control.builders import report, state, wished
 
-SIZES: dict[str, int | None] = {"s": 20, "t": 30, "h": 50, "l": 90, "u": None, "x": 30}
+SIZES: dict[str, int | None] = {"s": 20, "t": 30, "h": 50, "l": 90, "u": None, "x": 30, "y": 28}
+
+
+PARTS = {
+    "s": {"A": 20},
+    "t": {"B": 30},
+    "h": {"A": 25, "B": 25},
+    "l": {"A": 45, "B": 45},
+    "x": {"A": 30},
+    "y": {"A": 28},
+}
+"""The same sizes, where a host has two devices of 50 each."""
 
 
 @dataclass
@@ -27,6 +46,7 @@ class Place:
     told: Assignment | None = None
     phase: Phase = "waiting"
     serves: Assignment | None = None
+    held: dict[str, int] = field(default_factory=dict)
     num_running: int = 0
     used_at: float = -inf
     issues: tuple[Issue, ...] = ()
@@ -36,9 +56,12 @@ class Place:
 class Host:
     """An agent with places, as `agent/supervision` has them."""
 
-    def __init__(self, name: str, memory: int = 100, most: int = 4) -> None:
+    def __init__(
+        self, name: str, memory: int = 100, most: int = 4, *, has_devices: bool = False
+    ) -> None:
         self.name = name
         self.memory = memory
+        self.devices = {"A": memory // 2, "B": memory // 2} if has_devices else {}
         self.most = most
         self.bad: set[str] = set()
         self._num_places = 0
@@ -67,21 +90,43 @@ class Host:
         if one.revision:
             is_known = one.phase not in ("waiting", "fetching") and one.told is not None
             needed = SIZES[one.told.name] if is_known and one.told is not None else None
-            work = Work(revision=one.revision, assignment=one.told, phase=one.phase, needed=needed)
+            claims = self._parts(one.told.name) if is_known and one.told is not None else ()
+            work = Work(
+                revision=one.revision,
+                assignment=one.told,
+                phase=one.phase,
+                needed=needed,
+                claims=claims,
+            )
         return AgentReport(
             id=one.id,
             link=1,
             host=AgentId(self.name),
             name=self.name,
             labels={},
-            facts=HostFacts(memory=self.memory),
+            facts=self._facts(),
             work=work,
             serves=None if one.serves is None else one.serves.name,
+            held={} if one.serves is None else one.held,
             slots=4,
             issues=one.issues,
             num_running=one.num_running,
             used_at=one.used_at,
         )
+
+    def _facts(self) -> HostFacts:
+        devices = tuple(Device(name=name, memory=size) for name, size in self.devices.items())
+        return HostFacts(memory=0 if devices else self.memory, devices=devices)
+
+    def _parts(self, model: str) -> tuple[MemoryPart, ...]:
+        parts = PARTS.get(model, {}) if self.devices else {}
+        return tuple(MemoryPart(device=name, bytes=size) for name, size in parts.items())
+
+    def left(self, device: str, beside: Place | None = None) -> int:
+        """What is free of a device, with what is `beside`, which makes room for its next one."""
+        others = (each for each in self.places if each.serves and each is not beside)
+        taken = (each.held.get(device, 0) for each in others)
+        return self.devices[device] - sum(taken)
 
     def act(self) -> None:
         """Each place does the next thing that it can."""
@@ -107,12 +152,20 @@ class Host:
             if one.told.name in self.bad:
                 one.phase, one.issues = "failed", (Issue(code="load_failed", message="bad"),)
                 return
+            one.held = {
+                part.device: min(part.bytes, self.left(part.device, one))
+                for part in self._parts(one.told.name)
+            }
             one.serves, one.phase = one.told, "serving"
 
     def _has_room(self, one: Place, model: Assignment) -> bool:
         others = [each.serves.name for each in self.places if each.serves and each is not one]
         needs = [SIZES[name] for name in (model.name, *others)]
         known = [each for each in needs if each is not None]
+        if self.devices and not model.takes_what_is_left:
+            parts = self._parts(model.name)
+            if others and any(part.bytes > self.left(part.device, one) for part in parts):
+                return False
         return not others or (len(known) == len(needs) and sum(known) <= self.memory)
 
 
@@ -189,6 +242,47 @@ def test_the_least_recently_used_make_room_and_no_more_of_them_than_have_to() ->
     assert host.serving() == {"h", "s", "x"}
     world.use("l")
     assert host.serving() == {"l"}
+
+
+def test_only_what_lies_on_the_device_that_is_asked_for_makes_room() -> None:
+    host = Host("a", has_devices=True)
+    world = World(host)
+    world.wish(*on_demand(*"stxy"))
+    for name in "tsx":
+        world.use(name)
+    assert host.serving() == {"t", "s", "x"}, "20 and 30 of A, 30 of B"
+    world.use("s")
+    world.use("y")
+    assert host.serving() == {"t", "s", "y"}, "`t` was used first, but lies on B"
+
+
+def test_what_is_preloaded_stays_and_others_take_what_it_leaves_of_a_device() -> None:
+    host = Host("a", has_devices=True)
+    world = World(host)
+    world.wish(wished("x", replicas=1), *on_demand(*"sty"))
+    world.rest()
+    for name in "st":
+        world.use(name)
+    world.use("y")
+    assert host.serving() == {"x", "t", "y"}, "`s` makes room, which is too little"
+    assert host.place_of("y").held == {"A": 20}
+    world.use("s")
+    assert host.serving() == {"x", "t", "s"}
+    assert host.place_of("s").held == {"A": 20}
+
+
+def test_models_that_are_preloaded_do_not_push_each_other_out() -> None:
+    host = Host("a", has_devices=True)
+    world = World(host)
+    world.wish(wished("x", replicas=1), wished("y", replicas=1), wished("t", replicas=1))
+    seen: set[str] = set()
+    for _ in range(20):
+        world.look()
+        host.act()
+        assert seen <= host.serving(), "what is loaded stays"
+        seen |= host.serving()
+    assert seen == {"x", "y", "t"}
+    assert host.left("A") == 0
 
 
 def test_what_has_requests_or_is_pinned_by_preload_stays() -> None:
@@ -296,9 +390,9 @@ def test_a_host_never_gets_more_than_it_holds_and_no_model_twice(
 class Machine(RuleBasedStateMachine):
     """Requests come and go for models that do not all fit: nobody waits for ever."""
 
-    @initialize(num=st.integers(1, 3), most=st.integers(1, 4))
-    def start(self, num: int, most: int) -> None:
-        self.hosts = [Host(name, most=most) for name in "abc"[:num]]
+    @initialize(num=st.integers(1, 3), most=st.integers(1, 4), has_devices=st.booleans())
+    def start(self, num: int, most: int, has_devices: bool) -> None:
+        self.hosts = [Host(name, most=most, has_devices=has_devices) for name in "abc"[:num]]
         self.world = World(*self.hosts)
         self.world.wish(*on_demand(*"sthlu"))
 
@@ -335,6 +429,12 @@ class Machine(RuleBasedStateMachine):
         for host in self.hosts:
             needs = [SIZES[name] for name in host.serving()]
             assert len(needs) <= 1 or sum(each or inf for each in needs) <= host.memory
+            assert all(host.left(device) >= 0 for device in host.devices)
+            assert all(
+                one.held == PARTS[one.serves.name]
+                for one in host.places
+                if one.serves is not None and one.held
+            ), "none of them is preloaded, so each has what it claims"
 
     def teardown(self) -> None:
         """When all requests end at some time, each that waits is served at some time."""

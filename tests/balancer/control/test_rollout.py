@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from arriero.balancer.control.failures import Failures
 from arriero.balancer.control.members import Member, Order, member_of
 from arriero.balancer.control.rollout import Rollout
@@ -117,3 +119,22 @@ def test_nobody_gives_up_the_last_agent_for_one_that_was_stopped() -> None:
     failures.failed(bad, is_new=True, now=0.0)
     members = [serving("a", wished("m", 3).assignment), serving("b", OTHER), bad]
     assert allowed(members, {"a": OTHER, "b": OLD, "c": None}, failures=failures) == []
+
+
+def waiting(name: str, target: Assignment) -> Member:
+    """It has the file, and waits for room."""
+    return member_of(report(name, told=target, phase="draining"), None)
+
+
+def test_one_that_waits_for_room_hears_that_it_takes_what_is_left_once() -> None:
+    modest = replace(OTHER, takes_what_is_left=True)
+    assert allowed([waiting("a", OTHER)], {"a": OTHER}) == []
+    assert allowed([waiting("a", OTHER)], {"a": modest}) == ["a"]
+    assert allowed([waiting("a", modest)], {"a": modest}) == []
+    assert allowed([serving("a", OTHER)], {"a": modest}) == [], "it waits for nothing"
+
+
+def test_those_that_change_places_do_not_wait_for_one_that_waits_for_room() -> None:
+    members = [serving("a"), serving("b", OTHER, serves="n"), waiting("c", wished("o").assignment)]
+    targets = {"a": OTHER, "b": OLD, "c": wished("o").assignment}
+    assert allowed(members, targets) == ["a"]

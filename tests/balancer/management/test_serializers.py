@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+from arriero.balancer.fleet.view import ServedView, SlotsView
 from arriero.balancer.management.serializers import (
     agent_json,
     dumps,
@@ -14,9 +15,16 @@ from arriero.balancer.management.serializers import (
 from arriero.balancer.management.throughput import Throughput
 from arriero.shared.inference import AgentId, RequestId, Waiting
 from arriero.shared.messages import Issue
-from arriero.shared.models.assignments import Assignment, Device, Download, HostFacts, Work
+from arriero.shared.models.assignments import (
+    Assignment,
+    Device,
+    Download,
+    HostFacts,
+    MemoryPart,
+    Work,
+)
 from arriero.shared.reports.statistics import Cells, DeviceMemory, Histogram, Statistics
-from tests.balancer.management.views import agent_view, fleet_view, request_view
+from tests.balancer.management.views import MODEL, agent_view, fleet_view, request_view
 
 RATES = Throughput(seconds=1.0, total=12.3456, agents={AgentId("id-a"): 12.3456})
 
@@ -48,6 +56,7 @@ def test_an_agent() -> None:
             "deterministic": False,
             "engine": None,
             "fit": None,
+            "memory": [],
         },
         "models": [],
         "issues": [
@@ -209,15 +218,29 @@ def test_devices_of_an_agent_as_it_found_them_and_as_its_engine_measured_them() 
     unknown = {"use": None, "temperature": None}
     unmeasured = {"free": None, "used": None, "others": None}
     assert idle["devices"] == [
-        {"name": "CPU", "kind": "cpu", "memory": {"total": 64} | unmeasured} | unknown,
-        {"name": "CUDA0", "kind": "gpu", "memory": {"total": 24} | unmeasured} | unknown,
+        {"name": "CPU", "kind": "cpu", "memory": {"total": 64} | unmeasured, "models": []}
+        | unknown,
+        {"name": "CUDA0", "kind": "gpu", "memory": {"total": 24} | unmeasured, "models": []}
+        | unknown,
     ]
+
+    def served(name: str, **parts: int) -> ServedView:
+        memory = tuple(MemoryPart(device=on, bytes=size) for on, size in parts.items())
+        info = replace(MODEL, name=name, memory=memory)
+        return ServedView(name=name, state="ready", slots=SlotsView(total=1, busy=0), info=info)
+
+    both = replace(agent_view("a"), facts=facts, models=(served("m", CUDA0=4), served("n", CPU=9)))
+    both = replace(both, models=(*both.models, served("o", CUDA0=5, CPU=1)))
+    [cpu, cuda] = agent_json(both, None)["devices"]
+    assert cpu["models"] == [{"name": "n", "bytes": 9}, {"name": "o", "bytes": 1}]
+    assert cuda["models"] == [{"name": "m", "bytes": 4}, {"name": "o", "bytes": 5}]
     busy = agent_json(replace(agent_view("a"), facts=facts, statistics=measured), None)
     assert busy["devices"] == [
         {
             "name": "CPU",
             "kind": "cpu",
             "memory": {"total": 60, "free": 50, "used": 10, "others": None},
+            "models": [],
             "use": 0.25,
             "temperature": 61.5,
         },
@@ -225,6 +248,7 @@ def test_devices_of_an_agent_as_it_found_them_and_as_its_engine_measured_them() 
             "name": "CUDA0",
             "kind": "gpu",
             "memory": {"total": 24, "free": 4, "used": 20, "others": 3},
+            "models": [],
             **unknown,
         },
     ]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from arriero.agent.engine.llama.devices import FoundDevice
-from arriero.agent.engine.llama.fitting import Fitted, chosen, fitted, read_sizes
+from arriero.agent.engine.llama.fitting import fitted
 from arriero.agent.engine.llama.loading import Loaded, load_engine, load_what_fits
 from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.model_error import (
@@ -19,6 +19,7 @@ from arriero.agent.engine.model_error import (
     NoMemoryError,
     missing_in,
 )
+from arriero.agent.gguf.choice import Fitted, chosen, read_sizes
 from arriero.agent.gguf.memory_estimate import PROCESS, estimate
 from arriero.agent.gguf.model_shape import shape_of
 from bench.small_models import ARCHITECTURES, write

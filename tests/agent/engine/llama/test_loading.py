@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from arriero.agent.engine.llama.loading import load_engine
+from arriero.agent.engine.llama.loading import held, load_engine
 from arriero.agent.engine.llama.model import Model
 from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.model_error import ModelError
@@ -112,3 +112,16 @@ def test_a_layout_that_cannot_be_had_is_refused(model_path: Path) -> None:
                 gpu_layers=0,
             ),
         )
+
+
+def test_a_model_holds_what_was_chosen_or_more_where_more_is_missing() -> None:
+    before, after = {"ONE": 100, "OTHER": 50, "GONE": 10}, {"ONE": 40, "OTHER": 50}
+    assert held({"CPU": 7, "ONE": 30}, before, after) == {"CPU": 7, "ONE": 60}
+    assert held({"ONE": 80}, before, after) == {"ONE": 80}, "it has room for what comes later"
+    assert held({}, before, {"ONE": 120, "OTHER": 20}) == {"OTHER": 30}, "others ended meanwhile"
+
+
+def test_what_a_model_holds_is_known_when_it_is_loaded(model_path: Path) -> None:
+    engine = load_engine(model_path, LoadOptions(slots=1, context_size=256, threads=1))
+    assert engine.model.held.keys() == {"CPU"} and engine.model.held["CPU"] > 2**20
+    engine.free()

@@ -1,0 +1,298 @@
+"""What `--fit` chooses for a model file, from its header, devices and the memory that is free.
+
+The choice itself is `fit.py`; here sizes, devices and options become its numbers.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from ...shared.models.assignments import HOST
+from ...shared.models.engine_options import CacheType, cache_bytes, shares_of
+from ..engine.load_options import LoadOptions
+from .fit import Fit, Gpu, LayerBytes, Sizes, Wanted, cache_in_words, fit, place_in_words
+from .header import GgufHeader, read_header
+from .memory_estimate import (
+    CELL_BLOCK,
+    PROCESS,
+    MemoryEstimate,
+    draft_file,
+    estimate,
+    estimate_draft,
+)
+from .model_shape import LayerShape, ModelShape, shape_of
+from .split_files import files_of
+
+COMFORT = 2**15
+"""Cells that the slots are given together where there is memory: a long conversation, of an agent
+that writes programs, and a few short ones beside it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """`options` in which everything is chosen, and that in words, `said`; `fit` is the choice.
+
+    `held` are the bytes that the model takes of each device and of the host's memory, by name.
+    """
+
+    options: LoadOptions
+    said: str
+    fit: Fit
+    held: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFileSizes:
+    """What the header of a file says: of the first file, of the tensors of all, their bytes."""
+
+    header: GgufHeader
+    tensors: dict[str, int]
+    num_bytes: int
+
+
+class FreeDevice(Protocol):
+    """A device that layers can be offloaded to, with `free` bytes of memory."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def free(self) -> int: ...
+
+
+def chosen(
+    file: ModelFileSizes,
+    options: LoadOptions,
+    devices: Sequence[FreeDevice],
+    *,
+    host: int | None,
+    share: float = 1.0,
+) -> Fitted | None:
+    """What `options` become on `devices`, beside `host` bytes of free memory, if that is known.
+
+    It takes a `share` of the memory that is free. `None` where the header says too little.
+    """
+    shape = shape_of(file.header, file.tensors)
+    if shape is None or _estimate(file, options) is None:
+        return None
+    wanted = _wanted(options, longest_context(file.header, options), has_gpu=bool(devices))
+    gpus = _gpus(options, devices, share)
+    kept = 0 if devices else options.fit_target
+    host_free = 2**62 if host is None else int(max(0, host - kept) * share)
+    sizes = _Sizing(file, shape, options)
+    found = fit(sizes, gpus, host_free, wanted)
+    result = _resolved(found, options, longest_context(file.header, options), bool(devices))
+    layers = sizes(found.cells, found.is_smaller).layers
+    types = " and ".join(dict.fromkeys((result.cache_type_k, result.cache_type_v)))
+    place = place_in_words(found, layers, gpus, found.host if host is None else host_free)
+    cache = cache_in_words(
+        types=types,
+        slots=result.slots,
+        context_size=result.slot_tokens,
+        cells=result.num_cells,
+    )
+    on_devices = zip((each.name for each in devices), found.needed, strict=True)
+    held = {HOST: found.host} | {name: size for name, size in on_devices if size}
+    return Fitted(options=result, said=f"{place}, {cache}", fit=found, held=held)
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyDevice:
+    """A device that nothing lies on."""
+
+    name: str
+    free: int
+
+
+def claims(
+    file: ModelFileSizes, options: LoadOptions, devices: Sequence[FreeDevice], host: int
+) -> dict[str, int] | None:
+    """Bytes of each memory that a model wants to find free, by the names of `devices` and `HOST`.
+
+    It then has what it would have alone on `devices` beside `host` bytes of memory, with the
+    smallest context in each slot; what it leaves free of a device counts with it. `None` where the
+    header says too little. Raises `HeaderError` and `OSError` for a draft model.
+    """
+    shape = shape_of(file.header, file.tensors)
+    if shape is None or _estimate(file, options) is None:
+        return None
+    used = devices if options.gpu_layers != 0 else ()
+    longest = longest_context(file.header, options)
+    cells = options.num_cells
+    wanted = replace(_wanted(options, longest, has_gpu=bool(used)), usual=cells, most=cells)
+    wanted = replace(wanted, least=min(wanted.least, cells))
+    found = fit(_Sizing(file, shape, options), _gpus(options, used, 1.0), host, wanted)
+    margin = 0 if found.is_tight else options.fit_target
+    on_devices = zip(used, found.needed, strict=True)
+    return {HOST: found.host} | {each.name: size + margin for each, size in on_devices if size}
+
+
+def longest_context(header: GgufHeader, options: LoadOptions) -> int:
+    """The longest context that the model was trained for, with positions as `options` scale them.
+
+    The smallest one that may be chosen where the header does not say.
+    """
+    trained = header.number("context_length") or options.fit_ctx
+    kind = options.rope_scaling or header.metadata.get(f"{header.architecture}.rope.scaling.type")
+    if options.rope_scale is not None and kind not in ("none", "yarn"):
+        factor = header.metadata.get(f"{header.architecture}.rope.scaling.factor")
+        own = 1 / factor if isinstance(factor, float) and factor > 0 else 1.0
+        trained = int(trained * max(1.0, options.rope_scale * own))
+    return max(16, min(trained, 2**24))
+
+
+def read_sizes(path: Path) -> ModelFileSizes:
+    """Raises `HeaderError`, `OSError`, and `ValueError` where its name is one of several's."""
+    parts = []
+    for part in map(Path, files_of(str(path))):
+        with part.open("rb") as file:
+            parts.append((read_header(file), part.stat().st_size))
+    return sizes_of(parts)
+
+
+def sizes_of(parts: Iterable[tuple[GgufHeader, int]]) -> ModelFileSizes:
+    """Of the headers of all files of a model and their bytes, the first one first.
+
+    Raises `HeaderError`.
+    """
+    files = list(parts)
+    tensors: dict[str, int] = {}
+    for header, num_bytes in files:
+        tensors |= header.tensor_bytes(num_bytes)
+    return ModelFileSizes(files[0][0], tensors, sum(num_bytes for _, num_bytes in files))
+
+
+def _has_streams(options: LoadOptions) -> bool:
+    """Whether each slot has cells of its own."""
+    return options.deterministic or options.kv_layout == "streams"
+
+
+def _wanted(options: LoadOptions, longest: int, *, has_gpu: bool) -> Wanted:
+    """The cells that may be chosen, and what of the placement is set."""
+    slots = options.slots
+    if options.kv_cells != "auto":
+        usual = least = most = options.kv_cells
+    elif options.context_size != "auto":
+        usual = most = slots * options.context_size
+        least = usual if _has_streams(options) else options.context_size
+    else:
+        short = min(options.fit_ctx, longest)
+        least = slots * short if _has_streams(options) else short
+        usual = max(least, min(slots * longest, max(COMFORT, slots * short)))
+        most = max(usual, min(slots * longest, max(longest, slots * COMFORT)))
+    layers = None if options.gpu_layers == "auto" else options.gpu_layers
+    if layers == -1 or (layers is None and options.override_tensor is not None):
+        layers = 2**20  # all there are; what patterns leave goes to GPUs as a whole
+    return Wanted(
+        usual=usual,
+        least=min(least, usual),
+        most=most if has_gpu else usual,
+        can_be_smaller=_smaller_type(options) is not None,
+        gpu_layers=layers,
+        cpu_experts=options.n_cpu_moe or (0 if options.override_tensor is not None else None),
+    )
+
+
+def _smaller_type(options: LoadOptions) -> CacheType | None:
+    """The type that may be chosen, where it is smaller than the one that is set."""
+    given = options.fit_cache_type
+    if given is None or cache_bytes(32, given) >= cache_bytes(32, options.cache_type_k):
+        return None
+    return given
+
+
+def _gpus(options: LoadOptions, devices: Sequence[FreeDevice], share: float) -> list[Gpu]:
+    """What each GPU has for the model, and its part of the layers, as llama.cpp divides them."""
+    given = shares_of(options.tensor_split) if options.tensor_split is not None else ()
+    gpus = []
+    for number, each in enumerate(devices):
+        part = float(each.free)
+        if given:
+            part = given[number] if number < len(given) else 0.0
+        if options.split_mode == "none":
+            part = float(number == options.main_gpu)
+        free = int(max(0, each.free - options.fit_target) * share)
+        gpus.append(Gpu(each.name, free, part))
+    return gpus
+
+
+def _resolved(found: Fit, options: LoadOptions, longest: int, has_gpu: bool) -> LoadOptions:
+    cells, slots = found.cells, options.slots
+    tokens = options.context_size
+    if tokens == "auto":
+        tokens = min(longest, cells // slots if _has_streams(options) else cells)
+    update: dict[str, object] = {"context_size": tokens, "kv_cells": cells}
+    if options.gpu_layers == "auto" and options.override_tensor is None:
+        update |= {"gpu_layers": found.gpu_layers if has_gpu else 0}
+    elif options.gpu_layers == "auto":
+        update |= {"gpu_layers": -1}
+    if has_gpu and options.n_cpu_moe == 0:
+        update |= {"n_cpu_moe": found.cpu_experts}
+    if found.is_smaller:
+        update |= {"cache_type_k": options.fit_cache_type, "cache_type_v": options.fit_cache_type}
+    return options.model_copy(update=update)
+
+
+def _estimate(file: ModelFileSizes, options: LoadOptions) -> MemoryEstimate | None:
+    return estimate(file.header, options, file_bytes=file.num_bytes)
+
+
+class _Sizing:
+    """What the model takes with so many cells, whose type is the smaller one or not."""
+
+    def __init__(self, file: ModelFileSizes, shape: ModelShape, options: LoadOptions) -> None:
+        self._file = file
+        self._shape = shape
+        self._options = options
+        weights = sum(each.dense + each.experts for each in shape.layers)
+        self._elsewhere = max(0, file.num_bytes - file.header.data_offset - weights - shape.output)
+        self._beside = _beside(options)
+
+    def __call__(self, cells: int, is_smaller: bool) -> Sizes:
+        options = self._with(cells, is_smaller)
+        found = _estimate(self._file, options)
+        if found is None:
+            raise ValueError("the header says too little")
+        cache = [_cache(each, self._shape, options) for each in self._shape.layers]
+        on_host = 0 if options.kv_offload else sum(cache)
+        return Sizes(
+            layers=tuple(
+                LayerBytes(each.dense + (size if options.kv_offload else 0), each.experts)
+                for each, size in zip(self._shape.layers, cache, strict=True)
+            ),
+            output=self._shape.output,
+            compute=found.compute + found.embeddings + self._beside,
+            host=options.host_cache + PROCESS + self._elsewhere + on_host,
+        )
+
+    def _with(self, cells: int, is_smaller: bool) -> LoadOptions:
+        """A text that is embedded counts with the shortest context, where none is set."""
+        options = self._options
+        update: dict[str, object] = {"kv_cells": cells}
+        if options.context_size == "auto":
+            update["context_size"] = min(options.fit_ctx, cells)
+        if is_smaller:
+            update |= dict.fromkeys(("cache_type_k", "cache_type_v"), options.fit_cache_type)
+        return options.model_copy(update=update)
+
+
+def _beside(options: LoadOptions) -> int:
+    """Bytes of what is loaded with the model: a projector, a draft model with its cache."""
+    num_bytes = options.projector.stat().st_size if options.projector is not None else 0
+    if options.draft_model is not None:
+        found = estimate_draft(draft_file(options.draft_model), options)
+        num_bytes += 0 if found is None else found.weights + found.cache + found.compute
+    return num_bytes
+
+
+def _cache(layer: LayerShape, shape: ModelShape, options: LoadOptions) -> int:
+    """Bytes of a layer's cells and states."""
+    cells = options.num_cells
+    if layer.has_window and options.swa_full == "off":
+        cells = min(cells, options.slots * shape.window + options.ubatch_size)
+    cells = -(-cells // CELL_BLOCK) * CELL_BLOCK
+    cell = cache_bytes(layer.keys, options.cache_type_k)
+    cell += cache_bytes(layer.values, options.cache_type_v)
+    num_states = (2 * options.slots + 1) * (1 + options.max_draft)
+    return cells * cell + num_states * layer.state
