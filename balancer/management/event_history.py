@@ -2,7 +2,7 @@
 
 A reader that is a little behind, or comes back with the id of the last event it saw, goes on from
 there. One that is too far behind begins again with a snapshot. Each event is encoded once, and
-shared by all readers.
+shared by all readers. A newcomer's snapshot is of this moment, since many read nothing else.
 
 Invariants: deltas have consecutive positions, the last one is `position`; there are at most
 `max_deltas` of them, of `max_bytes` together (one at least).
@@ -15,12 +15,15 @@ from itertools import islice
 
 MAX_DELTAS = 512
 MAX_BYTES = 1024 * 1024
+SHARED_SECONDS = 1.0
+"""How long newcomers share a snapshot, if nothing has changed: the times in it go on."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
     position: int
     frame: bytes
+    made_at: float
 
 
 class EventHistory:
@@ -69,19 +72,29 @@ class EventHistory:
         is_number = number.isascii() and number.isdigit() and len(number) < 16
         return int(number) if name == self._name and is_number else None
 
-    def after(self, position: int | None, snapshot: Callable[[], bytes]) -> list[bytes]:
-        """What a reader at `position` (`None`: nowhere) needs to be up to date.
+    def after(
+        self, position: int | None, snapshot: Callable[[], bytes], now: float
+    ) -> list[bytes]:
+        """What a reader at `position` (`None`: a newcomer) needs to be up to date.
 
-        `snapshot` gives the body of one as of now. It is called only when there is none to go on
-        from, or when the deltas since the last one are half as long as that.
+        `snapshot` gives the body of one as of `now`. It is called only when there is none to go
+        on from. A reader that is too far behind goes on from an old one, unless the deltas since
+        then are half as long as that.
         """
         if position is not None and self._reaches(position):
             return self._since(position)
-        if self._snapshot is None or not self._is_worth_keeping(self._snapshot):
+        known = self._snapshot
+        is_newcomer = position is None
+        if known is None or not (
+            self._is_current(known, now) if is_newcomer else self._is_worth_keeping(known)
+        ):
             body = snapshot()  # may append what it is ahead of
             frame = self._frame("snapshot", self.position, body)
-            self._snapshot = _Snapshot(self.position, frame)
-        return [self._snapshot.frame, *self._since(self._snapshot.position)]
+            self._snapshot = known = _Snapshot(self.position, frame, now)
+        return [known.frame, *self._since(known.position)]
+
+    def _is_current(self, snapshot: _Snapshot, now: float) -> bool:
+        return snapshot.position == self.position and now - snapshot.made_at < SHARED_SECONDS
 
     def _reaches(self, position: int) -> bool:
         return self.position - len(self._deltas) <= position <= self.position

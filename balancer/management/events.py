@@ -165,7 +165,7 @@ class EventHub:
 
     def frames_after(self, position: int | None) -> list[bytes]:
         """What a reader at `position` has to be sent."""
-        return self.history.after(position, self._snapshot)
+        return self.history.after(position, self._snapshot, self._clock())
 
     async def run(self) -> None:
         """Publish whenever a client reads, until cancelled."""
@@ -180,7 +180,13 @@ class EventHub:
                 await self._unwatched.wait()
                 for publisher in publishers:
                     publisher.cancel()
-            self._others = NO_OTHERS  # it grows old
+            if not self._readers:
+                self._others = NO_OTHERS  # it grows old
+
+    async def ask_others_first(self) -> None:
+        """Before the first client reads: its snapshot then has what other balancers have, too."""
+        if not self._readers:
+            self._others = await self._cluster.fleet(MAX_REQUESTS_SENT)
 
     def close(self) -> None:
         """End every stream and accept no more."""
@@ -284,6 +290,7 @@ async def stream_events(hub: EventHub, request: web.Request, leases: Leases) -> 
     """Answer `request` with events until it goes away, its key is no more, or the hub closes."""
     last_event_id = request.headers.get("Last-Event-ID") or request.query.get("last_event_id", "")
     holder = leases.holder(request)
+    await hub.ask_others_first()
     with hub.subscribe(last_event_id) as reader, leases.lease(holder, reader.end):
         response = web.StreamResponse(headers=_HEADERS)
         await response.prepare(request)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from aiohttp.test_utils import TestClient
+from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.core.fleet import Fleet
@@ -25,9 +25,11 @@ from arriero.balancer.management.events import (
     pause_after,
 )
 from arriero.balancer.management.metrics.metrics import Metrics
+from arriero.balancer.management.steering.desired_state_service import DesiredStateService
 from arriero.shared.errors import RateLimited, ShuttingDown
 from arriero.shared.inference import GenerateRequest
 from tests.balancer.cluster.beside import beside
+from tests.balancer.management.apps import management_app
 from tests.balancer.management.peers import Peer
 from tests.waiting import HANGS
 
@@ -309,6 +311,44 @@ async def test_over_http_the_snapshot_comes_first_and_the_end_is_clean(
         async with client.get("/api/v1/events") as refused:
             assert refused.status == 503
             assert (await refused.json())["error"]["code"] == "shutting_down"
+
+
+async def first_event(client: TestClient) -> tuple[str, Any]:
+    """The name and the body of the first event of a new connection."""
+    async with client.get("/api/v1/events") as response:
+        [(name, _, body)] = events([await response.content.readuntil(b"\n\n")])
+    return name, body
+
+
+async def test_over_http_the_first_snapshot_is_of_this_moment(
+    client: TestClient, runtime: FleetRuntime, hub: EventHub
+) -> None:
+    peer = Peer(runtime, "a", slots=2)
+    async with running(hub):
+        with runtime.open(GenerateRequest(prompt="Once"), caller=ANONYMOUS):
+            _, before = await first_event(client)
+        _, after = await first_event(client)
+        peer.leave()
+        name, last = await first_event(client)
+    assert before["slots"] == {"total": 2, "busy": 1}
+    assert after["slots"] == {"total": 2, "busy": 0}
+    assert name == "snapshot"
+    assert last["agents"] == []
+
+
+async def test_over_http_the_first_snapshot_has_what_other_balancers_have(
+    runtime: FleetRuntime, metrics: Metrics, desired_state: DesiredStateService
+) -> None:
+    there = FleetRuntime(Fleet(Limits()), recorder=metrics)
+    for fleet in (runtime, there):
+        Peer(fleet, "a", slots=3)
+    hub = EventHub(runtime, beside({"there": there}))
+    server = TestServer(management_app(runtime, hub, metrics, desired_state=desired_state))
+    async with running(hub), TestClient(server) as client:
+        with there.open(GenerateRequest(prompt="Once"), caller=ANONYMOUS) as theirs:
+            _, snapshot = await first_event(client)
+    assert [each["id"] for each in snapshot["requests"]] == [theirs.id]
+    assert snapshot["slots"] == {"total": 3, "busy": 1}
 
 
 @pytest.mark.parametrize("place", ["header", "query"])
