@@ -116,6 +116,35 @@ async def test_answers_go_on_when_the_agent_is_back(patient: Fleet, number: sign
     assert await agent.terminate() == 0
 
 
+async def test_a_reload_finishes_what_runs_and_loads_the_model_anew(patient: Fleet) -> None:
+    agent = await patient.start_agent(slots=2, context_size=LONG_CONTEXT)
+    before = await only_agent(patient)
+    [pid] = agent.engine_pids
+    await patient.hold()
+    body = ENDLESS | {"max_tokens": NUM_TOKENS}
+    running = asyncio.create_task(generate(patient.http, patient.inference, body))
+    await patient.until_streaming(1)
+
+    agent.pace.keep_out()
+    await patient.steer(before["id"], "reload")
+    during = await until_agent(patient, slots=0)
+    assert (during["id"], during["state"]) == (before["id"], "loading")
+    assert is_alive(pid), "it finishes what runs"
+    queued = asyncio.create_task(generate(patient.http, patient.inference, plain_cases()[0].body))
+    await patient.until_num_requests(1, "queued")
+
+    await agent.pace.let_go()
+    answer = await running
+    assert answer.end["usage"]["completion_tokens"] == NUM_TOKENS
+    assert answer.end["timings"]["moves"] == 0
+    await until_gone(pid)
+    agent.pace.let_in()
+    after = await until_agent(patient, slots=2)
+    assert after["id"] == before["id"]
+    assert (await queued).text == plain_cases()[0].answer
+    assert await agent.terminate() == 0
+
+
 async def until_issue(fleet: Fleet, code: str, *, slots: int) -> Agent:
     """Waits until the agent has so many slots and one issue of this code."""
     seen: list[Agent] = []

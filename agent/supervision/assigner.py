@@ -10,6 +10,9 @@ requests and ends first. When a load fails, what ran goes on, or is loaded again
 
 A model that does not fit beside those of other places waits until they make room.
 
+An agent that is pinned to a model has one engine for it. A reload restarts that, since nobody knows
+whether the model fits beside itself.
+
 Invariants: one engine serves at most, and one replaces it at most. Engines together never need more
 memory than the host has. An engine that serves is retired only after its replacement has joined the
 balancers, or where both do not fit.
@@ -41,6 +44,7 @@ from .decisions import (
     EngineId,
     Exit,
     FetchId,
+    RestartEngine,
     RetireEngine,
 )
 from .engines import Engine, Engines, LeftOut, Load, Shortage
@@ -68,7 +72,8 @@ class Assigner:
         self._slots = slots
         self._is_pinned = is_pinned
         self._is_stopping = False
-        self._has_crashed = False
+        self._was_interrupted = False
+        """Whether an engine that served crashed or was restarted."""
         self._exit: Exit | None = None
         self._order: Assign | None = None
         self._drain_timeout = 0.0
@@ -94,7 +99,7 @@ class Assigner:
         """Whether the supervisor itself should be connected, since no engine is."""
         if self._is_stopping or self._engines.is_connected:
             return False
-        return not self._is_pinned or self._has_crashed
+        return not self._is_pinned or self._was_interrupted
 
     @property
     def is_making_way(self) -> bool:
@@ -168,13 +173,13 @@ class Assigner:
 
     def ordered(self, order: Assign | Reload) -> list[Decision]:
         """A balancer says what this host should serve."""
-        if self._is_pinned or self._is_stopping:
+        if self._is_stopping:
             return []
         match order:
             case Assign():
-                return self._assigned(order)
+                return [] if self._is_pinned else self._assigned(order)
             case Reload():
-                return self._reload(order)
+                return self._restart(order) if self._is_pinned else self._reload(order)
             case _:
                 assert_never(order)
 
@@ -201,6 +206,14 @@ class Assigner:
         self._drain_timeout = order.drain_timeout
         self._attempt.forget_failure()
         return self._begin()
+
+    def _restart(self, order: Reload) -> list[Decision]:
+        """Load the model that the agent is pinned to anew, unless it is being loaded."""
+        if (serving := self._engines.serving) is None:
+            return []
+        self._was_interrupted = True
+        serving.is_loaded = serving.has_joined = False
+        return [RestartEngine(serving.id, order.drain_timeout)]
 
     # ---- files
 
@@ -332,7 +345,7 @@ class Assigner:
         engine = self._engines[id]
         has_given_up = engine.crashed()
         if engine.role == "serving" and not self._is_stopping:
-            self._has_crashed = True
+            self._was_interrupted = True
             if not has_given_up:
                 return []
             return self._fail(adapters_crashed(code, reason), None, now, may_retry=False)

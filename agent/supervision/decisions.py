@@ -79,6 +79,14 @@ class RetireEngine:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartEngine:
+    """As `RetireEngine`, but then its next process starts. A pause after a crash is cut short."""
+
+    id: EngineId
+    drain_timeout: float
+
+
+@dataclass(frozen=True, slots=True)
 class EndEngine:
     """End the process at once: it serves nothing."""
 
@@ -100,6 +108,7 @@ Decision = (
     | DialBalancers
     | ChangeEngine
     | RetireEngine
+    | RestartEngine
     | EndEngine
     | Exit
 )

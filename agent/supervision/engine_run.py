@@ -144,7 +144,10 @@ class EngineRun:
         """The watch over the process, once it has loaded its model."""
         self._child: EngineProcess | None = None
         self._is_retired = False
-        self._is_over = asyncio.Event()
+        self._is_restarted = False
+        """Whether the process was asked to end so that the next one starts."""
+        self._is_over = False
+        self._pause_is_over = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._next_check: asyncio.TimerHandle | None = None
@@ -165,16 +168,21 @@ class EngineRun:
             code, reason = await self._live()
             has_stalled = self._watch is not None and self._watch.is_overdue
             self._watch = None
+            if self._is_restarted and not self._is_retired:
+                self._is_restarted = False
+                continue
             verdict = self._restarts.ended(
                 code, reason, is_stopping=self._is_retired, has_stalled=has_stalled
             )
-            if isinstance(verdict, Restart) and not self._is_over.is_set():
+            if isinstance(verdict, Restart) and not self._is_over:
+                self._pause_is_over.clear()
                 for issue in self._restarts.issues:
                     logger.error("%s", issue.message)
                 self._watcher.on_crashed(self.id, code, reason)
-                if not await self._is_over_within(verdict.pause):
+                await self._pass(verdict.pause)
+                if not self._is_over:
                     continue
-            if isinstance(verdict, Restart) or self._is_over.is_set():
+            if isinstance(verdict, Restart) or self._is_over:
                 verdict = Quit(0)
             self._watcher.on_ended(self.id, verdict, reason)
             return
@@ -188,21 +196,42 @@ class EngineRun:
         """Let it finish what runs and end; it is killed some time after `most` seconds."""
         self._is_retired = True
         if self._child is None:
-            self._is_over.set()
+            self._is_over = True
+            self._pause_is_over.set()
             return
         self._child.say(Stop(drain_timeout=drain_timeout))
-        self._deadline = asyncio.get_running_loop().call_later(most + self._grace, self._overdue)
+        self._end_child_after(most + self._grace)
+
+    def restart(self, drain_timeout: float) -> None:
+        """Let its process finish what runs and end, then start the next one; at once in a pause.
+
+        The process is killed some time after `drain_timeout` seconds. One that loads goes on.
+        """
+        if self._child is None:
+            self._pause_is_over.set()
+        elif self._watch is not None and not (self._is_retired or self._is_restarted):
+            self._is_restarted = True
+            self._child.say(Stop(drain_timeout=drain_timeout))
+            self._end_child_after(drain_timeout + self._grace)
 
     def end(self) -> None:
         """End the engine at once."""
-        self._is_retired = True
-        self._is_over.set()
+        self._is_retired = self._is_over = True
+        self._pause_is_over.set()
         if self._child is not None:
             self._child.kill()
 
+    def _end_child_after(self, seconds: float) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = asyncio.get_running_loop().call_later(seconds, self._overdue)
+
     def _overdue(self) -> None:
         logger.error("the engine process did not end in time; it is killed")
-        self.end()
+        if self._is_restarted and not self._is_retired and self._child is not None:
+            self._child.kill()  # the next one starts
+        else:
+            self.end()
 
     async def _live(self) -> tuple[int, str | None]:
         """One process, from its start to its end."""
@@ -223,7 +252,7 @@ class EngineRun:
         """Returns the reason that it reported, when it has ended."""
         reason = None
         self._child = child
-        if self._is_over.is_set():
+        if self._is_over:
             child.kill()
         begin = self._begin()
         child.say(begin)
@@ -262,12 +291,10 @@ class EngineRun:
             case _:
                 assert_never(report)
 
-    async def _is_over_within(self, seconds: float) -> bool:
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._is_over.wait()
-        except TimeoutError:
-            return False
+    async def _pass(self, pause: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._pause_is_over.wait()
 
     # ---- whether it gets on
 

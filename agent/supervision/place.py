@@ -44,6 +44,7 @@ from .decisions import (
     Exit,
     FetchId,
     FetchModel,
+    RestartEngine,
     RetireEngine,
     StartEngine,
 )
@@ -228,10 +229,8 @@ class Place:
         if isinstance(order, ReadFit):
             self._host.fits.ask(order, self._fit_found)
             return
-        if self._facts.is_pinned:
-            logger.warning(
-                "`%s` ignored: this agent serves the model of --model or --upstream", order.type
-            )
+        if self._facts.is_pinned and isinstance(order, Assign):
+            logger.warning("`assign` ignored: this agent serves the model of --model or --upstream")
             return
         logger.info("a balancer orders", extra=context(**_named(order)))
         self._carry_out(self._assigner.ordered(order))
@@ -316,6 +315,9 @@ class Place:
                 most = self._settings.drain_timeout if drain_timeout is None else drain_timeout
                 self._engines[id].reported = None
                 self._engines[id].run.retire(drain_timeout, most)
+            case RestartEngine(id, drain_timeout):
+                self._engines[id].reported = None
+                self._engines[id].run.restart(drain_timeout)
             case EndEngine(id):
                 self._engines[id].run.end()
             case Exit():

@@ -68,8 +68,11 @@ async def _agents(arguments: argparse.Namespace, target: Target) -> None:
         changed = await fleet.agent(agent["id"])
         if arguments.json:
             print_json(changed)
+        elif arguments.action == "reload":
+            line = f"{changed['name']} finishes what runs, then loads its model anew"
+            console().print(line, markup=False)
         else:
-            console().print(f"{changed['name']}: {changed['state']}")
+            console().print(f"{changed['name']}: {changed['state']}", markup=False)
 
 
 def _print_gone(screen: "Console", hosts: Iterable[dict[str, Any]]) -> None:

@@ -16,6 +16,7 @@ from arriero.agent.supervision.decisions import (
     Exit,
     FetchId,
     FetchModel,
+    RestartEngine,
     RetireEngine,
     StartEngine,
 )
@@ -682,8 +683,28 @@ class TestAPinnedAgent:
         assert host.assigner.loaded(FIRST, 0.0) == [DialBalancers(FIRST, takes_over=False)]
         host.assigner.joined(FIRST, 0.0)
         assert host.assign(B) == []
-        assert host.assigner.ordered(Reload()) == []
         assert host.assigner.work is None
+
+    def test_a_reload_restarts_its_engine(self) -> None:
+        host = Host(is_pinned=True)
+        host.assigner.start()
+        host.assigner.loaded(FIRST, 0.0)
+        host.assigner.joined(FIRST, 0.0)
+        assert host.assigner.ordered(Reload(drain_timeout=1.0)) == [RestartEngine(FIRST, 1.0)]
+        assert host.assigner.is_standing_in
+        assert host.assigner.loaded(FIRST, 1.0) == [DialBalancers(FIRST, takes_over=True)]
+        host.assigner.joined(FIRST, 1.0)
+        assert not host.assigner.is_standing_in
+
+    def test_a_stop_ends_a_reload(self) -> None:
+        host = Host(is_pinned=True)
+        host.assigner.start()
+        host.assigner.loaded(FIRST, 0.0)
+        host.assigner.joined(FIRST, 0.0)
+        host.assigner.ordered(Reload())
+        assert host.assigner.stop() == [RetireEngine(FIRST, None)]
+        assert host.assigner.ordered(Reload()) == []
+        assert host.assigner.ended(FIRST, Quit(0), None, None, 0.0) == [Exit(0)]
 
     def test_stands_in_after_a_crash(self) -> None:
         host = Host(is_pinned=True)

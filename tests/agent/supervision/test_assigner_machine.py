@@ -19,6 +19,7 @@ from arriero.agent.supervision.decisions import (
     Exit,
     FetchId,
     FetchModel,
+    RestartEngine,
     RetireEngine,
     StartEngine,
 )
@@ -264,6 +265,8 @@ class Machine(RuleBasedStateMachine):
                 case EndEngine(id):
                     self.stops(id)
                     self.engines[id].is_dying = True
+                case RestartEngine():
+                    raise AssertionError("only a pinned agent restarts its engine")
                 case Exit():
                     raise AssertionError("nothing asked it to end")
 

@@ -227,6 +227,60 @@ async def test_the_issue_goes_when_the_step_has_ended() -> None:
         assert not host.run.is_stalled
 
 
+async def test_a_restart_ends_the_process_and_starts_the_next() -> None:
+    host = Host(pause=LONG)
+    async with host.running():
+        process = await host.loaded()
+        host.run.restart(3.0)
+        host.run.restart(5.0)  # once is enough
+        assert await process.orders.get() == Stop(drain_timeout=3.0)
+        process.exit(0)
+        anew = await host.loaded()
+        assert process.orders.empty()
+        assert host.run.issues == ()
+        anew.exit(ABORTED)
+        assert await host.told.get() == ("crashed", ID, ABORTED, None)
+
+
+async def test_a_restart_cuts_a_pause_short() -> None:
+    host = Host(pause=LONG)
+    async with host.running():
+        process = await host.loaded()
+        process.exit(ABORTED)
+        assert await host.told.get() == ("crashed", ID, ABORTED, None)
+        host.run.restart(0.0)
+        await host.loaded()
+
+
+async def test_a_process_that_loads_is_not_restarted() -> None:
+    host = Host()
+    async with host.running():
+        process = await host.process()
+        host.run.restart(0.0)
+        assert process.orders.empty()
+
+
+async def test_a_restart_kills_a_process_that_does_not_end() -> None:
+    host = Host(grace=0.0)
+    async with host.running():
+        process = await host.loaded()
+        host.run.restart(0.0)
+        await host.loaded()
+        assert process.has_ended
+
+
+async def test_a_stop_while_it_restarts_ends_it_for_good() -> None:
+    host = Host()
+    async with host.running() as task:
+        process = await host.loaded()
+        host.run.restart(LONG)
+        host.run.retire(None, LONG)
+        process.exit(0)
+        assert await host.told.get() == ("ended", ID, Quit(0), None)
+        await task
+        assert host.started.empty()
+
+
 async def test_loading_is_not_watched() -> None:
     host = Host(step_timeout=40.0)
     async with given_time() as time, host.running():

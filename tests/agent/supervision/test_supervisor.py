@@ -593,14 +593,31 @@ async def test_a_pinned_agent_keeps_its_model(caplog: pytest.LogCaptureFixture) 
     agent = Agent()
     async with agent.running():
         process = await agent.working()
-        for order in (Assign(revision=1, assignment=B), Reload()):
-            process.report(Ordered(order=order))
+        process.report(Ordered(order=Assign(revision=1, assignment=B)))
         process.report(Ready())
         process.exit(ABORTED)
         _, begin = await agent.begun()
         assert begin.settings.model == Path("m.gguf")
     assert "`assign` ignored" in caplog.text
-    assert "`reload` ignored" in caplog.text
+
+
+async def test_a_pinned_agent_reloads_its_model() -> None:
+    async with FakeBalancer.open() as balancer:
+        agent = Agent(balancer)
+        async with agent.running():
+            process = await agent.working()
+            process.report(Ordered(order=Reload(drain_timeout=3.0)))
+            assert await process.orders.get() == Stop(drain_timeout=3.0)
+            peer = await balancer.peers.get()
+            hello = await peer.next()
+            assert isinstance(hello, Hello)
+            assert (hello.slots, hello.takes_over, hello.loading) == (0, True, BYTES_INFO)
+            await peer.say(WELCOME)
+            process.exit(0)
+            anew, begin = await agent.begun()
+            assert begin.settings.model == Path("m.gguf")
+            anew.report(Loaded(model=BYTES_INFO), Ready())
+            await soon(peer.socket.wait_closed())
 
 
 class TestFits:
