@@ -6,6 +6,7 @@ sees within `key_service.RECONCILE_INTERVAL`; over the management port it is at 
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from ...shared.errors import Conflict, InvalidRequest, StoreUnavailable
 from ..store.port import StoreAway, StoreRefused
@@ -18,10 +19,16 @@ from .key_spec import KeySpec
 
 
 @asynccontextmanager
-async def keys_in(state: str) -> AsyncIterator[KeyService]:
-    """What changes the keys in the store at the URL `state`. Raises `RequestError`."""
+async def keys_in(state: str, *, may_be_new: bool = False) -> AsyncIterator[KeyService]:
+    """What changes the keys in the store at the URL `state`. Raises `RequestError`.
+
+    `may_be_new`: an SQLite store that is not there is made.
+    """
+    url = _lasting(state)
+    if not may_be_new:
+        _check_there(url)
     try:
-        store = await open_store(_lasting(state))
+        store = await open_store(url)
     except StoreRefused as error:
         raise StoreUnavailable(f"--state: {error}") from error
     access = Access()
@@ -45,6 +52,11 @@ async def bootstrap(service: KeyService, name: str) -> tuple[AccessKey, str]:
             "`arriero keys create`, or here with --state"
         )
     return await service.create(KeySpec(name=name, role="admin"))
+
+
+def _check_there(url: StoreUrl) -> None:
+    if url.kind == "sqlite" and not Path(url.location).exists():
+        raise InvalidRequest(f"--state: there is no database {url.location}", field="state")
 
 
 def _lasting(state: str) -> StoreUrl:

@@ -72,9 +72,7 @@ class EventHistory:
         is_number = number.isascii() and number.isdigit() and len(number) < 16
         return int(number) if name == self._name and is_number else None
 
-    def after(
-        self, position: int | None, snapshot: Callable[[], bytes], now: float
-    ) -> list[bytes]:
+    def after(self, position: int | None, snapshot: Callable[[], bytes], now: float) -> list[bytes]:
         """What a reader at `position` (`None`: a newcomer) needs to be up to date.
 
         `snapshot` gives the body of one as of `now`. It is called only when there is none to go

@@ -208,7 +208,7 @@ async def _bootstrap(arguments: argparse.Namespace) -> None:
     async def first(keys: "_InStore") -> None:
         _tell(arguments, await keys.bootstrap(name))
 
-    await _in_store(arguments.state, first)
+    await _in_store(arguments.state, first, may_be_new=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,12 +246,14 @@ class _InStore:
         return dict(key_json(key, self.service.now()))
 
 
-async def _in_store(state: str, act: Callable[[_InStore], Awaitable[None]]) -> None:
+async def _in_store(
+    state: str, act: Callable[[_InStore], Awaitable[None]], *, may_be_new: bool = False
+) -> None:
     from ...balancer.access.offline import keys_in
     from ...shared.errors import RequestError
 
     try:
-        async with keys_in(state) as service:
+        async with keys_in(state, may_be_new=may_be_new) as service:
             await act(_InStore(service))
     except RequestError as error:
         raise RequestFailed(error.code, error.message) from error

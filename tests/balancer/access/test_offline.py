@@ -11,7 +11,7 @@ from arriero.shared.errors import Conflict, InvalidRequest, StoreUnavailable
 
 async def test_the_first_admin_and_no_second_by_accident(tmp_path: Path) -> None:
     state = f"sqlite:///{tmp_path}/state.db"
-    async with keys_in(state) as service:
+    async with keys_in(state, may_be_new=True) as service:
         key, secret = await bootstrap(service, "root")
         assert (key.name, key.role) == ("root", "admin")
     async with keys_in(state) as service:
@@ -34,5 +34,13 @@ async def test_the_first_admin_and_no_second_by_accident(tmp_path: Path) -> None
 )
 async def test_a_store_that_cannot_be_had(state: str, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
-        async with keys_in(state):
+        async with keys_in(state, may_be_new=True):
             pass
+
+
+async def test_only_the_first_key_makes_a_store(tmp_path: Path) -> None:
+    state = f"sqlite:///{tmp_path}/typo.db"
+    for _ in range(2):
+        with pytest.raises(InvalidRequest, match=r"--state: there is no database .*/typo\.db"):
+            async with keys_in(state):
+                pass
