@@ -54,6 +54,8 @@ class DryPenalty:
     def apply(self, row: NDArray[np.float32]) -> None:
         """Take the penalties off the logits of `row`."""
         tokens, lengths = self._longest()
+        if not tokens.size:
+            return
         exponents = lengths - self._allowed
         if self._most_exponent is not None:
             exponents = np.minimum(exponents, self._most_exponent)
@@ -66,7 +68,9 @@ class DryPenalty:
         if size <= self._allowed or limit < self._allowed:
             return np.empty(0, np.int32), np.empty(0, np.int32)
         lengths = np.minimum(self._lengths, np.minimum(np.arange(1, size, dtype=np.int32), limit))
-        places = np.flatnonzero(lengths >= self._allowed)
+        places = (lengths >= self._allowed).nonzero()[0]
+        if not places.size:
+            return np.empty(0, np.int32), np.empty(0, np.int32)
         tokens, numbers = np.unique(self._tokens[places + 1], return_inverse=True)
         longest = np.zeros(tokens.size, np.int32)
         np.maximum.at(longest, numbers, lengths[places])

@@ -43,6 +43,9 @@ _SHORT = 8
 _NUM_TOPS = 1024
 """How many columns say at least where a nucleus ends."""
 
+_HOT = 2
+"""From here on what is drawn of all tokens is rarely one that a filter leaves few of."""
+
 _LARGEST = np.finfo(np.float32).max
 _SIGN = np.uint32(2**31)
 """The bit of a float that makes it negative."""
@@ -203,18 +206,20 @@ class Pool:
         return self._highest_of_many()
 
     def _draw_place(self, temperature: np.float32, number: float) -> int:
-        if temperature > 1:  # which leaves little of the last filter's tokens
+        numbers = evens(number)
+        if temperature >= _HOT:
+            self._shorten()
+        if isinstance(self._prefix, Heaviest) and 0.5 <= temperature != 1:
+            place = self._weights().draw_raised(1 / float(temperature), numbers, self._prefix)
+            if place is not None:
+                return place
+        if 1 < temperature < _HOT:
             self._shorten()
         if self._ids is not None:
             logits = self._row[self._ids]
             sums = np.exp((logits - logits.max()) / temperature).cumsum(dtype=np.float64)
             # A draw of exactly 0 is the first one's that has a chance at all.
             return int(self._ids[sums.searchsorted(max(number * sums[-1], _LEAST_DRAW))])
-        numbers = evens(number)
-        if isinstance(self._prefix, Heaviest) and self._names is None and 0.5 <= temperature != 1:
-            place = self._weights().draw_raised(1 / float(temperature), numbers, self._prefix)
-            if place is not None:
-                return place
         weights = self._weights(temperature)
         if self._first is not None:
             return weights.draw_sorted(next(numbers), self._first, self._num_dropped)

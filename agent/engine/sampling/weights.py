@@ -311,6 +311,8 @@ class Heaviest:
         self._total = weights.total
         self._mass = mass
         self._floor = floor
+        self._border: np.float32 | None = None
+        """A key that a sample found: most likely all have higher ones."""
 
     @property
     def least_total(self) -> float:
@@ -322,6 +324,11 @@ class Heaviest:
         key = self._keys[token]
         if key < self._floor:
             return False
+        if self._border is not None and key < self._border:
+            border, self._border = self._border, None
+            if self._sum(self._keys >= border) >= self._mass:
+                self._floor = border
+                return False
         # Mostly a part of the row has enough behind `token` to say that the mass is not before it.
         most, start, end = self._total - float(self._weights[token]), 0, _PART
         while start < self._keys.size:
@@ -370,15 +377,16 @@ class Heaviest:
 
     def some(self, most: int) -> Ids | None:
         """See `Prefix`."""
-        bound, count = self._guess
+        border, count = self._guess
+        self._border = border
         if count > most:
             return None
-        ids: Ids = (self._keys >= bound).nonzero()[0]
+        ids: Ids = (self._keys >= border).nonzero()[0]
         return ids if float(self._weights[ids].sum(dtype=np.float64)) >= self._mass else None
 
     @cached_property
     def _guess(self) -> tuple[np.float32, int]:
-        """A key that is hardly above the last one's, and about how many there are to it."""
+        """A key that most likely all have, or higher ones, and about how many have such keys."""
         # What is left out is many and light, so a sample tells its weight better than the others'.
         keys, weights = self._sample()
         ratio = self._keys.size / keys.size
