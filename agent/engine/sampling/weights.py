@@ -38,6 +38,7 @@ _UNSHIFTED = (-20, 40)
 """Outside of these the highest exponent is made 0, lest sums of squares leave the range."""
 
 _MOST_TRIES = 16
+"""So many draws may not count before something is done that they will."""
 
 _ROUNDED_UP = 1.0001
 """Sums in single precision are less exact than that."""
@@ -185,11 +186,12 @@ class Weights:
         overwritten then.
         """
         weights = self
-        token = weights.find(number * weights.total)
-        while prefix is not None and not prefix.includes(token):
-            weights = weights.only(prefix.before(token))
-            number = further(number)
-            token = weights.find(number * weights.total)
+        for count, each in enumerate(evens(number), start=1):
+            token = weights.find(each * weights.total)
+            if prefix is None or prefix.includes(token):
+                break
+            if count % _MOST_TRIES == 0:
+                weights = weights.only(prefix.before(token))
         return token
 
     def draw_raised(self, power: float, numbers: Iterator[float], prefix: Prefix) -> int | None:
@@ -197,7 +199,7 @@ class Weights:
 
         Only weights of some blocks are raised. A block is drawn by a bound on what its raised ones
         sum up to; a draw that lies beyond what they do does not count, as one beyond the prefix
-        does not. After so many draws that do not count it is `None`, and says nothing.
+        does not. After some draws that do not count it is `None`, which says nothing.
         """
         scale = float(self._of_blocks.max())
         bounds = self._most_raised(power, scale).cumsum()
@@ -264,10 +266,18 @@ class Highest:
     def __init__(self, keys: Row, count: int) -> None:
         self._keys = keys
         self._count = count
+        self._floor = NO_FLOOR
+        """None has a key below it."""
 
     def includes(self, token: int) -> bool:
         """See `Prefix`."""
-        return int(np.count_nonzero(self.before(token))) < self._count
+        key = self._keys[token]
+        if key < self._floor:
+            return False
+        is_included = int(np.count_nonzero(self.before(token))) < self._count
+        if not is_included:
+            self._floor = key
+        return is_included
 
     def before(self, token: int) -> Mask:
         """See `Prefix`."""
