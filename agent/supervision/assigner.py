@@ -191,6 +191,8 @@ class Assigner:
         self._drain_timeout = order.drain_timeout
         if order.assignment == (None if last is None else last.assignment):
             self._attempt.reordered(order.assignment)
+            if self._fetches_by_other_hosts(last, order):
+                return self._retry()
             is_idle = not self._attempt.is_under_way(self._engines)
             return self._retry() if is_idle and self._attempt.failure is not None else []
         self._attempt.forget_failure()
@@ -199,6 +201,13 @@ class Assigner:
         self._attempt.fallback = None
         serving = self._engines.serving
         return [*self._abandon(), *([serving.retire(self._drain_timeout)] if serving else [])]
+
+    def _fetches_by_other_hosts(self, last: Assign | None, order: Assign) -> bool:
+        """Whether a file comes, perhaps from a host that may not send it any more."""
+        if self._attempt.fetch is None or last is None or last.assignment is None:
+            return False
+        hosts = () if order.assignment is None else order.assignment.http_hosts
+        return last.assignment.http_hosts != hosts
 
     def _reload(self, order: Reload) -> list[Decision]:
         if self._desired is None or self._attempt.is_under_way(self._engines):

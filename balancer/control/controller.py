@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from ...shared.inference import AgentId
 from ...shared.messages import Issue
-from ...shared.models.assignments import Assign, Assignment
+from ...shared.models.assignments import Assign, Assignment, sources_of
 from .agent_plan import Plan, plan_of
 from .demand import WAITING, Demand, Tiers, Usage
 from .desired_state import DesiredModel, DesiredState
@@ -233,10 +233,24 @@ class Controller:
         if not member.is_changing:
             self._orders.pop(report.id, None)
         if member.has_failed:
-            self._failures.failed(member, is_new=order is not None, now=now)
+            if not self._allows_others(member):
+                self._failures.failed(member, is_new=order is not None, now=now)
         elif member.assigned is not None and not member.is_changing:
             self._failures.succeeded(report.host_id, member.assigned.name)
         return member
+
+    def _allowed(self, assignment: Assignment) -> Assignment:
+        """With the hosts that may send its files without TLS, where any is to come so."""
+        is_open = any(source.startswith("http://") for source in sources_of(assignment))
+        return replace(assignment, http_hosts=self._http_hosts if is_open else ())
+
+    def _allows_others(self, member: Member) -> bool:
+        """Whether the agent obeys an order of another time, with other hosts than now.
+
+        What failed so says nothing: it may try at once by those of now.
+        """
+        assigned = member.assigned
+        return assigned is not None and self._allowed(assigned).http_hosts != assigned.http_hosts
 
     # ---- what it decides
 
@@ -255,7 +269,7 @@ class Controller:
         held = {member.model for member in steered}
         served = {member.report.serves for member in members.values()}
         are_there = held | served | self._departures.redialling(now)
-        assignments = {model.name: model.assignment for model in desired.models}
+        assignments = {model.name: self._allowed(model.assignment) for model in desired.models}
         loading = {member.id for member in steered if _is_loading(member, assignments)}
         requirements = []
         for model in desired.models:
@@ -350,12 +364,9 @@ class Controller:
             link=member.report.link,
             interrupts=change.interrupts,
         )
-        assignment = change.assignment
-        if assignment is not None:
-            assignment = replace(assignment, http_hosts=self._http_hosts)
         assign = Assign(
             revision=number,
-            assignment=assignment,
+            assignment=change.assignment,
             drain_timeout=self._drain_timeout,
         )
         return GiveOrder(member.id, assign)

@@ -83,7 +83,7 @@ class Rollout:
         if _waits_for_nothing(member, target):
             return Change(member, target)
         if member.assigned == target:
-            return self._again(member, target)
+            return self._again(member, target) or self._by_other_hosts(member, target)
         if target is None and self._waits_for_retry(member):
             return None
         if serves is None or serves not in self._protected or is_live(member, target):
@@ -108,6 +108,15 @@ class Rollout:
         if serves is not None and not (failure is not None and failure.is_forced):
             return None
         return Change(member, target, serves if serves in self._protected else None)
+
+    def _by_other_hosts(self, member: Member, target: Assignment | None) -> Change | None:
+        """The same, where other hosts than it was told may send its files without TLS."""
+        assigned = member.assigned
+        if target is None or assigned is None or assigned.http_hosts == target.http_hosts:
+            return None
+        serves = member.report.serves
+        takes_away = member.has_failed and serves in self._protected
+        return Change(member, target, serves if takes_away else None)
 
     def _is_stopped(self, change: Change) -> bool:
         target = change.assignment

@@ -6,7 +6,7 @@ it fetches and loads, and why it cannot.
 """
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -211,6 +211,15 @@ class Reload:
     __pydantic_config__ = STRICT
     type: Literal["reload"] = "reload"
     drain_timeout: Annotated[float, Field(ge=0)] = 30.0
+
+
+def sources_of(assignment: Assignment) -> Iterator[str]:
+    """Of all files: of the model, its companions and its adapters."""
+    for source in (assignment.source, assignment.projector, assignment.engine.draft_model):
+        if source is not None:
+            yield source
+    for adapter in assignment.adapters or ():
+        yield adapter.source
 
 
 def needs_reload(old: Assignment, new: Assignment, *, loaded_slots: int) -> bool:

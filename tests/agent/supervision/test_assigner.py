@@ -82,6 +82,11 @@ class Host:
         return [issue.code for issue in self.assigner.issues]
 
 
+def hosts_of(decision: Decision) -> tuple[str, ...]:
+    assert isinstance(decision, FetchModel)
+    return decision.assignment.http_hosts
+
+
 def test_an_idle_agent_gets_a_model() -> None:
     host = Host()
     assert host.assigner.start() == []
@@ -111,6 +116,24 @@ def test_says_how_far_it_is() -> None:
 
 
 class TestOnlyRealChanges:
+    def test_the_newest_orders_hosts_hold(self) -> None:
+        """They are no part of what is served; a file comes from those that are allowed now."""
+        host = Host()
+        old, new = (replace(A, http_hosts=hosts) for hosts in (("old.lan",), ("new.lan",)))
+        host.assign(old)
+        cancelled, begun = host.assign(new)
+        assert cancelled == CancelFetch(FetchId(1))
+        assert hosts_of(begun) == ("new.lan",)
+        assert host.assign(new) == [], "nothing is begun anew for the same"
+        host.assigner.fetch_failed(FetchId(2), MISSING, 0.0)
+        [begun] = host.assign(old)
+        assert hosts_of(begun) == ("old.lan",)
+        host.fetched(3)
+        host.joined(FIRST)
+        assert host.assign(new) == [], "what is served stays"
+        [begun] = host.assigner.ordered(Reload())
+        assert hosts_of(begun) == ("new.lan",)
+
     def test_the_same_again_is_nothing(self) -> None:
         host = Host()
         host.serve(A)

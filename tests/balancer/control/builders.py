@@ -20,7 +20,7 @@ def wished(name: str, version: int = 1, **fields: Any) -> DesiredModel:
     replicas = fields.pop("replicas", "all")
     return DesiredModel(
         name=name,
-        source=f"file:///{name}-{version}.gguf",
+        source=fields.pop("source", f"file:///{name}-{version}.gguf"),
         agents=AgentChoice(labels=labels, replicas=replicas),
         **fields,
     )

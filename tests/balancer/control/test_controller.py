@@ -470,10 +470,57 @@ def test_a_number_that_cannot_have_been_given_is_not_believed() -> None:
 def test_orders_say_which_hosts_may_send_files_without_tls() -> None:
     fleet = Fleet("x")
     fleet.controller = Controller(drain_timeout=30.0, http_hosts=("files.lan",))
-    fleet.wish(wished("m"))
+    fleet.wish(wished("m", source=OPEN))
     fleet.now += SETTLE
-    assert fleet.look() == {"x": wished("m").source}
-    [order] = fleet.agents["x"].inbox
-    assert order.assignment is not None and order.assignment.http_hosts == ("files.lan",)
+    assert fleet.look() == {"x": OPEN}
+    assert hosts_told(fleet) == ("files.lan",)
     fleet.act()
-    assert fleet.look() == {}, "an agent that was allowed other hosts is given no other order"
+    assert fleet.look() == {}
+    fleet.wish(wished("n"))
+    fleet.look()
+    assert hosts_told(fleet) == (), "none of its files comes without TLS"
+
+
+OPEN = "http://files.lan/m.gguf"
+
+
+def hosts_told(fleet: Fleet) -> tuple[str, ...]:
+    order = fleet.agents["x"].inbox[-1]
+    assert order.assignment is not None
+    return order.assignment.http_hosts
+
+
+def restarted(fleet: Fleet, *http_hosts: str) -> None:
+    """Another balancer over the same desired state, whom its agent dials again."""
+    desired = fleet.controller.desired
+    assert desired is not None
+    fleet.controller = Controller(drain_timeout=30.0, http_hosts=http_hosts)
+    fleet.controller.restored(desired, fleet.now)
+    fleet.now += SETTLE
+
+
+@pytest.mark.parametrize("what_becomes_of_it", ["it is fetched", "it fails", "it is served"])
+def test_after_a_restart_agents_hear_which_hosts_are_allowed_now(what_becomes_of_it: str) -> None:
+    fleet = Fleet("x")
+    if what_becomes_of_it == "it fails":
+        fleet.bad.add(OPEN)
+
+    def act() -> None:
+        if what_becomes_of_it == "it is fetched":
+            fleet.agents["x"].hear()
+        else:
+            fleet.act()
+
+    fleet.controller = Controller(drain_timeout=30.0, http_hosts=("old.lan",))
+    fleet.wish(wished("m", source=OPEN))
+    fleet.now += SETTLE
+    fleet.look()
+    act()
+    restarted(fleet, "files.lan")
+    assert fleet.look() == {"x": OPEN}
+    assert hosts_told(fleet) == ("files.lan",)
+    act()
+    assert fleet.look() == {}, "once"
+    restarted(fleet)
+    assert fleet.look() == {"x": OPEN}
+    assert hosts_told(fleet) == ()
