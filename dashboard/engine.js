@@ -2,6 +2,7 @@
 
 import { element, setAttribute, setText, show, svg } from "./dom.js";
 import { count, percent, rate } from "./format.js";
+import { atOnce } from "./agents/facts.js";
 import { term } from "./hints.js";
 
 /** One agent's engine, on its card. */
@@ -22,12 +23,12 @@ export class EnginePanel {
     this.speed.dataset.testid = "engine-speed";
   }
 
-  /** Draw `statistics`, or nothing where there are none. */
-  draw(statistics) {
+  /** Draw an agent's statistics, or nothing where there are none. */
+  draw({ statistics, models }) {
     show(this.node, statistics !== null);
     if (statistics === null) return;
     this.#drawCells(statistics.cells);
-    setText(this.rate, speed(statistics));
+    setText(this.rate, speed(statistics, models));
     show(this.together, statistics.decode_tokens_per_second !== null);
   }
 
@@ -57,7 +58,8 @@ export function cachedShare(agents) {
   return tokens ? cached / tokens : null;
 }
 
-function speed({ decode_tokens_per_second: decode, average_sequences: average }) {
+function speed(statistics, models) {
+  const { decode_tokens_per_second: decode } = statistics;
   if (decode === null) return "nothing decoded yet";
-  return `decodes ${rate(decode)} tokens/s · ${rate(average)} `;
+  return `decodes ${rate(decode)} tokens/s · ${atOnce(statistics, models)} `;
 }

@@ -21,6 +21,8 @@ const HINTS = {
   Processor: "The share of all cores' time that programs of the host took in the last seconds.",
   Use: "The share of its time that the GPU computed in the last seconds, for anybody.",
   "Memory used": "What all programs of the host have taken; files that are only cached count as free.",
+  "Other programs": "What is used besides the models: by other programs, and by the engines for themselves.",
+  Free: "What no model has and nobody uses. A model that is loaded on demand makes room if less is free than another one asks for.",
   Temperature: "The hottest of the host's sensors of this kind.",
   "Free for models": "Room on the disk for more model files, within --models-limit.",
   Decodes: "Tokens a second in all, in steps that make answers.",

@@ -20,6 +20,7 @@ from integration_tests.fake_management import (
     INFERENCE_PORT,
     ISSUE,
     SECRET,
+    STATISTICS,
     FakeManagement,
     access_key,
     agent,
@@ -785,6 +786,71 @@ async def test_devices_of_a_host_and_their_last_minutes(
         assert float(now) < float(before), "more is higher"
     await devices.get_by_role("button", name="Processor").click()
     await expect(dashboard.part("hint")).to_contain_text("share of all cores")
+    assert dashboard.complaints == []
+
+
+async def test_what_lies_where_is_a_bar_for_each_device(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    def device(name: str, used: int, **models: int) -> dict[str, object]:
+        memory = {"total": 24 << 30, "free": (24 << 30) - (used << 30), "used": used << 30}
+        lie = [{"name": each, "bytes": size << 30} for each, size in models.items()]
+        figures = {"use": None, "temperature": None, "models": lie}
+        kind = "cpu" if name == "CPU" else "gpu"
+        return {"name": name, "kind": kind, "memory": memory, **figures}
+
+    def served(name: str) -> dict[str, object]:
+        slots = {"total": 1, "busy": 0}
+        more = {"state": "ready", "tasks": ["generate"], "memory_needed": None}
+        return {"name": name, "slots": slots, **more}
+
+    devices = [
+        device("CPU", 4, chat=1, titles=1),
+        device("CUDA0", 20, chat=12, titles=4),
+        device("CUDA1", 2, chat=6),
+    ]
+    long = "a-long-name-of-a-model-that-has-its-quantisation-and-the-year-in-it-q4_k_m"
+    models = [served(name) for name in ("chat", "titles", long)]
+    devices.append(device("CUDA2", 0, **{long: 20}))
+    for model, average in zip(models, (3.2, 1.0, None), strict=True):
+        model["average_sequences"] = average
+    engines = STATISTICS | {"average_sequences": None, "decode_tokens_per_second": 21.0}
+    management.agents = [agent(1, devices=devices, models=models, statistics=engines)]
+    await dashboard.page.set_viewport_size({"width": 375, "height": 812})
+    await dashboard.open(management, "agents/agent-1")
+    bars = dashboard.part("agent-memory").get_by_role("img")
+    for number, (name, words) in enumerate(
+        {
+            "the host": "chat 1.0 GiB, titles 1.0 GiB, Other programs 2.0 GiB, Free 20.0 GiB",
+            "CUDA0": "chat 12.0 GiB, titles 4.0 GiB, Other programs 4.0 GiB, Free 4.0 GiB",
+            "CUDA1": "chat 6.0 GiB, Free 18.0 GiB",
+        }.items()
+    ):
+        await expect(bars.nth(number)).to_have_attribute("aria-label", f"Memory of {name}: {words}")
+    parts = bars.nth(1).locator("rect")
+    assert [await parts.nth(each).get_attribute("width") for each in range(2)] == [
+        "500",
+        str(4 / 24 * 1000),
+    ]
+    legend = dashboard.part("agent-memory").locator("li.memory").nth(1).locator(".legend li")
+    await expect(legend).to_have_text(
+        ["chat12.0 GiB", "titles4.0 GiB", "Other programs4.0 GiB", "Free4.0 GiB"]
+    )
+    rows = dashboard.part("agent-memory").locator("li.memory")
+    for number in range(2):
+        dot = rows.nth(number).locator(".swatch").nth(1)
+        await expect(dot).to_have_class("swatch series-1")  # of `titles`, on all devices
+    assert await dashboard.page.evaluate(CUT) == []
+    engine = dashboard.part("engine-speed").locator("visible=true")
+    await expect(engine).to_contain_text(f"21 tokens/s · chat 3.2, titles 1.0, {long} ")
+    await expect(engine).to_contain_text("at once")
+    less = {"id": "agent-1", "devices": [device("CUDA0", 8, titles=4)], "models": [models[1]]}
+    await management.tell("delta", {**management.totals(), "agents": [less]})
+    await expect(bars).to_have_count(1)
+    await expect(bars.nth(0)).to_have_attribute(
+        "aria-label",
+        "Memory of CUDA0: titles 4.0 GiB, Other programs 4.0 GiB, Free 16.0 GiB",
+    )
     assert dashboard.complaints == []
 
 

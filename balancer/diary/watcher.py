@@ -39,8 +39,10 @@ _WHY: Mapping[HostState, str] = {
 
 @dataclass(slots=True)
 class _Agent:
+    """`models` are those that it serves."""
+
     name: str
-    model: str | None
+    models: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +178,14 @@ class Watcher:
     def _changed(
         self, view: AgentView, hosts: dict[str, SavedHost], now: float
     ) -> Iterator[DiaryEntry]:
-        model = None if view.model is None or view.state == "failed" else view.model.name
+        models = _served(view)
         old = self._agents.get(view.id)
         before = self.hosts.get(view.name)
         was_here = self.is_here(view.name) or view.name in self._going
         self._going.pop(view.name, None)
         if old is None:
             self._num_here[view.name] += 1
-        self._agents[view.id] = _Agent(view.name, model)
+        self._agents[view.id] = _Agent(view.name, models)
         document = _document(view)
         if before is None or not was_here:
             first = now if before is None else before.first_seen
@@ -201,7 +203,7 @@ class Watcher:
         if before is None or not was_here or before.document != document:
             hosts[view.name] = host
         self.hosts[view.name] = host
-        if model is not None and (old is None or old.model != model):
+        for model in sorted(models if old is None else models - old.models):
             yield _entry(now, "model_loaded", model, f"{view.name} serves it")
 
     def _drop_issues(self, owner: str) -> None:
@@ -216,6 +218,16 @@ class Watcher:
             gone = [host for host in self.hosts.values() if not self.is_here(host.name)]
             for host in sorted(gone, key=lambda each: each.last_seen)[:surplus]:
                 self.forget(host.name)
+
+
+def _served(view: AgentView) -> frozenset[str]:
+    """The models that it serves; of several, each has a state of its own."""
+    if len(view.models) > 1:
+        loaded = (each for each in view.models if each.info is not None)
+        return frozenset(each.name for each in loaded if each.state != "failed")
+    if view.model is None or view.state == "failed":
+        return frozenset()
+    return frozenset((view.model.name,))
 
 
 def _entry(at: float, kind: DiaryKind, subject: str, message: str) -> DiaryEntry:

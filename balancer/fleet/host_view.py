@@ -40,13 +40,16 @@ def host_view(agents: Sequence[AgentView]) -> AgentView:
 
 
 def total_statistics(said: Sequence[Statistics]) -> Statistics:
-    """What the engines of one host did together. They measure the same devices."""
+    """What the engines of one host did together. They measure the same devices.
+
+    How many sequences ran at once is known of each alone.
+    """
     if len(said) == 1:
         return said[0]
     devices = {each.name: each for one in said for each in one.devices}
     total = _sum(said, without=("type", "devices", "stalls"))
     stalls = _stalls([one.stalls for one in said])
-    return replace(total, devices=tuple(devices.values()), stalls=stalls)
+    return replace(total, devices=tuple(devices.values()), stalls=stalls, average_running=None)
 
 
 def _stalls(several: Sequence[Histogram]) -> Histogram:

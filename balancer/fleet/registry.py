@@ -239,7 +239,12 @@ class Agent:
         slots = SlotsView(total=self.slots, busy=num_busy)
         needed = None if work is None else work.needed
         served = ServedView(
-            name=name, state=self.state(num_busy), slots=slots, info=self.model, needed=needed
+            name=name,
+            state=self.state(num_busy),
+            slots=slots,
+            info=self.model,
+            needed=needed,
+            average_running=self.statistics.average_running if self.statistics else None,
         )
         return (served,)
 

@@ -49,7 +49,7 @@ class ServedView:
     """A model that an agent serves, or is about to, with slots of its own.
 
     `info` is there once the engine has reported it. `needed` is the memory in bytes that it takes,
-    estimated from its file.
+    estimated from its file. `average_running` is that of its engine's statistics.
     """
 
     name: str
@@ -57,6 +57,7 @@ class ServedView:
     slots: SlotsView
     info: ModelInfo | None = None
     needed: int | None = None
+    average_running: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -174,7 +174,8 @@ class Work(TypedDict):
 class ServedModel(TypedDict):
     """A model that an agent serves or is about to: then it has no tasks yet.
 
-    `memory_needed` in bytes, where it is known.
+    `memory_needed` in bytes, where it is known. `average_sequences` is how many requests its engine
+    computed at once; null before there were any.
     """
 
     name: str
@@ -182,6 +183,7 @@ class ServedModel(TypedDict):
     slots: Slots
     tasks: tuple[Task, ...]
     memory_needed: Count | None
+    average_sequences: float | None
 
 
 class Agent(TypedDict):

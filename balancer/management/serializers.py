@@ -69,6 +69,7 @@ def _served_json(served: ServedView) -> ServedModel:
         "slots": {"total": served.slots.total, "busy": served.slots.busy},
         "tasks": () if served.info is None else tuple(served.info.tasks),
         "memory_needed": served.needed,
+        "average_sequences": _rounded(served.average_running),
     }
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..arguments import Target, UsageError, make_parser
 from ..boundary import run
-from ..output import console, duration, print_json
+from ..output import console, duration, in_gib, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,6 +50,7 @@ async def _agents(arguments: argparse.Namespace, target: Target) -> None:
             state.apply("snapshot", {"agents": agents, "requests": []})
             screen = console()
             screen.print(view(state))
+            _print_memory(screen, agents)
             _print_gone(screen, await fleet.hosts())
             return
         if arguments.agent is None:
@@ -73,6 +74,35 @@ async def _agents(arguments: argparse.Namespace, target: Target) -> None:
             console().print(line, markup=False)
         else:
             console().print(f"{changed['name']}: {changed['state']}", markup=False)
+
+
+def _print_memory(screen: "Console", agents: Iterable[dict[str, Any]]) -> None:
+    """What lies where: a line for each device that models take memory of."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("agent", "device"):
+        table.add_column(name)
+    table.add_column("memory", justify="right")
+    table.add_column("free", justify="right")
+    table.add_column("models")
+    for agent in sorted(agents, key=lambda each: str(each["name"])):
+        for device in agent.get("devices", ()):
+            if held := device.get("models"):
+                memory = device["memory"]
+                words = ", ".join(f"{model['name']} {in_gib(model['bytes'])}" for model in held)
+                free = "-" if memory["free"] is None else in_gib(memory["free"])
+                table.add_row(
+                    Text(agent["name"]),
+                    Text(device["name"]),
+                    in_gib(memory["total"]),
+                    free,
+                    Text(words),
+                )
+    if table.row_count:
+        screen.print()
+        screen.print(table)
 
 
 def _print_gone(screen: "Console", hosts: Iterable[dict[str, Any]]) -> None:

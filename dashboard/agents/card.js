@@ -64,7 +64,7 @@ export function updateCard(card, agent, colourClass) {
   drawSlots(parts.slots, agent.slots);
   setText(parts.busy, slotWords(agent.slots));
   parts.work.draw(agent);
-  parts.engine.draw(agent.statistics);
+  parts.engine.draw(agent);
   setText(parts.about, `up ${duration(agent.connected_seconds)}${labels(agent)} · ${agent.version}`);
   drawIssues(parts.issues, agent.issues);
 }

@@ -38,7 +38,7 @@ const optionWords = (options) =>
     .join(", ");
 
 /** What the engine did since its model was loaded. */
-export function engineFacts(statistics) {
+export function engineFacts({ statistics, models }) {
   if (!statistics) return [];
   const { cells, sequences, disk_cache: disk } = statistics;
   const prompts = statistics.cached_tokens_total + statistics.computed_tokens_total;
@@ -48,7 +48,7 @@ export function engineFacts(statistics) {
   return [
     ["Decodes", `${rate(statistics.decode_tokens_per_second)} tokens/s`],
     ["Reads prompts", `${rate(statistics.prefill_tokens_per_second)} tokens/s`],
-    ["At once, on average", rate(statistics.average_sequences)],
+    ["At once, on average", atOnce(statistics, models)],
     ["Sequences", `${count(sequences.running)} running, ${count(sequences.waiting)} waiting`],
     ["KV cells", hasCells ? cellWords(cells) : null],
     ["Parked in host memory", hasCells ? `${count(cells.parked)} cells` : null],
@@ -60,6 +60,12 @@ export function engineFacts(statistics) {
     ["Stalls", `${count(statistics.stalls_total)} · ${duration(statistics.stall_seconds_total)}`],
     ["Busy", duration(statistics.busy_seconds_total)],
   ].filter(([, value]) => value !== null);
+}
+
+/** How many requests are computed together; each model of several has an engine of its own. */
+export function atOnce({ average_sequences: average }, models) {
+  if (models.length < 2) return rate(average);
+  return models.map(({ name, average_sequences: own }) => `${name} ${rate(own)}`).join(", ");
 }
 
 const diskWords = ({ read_tokens_total: tokens }) => `${compact(tokens)} tokens read`;

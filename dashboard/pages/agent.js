@@ -14,6 +14,7 @@ import { drawSlots, modelFacts, modelNames } from "../agents/card.js";
 import { drawDevices } from "../agents/devices.js";
 import { engineFacts, hostFacts } from "../agents/facts.js";
 import { AgentLog } from "../agents/log.js";
+import { drawMemory } from "../agents/memory.js";
 import { drawIssues } from "../issues.js";
 import { LiveTable } from "../requests/live-table.js";
 import { linkTo } from "../router.js";
@@ -75,12 +76,13 @@ export class AgentPage {
     drawSlots(byId("agent-slots"), agent.slots);
     drawIssues(byId("agent-issues"), agent.issues);
     this.work.draw(agent);
-    this.engine.draw(agent.statistics);
+    this.engine.draw(agent);
     this.actions.draw(agent);
+    drawMemory(byId("agent-memory"), agent);
     drawDevices(byId("agent-devices"), agent, this.devices);
     if (!this.#areDevicesFilled) this.#fillDevices(agent, fleet);
     drawFacts(byId("agent-facts"), hostFacts(agent));
-    drawFacts(byId("agent-statistics"), engineFacts(agent.statistics));
+    drawFacts(byId("agent-statistics"), engineFacts(agent));
     this.#drawRequests(fleet);
     return undefined;
   }

@@ -3,7 +3,13 @@
 from dataclasses import replace
 
 from arriero.balancer.diary.watcher import RETURN, SETTLE, Observed, Watcher
-from arriero.balancer.fleet.view import AgentView, Departure, SlotsView
+from arriero.balancer.fleet.view import (
+    AgentState,
+    AgentView,
+    Departure,
+    ServedView,
+    SlotsView,
+)
 from arriero.balancer.store.records import MAX_HOSTS, SavedHost
 from arriero.shared.inference import AgentId
 from arriero.shared.messages import Issue
@@ -166,3 +172,21 @@ def test_what_others_forgot_is_forgotten_unless_it_is_here() -> None:
     scene.watcher.forget("theirs")
     assert [each.name for each in scene.watcher.seen(2000.0)] == ["box"]
     assert scene.watcher.hosts["box"].last_seen == 2000.0
+
+
+def test_each_model_of_a_host_is_noted_when_it_is_loaded() -> None:
+    def served(name: str, state: AgentState = "ready", *, is_loaded: bool = True) -> ServedView:
+        info = model_info(name) if is_loaded else None
+        return ServedView(name=name, state=state, slots=SlotsView(total=1, busy=0), info=info)
+
+    scene = Scene()
+    scene.come(agent("box", models=(served("llama"),)))
+    coming = served("titles", "loading", is_loaded=False)
+    assert scene.come(agent("box", models=(served("llama"), coming))) == []
+    both = agent("box", models=(served("llama"), served("titles")))
+    assert scene.come(both) == ["model_loaded titles: box serves it"]
+    assert scene.come(both) == []
+    failed = agent("box", models=(served("llama"), served("titles", "failed")))
+    assert scene.come(failed) == []
+    assert scene.come(both) == ["model_loaded titles: box serves it"], "it is loaded again"
+    assert scene.come(agent("box", models=(served("llama"),))) == []

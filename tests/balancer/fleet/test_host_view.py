@@ -87,3 +87,9 @@ def test_statistics_are_added_up_where_they_are_known() -> None:
     assert twice.stalls == Histogram(bounds=(1.0,), counts=(2, 4), seconds=6.0)
     assert twice.disk == DiskUse(read=2) and twice.devices == (gpu,)
     assert twice.decode_tokens_per_second == 5.0
+
+
+def test_how_many_ran_at_once_is_known_of_each_engine_alone() -> None:
+    busy, calm = Statistics(average_running=3.0), Statistics(average_running=1.5)
+    assert total_statistics([busy]).average_running == 3.0
+    assert total_statistics([busy, calm]).average_running is None

@@ -24,6 +24,24 @@ def test_list(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == [AGENT]
 
 
+def test_list_says_what_lies_where(
+    balancer: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def device(name: str, free: int | None, **models: int) -> dict[str, object]:
+        held = [{"name": each, "bytes": size << 30} for each, size in models.items()]
+        return {"name": name, "memory": {"total": 24 << 30, "free": free}, "models": held}
+
+    devices = [device("CPU", 20 << 30, chat=1), device("CUDA0", None, chat=12, titles=4)]
+    devices.append(device("CUDA1", 24 << 30))
+    agents = [AGENT, AGENT | {"id": "id-2", "name": "large", "devices": devices}]
+    balancer.will(says({"agents": agents}), says({"hosts": []}))
+    assert main([]) == 0
+    *_, header, host, gpu = capsys.readouterr().out.splitlines()
+    assert header.split() == ["agent", "device", "memory", "free", "models"]
+    assert " ".join(host.split()) == "large CPU 24.0 GiB 20.0 GiB chat 1.0 GiB"
+    assert " ".join(gpu.split()) == "large CUDA0 24.0 GiB - chat 12.0 GiB, titles 4.0 GiB"
+
+
 @pytest.mark.parametrize(
     ("argv", "path", "body"),
     [
