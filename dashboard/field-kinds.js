@@ -32,6 +32,9 @@ export const number = {
   },
 };
 
+/** What the balancer says of a field, to stand beside it: it calls the field what its API calls it. */
+export const besideField = (message) => message.replace(/^`[^`]*`:? +/, "");
+
 /** Seconds, or with a unit; the balancer reads both. */
 export const time = {
   show: number.show,

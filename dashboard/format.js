@@ -34,9 +34,14 @@ export function ago(seconds) {
   return whole < 10 ? `${whole} s ago` : `${duration(whole)} ago`;
 }
 
-/** Milliseconds as "85 ms" or "1.24 s". */
-export const milliseconds = (value) =>
-  value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(2)} s`;
+const tenths = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+
+/** Milliseconds as "0.4 ms", "85 ms" or "1.24 s"; what is not nothing is at least "<0.1 ms". */
+export function milliseconds(value) {
+  if (value >= 1000) return `${(value / 1000).toFixed(2)} s`;
+  if (value > 0 && value < 0.05) return "<0.1 ms";
+  return `${value < 10 ? tenths.format(value) : Math.round(value)} ms`;
+}
 
 export const plural = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
 
@@ -48,7 +53,22 @@ export function bytes(value) {
   return `${power && scaled < 99.5 ? scaled.toFixed(1) : Math.round(scaled)} ${units[power]}`;
 }
 
-const hours = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+/** Seconds since 1970 in the reader's zone, as `parts` say; all times of the page have 24 hours. */
+function timeFormat(parts) {
+  const format = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...parts });
+  return (at) => format.format(at * 1000);
+}
 
-/** Seconds since 1970 as the reader's time of day: "14:05". */
-export const clock = (at) => hours.format(at * 1000);
+const day = { day: "numeric", month: "short" };
+
+/** "14:05". */
+export const clock = timeFormat({});
+
+/** "14:05:09". */
+export const timeOfDay = timeFormat({ second: "2-digit" });
+
+/** "31 Jan, 14:05:09", for lists of what is recent. */
+export const dateAndTime = timeFormat({ ...day, second: "2-digit" });
+
+/** "31 Jan 2026, 14:05:09". */
+export const fullTime = timeFormat({ ...day, year: "numeric", second: "2-digit" });

@@ -24,7 +24,7 @@ const HINTS = {
   "Other programs": "What is used besides the models: by other programs, and by the engines for themselves.",
   Free: "What no model has and nobody uses. A model that is loaded on demand makes room if less is free than another one asks for.",
   Temperature: "The hottest of the host's sensors of this kind.",
-  "Free for models": "Room on the disk for more model files, within --models-limit.",
+  "Disk free for models": "Room on the disk for more model files, within --models-limit.",
   Decodes: "Tokens a second in all, in steps that make answers.",
   "Reads prompts": "Tokens a second in steps that only read prompts.",
   "At once, on average": "Requests whose answers were computed together in a step.",
@@ -56,6 +56,11 @@ function explain(button) {
     setText(hint, `${button.textContent}: ${text}`);
     hint.togglePopover?.(true);
   });
+}
+
+/** Hide the popover, as another page is shown. */
+export function hideHint() {
+  byId("hint").hidePopover?.();
 }
 
 /** Explain the words of the page itself: all that are in an element with `data-term`. */

@@ -9,13 +9,16 @@ import { AgentPage } from "./pages/agent.js";
 import { BatchesPage } from "./pages/batches.js";
 import { FleetPage } from "./pages/fleet.js";
 import { KeysPage } from "./pages/keys.js";
+import { MissingPage } from "./pages/missing.js";
 import { ModelPage } from "./pages/model.js";
 import { ModelsPage } from "./pages/models.js";
 import { PlaygroundPage } from "./pages/playground.js";
 import { RequestsPage } from "./pages/requests.js";
 import { drawRate, drawTotals } from "./pages/totals.js";
 import { UsagePage } from "./pages/usage.js";
-import { explainTerms } from "./hints.js";
+import { foldTables } from "./fold.js";
+import { timeOfDay } from "./format.js";
+import { explainTerms, hideHint } from "./hints.js";
 import { get } from "./management.js";
 import { History, WINDOW } from "./plots/history.js";
 import { startRouter } from "./router.js";
@@ -34,37 +37,47 @@ const pages = {
   usage: new UsagePage(),
   keys: new KeysPage(),
   playground: new PlaygroundPage(),
+  missing: new MissingPage(),
 };
-const TITLES = { agents: "Agent" };
+const TITLES = { agents: "Agent", missing: "No such page" };
 const TABS = { agents: "fleet", model: "models" }; // pages without a tab of their own
 
 explainTerms();
+foldTables();
 
 let fleet = null;
 let shown = null; // the name of the page that is shown
 let isDrawing = false;
 let isFilled = false; // the plots have what was before this page was opened
-let lostAt = null;
+let lostAt = null; // in seconds since 1970
 let issues = []; // of the balancer itself
 
 function onRoute({ name, argument, query }) {
   const isMoved = shown !== null;
-  if (isMoved) pages[shown].close?.();
+  if (isMoved) leave();
   shown = pageOf(name, argument);
   for (const each of Object.keys(pages)) show(byId(`page-${each}`), each === shown);
   drawTabs();
-  pages[shown].open(argument, query);
+  if (shown === "missing") pages.missing.open(name);
+  else pages[shown].open(argument, query);
   if (fleet) drawTitle();
   if (fleet) drawPage();
   if (isMoved) byId("main").focus({ preventScroll: true });
   if (isMoved) scrollTo(0, 0);
 }
 
+/** What lies over a page goes with it. */
+function leave() {
+  pages[shown].close?.();
+  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
+  hideHint();
+}
+
 function pageOf(name, argument) {
   if (name === "models" && argument) return "model";
   if (name === "playground" && !may("call")) return "fleet";
   if (name === "keys" && !may("administer")) return "fleet";
-  return Object.hasOwn(pages, name) ? name : "fleet";
+  return Object.hasOwn(pages, name) ? name : "missing";
 }
 
 function drawTabs() {
@@ -157,7 +170,7 @@ function onState(state) {
   setAttribute(byId("connection"), "data-state", state);
   if (state === "live") lostAt = null;
   if (state === "lost") checkSession(); // it may have ended
-  if (state === "lost") lostAt ??= new Date();
+  if (state === "lost") lostAt ??= Date.now() / 1000;
   document.body.classList.toggle("stale", lostAt !== null);
   drawBanner();
 }
@@ -165,7 +178,7 @@ function onState(state) {
 function drawBanner() {
   const banner = byId("banner");
   if (lostAt && fleet) {
-    const time = lostAt.toLocaleTimeString();
+    const time = timeOfDay(lostAt);
     setText(
       banner,
       `Lost the balancer at ${time}. This page shows the state at that time. Reconnecting.`,

@@ -218,6 +218,7 @@ class FakeManagement:
         self.asked: list[dict[str, str]] = []
         self.public_url: str | None = None
         self.role: str | None = None
+        self.is_login_needed = False
         self.keys: list[dict[str, Any]] = []
         self.sent: list[tuple[str, str, Any]] = []
         self.log: list[dict[str, Any]] | None = []
@@ -372,7 +373,7 @@ class FakeManagement:
     async def _session(self, _call: web.Request) -> web.Response:
         if self.role is None:
             nobody = dict.fromkeys(("name", "role", "csrf", "expires_at"))
-            return web.json_response({"needs_key": False, **nobody})
+            return web.json_response({"needs_key": self.is_login_needed, **nobody})
         somebody = {"name": "ana", "role": self.role, "csrf": "c", "expires_at": None}
         return web.json_response({"needs_key": True, **somebody})
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from aiohttp.test_utils import TestServer
-from playwright.async_api import expect
+from playwright.async_api import FloatRect, Locator, expect
 
 from integration_tests.daemons import DEADLINE
 from integration_tests.dashboard import Dashboard
@@ -156,6 +156,7 @@ async def test_an_agent_is_shown_and_drained(
     await expect(dashboard.part("agent-title")).to_have_text("host-002")
     await dashboard.page.goto(f"{management.management}/#/agents/nobody")
     await expect(dashboard.part("agent-gone")).to_be_visible()
+    await expect(dashboard.page.locator("#agent-state")).to_be_hidden()
     assert dashboard.complaints == []
 
 
@@ -303,9 +304,16 @@ async def test_hosts_that_went_and_what_happened(
     await expect(rows.first).to_contain_text("models changed")
     await expect(rows.first).to_contain_text("ana")
     await expect(rows.nth(1)).to_contain_text("it went: <b>lost</b>")
+    await expect(rows.first.locator("time")).to_have_text(re.compile(r"^1\d Nov, \d\d:13:20$"))
+    by = dashboard.part("diary").get_by_role("columnheader", name="By")
+    await expect(by).to_be_visible()
     await dashboard.part("forget-host").click()
     await expect(dashboard.part("hosts-gone")).to_be_hidden()
     assert [each["name"] for each in management.hosts] == ["rack-8"]
+    management.diary = HAPPENED[:2]  # without keys nobody is named
+    await dashboard.page.reload()
+    await expect(rows).to_have_count(2)
+    await expect(by).to_be_hidden()
     assert dashboard.complaints == []
 
 
@@ -315,7 +323,7 @@ async def test_models_and_how_they_are(management: FakeManagement, dashboard: Da
         {
             "name": "qwen",
             "aliases": ["small"],
-            "source": "hf://org/repo:Q4_K_M",
+            "source": WISHED["source"],
             "status": "loading",
             "progress": 0.25,
             "agents": ["agent-1"],
@@ -334,6 +342,7 @@ async def test_models_and_how_they_are(management: FakeManagement, dashboard: Da
             "issues": [ISSUE],
         },
     ]
+    management.state = {"models": [WISHED]}
     await dashboard.open(management, "models")
     rows = dashboard.part("model-row")
     for words in ("loading, 25%", "host-001", "3 of 4", "12", "10"):
@@ -344,6 +353,14 @@ async def test_models_and_how_they_are(management: FakeManagement, dashboard: Da
     await dashboard.page.goto(f"{management.management}/#/models/qwen")
     card = dashboard.part("model-card")
     await expect(card).to_contain_text("25% · host-001 fetches qwen.gguf")
+    await expect(card.locator(".fact")).to_have_text(["Slots3 of 4", "Queue12", "Tokens/s10"])
+    await dashboard.part("model-edit").click()
+    name = dashboard.part("model-form").locator('[data-field="name"]')
+    await expect(name).to_have_value("qwen")
+    assert dashboard.page.url.endswith("#/models"), "to load it again opens no form"
+    await dashboard.page.goto(f"{management.management}/#/models/other")
+    await expect(card).to_contain_text("no room for the file")
+    await expect(dashboard.part("model-edit")).to_be_hidden()
     management.is_lasting = False
     await dashboard.page.reload()
     await dashboard.open(management, "models")
@@ -534,13 +551,16 @@ async def test_the_past_of_the_fleet_a_model_and_an_agent(
     management: FakeManagement, dashboard: Dashboard
 ) -> None:
     management.agents = [agent(1)]
-    management.history = history([NOW, NOW + 5, NOW + 10, NOW + 60], since=NOW - 840)
+    past = history([NOW, NOW + 5, NOW + 10, NOW + 60], since=NOW - 840)
+    past["lines"][0]["between_tokens_ms"] = dict.fromkeys(("p50", "p90", "p99"), 4 * [0.44])
+    management.history = past
     await dashboard.open(management)
     here = dashboard.page.locator("#fleet-history")
     await expect(here.get_by_test_id("note-tokens")).to_have_text("30 on average")
     await expect(here.get_by_test_id("note-errors")).to_have_text("3 of 11 requests")
     await expect(here.get_by_test_id("legend-errors")).to_have_text("queue_full 3")
     await expect(here.get_by_test_id("legend-first-token")).to_contain_text("p99 103 ms")
+    await expect(here.get_by_test_id("legend-between-tokens")).to_contain_text("p50 0.4 ms")
     await expect(here.get_by_test_id("history-note")).to_contain_text("Recorded since")
     # Nothing is drawn across what is not known: no first token in one step, no record in others.
     p50 = here.get_by_test_id("chart-first-token").get_by_test_id("chart-shape").first
@@ -661,6 +681,7 @@ async def test_what_is_wrong_with_a_wish_stands_at_its_field(
     management.problems = [
         {"field": "models.0.source", "message": "`models.0.source` must start with hf://"},
         {"field": "models.0.sha256", "message": "`models.0.sha256` must have 64 digits"},
+        {"field": None, "message": "too much"},
     ]
     management.models = [listed("qwen")]
     await dashboard.open(management, "models")
@@ -670,8 +691,13 @@ async def test_what_is_wrong_with_a_wish_stands_at_its_field(
     await dashboard.part("apply-state").click()
     source = form.locator('[data-field="source"]')
     await expect(source).to_have_attribute("aria-invalid", "true")
-    await expect(form).to_contain_text("must start with hf://")
-    await expect(form).to_contain_text("must have 64 digits")
+    problems = form.get_by_role("alert")
+    await expect(problems.filter(visible=True)).to_have_text(
+        ["must start with hf://", "must have 64 digits"]
+    )
+    await expect(dashboard.part("state-said")).to_have_text(
+        "Refused: look at Source, SHA-256; too much"
+    )
 
     management.problems, management.revision = [], 2
     await source.fill("hf://org/other:Q8_0")
@@ -716,10 +742,18 @@ async def test_axe_finds_nothing(
     assert found == {}, json.dumps(found, indent=1)
 
 
-async def test_on_a_phone_nothing_is_cut(management: FakeManagement, dashboard: Dashboard) -> None:
-    """No page is wider than the screen, and no text is cut, however narrow its place."""
+@pytest.mark.parametrize("is_empty", [False, True])
+async def test_on_a_phone_nothing_is_cut(
+    management: FakeManagement, dashboard: Dashboard, is_empty: bool
+) -> None:
+    """No page is wider than the screen, and no text is cut, however narrow its place.
+
+    Without requests and batches the pages show commands instead.
+    """
     fill(management)
     management.ended += [ending("request-8", "queue_timeout", "a-rather-long-name-of-a-key")]
+    if is_empty:
+        management.requests = management.batches = management.agents = []
     await dashboard.page.set_viewport_size({"width": 375, "height": 812})
     await dashboard.open(management)
     found = {}
@@ -727,7 +761,7 @@ async def test_on_a_phone_nothing_is_cut(management: FakeManagement, dashboard: 
         await dashboard.page.goto(f"{management.management}/#/{page}")
         place = dashboard.page.locator(f"#page-{shown}")
         await expect(place).to_be_visible()
-        if (row := ROWS.get(page)) is not None:
+        if (row := (EMPTY if is_empty else ROWS).get(page)) is not None:
             await expect(place.get_by_test_id(row).first).to_be_visible()
         if cut := await dashboard.page.evaluate(CUT):
             found[page] = cut
@@ -745,9 +779,11 @@ ROWS = {
 }
 """What is read after its page is shown."""
 
+EMPTY = {**ROWS, "requests": "curl-command", "batches": "upload-command"}
+
 CUT = """() => {
     const shown = [...document.querySelectorAll("body *")].filter((each) =>
-        each.checkVisibility() && !each.closest(".hidden, .skip, thead, svg, .log, pre, code"));
+        each.checkVisibility() && !each.closest(".hidden, .skip, thead, svg, .log, pre"));
     const cut = shown.filter((each) => {
         const {right, left, width} = each.getBoundingClientRect();
         const isBeyond = width > 1 && (right > innerWidth + 1 || left < -1);
@@ -756,6 +792,84 @@ CUT = """() => {
     });
     return cut.map((each) => each.outerHTML.slice(0, 160));
 }"""
+
+
+async def test_on_a_phone_long_lists_are_folded(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    management.ended = [ending(f"request-{number}", "stop") for number in range(30)]
+    await dashboard.page.set_viewport_size({"width": 375, "height": 812})
+    await dashboard.open(management, "requests?state=ended")
+    rows = dashboard.part("ended-request").filter(visible=True)
+    await expect(rows).to_have_count(8)
+    await dashboard.page.get_by_role("button", name="Show all").click()
+    await expect(rows).to_have_count(30)
+    management.ended = management.ended[:8]
+    await dashboard.page.reload()
+    await expect(rows).to_have_count(8)
+    await expect(dashboard.page.get_by_role("button", name="Show all")).to_have_count(0)
+    assert dashboard.complaints == []
+
+
+@pytest.mark.parametrize("width", [1280, 375])
+async def test_the_playground_has_room_for_all_that_is_open(
+    management: FakeManagement, dashboard: Dashboard, width: int
+) -> None:
+    """The answer stays readable, and nothing lies outside of the card."""
+    management.events = [words("A slot is a place for one sequence. " * 40), DONE]
+    await dashboard.page.set_viewport_size({"width": width, "height": 812})
+    await dashboard.open(management, "playground")
+    await dashboard.ask("What is a slot?")
+    await dashboard.settle("stop")
+    await dashboard.part("as-python").click()
+    await dashboard.page.locator("#settings summary").click()
+    chat, card, last, forget = [
+        await box(dashboard.page.locator(f"#{each}"))
+        for each in ("chat", "talk", "tools", "forget-chat")
+    ]
+    assert chat["height"] >= 200
+    assert last["y"] + last["height"] < card["y"] + card["height"]
+    assert forget["x"] + forget["width"] <= width
+    scrolls = "each => each.scrollHeight > each.clientHeight + 1"
+    assert await dashboard.page.locator("#settings").evaluate(scrolls) is False
+    assert dashboard.complaints == []
+
+
+async def box(place: Locator) -> FloatRect:
+    """Where something shown is, in pixels."""
+    found = await place.bounding_box()
+    assert found is not None
+    return found
+
+
+async def test_on_a_phone_the_log_in_has_a_margin(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    management.is_login_needed = True
+    await dashboard.page.set_viewport_size({"width": 375, "height": 812})
+    await dashboard.page.goto(management.management)
+    await expect(dashboard.part("access-key")).to_be_focused()
+    card = await box(dashboard.part("log-in"))
+    assert card["x"] >= 8
+    assert card["x"] + card["width"] <= 375 - 8
+
+
+async def test_what_lies_over_a_page_goes_with_it(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    fill(management)
+    await dashboard.open(management, "requests?state=ended")
+    await dashboard.page.get_by_role("button", name="Waited").click()
+    await expect(dashboard.part("hint")).to_be_visible()
+    await dashboard.part("open-request").click()
+    await expect(dashboard.part("request-details")).to_be_visible()
+    await dashboard.page.evaluate("location.hash = '#/nonsense'")
+    await expect(dashboard.part("missing")).to_contain_text("There is no page “nonsense”.")
+    await expect(dashboard.part("request-details")).to_be_hidden()
+    await expect(dashboard.part("hint")).to_be_hidden()
+    await dashboard.part("missing").get_by_role("link", name="fleet").click()
+    await expect(dashboard.page.locator("#page-fleet")).to_be_visible()
+    assert dashboard.complaints == []
 
 
 async def test_devices_of_a_host_and_their_last_minutes(
@@ -999,13 +1113,14 @@ async def test_chats_are_kept_edited_and_asked_again(
     management: FakeManagement, dashboard: Dashboard
 ) -> None:
     management.events = [words("first"), DONE]
+    titles = dashboard.part("chats").get_by_role("button")
     await dashboard.open(management, "playground")
     await dashboard.ask("one")
     await dashboard.settle("stop")
     await dashboard.part("new-chat").click()
+    await expect(titles).to_have_text(["Nothing asked yet", "one"])
     await dashboard.ask("two")
     await dashboard.settle("stop")
-    titles = dashboard.part("chats").get_by_role("button")
     await expect(titles).to_have_text(["two", "one"])
 
     await dashboard.page.reload()

@@ -21,7 +21,7 @@ export function hostFacts(agent) {
     ["Memory", facts?.memory ? bytes(facts.memory) : null],
     ["Cores", facts?.cores ? count(facts.cores) : null],
     ["Devices", facts ? facts.devices.map(deviceWords).join(", ") || "none" : null],
-    ["Free for models", facts?.disk_free != null ? bytes(facts.disk_free) : null],
+    ["Disk free for models", facts?.disk_free != null ? bytes(facts.disk_free) : null],
     ["Platform", facts?.platform || null],
   ].filter(([, value, needs]) => value !== null && needs !== null);
 }

@@ -1,7 +1,7 @@
 // Hosts that were here and are not, and why they went.
 
 import { byId, element, keyed, setText, show } from "../dom.js";
-import { ago, bytes, plural } from "../format.js";
+import { ago, bytes, fullTime, plural } from "../format.js";
 import { labelCells } from "../labels.js";
 import { call, get, paced, path } from "../management.js";
 import { drawPill } from "../states.js";
@@ -67,7 +67,7 @@ function createRow({ name }, onForgotten) {
 function updateRow({ parts }, host) {
   drawPill(parts.state, SHADES[host.state] ?? "", host.state);
   setText(parts.seen, ago(Math.max(0, Date.now() / 1000 - host.last_seen)));
-  parts.seen.title = new Date(host.last_seen * 1000).toLocaleString();
+  parts.seen.title = fullTime(host.last_seen);
   const pairs = Object.entries(host.labels).map(([name, value]) => `${name}=${value}`);
   setText(parts.labels, pairs.join(", ") || "–");
   const devices = host.devices.map(({ name, memory }) => `${name}, ${bytes(memory)}`);

@@ -1,7 +1,7 @@
 // The last lines of an agent's log, and those that follow, while somebody looks at its page.
 
 import { element, keyed, setText, show } from "../dom.js";
-import { plural } from "../format.js";
+import { fullTime, plural, timeOfDay } from "../format.js";
 import { connect } from "../live/connection.js";
 import { get, path } from "../management.js";
 
@@ -87,10 +87,9 @@ export class AgentLog {
 }
 
 function createLine({ at, level, text }) {
-  const date = new Date(at * 1000);
-  const time = element("time", "", date.toLocaleTimeString());
-  time.dateTime = date.toISOString();
-  time.title = date.toLocaleString();
+  const time = element("time", "", timeOfDay(at));
+  time.dateTime = new Date(at * 1000).toISOString();
+  time.title = fullTime(at);
   const item = element("li", "", time, " ", element("b", "", level), " ", element("span", "", text));
   item.dataset.level = level;
   return item;

@@ -2,7 +2,7 @@
 
 import { inferenceUrl } from "../commands.js";
 import { element, setAttribute, setText, show } from "../dom.js";
-import { ago, count, duration, percent, rate } from "../format.js";
+import { ago, count, duration, fullTime, percent, rate } from "../format.js";
 import { labelCells } from "../labels.js";
 import { CURL_KEY } from "../playground/snippets.js";
 import { linkTo } from "../router.js";
@@ -73,7 +73,7 @@ export function updateBatchRow(row, batch, now) {
   setText(parts.left, batch.seconds_left === null ? "–" : duration(batch.seconds_left));
   setText(parts.errors, count(batch.failed));
   setText(parts.made, ago(Math.max(0, now - batch.created_at)));
-  setAttribute(parts.made, "title", new Date(batch.created_at * 1000).toLocaleString());
+  setAttribute(parts.made, "title", fullTime(batch.created_at));
   drawFile(parts.outputs, batch.output_file_id);
   drawFile(parts.faults, batch.error_file_id);
   show(parts.cancel, batch.status === "validating" || batch.status === "in_progress");

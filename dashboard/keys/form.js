@@ -1,6 +1,7 @@
 // The form that makes a key.
 
 import { byId, element, setText, show } from "../dom.js";
+import { besideField } from "../field-kinds.js";
 import { FIELDS, isOf, specOf } from "./fields.js";
 
 export class KeyForm {
@@ -41,7 +42,7 @@ export class KeyForm {
     setText(byId("key-problem"), wrong === null ? message : "");
     for (const [each, { input, problem, field }] of this.#parts) {
       const isWrong = each === wrong;
-      setText(problem, isWrong ? message : "");
+      setText(problem, isWrong ? besideField(message) : "");
       show(problem, isWrong);
       if (isWrong) input.setAttribute("aria-invalid", "true");
       else input.removeAttribute("aria-invalid");

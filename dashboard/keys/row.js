@@ -1,7 +1,7 @@
 // A key as a row of the table.
 
 import { element, setAttribute, setText, show } from "../dom.js";
-import { ago, compact, count, duration, plural } from "../format.js";
+import { ago, compact, count, duration, fullTime, plural } from "../format.js";
 import { labelCells } from "../labels.js";
 import { linkTo } from "../router.js";
 import { drawPill } from "../states.js";
@@ -97,7 +97,7 @@ const usageWords = ({ requests, prompt_tokens: read, completion_tokens: written 
 function drawTime(cell, at, words) {
   setText(cell, words);
   if (at === null) cell.removeAttribute("title");
-  else setAttribute(cell, "title", new Date(at * 1000).toLocaleString());
+  else setAttribute(cell, "title", fullTime(at));
 }
 
 function button(action, { name }, onAct) {

@@ -1,13 +1,14 @@
 // The diary on the first page: what happened, the newest first, and what happens.
 
 import { byId, element, keyed, setText, show } from "../dom.js";
+import { dateAndTime, fullTime } from "../format.js";
 import { labelCells } from "../labels.js";
 import { drawPill } from "../states.js";
 import { connect } from "./connection.js";
 
 const MAX_ROWS = 100;
 const SILENCE = 40000; // the balancer says every 15 s that it is alive
-const HEADS = [["When"], ["What"], ["Of"], [""], ["By"]];
+const HEADS = [["When"], ["What"], ["Of"], ["Details"], ["By"]];
 const WORDS = {
   balancer_started: ["balancer started", "calm"],
   leader_changed: ["leader changed", "calm"],
@@ -54,6 +55,7 @@ export class Diary {
 
   draw() {
     show(byId("diary-table"), this.#entries.length > 0);
+    byId("diary-table").classList.toggle("by-nobody", this.#entries.every(({ by }) => !by));
     setText(byId("diary-note"), this.#entries.length ? "" : "nothing yet");
     keyed(byId("diary"), this.#entries, { key: (entry) => entry.number, create: row, update: () => {} });
   }
@@ -63,7 +65,8 @@ function row({ at, kind, subject, message, by }) {
   const [words, shade] = WORDS[kind] ?? [kind, ""];
   const pill = element("span", "pill");
   drawPill(pill, shade, words);
-  const time = element("time", "", new Date(at * 1000).toLocaleString());
+  const time = element("time", "", dateAndTime(at));
+  time.title = fullTime(at);
   time.dateTime = new Date(at * 1000).toISOString();
   const cells = [time, pill, subject, message, by ?? ""];
   const line = element("tr", "", ...cells.map((each) => element("td", each === message ? "why" : "", each)));

@@ -2,7 +2,8 @@
 
 import { downloadWords } from "../agents/work.js";
 import { element, keyed, setAttribute, setText, show } from "../dom.js";
-import { percent, plural } from "../format.js";
+import { count, percent, plural, rate } from "../format.js";
+import { term } from "../hints.js";
 import { drawIssues } from "../issues.js";
 import { drawAgent } from "../requests/row.js";
 import { linkTo } from "../router.js";
@@ -19,11 +20,12 @@ export function createModel(model) {
     bar: element("progress"),
     progress: element("p", "note"),
     agents: element("p", "note"),
+    figures: element("dl", "facts few"),
     issues: element("ul", "issues"),
   };
   const head = element("div", "agent-head", element("h3", "", parts.link), parts.state);
-  const { source, bar, progress, agents, issues } = parts;
-  const card = element("li", "card", head, source, bar, progress, agents, issues);
+  const { source, bar, progress, agents, figures, issues } = parts;
+  const card = element("li", "card", head, source, bar, progress, agents, figures, issues);
   parts.link.href = linkTo("models", model.name);
   parts.link.title = model.name;
   parts.bar.max = 1;
@@ -33,7 +35,24 @@ export function createModel(model) {
   return card;
 }
 
-export function updateModel(card, model, agents) {
+/** Whether `name` is that of an adapter of one of `models`: its agents' work is its model's. */
+export const isAdapter = (name, models) =>
+  models.some((model) => name.slice(0, Math.max(0, name.lastIndexOf(":"))) === model.name);
+
+/** What a model has to do, as words by name; `rates` are agents' tokens per second. */
+export function workOf(model, rates, isOfAdapter) {
+  const { busy, total } = model.slots;
+  const isKnown = total > 0 && !isOfAdapter;
+  const sum = model.agents.reduce((all, id) => all + (rates[id] ?? 0), 0);
+  return {
+    Slots: isKnown ? `${count(busy)} of ${count(total)}` : "–",
+    Queue: count(model.waiting),
+    "Tokens/s": isKnown ? rate(sum) : "–",
+  };
+}
+
+/** `agents` by id; `work` is of `workOf`. */
+export function updateModel(card, model, { agents, work }) {
   const { parts } = card;
   setAttribute(card, "data-status", model.status);
   drawPill(parts.state, SHADES[model.status] ?? "", model.status);
@@ -46,6 +65,11 @@ export function updateModel(card, model, agents) {
   setText(parts.progress, progressWords(model, here));
   show(parts.progress, parts.progress.textContent !== "");
   drawAgents(parts.agents, model.agents, agents);
+  keyed(parts.figures, Object.entries(work), {
+    key: ([name]) => name,
+    create: ([name]) => element("div", "fact", element("dt", "", term(name)), element("dd")),
+    update: (node, [, words]) => setText(node.lastElementChild, words),
+  });
   drawIssues(parts.issues, model.issues);
 }
 

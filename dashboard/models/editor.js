@@ -1,7 +1,7 @@
 // One model of the desired state in a form: changed, tried in a dry run, applied, removed.
 
 import { byId, element, show } from "../dom.js";
-import { count } from "../format.js";
+import { besideField } from "../field-kinds.js";
 import { confirmed } from "../keys/confirm.js";
 import { call } from "../management.js";
 import { difference } from "./diff.js";
@@ -176,16 +176,20 @@ export class DesiredStateEditor {
       return;
     }
     const problems = error.problems.length ? error.problems : [error];
-    let num = 0;
+    const labels = [];
+    const others = [];
     for (const problem of problems) {
       const place = fieldOf(problem);
-      if (place?.index !== this.#index) continue;
-      this.#form.complain(place.path, problem.message);
-      if (num === 0) this.#form.focus(place.path);
-      num += 1;
+      if (place?.index !== this.#index) {
+        others.push(problem.message);
+        continue;
+      }
+      this.#form.complain(place.field.path, besideField(problem.message));
+      if (labels.length === 0) this.#form.focus(place.field.path);
+      labels.push(place.field.label);
     }
-    const more = problems.length > 1 ? `${count(problems.length)} problems. ` : "";
-    this.#say(`Refused: ${more}${error.message}`, true);
+    const words = labels.length ? [`look at ${[...new Set(labels)].join(", ")}`, ...others] : others;
+    this.#say(`Refused: ${words.join("; ")}`, true);
   }
 
   #say(words, isBad = false) {

@@ -117,10 +117,10 @@ export function withValue(model, path, value) {
   return { ...model, [key]: inner };
 }
 
-/** The field that a problem of the balancer's is about: `models.0.agents.replicas` of model 0. */
+/** The field that a problem of the balancer's is about, and the place of its model in the state. */
 export function fieldOf(problem) {
   const found = /^models[.[](\d+)\]?\.?(.*)$/.exec(problem.field ?? "");
   if (!found) return null;
   const field = FIELDS.find(({ path }) => found[2] === path || found[2].startsWith(`${path}.`) || found[2].startsWith(`${path}[`));
-  return field ? { index: Number(found[1]), path: field.path } : null;
+  return field ? { index: Number(found[1]), field } : null;
 }

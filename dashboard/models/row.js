@@ -1,7 +1,7 @@
 // A model as a row of the table: how it is, who has it, what it has to do, what is wrong with it.
 
 import { element, keyed, setAttribute, setText, show } from "../dom.js";
-import { count, percent, plural, rate } from "../format.js";
+import { percent, plural } from "../format.js";
 import { drawIssues } from "../issues.js";
 import { labelCells } from "../labels.js";
 import { drawAgent } from "../requests/row.js";
@@ -43,8 +43,8 @@ export function createModelRow(model, onEdit) {
   return row;
 }
 
-/** `rates` are agents' tokens per second; `isAdapter`: its agents' work is its model's. */
-export function updateModelRow(row, model, { agents, rates, isAdapter, isDesired }) {
+/** `agents` by id; `work` is of `workOf`. */
+export function updateModelRow(row, model, { agents, work, isDesired }) {
   const { parts } = row;
   setAttribute(row, "data-status", model.status);
   const isLoading = model.progress !== null && model.progress !== undefined;
@@ -55,12 +55,10 @@ export function updateModelRow(row, model, { agents, rates, isAdapter, isDesired
   const aliases = model.aliases?.length ? ` · also ${model.aliases.join(", ")}` : "";
   setText(parts.source, `${model.source ?? "an agent's own"}${aliases}`);
   drawAgents(parts.agents, model.agents, agents);
-  const { busy, total } = model.slots;
-  setText(parts.slots, isAdapter || !total ? "–" : `${count(busy)} of ${count(total)}`);
-  setText(parts.queue, count(model.waiting));
+  setText(parts.slots, work.Slots);
+  setText(parts.queue, work.Queue);
   setAttribute(parts.queue, "class", model.waiting ? "number waits" : "number");
-  const sum = model.agents.reduce((all, id) => all + (rates[id] ?? 0), 0);
-  setText(parts.rate, isAdapter || !total ? "–" : rate(sum));
+  setText(parts.rate, work["Tokens/s"]);
   drawIssues(parts.issues, model.issues);
   show(parts.edit, isDesired);
 }

@@ -62,6 +62,7 @@ export class AgentPage {
     const agent = fleet.agents.find((each) => each.id === this.#id);
     show(byId("agent-gone"), agent === undefined);
     show(byId("agent-here"), agent !== undefined);
+    show(byId("agent-state"), agent !== undefined);
     if (!agent) this.log.close();
     if (!agent) return setText(byId("agent-title"), `Agent ${this.#id}`);
     this.log.open(this.#id);

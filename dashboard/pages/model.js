@@ -3,14 +3,15 @@
 import { byId, keyed, setAttribute, setText, show } from "../dom.js";
 import { HistoryPanel } from "../history/panel.js";
 import { get, paced } from "../management.js";
-import { createModel, updateModel } from "../models/card.js";
+import { createModel, isAdapter, updateModel, workOf } from "../models/card.js";
 import { LiveTable } from "../requests/live-table.js";
 import { linkTo } from "../router.js";
 
 export class ModelPage {
   #name = "";
   #fleet = null;
-  #model = null;
+  #models = [];
+  #rates = {};
 
   constructor() {
     this.load = paced(() => this.#load());
@@ -19,9 +20,9 @@ export class ModelPage {
   }
 
   open(name) {
-    if (name !== this.#name) this.#model = null;
     this.#name = name;
     setText(byId("model-title"), name);
+    setAttribute(byId("model-edit"), "href", linkTo("models", "", { edit: name }));
     setAttribute(byId("model-ended"), "href", linkTo("requests", "", { state: "ended", model: name }));
     setText(byId("model-said"), "");
     this.past.open({ by: "model", name });
@@ -35,32 +36,37 @@ export class ModelPage {
     this.#draw();
   }
 
-  drawThroughput() {
+  drawThroughput(event) {
+    this.#rates = event.agents;
     this.past.tick();
-    this.#drawRequests();
+    this.#draw();
   }
 
   async #load() {
-    const name = this.#name;
     try {
-      const { models } = await get("api/v1/models");
-      if (name !== this.#name) return;
-      this.#model = models.find((each) => each.name === name) ?? null;
-      setText(byId("model-said"), this.#model ? "" : "No agent serves it now, and it is not in the desired state.");
+      this.#models = (await get("api/v1/models")).models;
+      setText(byId("model-said"), this.#model() ? "" : "No agent serves it now, and it is not in the desired state.");
     } catch (error) {
       setText(byId("model-said"), `How it is cannot be read: ${error.message}`);
     }
     this.#draw();
   }
 
+  #model() {
+    return this.#models.find((each) => each.name === this.#name) ?? null;
+  }
+
   #draw() {
+    const model = this.#model();
+    const isOfAdapter = isAdapter(this.#name, this.#models);
     const agents = new Map((this.#fleet?.agents ?? []).map((agent) => [agent.id, agent]));
     show(byId("model-said"), byId("model-said").textContent !== "");
-    byId("model-title").classList.toggle("hidden", this.#model !== null); // its card has the name
-    keyed(byId("model-card"), this.#model ? [this.#model] : [], {
-      key: (model) => model.name,
+    byId("model-title").classList.toggle("hidden", model !== null); // its card has the name
+    show(byId("model-edit"), Boolean(model?.source) && !isOfAdapter);
+    keyed(byId("model-card"), model ? [model] : [], {
+      key: ({ name }) => name,
       create: createModel,
-      update: (card, model) => updateModel(card, model, agents),
+      update: (card) => updateModel(card, model, { agents, work: workOf(model, this.#rates, isOfAdapter) }),
     });
     this.#drawRequests();
   }

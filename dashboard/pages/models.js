@@ -3,8 +3,10 @@
 import { byId, keyed, setText, show } from "../dom.js";
 import { plural } from "../format.js";
 import { get, paced } from "../management.js";
+import { isAdapter, workOf } from "../models/card.js";
 import { DesiredStateEditor } from "../models/editor.js";
 import { createModelRow, updateModelRow } from "../models/row.js";
+import { linkTo, rewriteAddress } from "../router.js";
 
 export class ModelsPage {
   #fleet = null;
@@ -19,9 +21,13 @@ export class ModelsPage {
     });
   }
 
-  open() {
+  /** With `edit` in the address the form opens for the model of that name. */
+  open(_argument, query) {
+    const name = query.get("edit");
     this.load();
-    this.editor.read();
+    if (name === null) this.editor.read();
+    else this.editor.edit(name, null);
+    rewriteAddress(linkTo("models")); // to load the page again is not to open the form again
   }
 
   draw(fleet) {
@@ -48,7 +54,6 @@ export class ModelsPage {
 
   #draw() {
     const agents = new Map((this.#fleet?.agents ?? []).map((agent) => [agent.id, agent]));
-    const names = new Set(this.#models.map((model) => model.name));
     show(byId("no-models"), this.#models.length === 0);
     show(byId("models-table"), this.#models.length > 0);
     setText(byId("models-note"), this.#models.length ? plural(this.#models.length, "model") : "");
@@ -58,8 +63,7 @@ export class ModelsPage {
       update: (row, model) =>
         updateModelRow(row, model, {
           agents,
-          rates: this.#rates,
-          isAdapter: names.has(model.name.slice(0, Math.max(0, model.name.lastIndexOf(":")))),
+          work: workOf(model, this.#rates, isAdapter(model.name, this.#models)),
           isDesired: this.editor.has(model.name),
         }),
     });

@@ -25,7 +25,7 @@ function withPictures(text, urls) {
 /** A chat's title: the beginning of its first question. */
 export function titleOf(messages) {
   const first = messages.find((message) => message.role === "user");
-  if (!first) return "New chat";
+  if (!first) return "Nothing asked yet";
   const line = first.content.trim().split("\n")[0] || "A picture";
   return line.length > 40 ? `${line.slice(0, 39)}…` : line;
 }

@@ -198,7 +198,7 @@ export class Plot {
   #slideIn(seconds) {
     this.#slide?.cancel();
     const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    if (isStill || document.hidden || seconds > LONGEST_SLIDE) return;
+    if (isStill || document.hidden || this.width === 0 || seconds > LONGEST_SLIDE) return;
     const distance = (this.width * seconds) / this.span;
     this.#slide = this.data.animate(
       [{ transform: `translateX(${distance}px)` }, { transform: "none" }],

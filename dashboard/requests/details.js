@@ -1,7 +1,7 @@
 // All that is known of a request that has ended, in a dialog over the page.
 
 import { byId, element, setText, show } from "../dom.js";
-import { count, milliseconds, rate } from "../format.js";
+import { count, fullTime, milliseconds, rate } from "../format.js";
 import { term } from "../hints.js";
 
 /** Show it; `shade` is the class of the way it ended. */
@@ -23,7 +23,7 @@ export function openDetails(request, shade) {
 function factsOf(request) {
   const time = (value) => (value === null || value === undefined ? null : milliseconds(value));
   return [
-    ["Ended at", new Date(request.ended_at * 1000).toLocaleString()],
+    ["Ended at", fullTime(request.ended_at)],
     ["Caller's key", request.caller || "none"],
     ["Kind", request.kind ?? null],
     ["Model", request.model],

@@ -1,7 +1,7 @@
 // A request that has ended, as a row of a table.
 
 import { element, setAttribute, setText, show } from "../dom.js";
-import { count, milliseconds, rate } from "../format.js";
+import { count, dateAndTime, fullTime, milliseconds, rate } from "../format.js";
 import { labelCells } from "../labels.js";
 import { linkTo } from "../router.js";
 import { drawPill } from "../states.js";
@@ -60,7 +60,8 @@ export function updateEndedRow(row, request, ids) {
   const cells = row.parts;
   setText(cells.open, request.id.slice(0, SHORT_ID));
   setAttribute(cells.open, "title", request.id);
-  setText(cells.time, new Date(request.ended_at * 1000).toLocaleTimeString());
+  setText(cells.time, dateAndTime(request.ended_at));
+  setAttribute(cells.time, "title", fullTime(request.ended_at));
   drawPill(cells.code, shade(request.code), request.code);
   setText(cells.error, request.error ?? "");
   show(cells.error, Boolean(request.error));
