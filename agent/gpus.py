@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -102,6 +103,9 @@ def _issues(problems: list[dict[str, Any]]) -> tuple[Issue, ...]:
 
 
 def _libraries() -> Path | None:
+    """As `backends.libraries_folder`, without importing llama.cpp."""
+    if named := os.environ.get("LLAMA_CPP_LIB_PATH"):
+        return Path(named)
     spec = find_spec("llama_cpp")
     return None if spec is None or spec.origin is None else Path(spec.origin).parent / "lib"
 

@@ -19,6 +19,7 @@ from release import changelog, dist, documents, wheels
 from release.breaking import breaking_changes
 from release.dist import DIST, say
 from release.trial import TrialFailed
+from release.vulkan_sdk import NoSdkError
 
 ROOT = Path(__file__).parent.parent
 BUILDERS = ("docker", "podman", "buildah")
@@ -39,7 +40,7 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory() as folder:
             _check(Path(folder), is_rehearsal=arguments.rehearse, with_engine=arguments.engine)
-    except (CheckFailed, TrialFailed, subprocess.CalledProcessError) as error:
+    except (CheckFailed, TrialFailed, NoSdkError, subprocess.CalledProcessError) as error:
         print(f"✗ {error}", file=sys.stderr)
         return 1
     return 0
@@ -61,7 +62,7 @@ def _check(folder: Path, *, is_rehearsal: bool, with_engine: bool) -> None:
     _check_containers(source)
     _check_upgrade()
     if with_engine:
-        dist.add_engine("cpu")
+        dist.add_engine(None)
     dist.add_sums(sorted(DIST.iterdir()))
 
 

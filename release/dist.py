@@ -18,6 +18,7 @@ from pathlib import Path
 
 from release import engine_wheel, sbom
 from release.trial import Trial, TrialFailed
+from release.vulkan_sdk import NoSdkError
 
 ROOT = Path(__file__).parent.parent
 DIST = ROOT / "dist"
@@ -26,25 +27,30 @@ DIST = ROOT / "dist"
 def main() -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(prog="make dist", description=__doc__)
-    parser.add_argument("--backend", choices=engine_wheel.BACKENDS, default="cpu")
+    parser.add_argument(
+        "--backend", choices=engine_wheel.BACKENDS, help="else vulkan if its SDK is there"
+    )
     arguments = parser.parse_args()
     try:
         shutil.rmtree(DIST, ignore_errors=True)
         _run(sys.executable, "-m", "build", "--outdir", str(DIST), str(ROOT))
         add_engine(arguments.backend)
         add_sums(sorted(DIST.iterdir()))
-    except (TrialFailed, subprocess.CalledProcessError) as error:
+    except (TrialFailed, NoSdkError, subprocess.CalledProcessError) as error:
         print(f"✗ {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def add_engine(backend: str) -> None:
+def add_engine(backend: str | None) -> None:
     """The engine's wheel and the bill of materials, beside Arriero's wheel in `dist/`.
 
-    Raises `TrialFailed` or `CalledProcessError`.
+    Without a `backend`, Vulkan where its SDK is. Raises `TrialFailed`, `NoSdkError` or
+    `CalledProcessError`.
     """
     [wheel] = DIST.glob("arriero-*.whl")
+    backend, why = engine_wheel.chosen(backend)
+    say(why)
     engine = engine_wheel.built(backend, DIST)
     say(f"engine: {engine.name}, {engine.stat().st_size / 1e6:.1f} MB")
     if platform.system() == "Linux" and "manylinux" not in engine.name:

@@ -1,8 +1,9 @@
 """Builds llama-cpp-python for hosts without a compiler: `python -m release.engine_wheel`.
 
 llama.cpp's backends are libraries of their own then. That for processors comes once for each kind
-of them, and an agent loads the best that its host can run. Where it runs, it needs a compiler, and
-the kit of the GPUs that `--backend` names. Imports nothing but Python's own library, so it runs in
+of them, and an agent loads the best that its host can run. Vulkan's is among them where its SDK is,
+unless `--backend` names something else. Where it runs, it needs a compiler, and the kit of the GPUs
+that are named. Imports nothing but Python's own library, so it runs in
 containers before anything is installed.
 """
 
@@ -20,6 +21,8 @@ import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+
+from release.vulkan_sdk import NoSdkError, versions
 
 ROOT = Path(__file__).parent.parent
 
@@ -75,7 +78,7 @@ _UNUSED = re.compile(
 def main() -> None:
     """Build one wheel, and print its path."""
     parser = argparse.ArgumentParser(prog="python -m release.engine_wheel", description=__doc__)
-    parser.add_argument("--backend", choices=BACKENDS, default="cpu")
+    parser.add_argument("--backend", choices=BACKENDS, help="else vulkan if its SDK is there")
     parser.add_argument("--output", type=Path, default=ROOT / "dist", help="folder (default dist)")
     parser.add_argument(
         "--this-system",
@@ -83,12 +86,27 @@ def main() -> None:
         help="for systems like this one: needs no auditwheel and bundles nothing",
     )
     arguments = parser.parse_args()
-    wheel = built(arguments.backend, arguments.output, is_portable=not arguments.this_system)
+    backend, why = chosen(arguments.backend)
+    print(why, file=sys.stderr)
+    wheel = built(backend, arguments.output, is_portable=not arguments.this_system)
     print(wheel)
 
 
+def chosen(backend: str | None) -> tuple[str, str]:
+    """`backend`, or the one that suits most hosts of those that can be built; and a line of why."""
+    if backend is not None or platform.system() != "Linux":
+        return backend or "cpu", f"the engine is built for {backend or 'cpu'}"
+    try:
+        return "vulkan", f"the engine is built with Vulkan: {versions()}"
+    except NoSdkError as error:
+        return "cpu", f"the engine is built without Vulkan: {error}"
+
+
 def built(name: str, output: Path, *, is_portable: bool = True) -> Path:
-    """The wheel, in `output`. Raises `CalledProcessError` where a program fails."""
+    """The wheel, in `output`.
+
+    Raises `CalledProcessError` where a program fails, and `NoSdkError` for Vulkan without its SDK.
+    """
     backend = BACKENDS[name]
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -133,7 +151,8 @@ def _compiled(backend: Backend) -> Path:
     """The wheel as it is built, which takes long; kept, by what shapes it."""
     arguments = cmake_arguments(backend, platform.system())
     compiler = subprocess.run(["c++", "--version"], capture_output=True, text=True, check=True)
-    shape = "\n".join([version(), arguments, platform.platform(), compiler.stdout])
+    kit = versions() if backend is BACKENDS["vulkan"] else ""
+    shape = "\n".join([version(), arguments, platform.platform(), compiler.stdout, kit])
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     kept = base / "arriero" / "portable" / hashlib.sha256(shape.encode()).hexdigest()[:16]
     if not (found := list(kept.glob("*.whl"))):

@@ -44,6 +44,15 @@ async def test_a_build_for_processors_is_not_asked(tmp_path: Path) -> None:
     assert await gpus(tmp_path, says("raise SystemExit(1)"), makers=tuple) == Gpus()
 
 
+async def test_libraries_that_are_named_are_those_that_are_looked_at(
+    built_for_gpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the name that llama-cpp-python goes by."""
+    monkeypatch.setenv("LLAMA_CPP_LIB_PATH", str(built_for_gpus))
+    [device] = (await gpus(program=finds([DEVICE], []), makers=tuple)).devices
+    assert device.name == "CUDA0"
+
+
 def finds(devices: list[Any], problems: list[Any]) -> list[str]:
     text = json.dumps({"devices": devices, "cpu": None, "problems": problems})
     return says(f"print('noise'); print({text!r})")
