@@ -1,7 +1,8 @@
 """A device of type GPU where there is none: another process's CPU, with a bounded memory.
 
 llama.cpp's RPC backend makes a device of it; an agent finds it by `--rpc ADDRESS`. Its memory is
-counted and bounded here, inside the functions by which ggml's CPU backend tells and allocates it.
+counted and bounded here, inside the functions by which ggml's CPU backend tells and allocates it;
+those of other backends can be bounded in the same way.
 ggml's own server serves one connection at a time, so each gets a server of its own; all share the
 device's memory.
 """
@@ -94,16 +95,16 @@ _Free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class BoundedMemory:
-    """The memory of ggml's CPU backend in this process, of which there are `limit` bytes.
+    """The memory of one of ggml's devices in this process, of which there are `limit` bytes.
 
     It takes the place of functions in ggml's tables (`ggml-backend-impl.h`).
     """
 
-    def __init__(self, ggml: Any, limit: int) -> None:
+    def __init__(self, ggml: Any, limit: int, device: str = "CPU") -> None:
         self.limit = limit
         self._sizes: dict[int, int] = {}
         self._lock = threading.Lock()
-        self.device = _called(ggml, "ggml_backend_dev_by_name", b"CPU")
+        self.device = _called(ggml, "ggml_backend_dev_by_name", device.encode())
         buffers = _called(ggml, "ggml_backend_dev_buffer_type", ctypes.c_void_p(self.device))
         self._allocate_really = _Allocate(_slot(buffers, 1).value or 0)
         self._free_really: Any = None

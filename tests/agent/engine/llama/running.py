@@ -1,11 +1,17 @@
 """What tests of the real engine run on it."""
 
-from collections.abc import Container, Mapping
+import multiprocessing
+from collections.abc import Callable, Container, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from arriero.agent.engine.llama.engine import LlamaEngine
+from arriero.agent.engine.llama.loading import load_engine
+from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampling import Sampling
@@ -16,6 +22,7 @@ from arriero.agent.engine.speculation.drafting import Drafting
 from arriero.agent.engine.speculation.prompt_lookup import LookupDrafter
 from arriero.agent.engine.step import Aborted, Clear, Decoded, Step
 from arriero.shared.reports.statistics import Statistics
+from tests.waiting import HANGS
 
 TEXTS = (
     "What is a slot?",
@@ -130,3 +137,17 @@ def generate(
                 ended[output.id] = (tokens[output.id], output.end.reason)
         scheduler.check_integrity()
     return ended, scheduler.statistics()
+
+
+def apart(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What `function` returns or raises in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as executor:
+        return executor.submit(function, *arguments).result(HANGS)
+
+
+def answers(model: Path, options: dict[str, Any]) -> Ended:
+    given = {"slots": 2, "context_size": 256, "threads": 1, "fit_target": 0, **options}
+    engine = load_engine(model, LoadOptions(**given))
+    assert isinstance(engine, LlamaEngine)
+    return generate(engine, sequences(engine, GREEDY)[:4], slots=2)[0]

@@ -4,11 +4,9 @@ llama.cpp never forgets a server, and aborts the process where it asks one that 
 uses one runs in a process of its own.
 """
 
-import multiprocessing
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -24,26 +22,12 @@ from arriero.agent.engine.llama.rpc import PROTOCOL, Version, speaks, use_server
 from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.model_error import ModelError
 from bench.small_models import write
-from tests.agent.engine.llama.running import GREEDY, Ended, generate, sequences
+from tests.agent.engine.llama.running import GREEDY, Ended, answers, apart, generate, sequences
 from tests.rpc_device import RpcDevice
 from tests.waiting import HANGS
 
 MODEL = Path(__file__).parents[4] / "demo" / "arriero-demo.gguf"
 MIB = 2**20
-
-
-def apart(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What `function` returns or raises in a process of its own."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as executor:
-        return executor.submit(function, *arguments).result(HANGS)
-
-
-def answers(model: Path, options: dict[str, Any]) -> Ended:
-    given = {"slots": 2, "context_size": 256, "threads": 1, "fit_target": 0, **options}
-    engine = load_engine(model, LoadOptions(**given))
-    assert isinstance(engine, LlamaEngine)
-    return generate(engine, sequences(engine, GREEDY)[:4], slots=2)[0]
 
 
 def gpus_of(*servers: str) -> list[FoundDevice]:
