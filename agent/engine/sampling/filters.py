@@ -31,6 +31,7 @@ from .weights import (
     evens,
     exponentials,
     leave_out,
+    shift_of,
     sum_of,
 )
 
@@ -42,6 +43,9 @@ _SHORT = 8
 
 _NUM_TOPS = 1024
 """How many columns say at least where a nucleus ends."""
+
+_ROUNDED_UP = 1.00001
+"""Of a sum in single precision, which looks for a bound."""
 
 _HOT = 2
 """From here on what is drawn of all tokens is rarely one that a filter leaves few of."""
@@ -216,8 +220,8 @@ class Pool:
         if 1 < temperature < _HOT:
             self._shorten()
         if self._ids is not None:
-            logits = self._row[self._ids]
-            sums = np.exp((logits - logits.max()) / temperature).cumsum(dtype=np.float64)
+            depths = self._row[self._ids] - self._top
+            sums = np.exp(depths / temperature).cumsum(dtype=np.float64)
             # A draw of exactly 0 is the first one's that has a chance at all.
             return int(self._ids[sums.searchsorted(max(number * sums[-1], _LEAST_DRAW))])
         weights = self._weights(temperature)
@@ -262,7 +266,8 @@ class Pool:
 
     def _keep_from(self, floor: np.float32) -> None:
         if self._ids is not None:
-            self._ids = self._ids[self._row[self._ids] >= floor]
+            if floor > NO_FLOOR:
+                self._ids = self._ids[self._row[self._ids] >= floor]
             return
         ids = self._few_from(floor)
         if ids is None:
@@ -310,7 +315,7 @@ class Pool:
         elif passing is not None:
             self._keep(passing)
         if self._ids is None:
-            self._top = self._row[self._highest_of_many()]
+            self._top = self._row[int(self._weights().values.argmax())]
 
     def _shorten(self) -> None:
         """Go on with a part of the row, where all that may pass the last filter is one."""
@@ -365,17 +370,18 @@ class Pool:
         if self._passing is not None:
             return None
         some = folded(self._tops, _NUM_TOPS)
-        if float(self._weigh_some(some).sum()) < target:
+        if float(np.add.reduce(self._weigh_some(some))) < target:
             return None
         some = np.sort(some)[::-1]
-        sums = self._weigh_some(some).cumsum()
-        bound = some[min(int(sums.searchsorted(target)), some.size - 1)]
+        place = int(self._weigh_some(some).cumsum().searchsorted(_ROUNDED_UP * target))
+        bound = some[min(place, some.size - 1)]
         ids = reaching(self._row, self._tops, bound)
         return ids if ids.size <= FEW else None
 
     def _weigh_some(self, logits: Row) -> Row:
-        """The weights of some logits."""
-        return exponentials(logits, self._top, ONE, np.empty_like(logits))
+        """The weights of some logits, nearly as exact as those of the row."""
+        weights: Row = np.exp(logits - shift_of(self._top))
+        return weights
 
     def _drop_of_many(self, threshold: float) -> None:
         values = self._weights().values

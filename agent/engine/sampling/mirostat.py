@@ -75,7 +75,7 @@ class Mirostat:
             return ids[:count]
         if count <= FEW:
             return ranking.highest(count)
-        return weights.only(highest_mask(values, count))
+        return weights if count == values.size else weights.only(highest_mask(values, count))
 
     def _bounded(self, weights: Weights, ranking: "Ranking") -> Ids | Weights:
         """Those that are no more surprising than allowed, the highest first; one at least."""

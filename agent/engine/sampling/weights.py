@@ -23,13 +23,10 @@ BLOCK = 512
 _PART = 16 * BLOCK
 """So much of a row is looked at first where a part of it may be enough."""
 
-SAMPLE = 2048
-"""Tokens that say where to look for an edge."""
-
 _GLANCE = 1024
 """How many are put in order to see whether these are all."""
 
-_BRACKET = 48
+_BRACKET = 40
 """So many tokens of a sample lie around an edge when all tokens there are looked at."""
 
 NO_FLOOR = np.float32(-np.inf)
@@ -53,7 +50,10 @@ def _is_exp2_fast() -> bool:
 
 _IS_EXP2_FAST = _is_exp2_fast()
 _LEAST_EXPONENT = np.float32(-85)
-"""Below e to the power of it numbers are not normal, and `exp2` takes many times as long."""
+"""Below e to the power of it numbers are not normal, and `exp2` takes many times as long.
+
+Few such numbers do no harm, so a sample is looked at.
+"""
 _LOG2_E = np.float32(np.log2(np.e))
 
 ONE = np.float32(1)
@@ -91,7 +91,11 @@ def exponentials(row: Row, top: np.float32, temperature: np.float32, out: Row) -
     if shift := shift_of(top, temperature):
         # The difference first: with a tiny temperature the quotients would all be infinite.
         row = np.subtract(row, shift, out=out)
-    if _IS_EXP2_FAST and np.minimum.reduce(row) > _LEAST_EXPONENT * temperature:
+    if (
+        _IS_EXP2_FAST
+        and row.size > FEW
+        and np.minimum.reduce(sample_of(row)) > _LEAST_EXPONENT * temperature
+    ):
         np.multiply(row, _LOG2_E / temperature, out=out)
         return np.exp2(out, out=out)
     if temperature != 1:
@@ -155,8 +159,12 @@ class Weights:
     def __init__(self, values: Row) -> None:
         self.values = values
         self._of_blocks = block_sums(values)
-        self._sums = self._of_blocks.cumsum(dtype=np.float64)
-        self.total = float(self._sums[-1])
+        self.total = float(np.add.reduce(self._of_blocks, dtype=np.float64))
+
+    @cached_property
+    def _sums(self) -> NDArray[np.float64]:
+        """Those of all blocks up to each."""
+        return self._of_blocks.cumsum(dtype=np.float64)
 
     def only(self, chosen: Mask) -> "Weights":
         """The weights of those alone; `values` are overwritten."""
@@ -361,23 +369,15 @@ class Heaviest:
 
     def mask(self) -> Mask:
         """See `Prefix`."""
-        high, before, low = self._bracket()
-        near = ((self._keys > low) & (self._keys <= high)).nonzero()[0]
-        keys = self._keys[near]
-        order = np.argsort(-keys)
-        sums = before + self._weights[near[order]].cumsum(dtype=np.float64)
-        edge = keys[order[min(int(sums.searchsorted(self._mass)), order.size - 1)]]
-        before += float(self._weights[near[keys > edge]].sum(dtype=np.float64))
-        equals = near[keys == edge]
-        sums = before + self._weights[equals].cumsum(dtype=np.float64)
-        passing: Mask = self._keys > edge
-        passing[equals[: int(sums.searchsorted(self._mass)) + 1]] = True
+        passing = self._mask_in_order() if self._keys.size <= FEW else self._mask_by_bracket()
         if self._floor > NO_FLOOR:
             passing &= self._keys >= self._floor
         return passing
 
     def few(self) -> Ids | None:
         """See `Prefix`."""
+        if self._keys.size > FEW and self._guess[1] > FEW:
+            return None
         ids = highest(self._keys, min(_GLANCE, self._keys.size))
         sums = self._weights[ids].cumsum(dtype=np.float64)
         if sums[-1] < self._mass:
@@ -421,32 +421,51 @@ class Heaviest:
         keys = weights.values if self._keys is self._weights else self._keys[ids]
         return Heaviest(keys, weights, self._mass, self._floor)
 
-    def _bracket(self) -> tuple[np.float32, float, np.float32]:
-        """A key that is not below the last one's, the mass above it, and a key that is below.
+    def _mask_by_bracket(self) -> Mask:
+        """Which they are, but for the floor: the last one lies where few tokens are looked at."""
+        low, high, before = self._bracket()
+        passing: Mask = self._keys > high
+        near = ((self._keys > low) & ~passing).nonzero()[0]
+        part = Heaviest(self._keys[near], Weights(self._weights[near]), self._mass - before)
+        is_short = 2 * near.size < self._keys.size
+        passing[near[part.mask() if is_short else part._mask_in_order()]] = True
+        return passing
+
+    def _mask_in_order(self) -> Mask:
+        """Likewise, with all keys put in order."""
+        order = np.argsort(-self._keys)
+        sums = self._weights[order].cumsum(dtype=np.float64)
+        edge = self._keys[order[min(int(sums.searchsorted(self._mass)), order.size - 1)]]
+        passing: Mask = self._keys > edge
+        before = float(self._weights[passing].sum(dtype=np.float64))
+        equals = (self._keys == edge).nonzero()[0]
+        sums = before + self._weights[equals].cumsum(dtype=np.float64)
+        passing[equals[: int(sums.searchsorted(self._mass)) + 1]] = True
+        return passing
+
+    def _bracket(self) -> tuple[np.float32, np.float32, float]:
+        """A key that is below the last one's, one that is not, and the mass above that.
 
         Few tokens lie between them. A sample says where to look, and what is above a key there is
-        summed, so that the next look is nearer.
+        summed.
         """
-        step = max(1, self._keys.size // SAMPLE)
-        keys = self._keys[::step]
-        order = np.argsort(-keys)
-        keys = keys[order]
-        sums = np.append(0.0, self._weights[::step][order].cumsum(dtype=np.float64))
-        first, before = 0, 0.0
-        last, until = keys.size, self._total
-        while last - first > _BRACKET:
-            share = (self._mass - before) / (until - before)
-            guess = int(sums.searchsorted(sums[first] + share * (sums[last] - sums[first])))
-            margin = max(_BRACKET // 3, (last - first) // 16)
-            guess += margin if 2 * guess < first + last else -margin
-            guess = min(max(guess, first + 1), last - 1)
-            above = self._sum(self._keys > keys[guess])
+        keys, weights = self._sample()
+        sums = weights.cumsum()
+        spread = CAUTION * np.sqrt(weights * sums)
+        rest = max(self._total - self._mass, 0.0) * keys.size / self._keys.size
+        looks = [int(each.searchsorted(rest)) for each in (sums - spread, sums + spread)]
+        low, high, before = -1, keys.size, 0.0
+        while high - low > _BRACKET:
+            place = looks.pop() if looks else (low + high) // 2
+            if not low < place < high:
+                continue
+            above = self._sum(self._keys > keys[place])
             if above >= self._mass:
-                last, until = guess, above
+                low = place
             else:
-                first, before = guess, above
-        high = keys[first] if first else np.float32(np.inf)
-        return high, before, keys[last] if last < keys.size else np.float32(-np.inf)
+                high, before = place, above
+        lowest = keys[low] if low >= 0 else NO_FLOOR
+        return lowest, keys[high] if high < keys.size else np.float32(np.inf), before
 
     def _sum(self, chosen: Mask) -> float:
         return sum_of(self._weights, chosen.astype(np.float32))
