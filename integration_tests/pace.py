@@ -64,9 +64,15 @@ class Pace:
     async def slow(self, steps_per_second: float | None) -> None:
         """Compute no faster than that, from now on; `None`: as fast as it goes.
 
-        An engine that is in a step obeys after it. So a step of minutes is one that hangs.
+        An engine that is in a step obeys after it.
         """
         await self._say(self._allowed, str(steps_per_second or ""))
+
+    async def hang(self) -> None:
+        """The engines that are here begin a step of ten minutes; those that come later are free."""
+        async with self._turn:
+            self._allowed, self._per_second = "free", ""
+            await self._tell_all(f"free {1 / 600}".encode())
 
     async def step_until(self, reading: Awaitable[T]) -> T:
         """What `reading` gives; a step more is computed whenever a second has not brought it.
@@ -109,9 +115,12 @@ class Pace:
     async def _say(self, allowed: str, per_second: str) -> None:
         async with self._turn:
             self._allowed, self._per_second = allowed, per_second
-            answers = [await _tell(each, self._order) for each in self._engines]
-            pairs = zip(self._engines, answers, strict=True)
-            self._engines = [each for each, is_there in pairs if is_there]
+            await self._tell_all(self._order)
+
+    async def _tell_all(self, what: bytes) -> None:
+        answers = [await _tell(each, what) for each in self._engines]
+        pairs = zip(self._engines, answers, strict=True)
+        self._engines = [each for each, is_there in pairs if is_there]
 
 
 async def _tell(engine: tuple[StreamReader, StreamWriter], what: bytes) -> bool:

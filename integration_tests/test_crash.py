@@ -164,22 +164,19 @@ async def test_a_step_that_hangs_gets_nothing_new_and_ends_the_engine(patient: F
     await agent.pace.hand_out(3)
     running = asyncio.create_task(generate(patient.http, patient.inference, body))
     await patient.until_streaming(1)
-    await agent.pace.slow(1 / 600)
-    hanging = asyncio.create_task(agent.pace.let_go())
+    await agent.pace.hang()
     await until_issue(patient, "engine_stalled", slots=0)
     queued = asyncio.create_task(generate(patient.http, patient.inference, plain_cases()[0].body))
     await patient.until_num_requests(1, "queued")
 
-    freed = asyncio.create_task(agent.pace.slow(None))
     after = await until_agent(patient, slots=2, issue="it was started again")
     assert after["issues"][0]["code"] == "engine_stalled"
     assert "no step of the engine ended within 8s" in after["issues"][0]["message"]
-    await asyncio.gather(hanging, freed)
     answer = await running
     assert answer.end["usage"]["completion_tokens"] == NUM_TOKENS
     assert answer.end["timings"]["moves"] == 1
     assert (await queued).text == plain_cases()[0].answer
-    assert len(agent.engine_pids) >= 2, "a slow machine may end another, too"
+    assert len(agent.engine_pids) == 2
 
 
 async def test_a_long_step_that_ends_after_all_ends_the_issue(patient: Fleet) -> None:
@@ -226,7 +223,7 @@ async def test_the_issue_goes_when_the_engine_has_held_out(patient: Fleet) -> No
     await until_agent(patient, slots=1, issue="it was started again")
     await until_agent(patient, slots=1)
     await answers_correctly(patient)
-    assert len(agent.engine_pids) >= 2, "a slow machine may end another, too"
+    assert len(agent.engine_pids) == 2
 
 
 async def test_a_crash_after_a_crash_waits_longer(patient: Fleet) -> None:
