@@ -80,11 +80,15 @@ class Warned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """The request waits at `position` of the queue, for a `slot` or until a `model` is loaded."""
+    """The request waits at `position` of the queue, for a `slot` or until a `model` is loaded.
+
+    `reason` says why no agent serves the model.
+    """
 
     position: int | None = None
     what: str = "slot"
     seconds_left: float | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +146,12 @@ def event_of(body: Mapping[str, Any]) -> Event | Failed | None:
         case "warning":
             return Warned(code=body["code"], message=body["message"], item=item)
         case "waiting":
-            position, left = body.get("position"), body.get("seconds_left")
-            return Waiting(position=position, what=body.get("for", "slot"), seconds_left=left)
+            return Waiting(
+                position=body.get("position"),
+                what=body.get("for", "slot"),
+                seconds_left=body.get("seconds_left"),
+                reason=body.get("reason"),
+            )
         case "done":
             return done_of(body, item)
         case "error":

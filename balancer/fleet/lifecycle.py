@@ -3,11 +3,26 @@
 Invariants: `expires_at` never moves; the time in the queue adds up over all stays there.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from math import inf
 
+from ...shared.errors import QueueTimeout
 from ...shared.inference import RequestId
 from .caller import Caller
 from .limits import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class NotServed:
+    """No agent serves a model: why, and in how many seconds one will, where that is known."""
+
+    reason: str
+    seconds_left: float | None = None
+
+
+WhyNotServed = Callable[[str | None], NotServed]
+"""Of a model that no agent serves now; `None` is any model."""
 
 
 class Lifecycle:
@@ -65,6 +80,14 @@ class Lifecycle:
         self.agent = agent
         self._waited = self.waited(now)
         self._queued_at = None
+
+    def _queue_timeout(self, wanted: str, lack: NotServed | None) -> QueueTimeout:
+        """The error of a wait for what was `wanted`, or for an agent, which it did not get."""
+        seconds = f"{self._limits.buffered_request_timeout:g} s"
+        if lack is None:
+            return QueueTimeout(f"{wanted} for {seconds}")
+        served = "a model" if self.model is None else f"the model `{self.model[:200]}`"
+        return QueueTimeout(f"no agent served {served} for {seconds}: {lack.reason}")
 
     @property
     def _queue_deadline(self) -> float:

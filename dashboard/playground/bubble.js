@@ -168,10 +168,11 @@ function tools(source, actions) {
 const promptWords = ({ prompt_tokens: prompt, cached_tokens: cached }) =>
   cached ? `prompt ${prompt}, ${cached} cached` : `prompt ${prompt}`;
 
-function waitingWords({ for: what, position, seconds_left: left }) {
+function waitingWords({ for: what, position, seconds_left: left, reason }) {
   const words = [what === "model" ? "waiting for the model" : "waiting for a slot"];
   if (position) words.push(`number ${position}`);
   if (left !== null && left !== undefined) words.push(`about ${duration(left)}`);
+  if (reason) words.push(reason);
   return words.join(" · ");
 }
 

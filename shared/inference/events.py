@@ -136,12 +136,14 @@ WaitsFor = Literal["slot", "model"]
 class Waiting:
     """The request waits at `position` (from 1), for a slot or for an agent that has its model.
 
-    `seconds_left` is an estimate in whole seconds, where there is one.
+    `seconds_left` is an estimate in whole seconds, where there is one. `reason` says why no agent
+    serves the model.
     """
 
     position: int
     what: WaitsFor
     seconds_left: float | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,8 @@ CALL = {"id": "c", "name": "f", "arguments": "{}"}
         ({"event": "tool_call", "call": CALL}, ToolCall(call_id="c", name="f", arguments="{}")),
         ({"event": "warning", "code": "w", "message": "m"}, Warned(code="w", message="m")),
         (
-            {"event": "waiting", "position": 2, "for": "model", "seconds_left": None},
-            Waiting(position=2, what="model"),
+            {"event": "waiting", "position": 2, "for": "model", "reason": "it loads"},
+            Waiting(position=2, what="model", reason="it loads"),
         ),
         (DONE, END),
         ({"event": "brand_new"}, None),

@@ -89,13 +89,15 @@ _For = TypedDict("_For", {"for": WaitsFor})
 class WaitingEvent(_For):
     """The request waits for a slot, or for an agent that has its model.
 
-    `position` counts from 1. `seconds_left` is an estimate.
+    `position` counts from 1. `seconds_left` is an estimate. `reason`: why no agent serves the
+    model, if that is what it waits for.
     """
 
     event: Literal["waiting"]
     id: str
     position: Count
     seconds_left: float | None
+    reason: str | None
 
 
 class TokenEvent(TypedDict):
@@ -205,8 +207,13 @@ class EventWriter:
         match event:
             case Begun():
                 return b""  # the end counts the prompt
-            case Waiting(position=position, what=what, seconds_left=left):
-                values = {"position": position, "for": what, "seconds_left": left}
+            case Waiting(position=position, what=what, seconds_left=left, reason=reason):
+                values = {
+                    "position": position,
+                    "for": what,
+                    "seconds_left": left,
+                    "reason": reason,
+                }
                 return self._event("waiting", values)
             case ToolCallStarted():
                 return self._event("tool_call_started", {"call": event})

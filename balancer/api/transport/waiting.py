@@ -46,4 +46,5 @@ def _preferred(preferences: Iterable[str]) -> Iterable[float]:
 def comment(waiting: Waiting) -> bytes:
     """A comment in a stream of server-sent events: `: waiting position=3 for=slot`."""
     left = "" if waiting.seconds_left is None else f" seconds_left={waiting.seconds_left:g}"
-    return f": waiting position={waiting.position} for={waiting.what}{left}\n\n".encode()
+    why = "" if waiting.reason is None else f" reason={' '.join(waiting.reason.split())}"
+    return f": waiting position={waiting.position} for={waiting.what}{left}{why}\n\n".encode()

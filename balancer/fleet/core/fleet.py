@@ -31,6 +31,7 @@ on it; with draining, no request waits that no agent can serve.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import assert_never
 
 from ....shared.errors import (
@@ -97,6 +98,7 @@ from ..decisions import (
     ShowFit,
     ShowLog,
 )
+from ..lifecycle import NotServed
 from ..limits import Limits
 from ..queries.query import QueryLifecycle, QueryRequest
 from ..recorder import Ending
@@ -644,8 +646,13 @@ class Fleet:
         silent = [agent for agent in agents if is_timer and agent.heartbeat.is_lost(now)]
         heard = [agent for agent in agents if not (is_timer and agent.heartbeat.is_lost(now))]
         self._membership.suspend(silent, now)
-        decisions += state.requests.due(now)
-        decisions += state.dispatcher.due(now)
+
+        @cache  # a look at all agents, and many requests may wait for one model
+        def why_not_served(model: str | None) -> NotServed:
+            return self.steering.not_served(model, now)
+
+        decisions += state.requests.due(now, why_not_served)
+        decisions += state.dispatcher.due(now, why_not_served)
         decisions += self._membership.dismiss_silent(silent, now)
         if decisions:
             state.changes.advance()
@@ -653,11 +660,7 @@ class Fleet:
             decisions += self._membership.attend(agent, now)
         decisions += self.steering.due(now)
         decisions += self._end_stranded(now)
-
-        def seconds_to_load(model: str | None) -> float | None:
-            return self.steering.seconds_to_load(model, now)
-
-        return [*decisions, *state.requests.waiting_room.due(now, seconds_to_load)]
+        return [*decisions, *state.requests.waiting_room.due(now, why_not_served)]
 
     def _end_drained(self, now: float) -> list[Decision]:
         """When the time for draining is over, everything ends."""

@@ -227,9 +227,7 @@ class FleetViews:
         if lifecycle is None or lifecycle.link is not None:
             return None
         now = self._clock()
-        return requests.waiting_room.of(
-            id, lambda model: self._steering.seconds_to_load(model, now)
-        )
+        return requests.waiting_room.of(id, lambda model: self._steering.not_served(model, now))
 
     # ---- agents
 

@@ -22,10 +22,12 @@ from ...control.members import AgentReport
 from ...control.model_status import ModelStatus, share_done
 from ..deadlines import earliest
 from ..decisions import Decision, LinkId
+from ..lifecycle import NotServed
 from ..model_registry import LoadFailure
 from ..registry import Agent
 from ..view import SharedCordon
 from .cordons import Cordons
+from .not_served import reason_of
 from .state import FleetState
 
 LEAST_SHARE = 0.02
@@ -153,11 +155,13 @@ class Steering:
         shares = [share_done(agent.work) for agent in self._loading(status) if agent.work]
         return max(shares, default=status.progress)
 
-    def seconds_to_load(self, model: str | None, now: float) -> float | None:
-        """Seconds until the first agent has loaded `model`, where that is known."""
+    def not_served(self, model: str | None, now: float) -> NotServed:
+        """Why no agent serves `model`, and when the first one will have loaded it."""
         status = self.status_of(self._first_model if model is None else model)
-        if status is None:
-            return None
+        reason = reason_of(model, status, self._state.registry.current())
+        return NotServed(reason, None if status is None else self._seconds_to_load(status, now))
+
+    def _seconds_to_load(self, status: ModelStatus, now: float) -> float | None:
         loading = self._loading(status)
         times = [self._load_times.seconds_left(each.link, each.work, now) for each in loading]
         return min((time for time in times if time is not None), default=None)

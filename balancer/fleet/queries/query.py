@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ....shared.errors import QueueTimeout, RequestError, RequestTimeout
+from ....shared.errors import RequestError, RequestTimeout
 from ....shared.inference import GenerateRequest, RequestId, Timings, Usage
 from ....shared.inference.request import Sense
 from ....shared.queries import (
@@ -32,7 +32,7 @@ from ....shared.queries import (
 from ....shared.reports.model_info import Task
 from ..caller import ANONYMOUS, Caller
 from ..decisions import Finish, Settle
-from ..lifecycle import Lifecycle
+from ..lifecycle import Lifecycle, NotServed
 from ..limits import Limits
 from ..recorder import Ending
 from ..view import RequestView
@@ -118,13 +118,16 @@ class QueryLifecycle(Lifecycle):
         """No agent has a part of it any more, so it waits in the queue for the rest of its time."""
         self._join_queue(now)
 
-    def overdue(self, now: float) -> RequestError | None:
-        """The error it has to end with at `now`, if its deadline has passed."""
+    def overdue(self, now: float, lack: NotServed | None = None) -> RequestError | None:
+        """The error it has to end with at `now`, if its deadline has passed.
+
+        `lack`: no agent serves its model.
+        """
         if now < self.deadline:
             return None
         if self.expires_at <= self._queue_deadline:
             return RequestTimeout(f"not answered within {self._limits.request_timeout:g} s")
-        return QueueTimeout(f"no agent had room for {self._limits.buffered_request_timeout:g} s")
+        return self._queue_timeout("no agent had room", lack)
 
     def answer(self) -> Settle:
         """Its results, in the order of its parts."""

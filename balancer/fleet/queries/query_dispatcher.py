@@ -27,6 +27,7 @@ from ..caller import Caller
 from ..change_log import ChangeLog
 from ..deadlines import Deadlines
 from ..decisions import Decision, Refuse, Settle
+from ..lifecycle import NotServed, WhyNotServed
 from ..limits import Limits
 from ..load_shedding import Wait, refusal_of
 from ..registry import Agent, Registry
@@ -196,13 +197,19 @@ class QueryDispatcher:
 
     # ---- time
 
-    def due(self, now: float) -> list[Decision]:
+    def due(self, now: float, why_not_served: WhyNotServed) -> list[Decision]:
         """Those whose deadline has come end, all at once.
 
         None of them takes the room that another leaves: its deadline was taken out already.
         """
+
+        def lack_of(lifecycle: QueryLifecycle) -> NotServed | None:
+            model = lifecycle.query_request.model
+            is_served = self._queues[lifecycle.lane].is_served(model)
+            return None if is_served else why_not_served(model)
+
         due = [self._queries[id] for id in self._deadlines.due(now)]
-        errors = [(lifecycle, lifecycle.overdue(now)) for lifecycle in due]
+        errors = [(each, each.overdue(now, lack_of(each))) for each in due]
         return self._end([_failed(each, error, now) for each, error in errors if error], now)
 
     def end_all(self, error: RequestError, now: float) -> list[Decision]:

@@ -80,6 +80,10 @@ class QueryQueue:
         """Whether an agent takes such queries."""
         return None in self._able
 
+    def is_served(self, model: str | None) -> bool:
+        """Whether an agent takes such queries for that model."""
+        return model in self._able
+
     def has_room(self, model: str | None) -> bool:
         """Whether a part for that model would go to an agent at once."""
         return self._free.first(model) is not None

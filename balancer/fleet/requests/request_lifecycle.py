@@ -21,7 +21,6 @@ from ....shared.errors import (
     AgentLost,
     DeadlineExceeded,
     FirstTokenTimeout,
-    QueueTimeout,
     RequestError,
     RequestTimeout,
     ShuttingDown,
@@ -47,7 +46,7 @@ from ....shared.inference.adapters import adapted_name
 from ....shared.messages import Ended
 from ..caller import ANONYMOUS, Caller
 from ..decisions import Decision, Deliver, Finish, FirstToken, LinkId, Moved
-from ..lifecycle import Lifecycle
+from ..lifecycle import Lifecycle, NotServed
 from ..limits import Limits
 from ..recorder import Ending, MoveReason, Origin
 from ..token_estimate import charge_of_usage
@@ -437,8 +436,11 @@ class RequestLifecycle(Lifecycle):
         """Its client has gone, so there is no one to deliver an end to."""
         return self._finish("client_gone", now)
 
-    def overdue(self, now: float) -> RequestError | None:
-        """The error it has to end with at `now`, if a deadline has passed."""
+    def overdue(self, now: float, lack: NotServed | None = None) -> RequestError | None:
+        """The error it has to end with at `now`, if a deadline has passed.
+
+        `lack`: no agent serves its model.
+        """
         if now < min(self._stage_deadline, self.expires_at):
             return None
         limits = self._limits
@@ -448,7 +450,7 @@ class RequestLifecycle(Lifecycle):
             return RequestTimeout(f"not finished within {limits.request_timeout:g} s")
         match self.state:
             case "queued":
-                return self._waited_too_long()
+                return self._waited_too_long(lack)
             case "assigned":
                 return FirstTokenTimeout(f"no token within {limits.first_token_timeout:g} s")
             case "streaming":
@@ -467,11 +469,10 @@ class RequestLifecycle(Lifecycle):
             case "streaming":
                 return self._last_token_at + limits.token_timeout
 
-    def _waited_too_long(self) -> RequestError:
-        seconds = self._limits.buffered_request_timeout
+    def _waited_too_long(self, lack: NotServed | None) -> RequestError:
         if self.has_streamed:
-            return self.moves.stuck(self.agent or "", seconds)
-        return QueueTimeout(f"no slot was free for {seconds:g} s")
+            return self.moves.stuck(self.agent or "", self._limits.buffered_request_timeout)
+        return self._queue_timeout("no slot was free", lack)
 
     def _last_notice(self) -> list[Decision]:
         last = self.delivered.last_notice

@@ -25,6 +25,7 @@ from ..change_log import ChangeLog
 from ..circuit_breaker import Needed
 from ..deadlines import Deadlines, earliest
 from ..decisions import Decision, DeliverTokens, FirstToken, LinkId, Moved, Refuse
+from ..lifecycle import NotServed, WhyNotServed
 from ..limits import Limits
 from ..load_shedding import Wait, least_ended, refusal_of
 from ..priority_queue import PriorityQueue
@@ -36,7 +37,7 @@ from ..routing.router import LONGEST_WAIT, Router
 from ..view import RequestView
 from .delivered import Claim, Reported, consistent
 from .dispatch.dispatch import AssignSlot, Dispatch
-from .eligibility import ByText, Needs, Offer, QueueKey, RoutingRequest, routing_of
+from .eligibility import ByText, Needs, Offer, QueueKey, RoutingRequest, model_of, routing_of
 from .preemption import Foreground, Preemption, least_run
 from .request_lifecycle import RequestLifecycle
 from .waiting_room import WaitingRoom
@@ -521,7 +522,7 @@ class Requests:
 
     # ---- time
 
-    def due(self, now: float) -> list[Decision]:
+    def due(self, now: float, why_not_served: WhyNotServed) -> list[Decision]:
         """End those whose deadline has come; first those that wait, so that none of them starts.
 
         Those that waited long enough for one agent take any, and `batch` requests are preempted for
@@ -530,7 +531,8 @@ class Requests:
         decisions: list[Decision] = []
         due = [self._lifecycles[id] for id in self._deadlines.due(now)]
         for lifecycle in sorted(due, key=lambda e: e.link is not None):
-            if (error := lifecycle.overdue(now)) is None:
+            lack = self._lack_of(lifecycle, why_not_served)
+            if (error := lifecycle.overdue(now, lack)) is None:
                 decisions += self._look_at_agent(lifecycle, now)
                 continue
             if lifecycle.link is not None and error.code in _AGENTS_FAULT:
@@ -539,6 +541,15 @@ class Requests:
         for id in self._held.pop_until(now):
             decisions += self._start(self.dispatch.release(id), now)
         return [*decisions, *self._preempt(now)]
+
+    def _lack_of(
+        self, lifecycle: RequestLifecycle, why_not_served: WhyNotServed
+    ) -> NotServed | None:
+        """Why it waits, where that is for an agent and not for a slot."""
+        if lifecycle.link is not None:
+            return None
+        key = self.dispatch.queue_key_of(lifecycle.id)
+        return None if self.dispatch.num_slots_for(key) else why_not_served(model_of(key))
 
     def _preempt(self, now: float) -> list[Decision]:
         """Have agents stop `batch` requests whose slots others need; they go on later."""

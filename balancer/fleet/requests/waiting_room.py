@@ -14,12 +14,12 @@ Invariants: a request that is due waits and listens; the same is sent to a clien
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, inf
 
-from ....shared.inference import RequestId, Waiting, WaitsFor
+from ....shared.inference import RequestId, Waiting
 from ..decisions import Deliver
+from ..lifecycle import WhyNotServed
 from ..load_shedding import RETRY_AFTER
 from ..priority_queue import PriorityQueue
 from .dispatch.dispatch import Dispatch
@@ -154,9 +154,6 @@ class WaitingUpdates:
             raise RuntimeError("a request is due that does not listen")
 
 
-SecondsToLoad = Callable[[str | None], float | None]
-"""Seconds until an agent serves a model, where that is known; `None` is any model."""
-
 MAX_RETRY_AFTER = 60.0
 """Most seconds after which a client that found the queue full is asked to try again."""
 
@@ -199,26 +196,24 @@ class WaitingRoom:
         """When to call `due`."""
         return self._updates.next_deadline()
 
-    def due(self, now: float, seconds_to_load: SecondsToLoad) -> list[Deliver]:
+    def due(self, now: float, why_not_served: WhyNotServed) -> list[Deliver]:
         """What to send to the clients that are due, at a cost of `MAX_PER_PASS` at most."""
         found: list[Deliver] = []
         for id in self._updates.due(now):
-            waiting = self.of(id, seconds_to_load)
+            waiting = self.of(id, why_not_served)
             if self._updates.must_send(id, waiting, now):
                 found.append(Deliver(id, waiting))
         return found
 
-    def of(self, id: RequestId, seconds_to_load: SecondsToLoad) -> Waiting:
+    def of(self, id: RequestId, why_not_served: WhyNotServed) -> Waiting:
         """What a waiting request can expect."""
         key = self._dispatch.queue_key_of(id)
         place = self._dispatch.place_of(id)
-        what: WaitsFor = "slot" if self._dispatch.num_slots_for(key) else "model"
+        if not self._dispatch.num_slots_for(key):
+            lack = why_not_served(model_of(key))
+            return Waiting(place, "model", _whole(lack.seconds_left), lack.reason)
         pause = self._pause(key)
-        if what == "model":
-            seconds = seconds_to_load(model_of(key))
-        else:
-            seconds = None if pause is None else place * pause
-        return Waiting(place, what, None if seconds is None else float(ceil(seconds)))
+        return Waiting(place, "slot", _whole(None if pause is None else place * pause))
 
     def sure_wait(self, id: RequestId, num_ended: int) -> float | None:
         """Seconds until a waiting request gets a slot, once so many have ended to tell by."""
@@ -241,3 +236,7 @@ class WaitingRoom:
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
         self._updates.check_integrity()
+
+
+def _whole(seconds: float | None) -> float | None:
+    return None if seconds is None else float(ceil(seconds))

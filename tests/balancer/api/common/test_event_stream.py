@@ -95,8 +95,11 @@ def test_what_is_known_beforehand_is_taken_beforehand() -> None:
 
 
 def test_one_that_waits_is_told_in_comments() -> None:
-    comments = [b": waiting position=2 for=slot\n\n", b": waiting position=1 for=slot\n\n"]
-    waits = [Waiting(2, "slot"), Waiting(1, "slot")]
+    comments = [
+        b": waiting position=2 for=slot\n\n",
+        b": waiting position=1 for=model seconds_left=2 reason=no agent is connected\n\n",
+    ]
+    waits = [Waiting(2, "slot"), Waiting(1, "model", 2.0, "no agent\nis connected")]
     assert rendered(*waits, Begun(3, 0), Token("a")) == [
         *comments,
         framed("hello") + framed("word", text="a"),

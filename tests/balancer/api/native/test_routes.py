@@ -164,13 +164,15 @@ async def test_progress_that_shows_nothing_leaves_the_status_open(
 
 
 async def test_one_that_waits_is_told(runtime: FakeFleetRuntime, client: TestClient) -> None:
-    told = [Waiting(3, "slot"), Waiting(1, "model", 2.0)]
+    told = [Waiting(3, "slot"), Waiting(1, "model", 2.0, "agent a is still loading it")]
     runtime.script = lambda _: [*told, Token("a"), done()]
     response, body = await post(client, "generate", {"prompt": "x"})
     assert response.status == 200
     assert lines(body)[:2] == [
-        {"event": "waiting", "id": "req-0", "position": 3, "for": "slot", "seconds_left": None},
-        {"event": "waiting", "id": "req-0", "position": 1, "for": "model", "seconds_left": 2.0},
+        {"event": "waiting", "id": "req-0", "position": 3, "for": "slot"}
+        | {"seconds_left": None, "reason": None},
+        {"event": "waiting", "id": "req-0", "position": 1, "for": "model"}
+        | {"seconds_left": 2.0, "reason": "agent a is still loading it"},
     ]
     assert [line["event"] for line in lines(body)[2:]] == ["token", "done"]
 

@@ -493,7 +493,8 @@ async def test_one_that_waits_is_told_in_notifications() -> None:
     emitted = Emitted()
     answer = await generate(runtime, emitted)
     assert emitted.params == [
-        {"event": "waiting", "id": "r", "position": 2, "for": "model", "seconds_left": None}
+        {"event": "waiting", "id": "r", "position": 2, "for": "model"}
+        | {"seconds_left": None, "reason": None}
     ]
     assert answer["error"]["data"]["code"] == "agent_lost"
 

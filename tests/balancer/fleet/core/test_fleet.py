@@ -322,7 +322,8 @@ def test_one_that_comes_back_is_told_again() -> None:
     scene.say(A, busy("0"))
     assert told_waiting(scene.fleet.tick(scene.now + 0.49)) == {}
     scene.fleet.cordon(AgentId("a1"), None, scene.now)
-    assert told_waiting(scene.after(0.5)) == {"0": Waiting(1, "model")}
+    drained = "agent host-a1 is drained (`arriero agents resume NAME`)"
+    assert told_waiting(scene.after(0.5)) == {"0": Waiting(1, "model", None, drained)}
 
 
 DELIVERED = (Begun(3, 1), Token("On", tokens=(4,)), Token("ce", tokens=(5, 6)))

@@ -616,7 +616,9 @@ def test_the_progress_of_a_load_is_always_as_of_now() -> None:
     scene.tell(A, status(slots=0, model=None, work=replace(loading, progress=0.4)))
     [model] = seen(scene.fleet).models()
     assert (model.status, model.progress) == ("loading", pytest.approx(0.7))
-    assert seen(scene.fleet, scene.now).waiting(RequestId("r")) == Waiting(1, "model", 7.0)
+    assert seen(scene.fleet, scene.now).waiting(RequestId("r")) == Waiting(
+        1, "model", 7.0, "agent host-a is still loading it"
+    )
 
 
 def test_a_request_for_any_model_waits_for_the_first_one() -> None:
@@ -628,9 +630,13 @@ def test_a_request_for_any_model_waits_for_the_first_one() -> None:
     download = Download(file="m", bytes=1, seconds_left=90.0)
     fetching = replace(work("fetching", wished().assignment, revision=1), download=download)
     scene.tell(A, status(slots=0, model=None, work=fetching))
-    assert seen(scene.fleet, scene.now).waiting(RequestId("r")) == Waiting(1, "model", 90.0)
+    assert seen(scene.fleet, scene.now).waiting(RequestId("r")) == Waiting(
+        1, "model", 90.0, "agent host-a is still loading it"
+    )
     scene.leave(A)
-    assert seen(scene.fleet, scene.now).waiting(RequestId("r")) == Waiting(1, "model")
+    assert seen(scene.fleet, scene.now).waiting(RequestId("r")) == Waiting(
+        1, "model", None, "no agent is connected"
+    )
 
 
 def test_what_an_old_process_runs_keeps_its_agent_busy() -> None:

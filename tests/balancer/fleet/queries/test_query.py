@@ -1,6 +1,7 @@
 import pytest
 
 from arriero.balancer.fleet.decisions import Settle
+from arriero.balancer.fleet.lifecycle import NotServed
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.queries.query import QueryLifecycle, QueryRequest, fits
 from arriero.shared.errors import QueueTimeout, RequestTimeout
@@ -42,6 +43,8 @@ def test_deadlines() -> None:
     query = lifecycle()
     assert (query.deadline, query.overdue(34.9)) == (35.0, None)
     assert isinstance(query.overdue(35.0), QueueTimeout)
+    error = query.overdue(35.0, NotServed("no agent is connected"))
+    assert error is not None and error.message.endswith(": no agent is connected")
     query.begins("box", 20.0)
     assert (query.deadline, query.overdue(35.0)) == (105.0, None)
     assert isinstance(query.overdue(105.0), RequestTimeout)

@@ -13,6 +13,7 @@ from arriero.balancer.fleet.decisions import (
     LinkId,
     Moved,
 )
+from arriero.balancer.fleet.lifecycle import NotServed
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.recorder import Ending, Origin
 from arriero.balancer.fleet.requests.delivered import MAX_NOTICES, Delivered
@@ -127,6 +128,9 @@ def test_waiting_for_a_slot_has_a_deadline() -> None:
     assert lifecycle.deadline == 11.0
     assert lifecycle.overdue(10.9) is None
     assert lifecycle.overdue(11.0) == QueueTimeout("no slot was free for 10 s")
+    assert lifecycle.overdue(11.0, NotServed("no agent is connected")) == QueueTimeout(
+        "no agent served the model `llama` for 10 s: no agent is connected"
+    )
 
 
 def test_the_first_token_has_a_deadline_from_the_assignment() -> None:

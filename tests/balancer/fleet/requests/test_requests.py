@@ -15,6 +15,7 @@ from arriero.balancer.fleet.decisions import (
     Refuse,
     Send,
 )
+from arriero.balancer.fleet.lifecycle import NotServed
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.registry import Registry
 from arriero.balancer.fleet.requests.eligibility import Needs
@@ -54,6 +55,10 @@ def requests_with_agent(slots: int = 1) -> tuple[Requests, Registry]:
     return requests, registry
 
 
+def unknown(_model: str | None) -> NotServed:
+    return NotServed("no agent is connected")
+
+
 def start(id: str) -> Start:
     return Start(id=RequestId(id), request=request())
 
@@ -78,7 +83,7 @@ def test_those_that_wait_time_out_before_a_slot_of_the_same_moment_is_theirs() -
     requests.agent_joined(registry.joined(LINK, hello(slots=1), 0.0), 0.0)
     for id in ("1", "2"):
         requests.admit(RequestId(id), request(), ANONYMOUS, 0.0)
-    decisions = requests.due(5.0)
+    decisions = requests.due(5.0, unknown)
     assert codes(decisions) == {"1": "first_token_timeout", "2": "queue_timeout"}
     assert sent(decisions) == [Cancel(id=RequestId("1"))]
 
@@ -119,7 +124,7 @@ def requests_with_one_warm() -> Requests:
     first = requests.get(RequestId("1"))
     assert first is not None
     requests.gained([(first, Token("Once"))], 0.0)
-    assert requests.due(LEAST_PATIENCE) == [], "its answer has begun"
+    assert requests.due(LEAST_PATIENCE, unknown) == [], "its answer has begun"
     requests.agent_joined(registry.joined(OTHER, hello("a2", slots=1), 0.0), 0.0)
     return requests
 
@@ -130,9 +135,9 @@ def test_who_waits_for_one_agent_takes_another_when_that_has_cost_enough() -> No
     until = requests.next_deadline()
     assert until is not None
     assert 0 < until <= Limits().buffered_request_timeout / 2
-    assert requests.due(until - 0.01) == []
+    assert requests.due(until - 0.01, unknown) == []
     requests.check_integrity()
-    assert requests.due(until) == [Send(OTHER, Start(id=RequestId("2"), request=LONG))]
+    assert requests.due(until, unknown) == [Send(OTHER, Start(id=RequestId("2"), request=LONG))]
     assert requests.next_deadline() != until
     requests.check_integrity()
 

@@ -1,6 +1,7 @@
 import pytest
 
 from arriero.balancer.fleet.decisions import Deliver, LinkId
+from arriero.balancer.fleet.lifecycle import NotServed
 from arriero.balancer.fleet.load_shedding import RETRY_AFTER
 from arriero.balancer.fleet.requests.dispatch.dispatch import Dispatch
 from arriero.balancer.fleet.requests.eligibility import Engine, Offer, RoutingRequest
@@ -20,8 +21,8 @@ from arriero.shared.inference import RequestId, Waiting
 P, Q, R = RequestId("p"), RequestId("q"), RequestId("r")
 
 
-def unknown(_model: str | None) -> None:
-    return None
+def unknown(_model: str | None) -> NotServed:
+    return NotServed("no agent is connected")
 
 
 def room(slots: int = 2) -> tuple[Dispatch, WaitingRoom]:
@@ -56,8 +57,11 @@ def test_without_an_agent_the_wait_is_for_the_model() -> None:
     dispatch, waiting = room()
     waiting.freed_slot("m", 3.0)
     dispatch.agent_changed(LinkId(1), Offer(model=None, slots=0, is_accepting=True))
-    assert waiting.of(Q, unknown) == Waiting(2, "model")
-    assert waiting.of(Q, {"m": 12.2}.get) == Waiting(2, "model", 13.0)
+    assert waiting.of(Q, unknown) == Waiting(2, "model", None, "no agent is connected")
+    loading = {"m": NotServed("agent a is still loading it", 12.2)}
+    assert waiting.of(Q, lambda model: loading[model or ""]) == Waiting(
+        2, "model", 13.0, "agent a is still loading it"
+    )
 
 
 def test_an_answer_that_goes_on_waits_for_its_engine() -> None:
@@ -65,7 +69,7 @@ def test_an_answer_that_goes_on_waits_for_its_engine() -> None:
     waiting.freed_slot("m", 3.0)
     dispatch.bind(RequestId("0"), Engine("m", "f"))
     dispatch.came_back(RequestId("0"))
-    assert waiting.of(RequestId("0"), unknown) == Waiting(1, "model")
+    assert waiting.of(RequestId("0"), unknown).what == "model"
     dispatch.agent_changed(LinkId(1), Offer(model="m", slots=1, fingerprint="f"))
     assert waiting.of(RequestId("0"), unknown) == Waiting(1, "slot", 3.0)
     assert waiting.of(P, unknown).position == 2

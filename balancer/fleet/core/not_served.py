@@ -1,0 +1,90 @@
+"""Why no agent serves a model now, in words for those whose requests wait for it."""
+
+from collections.abc import Iterable
+from itertools import islice
+
+from ....shared.inference.adapters import adapted_name
+from ....shared.messages import Issue
+from ...control.model_status import ModelStatus
+from ..registry import Agent
+
+MAX_NAMES = 3
+"""Agents that a reason names."""
+
+
+def reason_of(model: str | None, status: ModelStatus | None, agents: Iterable[Agent]) -> str:
+    """The rest of a sentence that says that no agent serves `model`, or any, with `None`.
+
+    `status` is that of the desired model, if it is one: of the first one with `None`. `agents` are
+    all that are here.
+    """
+    here = list(agents)
+    if status is not None and status.model.agents.replicas == 0:
+        return f"the desired state says 0 replicas of `{status.model.name}`"
+    if not here:
+        return "no agent is connected"
+    having = [agent for agent in here if _has(agent, model)]
+    if having:
+        return _of_those(having)
+    loading = [agent for agent in here if _loads(agent, model, status)]
+    if loading and not (status is not None and status.status == "failed"):
+        return _loading(loading)
+    if status is None:
+        return _none(model, here)
+    if status.issues:
+        return _in_words(status.issues[0])
+    return "it waits for an agent that may load it"
+
+
+def _has(agent: Agent, model: str | None) -> bool:
+    """Whether it has the model, though it may take no requests."""
+    if agent.model is None:
+        return False
+    name = agent.model.name
+    return model in (None, name, *(adapted_name(name, each) for each in agent.model.adapters))
+
+
+def _of_those(having: list[Agent]) -> str:
+    """Why none of the agents that have the model takes the request."""
+    failure = next((agent.failure for agent in having if agent.failure is not None), None)
+    if failure is not None:
+        return _in_words(failure)
+    if all(agent.is_cordoned for agent in having):
+        return f"{_named(having)} drained (`arriero agents resume NAME`)"
+    if not any(agent.takes_work for agent in having):
+        return f"{_named(having)} shutting down"
+    return f"{_named(having)} not able to do what the request needs"
+
+
+def _loads(agent: Agent, model: str | None, status: ModelStatus | None) -> bool:
+    """Whether it is about to serve the model."""
+    names = {model} if status is None else {model, status.model.name}
+    if agent.loading is not None and (model is None or agent.loading.name in names):
+        return True
+    assignment = None if agent.work is None else agent.work.assignment
+    return assignment is not None and (model is None or assignment.name in names)
+
+
+def _loading(agents: list[Agent]) -> str:
+    issue = next((each for agent in agents for each in agent.issues), None)
+    why = "" if issue is None else f" ({issue.message})"
+    return f"{_named(agents)} still loading it{why}"
+
+
+def _none(model: str | None, here: list[Agent]) -> str:
+    if model is not None:
+        return "the agents that served it are not connected"
+    issue = next((each for agent in here for each in agent.issues), None)
+    return f"{_named(here)} without a model" if issue is None else _in_words(issue)
+
+
+def _named(agents: list[Agent]) -> str:
+    """`agent a is`, `agents a, b are`, with the first names of many."""
+    names = sorted({agent.name for agent in agents})
+    more = ", …" if len(names) > MAX_NAMES else ""
+    shown = ", ".join(islice(names, MAX_NAMES)) + more
+    return f"agent {shown} is" if len(names) == 1 else f"agents {shown} are"
+
+
+def _in_words(issue: Issue) -> str:
+    return issue.message + (f"; {issue.hint}" if issue.hint else "")
