@@ -58,6 +58,7 @@ from .supervision.supervisor_protocol import (
     Dial,
     Loaded,
     ReportStatus,
+    ShareThreads,
     SupervisorChannel,
 )
 
@@ -89,6 +90,7 @@ class EngineWorker(Protocol):
         can_wait: bool = False,
     ) -> Callable[[], None]: ...
     def use_adapters(self, files: Mapping[str, Path]) -> None: ...
+    def use_threads(self, threads: int, threads_batch: int) -> None: ...
     def statistics(self) -> Statistics: ...
     def current_step(self) -> int | None: ...
     def has_room(self) -> bool: ...
@@ -391,6 +393,8 @@ class _Agent:
                     for reader in readers:
                         reader.preparer = served.preparer
                     self._channel.report(Changed(assignment=assignment, issue=issue))
+                case ShareThreads(threads=threads, threads_batch=threads_batch):
+                    self._worker.use_threads(threads, threads_batch)
                 case _:
                     assert_never(order)
             self._links.status_changed()

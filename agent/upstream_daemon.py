@@ -19,6 +19,7 @@ from .supervision.supervisor_protocol import (
     Dial,
     Loaded,
     ReportStatus,
+    ShareThreads,
     SupervisorChannel,
 )
 from .upstream.client import Client
@@ -128,6 +129,8 @@ class _Forwarder:
                 case Change(assignment=assignment):
                     refusal = Changed(assignment=assignment, issue=forwarder_refused())
                     self._channel.report(refusal)
+                case ShareThreads():
+                    pass  # the server that it forwards to has its own
                 case _:
                     assert_never(order)
 

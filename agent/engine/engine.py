@@ -53,6 +53,12 @@ class Engine(Protocol):
         From any thread.
         """
 
+    def use_threads(self, threads: int, threads_batch: int) -> None:
+        """Compute with so many threads from now on, those with more than one token with the latter.
+
+        Where numbers may depend on that and must not, it keeps those that it has.
+        """
+
     def load_adapter(self, digest: str, path: Path, turn: AbstractContextManager[object]) -> None:
         """Load the adapter at `path`; raises `ModelError`. Its file has this `digest`.
 

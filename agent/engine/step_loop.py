@@ -97,6 +97,14 @@ class UseDisk:
 
 
 @dataclass(frozen=True, slots=True)
+class UseThreads:
+    """Compute with so many threads from now on."""
+
+    threads: int
+    threads_batch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Arrived:
     """What was to be read from disk for a sequence."""
 
@@ -109,7 +117,19 @@ class Stop:
     """End the loop before its next step."""
 
 
-Command = Opened | Finish | Drop | Forget | HandOut | TakeBack | UseDisk | Arrived | Allow | Stop
+Command = (
+    Opened
+    | Finish
+    | Drop
+    | Forget
+    | HandOut
+    | TakeBack
+    | UseDisk
+    | UseThreads
+    | Arrived
+    | Allow
+    | Stop
+)
 
 
 class Inbox:
@@ -314,6 +334,8 @@ class StepLoop:
             case UseDisk(disk):
                 self._disk = disk
                 self._scheduler.note_left()
+            case UseThreads(threads, threads_batch):
+                self._engine.use_threads(threads, threads_batch)
             case Arrived(sequence_id, prefix):
                 self._scheduler.arrived(sequence_id, prefix)
             case Allow():

@@ -46,6 +46,7 @@ from .step_loop import (
     Stop,
     TakeBack,
     UseDisk,
+    UseThreads,
 )
 
 logger = logging.getLogger(__name__)
@@ -178,6 +179,10 @@ class Worker:
         self._inbox.put(Stop())
         if self._thread.ident is not None:
             self._thread.join()
+
+    def use_threads(self, threads: int, threads_batch: int) -> None:
+        """Compute with so many threads from the next step on; see `Engine`. From any thread."""
+        self._inbox.put(UseThreads(threads, threads_batch))
 
     def use_adapters(self, files: Mapping[str, Path]) -> None:
         """Have these adapters, by the digests of their files, and no others.

@@ -70,9 +70,12 @@ def adapter_flags(
 
 def with_share_of_threads(settings: AgentSettings, num: int) -> AgentSettings:
     """`settings` of one of `num` models that the host serves: each has its share of `--threads`."""
-    batch = settings.threads_batch
-    share = {
-        "threads": max(1, settings.threads // num),
-        "threads_batch": None if batch is None else max(1, batch // num),
-    }
+    threads, batch = share_of_threads(settings, num)
+    share = {"threads": threads, "threads_batch": settings.threads_batch and batch}
     return settings if num == 1 else settings.model_copy(update=share)
+
+
+def share_of_threads(settings: AgentSettings, num: int) -> tuple[int, int]:
+    """Threads of one of `num` models, and those of its steps with more than one token."""
+    batch = settings.threads_batch or settings.threads
+    return max(1, settings.threads // num), max(1, batch // num)

@@ -31,6 +31,7 @@ from .supervisor_protocol import (
     Report,
     ReportStatus,
     SecretGiven,
+    ShareThreads,
     Stop,
     SupervisorChannel,
     decode_order,
@@ -133,7 +134,7 @@ def _obey(channel: SupervisorChannel, shutdown: Shutdown) -> Callable[[Order], N
         match order:
             case Dial():
                 channel.dials.put_nowait(order)
-            case ReportStatus() | Change():
+            case ReportStatus() | Change() | ShareThreads():
                 channel.orders.put_nowait(order)
             case SecretGiven(balancer=balancer, secret=secret):
                 channel.secrets.learn(balancer, secret)

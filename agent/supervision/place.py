@@ -32,7 +32,12 @@ from ..link.decisions import HostOrder
 from ..models.model_file import AdapterOnHost, ModelFile
 from ..models.port import Lease, ModelFiles
 from ..settings import AgentSettings
-from .assigned_settings import adapter_flags, assigned_settings, with_share_of_threads
+from .assigned_settings import (
+    adapter_flags,
+    assigned_settings,
+    share_of_threads,
+    with_share_of_threads,
+)
 from .assigner import Assigner
 from .decisions import (
     CancelFetch,
@@ -64,6 +69,7 @@ from .supervisor_protocol import (
     Logged,
     ReportStatus,
     SecretGiven,
+    ShareThreads,
 )
 
 logger = logging.getLogger(__name__)
@@ -73,11 +79,13 @@ logger = logging.getLogger(__name__)
 class _Engine:
     """A run, what its next process begins with, and the status that it was sent.
 
-    The status is `None` before it may dial.
+    The status is `None` before it may dial. Its process computes with `threads`, the latter in
+    steps with more than one token.
     """
 
     run: EngineRun
     begin: Begin
+    threads: tuple[int, int] | None = None
     reported: tuple[tuple[Issue, ...], Work | None, bool] | None = None
 
 
@@ -185,6 +193,17 @@ class Place:
         decisions = self._assigner.room_changed(self._available(), time.monotonic())
         if decisions:
             self._carry_out(decisions)
+
+    def share_threads(self) -> None:
+        """Other places' engines may have begun or ended: each has its share from now on."""
+        for engine in self._engines.values():
+            share = self._share_of_threads(engine.begin)
+            if engine.threads not in (None, share):
+                engine.threads = share
+                engine.run.say(ShareThreads(threads=share[0], threads_batch=share[1]))
+
+    def _share_of_threads(self, begin: Begin) -> tuple[int, int]:
+        return share_of_threads(begin.settings, max(1, self._host.num_in_use))
 
     def give_up(self) -> None:
         """The place is not needed any more; it has no engines."""
@@ -340,7 +359,7 @@ class Place:
         )
         run = EngineRun(
             id,
-            lambda: self._begin(self._engines[id].begin),
+            lambda: self._begin(self._engines[id]),
             self,
             start=self._host.start_process,
             restarts=self._host.make_restarts(),
@@ -348,8 +367,10 @@ class Place:
         self._engines[id] = _Engine(run, begin)
         self._group.create_task(run.run())
 
-    def _begin(self, begin: Begin) -> Begin:
+    def _begin(self, engine: _Engine) -> Begin:
         """What the next process begins with: its share of the threads as it is now, and the log."""
+        begin = engine.begin
+        engine.threads = self._share_of_threads(begin)
         share = with_share_of_threads(begin.settings, max(1, self._host.num_in_use))
         return replace(begin, settings=share, log=log.recent())
 

@@ -160,6 +160,8 @@ class _Supervisor:
             return
         for place in [each for each in self._places if each.waits_for_room]:
             place.room_changed()
+        for place in self._places:
+            place.share_threads()
         spare = [each for each in self._places if each.is_spare]
         for place in spare[1:]:
             self._drop(place)

@@ -16,6 +16,7 @@ from ...shared.inference import AgentId
 from ...shared.inference.adapters import AdapterName
 from ...shared.messages import FitRead, Issue
 from ...shared.models.assignments import Assignment, HostFacts, Work
+from ...shared.models.engine_options import NumThreads
 from ...shared.reports.log_lines import LogLines
 from ...shared.reports.model_info import ModelInfo
 from ...shared.strict import STRICT
@@ -82,6 +83,19 @@ class Change:
     type: Literal["change"] = "change"
     assignment: Assignment
     adapter: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareThreads:
+    """Compute with so many threads from the next step on: other engines began or ended.
+
+    `threads_batch` are those of steps with more than one token.
+    """
+
+    __pydantic_config__ = STRICT
+    type: Literal["share_threads"] = "share_threads"
+    threads: NumThreads
+    threads_batch: NumThreads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +201,7 @@ class Failed:
 
 
 Order = Annotated[
-    Begin | Dial | ReportStatus | Change | Stop | Logged | FitFound | SecretGiven,
+    Begin | Dial | ReportStatus | Change | ShareThreads | Stop | Logged | FitFound | SecretGiven,
     Field(discriminator="type"),
 ]
 Report = Annotated[
@@ -230,7 +244,7 @@ class SupervisorChannel:
         self.begin = begin
         self.report = report
         self.dials: asyncio.Queue[Dial] = asyncio.Queue()
-        self.orders: asyncio.Queue[ReportStatus | Change] = asyncio.Queue()
+        self.orders: asyncio.Queue[ReportStatus | Change | ShareThreads] = asyncio.Queue()
         self.drain_timeout: float | None = None
         self.step: Callable[[], int | None] = lambda: None
         self.on_fit_found: Callable[[FitRead], None] = lambda read: None

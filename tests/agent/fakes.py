@@ -124,6 +124,7 @@ class FakeWorker:
         self.kept: StoredPrompt | None = None
         self.disk: Disk | None = None
         self.adapters: dict[str, Path] = {}
+        self.threads: tuple[int, int] | None = None
         self.gone = Gone()
         self.is_full = False
         self.failure: str | None = None
@@ -146,6 +147,9 @@ class FakeWorker:
     ) -> Callable[[], None]:
         reply(self.kept)
         return lambda: None
+
+    def use_threads(self, threads: int, threads_batch: int) -> None:
+        self.threads = (threads, threads_batch)
 
     def use_adapters(self, files: Mapping[str, Path]) -> None:
         for digest, path in files.items():

@@ -27,6 +27,7 @@ from arriero.agent.supervision.supervisor_protocol import (
     Ready,
     Report,
     ReportStatus,
+    ShareThreads,
     SupervisorChannel,
 )
 from arriero.shared.continuation import Continuation
@@ -246,6 +247,17 @@ async def test_tells_of_crashes_and_when_they_are_forgotten(balancer: FakeBalanc
         status = await peer.next()
         assert isinstance(status, Status)
         assert (status.issues, status.work) == ((template,), WORK)
+
+
+async def test_the_engine_computes_with_its_share_of_threads(balancer: FakeBalancer) -> None:
+    agent = Agent(balancer=(balancer.url,))
+    async with agent.running():
+        peer = await balancer.peer()
+        agent.channel.orders.put_nowait(ShareThreads(threads=3, threads_batch=5))
+        agent.channel.orders.put_nowait(ReportStatus(work=WORK))
+        while not isinstance(status := await peer.next(), Status) or status.work != WORK:
+            pass
+        assert agent.worker.threads == (3, 5)
 
 
 async def test_a_request_through_all_of_it(balancer: FakeBalancer) -> None:

@@ -16,6 +16,7 @@ from arriero.agent.supervision.supervisor_protocol import (
     Ready,
     Report,
     ReportStatus,
+    ShareThreads,
     SupervisorChannel,
 )
 from arriero.shared.inference import AgentId, ChatMessage, GenerateRequest, RequestId
@@ -144,6 +145,7 @@ async def test_what_the_supervisor_says_is_passed_on() -> None:
         status = await peer.next()
         assert isinstance(status, Status)
         assert status.issues == (issue,)
+        agent.channel.orders.put_nowait(ShareThreads(threads=1, threads_batch=1))  # not its own
         wish = Assignment(name="wished", source="file:///m.gguf")
         agent.channel.orders.put_nowait(Change(assignment=wish))
         reports = [await agent.reported.get() for _ in range(3)]

@@ -130,6 +130,10 @@ class Context:
             llama_cpp.llama_set_causal_attn(self.handle, True)
         return None if code == 0 else _failure(code)
 
+    def use_threads(self, threads: int, threads_batch: int) -> None:
+        """Compute with so many from the next batch on; between two of them."""
+        llama_cpp.llama_set_n_threads(self.handle, threads, threads_batch)
+
     def stop(self, is_wanted: bool) -> None:
         """Have the step that runs end as `Aborted`, and each further one, as long as it is wanted.
 

@@ -56,6 +56,10 @@ class LlamaDraftModel:
         """See `DraftModel`."""
         llama_cpp.llama_memory_seq_rm(self._context.memory, slot, length, -1)
 
+    def use_threads(self, threads: int, threads_batch: int) -> None:
+        """See `Engine`."""
+        self._context.use_threads(threads, threads_batch)
+
     def free(self) -> None:
         """Free context and model."""
         self._context.free()

@@ -8,7 +8,7 @@ the caller, which makes one context do for all poolings but `rank`: that needs t
 classification head, which reads the last token, and so the last chunk.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import llama_cpp.llama_cpp as llama_cpp
@@ -45,6 +45,8 @@ class LlamaEmbedding:
         self.max_sequences = MAX_SEQUENCES
         self.default_pooling: Pooling = model.pooling or "mean"
         self.can_rank = model.pooling == "rank"
+        self.threads = (options.threads, options.threads_batch or options.threads)
+        """Of chunks with one token, and with more; contexts take them with their next chunk."""
 
     def _chunk(self) -> int:
         fitting = _LOGITS_BYTES // (4 * self._model.vocab.size)
@@ -65,6 +67,7 @@ class LlamaEmbedding:
             num_cells=num_cells if self._has_memory else 0,
             max_batch=chunk,
             num_scores=self._model.num_scores if ranks else None,
+            threads=lambda: self.threads,
         )
 
     def pair(self, query: str, document: str) -> tuple[int, ...]:
@@ -83,6 +86,7 @@ class LlamaEmbeddingContext:
         num_cells: int,
         max_batch: int,
         num_scores: int | None,
+        threads: Callable[[], tuple[int, int]],
     ) -> None:
         self.num_cells = num_cells
         self._ranks = num_scores is not None
@@ -90,10 +94,12 @@ class LlamaEmbeddingContext:
         self._memory = llama_cpp.llama_get_memory(handle)
         self._size = num_scores or llama_cpp.llama_model_n_embd_out(model.handle)
         self._batch = Batch(max_batch)
+        self._threads = threads
 
     def compute(self, slices: Sequence[Slice]) -> list[Rows]:
         """See `EmbeddingContext`."""
         self._batch.fill([_run(each) for each in slices])
+        llama_cpp.llama_set_n_threads(self._handle, *self._threads())
         step = llama_cpp.llama_decode if self._memory else llama_cpp.llama_encode
         code = step(self._handle, self._batch.raw)
         if code != 0:

@@ -35,7 +35,7 @@ class EncoderEngine:
 
     def __init__(self, model: Model, options: LoadOptions) -> None:
         self._model = model
-        embedding = LlamaEmbedding(model, options, has_memory=False)
+        self._embedding = LlamaEmbedding(model, options, has_memory=False)
         self.model = LoadedModel(
             ModelInfo(
                 name=model.path.stem,
@@ -49,7 +49,7 @@ class EncoderEngine:
             ),
             model.vocab,
             chat_template=None,
-            embedding=embedding,
+            embedding=self._embedding,
         )
 
     def open(self, sequence: NewSequence) -> NoReturn:
@@ -69,6 +69,10 @@ class EncoderEngine:
 
     def stop(self, is_wanted: bool) -> None:
         """There are no steps."""
+
+    def use_threads(self, threads: int, threads_batch: int) -> None:
+        """See `Engine`."""
+        self._embedding.threads = (threads, threads_batch)
 
     def load_adapter(
         self, digest: str, path: Path, turn: AbstractContextManager[object]

@@ -101,7 +101,7 @@ class LlamaEngine:
         self._mtp: LlamaMtp | None = None
         if options.max_draft and draft_model is None:
             self._mtp = load_mtp(model, self._context, options, num_cells=layout.num_cells)
-        self.draft_model = draft_model or self._mtp
+        self.draft_model: LlamaDraftModel | LlamaMtp | None = draft_model or self._mtp
         # Cells of pictures with places in two dimensions have positions of their own.
         self._places = Places() if projector is not None and projector.has_grid else None
         self._media: dict[SequenceId, dict[bytes, EncodedMedia]] = {}
@@ -133,6 +133,7 @@ class LlamaEngine:
             if options.deterministic
             else None
         )
+        self._embedding = LlamaEmbedding(model, options, has_memory=True)
         self.model = self._described(options, layout)
         self._mask_threads = ThreadPoolExecutor(NUM_MASK_THREADS, thread_name_prefix="mask")
 
@@ -203,7 +204,7 @@ class LlamaEngine:
             model.chat_template,
             grammar_tokens(model.vocab),
             model.tool_template,
-            LlamaEmbedding(model, options, has_memory=True),
+            self._embedding,
             projector,
             None if draft is None else draft.num_cells,
             self.capacity.cell_bytes if self._can_park or self._can_hand_out else None,
@@ -304,6 +305,15 @@ class LlamaEngine:
     def stop(self, is_wanted: bool) -> None:
         """See `Engine`."""
         self._context.stop(is_wanted)
+
+    def use_threads(self, threads: int, threads_batch: int) -> None:
+        """See `Engine`. A projector keeps its own, since it cannot change them."""
+        if self._fixed is not None:
+            return
+        self._context.use_threads(threads, threads_batch)
+        if self.draft_model is not None:
+            self.draft_model.use_threads(threads, threads_batch)
+        self._embedding.threads = (threads, threads_batch)
 
     def load_adapter(self, digest: str, path: Path, turn: AbstractContextManager[object]) -> None:
         """See `Engine`."""

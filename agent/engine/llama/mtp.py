@@ -211,6 +211,10 @@ class LlamaMtp:
         self._texts[slot].cut(length)
         llama_cpp.llama_memory_seq_rm(self._context.memory, slot, length, -1)
 
+    def use_threads(self, threads: int, threads_batch: int) -> None:
+        """See `Engine`."""
+        self._context.use_threads(threads, threads_batch)
+
     def free(self) -> None:
         """Free the context."""
         self._context.free()

@@ -294,6 +294,8 @@ class FakeEngine:
         self.is_freed = False
         self.must_stop = False
         self.adapters: dict[str, Path] = {}
+        self.threads: list[tuple[int, int]] = []
+        """Those that it was given, in their order."""
         self.on_load: Callable[[], None] = lambda: None  # while an adapter's file is read
         self._adapter: str | None = None
         self.parked: dict[int, list[bytes]] = {}
@@ -317,6 +319,9 @@ class FakeEngine:
 
     def _move_seconds(self, step: Step) -> float:
         return self.seconds_per_moved_cell * step.num_moved
+
+    def use_threads(self, threads: int, threads_batch: int) -> None:
+        self.threads.append((threads, threads_batch))
 
     def load(self, path: Path, options: LoadOptions) -> "FakeEngine":
         """Stands where a worker loads its engine."""

@@ -28,6 +28,7 @@ from arriero.agent.engine.step_loop import (
     StepLoop,
     Stop,
     TakeBack,
+    UseThreads,
 )
 from arriero.shared.errors import EngineFailed
 from arriero.shared.reports.statistics import Statistics
@@ -123,6 +124,22 @@ def test_commands_are_obeyed_between_steps() -> None:
     assert len(scene.tokens(ONE)) == 3
     assert len(scene.tokens(TWO)) == 10
     assert not scene.engine.open_sequences
+
+
+def test_threads_change_between_steps_and_in_an_idle_engine() -> None:
+    scene = Scene(FakeEngine())
+    seen: list[int] = []
+
+    def after_a_step() -> None:
+        seen.append(len(scene.engine.threads))
+        if len(scene.calls) == 3:
+            scene.inbox.put(UseThreads(1, 2))
+
+    scene.after_a_step = after_a_step
+    scene.run(UseThreads(4, 4), scene.opened(new(ONE)))
+    assert scene.engine.threads == [(4, 4), (1, 2)]
+    assert seen[:5] == [1, 1, 1, 2, 2]
+    assert scene.tokens(ONE) == run_alone(new(ONE), 64)[0]
 
 
 @pytest.mark.parametrize("is_late", [False, True])

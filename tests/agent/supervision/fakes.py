@@ -6,7 +6,12 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from arriero.agent.models.port import FetchCode, FetchedModel, FetchError, OnProgress
-from arriero.agent.supervision.supervisor_protocol import Order, Report, ReportStatus
+from arriero.agent.supervision.supervisor_protocol import (
+    Order,
+    Report,
+    ReportStatus,
+    ShareThreads,
+)
 from arriero.shared.models.assignments import Download
 from tests.agent.fakes import Expected
 
@@ -46,7 +51,7 @@ class FakeProcess:
 
     async def order(self) -> Order:
         """The next one that is no news."""
-        while isinstance(order := await self.orders.get(), ReportStatus):
+        while isinstance(order := await self.orders.get(), ReportStatus | ShareThreads):
             pass
         return order
 

@@ -1,10 +1,10 @@
 """Several places of one host, over processes that say what the test wants."""
 
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
-from arriero.agent.supervision.supervisor_protocol import Begin, Loaded, Ready, Stop
+from arriero.agent.supervision.supervisor_protocol import Begin, Loaded, Ready, ShareThreads, Stop
 from arriero.shared.messages import Hello
 from arriero.shared.models.assignments import Assignment
 from tests.agent.fakes import BYTES_INFO, WELCOME, FakeBalancer, Peer, ends_soon, soon
@@ -18,8 +18,10 @@ ROOMY = 2**50
 class Host(Swap):
     """An agent with places, and the balancer's end of their links."""
 
-    def __init__(self, balancer: FakeBalancer, models_max: int) -> None:
-        Agent.__init__(self, balancer, is_pinned=False, memory=ROOMY, models_max=models_max)
+    def __init__(self, balancer: FakeBalancer, models_max: int, **settings: int) -> None:
+        Agent.__init__(
+            self, balancer, is_pinned=False, memory=ROOMY, models_max=models_max, **settings
+        )
         self.balancer = balancer
         self.revision = 0
 
@@ -40,9 +42,9 @@ class Host(Swap):
 
 
 @asynccontextmanager
-async def host(models_max: int = 3) -> AsyncIterator[Host]:
+async def host(models_max: int = 3, **settings: int) -> AsyncIterator[Host]:
     async with FakeBalancer.open() as balancer:
-        agent = Host(balancer, models_max)
+        agent = Host(balancer, models_max, **settings)
         async with agent.running():
             yield agent
 
@@ -136,3 +138,38 @@ async def test_the_agent_ends_when_all_of_its_places_have() -> None:
             other.exit(0)
             await ends_soon(running)
             assert running.result() == 0
+
+
+async def share_of(process: FakeProcess) -> ShareThreads:
+    """Its next one."""
+    while not isinstance(order := await process.orders.get(), ShareThreads):
+        pass
+    return order
+
+
+def shares_in(process: FakeProcess) -> Iterator[ShareThreads]:
+    """Those that it was sent and nobody looked at."""
+    while not process.orders.empty():
+        if isinstance(order := process.orders.get_nowait(), ShareThreads):
+            yield order
+
+
+async def test_engines_that_run_share_the_threads_anew_when_others_begin_or_end() -> None:
+    async with host(threads=8, threads_batch=12) as agent:
+        first, _ = await agent.spare()
+        await agent.assign(first, A)
+        one, begin = await agent.loads()
+        assert (begin.settings.threads, begin.settings.threads_batch) == (8, 12)
+        second, _ = await agent.spare()
+        await agent.assign(second, B)
+        other, begin = await agent.loads()
+        assert (begin.settings.threads, begin.settings.threads_batch) == (4, 6)
+        assert await share_of(one) == ShareThreads(threads=4, threads_batch=6)
+        other.exit(-signal.SIGKILL)
+        again, begin = await agent.loads()
+        assert begin.settings.threads == 4, "one that starts again has its share at once"
+        agent.order(again, None)
+        assert await again.order() == Stop(drain_timeout=9.0)
+        again.exit(0)
+        assert await share_of(one) == ShareThreads(threads=8, threads_batch=12)
+        assert not [*shares_in(again)]

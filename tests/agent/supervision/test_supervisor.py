@@ -71,11 +71,16 @@ class Agent:
         is_pinned: bool = True,
         memory: int = 0,
         models_max: int = 1,
+        **settings: int,
     ) -> None:
         urls = tuple(balancer.url for balancer in balancers)
         model = Path("m.gguf") if is_pinned else None
         self.settings = AgentSettings(
-            balancer=urls or ("ws://127.0.0.1:9",), name="box", model=model, models_max=models_max
+            balancer=urls or ("ws://127.0.0.1:9",),
+            name="box",
+            model=model,
+            models_max=models_max,
+            **settings,  # type: ignore[arg-type]
         )
         self.facts = HostFacts(is_pinned=is_pinned, memory=memory)
         self.files = FakeFiles()

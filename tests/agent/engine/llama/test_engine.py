@@ -3,8 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
+import llama_cpp.llama_cpp as llama_cpp
 import pytest
 
+from arriero.agent.engine.embedding.embedding_plan import Slice
+from arriero.agent.engine.llama.draft_model import LlamaDraftModel
+from arriero.agent.engine.llama.embedding import LlamaEmbeddingContext
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.llama.model import Model
@@ -322,3 +326,37 @@ def test_windows_have_caches_of_their_own_where_that_pays(
     assert engine.capacity.num_holders == 3 + num_checkpoints
     assert bool(engine.capacity.checkpoint_gap) == bool(num_checkpoints)
     engine.free()
+
+
+def test_threads_of_all_that_computes_change_between_steps(model_path: Path) -> None:
+    options = LoadOptions(
+        slots=1, context_size=256, threads=1, gpu_layers=0, draft_model=model_path, speculate=4
+    )
+    engine = load_engine(model_path, options)
+    assert isinstance(engine, LlamaEngine) and isinstance(engine.draft_model, LlamaDraftModel)
+    engine.use_threads(2, 3)
+    for context in (engine._context, engine.draft_model._context):
+        assert threads_of(context.handle) == (2, 3)
+    assert engine.model.embedding is not None
+    embedding = engine.model.embedding.open(16, ranks=False)
+    assert isinstance(embedding, LlamaEmbeddingContext)
+    engine.use_threads(1, 2)
+    embedding.compute([Slice(0, 0, (300, 301), True)])
+    assert threads_of(embedding._handle) == (1, 2)
+    embedding.free()
+    engine.free()
+
+
+def test_one_whose_numbers_must_not_change_keeps_its_threads(model_path: Path) -> None:
+    options = LoadOptions(
+        slots=1, context_size=256, threads=1, gpu_layers=0, deterministic=True, kv_layout="streams"
+    )
+    engine = load_engine(model_path, options)
+    assert isinstance(engine, LlamaEngine)
+    engine.use_threads(2, 2)
+    assert threads_of(engine._context.handle) == (1, 1)
+    engine.free()
+
+
+def threads_of(context: object) -> tuple[int, int]:
+    return llama_cpp.llama_n_threads(context), llama_cpp.llama_n_threads_batch(context)
