@@ -1,8 +1,11 @@
 """What `arriero doctor` finds: each check looks at facts and says what to do."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from ..client.errors import ArrieroError, RequestFailed, Unreachable, Untrusted
+from .output import duration
 
 Verdict = Literal["good", "warning", "bad"]
 
@@ -26,13 +29,14 @@ class Finding:
 
 
 def of_fleet(
-    readiness: dict[str, Any], agents: list[dict[str, Any]], version: str
+    readiness: dict[str, Any], agents: list[dict[str, Any]], version: str, management: str
 ) -> list[Finding]:
-    """Who is connected, with which version and which issues."""
+    """Who is connected, with which version and which issues; `management` is where agents dial."""
     findings = []
     slots = readiness["slots"]
     if not agents:
-        advice = "start one: agent --balancer ws://HOST:8060 --model FILE"
+        # http becomes ws, and https wss
+        advice = f"start one: agent --balancer ws{management.removeprefix('http')} --model FILE"
         findings.append(Finding("bad", "no agent is connected", advice))
     elif not slots["total"]:
         findings.append(Finding("bad", "no agent has a slot", "see their issues below"))
@@ -64,6 +68,56 @@ def _of_agent(agent: dict[str, Any], version: str) -> list[Finding]:
         advice = "for AMX, build llama.cpp with -fno-dse: see docs/engine.md"
         findings.append(Finding("warning", f"{name} computes with plain kernels", advice))
     return findings + of_issues(name, agent)
+
+
+def of_hosts(hosts: Iterable[Mapping[str, Any]], now: float) -> list[Finding]:
+    """Hosts whose connection was lost; those that were stopped or drained are not missed."""
+    return [
+        Finding(
+            "bad",
+            f"{host['name']} is lost: it was last seen "
+            f"{duration(max(0.0, now - host['last_seen']))} ago",
+            "start its agent again; one that is gone for good: "
+            f"arriero agents forget {host['name']}",
+        )
+        for host in hosts
+        if host["state"] == "lost"
+    ]
+
+
+def of_models(models: Iterable[Mapping[str, Any]]) -> list[Finding]:
+    """Models that no agent serves though they are desired or asked for, and those with issues."""
+    return [finding for model in models for finding in _of_model(model)]
+
+
+def _of_model(model: Mapping[str, Any]) -> Iterator[Finding]:
+    name, issues = model["name"], model["issues"]
+    if model["status"] in ("loaded", "loading"):
+        for issue in issues:
+            yield Finding("warning", f"{name}: {issue['message']}", issue.get("hint") or "")
+    elif issues:
+        words = f"no agent serves {name}: {issues[0]['message']}"
+        yield Finding("bad", words, issues[0].get("hint") or "")
+    elif waiting := model["waiting"]:
+        who = "1 request waits" if waiting == 1 else f"{waiting} requests wait"
+        yield Finding("bad", f"no agent serves {name}, and {who} for it", "arriero models")
+
+
+def of_refusal(error: ArrieroError, flag: str) -> Finding:
+    """An address did not answer as it should; `flag` is where it comes from."""
+    if isinstance(error, Untrusted):
+        return Finding("bad", str(error))
+    if isinstance(error, Unreachable):
+        return Finding("bad", str(error), f"start the balancer, or give its address with {flag}")
+    code = error.code if isinstance(error, RequestFailed) else ""
+    return Finding("bad", str(error), _ADVICE.get(code, ""))
+
+
+_ADVICE = {
+    "unauthorized": "give a valid key with --key-file or ARRIERO_KEY; "
+    "an admin makes one with arriero keys create",
+    "forbidden": "use a key of the role viewer, operator or admin",
+}
 
 
 def of_clock(difference: float) -> Finding:

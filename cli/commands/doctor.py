@@ -26,8 +26,11 @@ from ..checks import (
     of_engine,
     of_files,
     of_fleet,
+    of_hosts,
     of_issues,
     of_memory,
+    of_models,
+    of_refusal,
 )
 from ..output import print_json
 
@@ -78,7 +81,7 @@ def _of_host() -> Iterator[Finding]:
 
 
 async def _of_balancer(client: "Client", target: Target) -> list[Finding]:
-    from ...client import ArrieroError, Untrusted
+    from ...client import ArrieroError
 
     findings: list[Finding] = []
     readiness = None
@@ -88,17 +91,17 @@ async def _of_balancer(client: "Client", target: Target) -> list[Finding]:
         if date:
             findings.append(of_clock(time.time() - parsedate_to_datetime(date).timestamp()))
     except ArrieroError as error:
-        advice = "" if isinstance(error, Untrusted) else "start it with: balancer; or give --url"
-        findings.append(Finding("bad", str(error), advice))
+        findings.append(of_refusal(error, "--url"))
     try:
         agents = await client.management.agents()
         findings.append(Finding("good", f"operators are answered at {target.management}"))
         findings += of_issues("the balancer", await client.management.about())
         if readiness is not None:
-            findings += of_fleet(readiness, agents, version("arriero"))
+            findings += of_fleet(readiness, agents, version("arriero"), target.management)
+        findings += of_hosts(await client.management.hosts(), time.time())
+        findings += of_models(await client.management.models())
     except ArrieroError as error:
-        advice = "" if isinstance(error, Untrusted) else "give its address with --management"
-        findings.append(Finding("bad", str(error), advice))
+        findings.append(of_refusal(error, "--management"))
     return findings
 
 

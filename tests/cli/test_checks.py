@@ -8,10 +8,15 @@ from arriero.cli.checks import (
     of_engine,
     of_files,
     of_fleet,
+    of_hosts,
     of_issues,
     of_memory,
+    of_models,
+    of_refusal,
 )
+from arriero.client.errors import ArrieroError, RequestFailed, Unreachable, Untrusted
 
+URL = "https://lb:8070"
 SLOTS = {"slots": {"total": 4, "busy": 1}}
 
 
@@ -20,17 +25,17 @@ def agent(**more: Any) -> dict[str, Any]:
 
 
 def test_a_sound_fleet() -> None:
-    [finding] = of_fleet(SLOTS, [agent()], "1")
+    [finding] = of_fleet(SLOTS, [agent()], "1", URL)
     assert (finding.verdict, finding.what) == ("good", "1 agent, 1 of 4 slots busy")
 
 
 def test_what_is_wrong_says_what_to_do() -> None:
-    [nobody] = of_fleet(SLOTS, [], "1")
+    [nobody] = of_fleet(SLOTS, [], "1", URL)
     assert nobody.verdict == "bad"
-    assert "agent --balancer" in nobody.advice
+    assert nobody.advice == "start one: agent --balancer wss://lb:8070 --model FILE"
     issue = {"message": "disk full", "hint": "make room"}
     sick = agent(version="0", model={"kernels": "plain"}, issues=[issue])
-    empty, old, slow, broken = of_fleet({"slots": {"total": 0, "busy": 0}}, [sick], "1")
+    empty, old, slow, broken = of_fleet({"slots": {"total": 0, "busy": 0}}, [sick], "1", URL)
     assert [each.verdict for each in (empty, old, slow, broken)] == [
         "bad",
         "warning",
@@ -40,6 +45,54 @@ def test_what_is_wrong_says_what_to_do() -> None:
     assert (broken.what, broken.advice) == ("box: disk full", "make room")
     assert of_issues("box", sick) == [broken]
     assert of_issues("the balancer", {"version": "1"}) == []
+
+
+def test_hosts_that_are_missed() -> None:
+    hosts = [
+        {"name": name, "state": name, "last_seen": 100.0}
+        for name in ("here", "lost", "stopped", "drained")
+    ]
+    [lost] = of_hosts(hosts, 300.0)
+    assert (lost.verdict, lost.what) == ("bad", "lost is lost: it was last seen 3 m 20 s ago")
+    assert "arriero agents forget lost" in lost.advice
+
+
+def model(status: str, *messages: str, waiting: int = 0) -> dict[str, Any]:
+    issues = [{"message": each, "hint": "do that"} for each in messages]
+    return {"name": "m", "status": status, "issues": issues, "waiting": waiting}
+
+
+@pytest.mark.parametrize(
+    ("model", "verdict", "what"),
+    [
+        (model("waiting", "no agent"), "bad", "no agent serves m: no agent"),
+        (model("failed", "too large"), "bad", "no agent serves m: too large"),
+        (model("loaded", "one more"), "warning", "m: one more"),
+        (model("unloaded", waiting=2), "bad", "no agent serves m, and 2 requests wait for it"),
+        (model("loaded"), None, None),
+        (model("loading", waiting=2), None, None),
+        (model("unloaded"), None, None),
+    ],
+)
+def test_models(model: dict[str, Any], verdict: str | None, what: str | None) -> None:
+    found = of_models([model])
+    assert [(each.verdict, each.what) for each in found] == ([(verdict, what)] if what else [])
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (Unreachable("nobody"), "give its address with --url"),
+        (Untrusted("self-signed"), ""),
+        (RequestFailed("unauthorized", "revoked"), "--key-file"),
+        (RequestFailed("forbidden", "not for agents"), "viewer"),
+        (RequestFailed("internal_error", "oh"), ""),
+    ],
+)
+def test_refusals(error: ArrieroError, advice: str) -> None:
+    finding = of_refusal(error, "--url")
+    assert (finding.verdict, finding.what) == ("bad", str(error))
+    assert advice in finding.advice and bool(advice) == bool(finding.advice)
 
 
 def test_the_host() -> None:

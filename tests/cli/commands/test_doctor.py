@@ -11,6 +11,7 @@ from tests.client.fakes import FakeServer, says
 def test_a_sound_fleet(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     agent = AGENT | {"issues": [], "version": version("arriero")}
     balancer.will(says(READY), says({}), says({"agents": [agent]}), says({"issues": []}))
+    balancer.will(says({"hosts": []}), says({"models": []}))
     assert main([]) == 0
     out = capsys.readouterr().out
     assert "✓ the clock agrees with the balancer's" in out
@@ -22,10 +23,16 @@ def test_what_is_wrong(balancer: FakeServer, capsys: pytest.CaptureFixture[str])
     away = {"code": "store_away", "message": "the store is away: gone", "hint": "move it back"}
     about = {"version": "1", "issues": [away]}
     balancer.will(says(READY), says({}, Date=late), says({"agents": [AGENT]}), says(about))
+    lost = {"name": "spare", "state": "lost", "last_seen": 1.7e9}
+    lack = {"message": "no agent takes models", "hint": "start an agent without --model"}
+    second = {"name": "second", "status": "waiting", "issues": [lack], "waiting": 0}
+    balancer.will(says({"hosts": [lost]}), says({"models": [second]}))
     assert main(["--json"]) == 1
     findings = {each["what"]: each for each in json.loads(capsys.readouterr().out)}
     assert findings["box: the disk is full"]["advice"] == "make room"
     assert findings["the balancer: the store is away: gone"]["advice"] == "move it back"
+    assert findings["no agent serves second: no agent takes models"]["verdict"] == "bad"
+    assert any(what.startswith("spare is lost: ") for what in findings)
     [clock] = [each for what, each in findings.items() if "clock" in what]
     assert clock["verdict"] == "warning"
 
@@ -35,4 +42,13 @@ def test_nobody_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--url", nowhere, "--management", nowhere]) == 1
     out = capsys.readouterr().out
     assert out.count("cannot connect to http://127.0.0.1:9") == 2
-    assert "start it with: balancer" in out
+    assert out.count("start the balancer, or give its address with --") == 2
+
+
+def test_a_key_that_is_not_taken(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    error = {"error": {"code": "unauthorized", "message": "the key 'admin' was revoked"}}
+    balancer.will(says(READY), says({}), says(error, status=401))
+    assert main(["--json"]) == 1
+    last = json.loads(capsys.readouterr().out)[-1]
+    assert last["what"] == "the key 'admin' was revoked (unauthorized)"
+    assert last["advice"].startswith("give a valid key with --key-file")
