@@ -20,7 +20,7 @@ from ..store.records import SavedKey
 from ..store.store import Store
 from .access_key import NUM_RANDOM_BYTES, AccessKey, digest_of, new_key
 from .identity import CallerLimits, Role
-from .key_spec import KeySpec, created, revoked, rotated, surplus
+from .key_spec import KeySpec, check_not_last, created, revoked, rotated, surplus
 from .keyring import Keyring
 
 logger = logging.getLogger(__name__)
@@ -88,9 +88,12 @@ class KeyService:
         """The new key's record and the key, which is nowhere else. Raises `Conflict`."""
         return await self._change(lambda: self._create(spec))
 
-    async def revoke(self, name: str) -> AccessKey:
-        """Its record; what its holder has open ends. Raises `NotFound`."""
-        return await self._change(lambda: self._revoke(name))
+    async def revoke(self, name: str, *, may_be_last: bool = False) -> AccessKey:
+        """Its record; what its holder has open ends. Raises `NotFound`.
+
+        Raises `Conflict` for the last key of an admin, unless it `may_be_last`.
+        """
+        return await self._change(lambda: self._revoke(name, may_be_last=may_be_last))
 
     async def rotate(self, name: str) -> tuple[AccessKey, str]:
         """Its record and another secret; the old one ends as if revoked. Raises `NotFound`."""
@@ -138,8 +141,11 @@ class KeyService:
         await self._save(record)
         return record, key
 
-    async def _revoke(self, name: str) -> AccessKey:
-        record = revoked(self._known.ring, name, self._clock())
+    async def _revoke(self, name: str, *, may_be_last: bool) -> AccessKey:
+        now = self._clock()
+        if not may_be_last:
+            check_not_last(self._known.ring, name, now)
+        record = revoked(self._known.ring, name, now)
         await self._save(record)
         return record
 

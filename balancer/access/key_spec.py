@@ -137,6 +137,17 @@ def revoked(ring: Keyring, name: str, now: float) -> AccessKey:
     return replace(key, revoked_at=now, revision=key.revision + 1)
 
 
+def check_not_last(ring: Keyring, name: str, now: float) -> None:
+    """Raises `Conflict` if without this key nobody could administer over the management port."""
+    admins = [key for key in ring.records() if key.role == "admin" and key.problem(now) is None]
+    if [key.name for key in admins] == [name]:
+        raise Conflict(
+            f"{name!r} is the last key of the role admin, without which nobody could make another "
+            "over the management port; make another first, or give this one another secret "
+            "(rotate). In the store itself (--state) it can be revoked"
+        )
+
+
 def rotated(ring: Keyring, name: str, digest: str, now: float) -> AccessKey:
     """The key with another secret: the old one opens nothing. Raises `NotFound`, `Conflict`."""
     key = _known(ring, name)

@@ -232,7 +232,7 @@ class _InStore:
         return self._new(*await self.service.create(spec))
 
     async def revoke_key(self, name: str) -> Json:
-        return self._shown(await self.service.revoke(name))
+        return self._shown(await self.service.revoke(name, may_be_last=True))
 
     async def rotate_key(self, name: str) -> Json:
         return self._new(*await self.service.rotate(name))

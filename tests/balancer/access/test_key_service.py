@@ -79,12 +79,27 @@ async def test_revoking_and_rotating() -> None:
         await service.revoke("nobody")
 
 
+async def test_the_last_admins_key_is_not_revoked_by_accident() -> None:
+    access, service = balancer(SlowStore())
+    _, root = await service.create(ROOT)
+    await service.create(CI)
+    with pytest.raises(Conflict, match="'root' is the last key of the role admin"):
+        await service.revoke("root")
+    assert (await access.admitted([root])) is not None
+    await service.create(KeySpec(name="other", role="admin"))
+    await service.revoke("root")
+    with pytest.raises(Conflict, match="'other' is the last"):
+        await service.revoke("other")
+    await service.revoke("root")  # once more changes nothing
+
+
 async def test_without_the_store_nothing_changes_and_known_keys_go_on() -> None:
     store = SlowStore()
     access, service = balancer(store)
     _, root = await service.create(ROOT)
     store.is_away = True
-    for change in (service.create(CI), service.rotate("root"), service.revoke("root")):
+    revoking = service.revoke("root", may_be_last=True)
+    for change in (service.create(CI), service.rotate("root"), revoking):
         with pytest.raises(StoreUnavailable, match="the store is away: no answer"):
             await change
     assert [key.name for key in service.records()] == ["root"]

@@ -120,6 +120,9 @@ async def test_from_the_first_key_to_the_last(client: TestClient) -> None:
     check(revoked, "Key")
     assert (await call(client, "POST", "/ci/rotate", admin))[0] == 409
     assert (await call(client, "DELETE", "/nobody", admin))[0] == 404
+    status, refused = await call(client, "DELETE", "/root", admin)
+    assert (status, refused["error"]["code"]) == (409, "conflict")
+    assert (await call(client, "GET", "", admin))[0] == 200
 
 
 async def test_the_first_key_must_be_an_admins(client: TestClient) -> None:
