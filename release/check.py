@@ -142,15 +142,26 @@ def _check_documents(text: str) -> None:
 
 def _check_containers(source: Path) -> None:
     files = sorted((source / "deploy" / "container").glob("Containerfile*"))
+    linted = "linted, " if lint(files) else ""
     builder = next(filter(_can_build, BUILDERS), None)
     if builder is None:
         for file in files:
             _check_containerfile(file)
-        say(f"container files: read, not built, since none of {', '.join(BUILDERS)} runs here")
+        none = f"since none of {', '.join(BUILDERS)} runs here"
+        say(f"container files: {linted}read, not built, {none}")
         return
     file = files[0]  # the others need a GPU's toolkit
     _run(builder, "build", "--file", str(file), "--tag", "arriero:release-check", str(source))
-    say(f"container files: {file.name} is built by {builder}")
+    say(f"container files: {linted}{file.name} is built by {builder}")
+
+
+def lint(files: Sequence[Path]) -> bool:
+    """Whether there is a linter here, which the extra `test` brings; it complains of none."""
+    hadolint = Path(sys.executable).with_name("hadolint")
+    if not hadolint.exists():
+        return False
+    _run(str(hadolint), "--no-color", *map(str, files))
+    return True
 
 
 def _can_build(builder: str) -> bool:
