@@ -28,7 +28,7 @@ def reason_of(model: str | None, status: ModelStatus | None, agents: Iterable[Ag
         return _of_those(having)
     loading = [agent for agent in here if _loads(agent, model, status)]
     if loading and not (status is not None and status.status == "failed"):
-        return _loading(loading)
+        return _waiting(loading[0], here) or _loading(loading)
     if status is None:
         return _none(model, here)
     if status.issues:
@@ -63,6 +63,19 @@ def _loads(agent: Agent, model: str | None, status: ModelStatus | None) -> bool:
         return True
     assignment = None if agent.work is None else agent.work.assignment
     return assignment is not None and (model is None or assignment.name in names)
+
+
+def _waiting(agent: Agent, here: list[Agent]) -> str | None:
+    """Its file is there, and other models of the host have the memory; `None` if that is not so."""
+    if agent.work is None or agent.work.phase != "draining":
+        return None
+    beside = [each for each in here if each.host == agent.host]
+    names = sorted({each.served for each in beside if each.served is not None})
+    if not names:
+        return None
+    more = ", …" if len(names) > MAX_NAMES else ""
+    models = ", ".join(f"`{name}`" for name in names[:MAX_NAMES]) + more
+    return f"agent {agent.name} has no memory for it while it serves {models}"
 
 
 def _loading(agents: list[Agent]) -> str:

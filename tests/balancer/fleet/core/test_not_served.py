@@ -4,15 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from arriero.balancer.fleet.decisions import Deliver, Settle
+from arriero.balancer.control.demand import MIN_TURN
+from arriero.balancer.fleet.decisions import Decision, Deliver, Send, Settle
 from arriero.balancer.fleet.queries.query import QueryRequest
-from arriero.shared.inference import AgentId, RequestId, Waiting
-from arriero.shared.messages import Hello, Issue
-from arriero.shared.models.assignments import HostFacts
+from arriero.shared.inference import AgentId, Done, RequestId, Waiting
+from arriero.shared.messages import Cancel, Hello, Issue
+from arriero.shared.models.assignments import Assign, HostFacts, Phase
 from arriero.shared.queries import Tokenize
-from tests.balancer.fleet.builders import hello, model_info, piece, status, work
+from tests.balancer.fleet.builders import ended, hello, model_info, piece, status, work
 from tests.balancer.fleet.core.scene import A, B, failure
-from tests.balancer.fleet.core.test_steering import Steered, wished
+from tests.balancer.fleet.core.test_steering import Steered, started, wished
 
 PINNED = HostFacts(is_pinned=True)
 
@@ -145,3 +146,65 @@ def test_a_query(model: str | None, message: str) -> None:
     scene.fleet.query_arrived(RequestId("q"), query, scene.now)
     [settled] = [each for each in scene.after(30.0) if isinstance(each, Settle)]
     assert str(settled.outcome) == message
+
+
+def test_a_model_that_waits_for_memory_and_one_that_is_busy() -> None:
+    """The busy one has its turn, then takes nothing new, and what it runs is finished first."""
+    scene = Steered()
+    busy = wished("busy", preload=False)
+    second = wished("second", "file:///2", preload=False)
+    facts = HostFacts(memory=100)
+    for link, id in ((A, "a"), (B, "b")):
+        scene.join(link, replace(hello(id, model=None, slots=0, facts=facts), host=AgentId("h")))
+    scene.wish(busy, second)
+    scene.open("long", model="busy")
+    assert scene.look() == {A: busy.source}
+    serving = replace(work("serving", busy.assignment, revision=1), needed=90)
+    scene.tell(A, status(model="busy", slots=3, work=serving))
+    scene.open("waits", model="second")
+    turn_over = False
+
+    def goes_on(seconds: int) -> list[Decision]:
+        """Meanwhile `long` runs, and the agents do what they can."""
+        nonlocal turn_over
+        decisions: list[Decision] = []
+        for _ in range(seconds):
+            scene.say(A, piece("long"))
+            for each in scene.after(1.0):
+                decisions.append(each)
+                if not (isinstance(each, Send) and isinstance(each.message, Assign)):
+                    continue
+                order = each.message
+                phase: Phase = "waiting" if order.assignment is None else "draining"
+                told = replace(work(phase, order.assignment, revision=order.revision), needed=50)
+                if each.link == A:
+                    turn_over = True
+                    scene.tell(A, status(model="busy", slots=3, accepting=False, work=told))
+                else:
+                    scene.tell(B, status(model=None, slots=0, work=told))
+        return decisions
+
+    during = goes_on(int(MIN_TURN) - 1)
+    assert not turn_over and cancels(during) == []
+    assert started(scene.open("inside", model="busy")) == [(A, "inside")]
+    after = goes_on(3)
+    assert turn_over and cancels(after) == []
+    assert started(scene.open("late", model="busy")) == []
+    last = goes_on(10)
+    assert failure(last, "waits").message == (
+        "no agent served the model `second` for 30 s: agent host-a has no memory for it while it "
+        "serves `busy`"
+    )
+    assert cancels(last) == [], "what runs is finished, however long others wait"
+    scene.say(A, ended("inside"))
+    [done] = [
+        each
+        for each in scene.say(A, ended("long"))
+        if isinstance(each, Deliver) and isinstance(each.event, Done)
+    ]
+    assert done.request == "long"
+
+
+def cancels(decisions: list[Decision]) -> list[Send]:
+    sends = [each for each in decisions if isinstance(each, Send)]
+    return [each for each in sends if isinstance(each.message, Cancel)]
