@@ -1,8 +1,12 @@
 """The desired state over real daemons: a model comes, and changes under traffic."""
 
 import asyncio
+import socket
 from pathlib import Path
 from typing import Any
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from integration_tests.corpus import generate, plain_cases
 from integration_tests.daemons import MODEL, Fleet, until
@@ -173,3 +177,34 @@ async def test_a_drained_host_stays_drained_over_restarts_of_all(
         f"{fleet.management}/api/v1/agents/{again['id']}/resume", json={}
     ) as response:
         assert (await response.json())["state"] == "idle"
+
+
+async def test_after_a_restart_the_hosts_that_are_allowed_now_hold(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    """No file comes without TLS from one that was allowed before. This one has none at first."""
+
+    async def fails(*, is_denied: bool) -> None:
+        async def shown() -> bool:
+            codes = [
+                each["code"] for agent in await fleet.view("agents") for each in agent["issues"]
+            ]
+            return bool(codes) and (codes == ["denied"]) == is_denied
+
+        await until(shown)
+
+    state = f"sqlite:///{tmp_path}/state.db"
+    name = socket.gethostname()  # an address of loopback is always allowed
+    async with TestServer(web.Application(), host="0.0.0.0") as files:
+        balancer = await fleet.start_balancer(state=state, model_source_http=name)
+        await put(fleet, wish({"name": "demo", "source": f"http://{name}:{files.port}/demo.gguf"}))
+        await fleet.start_agent(model=None, slots=None, context_size=None)
+        await fails(is_denied=False)
+        addresses = balancer.ready
+        assert await balancer.terminate() == 0
+        await fleet.start_balancer(
+            state=state,
+            inference_addr=addresses["inference"],
+            management_addr=addresses["management"],
+        )
+        await fails(is_denied=True)
