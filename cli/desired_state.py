@@ -138,12 +138,29 @@ def changes(old: Json, new: Json) -> Iterator[tuple[Sign, str]]:
 
 def _fields(old: Json, new: Json) -> Iterator[str]:
     for key in new:
-        if old.get(key) != new[key]:
-            yield f"{key} {_shown(old.get(key))} -> {_shown(new[key])}"
+        before, after = old.get(key), new[key]
+        if before == after:
+            continue
+        if isinstance(after, dict) and isinstance(before, dict | None):
+            yield from _nested(key, before or {}, after)
+        else:
+            yield f"{key} {_shown(before)} -> {_shown(after)}"
     for key, value in old.items():
         if key not in new and value not in (None, [], {}, _DEFAULTS.get(key)):
             yield f"{key} {_shown(value)} -> default"
 
 
+def _nested(key: str, old: Json, new: Json) -> Iterator[str]:
+    """What differs inside: `replicas 1 -> all` of `agents`, `engine.gpu_layers 3 -> 4`."""
+    prefix = "" if key == "agents" else f"{key}."
+    for name in dict.fromkeys([*old, *new]):
+        before, after = old.get(name), new.get(name)
+        if before != after:
+            yield f"{prefix}{name} {_shown(before)} -> {_shown(after)}"
+
+
 def _shown(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    """A word as it is; none for what is not given; anything else as JSON."""
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)

@@ -1,6 +1,6 @@
 """What would become of a desired state: what each agent would do, and why; for a dry run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -23,6 +23,11 @@ class AgentPlan:
     model: str | None
     why: str
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no model and gets none."""
+        return self.action == "keep" and self.model is None
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -30,6 +35,16 @@ class Plan:
 
     agents: Sequence[AgentPlan]
     shortages: Mapping[str, Issue]
+
+
+def plans_of(
+    members: Iterable[Member], targets: Mapping[AgentId, Assignment | None]
+) -> list[AgentPlan]:
+    """What each agent of each host would do; of those without a model, at most one of a host."""
+    plans = [plan_of(member, targets.get(member.id)) for member in members]
+    busy = {plan.agent for plan in plans if not plan.is_idle}
+    idle = {plan.agent: plan for plan in reversed(plans) if plan.agent not in busy}
+    return [plan for plan in plans if not plan.is_idle or plan is idle.get(plan.agent)]
 
 
 def plan_of(member: Member, target: Assignment | None) -> AgentPlan:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from ...shared.inference import AgentId
 from ...shared.messages import Issue
 from ...shared.models.assignments import Assign, Assignment, sources_of
-from .agent_plan import Plan, plan_of
+from .agent_plan import Plan, plans_of
 from .demand import WAITING, Demand, Tiers, Usage
 from .desired_state import DesiredModel, DesiredState
 from .failures import Failures
@@ -202,7 +202,7 @@ class Controller:
         found = self._decide(desired, members, demands, now, usage=deepcopy(self._usage))
         lacking = ((model.name, self._shortage(model, found)) for model in desired.models)
         return Plan(
-            [plan_of(member, found.targets.get(member.id)) for member in members.values()],
+            plans_of(members.values(), found.targets),
             {name: issue for name, issue in lacking if issue is not None},
         )
 
@@ -413,6 +413,7 @@ class Controller:
         return shortage_of(
             model,
             num_missing,
+            failed=sum(each.assignment == assignment for each in self._failures),
             labelled=len(labelled),
             allowed=len(allowed),
             needed=self._needs.of(assignment),

@@ -113,6 +113,7 @@ def shortage_of(
     model: DesiredModel,
     num_missing: int,
     *,
+    failed: int,
     labelled: int,
     allowed: int,
     needed: int | None,
@@ -123,6 +124,7 @@ def shortage_of(
 
     `labelled` agents have the labels; the keys of `allowed` of these allow the model; and `fitting`
     of these have the memory `needed`, in bytes. `most` is the memory of the largest of these.
+    `failed` agents could not load it and try again, so they are not missing.
     """
     if not num_missing:
         return None
@@ -148,6 +150,9 @@ def shortage_of(
             f"{_gib(needed - most)} too little",
             hint="use a smaller model or quantisation, fewer slots or a smaller context_size",
         )
+    num_missing -= failed
+    if num_missing <= 0:
+        return None
     bound = f", and the keys of {labelled - allowed} do not allow it" if labelled > allowed else ""
     missing = (
         f"one more agent{which} is" if num_missing == 1 else f"{num_missing} more agents{which} are"

@@ -69,18 +69,26 @@ def view(state: FleetState) -> "Group":
     table.add_column("up", justify="right")
     problems = []
     for agent in sorted(state.agents.values(), key=lambda each: each["name"]):
-        models = ", ".join(each["name"] for each in agent["models"])
         table.add_row(
             Text(agent["name"]),
             Text(agent["state"], style=_STYLES.get(agent["state"], "yellow")),
             f"{agent['slots']['busy']}/{agent['slots']['total']}",
             rate(state.rates.get(agent["id"])),
-            Text(models or "-"),
+            Text(_models(agent)),
             duration(agent["connected_seconds"]),
         )
         if words := issues(agent):
             problems.append(Text(f"{agent['name']}: {words}", style="red"))
     return Group(Text(_headline(state)), Text(), table, *problems)
+
+
+def _models(agent: dict[str, Any]) -> str:
+    """Its models; with their states, where those are not that of the agent."""
+    words = [
+        each["name"] if each["state"] == agent["state"] else f"{each['name']} ({each['state']})"
+        for each in agent["models"]
+    ]
+    return ", ".join(words) or "-"
 
 
 _STYLES = {"ready": "green", "failed": "red", "idle": "dim", "drained": "dim"}

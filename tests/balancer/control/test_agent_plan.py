@@ -1,7 +1,8 @@
 import pytest
 
-from arriero.balancer.control.agent_plan import plan_of
+from arriero.balancer.control.agent_plan import plan_of, plans_of
 from arriero.balancer.control.members import member_of
+from arriero.shared.inference import AgentId
 from arriero.shared.models.assignments import Assignment, HostFacts
 from tests.balancer.control.builders import report, wished
 
@@ -31,6 +32,25 @@ def test_what_an_agent_would_do(
     plan = plan_of(member_of(report("a", told=told), None), target)
     assert (plan.action, plan.why) == (action, why)
     assert plan.model == (None if target is None else target.name)
+
+
+def test_a_host_is_said_to_serve_nothing_only_where_that_is_so() -> None:
+    members = [
+        member_of(report(id, told=told, host=host), None)
+        for id, host, told in (
+            ("a", "x", None),
+            ("b", "x", OLD),
+            ("c", "y", None),
+            ("d", "y", None),
+        )
+    ]
+    plans = plans_of(members, {AgentId("b"): OLD})
+    assert [(plan.agent, plan.action, plan.model) for plan in plans] == [
+        ("x", "keep", "m"),
+        ("y", "keep", None),
+    ]
+    gone = plans_of(members[:2], {})
+    assert [(plan.agent, plan.action) for plan in gone] == [("x", "unload")]
 
 
 def test_agents_that_are_not_steered_keep_what_they_have() -> None:

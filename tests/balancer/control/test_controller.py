@@ -18,7 +18,7 @@ from arriero.balancer.control.controller import (
 from arriero.balancer.control.demand import Demand
 from arriero.balancer.control.desired_state import DesiredModel
 from arriero.balancer.control.placement import HOLD, REDIAL
-from arriero.shared.messages import PROTOCOL_VERSION
+from arriero.shared.messages import PROTOCOL_VERSION, Issue
 from arriero.shared.models.assignments import HostFacts, Work
 from arriero.shared.models.engine_options import EngineOptions
 from arriero.shared.since import Since
@@ -309,6 +309,16 @@ def test_a_model_is_not_given_to_an_agent_without_the_memory() -> None:
     assert [issue.code for issue in controller.statuses["m"].issues][-1] == "too_large"
     large = report("b", facts=HostFacts(memory=16 * GIB))
     assert [each.agent for each in controller.reconcile([small, large], {}, 0.0)] == ["b"]
+
+
+def test_an_agent_that_failed_is_not_missing() -> None:
+    controller = Controller(drain_timeout=30.0)
+    model = wished("m", replicas=1)
+    controller.desire(state(model))
+    missing = Issue(code="not_found", message="/nope/x.gguf is not there")
+    failed = Work(revision=1, assignment=model.assignment, phase="failed")
+    controller.reconcile([report("a", work=failed, issues=(missing,))], {}, 0.0)
+    assert [issue.code for issue in controller.statuses["m"].issues] == ["not_found"]
 
 
 def test_a_dry_run_says_what_each_agent_would_do_and_changes_nothing() -> None:

@@ -71,10 +71,13 @@ def test_a_failure_says_which_agent_and_why_and_who_waits_behind_it() -> None:
 def test_a_shortage_says_what_is_missing() -> None:
     model = wished("m", labels={"gpu": "yes"}, replicas=2)
 
-    def shortage(missing: int, labelled: int, fitting: int, *, forbidden: int = 0) -> str | None:
+    def shortage(
+        missing: int, labelled: int, fitting: int, *, forbidden: int = 0, failed: int = 0
+    ) -> str | None:
         found = shortage_of(
             model,
             missing,
+            failed=failed,
             labelled=labelled,
             allowed=labelled - forbidden,
             needed=9 * GIB,
@@ -92,6 +95,8 @@ def test_a_shortage_says_what_is_missing() -> None:
     assert shortage(1, 3, 3) == (
         "too_few_agents: one more agent with the labels gpu=yes is needed; none is free"
     )
+    assert shortage(2, 3, 3, failed=1) == shortage(1, 3, 3)
+    assert shortage(1, 3, 3, failed=1) is None, "it failed, and tries again"
     assert shortage(2, 3, 0, forbidden=3) == (
         "key_forbids: no agent with the labels gpu=yes has an access key that allows 'm'"
     )

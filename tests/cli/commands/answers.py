@@ -12,7 +12,7 @@ AGENT: dict[str, Any] = {
     "version": "0.1.0",
     "slots": {"total": 4, "busy": 1},
     "model": {"name": "m", "kernels": "all"},
-    "models": [{"name": "m"}],
+    "models": [{"name": "m", "state": "ready"}],
     "issues": [{"code": "disk_full", "message": "the disk is full", "hint": "make room"}],
     "connected_seconds": 61.0,
 }

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from arriero.cli.commands.status import main
-from tests.cli.commands.answers import SNAPSHOT, event
+from tests.cli.commands.answers import AGENT, SNAPSHOT, event
 from tests.client.fakes import FakeServer, writes
 
 
@@ -15,6 +15,16 @@ def test_once(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     [row] = [each for each in out.splitlines() if each.startswith("box ")]
     assert row.split() == ["box", "ready", "1/4", "-", "m", "1", "m", "1", "s"]
     assert "box: the disk is full → make room" in out
+
+
+def test_a_model_that_failed_is_not_called_ready(
+    balancer: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models = [{"name": "long", "state": "failed"}, {"name": "second", "state": "ready"}]
+    snapshot = SNAPSHOT | {"agents": [AGENT | {"models": models}]}
+    balancer.will(writes(event("snapshot", snapshot)))
+    assert main(["--once"]) == 0
+    assert "long (failed), second " in capsys.readouterr().out
 
 
 def test_for_programs(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
