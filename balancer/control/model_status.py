@@ -133,7 +133,7 @@ def shortage_of(
     if not labelled:
         return Issue(
             code="no_agent",
-            message=f"no agent{which} takes models",
+            message=f"no agent{which} that takes models is connected yet",
             hint="start an agent without --model" + (f" and with {which[6:]}" if labels else ""),
         )
     if not allowed:

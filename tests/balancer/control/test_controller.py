@@ -338,7 +338,7 @@ def test_a_dry_run_says_what_each_agent_would_do_and_changes_nothing() -> None:
     away = wished("n", labels={"gpu": "yes"})
     lacking = fleet.controller.dry_run(state(away), reports, {}, fleet.now).shortages
     assert {name: issue.message for name, issue in lacking.items()} == {
-        "n": "no agent with the labels gpu=yes takes models"
+        "n": "no agent with the labels gpu=yes that takes models is connected yet"
     }
     assert fleet.look() == {}
 

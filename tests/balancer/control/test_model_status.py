@@ -87,7 +87,9 @@ def test_a_shortage_says_what_is_missing() -> None:
         return None if found is None else f"{found.code}: {found.message}"
 
     assert shortage(0, 0, 0) is None
-    assert shortage(2, 0, 0) == "no_agent: no agent with the labels gpu=yes takes models"
+    assert shortage(2, 0, 0) == (
+        "no_agent: no agent with the labels gpu=yes that takes models is connected yet"
+    )
     assert shortage(2, 3, 0) == (
         "too_large: it needs 9.0 GiB; the largest agent with the labels gpu=yes has 4.0 GiB, "
         "which is 5.0 GiB too little"

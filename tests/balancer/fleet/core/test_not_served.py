@@ -47,7 +47,7 @@ def test_a_desired_model_that_no_agent_may_load() -> None:
     scene.join(A, pinned())
     scene.wish(wished("second"))
     scene.look()
-    said = "no agent takes models; start an agent without --model"
+    said = "no agent that takes models is connected yet; start an agent without --model"
     assert reason(scene, "second") == said
 
 
