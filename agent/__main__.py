@@ -55,7 +55,9 @@ def _require_engine() -> None:
     if missing:
         names = " and ".join(missing)
         verb = "is" if len(missing) == 1 else "are"
-        raise StartupError(f"{names} {verb} not installed: pip install 'arriero[agent]'")
+        raise StartupError(
+            f"{names} {verb} not installed: in Arriero's checkout, pip install '.[agent]'"
+        )
 
 
 def _require_certificates(settings: AgentSettings) -> None:

@@ -72,7 +72,7 @@ async def fleets(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Flee
         assert agent.ready["model"] == "arriero-demo"
         engine = await outer.launch_agent(env=bare)
         assert await engine.exit_code() == 1
-        assert "pip install 'arriero[agent]'" in "".join(engine.stderr)
+        assert "pip install '.[agent]'" in "".join(engine.stderr)
         yield Fleets(inner, outer)
 
 

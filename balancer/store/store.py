@@ -183,7 +183,9 @@ async def open_store(url: StoreUrl) -> Store:
     if url.kind == "sqlite":
         _require_file(Path(url.location))
     elif url.kind == "postgresql" and find_spec("asyncpg") is None:
-        raise StoreRefused("PostgreSQL needs one more package: pip install 'arriero[postgresql]'")
+        raise StoreRefused(
+            "PostgreSQL needs one more package: in Arriero's checkout, pip install '.[postgresql]'"
+        )
     store = Store(url)
     threads = set(threading.enumerate())
     try:

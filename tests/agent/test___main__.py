@@ -24,7 +24,7 @@ def test_without_the_engine_it_says_what_to_install(
     )
     assert program.main([]) == 1
     assert capfd.readouterr().err == (
-        f"agent: {told} not installed: pip install 'arriero[agent]'\n"
+        f"agent: {told} not installed: in Arriero's checkout, pip install '.[agent]'\n"
     )
 
 
