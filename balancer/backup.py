@@ -10,7 +10,7 @@ or a bucket: what was copied from one may be restored to the other. Beside Postg
 `state.db`: `pg_dump` copies the database first, then this its files.
 
 Files go through in pieces, and nothing but names and sizes is held of them. The place of the files
-and what opens it are not in the archive.
+and what opens it are not in the archive. What is written here, its owner alone may read.
 """
 
 import io
@@ -66,7 +66,7 @@ def _write(
     sizes: dict[str, int] = {}
     with (
         tempfile.TemporaryDirectory(dir=part.parent) as folder,
-        part.open("wb") as raw,
+        open(part, "wb", opener=_private) as raw,
         tarfile.open(fileobj=raw, mode="w") as archive,
     ):
         _add_new(archive, raw, blobs, sizes)
@@ -92,6 +92,10 @@ def _write(
         raw.flush()
         os.fsync(raw.fileno())
     return manifest
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _entry(name: str, size: int, now: float) -> tarfile.TarInfo:
@@ -277,7 +281,7 @@ def _look_through(source: Path, database: Path) -> Manifest:
 
 
 def _unpack(file: IO[bytes], target: Path) -> None:
-    with target.open("xb") as copy:
+    with open(target, "xb", opener=_private) as copy:
         shutil.copyfileobj(file, copy)
         copy.flush()
         os.fsync(copy.fileno())
@@ -355,6 +359,7 @@ def _unfinished(target: Path) -> Iterator[Path]:
         raise BackupError(f"there is no folder {target.absolute().parent}")
     part = target.absolute().with_name(f".{target.name}{UNFINISHED}")
     try:
+        part.unlink(missing_ok=True)  # one that was left behind may be others' to read
         yield part
     except OSError as error:
         raise BackupError(f"{target} cannot be written: {error}") from error

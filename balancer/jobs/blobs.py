@@ -87,7 +87,7 @@ UNFINISHED = ".part"
 
 
 class LocalBlobs:
-    """`Blobs` in `folder`, which is made where it is missing."""
+    """`Blobs` in `folder`, which is made where it is missing; then its owner alone sees it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -95,6 +95,7 @@ class LocalBlobs:
     def create(self, name: str) -> "LocalWriter":
         path = self._folder / name
         with raising_away(path):
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.parent.mkdir(parents=True, exist_ok=True)
             return LocalWriter(path)
 

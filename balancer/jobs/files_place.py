@@ -109,7 +109,7 @@ def open_blobs(place: FilesPlace) -> Blobs:
 
 def _local(folder: Path) -> LocalBlobs:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise BlobsAway(f"cannot make the folder {folder}: {error.strerror}") from error
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):

@@ -105,7 +105,7 @@ class DatabaseFile:
         # One that is there is not opened: to close it would end this process's locks on it.
         try:
             with suppress(FileExistsError):
-                os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+                os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             return self._identity()
         except OSError as error:
             raise StoreAway(f"unable to open database file: {error.strerror}") from error

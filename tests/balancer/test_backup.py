@@ -65,6 +65,22 @@ async def test_what_was_backed_up_is_restored(place: Place, tmp_path: Path) -> N
     assert sorted(each.name for each in (tmp_path / "other").iterdir()) == ["files", "state.db"]
 
 
+async def test_nobody_else_may_read_them(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.backup.with_name(".backup.tar.part").touch(0o644)
+    store = await open_store(parse_store_url(f"sqlite:///{place.database}"))
+    await store.close()
+    writer = open_blobs(place.place).create("files/file-1")
+    writer.write(b"question")
+    writer.commit()
+    back_up(place.database, place.place, place.backup)
+    other = Place(tmp_path / "other")
+    other.database.parent.mkdir()
+    restore(place.backup, other.database, other.place)
+    paths = (place.database, place.backup, place.files, other.database, other.files)
+    assert [oct(path.stat().st_mode)[-3:] for path in paths] == ["600", "600", "700", "600", "700"]
+
+
 async def test_files_beside_another_database(place: Place, tmp_path: Path) -> None:
     manifest = back_up(None, place.place, place.backup)
     assert (manifest.num_files, manifest.has_database) == (2, False)
