@@ -8,10 +8,11 @@ Those are copied, put in order, and drawn from as llama.cpp does: the same seed,
 Where many are left (a flat row, or no filter at all), nothing is put in order: they are drawn in
 the order of their ids. What the last filter leaves of them is not even looked for. A token is drawn
 from all, and stands if it passes; otherwise another one is drawn from those before it, with a
-number that follows from the first. Each token's probability is the same.
+number that follows from the first. Each token's probability is the same. So are those by weights at
+another temperature than the filters' (`Weights.draw_raised`), which are not computed of all.
 
-Where a filter leaves an eighth of the row or less, what it leaves is found by a sample and a proof,
-and the filters after it, or another temperature, cost no more than a short row does.
+Where the next filter has to know what the last one left, that is looked for. If it is an eighth of
+the row or less, a sample says where, sums prove it, and all that follows is done with a short row.
 """
 
 import math
@@ -78,6 +79,7 @@ class Pool:
         """The tokens whose logits `_row` has, where it is only a part of the whole row."""
         self._tops = tops
         self._top = tops.max()
+        self._shift = shift_of(self._top)
         self._scratch = scratch
         self._ranked = ranked
         self._ids: Ids | None = None
@@ -329,7 +331,9 @@ class Pool:
         self._row = self._row[ids]
         self._tops = tops_of(self._row)
         self._passing = None
-        if self._likely is not None:
+        if isinstance(self._prefix, Heaviest):
+            self._likely = self._prefix.weights
+        elif self._likely is not None:
             self._likely = Weights(self._likely.values[ids])
 
     def _weights(self, temperature: np.float32 = ONE) -> Weights:
@@ -379,8 +383,8 @@ class Pool:
         return ids if ids.size <= FEW else None
 
     def _weigh_some(self, logits: Row) -> Row:
-        """The weights of some logits, nearly as exact as those of the row."""
-        weights: Row = np.exp(logits - shift_of(self._top))
+        """The weights of some logits at a temperature of 1, nearly as exact as those of the row."""
+        weights: Row = np.exp(logits - self._shift)
         return weights
 
     def _drop_of_many(self, threshold: float) -> None:

@@ -324,8 +324,9 @@ class Heaviest:
         self, keys: Row, weights: Weights, mass: float, floor: np.float32 = NO_FLOOR
     ) -> None:
         self._keys = keys
+        self.weights = weights
+        """Of all tokens, by which they are counted."""
         self._weights = weights.values
-        self._summed = weights
         self._total = weights.total
         self._mass = mass
         self._floor = floor
@@ -352,7 +353,7 @@ class Heaviest:
         while start < self._keys.size:
             part = slice(start, end)
             reaching = (self._keys[part] >= key).astype(np.float32)
-            most -= self._summed.of_part(part) - sum_of(self._weights[part], reaching)
+            most -= self.weights.of_part(part) - sum_of(self._weights[part], reaching)
             if most < self._mass:
                 return True
             start, end = end, 3 * end
