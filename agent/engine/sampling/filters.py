@@ -63,7 +63,7 @@ class Pool:
 
     `tops` are those of `row` (`selection`); the highest is finite, and no logit NaN. `likely` are
     the weights of `row` at a temperature of 1, and `ranked` its highest in order, where they are
-    known.
+    known. What XTC leaves out may be ruled out in `row`.
     """
 
     def __init__(
@@ -178,6 +178,8 @@ class Pool:
         if isinstance(self._prefix, Heaviest):
             most_likely = float(self._weigh_some(self._top[np.newaxis])[0])
             if most_likely < threshold * self._prefix.least_total:
+                return
+            if self._prefix.is_nucleus and self._drop_of_nucleus(self._prefix, threshold):
                 return
         self._settle()
         ids = self._few_ids()
@@ -386,6 +388,35 @@ class Pool:
         """The weights of some logits at a temperature of 1, nearly as exact as those of the row."""
         weights: Row = np.exp(logits - self._shift)
         return weights
+
+    def _drop_of_nucleus(self, nucleus: Heaviest, threshold: float) -> bool:
+        """Drop those of a nucleus that is not looked for; `False` if it has to be, to do that.
+
+        It weighs as much as it has to, and less than one of its tokens more. So which tokens are
+        above the threshold is mostly certain, and what is left is a nucleus, of the others.
+        """
+        values, total = nucleus.weights.values, nucleus.least_total
+        least = threshold * total
+        # The floor is lower by more than its rounding.
+        ids = (
+            self._few_from(self._shift + np.float32(math.log(least) - 1e-3)) if least > 0 else None
+        )
+        if ids is None:
+            return False
+        ids = ids[values[ids] >= least]
+        num_certain = int(np.count_nonzero(values[ids] >= least * (1 + threshold)))
+        if num_certain < ids.size or float(values[ids].sum()) >= total:
+            return False
+        if ids.size > 1:
+            lowest = ids.size - 1 - int(self._row[ids][::-1].argmin())
+            self._top = self._row[ids[lowest]]
+            dropped = np.delete(ids, lowest)
+            total -= float(values[dropped].sum(dtype=np.float64))
+            self._row[dropped] = -np.inf
+            values[dropped] = 0
+            self._likely = Weights(values)
+            self._prefix = Heaviest(values, self._likely, total)
+        return True
 
     def _drop_of_many(self, threshold: float) -> None:
         values = self._weights().values

@@ -334,6 +334,11 @@ class Heaviest:
         """A key that a sample found: most likely all have higher ones."""
 
     @property
+    def is_nucleus(self) -> bool:
+        """Whether the heaviest tokens are those with the highest weights."""
+        return self._keys is self._weights
+
+    @property
     def least_total(self) -> float:
         """What they weigh together at least."""
         return self._mass if self._floor == NO_FLOOR else 0.0
@@ -410,7 +415,7 @@ class Heaviest:
     def _sample(self) -> tuple[Row, Row]:
         """Keys of some tokens, and their weights; the lowest come first."""
         keys = sample_of(self._keys)
-        if self._keys is self._weights:
+        if self.is_nucleus:
             keys = np.sort(keys)
             return keys, keys
         order = np.argsort(keys)
@@ -419,7 +424,7 @@ class Heaviest:
     def among(self, ids: Ids) -> "Heaviest":
         """See `Prefix`."""
         weights = Weights(self._weights[ids])
-        keys = weights.values if self._keys is self._weights else self._keys[ids]
+        keys = weights.values if self.is_nucleus else self._keys[ids]
         return Heaviest(keys, weights, self._mass, self._floor)
 
     def _mask_by_bracket(self) -> Mask:

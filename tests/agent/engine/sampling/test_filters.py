@@ -112,6 +112,10 @@ STEPS: dict[str, tuple[Step, ...]] = {
     "xtc": (lambda pool: pool.drop_top_choices(0.001),),
     "xtc of many": (lambda pool: pool.drop_top_choices(0.00005),),
     "xtc of nothing": (lambda pool: pool.drop_top_choices(0.9),),
+    "wide nucleus and xtc": (
+        lambda pool: pool.keep_nucleus(0.95),
+        lambda pool: pool.drop_top_choices(0.0015),
+    ),
     "all, wide": (
         lambda pool: pool.keep_within_deviations(5.5),
         lambda pool: pool.keep_highest(9000),
