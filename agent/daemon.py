@@ -111,6 +111,7 @@ class MakeWorker(Protocol):
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
         on_crash: Callable[[BaseException], None],
         on_change: Callable[[], None],
+        beside: Mapping[str, int],
     ) -> EngineWorker: ...
 
 
@@ -159,6 +160,7 @@ class _Agent:
             on_step=self._on_step,
             on_crash=self._on_crash,
             on_change=self._on_change,
+            beside={part.device: part.bytes for part in channel.begin.beside},
         )
         channel.step = self._worker.current_step
         self._meter = DeviceMeter(

@@ -1,6 +1,6 @@
 """What the worker needs of whatever computes its steps; llama.cpp's is `llama.engine`."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -76,7 +76,10 @@ class Engine(Protocol):
 class LoadEngine(Protocol):
     """Loads the model file at `path` as `options` say. Raises `ModelError`.
 
-    Where the model does not allow drafts, it is loaded without, and that is logged.
+    Where the model does not allow drafts, it is loaded without, and that is logged. `beside` are
+    the bytes that other engines have, or may take yet, of each device and of the host, by name.
     """
 
-    def __call__(self, path: Path, options: LoadOptions) -> Engine: ...
+    def __call__(
+        self, path: Path, options: LoadOptions, beside: Mapping[str, int] = {}
+    ) -> Engine: ...

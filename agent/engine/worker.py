@@ -70,6 +70,8 @@ class Worker:
     `on_step` gets the outputs of a step's sequences, all at once. `on_crash` gets what ended the
     steps for good: no output follows, and the owner of the sequences has to end them.
 
+    Other engines of the host have what is `beside` of its memory; see `LoadEngine`.
+
     `on_change` says that `has_room` or `draft_failure` may have changed.
 
     The model is there until `stop`, after a crash too: other threads use its vocabulary. Before
@@ -84,6 +86,7 @@ class Worker:
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
         on_crash: Callable[[BaseException], None],
         on_change: Callable[[], None] = lambda: None,
+        beside: Mapping[str, int] = {},
         load: LoadEngine = load_engine,
         make_drafter: Callable[[int], Drafter] = LookupDrafter,
         gathering: float = GATHERING,
@@ -91,7 +94,7 @@ class Worker:
     ) -> None:
         self._gathering = gathering
         self._options = options
-        self._load = partial(load, model_path, options)
+        self._load = partial(load, model_path, options, beside)
         self._make_scheduler = partial(
             Scheduler,
             slots=options.slots,

@@ -131,6 +131,10 @@ class Assigner:
         served = self._engines[id].served
         return () if served is None else tuple(each.path for each in served.file.adapters)
 
+    def beside(self, id: EngineId) -> tuple[MemoryPart, ...]:
+        """What the host's other engines have of each memory, or may take yet."""
+        return self._engines.beside(id)
+
     @property
     def loading(self) -> ModelInfo | None:
         """The model that will be served next, if that is known."""

@@ -4,6 +4,7 @@ Invariants: one engine serves at most, and one replaces it at most; together wit
 host's other places they never need more memory than the host has.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
@@ -316,6 +317,15 @@ class Engines:
         beside = [*(each.in_memory for each in others), *self._room.beside(self)]
         is_modest = load.assignment.takes_what_is_left
         return self._room.holds(load.file, beside, takes_what_is_left=is_modest)
+
+    def beside(self, id: EngineId) -> tuple[MemoryPart, ...]:
+        """What the host's other engines have of each memory, or may take yet."""
+        others = (each.in_memory for each in self if each.id != id)
+        totals: Counter[str] = Counter()
+        for file in (*others, *self._room.beside(self)):
+            for part in () if file is None else file.claims:
+                totals[part.device] += part.bytes
+        return tuple(MemoryPart(device=name, bytes=size) for name, size in totals.items())
 
     def leave(self) -> None:
         """The place is given up; it has no engines."""

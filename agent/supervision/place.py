@@ -372,7 +372,8 @@ class Place:
         begin = engine.begin
         engine.threads = self._share_of_threads(begin)
         share = with_share_of_threads(begin.settings, max(1, self._host.num_in_use))
-        return replace(begin, settings=share, log=log.recent())
+        beside = self._assigner.beside(engine.run.id)
+        return replace(begin, settings=share, beside=beside, log=log.recent())
 
     # ---- files
 

@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter
 from ...shared.inference import AgentId
 from ...shared.inference.adapters import AdapterName
 from ...shared.messages import FitRead, Issue
-from ...shared.models.assignments import Assignment, HostFacts, Work
+from ...shared.models.assignments import Assignment, HostFacts, MemoryParts, Work
 from ...shared.models.engine_options import NumThreads
 from ...shared.reports.log_lines import LogLines
 from ...shared.reports.model_info import ModelInfo
@@ -34,6 +34,7 @@ class Begin:
     Those of all places of this host have the same `host`.
 
     `assignment` says what balancers order beyond what the settings say; `None` for a pinned agent.
+    Other engines of this host have what is `beside` of its memory.
     `log` has what the supervisor logged last, such as why an engine process before crashed.
     """
 
@@ -44,6 +45,7 @@ class Begin:
     host: AgentId | None = None
     facts: HostFacts = field(default_factory=HostFacts)
     assignment: Assignment | None = None
+    beside: MemoryParts = ()
     log: LogLines = ()
 
 

@@ -1,7 +1,7 @@
 import asyncio
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -130,6 +130,7 @@ class Agent:
         on_step: Callable[[tuple[SequenceOutput, ...]], None],
         on_crash: Callable[[BaseException], None],
         on_change: Callable[[], None],
+        beside: Mapping[str, int],
     ) -> FakeWorker:
         self.worker.path, self.worker.options = model_path, options
         self.worker.on_step, self.worker.on_crash = on_step, on_crash

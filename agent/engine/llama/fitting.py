@@ -1,28 +1,45 @@
 """What `--fit` chooses for a model file on this host, with the devices and the memory of now."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from ....shared.models.assignments import HOST
 from ...gguf.choice import Fitted, chosen, read_sizes
 from ...gguf.header import HeaderError
-from ...host_facts import available_memory
+from ...host_facts import available_memory, total_memory
 from ..load_options import LoadOptions
 from .devices import FoundDevice
 from .model_params import model_params
 
 
-def fitted(path: Path, options: LoadOptions, share: float = 1.0) -> Fitted | None:
+def fitted(
+    path: Path, options: LoadOptions, share: float = 1.0, beside: Mapping[str, int] = {}
+) -> Fitted | None:
     """What `options` become for the model at `path`, with a `share` of the memory that is free.
 
+    What other engines have `beside` it is not free, though they may not have filled it yet.
     `None` where its header says too little. Raises `ModelError` where `options` name a device that
     there is not.
     """
-    devices = devices_for(options)
+    devices = [_less(device, beside) for device in devices_for(options)]
     try:
         file = read_sizes(path)
-        return chosen(file, options, devices, host=available_memory(), share=share)
+        return chosen(file, options, devices, host=_free_on_host(beside), share=share)
     except (HeaderError, OSError, ValueError):
         return None  # loading them, or what is beside them, says what is wrong
+
+
+def _less(device: FoundDevice, beside: Mapping[str, int]) -> FoundDevice:
+    left = max(0, device.memory - beside.get(device.name, 0))
+    return replace(device, free=min(device.free, left))
+
+
+def _free_on_host(beside: Mapping[str, int]) -> int | None:
+    free, total = available_memory(), total_memory()
+    if free is None or total is None:
+        return free
+    return min(free, max(0, total - beside.get(HOST, 0)))
 
 
 def devices_for(options: LoadOptions) -> Sequence[FoundDevice]:

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 Loaded = LlamaEngine | EncoderEngine
 
 
-def load_engine(path: Path, options: LoadOptions) -> Loaded:
+def load_engine(path: Path, options: LoadOptions, beside: Mapping[str, int] = {}) -> Loaded:
     """Load the model at `path` and make it ready to run; see `LoadEngine`. Raises `ModelError`."""
     route_log()
     library()
@@ -47,7 +47,10 @@ def load_engine(path: Path, options: LoadOptions) -> Loaded:
     _use_numa(options.numa)
     use_servers(servers_of(options.rpc))
     free = _free()
-    engine = _load(path, options) if options.fit == "off" else load_what_fits(path, options)
+    if options.fit == "off":
+        engine = _load(path, options)
+    else:
+        engine = load_what_fits(path, options, beside=beside)
     engine.model = replace(engine.model, held=held(engine.model.held, free, _free()))
     return engine
 
@@ -74,7 +77,11 @@ SHARES = (1.0, 0.9, 0.75, 0.5, 0.25, 0.0)
 
 
 def load_what_fits(
-    path: Path, options: LoadOptions, load: Callable[[Path, LoadOptions], Loaded] | None = None
+    path: Path,
+    options: LoadOptions,
+    load: Callable[[Path, LoadOptions], Loaded] | None = None,
+    *,
+    beside: Mapping[str, int] = {},
 ) -> Loaded:
     """Step down until `load` has the memory for it. Raises `ModelError`."""
     load = load or _load
@@ -82,7 +89,7 @@ def load_what_fits(
     failure: NoMemoryError | None = None
     missing: int | None = None
     for share in SHARES:
-        found = fitted(path, options, share)
+        found = fitted(path, options, share, beside)
         if found is None:
             return load(path, options)
         if missing is None:

@@ -4,7 +4,7 @@ Its next token is a pure function of everything its slot's cells hold, so the to
 show at once whether cells were mixed up, lost, kept too long, or computed under another adapter.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -323,7 +323,9 @@ class FakeEngine:
     def use_threads(self, threads: int, threads_batch: int) -> None:
         self.threads.append((threads, threads_batch))
 
-    def load(self, path: Path, options: LoadOptions) -> "FakeEngine":
+    def load(
+        self, path: Path, options: LoadOptions, beside: Mapping[str, int] = {}
+    ) -> "FakeEngine":
         """Stands where a worker loads its engine."""
         return self
 

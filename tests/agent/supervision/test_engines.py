@@ -132,3 +132,10 @@ def test_what_it_holds_once_it_is_loaded_counts() -> None:
     engine.adapters.add([AdapterOnHost("file:///x.gguf", "x.gguf", 5)])
     assert engine.in_memory is not None
     assert engine.in_memory.claims == claims(GPU=75, CPU=40)
+    other = started(engines, file)
+    assert engines.beside(other.id) == claims(GPU=75, CPU=40)
+    assert dict_of(engines.beside(EngineId(9))) == {"GPU": 115, "CPU": 60}, "both"
+
+
+def dict_of(parts: tuple[MemoryPart, ...]) -> dict[str, int]:
+    return {part.device: part.bytes for part in parts}

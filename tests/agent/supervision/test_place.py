@@ -3,10 +3,11 @@
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from arriero.agent.supervision.supervisor_protocol import Begin, Loaded, Ready, ShareThreads, Stop
 from arriero.shared.messages import Hello
-from arriero.shared.models.assignments import Assignment
+from arriero.shared.models.assignments import Assignment, MemoryPart
 from tests.agent.fakes import BYTES_INFO, WELCOME, FakeBalancer, Peer, ends_soon, soon
 from tests.agent.supervision.fakes import FakeProcess
 from tests.agent.supervision.test_supervisor import A, Agent, B, Swap, work_of
@@ -138,6 +139,20 @@ async def test_the_agent_ends_when_all_of_its_places_have() -> None:
             other.exit(0)
             await ends_soon(running)
             assert running.result() == 0
+
+
+async def test_an_engine_begins_with_what_those_beside_it_hold() -> None:
+    async with host() as agent:
+        first, _ = await agent.spare()
+        await agent.assign(first, A)
+        one, begin = await agent.begun()
+        assert begin.beside == ()
+        held = (MemoryPart(device="CPU", bytes=5), MemoryPart(device="CUDA0", bytes=7))
+        one.report(Loaded(model=replace(BYTES_INFO, memory=held)), Ready())
+        second, _ = await agent.spare()
+        await agent.assign(second, B)
+        _, begin = await agent.begun()
+        assert begin.beside == held
 
 
 async def share_of(process: FakeProcess) -> ShareThreads:

@@ -22,6 +22,8 @@ from arriero.agent.engine.model_error import (
 from arriero.agent.gguf.choice import Fitted, chosen, read_sizes
 from arriero.agent.gguf.memory_estimate import PROCESS, estimate
 from arriero.agent.gguf.model_shape import shape_of
+from arriero.agent.host_facts import total_memory
+from arriero.shared.models.assignments import HOST
 from bench.small_models import ARCHITECTURES, write
 from tests.agent.gguf.gguf_files import header
 
@@ -308,3 +310,14 @@ class TestSteppingDown:
 
         with pytest.raises(ModelError, match=r"^wrong tensor$"):
             load_what_fits(model_path, LoadOptions(), load)
+
+
+def test_what_others_have_and_have_not_filled_yet_is_not_free(model_path: Path) -> None:
+    alone = fitted(model_path, LoadOptions(host_cache=0, fit_target=0))
+    assert alone is not None and not alone.fit.is_tight
+    total = total_memory()
+    assert total is not None
+    beside = fitted(model_path, LoadOptions(host_cache=0, fit_target=0), 1.0, {HOST: total - 2**20})
+    assert beside is not None and beside.fit.is_tight
+    elsewhere = fitted(model_path, LoadOptions(host_cache=0, fit_target=0), 1.0, {"CUDA7": total})
+    assert elsewhere is not None and not elsewhere.fit.is_tight
