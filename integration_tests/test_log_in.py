@@ -103,6 +103,13 @@ async def test_whoever_makes_the_first_key_is_logged_in_with_it(
         assert answer.status == 401
     await row.get_by_test_id("revoke-key").click()
     await dashboard.part("confirm-yes").click()
+    await expect(dashboard.part("keys-said")).to_contain_text("the last")
+    await dashboard.part("key-name").fill("second")
+    await dashboard.part("key-role").select_option("admin")
+    await dashboard.part("make-key").click()
+    await expect(dashboard.part("key")).to_have_count(2)
+    await row.filter(has_text="root").get_by_test_id("revoke-key").click()
+    await dashboard.part("confirm-yes").click()
     await expect(dashboard.part("log-in")).to_be_visible()
 
 
