@@ -215,8 +215,11 @@ def restore(source: Path, database: Path | None, place: FilesPlace) -> Manifest:
                     copied.replace(database)
                     _sync(database.absolute().parent)
                 return manifest
-        except (tarfile.TarError, OSError) as error:
-            raise BackupError(f"{source} cannot be restored: {error}") from error
+        except tarfile.TarError as error:
+            raise BackupError(f"{source} is no whole backup of Arriero: {error}") from error
+        except OSError as error:
+            why = error.strerror or error
+            raise BackupError(f"{source} cannot be restored: {why}") from error
 
 
 @contextmanager

@@ -1,10 +1,13 @@
 """What all commands have in common on the command line: where the balancer is, and how to print."""
 
 import argparse
+import difflib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 from ..client.client import INFERENCE_URL, MANAGEMENT_URL
@@ -16,6 +19,29 @@ EXIT_UNREACHABLE = 3
 EPILOG = (
     """exit codes: 0 it went well, 1 it did not, 2 wrong arguments, 3 nobody answers, 130 Ctrl-C"""
 )
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong, with the word that was probably meant."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with `EXIT_USAGE`."""
+        self.exit(EXIT_USAGE, f"{self.prog}: {message}{self._meant(message)}\n")
+
+    def _meant(self, message: str) -> str:
+        choice = re.search(r"invalid choice: '([^']*)'", message)
+        if choice is not None:
+            words = [str(each) for action in self._actions for each in action.choices or ()]
+            return _nearest(choice[1], words)
+        unknown = re.search(r"unrecognized arguments: (-\S+)", message)
+        if unknown is not None:
+            return _nearest(unknown[1].partition("=")[0], list(self._option_string_actions))
+        return f"; see {self.prog} --help"
+
+
+def _nearest(word: str, known: Sequence[str]) -> str:
+    matches = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {matches[0]}?" if matches else "; see --help"
 
 
 class UsageError(Exception):
@@ -34,7 +60,7 @@ class Target:
 
 def make_parser(command: str, description: str) -> argparse.ArgumentParser:
     """A parser with the flags that every command takes."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"arriero {command}",
         description=description,
         epilog=EPILOG,
@@ -96,9 +122,14 @@ def _key(file: str | None, environ: Mapping[str, str]) -> str | None:
     if file is None:
         return environ.get("ARRIERO_KEY") or None
     try:
-        return Path(file).read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--key-file: cannot read {file}: {error}") from error
+        key = Path(file).read_text().strip()
+    except OSError as error:
+        raise UsageError(f"--key-file: cannot read {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--key-file: {file} is no file with a key: it is not text") from error
+    if not key:
+        raise UsageError(f"--key-file: {file} is empty; it should have a key")
+    return key
 
 
 def _tls_ca(file: str | None) -> str | None:

@@ -38,10 +38,8 @@ def run_plain(
         return main(arguments, target_of(arguments)) or 0
     except UsageError as error:
         return _say(parser, error, EXIT_USAGE)
-    except Unreachable as error:
-        return _say(parser, f"{error}; is the balancer running there?", EXIT_UNREACHABLE)
     except ArrieroError as error:
-        return _say(parser, f"{error}{_hint(error)}", EXIT_FAILED)
+        return _say(parser, sentence_of(error), exit_code_of(error))
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             return _quiet()
@@ -50,10 +48,25 @@ def run_plain(
         return EXIT_INTERRUPTED
 
 
-def _hint(error: ArrieroError) -> str:
+_WRONG = ("invalid_request", "not_found", "model_not_found")
+"""Codes of errors that are those of the arguments: a value, or a name that nothing has."""
+
+
+def exit_code_of(error: ArrieroError) -> int:
+    """What a command ends with that failed so."""
+    if isinstance(error, Unreachable):
+        return EXIT_UNREACHABLE
+    is_wrong = isinstance(error, RequestFailed) and error.code in _WRONG
+    return EXIT_USAGE if is_wrong else EXIT_FAILED
+
+
+def sentence_of(error: ArrieroError) -> str:
+    """The error, and what to look at."""
+    if isinstance(error, Unreachable):
+        return f"{error}; is the balancer running there?"
     if isinstance(error, RequestFailed) and error.code == "unauthorized":
-        return "; the key comes from --key-file or ARRIERO_KEY"
-    return ""
+        return f"{error}; the key comes from --key-file or ARRIERO_KEY"
+    return str(error)
 
 
 def _say(parser: argparse.ArgumentParser, problem: object, code: int) -> int:

@@ -143,11 +143,17 @@ def reaching(url: str) -> Iterator[None]:
     except aiohttp.ClientSSLError as error:
         raise Untrusted(f"cannot trust {url}: {_distrust(error)}") from error
     except aiohttp.ClientConnectorError as error:
-        problem = f"cannot connect to {url}: {os.strerror(error.errno) if error.errno else error}"
-        raise Unreachable(problem, was_sent=False) from error
+        raise Unreachable(f"cannot connect to {url}: {_why(error)}", was_sent=False) from error
     except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
         words = str(error) or type(error).__name__
         raise Unreachable(f"the connection to {url} broke: {words}") from error
+
+
+def _why(error: aiohttp.ClientConnectorError) -> str:
+    """Names that cannot be resolved have numbers of their own, which are below 0."""
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"its host is not known ({error.os_error.strerror or error.os_error})"
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 def _distrust(error: aiohttp.ClientSSLError) -> str:

@@ -97,7 +97,7 @@ async def test_looking(lasting: Fleet) -> None:
     assert {each["verdict"] for each in findings} <= {"good", "warning"}
     words = await run(lasting, "generate", "What is a slot?", "--temperature", "0")
     assert "slot" in words
-    await run(lasting, "requests", "cancel", "nobody", code=1)
+    await run(lasting, "requests", "cancel", "nobody", code=2)
 
 
 async def test_where_a_model_fits_before_it_is_downloaded(lasting: Fleet, tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that the first argument names; the rest is for that command."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     commands = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if arguments and arguments[0] == "help":
+        arguments = [*arguments[1:2], "--help"]
     if not arguments or arguments[0] in ("--help", "-h"):
         sys.stdout.write(_help(commands))
         return 0

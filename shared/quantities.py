@@ -62,7 +62,7 @@ def parse_duration(value: object) -> float:
     found = _DURATION.fullmatch(str(value).strip())
     seconds = float(found[1]) * _UNITS[found[2]] if found else _plain_seconds(value)
     if not 0 <= seconds <= MAX_DURATION:
-        raise ValueError("must be a duration of at most a year, such as 10, 1.5, 500ms or 2m")
+        raise ValueError("must be a duration of at most a year, such as 10, 500ms, 2m, 12h or 7d")
     return seconds
 
 

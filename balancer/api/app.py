@@ -219,6 +219,14 @@ _NO_SOUND = "{path}: no sound is spoken or transcribed here; models answer with 
 _NO_ASSISTANTS = "{path}: there are no assistants here; /v1/responses and /v1/conversations are"
 
 _MISSING: Mapping[str, str] = {
+    **{
+        f"/api/v1/{name}": "{path} is on the management port (--management-addr); this is the "
+        "inference port"
+        for name in (
+            *("agents", "desired-state", "diary", "events", "history"),
+            *("hosts", "keys", "models", "requests", "usage"),
+        )
+    },
     "/v1/messages/batches": "{path}: there are no batches of messages here; /v1/batches takes "
     "chats, completions, responses and embeddings",
     "/v1/complete": "{path}: /v1/messages takes its place",

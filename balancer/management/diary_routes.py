@@ -120,7 +120,7 @@ def _since(text: str, now: float) -> float:
     try:
         return now - parse_duration(text)
     except ValueError as error:
-        message = f"`since` {error} or seconds since 1970"
+        message = f"`since` {error}, or a time in seconds since 1970"
         raise InvalidRequest(message, field="since") from None
 
 

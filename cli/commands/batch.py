@@ -64,7 +64,8 @@ async def _batch(arguments: argparse.Namespace, target: Target) -> int | None:
     if arguments.json:
         print_json(summary)
     else:
-        sys.stderr.write(f"{total} lines, {output.num_failed} failed\n")
+        where = f"; their errors are in {arguments.output}" if output.num_failed else ""
+        sys.stderr.write(f"{total} lines, {output.num_failed} failed{where}\n")
     return EXIT_FAILED if output.num_failed else None
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..arguments import Target, make_parser
-from ..boundary import run_plain
+from ..arguments import EXIT_USAGE, Target, make_parser
+from ..boundary import exit_code_of, run_plain, sentence_of
 from ..waiting_line import WaitingLine
 from .generate import add_options, options_of
 
@@ -34,6 +34,12 @@ Ctrl-C       stops the answer"""
 
 MAX_FILE = 2**20
 """Largest file that is put into a question, in bytes."""
+
+_PATHS = ("/", "./", "../", "~/")
+"""How a word begins that can only be a path."""
+
+_PUNCTUATION = ",.;:!?)"
+"""What may follow a path in a sentence."""
 
 _MENTION = re.compile(r"(?:^|(?<=\s))@(\S+)")
 
@@ -71,11 +77,20 @@ class Conversation:
 def with_files(text: str) -> str:
     """`text` with the files that it mentions as `@path` behind it. Raises `FileProblem`.
 
-    A word behind an `@` that is no path stays as it is.
+    A word behind an `@` that is no path stays as it is; one that begins as paths do has to be one.
     """
-    paths = [Path(word).expanduser() for word in _MENTION.findall(text)]
-    files = [path for path in dict.fromkeys(paths) if path.is_file()]
+    mentions = dict.fromkeys(_MENTION.findall(text))
+    found = {word: _file(word) or _file(word.rstrip(_PUNCTUATION)) for word in mentions}
+    for word, file in found.items():
+        if file is None and word.startswith(_PATHS):
+            raise FileProblem(f"there is no file {word.rstrip(_PUNCTUATION)}")
+    files = dict.fromkeys(file for file in found.values() if file is not None)
     return "\n\n".join([text, *map(_fenced, files)])
+
+
+def _file(word: str) -> Path | None:
+    path = Path(word).expanduser()
+    return path if path.is_file() else None
 
 
 def _fenced(path: Path) -> str:
@@ -83,8 +98,10 @@ def _fenced(path: Path) -> str:
         if path.stat().st_size > MAX_FILE:
             raise FileProblem(f"{path} is larger than {MAX_FILE // 2**20} MiB")
         content = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileProblem(f"cannot read {path}: {error}") from error
+    except OSError as error:
+        raise FileProblem(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise FileProblem(f"cannot read {path}: it is not text") from error
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", content)), default=0))
     return f"{path}:\n{fence}\n{content.rstrip()}\n{fence}"
 
@@ -106,7 +123,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _chat(arguments: argparse.Namespace, target: Target) -> None:
+def _chat(arguments: argparse.Namespace, target: Target) -> int:
     from rich.console import Console
 
     from ...client import Client
@@ -120,7 +137,7 @@ def _chat(arguments: argparse.Namespace, target: Target) -> None:
     with asyncio.Runner() as runner:
         client = Client(target.url, key=target.key, tls_ca=target.tls_ca)
         try:
-            _Chat(runner, client, Console(), options, arguments.system).run()
+            return _Chat(runner, client, Console(), options, arguments.system).run()
         finally:
             runner.run(client.close())
 
@@ -139,16 +156,20 @@ class _Chat:
         self._console = console
         self._options = options
         self._conversation = Conversation(system)
+        self._code = 0
+        """What the last question came to."""
 
-    def run(self) -> None:
+    def run(self) -> int:
+        """Returns the exit code: whether the last question was answered."""
         if sys.stdin.isatty():
             self._console.print("/help explains, Ctrl-D leaves", style="dim", highlight=False)
         while (line := self._read()) is not None:
             if line.startswith("/"):
                 if not self._obey(line):
-                    return
+                    break
             elif line.strip():
                 self._ask(line)
+        return self._code
 
     def _read(self) -> str | None:
         """A question, which may have several lines; `None` at the end."""
@@ -180,14 +201,15 @@ class _Chat:
                 if question is not None:
                     self._answer(question)
             case _:
-                self._console.print(HELP, highlight=False, markup=False)
+                self._console.print(HELP, highlight=False, markup=False, soft_wrap=True)
         return True
 
     def _ask(self, line: str) -> None:
         try:
             self._answer(with_files(line))
         except FileProblem as problem:
-            self._console.print(str(problem), style="red", markup=False)
+            self._code = EXIT_USAGE
+            self._console.print(str(problem), style="red", markup=False, soft_wrap=True)
 
     def _answer(self, question: str) -> None:
         from ...client import ArrieroError
@@ -198,8 +220,10 @@ class _Chat:
         except KeyboardInterrupt:
             self._console.print("\nstopped", style="dim")
         except ArrieroError as error:
-            self._console.print(str(error), style="red", markup=False)
+            self._code = exit_code_of(error)
+            self._console.print(sentence_of(error), style="red", markup=False, soft_wrap=True)
             return
+        self._code = 0
         self._conversation.answered(question, "".join(texts))
 
     async def _stream(self, question: str, texts: list[str]) -> None:

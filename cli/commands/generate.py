@@ -99,6 +99,8 @@ def _question(arguments: argparse.Namespace) -> dict[str, Any]:
         if text is None and sys.stdin.isatty():
             raise UsageError("what is the question? Give it, or pipe it in")
         text = sys.stdin.read()
+    if not text.strip() and not arguments.raw:
+        raise UsageError("the question is empty")
     if arguments.raw:
         if arguments.system is not None:
             raise UsageError("--system: a raw prompt has no messages")

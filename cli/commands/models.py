@@ -82,7 +82,9 @@ def _replicas(text: str) -> int | str:
     if text == "all":
         return text
     if not text.isascii() or not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"must be a whole number or all, not {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"must be a whole number of at least 0, or all, not {text!r}"
+        )
     return int(text)
 
 

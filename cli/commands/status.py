@@ -79,6 +79,9 @@ def view(state: FleetState) -> "Group":
         )
         if words := issues(agent):
             problems.append(Text(f"{agent['name']}: {words}", style="red"))
+    if not state.agents:
+        hint = Text("no agent is connected; start one, as agent --help says")
+        return Group(Text(_headline(state)), Text(), hint)
     return Group(Text(_headline(state)), Text(), table, *problems)
 
 

@@ -185,7 +185,7 @@ def test_what_is_no_backup(tmp_path: Path, entries: dict[str, bytes], why: str) 
 
 def test_a_file_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "backup.tar").write_bytes(b"no tar")
-    with pytest.raises(BackupError, match="cannot be restored"):
+    with pytest.raises(BackupError, match="is no whole backup of Arriero"):
         restore(tmp_path / "backup.tar", tmp_path / "state.db", FilesPlace(tmp_path / "files"))
 
 

@@ -35,6 +35,9 @@ def test_a_key_from_a_file(tmp_path: Path) -> None:
     assert target("--key-file", str(file), ARRIERO_KEY="other").key == "ark_1"
     with pytest.raises(UsageError, match="--key-file: cannot read"):
         target("--key-file", str(tmp_path / "none"))
+    file.write_text("\n")
+    with pytest.raises(UsageError, match="is empty; it should have a key"):
+        target("--key-file", str(file))
 
 
 def test_an_authority_from_a_file(tmp_path: Path) -> None:
@@ -56,3 +59,27 @@ def test_numbers() -> None:
     for wrong in ("0", "-1", "1.5", "x", "", "²"):
         with pytest.raises(argparse.ArgumentTypeError, match="whole number"):
             positive(wrong)
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["drian"], "invalid choice: 'drian' (choose from 'list', 'drain'); did you mean drain?"),
+        (["--modle=x"], "unrecognized arguments: --modle=x; did you mean --model?"),
+        (["--zzz"], "unrecognized arguments: --zzz; see --help"),
+        (["--number", "0"], "must be a whole number of at least 1, not '0'; see arriero x --help"),
+    ],
+)
+def test_wrong_arguments_are_one_line_with_what_was_meant(
+    argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = make_parser("x", "")
+    parser.add_argument("action", nargs="?", choices=("list", "drain"), default="list")
+    parser.add_argument("--model")
+    parser.add_argument("--number", type=positive)
+    with pytest.raises(SystemExit) as exit:
+        parser.parse_args(argv)
+    assert exit.value.code == 2
+    err = capsys.readouterr().err
+    assert err.startswith("arriero x: ") and err.endswith(said + "\n")
+    assert err.count("\n") == 1

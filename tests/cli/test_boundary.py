@@ -15,6 +15,8 @@ PARSER = make_parser("x", "")
         (UsageError("--n: wrong"), 2, "arriero x: --n: wrong\n"),
         (Unreachable("nobody"), 3, "arriero x: nobody; is the balancer running there?\n"),
         (RequestFailed("queue_full", "full"), 1, "arriero x: full (queue_full)\n"),
+        (RequestFailed("not_found", "no request"), 2, "arriero x: no request (not_found)\n"),
+        (RequestFailed("invalid_request", "`by`: no"), 2, "`by`: no (invalid_request)\n"),
         (OSError(28, "No space left on device"), 1, "No space left on device"),
         (KeyboardInterrupt(), 130, ""),
     ],

@@ -1,5 +1,7 @@
 """The `arriero` program finds the installed commands."""
 
+from contextlib import suppress
+
 import pytest
 
 from arriero.shared.command_line import main
@@ -14,6 +16,13 @@ def test_help_lists_the_commands(arguments: list[str], capsys: pytest.CaptureFix
     assert {"agent", "balancer"} <= set(names)
     assert names == sorted(names)
     assert all(len(line.split()) > 2 for line in lines if line.startswith("  "))
+
+
+@pytest.mark.parametrize("arguments", [["help"], ["help", "agents"]])
+def test_help_is_a_command_too(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with suppress(SystemExit):
+        assert main(arguments) == 0
+    assert capsys.readouterr().out.startswith(f"usage: arriero {(*arguments, 'COMMAND')[1]} ")
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

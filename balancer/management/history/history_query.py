@@ -125,7 +125,7 @@ def _duration(name: str, text: str) -> float:
     try:
         return parse_duration(text)
     except ValueError as error:
-        also = " or seconds since 1970" if name == "since" else ""
+        also = ", or a time in seconds since 1970" if name == "since" else ""
         raise InvalidRequest(f"`{name}` {error}{also}", field=name) from None
 
 

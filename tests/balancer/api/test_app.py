@@ -462,6 +462,7 @@ async def test_what_is_not_here_says_what_is(
         ("/v1/realtime/sessions", "no voice sessions"),
         ("/v1/audio/speech", "no sound"),
         ("/v1/images/generations", "no images"),
+        ("/api/v1/events", "on the management port"),
         ("/v1/imagesque", "there is nothing at /v1/imagesque"),
         ("/v1/messages/batches", "/v1/batches takes"),
         ("/v1/messages/batches/b1/results", "/v1/batches takes"),

@@ -30,7 +30,7 @@ def test_it_says_what_changes_and_refers_to_it(
     balancer.will(says(OLD, ETag='"7"'), says(PLAN), says({}))
     assert main([str(file)]) == 0
     out = capsys.readouterr().out
-    assert '~ m: slots 4 -> 8, agents null -> {"replicas": 2}' in out
+    assert "~ m: slots 4 -> 8, replicas none -> 2" in out
     assert "box: reload m (more slots)" in out
     paths = [(method, path) for method, path, _ in balancer.seen]
     state = "/api/v1/desired-state"

@@ -58,6 +58,27 @@ def test_an_error_ends_no_conversation(
     assert "/retry" in out
 
 
+def test_the_exit_code_is_that_of_the_last_question(
+    balancer: FakeServer, typed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed += ["one", "@/nope/x what?"]
+    balancer.will(writes(token("a"), END))
+    assert main([]) == 2
+    assert "there is no file /nope/x" in capsys.readouterr().out
+    assert len(balancer.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "exit_code"), [(404, "model_not_found", 2), (503, "queue_full", 1)]
+)
+def test_a_question_that_is_refused(
+    balancer: FakeServer, typed: list[str], status: int, code: str, exit_code: int
+) -> None:
+    typed += ["one"]
+    balancer.will(says({"error": {"code": code, "message": "no"}}, status=status))
+    assert main([]) == exit_code
+
+
 def test_turns_alternate_behind_the_system_message() -> None:
     chat = Conversation("be kind")
     for number in range(3):
@@ -84,8 +105,10 @@ def test_files_stand_behind_the_question(tmp_path: Path) -> None:
 def test_files_that_cannot_be_put_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     binary = tmp_path / "b"
     binary.write_bytes(b"\xff\xfe")
-    with pytest.raises(FileProblem, match="cannot read"):
+    with pytest.raises(FileProblem, match=r"cannot read .*: it is not text"):
         with_files(f"@{binary}")
+    with pytest.raises(FileProblem, match=r"there is no file \./none$"):
+        with_files("see @./none, please")
     monkeypatch.setattr(chat, "MAX_FILE", 1)
     with pytest.raises(FileProblem, match="larger than"):
         with_files(f"@{binary}")

@@ -44,6 +44,7 @@ def test_from_stdin_as_json(
     [
         (["x", "--set", "top_k"], "--set: must be FIELD=JSON"),
         (["x", "--set", "top_k=x"], "--set top_k: must be JSON"),
+        ([" "], "the question is empty"),
         (["x", "--raw", "--system", "s"], "--system: a raw prompt has no messages"),
     ],
 )
@@ -58,5 +59,5 @@ def test_wrong_arguments(
 def test_a_refusal(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     error = {"code": "model_not_found", "message": "no such model", "retryable": False}
     balancer.will(says({"error": error}, status=404))
-    assert main(["x"]) == 1
+    assert main(["x"]) == 2
     assert capsys.readouterr().err == "arriero generate: no such model (model_not_found)\n"

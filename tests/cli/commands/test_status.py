@@ -17,6 +17,12 @@ def test_once(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert "box: the disk is full → make room" in out
 
 
+def test_without_agents(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    balancer.will(writes(event("snapshot", SNAPSHOT | {"agents": []})))
+    assert main(["--once"]) == 0
+    assert "no agent is connected; start one" in capsys.readouterr().out
+
+
 def test_a_model_that_failed_is_not_called_ready(
     balancer: FakeServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -88,8 +88,8 @@ def test_a_wrong_value_that_is_overruled_does_no_harm() -> None:
         ),
         (
             ("--drain-timeout", "soon"),
-            "--drain-timeout: must be a duration of at most a year, such as 10, 1.5, 500ms or 2m, "
-            "not 'soon'",
+            "--drain-timeout: must be a duration of at most a year, such as 10, 500ms, 2m, 12h or "
+            "7d, not 'soon'",
         ),
         (
             ("--stove-addr", "kitchen"),

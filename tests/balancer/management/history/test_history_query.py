@@ -42,7 +42,11 @@ def test_what_is_meant(query: dict[str, str], meant: HistoryQuery) -> None:
         ({"sinse": "1"}, "sinse", "not one of since, step, by, name"),
         ({"name": "ana"}, "name", "`name` needs `by`"),
         ({"by": "caller"}, "by", "must be agent or model, not 'caller'"),
-        ({"since": "soon"}, "since", "such as 10, 1.5, 500ms or 2m or seconds since 1970"),
+        (
+            {"since": "soon"},
+            "since",
+            "such as 10, 500ms, 2m, 12h or 7d, or a time in seconds since 1970",
+        ),
         ({"since": "1700000002"}, "since", "must not be in the future"),
         ({"since": "9" * 5000}, "since", "must be a duration"),
         ({"step": "0"}, "step", "must be whole seconds"),
