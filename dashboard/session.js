@@ -67,6 +67,7 @@ function refuse({ message }) {
   document.body.classList.add("logged-out");
   for (const id of ["log-in-form", "log-in-note"]) show(byId(id), false);
   show(byId("log-in"), true);
+  setText(byId("log-in-title"), "No access");
   setText(byId("log-in-problem"), `The key that is added to your calls on their way here is refused: ${message}`);
   return false;
 }

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -906,7 +907,7 @@ async def test_devices_of_a_host_and_their_last_minutes(
 async def test_what_lies_where_is_a_bar_for_each_device(
     management: FakeManagement, dashboard: Dashboard
 ) -> None:
-    def device(name: str, used: int, **models: int) -> dict[str, object]:
+    def device(name: str, used: int, **models: int) -> dict[str, Any]:
         memory = {"total": 24 << 30, "free": (24 << 30) - (used << 30), "used": used << 30}
         lie = [{"name": each, "bytes": size << 30} for each, size in models.items()]
         figures = {"use": None, "temperature": None, "models": lie}
@@ -958,12 +959,14 @@ async def test_what_lies_where_is_a_bar_for_each_device(
     engine = dashboard.part("engine-speed").locator("visible=true")
     await expect(engine).to_contain_text(f"21 tokens/s · chat 3.2, titles 1.0, {long} ")
     await expect(engine).to_contain_text("at once")
-    less = {"id": "agent-1", "devices": [device("CUDA0", 8, titles=4)], "models": [models[1]]}
+    told = device("CUDA0", 8, titles=4)
+    told["memory"] |= {"others": 3 << 30}
+    less = {"id": "agent-1", "devices": [told], "models": [models[1]]}
     await management.tell("delta", {**management.totals(), "agents": [less]})
     await expect(bars).to_have_count(1)
     await expect(bars.nth(0)).to_have_attribute(
         "aria-label",
-        "Memory of CUDA0: titles 4.0 GiB, Other programs 4.0 GiB, Free 16.0 GiB",
+        "Memory of CUDA0: titles 4.0 GiB, Engines 1.0 GiB, Other programs 3.0 GiB, Free 16.0 GiB",
     )
     assert dashboard.complaints == []
 

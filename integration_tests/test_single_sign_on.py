@@ -130,5 +130,6 @@ async def test_a_key_that_is_refused_is_told_and_not_asked_for(
     proxy.key = new_key(b"z" * 32)
     await dashboard.page.goto(proxy.management)
     await expect(dashboard.part("log-in-problem")).to_contain_text("not known here")
+    await expect(dashboard.page.get_by_role("heading", name="No access")).to_be_visible()
     await expect(dashboard.part("log-in-button")).to_be_hidden()
     assert all("401" in each for each in dashboard.complaints)

@@ -67,11 +67,14 @@ function partsOf({ models: held = [], memory }, models) {
     colour: `series-${Math.max(0, models.indexOf(name)) % NUM_COLOURS}`,
   }));
   const taken = held.reduce((sum, { bytes: size }) => sum + size, 0);
-  const others = Math.max(0, (memory.used ?? 0) - taken);
-  const free = Math.max(0, memory.total - taken - others);
+  const besides = Math.max(0, (memory.used ?? 0) - taken);
+  const others = Math.min(besides, memory.others ?? besides); // all of it, where no driver tells
+  const engines = besides - others;
+  const free = Math.max(0, memory.total - taken - besides);
+  if (engines) parts.push({ key: "engines", name: "Engines", size: engines, colour: "memory-engines" });
   if (others) parts.push({ key: "others", name: "Other programs", size: others, colour: "series-others" });
   parts.push({ key: "free", name: "Free", size: free, colour: "memory-free" });
-  const whole = Math.max(memory.total, taken + others);
+  const whole = Math.max(memory.total, taken + besides);
   let from = 0;
   for (const part of parts) {
     part.from = from;
