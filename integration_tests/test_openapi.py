@@ -53,6 +53,7 @@ CLOSING = {"/api/v1/keys"}
 NEVER_WELL = {
     "/api/v1/agent-socket",
     "/api/v1/agents/{id}",
+    "/api/v1/agents/{id}/devices",
     "/api/v1/agents/{id}/drain",
     "/api/v1/agents/{id}/log",
     "/api/v1/agents/{id}/log/events",
