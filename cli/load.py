@@ -2,6 +2,7 @@
 
 import json
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import quantiles
 from typing import Any
@@ -66,7 +67,7 @@ async def ask(
     try:
         async with session.post(url, json=body, headers=headers) as response:
             if response.status != 200:
-                text = (await response.text())[:200]
+                text = _message(await response.text())
                 return Timed(time.monotonic() - start, error=f"{response.status}: {text}")
             if not body.get("stream"):
                 return _whole(await response.json(), time.monotonic() - start)
@@ -77,7 +78,7 @@ async def ask(
                 chunk = json.loads(data)
                 tokens = max(tokens, (chunk.get("usage") or {}).get("completion_tokens") or 0)
                 if "error" in chunk:
-                    return Timed(time.monotonic() - start, error=str(chunk["error"])[:200])
+                    return Timed(time.monotonic() - start, error=_message(data.decode()))
                 if _has_text(chunk):
                     last = time.monotonic()
                     first = last - start if first is None else first
@@ -116,6 +117,13 @@ def summed_up(concurrency: int, answers: list[Timed], seconds: float) -> Level:
         total_p99=_percentile(totals, 99),
         problem=next((each.error for each in answers if each.error), None),
     )
+
+
+def _message(body: str) -> str:
+    """The message in an error's JSON, or what came instead."""
+    with suppress(ValueError, TypeError, KeyError):
+        body = str(json.loads(body)["error"]["message"])
+    return body[:200]
 
 
 def _percentile(values: list[float], percent: int) -> float | None:

@@ -118,7 +118,10 @@ def _tell(arguments: argparse.Namespace, model: str, levels: list[Level]) -> Non
     if arguments.json:
         print_json({"model": model, "levels": [asdict(level) for level in levels]})
     else:
-        console().print(_table(model, levels))
+        screen = console()
+        screen.print(_table(model, levels))
+        if problem := next((level.problem for level in levels if level.problem), None):
+            screen.print(problem, style="red", markup=False, soft_wrap=True)
     if arguments.plot:
         labels = [str(level.concurrency) for level in levels]
         values = [level.tokens_per_second for level in levels]
@@ -146,8 +149,6 @@ def _table(model: str, levels: list[Level]) -> Any:
             f"{level.tokens_per_second:.1f}",
             *("-" if each is None else f"{each * 1000:.0f}" for each in times),
         )
-    problem = next((level.problem for level in levels if level.problem), None)
-    table.caption = problem
     return table
 
 

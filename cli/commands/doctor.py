@@ -32,7 +32,7 @@ from ..checks import (
     of_models,
     of_refusal,
 )
-from ..output import print_json
+from ..output import console, print_json
 
 if TYPE_CHECKING:
     from ...client import Client
@@ -143,15 +143,14 @@ def _probe() -> dict[str, Any] | None:
 
 
 def _print(findings: list[Finding]) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False)
+    screen = console()
     for finding in findings:
         sign, style = _SIGNS[finding.verdict]
-        console.print(Text.assemble((f"{sign} ", style), finding.what))
+        screen.print(Text.assemble((f"{sign} ", style), finding.what))
         if finding.advice:
-            console.print(Text(f"    {finding.advice}", style="dim"))
+            screen.print(Text(f"    {finding.advice}", style="dim"))
 
 
 _SIGNS = {"good": ("✓", "green"), "warning": ("!", "yellow"), "bad": ("✗", "red")}

@@ -124,8 +124,11 @@ def _list(models: list[Json], *, as_json: bool) -> None:
         print_json(models)
         return
     table = Table(box=None, pad_edge=False)
-    for name in ("model", "status", "progress", "agents", "slots", "waiting", "issues"):
+    for name in ("model", "status", "progress"):
         table.add_column(name)
+    for name in ("agents", "slots", "waiting"):
+        table.add_column(name, justify="right")
+    screen = console()
     for model in models:
         progress = model.get("progress")
         slots = model.get("slots") or {"busy": "-", "total": "-"}
@@ -136,9 +139,11 @@ def _list(models: list[Json], *, as_json: bool) -> None:
             str(len(model.get("agents") or ())),
             f"{slots['busy']}/{slots['total']}",
             str(model.get("waiting", "-")),
-            Text(issues(model)),
         )
-    console().print(table if models else "no models yet: see arriero models --help")
+    screen.print(table if models else "no models yet: see arriero models --help")
+    for model in models:
+        for line in issues(model).splitlines():
+            screen.print(Text(f"{model['name']}: {line}", style="red"), soft_wrap=True)
 
 
 # ---- where one fits

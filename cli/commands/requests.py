@@ -1,7 +1,7 @@
 """`arriero requests`: what runs, waits and has ended; show one, cancel one."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +10,18 @@ from ..boundary import run
 from ..output import console, duration, print_json
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from ...client.management import Management
 
 ID_LENGTH = 32
 """Characters of a whole id."""
+
+SHORT_ID = 8
+"""Characters that are shown of an id where the terminal is narrow; the commands take them."""
+
+FOR_COUNTS, FOR_IDS = 100, 132
+"""Columns of a terminal that has room for all that is counted, and for whole ids, too."""
 
 MOST_LISTED = 1000
 """Requests that a balancer lists at once."""
@@ -133,18 +141,11 @@ def _live(requests: list[dict[str, Any]], agents: Mapping[str, str]) -> Any:
 
     Ids and names are shortened where the terminal is too narrow for them.
     """
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, collapse_padding=True)
-    table.add_column("id", overflow="crop")
-    table.add_column("state", no_wrap=True)
-    for name in ("caller", "model", "agent"):
-        table.add_column(name, overflow="ellipsis")
-    for name in ("tokens", "moves", "waited", "age"):
-        table.add_column(name, no_wrap=True)
+    columns = console().width
+    table = _lines("state", numbers=("tokens", "moves", "waited", "age"))
     for each in requests:
         table.add_row(
-            each["id"],
+            _id(each, columns),
             _state(each),
             each["caller"],
             each["model"] or "any",
@@ -176,31 +177,56 @@ def _at(request: dict[str, Any]) -> str:
 
 
 def _ended(requests: list[dict[str, Any]]) -> Any:
-    """A line for each, as in `_live`."""
-    from rich.table import Table
-
+    """A line for each, as in `_live`, and fewer numbers."""
     has_several = any(map(_at, requests))
-    table = Table(box=None, pad_edge=False, collapse_padding=True)
-    table.add_column("id", overflow="crop")
-    table.add_column("ended", no_wrap=True)
-    if has_several:
-        table.add_column("at", no_wrap=True)
-    for name in ("caller", "model", "agent"):
-        table.add_column(name, overflow="ellipsis")
-    for name in ("prompt", "cached", "tokens", "moves", "took"):
-        table.add_column(name, no_wrap=True)
+    columns = console().width
+    has_all = columns >= FOR_COUNTS
+    counts = {name: field for name, field in _COUNTS.items() if has_all or name in _FEW_COUNTS}
+    at = ["at"] if has_several else []
+    table = _lines("when", "ended", *at, numbers=(*counts, "took"))
     for each in requests:
         table.add_row(
-            each["id"],
+            _id(each, columns),
+            _when(each["ended_at"]),
             each["code"],
             *([_at(each) or "-"] if has_several else []),
             each["caller"],
             each["model"] or "-",
             each["agent"] or "-",
-            *(str(each[name]) for name in _COUNTS),
+            *(str(each[field]) for field in counts.values()),
             duration(each["total_ms"] / 1000),
         )
     return table if requests else "nothing has ended yet"
 
 
-_COUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens", "moves")
+_COUNTS = {
+    "prompt": "prompt_tokens",
+    "cached": "cached_tokens",
+    "tokens": "completion_tokens",
+    "moves": "moves",
+}
+_FEW_COUNTS = ("prompt", "tokens")
+
+
+def _lines(*words: str, numbers: Iterable[str]) -> "Table":
+    """A table with a line for each request: names are cut where there is no room for them."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, collapse_padding=True)
+    for name in ("id", *words):
+        table.add_column(name, no_wrap=True)
+    for name in ("caller", "model", "agent"):
+        table.add_column(name, overflow="ellipsis")
+    for name in numbers:
+        table.add_column(name, no_wrap=True, justify="right")
+    return table
+
+
+def _id(request: dict[str, Any], columns: int) -> str:
+    return str(request["id"]) if columns >= FOR_IDS else str(request["id"])[:SHORT_ID]
+
+
+def _when(ended_at: float) -> str:
+    """The time of day; before today, the day and the minute."""
+    at, now = datetime.fromtimestamp(ended_at).astimezone(), datetime.now().astimezone()
+    return at.strftime("%H:%M:%S" if at.date() == now.date() else "%m-%d %H:%M")

@@ -42,11 +42,14 @@ async def _status(arguments: argparse.Namespace, target: Target) -> None:
     ):
         if arguments.once or arguments.json or not sys.stdout.isatty():
             first = await anext(events)
-            state.apply(first.name, first.data)
             if arguments.json:
                 print_json(first.data)
-            else:
-                console().print(view(state))
+                return
+            state.apply(first.name, first.data)
+            while state.rate is None:  # it is measured over the next second
+                event = await anext(events)
+                state.apply(event.name, event.data)
+            console().print(view(state))
             return
         with Live(auto_refresh=False, screen=False, console=Console()) as live:
             async for event in events:
@@ -55,7 +58,7 @@ async def _status(arguments: argparse.Namespace, target: Target) -> None:
 
 
 def view(state: FleetState) -> "Group":
-    """The fleet as tables."""
+    """The fleet as tables; with rates, once they were measured."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -64,7 +67,9 @@ def view(state: FleetState) -> "Group":
     table.add_column("agent")
     table.add_column("state")
     table.add_column("slots", justify="right")
-    table.add_column("tok/s", justify="right")
+    has_rates = state.rate is not None
+    if has_rates:
+        table.add_column("tok/s", justify="right")
     table.add_column("model")
     table.add_column("up", justify="right")
     problems = []
@@ -73,7 +78,7 @@ def view(state: FleetState) -> "Group":
             Text(agent["name"]),
             Text(agent["state"], style=_STYLES.get(agent["state"], "yellow")),
             f"{agent['slots']['busy']}/{agent['slots']['total']}",
-            rate(state.rates.get(agent["id"])),
+            *([rate(state.rates.get(agent["id"], 0.0))] if has_rates else []),
             Text(_models(agent)),
             duration(agent["connected_seconds"]),
         )

@@ -51,7 +51,7 @@ async def test_an_answer_in_one_piece_has_no_first_token() -> None:
 @pytest.mark.parametrize(
     ("handler", "error"),
     [
-        (says({"error": {"message": "full"}}, status=503), "503"),
+        (says({"error": {"message": "full"}}, status=503), "503: full"),
         (writes(chunk(content="a"), b'data: {"error": {"message": "lost"}}\n\n'), "lost"),
         (writes(chunk(content="a"), breaks=True), "ClientPayloadError"),
         (writes(b"data: {nonsense\n\n"), "JSONDecodeError"),

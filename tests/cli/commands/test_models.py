@@ -29,16 +29,10 @@ MODELS = [
 def test_models(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     balancer.will(*[says({"models": MODELS})] * 2, says({"models": []}))
     assert main([]) == 0
-    rows = [each.split() for each in capsys.readouterr().out.splitlines()[1:]]
+    _, *rows, issue = [each.split() for each in capsys.readouterr().out.splitlines()]
     assert rows[0] == ["m", "loading", "50%", "1", "3/4", "2"]
-    assert rows[1] == [
-        "n",
-        "failed",
-        "0",
-        "-/-",
-        "-",
-        *["no", "such", "file", "→", "check", "the", "path"],
-    ]
+    assert rows[1] == ["n", "failed", "0", "-/-", "-"]
+    assert " ".join(issue) == "n: no such file → check the path"
     assert main(["--json"]) == 0
     assert json.loads(capsys.readouterr().out) == MODELS
     assert main([]) == 0

@@ -1,4 +1,5 @@
 import json
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ ENDED: dict[str, Any] = {
     "completion_tokens": 3,
     "moves": 1,
     "total_ms": 2000.0,
+    "ended_at": datetime(2023, 11, 14, 22, 13).timestamp(),
 }
 
 
@@ -66,7 +68,8 @@ def test_those_that_ended(balancer: FakeServer, capsys: pytest.CaptureFixture[st
     balancer.will(says({"requests": [ENDED]}))
     assert main(["--ended"]) == 0
     row = capsys.readouterr().out.splitlines()[-1].split()
-    assert row == ["r2", "stop", "alice", "m", "box", "9", "4", "3", "1", "2.0", "s"]
+    assert row[:3] == ["r2", "11-14", "22:13"]
+    assert row[3:] == ["stop", "alice", "m", "box", "9", "4", "3", "1", "2.0", "s"]
     assert balancer.seen[-1][1] == "/api/v1/requests?limit=50&state=ended"
     balancer.will(says({"requests": []}))
     assert main(["--ended", "--caller", "alice"]) == 0
@@ -76,8 +79,14 @@ def test_those_that_ended(balancer: FakeServer, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("columns", "names"),
     [
-        ("80", ["9f86d0", "anony…", "arrier…", "agent…"]),
-        ("120", ["9f86d081884c7d659a2feaa0c55ad015", "anonymous", "arriero-demo", "agent-1"]),
+        ("80", ["9f86d081", "anony…", "arrie…", "agent…", "1209", "3"]),
+        (
+            "140",
+            [
+                *("9f86d081884c7d659a2feaa0c55ad015", "anonymous", "arriero-demo", "agent-1"),
+                *("1209", "1004", "3", "1"),
+            ],
+        ),
     ],
 )
 def test_those_that_ended_have_a_line_each(
@@ -96,17 +105,17 @@ def test_those_that_ended_have_a_line_each(
     assert main(["--ended"]) == 0
     _, lost, stopped = capsys.readouterr().out.splitlines()
     id, *others = names
-    rest = [*others, "1209", "1004", "3", "1", "3", "m", "20", "s"]
-    assert lost.split() == [id, "agent_lost", "vm/0", *rest]
-    assert stopped.split() == [id, "stop", "-", *rest]
+    when, rest = ["11-14", "22:13"], [*others, "3", "m", "20", "s"]
+    assert lost.split() == [id, *when, "agent_lost", "vm/0", *rest]
+    assert stopped.split() == [id, *when, "stop", "-", *rest]
 
 
 @pytest.mark.parametrize(
     ("columns", "names"),
     [
-        ("80", ["9f86d", "streaming,", "at", "vm/0,", "batch", "anon…", "arri…", "box"]),
+        ("80", ["9f86d081", "streaming,", "at", "vm/0,", "batch", "ano…", "arr…", "box"]),
         (
-            "120",
+            "140",
             [
                 *("9f86d081884c7d659a2feaa0c55ad015", "streaming,", "at", "vm/0,", "batch"),
                 *("anonymous", "arriero-demo", "box"),

@@ -6,19 +6,21 @@ from arriero.cli.commands.status import main
 from tests.cli.commands.answers import AGENT, SNAPSHOT, event
 from tests.client.fakes import FakeServer, writes
 
+RATES = event("throughput", {"tokens_per_second": 20.5, "agents": {"id-1": 20.5}})
+
 
 def test_once(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
-    balancer.will(writes(event("snapshot", SNAPSHOT)))
+    balancer.will(writes(event("snapshot", SNAPSHOT), RATES))
     assert main(["--once"]) == 0
     out = capsys.readouterr().out
-    assert "1 agent · 1 of 4 slots busy · 3 waiting" in out
+    assert "1 agent · 1 of 4 slots busy · 3 waiting · 20.5 tok/s" in out
     [row] = [each for each in out.splitlines() if each.startswith("box ")]
-    assert row.split() == ["box", "ready", "1/4", "-", "m", "1", "m", "1", "s"]
+    assert row.split() == ["box", "ready", "1/4", "20.5", "m", "1", "m", "1", "s"]
     assert "box: the disk is full → make room" in out
 
 
 def test_without_agents(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
-    balancer.will(writes(event("snapshot", SNAPSHOT | {"agents": []})))
+    balancer.will(writes(event("snapshot", SNAPSHOT | {"agents": []}), RATES))
     assert main(["--once"]) == 0
     assert "no agent is connected; start one" in capsys.readouterr().out
 
@@ -28,7 +30,7 @@ def test_a_model_that_failed_is_not_called_ready(
 ) -> None:
     models = [{"name": "long", "state": "failed"}, {"name": "second", "state": "ready"}]
     snapshot = SNAPSHOT | {"agents": [AGENT | {"models": models}]}
-    balancer.will(writes(event("snapshot", snapshot)))
+    balancer.will(writes(event("snapshot", snapshot), RATES))
     assert main(["--once"]) == 0
     assert "long (failed), second " in capsys.readouterr().out
 
