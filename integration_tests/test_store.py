@@ -44,7 +44,7 @@ async def test_a_balancer_killed_during_a_roll_goes_on_with_it(
     state = f"sqlite:///{tmp_path}/state.db"
     await fleet.start_balancer(state=state)
     for _ in range(2):
-        await fleet.start_agent(model=None, slots=None, context_size=None, models_max=1)
+        await fleet.start_agent(model=None, slots=None, context_size=None)
     assert (await put(fleet, WISHED))[0] == 200
     await until_served(fleet, context_size=512)
     for agent in fleet.agents:

@@ -112,7 +112,8 @@ class Hello:
     """The agent's first frame. `agent_id` is drawn anew at each start of an agent.
 
     A host that serves several models is an agent for each of them, and one more where there may be
-    room for another. These have the same `host`, and share the memory of `facts`.
+    room for another. These have the same `host`, and share the memory of `facts`. `num_places` is
+    how many they are, as far as this one knows.
 
     An agent without an engine process says in `loading` which model it will serve again: requests
     for that model wait. It counts as long as the agent reports no `model`.
@@ -138,6 +139,7 @@ class Hello:
     work: Work | None = None
     takes_over: bool = False
     host: Annotated[AgentId, Field(min_length=1, max_length=200)] | None = None
+    num_places: Annotated[int, Field(ge=1, le=1024)] = 1
     secret: Secret | None = field(default=None, repr=False)
 
 

@@ -217,6 +217,10 @@ class Connection:
         """The agent has changed."""
         self._carry_out(self._session.status_changed(status, self._clock()))
 
+    def host_changed(self, num_places: int) -> None:
+        """The host is so many agents."""
+        self._session.host_changed(num_places)
+
     def report(self, statistics: Statistics) -> None:
         """New statistics of the engine."""
         self._carry_out(self._session.report(statistics, self._clock()))

@@ -352,6 +352,10 @@ class Session:
         is_new = self._status != before
         return [self._send(self._status, now)] if is_new and self.is_live else []
 
+    def host_changed(self, num_places: int) -> None:
+        """The host is so many agents; later connections begin with that."""
+        self._hello = replace(self._hello, num_places=num_places)
+
     def report(self, statistics: Statistics, now: float) -> list[Decision]:
         """New statistics of the engine; sent after `Welcome` if the session is not live."""
         self._statistics = statistics

@@ -188,6 +188,10 @@ class Place:
         """Whether a model waits here for memory."""
         return self._assigner.waits_for_room
 
+    def host_changed(self, num_places: int) -> None:
+        """The host has so many places."""
+        self._standby.host_changed(num_places)
+
     def room_changed(self) -> None:
         """Other places' engines have loaded or ended."""
         decisions = self._assigner.room_changed(self._available(), time.monotonic())

@@ -90,6 +90,12 @@ class Standby:
         elif self._links is None:
             self._links = Links(self._balancers, self._make, self._dial, self._group)
 
+    def host_changed(self, num_places: int) -> None:
+        """The host is so many places, which the next connections say."""
+        self._hello = replace(self._hello, num_places=num_places)
+        for connection in self._links or ():
+            connection.host_changed(num_places)
+
     def fit_found(self, read: FitRead) -> None:
         """The host knows what it would choose for a model that some balancer asked about."""
         for connection in self._links or ():

@@ -151,6 +151,12 @@ class _Supervisor:
     def _drop(self, place: Place) -> None:
         self._places.remove(place)
         place.give_up()
+        self._count_places()
+
+    def _count_places(self) -> None:
+        """Each says how many there are: a balancer that is new waits for all of them."""
+        for place in self._places:
+            place.host_changed(len(self._places))
 
     # ---- how many places there are
 
@@ -167,4 +173,5 @@ class _Supervisor:
             self._drop(place)
         if not spare and len(self._places) < self._most:
             self._places.append(place := Place(self, AgentId(uuid4().hex)))
+            self._count_places()
             place.start()

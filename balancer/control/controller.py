@@ -9,7 +9,7 @@ Invariants: a pinned or cordoned agent gets no orders; no order says what its ag
 without a desired state there are no orders; their revisions grow; only who leads gives them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
@@ -20,10 +20,11 @@ from .agent_plan import Plan, plans_of
 from .demand import WAITING, Demand, Tiers, Usage
 from .desired_state import DesiredModel, DesiredState
 from .failures import Failures
-from .members import AgentReport, Member, Order, member_of
+from .members import AgentReport, Member, Order, all_have_dialled, member_of
 from .model_status import TOO_OLD, ModelStatus, by_model, shortage_of, status_of
 from .placement import Departures, MemoryNeeds, Placement, Requirement, place
 from .rollout import Change, Rollout
+from .whereabouts import Obstacle, placement_in_words
 
 VERSIONS = 2**32
 """Orders in one epoch, at most; `Assign.revision` has room for 2 million epochs."""
@@ -90,7 +91,11 @@ class OrderNumbers:
 
 
 SETTLE = 6.0
-"""Seconds after a start in which agents dial again; until then no orders are given."""
+"""Seconds after a start in which agents dial again; until then no orders are given.
+
+For as long again, none are while a host says that it is more agents than have dialled: one that is
+free might be ordered what another one of its host loads already.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +108,16 @@ class GiveOrder:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """What became of comparing the desired state with the fleet."""
+    """What became of comparing the desired state with the fleet.
+
+    `obstacles` say of each model that is to be loaded which agents may not be given it, and why.
+    """
 
     members: Mapping[AgentId, Member]
     tiers: Tiers
     placement: Placement
     targets: Mapping[AgentId, Assignment | None]
+    obstacles: Mapping[str, Mapping[AgentId, Obstacle]]
 
 
 class Controller:
@@ -131,6 +140,7 @@ class Controller:
         self._needs = MemoryNeeds()
         self._departures = Departures()
         self._usage = Usage()
+        self._last: Reconciliation | None = None
 
     @property
     def desired(self) -> DesiredState | None:
@@ -171,6 +181,21 @@ class Controller:
         """When an agent may load a model again that failed, if that time is to come."""
         return self._failures.next_retry(now, model)
 
+    def placement_of(self, model: DesiredModel) -> str | None:
+        """Where a model was placed last and why, in words; `None` if it is not to be loaded."""
+        found = self._last
+        obstacles = None if found is None else found.obstacles.get(model.name)
+        if found is None or obstacles is None:
+            return None
+        chosen = [id for id, name in found.placement.models.items() if name == model.name]
+        return placement_in_words(
+            [found.members[id] for id in chosen],
+            obstacles,
+            found.members,
+            needed=self._needs.of(model.assignment),
+            failed_with=self._failures.codes(model.assignment),
+        )
+
     def reconcile(
         self, reports: Iterable[AgentReport], demands: Mapping[str, Demand], now: float
     ) -> list[GiveOrder]:
@@ -180,12 +205,21 @@ class Controller:
             self.reconcile_at = None
             return []
         found = self._decide(self._desired, members, demands, now, usage=self._usage)
-        may_order = self._numbers.may_order and now >= self._settled_at
+        self._last = found
+        may_order = self._numbers.may_order and self._is_settled(members, now)
         given = self._orders_for(found, now) if may_order else []
         after = {**members, **{each.agent: self._after(members, each) for each in given}}
         self.statuses = self._statuses(self._desired, replace(found, members=after))
         self.reconcile_at = self._next_reconciliation(found.tiers, now)
         return given
+
+    def _is_settled(self, members: Mapping[AgentId, Member], now: float) -> bool:
+        """Whether agents have had the time to dial after a start, or all of each host's have."""
+        if now < self._settled_at:
+            return False
+        return now >= self._settled_at + SETTLE or all_have_dialled(
+            member.report for member in members.values()
+        )
 
     def dry_run(
         self,
@@ -272,13 +306,14 @@ class Controller:
         assignments = {model.name: self._allowed(model.assignment) for model in desired.models}
         loading = {member.id for member in steered if _is_loading(member, assignments)}
         requirements = []
+        obstacles: dict[str, Mapping[AgentId, Obstacle]] = {}
         for model in desired.models:
             if model.name in tiers.tiers:
                 is_missed = model.name in demands and model.name not in held
                 kept = 0 if is_missed else reserved[model.name]
-                requirement = self._requirement(
-                    model, steered, tiers.tiers[model.name], kept, loading=loading, now=now
-                )
+                found = obstacles[model.name] = self._obstacles(model, steered, loading, now)
+                eligible = {member.id for member in steered} - found.keys()
+                requirement = self._requirement(model, eligible, tiers.tiers[model.name], kept)
                 requirements.append(
                     replace(
                         requirement,
@@ -293,35 +328,38 @@ class Controller:
             else replace(assignments[name], takes_what_is_left=id in placement.take_what_is_left)
             for id, name in placement.models.items()
         }
-        return Reconciliation(members, tiers, placement, targets)
+        return Reconciliation(members, tiers, placement, targets, obstacles)
+
+    def _obstacles(
+        self, model: DesiredModel, members: Iterable[Member], loading: Set[AgentId], now: float
+    ) -> Mapping[AgentId, Obstacle]:
+        """Why agents may not be given a model, of those that may not."""
+        assignment = model.assignment
+        found: dict[AgentId, Obstacle] = {}
+        for member in members:
+            report = member.report
+            if not _has_labels(model, report):
+                found[member.id] = "labels"
+            elif not report.may_serve(model.name):
+                found[member.id] = "key"
+            elif not report.knows(assignment):
+                found[member.id] = "version"
+            elif not self._needs.fits(assignment, report):
+                found[member.id] = "memory"
+            elif member.model != model.name:
+                why = self._why_not(member, assignment, now, is_loading=member.id in loading)
+                found |= {} if why is None else {member.id: why}
+        return found
 
     def _requirement(
-        self,
-        model: DesiredModel,
-        members: Sequence[Member],
-        tier: int,
-        reserved: int,
-        *,
-        loading: Set[AgentId],
-        now: float,
+        self, model: DesiredModel, eligible: Set[AgentId], tier: int, reserved: int
     ) -> Requirement:
         replicas = model.agents.replicas
         assignment = model.assignment
         return Requirement(
             model=model.name,
             at_least=1 if replicas == "all" else replicas,
-            eligible={
-                member.id
-                for member in members
-                if _has_labels(model, member.report)
-                and member.report.may_serve(model.name)
-                and member.report.knows(assignment)
-                and self._needs.fits(assignment, member.report)
-                and (
-                    member.model == model.name
-                    or self._may_try(member, assignment, now, is_loading=member.id in loading)
-                )
-            },
+            eligible=eligible,
             takes_rest=replicas == "all" and tier != WAITING,
             tier=tier,
             reserved=reserved,
@@ -329,20 +367,22 @@ class Controller:
             claims=self._needs.claims(assignment, members),
         )
 
-    def _may_try(
+    def _why_not(
         self, member: Member, assignment: Assignment, now: float, *, is_loading: bool
-    ) -> bool:
-        """Whether it may load this: after a failure, only if it has nothing to lose by that.
+    ) -> Obstacle | None:
+        """Why it may not load this: after a failure it may, if it has nothing to lose by that.
 
         One that `is_loading` another desired model gives that up only for files that some agent has
         found: a source with a typo interrupts no load.
         """
+        if not self._failures.may_try(member.report.host_id, assignment, now):
+            return "failed"
         if is_loading and self._needs.of(assignment) is None:
-            return False
+            return "busy"
         has_something = is_loading or member.report.serves is not None
         if has_something and self._failures.stops(assignment) is not None:
-            return False
-        return self._failures.may_try(member.report.host_id, assignment, now)
+            return "busy"
+        return None
 
     def _orders_for(self, found: Reconciliation, now: float) -> list[GiveOrder]:
         placed = {name for name in found.placement.models.values() if name is not None}
@@ -427,8 +467,7 @@ class Controller:
             self._departures.next_change(now),
             self._failures.next_retry(now),
         ]
-        if now < self._settled_at:
-            times.append(self._settled_at)
+        times += [at for at in (self._settled_at, self._settled_at + SETTLE) if now < at]
         return min((time for time in times if time is not None), default=None)
 
     def check_integrity(self) -> None:

@@ -16,7 +16,7 @@ FIRST_RETRY = 30.0
 
 LAST_RETRY = 600.0
 
-OF_THE_HOST = frozenset({"too_large", "disk_full", "denied", "no_memory"})
+OF_THE_HOST = frozenset({"too_large", "does_not_fit", "disk_full", "denied", "no_memory"})
 """Codes of issues that say nothing about other agents."""
 
 
@@ -50,6 +50,11 @@ class Failures:
         """The failure of this host with exactly this."""
         failure = self._failures.get((host, assignment.name))
         return failure if failure is not None and failure.assignment == assignment else None
+
+    def codes(self, assignment: Assignment) -> Mapping[AgentId, str]:
+        """With which issue each host failed with exactly this."""
+        found = (each for each in self if each.assignment == assignment and each.issues)
+        return {each.host: each.issues[0].code for each in found}
 
     def may_try(self, host: AgentId, assignment: Assignment, now: float) -> bool:
         """Whether the host has not failed with it, or may try again."""

@@ -1,6 +1,7 @@
 """An agent as the controller sees it: what it reports, and its last order."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -16,12 +17,14 @@ class AgentReport:
     `serves` is the model that it takes requests for at the moment; a request of it started or ended
     at `used_at`. `link` changes when it dials again. A cordoned agent is not changed. `allowed` are
     the models that its access key allows; `None` is any. It speaks `protocol`. Agents with the same
-    `host` share its memory. What it serves has what is `held` of each memory, if that is known.
+    `host` share its memory; it says that they are `num_places`. What it serves has what is `held`
+    of each memory, if that is known.
     """
 
     id: AgentId
     link: int
     host: AgentId | None = None
+    num_places: int = 1
     name: str
     labels: Mapping[str, str]
     facts: HostFacts
@@ -139,6 +142,16 @@ def member_of(report: AgentReport, order: Order | None) -> Member:
         has_failed=work is not None and work.phase == "failed",
         interrupts=interrupts if is_changing else None,
     )
+
+
+def all_have_dialled(reports: Iterable[AgentReport]) -> bool:
+    """Whether all agents of each host are here, as far as one of them says how many they are."""
+    here: Counter[AgentId] = Counter()
+    expected: dict[AgentId, int] = {}
+    for report in reports:
+        here[report.host_id] += 1
+        expected[report.host_id] = max(report.num_places, expected.get(report.host_id, 1))
+    return all(here[host] >= num for host, num in expected.items())
 
 
 def _is_changing(work: Work | None) -> bool:

@@ -198,7 +198,7 @@ class _Placing:
         """Whether it is given to no model; once it is given to one, it is never free again."""
         return agent in self._chosen and self._chosen[agent] is None
 
-    def _price(self, agent: AgentId, model: _Model) -> tuple[int, int, int, int, int, str]:
+    def _price(self, agent: AgentId, model: _Model) -> tuple[int, int, int, int, int, int, str]:
         member = self._members[agent]
         owner = self._models.get(member.model) if member.model else None
         is_idle = member.model is None
@@ -216,6 +216,7 @@ class _Placing:
             rank,
             len(beside),
             self._flexibility[agent],
+            _size_order(member.report.memory, model.requirement.needed),
             member.report.num_running,
             agent,
         )
@@ -357,6 +358,11 @@ def _worth_keeping(member: Member) -> tuple[bool, bool, int, str]:
     return (serves, not member.has_failed, member.report.num_running, member.id)
 
 
+def _size_order(memory: int, needed: float) -> int:
+    """The smallest host that holds a model is taken first, or the largest one if nobody knows."""
+    return memory if 0 < needed < inf else -memory
+
+
 def _turn(requirement: Requirement) -> tuple[int, float]:
     return requirement.tier, -requirement.used_at if requirement.tier == IDLE else 0.0
 
@@ -451,34 +457,49 @@ REDIAL = 3.0
 MAX_RESERVED = 4096
 
 
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    """An agent that has gone, and until when its place is reserved."""
+
+    host: AgentId
+    name: str
+    model: str
+    until: float
+
+
 class Departures:
     """Places that are reserved for agents that went a moment ago: most of them come back.
 
-    It knows the agents that have gone, with their model and the time until which their place is
-    reserved. A model that no other agent has waits only as long as an agent takes to dial again,
-    where one is spare. At most `MAX_RESERVED` places are reserved.
+    It knows the agents that have gone, with their host, its name, their model, and the time until
+    which their place is reserved. A model that no other agent has waits only as long as an agent
+    takes to dial again, where one is spare. At most `MAX_RESERVED` places are reserved.
     """
 
     def __init__(self) -> None:
-        self._gone: OrderedDict[AgentId, tuple[str, str, float]] = OrderedDict()
-        self._here: dict[AgentId, tuple[str, str | None]] = {}
+        self._gone: OrderedDict[AgentId, _Gone] = OrderedDict()
+        self._here: dict[AgentId, Member] = {}
 
     def update(self, members: Mapping[AgentId, Member], now: float) -> None:
         """Compare with the time before: who has gone, who is back."""
         for id in self._here.keys() - members.keys():
-            name, model = self._here[id]
+            report, model = self._here[id].report, self._here[id].model
             if model is not None:
-                self._gone[id] = (name, model, now + HOLD)
-        new = members.keys() - self._here.keys()
-        self._came_back(new, Counter(members[id].report.name for id in new))
+                self._gone[id] = _Gone(report.host_id, report.name, model, now + HOLD)
+        self._came_back([members[id].report for id in members.keys() - self._here.keys()])
         while self._gone and (self._first_end() <= now or len(self._gone) > MAX_RESERVED):
             self._gone.popitem(last=False)
-        self._here = {id: (m.report.name, m.model) for id, m in members.items()}
+        self._here = dict(members)
 
-    def _came_back(self, ids: Set[AgentId], names: Counter[str]) -> None:
-        """An agent that was started again has another id and the same name."""
+    def _came_back(self, new: Sequence[AgentReport]) -> None:
+        """A host that was started again has another id and the same name, for all its agents.
+
+        Where its id is the same, what one of its agents had is still reserved for that one.
+        """
+        hosts = {gone.host for gone in self._gone.values()}
+        names = Counter(report.name for report in new if report.host_id not in hosts)
+        ids = {report.id for report in new}
         for id in list(self._gone):
-            name, _, _ = self._gone[id]
+            name = self._gone[id].name
             if id in ids:
                 del self._gone[id]
             elif names[name]:
@@ -487,17 +508,17 @@ class Departures:
 
     def reserved(self) -> Counter[str]:
         """How many places of each model are reserved."""
-        return Counter(model for _, model, _ in self._gone.values())
+        return Counter(gone.model for gone in self._gone.values())
 
     def redialling(self, now: float) -> set[str]:
         """The models of agents that may only have lost their connection."""
-        return {model for _, model, until in self._gone.values() if now < until - HOLD + REDIAL}
+        return {gone.model for gone in self._gone.values() if now < gone.until - HOLD + REDIAL}
 
     def next_change(self, now: float) -> float | None:
         """When the next one has been away for `REDIAL`, or the first place is given up."""
-        redials = (until - HOLD + REDIAL for _, _, until in self._gone.values())
+        redials = (gone.until - HOLD + REDIAL for gone in self._gone.values())
         coming = [time for time in redials if now < time]
         return min([*coming, self._first_end()]) if self._gone else None
 
     def _first_end(self) -> float:
-        return next(iter(self._gone.values()))[2]
+        return next(iter(self._gone.values())).until

@@ -142,6 +142,8 @@ def _list(models: list[Json], *, as_json: bool) -> None:
         )
     screen.print(table if models else "no models yet: see arriero models --help")
     for model in models:
+        if model.get("placement"):
+            screen.print(Text(f"{model['name']}: {model['placement']}"), soft_wrap=True)
         for line in issues(model).splitlines():
             screen.print(Text(f"{model['name']}: {line}", style="red"), soft_wrap=True)
 

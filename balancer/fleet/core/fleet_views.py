@@ -189,6 +189,10 @@ class FleetViews:
         """How each desired model is."""
         return self._steering.statuses
 
+    def placement_of(self, model: str) -> str | None:
+        """Where a desired model is placed and why, in words. Costs the size of the fleet."""
+        return self._steering.placement_of(model)
+
     def dry_run(self, desired: DesiredState) -> Plan:
         """What would become of it if this were desired. Costs the size of the fleet."""
         return self._steering.dry_run(desired, self._clock())

@@ -126,6 +126,11 @@ class Steering:
         """How each desired model is."""
         return self._controller.statuses
 
+    def placement_of(self, name: str) -> str | None:
+        """Where a desired model is placed and why, in words, if it is to be loaded."""
+        status = self.statuses.get(name)
+        return None if status is None else self._controller.placement_of(status.model)
+
     def status_of(self, name: str) -> ModelStatus | None:
         """How a desired model is, or that of a desired adapter, with what is wrong with it."""
         base = self._bases.get(name)
@@ -417,6 +422,7 @@ class Steering:
             id=agent.hello.agent_id,
             link=agent.link,
             host=agent.hello.host,
+            num_places=agent.hello.num_places,
             name=agent.name,
             labels=agent.hello.labels,
             facts=agent.hello.facts,

@@ -201,7 +201,8 @@ class Model(TypedDict):
     """A model that is desired or served. `agents` have it, or are about to.
 
     `progress` is the share of loading that is done, from 0 to 1, where that is known. `waiting`
-    requests wait for it at this balancer.
+    requests wait for it at this balancer. `placement` says of one that is to be loaded on which
+    agents it is or will be, and why not on others.
     """
 
     name: str
@@ -213,6 +214,7 @@ class Model(TypedDict):
     waiting: int
     issues: tuple[Issue, ...]
     source: NotRequired[str]
+    placement: NotRequired[str]
 
 
 class Models(TypedDict):
@@ -269,6 +271,8 @@ def models_json(runtime: FleetRuntime) -> list[Model]:
         if (status := statuses.get(name)) is not None:
             model["aliases"] = status.model.aliases
             model["source"] = status.model.source
+            if (placement := runtime.views.placement_of(name)) is not None:
+                model["placement"] = placement
             model["agents"] = list(dict.fromkeys([*model["agents"], *status.hosts]))
         elif (source := adapters.get(name)) is not None:
             model["source"] = source

@@ -378,6 +378,15 @@ class TestOrders:
         assert session.received(order, 0.0) == [Close(reason)]
 
 
+class TestHost:
+    def test_later_connections_say_how_many_agents_it_is(self) -> None:
+        session = make_session()
+        session.host_changed(3)
+        [hello] = session.connected(0.0)
+        assert isinstance(hello, Send)
+        assert hello.message == replace(HELLO, num_places=3)
+
+
 class TestFits:
     QUESTION = ReadFit(id=RequestId("f"), source="file:///m.gguf")
 

@@ -68,6 +68,21 @@ async def test_is_seen_by_every_balancer_without_slots(balancer: FakeBalancer) -
         await stand.connected.get()
 
 
+async def test_tells_how_many_places_the_host_has(balancer: FakeBalancer) -> None:
+    async with standing_in(balancer.url) as stand:
+        stand.standby.host_changed(2)
+        stand.show()
+        peer = await balancer.peers.get()
+        hello = await peer.next()
+        assert isinstance(hello, Hello)
+        assert hello.num_places == 2
+        stand.standby.host_changed(3)
+        await peer.socket.close()
+        again = await (await balancer.peers.get()).next()
+        assert isinstance(again, Hello)
+        assert again.num_places == 3
+
+
 async def test_tells_what_is_new_on_the_same_connection(balancer: FakeBalancer) -> None:
     async with standing_in(balancer.url) as stand:
         stand.show(CRASHED)

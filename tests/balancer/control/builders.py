@@ -67,6 +67,8 @@ class SimulatedAgent:
     protocol: int = PROTOCOL_VERSION
     num_running: int = 0
     used_at: float = -inf
+    host: AgentId | None = None
+    num_places: int = 1
     inbox: list[Assign] = field(default_factory=list)
 
     def report(self) -> AgentReport:
@@ -88,6 +90,8 @@ class SimulatedAgent:
             is_cordoned=self.is_cordoned,
             allowed=self.allowed,
             protocol=self.protocol,
+            host=self.host,
+            num_places=self.num_places,
         )
 
     def hear(self) -> None:

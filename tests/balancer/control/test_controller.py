@@ -18,6 +18,7 @@ from arriero.balancer.control.controller import (
 from arriero.balancer.control.demand import Demand
 from arriero.balancer.control.desired_state import DesiredModel
 from arriero.balancer.control.placement import HOLD, REDIAL
+from arriero.shared.inference import AgentId
 from arriero.shared.messages import PROTOCOL_VERSION, Issue
 from arriero.shared.models.assignments import HostFacts, Work
 from arriero.shared.models.engine_options import EngineOptions
@@ -188,6 +189,80 @@ def test_after_a_restart_of_the_balancer_nothing_is_told_that_need_not_be() -> N
     assert list(second) != [first]
     revisions = [order.revision for agent in fleet.agents.values() for order in agent.inbox]
     assert revisions == [4], "above all that agents have heard of"
+
+
+def places(fleet: Fleet, *names: str) -> None:
+    """These agents are one host, and each knows of all of them."""
+    for name in names:
+        agent = fleet.agents[name]
+        agent.host, agent.num_places = AgentId("h"), len(names)
+
+
+def test_a_host_whose_other_agents_have_not_dialled_yet_is_waited_for() -> None:
+    fleet = Fleet("loading", "spare")
+    places(fleet, "spare", "loading")
+    fleet.wish(wished("m", replicas=1))
+    told = fleet.look()
+    assert len(told) == 1
+    fleet.act()
+    [name] = told
+    loads = fleet.agents.pop(name)
+    [spare] = fleet.agents
+    fleet.controller = Controller(drain_timeout=30.0)
+    fleet.controller.restored(state(wished("m", replicas=1)), fleet.now)
+    fleet.now += SETTLE
+    assert fleet.look() == {}, "the host may load it already"
+    assert fleet.controller.reconcile_at == fleet.now + SETTLE
+    fleet.agents[name] = loads
+    assert fleet.look() == {}, "it does"
+    del fleet.agents[name]
+    fleet.now += 1
+    assert fleet.look() == {}
+    fleet.now += HOLD
+    assert fleet.look() == {spare: M1}, "it stays away"
+
+
+def test_a_host_whose_other_agents_never_dial_is_not_waited_for_for_ever() -> None:
+    fleet = Fleet("a", "b")
+    places(fleet, "a", "b")
+    del fleet.agents["b"]
+    fleet.controller.restored(state(wished("m")), fleet.now)
+    fleet.now += 2 * SETTLE - 0.1
+    assert fleet.look() == {}
+    fleet.now += 0.1
+    assert fleet.look() == {"a": M1}
+
+
+def test_a_host_that_has_room_is_preferred_to_one_that_said_it_has_not() -> None:
+    for code in ("too_large", "does_not_fit"):
+        fleet = Fleet("a", "b")
+        fleet.wish(wished("m", replicas=1), wished("n", preload=False))
+        [first] = fleet.look()
+        agent = fleet.agents[first]
+        agent.hear()
+        agent.phase, agent.issues = "failed", (Issue(code=code, message="no"),)
+        [other] = fleet.agents.keys() - {first}
+        assert fleet.look() == {other: M1}
+        fleet.act()
+        words = fleet.controller.placement_of(wished("m", replicas=1))
+        assert words == f"on {other}; not on {first}, where it failed ({code})"
+        assert fleet.controller.placement_of(wished("n", preload=False)) is None
+
+
+def test_what_does_not_fit_on_one_host_may_take_the_place_of_a_model_on_another() -> None:
+    """It says nothing of the others."""
+    fleet = Fleet("a", "b")
+    fleet.wish(wished("m"))
+    fleet.rest()
+    fleet.wish(wished("m", 2))
+    [first] = fleet.look()
+    agent = fleet.agents[first]
+    agent.hear()
+    agent.phase, agent.issues = "failed", (Issue(code="does_not_fit", message="no"),)
+    agent.runs = None
+    agent.is_serving = False
+    [other] = fleet.agents.keys() - {first}
+    assert fleet.look() == {other: M2}
 
 
 def test_an_order_that_was_lost_with_its_connection_is_given_again() -> None:

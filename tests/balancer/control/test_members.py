@@ -1,4 +1,7 @@
-from arriero.balancer.control.members import Order, member_of
+from dataclasses import replace
+
+from arriero.balancer.control.members import Order, all_have_dialled, member_of
+from arriero.shared.inference import AgentId
 from arriero.shared.models.assignments import Device, HostFacts, Work
 from tests.balancer.control.builders import GIB, report, wished
 
@@ -47,3 +50,16 @@ def test_an_agent_that_unloads_is_changing() -> None:
 def test_memory_is_that_of_the_host_and_its_devices() -> None:
     devices = (Device(name="gpu", memory=8 * GIB),)
     assert report("a", facts=HostFacts(memory=4 * GIB, devices=devices)).memory == 12 * GIB
+
+
+def test_all_agents_of_a_host_have_dialled_when_as_many_are_here_as_they_say() -> None:
+    alone, first, second = (
+        report("a"),
+        replace(report("b"), host=AgentId("h")),
+        replace(report("c"), host=AgentId("h"), num_places=2),
+    )
+    assert all_have_dialled([])
+    assert all_have_dialled([alone, first])
+    assert not all_have_dialled([alone, second])
+    assert all_have_dialled([alone, second, first])
+    assert not all_have_dialled([replace(alone, num_places=3), first])

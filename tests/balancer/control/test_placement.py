@@ -1,5 +1,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
+from math import inf
 
 from arriero.balancer.control.members import AgentReport, Member, member_of
 from arriero.balancer.control.placement import (
@@ -233,3 +234,34 @@ def test_what_a_model_claims_is_known_of_each_host() -> None:
     for number in range(MAX_CLAIMS):
         needs.learn(replace(report("a"), work=work, host=AgentId(f"h{number}")))
     assert needs.claims(told, hosts) == {}, "it remembers so many"
+
+
+def test_a_free_agent_of_the_same_host_that_is_back_is_no_restart() -> None:
+    departures = Departures()
+    shared = AgentId("h")
+
+    def of_host(id: str, model: str | None = None) -> Member:
+        member = host(id, model=model)
+        return replace(member, report=replace(member.report, host=shared))
+
+    look(departures, 0.0, of_host("loads", "m"), of_host("spare"))
+    look(departures, 1.0)
+    assert look(departures, 2.0, of_host("spare")) == {"m": 1}, "the other one may be back, too"
+    assert look(departures, 3.0, of_host("spare"), of_host("loads", "m")) == {}
+
+
+def with_memory(name: str, gib: int) -> Member:
+    return member_of(report(name, facts=HostFacts(memory=gib * GIB)), None)
+
+
+def test_the_smallest_host_that_holds_a_model_is_taken_first() -> None:
+    members = [with_memory("a", 64), with_memory("b", 16), with_memory("c", 24)]
+    small = place([requirement("m", 1, "a", "b", "c", needed=9 * GIB)], members)
+    assert models(small) == {"a": None, "b": "m", "c": None}
+
+
+def test_where_nobody_knows_what_a_model_needs_the_largest_host_is_taken_first() -> None:
+    members = [with_memory("a", 16), with_memory("b", 64), with_memory("c", 24)]
+    for needed in (0, inf):
+        unknown = place([requirement("m", 1, "a", "b", "c", needed=needed)], members)
+        assert models(unknown) == {"a": None, "b": "m", "c": None}

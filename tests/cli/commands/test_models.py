@@ -14,6 +14,7 @@ MODELS = [
         "agents": ["a"],
         "slots": {"total": 4, "busy": 3},
         "waiting": 2,
+        "placement": "on box; not on laptop, which has 1.0 GiB too little",
         "issues": [],
     },
     {
@@ -32,6 +33,7 @@ def test_models(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> Non
     _, *rows, issue = [each.split() for each in capsys.readouterr().out.splitlines()]
     assert rows[0] == ["m", "loading", "50%", "1", "3/4", "2"]
     assert rows[1] == ["n", "failed", "0", "-/-", "-"]
+    assert " ".join(rows[2]) == "m: on box; not on laptop, which has 1.0 GiB too little"
     assert " ".join(issue) == "n: no such file → check the path"
     assert main(["--json"]) == 0
     assert json.loads(capsys.readouterr().out) == MODELS

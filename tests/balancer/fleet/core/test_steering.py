@@ -130,6 +130,35 @@ def test_an_idle_agent_is_told_what_is_wished_for() -> None:
     assert scene.look() == {}
 
 
+def test_where_a_model_is_placed_is_said_once_it_was_placed() -> None:
+    scene = Steered()
+    scene.join_idle(A, "a")
+    away = DesiredModel(name="n", source=FILE, agents=AgentChoice(labels={"gpu": "yes"}))
+    resting = DesiredModel(name="o", source=FILE, preload=False)
+    scene.wish(DesiredModel(name="m", source=FILE), away, resting)
+    placement_of = scene.fleet.steering.placement_of
+    assert [placement_of(name) for name in "mnop"] == [None] * 4
+    scene.look()
+    name = scene.fleet.state.registry.of(AgentId("a")).name
+    assert [placement_of(each) for each in "mnop"] == [
+        f"on {name}",
+        f"on no agent; not on {name}, without its labels",
+        None,
+        None,
+    ]
+
+
+def test_a_host_is_waited_for_that_says_it_is_more_agents() -> None:
+    scene = Steered()
+    scene.fleet.restored(DesiredState(models=(wished(),)), scene.now)
+    scene.now += SETTLE
+    host = AgentId("h")
+    scene.join(A, replace(hello("a", model=None, slots=0), host=host, num_places=2))
+    assert scene.look() == {}
+    scene.join(B, replace(hello("b", model=None, slots=0), host=host))
+    assert len(scene.look()) == 1
+
+
 def test_in_a_large_fleet_looks_are_further_apart() -> None:
     scene = Steered()
     for number in range(2000):
