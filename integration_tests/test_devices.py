@@ -94,7 +94,7 @@ async def test_a_device_that_runs_out_of_memory(bare_fleet: Fleet) -> None:
 
 async def test_a_context_that_is_too_long_for_a_device(bare_fleet: Fleet) -> None:
     """What is missing is named, and a context that would do; and that does."""
-    wish = {"name": "demo", "source": MODEL.absolute().as_uri(), "slots": 1}
+    wish: dict[str, Any] = {"name": "demo", "source": MODEL.absolute().as_uri(), "slots": 1}
     options = {"gpu_layers": -1, "host_cache": 0, "fit_target": 0}
     url = f"{bare_fleet.management}/api/v1/desired-state"
 
@@ -141,6 +141,19 @@ async def test_a_context_that_is_too_long_for_a_device(bare_fleet: Fleet) -> Non
         await wished(context_of(issue))
         issue = await failure("does_not_fit")
         assert re.search(r", which has about 0\.\d\d GiB too little,", issue["message"])
+        other = await bare_fleet.start_agent(
+            name="roomy", model=None, slots=None, context_size=None
+        )
+        placed = r"on roomy \(0\.\d GiB\); not on small, where it failed \(does_not_fit\)"
+
+        async def is_placed() -> bool:
+            models = {each["name"]: each for each in await bare_fleet.view("models")}
+            model = models[wish["name"]]
+            is_there = re.fullmatch(placed, model.get("placement", ""))
+            return bool(is_there and model["status"] == "loaded")
+
+        await until(is_placed)
+        await other.terminate()
         await wished(context_of(issue))
         await is_in("ready")
         await wished()
