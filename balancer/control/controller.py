@@ -319,6 +319,7 @@ class Controller:
                         requirement,
                         is_gone=model.name not in are_there,
                         used_at=usage.used_at(model.name),
+                        claims=self._needs.claims(model.assignment, steered),
                     )
                 )
         placement = place(requirements, steered)
@@ -364,7 +365,6 @@ class Controller:
             tier=tier,
             reserved=reserved,
             needed=self._needs.beside_others(assignment),
-            claims=self._needs.claims(assignment, members),
         )
 
     def _why_not(

@@ -459,9 +459,8 @@ MAX_RESERVED = 4096
 
 @dataclass(frozen=True, slots=True)
 class _Gone:
-    """An agent that has gone, and until when its place is reserved."""
+    """An agent that has gone, with its host's name, and until when its place is reserved."""
 
-    host: AgentId
     name: str
     model: str
     until: float
@@ -470,34 +469,40 @@ class _Gone:
 class Departures:
     """Places that are reserved for agents that went a moment ago: most of them come back.
 
-    It knows the agents that have gone, with their host, its name, their model, and the time until
-    which their place is reserved. A model that no other agent has waits only as long as an agent
-    takes to dial again, where one is spare. At most `MAX_RESERVED` places are reserved.
+    It knows the agents that have gone, with their model and the time until which their place is
+    reserved, and as long those that had none. A model that no other agent has waits only as long as
+    an agent takes to dial again, where one is spare. At most `MAX_RESERVED` places are reserved.
     """
 
     def __init__(self) -> None:
         self._gone: OrderedDict[AgentId, _Gone] = OrderedDict()
+        self._free: OrderedDict[AgentId, float] = OrderedDict()
         self._here: dict[AgentId, Member] = {}
 
     def update(self, members: Mapping[AgentId, Member], now: float) -> None:
         """Compare with the time before: who has gone, who is back."""
         for id in self._here.keys() - members.keys():
-            report, model = self._here[id].report, self._here[id].model
-            if model is not None:
-                self._gone[id] = _Gone(report.host_id, report.name, model, now + HOLD)
+            model = self._here[id].model
+            if model is None:
+                self._free[id] = now + HOLD
+            else:
+                self._gone[id] = _Gone(self._here[id].report.name, model, now + HOLD)
         self._came_back([members[id].report for id in members.keys() - self._here.keys()])
         while self._gone and (self._first_end() <= now or len(self._gone) > MAX_RESERVED):
             self._gone.popitem(last=False)
+        while self._free and (self._free_until() <= now or len(self._free) > MAX_RESERVED):
+            self._free.popitem(last=False)
         self._here = dict(members)
 
     def _came_back(self, new: Sequence[AgentReport]) -> None:
-        """A host that was started again has another id and the same name, for all its agents.
+        """An agent that was started again has another id and the same name.
 
-        Where its id is the same, what one of its agents had is still reserved for that one.
+        Not so one that was free: what others of its host had is still theirs.
         """
-        hosts = {gone.host for gone in self._gone.values()}
-        names = Counter(report.name for report in new if report.host_id not in hosts)
+        names = Counter(report.name for report in new if report.id not in self._free)
         ids = {report.id for report in new}
+        for id in ids & self._free.keys():
+            del self._free[id]
         for id in list(self._gone):
             name = self._gone[id].name
             if id in ids:
@@ -522,3 +527,6 @@ class Departures:
 
     def _first_end(self) -> float:
         return next(iter(self._gone.values())).until
+
+    def _free_until(self) -> float:
+        return next(iter(self._free.values()))
