@@ -308,16 +308,17 @@ class Pool:
 
     def _settle(self) -> None:
         """Find what passes a filter that was put off."""
-        self._shorten()
         if self._prefix is None:
             return
         ids = self._left(self._prefix.few())
-        passing = self._prefix.mask() if ids is None else None
-        self._prefix = None
-        if ids is not None:
-            self._keep_ids(ids)
-        elif passing is not None:
+        if ids is None:
+            self._shorten()
+            passing = self._prefix.mask()
+            self._prefix = None
             self._keep(passing)
+        else:
+            self._prefix = None
+            self._keep_ids(ids)
         if self._ids is None:
             self._top = self._row[int(self._weights().values.argmax())]
 

@@ -382,9 +382,13 @@ class Heaviest:
 
     def few(self) -> Ids | None:
         """See `Prefix`."""
-        if self._keys.size > FEW and self._guess[1] > FEW:
+        if self._guess[1] > FEW:
             return None
-        ids = highest(self._keys, min(_GLANCE, self._keys.size))
+        ids = self.some(FEW)
+        if ids is None:  # a sample misses heavy ones that are left out
+            ids = highest(self._keys, min(_GLANCE, self._keys.size))
+        else:
+            ids = ids[np.argsort(-self._keys[ids])]
         sums = self._weights[ids].cumsum(dtype=np.float64)
         if sums[-1] < self._mass:
             return None
