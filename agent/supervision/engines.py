@@ -174,8 +174,8 @@ class Engine:
             return self.file
         known = {part.device for part in self.held}
         host = (part for part in self.load.file.claims if part.device == HOST and HOST not in known)
-        file = replace(self.load.file, claims=(*self.held, *host))
-        return file.with_adapters(self.adapters.all)
+        file = self.load.file.with_adapters(self.adapters.all)
+        return replace(file, claims=(*self.held, *host))
 
     @property
     def served(self) -> Load | None:

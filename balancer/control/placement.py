@@ -26,7 +26,7 @@ from itertools import count
 from math import inf
 
 from ...shared.inference import AgentId
-from ...shared.models.assignments import Assignment, loaded_with
+from ...shared.models.assignments import HOST, Assignment, loaded_with
 from .demand import IDLE, PRELOADED
 from .members import AgentReport, Member
 
@@ -287,8 +287,10 @@ class _Placing:
     def _parts(self, agent: AgentId, name: str) -> Mapping[str, int] | None:
         """What a model takes of each memory of a host, or wants to find free; if that is known."""
         host = self._members[agent].report.host_id
-        held = self._held.get((host, name))
-        return self._models[name].requirement.claims.get(host) if held is None else held
+        held, claims = self._held.get((host, name)), self._models[name].requirement.claims.get(host)
+        if held is None or claims is None or HOST in held:
+            return claims if held is None else held
+        return {HOST: claims.get(HOST, 0), **held}
 
     def _is_held(self, agent: AgentId, name: str) -> bool:
         """Whether a model is loaded on a host, as far as that is known."""

@@ -131,10 +131,11 @@ def test_what_it_holds_once_it_is_loaded_counts() -> None:
     engine.held = claims(GPU=70, CPU=40)
     engine.adapters.add([AdapterOnHost("file:///x.gguf", "x.gguf", 5)])
     assert engine.in_memory is not None
-    assert engine.in_memory.claims == claims(GPU=75, CPU=40)
+    assert engine.in_memory.claims == claims(GPU=70, CPU=40), "as balancers know it"
+    assert engine.in_memory.needed == 65
     other = started(engines, file)
-    assert engines.beside(other.id) == claims(GPU=75, CPU=40)
-    assert dict_of(engines.beside(EngineId(9))) == {"GPU": 115, "CPU": 60}, "both"
+    assert engines.beside(other.id) == claims(GPU=70, CPU=40)
+    assert dict_of(engines.beside(EngineId(9))) == {"GPU": 110, "CPU": 60}, "both"
 
 
 def dict_of(parts: tuple[MemoryPart, ...]) -> dict[str, int]:

@@ -2,6 +2,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
 
+from arriero.balancer.control.demand import IN_TURN
 from arriero.balancer.control.members import AgentReport, Member, member_of
 from arriero.balancer.control.placement import (
     HOLD,
@@ -15,7 +16,7 @@ from arriero.balancer.control.placement import (
     place,
 )
 from arriero.shared.inference import AgentId
-from arriero.shared.models.assignments import Assignment, HostFacts, MemoryPart, Work
+from arriero.shared.models.assignments import Assignment, Device, HostFacts, MemoryPart, Work
 from tests.balancer.control.builders import GIB, report, wished
 
 
@@ -265,3 +266,26 @@ def test_where_nobody_knows_what_a_model_needs_the_largest_host_is_taken_first()
     for needed in (0, inf):
         unknown = place([requirement("m", 1, "a", "b", "c", needed=needed)], members)
         assert models(unknown) == {"a": None, "b": "m", "c": None}
+
+
+def test_what_is_loaded_counts_with_what_it_says_and_else_with_what_it_claimed() -> None:
+    devices = (Device(name="GPU", memory=100),)
+    hosts = {"facts": HostFacts(memory=50, devices=devices), "host": AgentId("h")}
+    loaded = replace(agent("a", "m").report, held={"GPU": 60}, **hosts)  # type: ignore[arg-type]
+    spare = replace(agent("b").report, **hosts)  # type: ignore[arg-type]
+    members = [member_of(each, None) for each in (loaded, spare)]
+
+    def placed(**claims: int) -> bool:
+        """Whether `n` goes there beside `m`."""
+        both = {
+            "m": requirement(
+                "m", 1, "a", tier=IN_TURN, needed=60, claims={"h": {"CPU": 20, "GPU": 30}}
+            ),
+            "n": requirement("n", 1, "a", "b", tier=IN_TURN, needed=60, claims={"h": claims}),
+        }
+        return models(place([*both.values()], members)) == {"a": "m", "b": "n"}
+
+    assert placed(CPU=30, GPU=40)
+    assert not placed(CPU=30, GPU=41), "it took more than it claimed"
+    assert not placed(CPU=31, GPU=40), "of the host's memory it says nothing"
+    assert not placed(CPU=31), "which is short"
