@@ -254,6 +254,7 @@ class Assigner:
         is_beside = self._attempt.beside is not None
         self._attempt.end_fetch()
         if (issue := self._engines.too_large(file)) is not None:
+            self._attempt.unfit = file
             return self._fail(issue, available, now, may_retry=True)
         if issues and self._is_kept(desired):
             return self._fail(issues[0], available, now, may_retry=True)

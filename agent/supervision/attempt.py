@@ -34,10 +34,13 @@ class Attempt:
         self.more: tuple[Issue, ...] = ()
         """What else failed with it: adapters that a model is served without."""
         self.retry_at: float | None = None
+        self.unfit: ModelFile | None = None
+        """The file of what failed, since the host's memory does not hold it."""
 
     def begin(self, desired: Assignment, beside: ModelFile | None = None) -> FetchModel:
         """Fetch the file; or the adapters that `beside` does not have, which is loaded."""
         self.retry_at = None
+        self.unfit = None
         self.fetch = next(self._ids)
         self.beside = beside
         return FetchModel(self.fetch, desired, beside)
@@ -68,13 +71,14 @@ class Attempt:
 
     def work(self, order: Assign, engines: Engines) -> Work:
         """What balancers hear of the order."""
-        file = self.latest_file(engines)
+        file = self.latest_file(engines) if self.unfit is None else self.unfit
         return Work(
             revision=order.revision,
             assignment=order.assignment,
             phase=self._phase(order.assignment, engines),
             download=self.download,
             needed=None if file is None else file.needed,
+            least=None if file is None else file.least,
             claims=() if file is None else file.claims,
         )
 
@@ -147,6 +151,7 @@ class Attempt:
     def forget_failure(self) -> None:
         """Something else is assigned, or the same anew."""
         self.failure = None
+        self.unfit = None
         self.retry_at = None
         self._pause = 0.0
 

@@ -192,7 +192,7 @@ class Controller:
             [found.members[id] for id in chosen],
             obstacles,
             found.members,
-            needed=self._needs.of(model.assignment),
+            needed=self._needs.least_of(model.assignment),
             failed_with=self._failures.codes(model.assignment),
         )
 
@@ -456,7 +456,7 @@ class Controller:
             failed=sum(each.assignment == assignment for each in self._failures),
             labelled=len(labelled),
             allowed=len(allowed),
-            needed=self._needs.of(assignment),
+            needed=self._needs.least_of(assignment),
             fitting=sum(self._needs.fits(assignment, report) for report in allowed),
             most=max((report.memory for report in allowed), default=0),
         )

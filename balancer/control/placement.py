@@ -399,6 +399,7 @@ class MemoryNeeds:
 
     def __init__(self) -> None:
         self._needed: OrderedDict[Hashable, int | None] = OrderedDict()
+        self._least: dict[Hashable, int | None] = {}
         self._claims: OrderedDict[tuple[AgentId, Hashable], Mapping[str, int]] = OrderedDict()
 
     def learn(self, report: AgentReport) -> None:
@@ -408,11 +409,14 @@ class MemoryNeeds:
             return
         if work.needed is None and work.phase not in ("draining", "loading", "serving"):
             return  # its file is not here yet
+        if work.phase in ("fetching", "failed") and report.serves is not None:
+            return  # what it serves meanwhile needs that
         key = _key(work.assignment)
-        self._needed[key] = work.needed
+        self._needed[key], self._least[key] = work.needed, work.least
         self._needed.move_to_end(key)
         if len(self._needed) > MAX_KNOWN:
-            self._needed.popitem(last=False)
+            forgotten, _ = self._needed.popitem(last=False)
+            del self._least[forgotten]
         if work.claims:
             claims = {part.device: part.bytes for part in work.claims}
             self._claims[report.host_id, key] = claims
@@ -432,6 +436,11 @@ class MemoryNeeds:
         """Bytes that it needs, if an agent reported them."""
         return self._needed.get(_key(assignment))
 
+    def least_of(self, assignment: Assignment) -> int | None:
+        """Bytes with which it can be loaded, where less than what it needs can be chosen."""
+        least = self._least.get(_key(assignment))
+        return self.of(assignment) if least is None else least
+
     def beside_others(self, assignment: Assignment) -> float:
         """Bytes that it takes beside others: 0 before they are known, or infinite."""
         key = _key(assignment)
@@ -442,7 +451,7 @@ class MemoryNeeds:
 
     def fits(self, assignment: Assignment, report: AgentReport) -> bool:
         """Whether the agent has the memory, as far as is known."""
-        needed = self.of(assignment)
+        needed = self.least_of(assignment)
         return needed is None or not report.memory or needed <= report.memory
 
 

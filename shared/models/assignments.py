@@ -174,8 +174,9 @@ class Work:
     """How far an agent is with the assignment of `revision`.
 
     `progress` is the share of the phase that is done. `needed` is the memory in bytes that the
-    model needs on this host, estimated from its file once that is here, and `claims` is what it
-    wants to find free of each memory before it is loaded.
+    model needs on this host, estimated from its file once that is here, and `least` what it can be
+    loaded with where less can be chosen. `claims` is what it wants to find free of each memory
+    before it is loaded.
     """
 
     __pydantic_config__ = STRICT
@@ -185,6 +186,7 @@ class Work:
     progress: Share | None = None
     download: Download | None = None
     needed: Bytes | None = None
+    least: Bytes | None = None
     claims: MemoryParts = ()
 
 

@@ -197,6 +197,7 @@ WORK = Work(
     progress=0.5,
     download=Download(file="m.gguf", bytes=5, total=10, bytes_per_second=2.5, seconds_left=2.0),
     needed=2**30,
+    least=2**29,
     claims=(MemoryPart(device="CUDA0", bytes=2**29),),
 )
 MODEL = ModelInfo(

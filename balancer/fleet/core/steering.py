@@ -479,7 +479,7 @@ def may_need_order(agent: Agent, status: Status) -> bool:
 def _essence(work: Work | None) -> tuple[object, ...]:
     if work is None:
         return ()
-    return (work.revision, work.assignment, work.phase, work.needed, work.claims)
+    return (work.revision, work.assignment, work.phase, work.needed, work.least, work.claims)
 
 
 def left_out(status: ModelStatus, agents: Iterable[Agent]) -> Mapping[str, Issue]:

@@ -662,8 +662,11 @@ class TestFetchesThatFail:
         host = Host()
         host.serve(A)
         host.assign(B)
-        assert host.fetched(2, ModelFile("b.gguf", 101)) == []
+        assert host.fetched(2, ModelFile("b.gguf", 110, least=101)) == []
         assert host.codes == ["too_large"]
+        work = host.assigner.work
+        assert work is not None
+        assert (work.needed, work.least) == (110, 101), "so no other host of this size has to try"
 
     def test_a_new_wish_ends_it(self) -> None:
         host = Host()

@@ -164,6 +164,23 @@ def test_what_one_agent_estimated_holds_for_the_others() -> None:
     assert needs.fits(MODEL, report("d")), "an agent that does not say what it has may try"
 
 
+def test_an_agent_that_holds_the_least_of_a_model_may_have_it() -> None:
+    needs = MemoryNeeds()
+    work = Work(revision=1, assignment=MODEL, phase="failed", needed=5 * GIB, least=3 * GIB)
+    needs.learn(report("a", work=work))
+    assert (needs.of(MODEL), needs.least_of(MODEL)) == (5 * GIB, 3 * GIB)
+    assert needs.fits(MODEL, report("b", facts=HostFacts(memory=3 * GIB)))
+    assert not needs.fits(MODEL, report("c", facts=HostFacts(memory=3 * GIB - 1)))
+
+
+def test_what_an_agent_serves_meanwhile_tells_nothing_of_another_model() -> None:
+    needs = MemoryNeeds()
+    for phase in ("fetching", "failed"):
+        work = Work(revision=2, assignment=MODEL, phase=phase, needed=5 * GIB)
+        needs.learn(report("a", work=work, serves="other"))
+        assert needs.of(MODEL) is None
+
+
 def test_other_slots_are_another_need() -> None:
     needs = MemoryNeeds()
     needs.learn(told(MODEL, 5 * GIB))
