@@ -75,7 +75,7 @@ async def test_bodies_nested_to_the_limit_take_no_agent_down(shared_fleet: Fleet
         status, answer = await post(shared_fleet, "/api/v1/count_tokens", body)
         assert (status, "num_tokens" in answer) in ((200, True), (400, False)), answer
     assert status == 400
-    assert "recursion limit" in answer["error"]["message"]
+    assert "more than 200 levels" in answer["error"]["message"]
     await shared_fleet.let_go()
     assert (await running).end["event"] == "done"
 

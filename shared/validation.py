@@ -24,21 +24,23 @@ MAX_FINDINGS = 256
 
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 _QUOTE = "'"
-_ABSENT = ("missing", "missing_argument")
+_TAGS = ("union_tag_invalid", "union_tag_not_found")
+"""What is wrong with the member of an object that says which of several kinds it is."""
+_ABSENT = ("missing", "missing_argument", "union_tag_not_found")
 _UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
+_OF_THE_RIGHT_TYPE = frozenset(
+    ("string_too_long", "string_too_short", "too_long", "too_short", "value_error")
+)
+"""Findings about values of which it is clear that they are of the type that was meant."""
 _PLAIN_KEY = re.compile(r"[A-Za-z_][\w-]{0,63}", re.ASCII)
 
 
 def _number(limit: float) -> str:
-    return f"{limit:.15g}"
+    return str(limit) if isinstance(limit, int) else f"{limit:.15g}"
 
 
 def _at_least(least: int, one: str, several: str) -> str:
     return f"must have at least {f'one {one}' if least == 1 else f'{least} {several}'}"
-
-
-def _tagged(limits: Mapping[str, Any]) -> str:
-    return f"must have a `{limits['discriminator'].strip(_QUOTE)}`"
 
 
 def _any_of(choices: str) -> str:
@@ -72,8 +74,7 @@ _REQUIREMENTS: Mapping[str, str | Callable[[Mapping[str, Any]], str]] = {
     "too_long": lambda limits: f"must have at most {limits['max_length']} entries",
     "too_short": lambda limits: _at_least(limits["min_length"], "entry", "entries"),
     "tuple_type": "must be a list",
-    "union_tag_invalid": lambda limits: f"{_tagged(limits)} of {_any_of(limits['expected_tags'])}",
-    "union_tag_not_found": _tagged,
+    "union_tag_invalid": lambda limits: f"must be {_any_of(limits['expected_tags'])}",
 }
 
 
@@ -117,8 +118,7 @@ def invalid(error: ValidationError, body: str | bytes) -> InvalidRequest:
         return InvalidRequest(f"{num_findings} fields of the body are unknown or wrong")
     findings = error.errors(include_url=False)
     if findings[0]["type"] == "json_invalid":
-        reason = findings[0]["msg"].removeprefix("Invalid JSON: ")
-        return InvalidRequest(f"the body is not valid JSON: {reason}")
+        return InvalidRequest(not_json("the body", findings[0]["msg"]))
     document = from_json(body)
     paths = [_path(finding, document) for finding in findings]
     path = _deepest(paths)
@@ -127,6 +127,27 @@ def invalid(error: ValidationError, body: str | bytes) -> InvalidRequest:
         _sentence(field, [f for f, p in zip(findings, paths, strict=True) if p == path]),
         field=field or None,
     )
+
+
+MAX_DEPTH = 200
+"""Most levels of lists and objects that the parser reads."""
+MAX_DIGITS = 4300
+"""Most digits of a number that the parser reads."""
+
+_LIMITS = {
+    "recursion limit exceeded": f"more than {MAX_DEPTH} levels of lists and objects",
+    "number out of range": f"a number of more than {MAX_DIGITS} digits",
+}
+
+
+def not_json(what: str, reason: str) -> str:
+    """A sentence for the parser's `reason` why `what` is no JSON, or why it reads no further."""
+    reason = reason.removeprefix("Invalid JSON: ")
+    for limit, words in _LIMITS.items():
+        if reason.startswith(limit):
+            place = reason.removeprefix(limit)
+            return f"the JSON of {what} has {words}, which is the limit,{place}"
+    return f"{what} is not valid JSON: {reason}"
 
 
 def requirement(finding: ErrorDetails) -> str:
@@ -148,13 +169,28 @@ def echo(value: object) -> str:
 def _path(finding: ErrorDetails, document: Any) -> Location:
     """Where the finding is in the document: its location without the names of union branches."""
     path: list[int | str] = []
-    *inner, last = finding["loc"] or ("",)
+    *inner, last = (*finding["loc"], *_tag(finding)) or ("",)
     for part in inner:
         if _holds(document, part):
             document = document[part]
             path.append(part)
     names_absentee = finding["type"] in _ABSENT + _UNKNOWN
     return (*path, last) if names_absentee or _holds(document, last) else tuple(path)
+
+
+def _tag(finding: ErrorDetails) -> tuple[str, ...]:
+    """The name of the member that says of which kind an object is, where that is what is wrong."""
+    if finding["type"] not in _TAGS:
+        return ()
+    return (finding["ctx"]["discriminator"].strip(_QUOTE),)
+
+
+def _value(finding: ErrorDetails) -> Any:
+    """What is wrong."""
+    value = finding["input"]
+    for name in _tag(finding):
+        value = value[name]
+    return value
 
 
 def _holds(document: Any, part: int | str) -> bool:
@@ -190,8 +226,14 @@ def _sentence(field: str, findings: list[ErrorDetails]) -> str:
     if not present:
         known = findings[0]["type"] in _ABSENT
         return f"`{field}` is missing" if known else f"unknown field `{field}`"
+    if fitting := [each for each in present if each["type"] in _OF_THE_RIGHT_TYPE]:
+        present = [each for each in present if each in fitting or not _is_of_type(each)]
     reasons = " or ".join(dict.fromkeys(map(requirement, present)))
     reasons = reasons.replace(" or must be ", " or ")
     if not field:
         return reasons if present[0]["type"] == "value_error" else f"the body {reasons}"
-    return f"`{field}` {reasons}, not {echo(present[0]['input'])}"
+    return f"`{field}` {reasons}, not {echo(_value(present[0]))}"
+
+
+def _is_of_type(finding: ErrorDetails) -> bool:
+    return finding["type"].endswith("_type")

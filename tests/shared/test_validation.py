@@ -7,10 +7,12 @@ from typing import Annotated, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.validation import (
+    MAX_DEPTH,
+    MAX_DIGITS,
     MAX_ECHO,
     MAX_FINDINGS,
     Problem,
@@ -123,13 +125,13 @@ def test_sentences(body: str, message: str, field: str | None) -> None:
         ('{"tagged": {"shape": "square"}}', "`tagged.side` is missing", "tagged.side"),
         (
             '{"tagged": {"shape": "blob"}}',
-            "`tagged` must have a `shape` of 'circle' or 'square', not {\"shape\": \"blob\"}",
-            "tagged",
+            "`tagged.shape` must be 'circle' or 'square', not \"blob\"",
+            "tagged.shape",
         ),
         (
             '{"tagged": {"side": 1}}',
-            '`tagged` must have a `shape`, not {"side": 1}',
-            "tagged",
+            "`tagged.shape` is missing",
+            "tagged.shape",
         ),
         ('{"tagged": 1}', "`tagged` must be an object, not 1", "tagged"),
     ],
@@ -140,11 +142,52 @@ def test_a_field_in_a_union_is_named_as_it_stands_in_the_body(
     assert complaint(body) == (message, field)
 
 
-@pytest.mark.parametrize("body", ["", "{", "nope", b"\xff", '{"name": "\\ud800"}', "[" * 5000])
+@pytest.mark.parametrize("body", ["", "{", "nope", b"\xff", '{"name": "\\ud800"}'])
 def test_what_is_no_json(body: str | bytes) -> None:
     message, field = complaint(body)
     assert message.startswith("the body is not valid JSON: ")
     assert field is None
+
+
+@pytest.mark.parametrize(
+    ("body", "fits", "limit"),
+    [
+        ("[" * 5000, "[" * MAX_DEPTH + "]" * MAX_DEPTH, "200 levels of lists and objects"),
+        ("9" * 5000, "9" * MAX_DIGITS, "a number of more than 4300 digits"),
+    ],
+)
+def test_what_the_parser_does_not_read_is_told_with_its_limit(
+    body: str, fits: str, limit: str
+) -> None:
+    message, _ = complaint(body)
+    assert limit in message
+    assert "which is the limit, at line 1 column " in message
+    assert "limit" not in complaint(fits)[0]
+
+
+def test_bounds_are_written_as_whole_as_they_are() -> None:
+    class Body(BaseModel):
+        seed: Annotated[int, Field(ge=-(2**63), lt=2**63)]
+        share: Annotated[float, Field(le=1.5)] = 0.0
+
+    def message(body: str) -> str:
+        with pytest.raises(InvalidRequest) as caught:
+            parse_json(TypeAdapter(Body), body)
+        return caught.value.message
+
+    least, most = -9223372036854775808, 9223372036854775808
+    assert message(f'{{"seed": {least - 1}}}').startswith(f"`seed` must be at least {least}, not")
+    assert message(f'{{"seed": {most}}}').startswith(f"`seed` must be less than {most}, not")
+    assert message('{"seed": 1, "share": 2}').startswith("`share` must be at most 1.5, not")
+
+
+def test_of_a_union_only_the_branch_that_fits_is_spoken_of() -> None:
+    text, ids = Annotated[str, Field(min_length=1)], Annotated[tuple[int, ...], Field(min_length=1)]
+    adapter = TypeAdapter[object](text | ids)
+    for body, rule in (('""', "one character"), ("[]", "one entry")):
+        with pytest.raises(InvalidRequest) as caught:
+            parse_json(adapter, body)
+        assert caught.value.message == f"the body must have at least {rule}"
 
 
 def test_long_values_and_names_are_cut() -> None:

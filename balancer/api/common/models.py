@@ -106,8 +106,19 @@ def model_named(runtime: FleetRuntime, name: str | None, caller: Caller) -> Mode
     if not name:
         return sole_model(runtime.views.models(caller))
     if (model := runtime.views.model(name, caller)) is None:
-        raise ModelNotFound(f"no agent serves the model {name[:200]!r}", field="model")
+        raise unknown_model(runtime, name, caller)
     return model
+
+
+def unknown_model(runtime: FleetRuntime, name: str, caller: Caller) -> ModelNotFound:
+    """The error for a model that is not there; it names those that the caller may use."""
+    models = runtime.views.models(caller)
+    known = ", ".join(each.info.name for each in models[:_MOST_NAMED])
+    more = ", …" if len(models) > _MOST_NAMED else ""
+    return ModelNotFound(
+        f"no agent serves the model `{name[:200]}`; known models: {known or 'none'}{more}",
+        field="model",
+    )
 
 
 def sole_model(models: Sequence[ModelView]) -> ModelView:

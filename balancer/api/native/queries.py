@@ -37,7 +37,7 @@ from ....shared.strict import STRICT
 from ....shared.validation import parse_json
 from ...fleet.queries.query import QueryRequest
 from ..common import embeddings
-from ..common.body_fields import body_fields, listed
+from ..common.body_fields import body_fields, in_list, parse_named
 from ..common.embeddings import Encoding, encoded
 from ..common.parts import only, vectors_of
 from ..openapi.document import ErrorAnswer
@@ -164,9 +164,8 @@ _detokenize = TypeAdapter(_DetokenizeBody)
 def embed(body: bytes) -> QueryCall:
     """Raises `InvalidRequest`, as the others do."""
     given = body_fields(body)
-    if "input" in given:
-        given["input"] = listed(given["input"])
-    parsed = parse_json(_embed, to_json(given))
+    names = in_list(given, "input")
+    parsed = parse_named(_embed, to_json(given), names)
 
     def answer(results: Sequence[Result]) -> EmbedFields:
         vectors = vectors_of(results)

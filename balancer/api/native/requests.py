@@ -13,7 +13,9 @@ from ....shared.errors import InvalidRequest
 from ....shared.inference import GenerateRequest
 from ....shared.strict import ListOf
 from ....shared.validation import parse_json
+from ..common.field_names import FieldNames
 from ..common.readable import check_readable
+from ..common.tool_check import check_tools
 from ..openapi.schemas import Body
 
 MAX_BATCH_REQUESTS = 256
@@ -58,6 +60,7 @@ BATCH_BODY = Body(name="BatchBody", adapter=_batch, takes_nulls=False)
 def parse_generate(body: bytes) -> GenerateRequest:
     """The body of `generate`. Raises `InvalidRequest` and `RequestTooLarge`."""
     request = parse_json(_generate, body)
+    check_tools(request.tools or ())
     check_readable(request)
     return request
 
@@ -72,7 +75,8 @@ def parse_batch(body: bytes) -> Batch:
                 field=f"requests[{position}].stream",
             )
     _check_writers(parsed.requests)
-    for entry in parsed.requests:
+    for position, entry in enumerate(parsed.requests):
+        check_tools(entry.tools or (), FieldNames({"tools": f"requests[{position}].tools"}))
         check_readable(entry)
     return Batch(
         ids=_unique_ids(parsed.requests),

@@ -24,6 +24,7 @@ from pydantic_core import from_json, to_json
 
 from ....shared.errors import InvalidRequest, RequestError, public_body
 from ....shared.json_size import check_size
+from ....shared.validation import not_json
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -73,7 +74,7 @@ def parse_frame(frame: bytes) -> Call:
     try:
         value = from_json(frame, allow_inf_nan=False)
     except ValueError as error:
-        raise RpcError(PARSE_ERROR, f"the frame is not valid JSON: {error}") from error
+        raise RpcError(PARSE_ERROR, not_json("the frame", str(error))) from error
     if isinstance(value, list):
         raise _invalid("arrays of calls are not supported: send one frame for each")
     if not isinstance(value, dict):

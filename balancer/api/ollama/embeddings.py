@@ -18,7 +18,7 @@ from ....shared.queries import MAX_INPUTS, Dimensions, EmbedInput, Norm, Result,
 from ....shared.strict import STRICT, ListOf
 from ....shared.validation import parse_json
 from ...fleet.queries.query import QueryRequest
-from ..common.body_fields import listed
+from ..common.body_fields import in_list, parse_named
 from ..common.embeddings import EmbedFields, encoded, named
 from ..common.parts import first_fault, vectors_of
 from ..fields.field_notes import FieldNotes
@@ -110,8 +110,9 @@ def parse_embed(body: bytes, notes: FieldNotes | None = None) -> EmbedCall:
     given = EMBED_FIELDS.given(body, notes, prepare=plain_options)
     asked = given.pop("input", None)
     if asked not in (None, ""):
-        given["input"] = listed(asked)
-    parsed = parse_json(_embed, to_json(given))
+        given["input"] = asked
+    names = in_list(given, "input")
+    parsed = parse_named(_embed, to_json(given), names)
     place = "input[]" if isinstance(asked, list) else "input"
     return EmbedCall(
         parsed.model, parsed.input, place, parsed.dimensions, is_truncated=parsed.truncate

@@ -25,6 +25,7 @@ from ....shared.inference import (
 from ....shared.strict import STRICT
 from ....shared.validation import parse_json
 from ..common.readable import check_readable
+from ..common.tool_check import check_tools
 from ..fields.field_notes import FieldNotes
 from ..fields.field_table import FieldTable
 from ..openai.completions.formats import ANY_OBJECT
@@ -99,6 +100,7 @@ def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Requested:
         return _requested(parsed, None)
     goes_on = can_go_on(messages)
     tools = parsed.tools or None
+    check_tools(tools or ())
     return _requested(
         parsed, {"messages": messages, "tools": tools, "continue_final_message": goes_on}
     )

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from ....shared.errors import ModelNotFound, RequestError
+from ....shared.errors import RequestError
 from ...fleet.caller import Caller
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.view import ModelView
 from ..access.permissions import Needs
 from ..common.accumulator import Accumulator
 from ..common.field_names import FieldNames
+from ..common.models import unknown_model
 from ..endpoint import Endpoint, Generation, Known, handler
 from ..fields.field_notes import FieldNotes
 from ..route import OLLAMA, Route
@@ -78,7 +79,7 @@ def model_of(runtime: FleetRuntime, asked: str, caller: Caller) -> ModelView:
     """The model that a client asks for. Raises `ModelNotFound`."""
     model = runtime.views.model(name_of(runtime, asked, caller), caller)
     if model is None:
-        raise ModelNotFound(f"no agent serves the model {asked[:200]!r}", field="model")
+        raise unknown_model(runtime, asked, caller)
     return model
 
 

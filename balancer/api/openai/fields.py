@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from ..fields.field_table import Ignored, Refused, Rule, nothing
 
 _NO_OTHER_MEDIA = "answers are text"
-ONLY_TEXT = Refused("only text is passed to models")
+NO_FILES = Refused("files are not read")
+NO_OTHER_PARTS = Refused("only text, pictures and sounds are passed to models")
 ONLY_FUNCTIONS = "only functions are passed to models"
 NO_REFUSALS = Ignored("models are not told of refusals")
 CACHE_BREAKPOINT = Ignored("prefixes are shared anywhere")
@@ -81,12 +82,12 @@ CHAT: Mapping[str, Rule] = {
     "messages[].audio": Refused(_NO_OTHER_MEDIA),
     "messages[].refusal": NO_REFUSALS,
     "messages[].content[].prompt_cache_breakpoint": CACHE_BREAKPOINT,
-    "messages[].content[].type=file": ONLY_TEXT,
+    "messages[].content[].type=file": NO_FILES,
     "messages[].content[].image_url.detail": Ignored(
         "pictures are scaled as the model wants them", nothing('"auto"')
     ),
     "messages[].content[].type=refusal": NO_REFUSALS,
-    "messages[].content[].type=*": ONLY_TEXT,
+    "messages[].content[].type=*": NO_OTHER_PARTS,
     "messages[].tool_calls[].type=custom": Refused(ONLY_FUNCTIONS),
     "tool_choice.type=custom": Refused(ONLY_FUNCTIONS),
     "tools[].type=custom": Ignored(ONLY_FUNCTIONS),

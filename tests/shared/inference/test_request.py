@@ -197,7 +197,7 @@ def test_keys_of_a_bias_are_token_ids(key: str) -> None:
         ({"role": "user", "content": [{"type": "text"}]}, "messages[0].content[0].text"),
         (
             {"role": "user", "content": [{"type": "image", "text": ""}]},
-            "messages[0].content[0]",
+            "messages[0].content[0].type",
         ),
         ({"role": "user", "content": "x", "mood": "good"}, "messages[0].mood"),
     ],

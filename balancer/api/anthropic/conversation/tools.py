@@ -8,6 +8,7 @@ from pydantic import Field, StringConstraints
 
 from .....shared.inference import NamedTool, ToolChoice
 from .....shared.strict import STRICT
+from ...common.tool_check import FunctionName
 from .client_tools import FUNCTIONS
 
 Json = dict[str, Any]
@@ -22,7 +23,7 @@ class CustomTool:
     __pydantic_config__ = STRICT
 
     type: Literal["custom"] = "custom"
-    name: Name
+    name: FunctionName
     description: str | None = None
     input_schema: Json
     strict: bool | None = None

@@ -75,14 +75,17 @@ def _with_tool_calls(messages: list[Any]) -> list[Any]:
         if not isinstance(message, dict):
             continue
         if isinstance(call := message.get("function_call"), dict):
-            # Nine characters, as some templates ask for.
-            id = ids[_key(call.get("name"))] = f"call{place:05}"
+            id = ids[_key(call.get("name"))] = _id(place)
             rest = {name: value for name, value in message.items() if name != "function_call"}
             made[-1] = {**rest, "tool_calls": [{"id": id, "type": "function", "function": call}]}
         elif message.get("role") == "function":
-            id = ids.get(_key(message.get("name")), "")
-            made[-1] = {**message, "role": "tool", **({"tool_call_id": id} if id else {})}
+            id = ids.get(_key(message.get("name")), _id(place))  # its call may be cut off
+            made[-1] = {**message, "role": "tool", "tool_call_id": id}
     return made
+
+
+def _id(place: int) -> str:
+    return f"call{place:05}"  # nine characters, as some templates ask for
 
 
 def _key(name: object) -> str:

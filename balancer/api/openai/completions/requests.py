@@ -23,6 +23,7 @@ from pydantic_core import to_json
 from .....shared.errors import InvalidRequest
 from .....shared.inference import (
     TO_GO_ON,
+    ChatMessage,
     GenerateRequest,
     Grammar,
     MaxTokens,
@@ -39,9 +40,10 @@ from .....shared.sampling import StopString
 from .....shared.strict import ListOf
 from .....shared.template_variables import TemplateVariables
 from .....shared.validation import parse_json
-from ...common.body_fields import listed
+from ...common.body_fields import in_list, parse_named
 from ...common.field_names import SAME_NAMES, FieldNames
 from ...common.readable import check_copies, check_readable
+from ...common.tool_check import check_tools
 from ...fields.field_notes import FieldNotes
 from ...fields.field_table import FieldTable
 from .. import fields
@@ -170,6 +172,9 @@ def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Requested:
         raw["messages"] = _plain_messages(raw["messages"])
     plain = to_json(raw)
     parsed = parse_json(_chat, plain)
+    _check_messages(parsed.messages)
+    own = functions.function_names(SAME_NAMES) if has_functions else SAME_NAMES
+    check_tools(parsed.tools or (), own)
     check_copies(parsed.n * len(plain), field="n")
     if parsed.max_tokens is not None and parsed.max_completion_tokens is not None:
         raise InvalidRequest(
@@ -202,6 +207,24 @@ def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Requested:
     if has_functions:
         names = functions.function_names(names)
     return replace(requested, field_names=names, has_functions=has_functions)
+
+
+def _check_messages(messages: Sequence[ChatMessage]) -> None:
+    """Raises `InvalidRequest` for a message that says nothing, or a result of no call.
+
+    An answer without text is none that is wrong: it may have been cut while the model reasoned.
+    """
+    for place, message in enumerate(messages):
+        if message.role == "tool" and message.tool_call_id is None:
+            field = f"messages[{place}].tool_call_id"
+            raise InvalidRequest(
+                f"`{field}` is missing: which call it is the result of", field=field
+            )
+        if message.role in ("assistant", "tool") or message.content not in (None, ()):
+            continue
+        field = f"messages[{place}].content"
+        what = "is missing" if message.content is None else "must have at least one entry, not []"
+        raise InvalidRequest(f"`{field}` {what}", field=field)
 
 
 _COMPLETION_TOKENS = {"max_tokens": "max_completion_tokens"}
@@ -237,11 +260,10 @@ def _grammars(parsed: _Body, answer: ResponseFormat | None = None) -> list[tuple
 def parse_completion(body: bytes, notes: FieldNotes | None = None) -> Requested:
     """The body of `/v1/completions`. Raises `InvalidRequest` and `RequestTooLarge`."""
     raw = _with_stops(COMPLETION_FIELDS.given(body, notes))
-    if "prompt" in raw:
-        raw["prompt"] = listed(raw["prompt"])
+    names = in_list(raw, "prompt")
     prompts = to_json(raw.pop("prompt", None))
     common_fields = to_json(raw)
-    parsed = parse_json(_completion, _with_prompts(common_fields, prompts))
+    parsed = parse_named(_completion, _with_prompts(common_fields, prompts), names)
     if parsed.n * len(parsed.prompt) > MAX_CHOICES:
         raise InvalidRequest(
             f"`n` times the number of prompts may be at most {MAX_CHOICES}", field="n"

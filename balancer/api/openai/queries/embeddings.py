@@ -16,9 +16,8 @@ from .....shared.errors import InvalidRequest
 from .....shared.inference import Count
 from .....shared.inference.request import TruncatePromptTokens
 from .....shared.queries import Result, Truncation
-from .....shared.validation import parse_json
 from ....fleet.queries.query import QueryRequest
-from ...common.body_fields import listed
+from ...common.body_fields import in_list, parse_named
 from ...common.embeddings import EmbedFields, Encoding, encoded, named
 from ...common.parts import first_fault, vectors_of
 from ...fields.field_notes import FieldNotes
@@ -103,9 +102,8 @@ def parse_embeddings(body: bytes, notes: FieldNotes | None = None) -> Embeddings
     """The body of `/v1/embeddings`. Raises `InvalidRequest`."""
     given = EMBEDDINGS_FIELDS.given(body, notes)
     asked = given.get("input")
-    if "input" in given:
-        given["input"] = listed(asked)
-    parsed = parse_json(_body, to_json(given))
+    names = in_list(given, "input")
+    parsed = parse_named(_body, to_json(given), names)
     return EmbeddingsCall(
         parsed.query(parsed.truncation()),
         parsed.encoding_format,

@@ -9,14 +9,14 @@ from ...fields.field_table import Ignored, Refused, Rule, nothing
 from ..fields import (
     CACHE_BREAKPOINT,
     HINTS,
+    NO_FILES,
     NO_REFUSALS,
     ONLY_FUNCTIONS,
-    ONLY_TEXT,
     SERVERS_REFUSED,
 )
 
 _DETAIL = Ignored("pictures are scaled as the model wants them", nothing('"auto"'))
-_NO_FILES = Refused("stored files are no pictures; send the picture itself as `image_url`")
+_NO_STORED = Refused("stored files are no pictures; send the picture itself as `image_url`")
 _NOT_PASSED = Ignored(ONLY_FUNCTIONS)
 _NOT_CALLED = Refused("models here only call functions")
 _IN_ANSWER = Ignored("what was found is in the answer after it")
@@ -98,14 +98,14 @@ ITEMS: Mapping[str, Rule] = {
     "input[].type=tool_search_output": _GIVEN_TOOLS,
     "input[].type=web_search_call": _IN_ANSWER,
     "input[].content[].prompt_cache_breakpoint": CACHE_BREAKPOINT,
-    "input[].content[].type=input_file": ONLY_TEXT,
+    "input[].content[].type=input_file": NO_FILES,
     "input[].content[].detail": _DETAIL,
-    "input[].content[].file_id": _NO_FILES,
+    "input[].content[].file_id": _NO_STORED,
     "input[].content[].type=refusal": NO_REFUSALS,
     "input[].output[].prompt_cache_breakpoint": CACHE_BREAKPOINT,
-    "input[].output[].type=input_file": ONLY_TEXT,
+    "input[].output[].type=input_file": NO_FILES,
     "input[].output[].detail": _DETAIL,
-    "input[].output[].file_id": _NO_FILES,
+    "input[].output[].file_id": _NO_STORED,
 }
 
 BODY: Mapping[str, Rule] = {**RESPONSE, **TOOLS, **ITEMS}

@@ -12,6 +12,7 @@ from pydantic import Field, StringConstraints
 
 from .....shared.inference import MAX_TOOLS
 from .....shared.strict import STRICT, ListOf
+from ...common.tool_check import FunctionName
 from ..completions.formats import qualified
 from .items import Json
 
@@ -25,7 +26,7 @@ class FunctionTool:
     __pydantic_config__ = STRICT
 
     type: Literal["function"]
-    name: Annotated[str, StringConstraints(min_length=1)]
+    name: FunctionName
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None

@@ -177,7 +177,7 @@ def test_limits_in_tokens() -> None:
 @pytest.mark.parametrize(
     ("edits", "named"),
     [
-        ([{"type": "clear_everything"}], "context_management.edits[0]"),
+        ([{"type": "clear_everything"}], "context_management.edits[0].type"),
         ([{"type": "clear_thinking_20251015"}] * 2, "context_management.edits"),
         (
             [{"type": "clear_tool_uses_20250919", "keep": {"type": "tool_uses", "value": -1}}],

@@ -273,10 +273,10 @@ def test_an_answer_that_has_begun_goes_on() -> None:
         ({"max_tokens": None}, "max_tokens"),
         ({"max_tokens": -1}, "max_tokens"),
         ({"messages": []}, "messages"),
-        ({"messages": [{"role": "tool", "content": ""}]}, "messages[0]"),
+        ({"messages": [{"role": "tool", "content": ""}]}, "messages[0].role"),
         ({"messages": [USER, {"role": "assistant", "content": ""}]}, "messages"),
         ({"tool_choice": {"type": "any"}}, "tool_choice"),
-        ({"tool_choice": {"type": "some"}}, "tool_choice"),
+        ({"tool_choice": {"type": "some"}}, "tool_choice.type"),
         ({"output_config": {"effort": "very"}}, "output_config.effort"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]},
@@ -288,8 +288,9 @@ def test_an_answer_that_has_begun_goes_on() -> None:
         ),
         (
             {"messages": [{"role": "user", "content": [{"type": "thinking", "thinking": "x"}]}]},
-            "messages[0].content[0]",
+            "messages[0].content[0].type",
         ),
+        ({"tools": [TOOL | {"name": "a b"}]}, "tools[0].name"),
         ({"tools": [{"type": "bash_20250124"}]}, "tools[0].name"),
         (
             {"tools": [{"type": "web_search_20250305"}], "tool_choice": {"type": "any"}},

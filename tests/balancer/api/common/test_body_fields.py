@@ -2,7 +2,7 @@
 
 import pytest
 
-from arriero.balancer.api.common.body_fields import body_fields, listed
+from arriero.balancer.api.common.body_fields import body_fields, in_list
 from arriero.shared.errors import InvalidRequest
 
 
@@ -17,17 +17,26 @@ def test_bodies_that_are_no_objects(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
+    ("value", "expected", "named"),
     [
-        ("a", ["a"]),
-        ([1, 2], [[1, 2]]),
-        (["a", "b"], ["a", "b"]),
-        ([[1], [2]], [[1], [2]]),
-        ([], []),
-        ([1, "a"], [1, "a"]),
-        ([True], [True]),
-        (7, 7),
+        ("a", ["a"], "input"),
+        ([1, 2], [[1, 2]], "input"),
+        (["a", "b"], ["a", "b"], "input[0]"),
+        ([[1], [2]], [[1], [2]], "input[0]"),
+        ([], [], "input[0]"),
+        ([1, "a"], [1, "a"], "input[0]"),
+        ([True], [True], "input[0]"),
     ],
 )
-def test_one_input_is_a_list_of_one(value: object, expected: object) -> None:
-    assert listed(value) == expected
+def test_one_input_is_a_list_of_one(value: object, expected: object, named: str) -> None:
+    given = {"input": value}
+    names = in_list(given, "input")
+    assert given == {"input": expected}
+    error = names.renamed(InvalidRequest("`input[0]` is wrong", field="input[0]"))
+    assert (error.message, error.field) == (f"`{named}` is wrong", named)
+
+
+def test_what_is_neither_a_text_nor_a_list() -> None:
+    with pytest.raises(InvalidRequest, match="`input` must be a string or a list, not 7"):
+        in_list({"input": 7}, "input")
+    in_list({}, "input")  # the types say that it is missing

@@ -122,7 +122,7 @@ def test_grammars(grammar: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"grammar": {"type": "bnf"}}, "grammar"),
+        ({"grammar": {"type": "bnf"}}, "grammar.type"),
         ({"grammar": {"type": "regex"}}, "grammar.pattern"),
         ({"grammar": {"type": "json_schema", "schema": "{}"}}, "grammar.schema"),
         ({"grammar": {"type": "gbnf", "grammar": ""}}, "grammar.grammar"),

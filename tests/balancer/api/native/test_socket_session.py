@@ -67,7 +67,7 @@ async def test_errors_of_requests(
     assert bad["error"]["code"] == -32602
     assert bad["error"]["data"]["field"] == "top_p"
     bad = await ask(socket, "r4", "generate", prompt="x", grammar={})
-    assert bad["error"]["data"]["field"] == "grammar"
+    assert bad["error"]["data"]["field"] == "grammar.type"
     bad = await ask(socket, "r5", "embed", input=7)
     assert bad["error"]["data"]["field"] == "input"
 

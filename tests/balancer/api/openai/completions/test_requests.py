@@ -31,6 +31,8 @@ from tests.balancer.api.json_values import JSON_VALUES, objects_like
 from tests.sampling_values import VALUES
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
+[USER] = MESSAGES
+TOOL = {"type": "function", "function": {"name": "now"}}
 HI = (ChatMessage(role="user", content="Hi"),)
 
 
@@ -77,14 +79,14 @@ def test_everything() -> None:
     requested = chat(
         **sampling,
         max_completion_tokens=9,
-        tools=[{"type": "function"}],
+        tools=[TOOL],
         chat_template_kwargs={"enable_thinking": False},
         stream_options={"include_usage": True},
     )
     expected = GenerateRequest(
         messages=HI,
         max_tokens=9,
-        tools=({"type": "function"},),
+        tools=(TOOL,),
         chat_template_kwargs={"enable_thinking": False},
         temperature=1.0,
         top_p=0.5,
@@ -300,14 +302,14 @@ def test_what_asks_for_nothing_is_let_through() -> None:
 
 def test_tools_have_their_limit() -> None:
     with pytest.raises(InvalidRequest, match="`tools` must have at most 1024 entries"):
-        chat(tools=[{"type": "function"}] * 1025)
+        chat(tools=[TOOL] * 1025)
 
 
 @pytest.mark.parametrize("choice", ["auto", "none"])
 def test_whether_tools_may_be_called_goes_on_to_the_agent(choice: str) -> None:
-    (request,) = chat(tools=[{"type": "function"}], tool_choice=choice).requests
+    (request,) = chat(tools=[TOOL], tool_choice=choice).requests
     assert request.tool_choice == choice
-    assert request.tools == ({"type": "function"},)
+    assert request.tools == (TOOL,)
 
 
 @pytest.mark.parametrize(
@@ -456,7 +458,8 @@ def test_errors_name_the_schema_as_the_body_does() -> None:
 @pytest.mark.parametrize(
     ("format", "field"),
     [
-        ({"type": "xml"}, "response_format"),
+        ({"type": "xml"}, "response_format.type"),
+        ({}, "response_format.type"),
         ({"type": "json_schema"}, "response_format.json_schema"),
         ({"type": "json_schema", "json_schema": {}}, "response_format.json_schema.name"),
         (schema_format(schema=[]), "response_format.json_schema.schema"),
@@ -484,7 +487,7 @@ def test_grammars_as_in_the_native_api() -> None:
     ],
 )
 def test_calls_that_have_to_be_made(choice: Any, neutral: Any) -> None:
-    (request,) = chat(tools=[{"type": "function"}], tool_choice=choice).requests
+    (request,) = chat(tools=[TOOL], tool_choice=choice).requests
     assert request.tool_choice == neutral
     assert request.parallel_tool_calls
 
@@ -502,7 +505,7 @@ def test_what_choices_cannot_be(choice: Any, field: str) -> None:
 
 
 def test_one_call_at_a_time() -> None:
-    (request,) = chat(tools=[{"type": "function"}], parallel_tool_calls=False).requests
+    (request,) = chat(tools=[TOOL], parallel_tool_calls=False).requests
     assert not request.parallel_tool_calls
 
 
@@ -582,3 +585,40 @@ def test_a_json_object_may_have_a_schema() -> None:
 def test_a_running_usage() -> None:
     requested = chat(stream=True, stream_options={"continuous_usage_stats": True})
     assert (requested.has_running_usage, requested.include_usage) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("message", "problem"),
+    [
+        ({"role": "user"}, "content` is missing"),
+        ({"role": "user", "content": None}, "content` is missing"),
+        ({"role": "system"}, "content` is missing"),
+        ({"role": "user", "content": []}, "content` must have at least one entry, not []"),
+        ({"role": "tool", "content": "hi"}, "tool_call_id` is missing: which call it is"),
+    ],
+)
+def test_a_message_that_says_nothing_is_refused(message: Any, problem: str) -> None:
+    error = refusal(chat, messages=[USER, message])
+    assert error.message.startswith(f"`messages[1].{problem}")
+    assert error.message.startswith(f"`{error.field}`")
+
+
+def test_answers_and_results_may_be_empty() -> None:
+    """A client sends back what it got: of an answer that was cut, of a function of no value."""
+    call = {"id": "c", "type": "function", "function": {"name": "now", "arguments": "{}"}}
+    messages = [
+        USER,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": []},
+        {"role": "assistant", "reasoning_content": "I"},
+        {"role": "user", "content": ""},
+    ]
+    assert len(chat(messages=messages).requests[0].messages or ()) == 5
+
+
+@pytest.mark.parametrize(
+    ("prompt", "field"),
+    [(5, "prompt"), ([5.5], "prompt[0]"), ([-1], "prompt[0]"), ([[-1]], "prompt[0][0]")],
+)
+def test_prompts_are_called_what_the_client_gave(prompt: object, field: str) -> None:
+    assert refusal(completion, prompt=prompt).field == field

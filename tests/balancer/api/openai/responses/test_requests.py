@@ -207,7 +207,7 @@ def test_what_asks_for_nothing_is_taken(body: dict[str, Any]) -> None:
         ({"tools": [{"type": "function"}]}, "tools[0].name"),
         ({"tools": [{"type": "web_search"}], "tool_choice": "required"}, "tool_choice"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type"),
-        ({"text": {"format": {"type": "xml"}}}, "text.format"),
+        ({"text": {"format": {"type": "xml"}}}, "text.format.type"),
         ({"text": {"format": {"type": "json_schema", "name": "n"}}}, "text.format.schema"),
         ({"text": {"format": {"type": "json_object"}}, "ignore_eos": True}, "text.format"),
         ({"text": {"verbosity": "loud"}}, "text.verbosity"),
