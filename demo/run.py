@@ -12,8 +12,10 @@ import signal
 import socket
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -192,6 +194,21 @@ def show_addresses(demo: Demo) -> None:
     print(f"API        {demo.inference}/v1 (OpenAI), {demo.inference}/api/v1 (native)")
     print(f"Dashboard  {demo.management}/")
     print(f"Logs       {demo.logs}\n", flush=True)
+    if words := other_ports({"inference": demo.inference, "management": demo.management}):
+        print(f"{words}\n", flush=True)
+
+
+def other_ports(urls: Mapping[str, str]) -> str:
+    """What to say where an address has not the usual port."""
+    taken = [
+        str(port) for which, port in PREFERRED_PORTS.items() if urlsplit(urls[which]).port != port
+    ]
+    if not taken:
+        return ""
+    return (
+        f"Something else has port {' and port '.join(taken)}, maybe another demo: the examples of "
+        "the README go there. Use the addresses above in their place."
+    )
 
 
 async def run(demo: Demo, *, once: bool) -> None:
