@@ -165,11 +165,11 @@ class Watcher:
             host = replace(self.hosts[name], state=why, since=self.hosts[name].last_seen)
             self.hosts[name] = host
             hosts.append(host)
-            entries.append(_entry(now, "host_went", name, f"it went: {_WHY[why]}"))
+            entries.append(_entry(now, "host_went", name, _WHY[why]))
         for seen in [seen for seen, until in self._ending.items() if until <= now]:
             del self._ending[seen]
             subject, issue = self._issues.pop(seen)
-            message = f"over: {issue.message} ({issue.code})"
+            message = f"{issue.message} ({issue.code})"
             entries.append(_entry(now, "issue_ended", subject, message))
         return Observed(tuple(entries), tuple(hosts))
 

@@ -71,7 +71,7 @@ def test_a_host_comes_goes_and_comes_again() -> None:
         "model_loaded llama: box serves it",
     ]
     assert scene.come(agent("box")) == []
-    assert scene.go("box-1", "stopped") == ["host_went box: it went: it was stopped"]
+    assert scene.go("box-1", "stopped") == ["host_went box: it was stopped"]
     assert scene.state_of("box") == "stopped"
     scene.now += 50
     assert scene.come(agent("box", 2))[0] == f"host_came box: it came: {CAME}"
@@ -86,7 +86,7 @@ def test_a_host_whose_connection_broke_is_lost_a_while_later() -> None:
     assert scene.go("box-1") == []
     assert scene.after(SETTLE - 1) == []
     assert scene.state_of("box") == "here"
-    assert scene.after(1) == ["host_went box: it went: its connection was lost"]
+    assert scene.after(1) == ["host_went box: its connection was lost"]
     host = scene.watcher.hosts["box"]
     assert (host.state, host.last_seen, host.since) == ("lost", 1000.0, 1000.0)
 
@@ -106,7 +106,7 @@ def test_a_host_is_here_while_one_of_its_agents_is() -> None:
     scene.come(agent("box"), agent("box", 2))
     assert scene.go("box-1", "drained") == []
     assert scene.watcher.is_here("box")
-    assert scene.go("box-2", "drained") == ["host_went box: it went: it had been drained"]
+    assert scene.go("box-2", "drained") == ["host_went box: it had been drained"]
 
 
 def test_after_a_restart_hosts_come_back_or_are_lost() -> None:
@@ -117,7 +117,7 @@ def test_after_a_restart_hosts_come_back_or_are_lost() -> None:
     others = replace(here, name="other"), replace(here, name="gone", state="drained")
     scene.watcher.restore([here, *others], scene.now)
     assert scene.come(agent("box")) == ["model_loaded llama: box serves it"]
-    assert scene.after(RETURN) == ["host_went other: it went: its connection was lost"]
+    assert scene.after(RETURN) == ["host_went other: its connection was lost"]
     assert (scene.state_of("other"), scene.state_of("gone")) == ("lost", "drained")
     assert scene.watcher.hosts["other"].last_seen == 900.0
 
@@ -131,7 +131,7 @@ def test_issues_begin_at_once_and_end_when_they_stay_away() -> None:
     assert scene.come(agent("box", issues=(FULL,))) == [], "it flickers"
     assert scene.after(SETTLE) == []
     scene.come(agent("box"))
-    assert scene.after(SETTLE) == ["issue_ended box: over: no room (disk_full)"]
+    assert scene.after(SETTLE) == ["issue_ended box: no room (disk_full)"]
     scene.come(agent("box", issues=(FULL,)))
     scene.go("box-1", "stopped")
     assert scene.after(SETTLE) == [], "whether it ended is not known"
