@@ -67,7 +67,7 @@ async def test_the_first_wish_works_as_it_is_written(fleet: Fleet, tmp_path: Pat
     assert "applied" in wish
     assert "slot" in wish.split("applied")[1], "the model answered"
     assert same == "nothing to change\n"
-    assert 'agents {"labels": {}, "replicas": 1} -> {"labels": {}, "replicas": "all"}' in single
+    assert "~ second: replicas 1 -> all" in single
     assert "spare: load third" in single, "beside the second"
     assert "- third" in single
     listed = await fleet.view("models")
