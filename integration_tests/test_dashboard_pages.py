@@ -330,6 +330,7 @@ async def test_models_and_how_they_are(management: FakeManagement, dashboard: Da
             "agents": ["agent-1"],
             "slots": {"total": 4, "busy": 3},
             "waiting": 12,
+            "placement": "on host-001 (9.0 GiB); not on attic, without its labels",
             "issues": [],
         },
         {
@@ -354,6 +355,7 @@ async def test_models_and_how_they_are(management: FakeManagement, dashboard: Da
     await dashboard.page.goto(f"{management.management}/#/models/qwen")
     card = dashboard.part("model-card")
     await expect(card).to_contain_text("25% · host-001 fetches qwen.gguf")
+    await expect(card).to_contain_text("on host-001 (9.0 GiB); not on attic, without its labels")
     await expect(card.locator(".fact")).to_have_text(["Slots3 of 4", "Queue12", "Tokens/s10"])
     await dashboard.part("model-edit").click()
     name = dashboard.part("model-form").locator('[data-field="name"]')

@@ -20,12 +20,14 @@ export function createModel(model) {
     bar: element("progress"),
     progress: element("p", "note"),
     agents: element("p", "note"),
+    placement: element("p", "note"),
     figures: element("dl", "facts few"),
     issues: element("ul", "issues"),
   };
   const head = element("div", "agent-head", element("h3", "", parts.link), parts.state);
-  const { source, bar, progress, agents, figures, issues } = parts;
-  const card = element("li", "card", head, source, bar, progress, agents, figures, issues);
+  const { source, bar, progress, agents, placement, figures, issues } = parts;
+  const card = element("li", "card", head, source, bar, progress, agents, placement);
+  card.append(figures, issues);
   parts.link.href = linkTo("models", model.name);
   parts.link.title = model.name;
   parts.bar.max = 1;
@@ -65,6 +67,8 @@ export function updateModel(card, model, { agents, work }) {
   setText(parts.progress, progressWords(model, here));
   show(parts.progress, parts.progress.textContent !== "");
   drawAgents(parts.agents, model.agents, agents);
+  setText(parts.placement, model.placement ?? "");
+  show(parts.placement, Boolean(model.placement));
   keyed(parts.figures, Object.entries(work), {
     key: ([name]) => name,
     create: ([name]) => element("div", "fact", element("dt", "", term(name)), element("dd")),
