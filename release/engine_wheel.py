@@ -151,8 +151,8 @@ def _compiled(backend: Backend) -> Path:
     """The wheel as it is built, which takes long; kept, by what shapes it."""
     arguments = cmake_arguments(backend, platform.system())
     compiler = subprocess.run(["c++", "--version"], capture_output=True, text=True, check=True)
-    kit = versions() if backend is BACKENDS["vulkan"] else ""
-    shape = "\n".join([version(), arguments, platform.platform(), compiler.stdout, kit])
+    kit = [versions()] if backend is BACKENDS["vulkan"] else []
+    shape = "\n".join([version(), arguments, platform.platform(), compiler.stdout, *kit])
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     kept = base / "arriero" / "portable" / hashlib.sha256(shape.encode()).hexdigest()[:16]
     if not (found := list(kept.glob("*.whl"))):
