@@ -139,15 +139,16 @@ def generate(
     return ended, scheduler.statistics()
 
 
-def apart(function: Callable[..., Any], *arguments: Any) -> Any:
+def apart(function: Callable[..., Any], *arguments: Any, deadline: float = HANGS) -> Any:
     """What `function` returns or raises in a process of its own."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as executor:
-        return executor.submit(function, *arguments).result(HANGS)
+        return executor.submit(function, *arguments).result(deadline)
 
 
-def answers(model: Path, options: dict[str, Any]) -> Ended:
+def answers(model: Path, options: dict[str, Any], num: int = 4) -> Ended:
+    """Of the model to the first of `TEXTS`, greedily, two at a time."""
     given = {"slots": 2, "context_size": 256, "threads": 1, "fit_target": 0, **options}
     engine = load_engine(model, LoadOptions(**given))
     assert isinstance(engine, LlamaEngine)
-    return generate(engine, sequences(engine, GREEDY)[:4], slots=2)[0]
+    return generate(engine, sequences(engine, GREEDY)[:num], slots=2)[0]
