@@ -59,6 +59,13 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any], object, tuple[str, str, 
         {},
         ("PUT", "/api/v1/desired-state?dry_run=true", b'{"models": []}'),
     ),
+    (
+        "model_fit",
+        ("file:///m.gguf",),
+        {"slots": 2},
+        {"agents": []},
+        ("GET", "/api/v1/models/fit?source=file:///m.gguf&slots=2", b""),
+    ),
 ]
 
 
