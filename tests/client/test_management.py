@@ -40,13 +40,6 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any], object, tuple[str, str, 
     ),
     ("cancel", ("r",), {}, {}, ("DELETE", "/api/v1/requests/r", b"")),
     ("models", (), {}, {"models": []}, ("GET", "/api/v1/models", b"")),
-    (
-        "model_fit",
-        ("file:///m.gguf",),
-        {"slots": 2},
-        {"agents": []},
-        ("GET", "/api/v1/models/fit?source=file:///m.gguf&slots=2", b""),
-    ),
     ("usage", (), {"by": "day"}, {}, ("GET", "/api/v1/usage?by=day", b"")),
     ("keys", (), {}, {"keys": []}, ("GET", "/api/v1/keys", b"")),
     (
