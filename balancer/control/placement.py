@@ -15,8 +15,9 @@ It goes by the memory that models need (`MemoryNeeds`) and by agents that went a
 Agents of one host share its memory, that of each device and the host's own: together they are given
 no more than it holds, and no model twice. What is placed first has it, so models that are not in
 use make room for one that requests wait for, the one that was used longest ago first, and none that
-lies elsewhere. Models with `preload` never do: one that they leave too little of a device takes
-what is left there.
+lies elsewhere; they take nothing from each other, so what made room is not loaded elsewhere at
+another one's cost. A model that waits for room moves to a host where nothing has to go. Models with
+`preload` never do: one that they leave too little of a device takes what is left there.
 """
 
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -146,6 +147,8 @@ class _Placing:
 
     def _fill(self, model: _Model) -> None:
         agent = self._own(model)
+        if agent is not None and self._members[agent].waits_for_room:
+            agent = self._roomier(agent, model)
         if agent is None and model.requirement.is_gone and not model.num_placed:
             agent = self._spare(model)
         if agent is None and model.reserved:
@@ -154,10 +157,15 @@ class _Placing:
             return
         if agent is None:
             agent = self._best(model)
-        if agent is not None:
+        if agent is not None and self._may_load(agent, model):
             self._take(agent, model)
-        elif not self._augment(model, set()):
+        elif model.requirement.tier == IDLE or not self._augment(model, set()):
             model.is_short = True
+
+    def _may_load(self, agent: AgentId, model: _Model) -> bool:
+        """A model that is not in use is loaded only where nothing has to go for it."""
+        is_own = self._members[agent].model == model.requirement.model
+        return is_own or model.requirement.tier != IDLE or self._price(agent, model)[0] == 0
 
     def _own(self, model: _Model) -> AgentId | None:
         """An agent that has the model and was not given away."""
@@ -167,6 +175,16 @@ class _Placing:
                 return agent
             model.num_holding -= self._chosen[agent] is None
         return None
+
+    def _roomier(self, own: AgentId, model: _Model) -> AgentId:
+        """An agent where nothing has to go for the model, if it waits for that where it is."""
+        if self._first_in_the_way(own, model, self._models_beside(own)) is None:
+            return own
+        best = self._best(model)
+        if best is None or self._price(best, model)[0]:
+            return own
+        model.holders.append(own)
+        return best
 
     def _best(self, model: _Model) -> AgentId | None:
         """The agent that is missed least."""
@@ -204,11 +222,7 @@ class _Placing:
         is_idle = member.model is None
         rank = 0 if owner is None else -self._ranks[owner.requirement.model]
         worth = 0 if is_idle else 1 if owner is None or self._has_surplus(owner) else 2
-        beside = [
-            name
-            for each in self._neighbours.get(agent, ())
-            if (name := self._members[each].model) in self._models
-        ]
+        beside = self._models_beside(agent)
         if (victim := self._first_in_the_way(agent, model, beside)) is not None:
             worth, rank = 2, max(-self._ranks[victim], rank if worth == 2 else -len(self._ranks))
         return (
@@ -220,6 +234,14 @@ class _Placing:
             member.report.num_running,
             agent,
         )
+
+    def _models_beside(self, agent: AgentId) -> list[str]:
+        """What the other agents of its host have."""
+        return [
+            name
+            for each in self._neighbours.get(agent, ())
+            if (name := self._members[each].model) in self._models
+        ]
 
     def _first_in_the_way(self, agent: AgentId, model: _Model, beside: Sequence[str]) -> str | None:
         """Of the models that would have to make room, the one that comes first."""

@@ -312,6 +312,26 @@ def test_a_model_of_unknown_size_is_served_alone() -> None:
     assert host.serving() == {"s"}
 
 
+def test_models_that_are_not_in_use_make_room_and_take_none_from_each_other() -> None:
+    hosts = [Host(name, most=2, has_devices=True) for name in "abc"]
+    world = World(*hosts)
+    world.wish(*on_demand(*"sthlu"))
+    world.waiting = dict.fromkeys("lth", world.now)
+    world.rest()
+    assert [host.serving() for host in hosts] == [{"t"}, {"h"}, {"l"}]
+    world.waiting = {"s": world.now}
+    world.rest()
+    world.waiting = {"u": world.now}
+    loaded: set[str | None] = set()
+    for _ in range(10):
+        world.now += 7.0
+        loaded |= {*world.look().values()}
+        for host in hosts:
+            host.act()
+    assert loaded <= {"u", None}
+    assert [host.serving() for host in hosts] == [{"s", "t"}, {"u"}, {"l"}]
+
+
 def test_a_host_with_room_is_chosen_before_one_where_something_has_to_go() -> None:
     crowded, free = Host("a"), Host("b")
     world = World(crowded, free)
