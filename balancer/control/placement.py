@@ -17,7 +17,7 @@ no more than it holds, and no model twice. What is placed first has it, so model
 use make room for one that requests wait for, the one that was used longest ago first, and none that
 lies elsewhere; they take nothing from each other, so what made room is not loaded elsewhere at
 another one's cost. A model that waits for room moves to a host where nothing has to go. Models with
-`preload` never do: one that they leave too little of a device takes what is left there.
+`preload` never make room: one that they leave too little of a device takes what is left there.
 """
 
 from collections import Counter, OrderedDict, defaultdict, deque
