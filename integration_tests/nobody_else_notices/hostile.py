@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, Literal, TypeVar
 
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from arriero.shared import messages
 from arriero.shared.errors import BY_CODE
@@ -331,6 +331,11 @@ FITTING: Mapping[str, list[Json]] = {
     "protocol": list(range(messages.OLDEST_PROTOCOL, messages.PROTOCOL_VERSION + 1)),
     "name": ["arriero-demo", "of-the-rogue"],
     "code": [*BY_CODE, "no such code"],
+    "source": ["hf://org/repo:Q4_K_M", "https://host/file.gguf", "file:///path/file.gguf"],
+    "draft_model": ["hf://org/repo/file.gguf", "/path/file.gguf"],
+    "max_stall": [0.5, 10],
+    "device": ["none", "CUDA0,CUDA1"],
+    "override_tensor": [r"\.ffn_.*_exps=CPU"],
 }
 """Values that mean something in fields with these names."""
 
@@ -432,13 +437,51 @@ def _field(name: str, schema: Mapping[str, Json]) -> st.SearchStrategy[Json]:
     return _mostly(st.sampled_from(FITTING[name]), drawn) if name in FITTING else drawn
 
 
+def _understood(message: dict[str, Json]) -> dict[str, Json]:
+    """`message` without what is refused though its schema allows it: validators tell no schema."""
+    while place := _refused(message):
+        *path, last = place
+        del _at(message, tuple(path))[last]
+    return message
+
+
+def _refused(message: dict[str, Json]) -> tuple[Any, ...]:
+    """The place of the innermost field that is refused; of no field where nothing is."""
+    try:
+        messages.decode_from_agent(json.dumps(message))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = _place_of(message, first["loc"])
+        while place and isinstance(place[-1], int):
+            place = place[:-1]
+        return place
+    return ()
+
+
+def _place_of(value: Json, location: Sequence[int | str]) -> tuple[Any, ...]:
+    """Where `location` is in `value`: it also names types of unions, and what is missing."""
+    place: list[int | str] = []
+    for key in location:
+        members = range(len(value)) if isinstance(value, list) else value
+        is_within = isinstance(value, dict | list) and key in members
+        if is_within:
+            place.append(key)
+            value = value[key]
+    return tuple(place)
+
+
 _SAID = TypeAdapter[Any](messages.FromAgent).json_schema()
 _DEFS: Mapping[str, Json] = _SAID["$defs"]
-SAID: Mapping[str, st.SearchStrategy[dict[str, Json]]] = {
+OF_SCHEMA: Mapping[str, st.SearchStrategy[dict[str, Json]]] = {
     kind: of_schema({"$ref": ref})
     for kind, ref in sorted(_SAID["discriminator"]["mapping"].items())
 }
-"""By type, messages of agents whose every field is as its type allows."""
+"""By type, messages of agents whose every field is as its schema allows."""
+
+SAID: Mapping[str, st.SearchStrategy[dict[str, Json]]] = {
+    kind: drawn.map(_understood) for kind, drawn in OF_SCHEMA.items()
+}
+"""By type, messages of agents that the balancer understands."""
 
 said_rightly = st.sampled_from([*SAID, *["output"] * 5, "reply"]).flatmap(SAID.__getitem__)
 
