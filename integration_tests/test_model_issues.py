@@ -207,5 +207,9 @@ async def test_too_large_for_this_host(host: Host) -> None:
     assert re.match(r"with a context of \d+ tokens a slot it fits; or choose", issue["hint"])
     await host.wish(nearest)
     await host.serves()
-    [model] = await host.fleet.view("models")
-    assert model["placement"] == "on agent-1 (0.2 GiB)"
+
+    async def is_placed() -> bool:
+        [model] = await host.fleet.view("models")
+        return bool(model["placement"] == "on agent-1 (0.2 GiB)")
+
+    await until(is_placed)

@@ -81,6 +81,10 @@ class RepoCache:
     def blob(self, etag: str) -> Path:
         return self.root / "blobs" / etag
 
+    def blob_of(self, file: Path) -> Path:
+        """What a file of a commit links to, by the name that the folder has here."""
+        return self.blob(file.readlink().name) if file.is_symlink() else file
+
     def add(self, commit: str, name: str, blob: Path) -> None:
         """Let `commit` have `blob` as its file `name`. Raises `OSError`."""
         link = self.path(commit, name)
@@ -264,7 +268,7 @@ def _cached(source: HubSource, folder: ModelsFolder) -> Located | None:
 def _here(cache: RepoCache, commit: str, names: Iterable[str], *, is_kept: bool = True) -> Located:
     """Files in a cache. Those in the folder are kept from eviction; other caches are not ours."""
     paths = tuple(cache.path(commit, name) for name in names)
-    return Located(paths=paths, kept=tuple(path.resolve() for path in paths) if is_kept else ())
+    return Located(paths=paths, kept=tuple(map(cache.blob_of, paths)) if is_kept else ())
 
 
 def _check_size(source: HubSource, file: RepoSibling, folder: ModelsFolder) -> None:

@@ -30,7 +30,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 from sqlalchemy.exc import (
     DataError,
     DBAPIError,
@@ -41,6 +41,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
+from sqlalchemy.util import await_only
 
 from ..cluster.notifications import Changed, Notification, Subject, encoded
 from .port import StoreAway
@@ -49,6 +50,9 @@ from .url import StoreUrl
 
 CONNECT_TIMEOUT = 4.0
 """Seconds to connect, to wait for a lock, and for one statement."""
+
+_MODE_PAUSE = 0.05
+"""Seconds between tries to change a new database's mode."""
 
 AnyInsert = sqlite.Insert | postgresql.Insert
 
@@ -327,12 +331,25 @@ def _prepare_sqlite(connection: DBAPIConnection, _record: object) -> None:
     try:
         connection.isolation_level = None  # the driver begins no transaction of its own
         cursor = connection.cursor()
-        cursor.execute("PRAGMA journal_mode = WAL")
+        _write_ahead(cursor)
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.close()
     except BaseException:
         connection.close()  # nothing else does, and its thread would stay
         raise
+
+
+def _write_ahead(cursor: DBAPICursor) -> None:
+    """SQLite does not wait for others that change a new database's mode at the same time."""
+    tries = int(CONNECT_TIMEOUT / _MODE_PAUSE)
+    for remaining in range(tries, -1, -1):
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or not remaining:
+                raise
+        await_only(asyncio.sleep(_MODE_PAUSE))
 
 
 def _begin_sqlite(connection: Connection) -> None:

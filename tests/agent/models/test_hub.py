@@ -156,6 +156,20 @@ def test_without_the_hub_what_is_in_a_cache_is_used(
     assert "HF_HUB_OFFLINE" in offline.message
 
 
+def test_what_is_here_of_a_folder_behind_a_link_is_kept_there(
+    filled: SmallHub, folder: ModelsFolder, tmp_path: Path
+) -> None:
+    hf_hub_download(REPO, "M-Q4_0.gguf", cache_dir=folder.hub)
+    link = tmp_path / "link"
+    link.symlink_to(folder.root, target_is_directory=True)
+    linked = ModelsFolder(link)
+    located = locate(HubQuantisation(REPO, "Q4_0"), None, linked)
+    [kept] = located.kept
+    assert kept.is_relative_to(link)
+    assert kept.read_bytes() == SMALL
+    linked.use(kept).release()
+
+
 def test_when_the_hub_is_down_what_is_in_a_cache_is_used(
     filled: SmallHub, folder: ModelsFolder
 ) -> None:

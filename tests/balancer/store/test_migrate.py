@@ -1,6 +1,9 @@
 """Schemas: brought up to date once, by one balancer at a time; a newer one is left alone."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -48,6 +51,19 @@ async def test_balancers_that_start_together_wait_for_one_another(opened_sql: Op
     stores = await asyncio.gather(*(opened_sql() for _ in range(4)))
     await stores[0].save_desired_state(Persist(0, "state"))
     assert await stores[3].load_desired_state() == SavedState(1, "state")
+
+
+async def test_one_that_makes_the_same_database_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    store = Store(parse_store_url(f"sqlite:///{path}"))
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        opening = asyncio.create_task(store.open())
+        await asyncio.wait({opening}, timeout=0.3)
+        assert not opening.done()
+        other.execute("ROLLBACK")
+    await opening
+    await store.close()
 
 
 async def test_a_start_keeps_what_is_there(opened_sql: OpenStore) -> None:
