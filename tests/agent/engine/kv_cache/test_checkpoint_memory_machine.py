@@ -139,6 +139,7 @@ class Served:
             return False
         outcome = self.engine.execute(step)
         assert isinstance(outcome, Decoded), outcome
+        outcome = replace(outcome, move_seconds=0.0)  # measured times would size the next steps
         for output in self.scheduler.commit(step, outcome, 0.01):
             self.answers[output.id] += output.tokens
             self.log_probs[output.id] += output.log_probs
@@ -218,8 +219,7 @@ def test_drafts_are_taken_back(small_engine: Callable[[str], LlamaEngine], name:
         served.add(prompt, num_tokens=60)
     served.finish()
     statistics = served.scheduler.statistics()
-    # How many depends on where rounding parts a text from the one that is known.
-    assert 0 < statistics.accepted_tokens < statistics.drafted_tokens
+    assert 50 < statistics.accepted_tokens < statistics.drafted_tokens - 50
     served.check(num_tokens=60)
 
 
