@@ -27,6 +27,9 @@ STEADY = {"ARRIERO_PACE_STEPS": "100"}
 
 SIZES: dict[str, object] = {"context_size": 16384, "peer_addr": "127.0.0.1:0"}
 
+PATIENT: dict[str, object] = {"max_stall": "10s"}
+"""A whole state is copied even where the machine was so busy that copies were slow."""
+
 
 @dataclass
 class Streamed:
@@ -59,9 +62,12 @@ async def endless(fleet: Fleet, body: dict[str, Any]) -> AsyncIterator[Streamed]
                 streamed.events.append(json.loads(line))
 
     task = asyncio.create_task(follow())
-    await until_tokens(streamed, NUM_TOKENS)
-    yield streamed
-    task.cancel()
+    try:
+        await until_tokens(streamed, NUM_TOKENS)
+        yield streamed
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
 
 
 async def until_tokens(streamed: Streamed, num: int) -> None:
@@ -105,9 +111,10 @@ async def test_checkpoints_are_fetched_where_memories_cannot_be_cut(
 ) -> None:
     body, model = prompt(60), write(name, tmp_path / "model.gguf")
     await fleet.start_balancer()
-    await fleet.start_agent(name="one", slots=1, model=model, env=STEADY, **SIZES)
+    sizes = SIZES | PATIENT
+    await fleet.start_agent(name="one", slots=1, model=model, env=STEADY, **sizes)
     async with endless(fleet, body) as first:
-        await fleet.start_agent(name="two", slots=1, model=model, **SIZES)
+        await fleet.start_agent(name="two", slots=1, model=model, **sizes)
         answer = await generate(fleet.http, fleet.inference, body | {"max_tokens": NUM_TOKENS})
         assert answer.end["agent"] == "two"
         usage = answer.end["usage"]

@@ -25,6 +25,9 @@ SLOWEST = 400 * 2**20
 LIKELY = 2**30
 """Bytes a second of a copy of a stream, where nothing is known."""
 
+LEAST_BYTES = 2**20
+"""A whole state with fewer counts as one of so many: what it takes hardly depends on its size."""
+
 CAUTION = 0.9
 """How slowly it is believed that whole copies are faster than the slowest."""
 
@@ -53,7 +56,7 @@ class MoveCost:
         self._num_bytes = _FORGETTING * self._num_bytes + num_bytes
         self._seconds = _FORGETTING * self._seconds + seconds
         if num_bytes:
-            price = seconds / num_bytes
+            price = seconds / max(num_bytes, LEAST_BYTES)
             self._slowest = max(price, CAUTION * self._slowest + (1 - CAUTION) * price)
 
     def seconds(self, num_cells: int) -> float:
@@ -71,7 +74,7 @@ class MoveCost:
 
     def fits_whole(self, num_cells: int, seconds: float) -> bool:
         """Whether a state that cannot be cut is surely copied in `seconds`."""
-        return self._bytes(num_cells) * self._slowest <= seconds
+        return max(self._bytes(num_cells), LEAST_BYTES) * self._slowest <= seconds
 
     def most_whole(self, seconds: float, *, is_sure: bool) -> float:
         """How many cells' states, which cannot be cut, are likely to be copied in `seconds`.
@@ -81,6 +84,8 @@ class MoveCost:
         """
         if not self._cell_bytes:
             return float("inf")
+        if is_sure and LEAST_BYTES * self._slowest > seconds:
+            return 0.0
         price = self._slowest if is_sure else self._price or 1 / LIKELY
         return seconds / (self._cell_bytes * price)
 

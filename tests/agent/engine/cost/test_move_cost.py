@@ -59,3 +59,11 @@ def test_a_stream_is_copied_whole_where_that_is_likely_to_be_in_time() -> None:
     assert 50 < cost.most_whole(0.5, is_sure=False) < 100
     assert cost.most_whole(0.5, is_sure=True) == pytest.approx(50, rel=0.1)
     assert MoveCost(cell_bytes=0).most_whole(0.5, is_sure=False) == float("inf")
+
+
+def test_a_small_piece_that_took_long_says_little_of_a_larger_one() -> None:
+    cost = MoveCost(cell_bytes=530)
+    cost.observe(64, 0.05)
+    assert cost.fits_whole(1444, 0.1) and cost.most_whole(0.1, is_sure=True) > 1444
+    assert not cost.fits_whole(1, 0.04), "as long as that one"
+    assert cost.most_whole(0.04, is_sure=True) == 0
