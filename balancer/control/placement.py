@@ -362,17 +362,19 @@ class _Placing:
     def _share_rest(self) -> None:
         """Agents that are left keep their model if it takes all; others go where fewest are."""
         greedy = [model for model in self._models.values() if model.requirement.takes_rest]
-        for agent in sorted(self._chosen):
-            if self._chosen[agent] is not None:
-                continue
+        names = {model.requirement.model for model in greedy}
+        free = [self._members[agent] for agent in sorted(self._chosen) if not self._chosen[agent]]
+        holders = sorted((m for m in free if m.model in names), key=_worth_keeping, reverse=True)
+        # A host holds a model once, in the place that has it already.
+        for member in holders + [member for member in free if member.model not in names]:
+            agent = member.id
             able = [
                 model
                 for model in greedy
                 if agent in model.requirement.eligible and self._has_room(agent, model)
             ]
             if able:
-                own = self._members[agent].model
-                best = min(able, key=lambda m: (m.requirement.model != own, m.num_placed))
+                best = min(able, key=lambda m: (m.requirement.model != member.model, m.num_placed))
                 self._take(agent, best)
 
 

@@ -31,6 +31,10 @@ LEAST_BYTES = 2**20
 CAUTION = 0.9
 """How slowly it is believed that whole copies are faster than the slowest."""
 
+FORGIVING = 0.9999
+"""What is left of the slowest price after each step that copies nothing. A single copy that the
+system interrupted would else keep states from being copied for as long as anybody streams."""
+
 PART = 0.5
 """The part of a step's time that copying may take: the rest is for prefill."""
 
@@ -58,6 +62,10 @@ class MoveCost:
         if num_bytes:
             price = seconds / max(num_bytes, LEAST_BYTES)
             self._slowest = max(price, CAUTION * self._slowest + (1 - CAUTION) * price)
+
+    def nothing_copied(self) -> None:
+        """A step is over that copied nothing."""
+        self._slowest = min(self._slowest, max(FORGIVING * self._slowest, 1 / SLOWEST))
 
     def seconds(self, num_cells: int) -> float:
         """What copying `num_cells` takes; 0 where nothing is known."""

@@ -36,6 +36,8 @@ class Accounting:
         """
         if step.num_moved:
             self._budget.moves.observe(step.num_moved, decoded.move_seconds)
+        else:
+            self._budget.moves.nothing_copied()
         elapsed = max(0.0, elapsed - decoded.move_seconds)
         if step.runs:
             self._learn(step, elapsed, drafting)

@@ -72,6 +72,19 @@ def test_a_lower_tier_comes_first() -> None:
     assert models(placement) == {"a": "m"}
 
 
+def test_a_new_place_of_a_host_does_not_take_over_what_another_one_has() -> None:
+    """Places have random ids: that of the new one may be smaller or larger."""
+
+    def place_of(host: str, name: str, model: str | None) -> Member:
+        member = agent(name, model)
+        return replace(member, report=replace(member.report, host=AgentId(host)))
+
+    for old, new in (("c", "b"), ("b", "c")):
+        members = [agent("z", "m"), place_of("host", old, "m"), place_of("host", new, None)]
+        placement = place([requirement("m", 1, *"bcz", takes_rest=True)], members)
+        assert models(placement) == {"z": "m", old: "m", new: None}
+
+
 def test_the_rest_goes_to_models_that_take_all_and_stays_where_it_is() -> None:
     members = [agent("a", "m"), agent("b", "m"), agent("c")]
     requirements = [

@@ -67,3 +67,18 @@ def test_a_small_piece_that_took_long_says_little_of_a_larger_one() -> None:
     assert cost.fits_whole(1444, 0.1) and cost.most_whole(0.1, is_sure=True) > 1444
     assert not cost.fits_whole(1, 0.04), "as long as that one"
     assert cost.most_whole(0.04, is_sure=True) == 0
+
+
+def test_a_slow_copy_is_forgotten_while_nothing_is_copied() -> None:
+    cost = MoveCost(cell_bytes=2**20)
+    cost.observe(100, 2.0)
+    assert not cost.fits_whole(100, 1.0)
+    for _ in range(5_000):
+        cost.nothing_copied()
+    assert not cost.fits_whole(100, 1.0), "not soon"
+    for _ in range(5_000):
+        cost.nothing_copied()
+    assert cost.fits_whole(100, 1.0)
+    for _ in range(100_000):
+        cost.nothing_copied()
+    assert cost.most_whole(1.0, is_sure=True) == pytest.approx(SLOWEST / 2**20), "as at first"
