@@ -132,16 +132,22 @@ def clear(streams: Streams, stream: int, start: int = 0) -> None:
     llama_cpp.llama_memory_seq_rm(streams.context.memory, stream, start, -1)
 
 
-def test_plain_batches_would_differ(model: Model, text: tuple[int, ...]) -> None:
-    """Else these tests would show nothing."""
+def test_plain_batches_would_differ(
+    model: Model, text: tuple[int, ...], by_itself: list[bytes]
+) -> None:
+    """Else these tests would show nothing, as on processors whose kernels add in one order."""
+    differ = []
     streams = Streams(model, 2)
-    once = streams.compute(run(0, 0, text[:1]))
-    clear(streams, 0)
-    one = Run(SequenceId(0), 0, 0, text[:1], True)
-    assert streams.context.decode((one,)) is None
-    reader = RowReader(streams.context, {}, num_rows=48, vocab_size=model.vocab.size)
-    assert reader.copy([0])[0].tobytes() != once[0]
+    for count in (1, 2, 7, 48):
+        clear(streams, 0)
+        one = Run(SequenceId(0), 0, 0, text[:count], True, scored=text[1:count])
+        assert streams.context.decode((one,)) is None
+        reader = RowReader(streams.context, {}, num_rows=48, vocab_size=model.vocab.size)
+        rows = [row.tobytes() for row in reader.copy(list(range(count)))]
+        differ.append(rows != by_itself[:count])
     streams.context.free()
+    if not any(differ):
+        pytest.skip("this processor computes batches of any size alike: there is nothing to show")
 
 
 def test_the_sign_of_the_arithmetic_is_that_of_the_machine_and_not_of_the_sizes(
