@@ -105,6 +105,8 @@ class BalancerLinks:
             facts=begin.facts,
             work=status.work,
             takes_over=order.takes_over,
+            peer=status.peer,
+            disk=status.disk,
         )
 
     # ---- what balancers hear

@@ -7,7 +7,7 @@ their state takes `fleet`.
 """
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import AsyncExitStack
 
 import pytest
@@ -22,6 +22,19 @@ __all__ = ["browser", "dashboard"]
 
 # Daemons start over a hundred times; what the first one compiles serves the others.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What the daemons of a test said last is shown where it fails."""
+    report = yield
+    if report.failed and isinstance(item, pytest.Function):
+        fleets = [value for value in item.funcargs.values() if isinstance(value, Fleet)]
+        said = [str(daemon) for fleet in fleets for daemon in fleet.daemons]
+        report.sections += [("said by a daemon", text) for text in said]
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)

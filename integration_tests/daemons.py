@@ -185,6 +185,8 @@ class Fleet:
         self._programs = programs
         self._forks = forks
         self.agents: list[Daemon] = []
+        self.daemons: list[Daemon] = []
+        """All that were started here, of whatever kind."""
         self._numbers = count(1)
         self.balancer: Daemon
         self.http: aiohttp.ClientSession
@@ -224,6 +226,7 @@ class Fleet:
         forks = self._forks and not any(name.startswith("PYTHON") for name in env or ())
         daemon = await Daemon.start(*command, env=env, stderr=stderr, forks=forks)
         self._stack.push_async_callback(daemon.close)
+        self.daemons.append(daemon)
         return daemon
 
     async def start_balancer(

@@ -123,6 +123,8 @@ class Hello:
 
     `secret` is that of the `Welcome` that this balancer answered an earlier link with: the agent is
     the same process. Only said to the balancer that gave it.
+
+    `peer` and `disk` are as in `Status`: the first request may be for what they tell of.
     """
 
     __pydantic_config__ = STRICT
@@ -141,6 +143,8 @@ class Hello:
     host: Annotated[AgentId, Field(min_length=1, max_length=200)] | None = None
     num_places: Annotated[int, Field(ge=1, le=1024)] = 1
     secret: Secret | None = field(default=None, repr=False)
+    peer: Peer | None = None
+    disk: CellsId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

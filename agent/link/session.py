@@ -259,8 +259,7 @@ class Session:
     def _says_more(self) -> bool:
         """Whether the status holds what the hello of this connection did not."""
         hello, status = self._greeting, bounded_status(self._status)
-        is_old = (status.slots, status.model, status.work) == (hello.slots, hello.model, hello.work)
-        return bool(status.issues or status.peer or status.disk) or not is_old
+        return bool(status.issues) or _in_both(status) != _in_both(hello)
 
     def _rejected(self, reason: str, retry: bool) -> list[Decision]:
         if retry:
@@ -348,7 +347,14 @@ class Session:
     def status_changed(self, status: Status, now: float) -> list[Decision]:
         """The agent has changed; later connections begin with what it is now."""
         before, self._status = self._status, replace(status, accepting=self._drain_deadline is None)
-        self._hello = replace(self._hello, slots=status.slots, model=status.model, work=status.work)
+        self._hello = replace(
+            self._hello,
+            slots=status.slots,
+            model=status.model,
+            work=status.work,
+            peer=status.peer,
+            disk=status.disk,
+        )
         is_new = self._status != before
         return [self._send(self._status, now)] if is_new and self.is_live else []
 
@@ -426,6 +432,11 @@ class Session:
 
 def _cancelled(id: RequestId) -> Refused:
     return Refused(id=id, error=to_wire(Cancelled("cancelled before it started")))
+
+
+def _in_both(said: Hello | Status) -> tuple[object, ...]:
+    """What a hello and a status tell alike."""
+    return said.slots, said.model, said.work, said.peer, said.disk
 
 
 def bounded_hello(hello: Hello) -> Hello:

@@ -340,6 +340,7 @@ class Registry:
         is_back = before is not None and now <= before.at + RETURNED
         since = before.joined_at if before is not None and is_back else now
         agent = Agent(link, hello, hello.slots, hello.model, since, heartbeat, work=hello.work)
+        agent.peer, agent.disk = hello.peer, hello.disk
         agent.breaker = breaker or agent.breaker
         self._agents[link] = agent
         self._links[hello.agent_id] = link

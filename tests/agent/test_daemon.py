@@ -734,14 +734,15 @@ async def test_a_prefix_goes_from_agent_to_agent_by_a_ticket(
     both["drain_timeout"] = 0.01
     lender, fetcher = LendingAgent(tmp_path, **both), LendingAgent(tmp_path, **both)
     async with lender.running():
-        lending = await balancer.peer()
-        status = await lending.next()
-        assert isinstance(status, Status) and status.peer is not None
+        lending = await balancer.peers.get()
+        hello = await lending.next()
+        assert isinstance(hello, Hello) and hello.peer is not None
+        await lending.say(WELCOME)
         lender.worker.kept = whole((BOS, ord("a")))
         async with fetcher.running():
             fetching = await balancer.peer()
             await lending.say(Lend(ticket="t", seconds=30.0))
-            source = PrefixSource(address=status.peer.address, ticket="t", seconds=30.0)
+            source = PrefixSource(address=hello.peer.address, ticket="t", seconds=30.0)
             request = GenerateRequest(prompt="abc")
             await fetching.say(Start(id=RequestId("r"), request=request, fetch=source))
             sequence = await fetcher.worker.added.get()

@@ -309,6 +309,8 @@ FROM_AGENT: tuple[FromAgent, ...] = (
         work=WORK,
         takes_over=True,
         secret="s",
+        peer=Peer(address="h:1", tls=True, cells="c", cell_bytes=9, state_bytes=8),
+        disk="d",
     ),
     Status(
         slots=4,

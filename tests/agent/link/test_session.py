@@ -430,7 +430,16 @@ class TestPeers:
         [started] = live().received(start, 0.0)
         assert isinstance(started, StartGeneration) and started.start.fetch == source
 
-    def test_a_peer_is_told_after_the_welcome(self) -> None:
+    def test_a_peer_with_a_disk_is_told_with_the_hello(self) -> None:
+        session = make_session()
+        peer = Peer(address="h:1", tls=False, cells="c", cell_bytes=1)
+        status = replace(STATUS, peer=peer, disk="d")
+        assert session.status_changed(status, 0.1) == []
+        hello = replace(HELLO, model=STATUS.model, peer=peer, disk="d")
+        assert session.connected(0.2) == [Send(hello)]
+        assert session.received(WELCOME, 0.3) == [MarkConnected()], "all is told"
+
+    def test_a_peer_since_the_hello_is_told_after_the_welcome(self) -> None:
         session = make_session()
         session.connected(0.0)
         peer = Peer(address="h:1", tls=False, cells="c", cell_bytes=1)

@@ -390,10 +390,9 @@ def test_a_request_costs_about_the_same_in_a_small_fleet_and_in_a_large_one() ->
 
 
 def lending(link: LinkId, address: str, scene: Scene) -> None:
-    """An agent with a slot that lends and fetches."""
-    scene.join(link, hello(address, slots=1))
+    """An agent with a slot that lends and fetches, as its hello says."""
     peer = Peer(address=address, tls=False, cells="c", cell_bytes=1000)
-    scene.fleet.agent_said(link, status(1, peer=peer), scene.now)
+    scene.join(link, replace(hello(address, slots=1), peer=peer))
 
 
 def long_request(id: str, scene: Scene) -> list[Decision]:
@@ -425,11 +424,16 @@ def test_a_prefix_of_a_full_agent_is_lent_to_a_free_one_where_there_are_tickets(
     scene.fleet.check_integrity()
 
 
-def test_who_is_no_peer_is_told_of_none() -> None:
+@pytest.mark.parametrize("was_one", [True, False])
+def test_who_is_no_peer_is_told_of_none(was_one: bool) -> None:
     scene = Scene(ticket_secret=b"secret")
     lending(A, "a:1", scene)
     long_request("r", scene)
-    scene.join(B, hello("b", slots=1))
+    if was_one:
+        lending(B, "b:1", scene)
+        scene.fleet.agent_said(B, status(1), scene.now)
+    else:
+        scene.join(B, hello("b", slots=1))
     [started] = long_request("s", scene)
     assert isinstance(started, Send) and started.link == B
     assert isinstance(started.message, Start) and started.message.fetch is None
