@@ -25,6 +25,8 @@ BODIES: list[tuple[bytes, str]] = [
     (b'{"messages": []}', "messages"),
     (b'{"messages": [{"role": "nobody", "content": "a"}]}', "messages[0].role"),
     (b'{"messages": [{"role": "user", "content": 5}]}', "messages[0].content"),
+    (b'{"messages": [{"role": "user"}]}', "`messages[0].content` is missing"),
+    (b'{"messages": [{"role": "tool", "content": "a"}]}', "messages[0].tool_call_id"),
     (b'{"prompt": "a", "no_such_field": 1}', "no_such_field"),
     (b'{"prompt": "a", "max_tokens": 0}', "max_tokens"),
     (b'{"prompt": "a", "max_tokens": "ten"}', "max_tokens"),

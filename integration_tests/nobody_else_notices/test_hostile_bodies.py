@@ -42,6 +42,9 @@ def messages(num: int, size: int) -> list[dict[str, str]]:
 NO_CALL = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "none"}]}
 """The result of a call that nobody made, so that what is right until then is refused as well."""
 
+NOTHING_SAID = [*messages(4095, 4000), {"role": "user"}]
+"""As many messages as may be, of which the last says nothing."""
+
 HOSTILE: dict[str, tuple[str, bytes, int]] = {
     "wrong ids": ("/api/v1/generate", filled(b'{"prompt":[', b"-1,", b"-1]}"), 400),
     "wrong ids, as many as may be": (
@@ -79,6 +82,16 @@ HOSTILE: dict[str, tuple[str, bytes, int]] = {
     "a user who says much in a row": (
         "/v1/messages/count_tokens",
         json.dumps({"messages": [*messages(4000, 4000), NO_CALL]}).encode(),
+        400,
+    ),
+    "a user who says nothing in the end": (
+        "/api/v1/generate",
+        json.dumps({"messages": NOTHING_SAID}).encode(),
+        400,
+    ),
+    "many users who say nothing": (
+        "/api/v1/generate_batch",
+        json.dumps({"requests": [{"messages": [{"role": "user"}] * 2000}] * 256}).encode(),
         400,
     ),
     "a frame's worth of brackets": ("/api/v1/generate", filled(b"", b"[", b""), 400),

@@ -14,6 +14,7 @@ from ....shared.inference import GenerateRequest
 from ....shared.strict import ListOf
 from ....shared.validation import parse_json
 from ..common.field_names import FieldNames
+from ..common.message_check import check_messages
 from ..common.readable import check_readable
 from ..common.tool_check import check_tools
 from ..openapi.schemas import Body
@@ -60,6 +61,7 @@ BATCH_BODY = Body(name="BatchBody", adapter=_batch, takes_nulls=False)
 def parse_generate(body: bytes) -> GenerateRequest:
     """The body of `generate`. Raises `InvalidRequest` and `RequestTooLarge`."""
     request = parse_json(_generate, body)
+    check_messages(request.messages or ())
     check_tools(request.tools or ())
     check_readable(request)
     return request
@@ -76,7 +78,9 @@ def parse_batch(body: bytes) -> Batch:
             )
     _check_writers(parsed.requests)
     for position, entry in enumerate(parsed.requests):
-        check_tools(entry.tools or (), FieldNames({"tools": f"requests[{position}].tools"}))
+        names = FieldNames({each: f"requests[{position}].{each}" for each in ("messages", "tools")})
+        check_messages(entry.messages or (), names)
+        check_tools(entry.tools or (), names)
         check_readable(entry)
     return Batch(
         ids=_unique_ids(parsed.requests),

@@ -23,7 +23,6 @@ from pydantic_core import to_json
 from .....shared.errors import InvalidRequest
 from .....shared.inference import (
     TO_GO_ON,
-    ChatMessage,
     GenerateRequest,
     Grammar,
     MaxTokens,
@@ -42,6 +41,7 @@ from .....shared.template_variables import TemplateVariables
 from .....shared.validation import parse_json
 from ...common.body_fields import in_list, parse_named
 from ...common.field_names import SAME_NAMES, FieldNames
+from ...common.message_check import check_messages
 from ...common.readable import check_copies, check_readable
 from ...common.tool_check import check_tools
 from ...fields.field_notes import FieldNotes
@@ -172,7 +172,7 @@ def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Requested:
         raw["messages"] = _plain_messages(raw["messages"])
     plain = to_json(raw)
     parsed = parse_json(_chat, plain)
-    _check_messages(parsed.messages)
+    check_messages(parsed.messages)
     own = functions.function_names(SAME_NAMES) if has_functions else SAME_NAMES
     check_tools(parsed.tools or (), own)
     check_copies(parsed.n * len(plain), field="n")
@@ -207,24 +207,6 @@ def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Requested:
     if has_functions:
         names = functions.function_names(names)
     return replace(requested, field_names=names, has_functions=has_functions)
-
-
-def _check_messages(messages: Sequence[ChatMessage]) -> None:
-    """Raises `InvalidRequest` for a message that says nothing, or a result of no call.
-
-    An answer without text is none that is wrong: it may have been cut while the model reasoned.
-    """
-    for place, message in enumerate(messages):
-        if message.role == "tool" and message.tool_call_id is None:
-            field = f"messages[{place}].tool_call_id"
-            raise InvalidRequest(
-                f"`{field}` is missing: which call it is the result of", field=field
-            )
-        if message.role in ("assistant", "tool") or message.content not in (None, ()):
-            continue
-        field = f"messages[{place}].content"
-        what = "is missing" if message.content is None else "must have at least one entry, not []"
-        raise InvalidRequest(f"`{field}` {what}", field=field)
 
 
 _COMPLETION_TOKENS = {"max_tokens": "max_completion_tokens"}

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arriero.balancer.api.native.queries import count_tokens
 from arriero.balancer.api.native.requests import MAX_BATCH_REQUESTS, parse_batch, parse_generate
 from arriero.shared.errors import ClientError, InvalidRequest
 from arriero.shared.inference import GenerateRequest, NamedTool
@@ -28,6 +29,40 @@ def test_an_unknown_field_is_named() -> None:
     with pytest.raises(InvalidRequest, match=r"unknown field `messages\[0\].grammar`"):
         body = {"messages": [{"role": "user", "content": "x", "grammar": 1}]}
         parse_generate(encode(body))
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        ({"role": "user"}, "content"),
+        ({"role": "user", "content": None}, "content"),
+        ({"role": "user", "content": []}, "content"),
+        ({"role": "system"}, "content"),
+        ({"role": "tool", "content": "noon"}, "tool_call_id"),
+    ],
+)
+def test_a_message_that_says_nothing_is_refused(message: Any, field: str) -> None:
+    body = {"messages": [{"role": "user", "content": "x"}, message]}
+    with pytest.raises(InvalidRequest) as caught:
+        parse_generate(encode(body))
+    assert caught.value.field == f"messages[1].{field}"
+    with pytest.raises(InvalidRequest) as caught:
+        count_tokens(encode(body))
+    assert caught.value.field == f"messages[1].{field}"
+    with pytest.raises(InvalidRequest) as caught:
+        parse_batch(encode({"requests": [{"prompt": "x"}, body]}))
+    assert caught.value.field == f"requests[1].messages[1].{field}"
+
+
+def test_answers_and_results_may_be_empty() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "now", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": ""},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c"},
+        {"role": "assistant", "reasoning_content": "I"},
+    ]
+    assert len(parse_generate(encode({"messages": messages})).messages or ()) == 4
 
 
 def test_tools_have_their_limit() -> None:
