@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from demo.conversations import ADAPTER, load_conversations, muleteer
 from integration_tests.corpus import ENDLESS, generate
 from integration_tests.daemons import MODEL, Fleet, started_fleet, until
+from tests.agent.models.file_server import Served, file_server
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -99,8 +101,22 @@ async def test_adapters_come_and_go_while_the_model_stays(
     endless = ENDLESS | {"model": "demo", "n_discard": 64}
     stream = asyncio.create_task(generate(fleet.http, fleet.inference, endless))
 
+    async def is_fetched() -> bool:
+        adapted = await status_of("demo:muleteer")
+        return adapted["agents"] == [agent["id"]] and adapted["progress"] is not None
+
+    with file_server() as server:
+        held = Served(ADAPTER.read_bytes(), held=Event(), held_after=1000)
+        await wish(calling | {"source": server.serve("/muleteer.gguf", held)})
+        await until(is_fetched)
+        assert (await status_of("demo:muleteer"))["status"] == "loading", "not its model's status"
+        assert (await status_of("demo"))["status"] == "loaded"
+        assert held.held is not None
+        held.held.set()
+        assert (await answer("demo:muleteer")) == muleteer(ANSWER), "it waits for its adapter"
+        assert (await status_of("demo:muleteer"))["status"] == "loaded"
+
     await wish(calling)
-    assert (await answer("demo:muleteer")) == muleteer(ANSWER), "it waits for its adapter"
     assert (await answer("demo")) == ANSWER
 
     await wish(calling, torn)

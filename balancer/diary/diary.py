@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ...shared.errors import Conflict, NotFound, StoreUnavailable
 from ...shared.inference import AgentId
 from ...shared.messages import Issue
+from ..fleet.core.fleet_views import FleetViews
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.view import Departure
 from ..store.health import StoreHealth
@@ -217,13 +218,8 @@ class Diary:
             agents, left = change.agents, set(change.agents_left)
         self._revision = views.revision
         departures: dict[AgentId, Departure | None] = {id: views.departure_of(id) for id in left}
-        failed = {
-            name: status.issues[0]
-            for name, status in views.statuses().items()
-            if status.status == "failed" and status.issues
-        }
         self._observed(watcher.agents(agents, departures, now))
-        self._observed(watcher.failed(failed, now))
+        self._observed(watcher.failed(_failed(views), now))
         self._observed(watcher.issues("", THE_BALANCER, self.issues(), now))
         if now >= self._seen_at + SEEN_INTERVAL:
             self._seen_at = now
@@ -261,6 +257,21 @@ class Diary:
     def _wake(self) -> None:
         self._has_new.set()
         self._has_new = asyncio.Event()
+
+
+def _failed(views: FleetViews) -> Mapping[str, Issue]:
+    """The desired models that have failed to load, and adapters of others, by name."""
+    models = views.statuses()
+    adapters = {
+        name: status
+        for name, status in views.adapters().items()
+        if models[status.model.name].status != "failed"
+    }
+    return {
+        name: status.issues[0]
+        for name, status in (models | adapters).items()
+        if status.status == "failed" and status.issues
+    }
 
 
 def _name_of(item: Item) -> Mapping[str, object]:

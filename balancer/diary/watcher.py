@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pydantic_core import to_json
 
 from ...shared.inference import AgentId
+from ...shared.inference.adapters import adapted_name
 from ...shared.messages import Issue
 from ..fleet.view import AgentView, Departure
 from ..store.records import MAX_HOSTS, DiaryEntry, DiaryKind, HostState, SavedHost
@@ -39,7 +40,7 @@ _WHY: Mapping[HostState, str] = {
 
 @dataclass(slots=True)
 class _Agent:
-    """`models` are those that it serves."""
+    """`models` are those that it serves, and their adapters."""
 
     name: str
     models: frozenset[str]
@@ -128,7 +129,7 @@ class Watcher:
         return Observed((*entries, *due.entries), (*hosts.values(), *due.hosts))
 
     def failed(self, issues: Mapping[str, Issue], now: float) -> Observed:
-        """These desired models have failed to load, by name."""
+        """These desired models and adapters have failed to load, by name."""
         new = issues.keys() - self._failed
         self._failed = set(issues)
         return Observed(
@@ -221,13 +222,17 @@ class Watcher:
 
 
 def _served(view: AgentView) -> frozenset[str]:
-    """The models that it serves; of several, each has a state of its own."""
+    """The models and adapters that it serves; of several models, each has a state of its own."""
     if len(view.models) > 1:
-        loaded = (each for each in view.models if each.info is not None)
-        return frozenset(each.name for each in loaded if each.state != "failed")
-    if view.model is None or view.state == "failed":
-        return frozenset()
-    return frozenset((view.model.name,))
+        infos = [each.info for each in view.models if each.state != "failed"]
+    else:
+        infos = [] if view.state == "failed" else [view.model]
+    return frozenset(
+        name
+        for info in infos
+        if info is not None
+        for name in (info.name, *(adapted_name(info.name, each) for each in info.adapters))
+    )
 
 
 def _entry(at: float, kind: DiaryKind, subject: str, message: str) -> DiaryEntry:

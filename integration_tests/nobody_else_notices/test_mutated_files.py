@@ -99,21 +99,6 @@ class Host:
         assert all(each["message"] for each in found["issues"]), found
         return str(found["status"])
 
-    async def outcome_of_adapter(self, adapter: str) -> str:
-        """The same; until it is there or has failed, its model's status stands for it."""
-
-        async def is_over() -> bool:
-            models = [agent["model"] for agent in await self.fleet.view("agents")]
-            if any(model is not None and adapter in model["adapters"] for model in models):
-                return True
-            rows = await self.fleet.view("models")
-            return ("failed", f"adapted:{adapter}") in [
-                (row["status"], row["name"]) for row in rows
-            ]
-
-        await until(is_over)
-        return await self.outcome(f"adapted:{adapter}")
-
     def write(self, data: bytes) -> Path:
         """A file of its own for each: an engine maps the one that it serves."""
         path = self.folder / f"{len(list(self.folder.iterdir()))}.gguf"
@@ -171,7 +156,7 @@ async def test_adapters(host: Host) -> None:
             path = host.write(data)
             adapter = {"name": f"mutated-{number}", "source": path.as_uri()}
             await host.desire("adapted", MODEL, adapters=[adapter])
-            outcomes.append(await host.outcome_of_adapter(adapter["name"]))
+            outcomes.append(await host.outcome(f"adapted:{adapter['name']}"))
             if outcomes[-1] == "loaded":
                 await asked(host, f"adapted:mutated-{number}")
             host.check(since)

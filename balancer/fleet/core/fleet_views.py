@@ -189,6 +189,10 @@ class FleetViews:
         """How each desired model is."""
         return self._steering.statuses
 
+    def adapters(self) -> Mapping[str, ModelStatus]:
+        """How each desired adapter is, by the name that clients ask for."""
+        return self._steering.adapters
+
     def placement_of(self, model: str) -> str | None:
         """Where a desired model is placed and why, in words. Costs the size of the fleet."""
         return self._steering.placement_of(model)

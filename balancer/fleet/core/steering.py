@@ -5,7 +5,7 @@ once for many changes. Operators' cordons are carried out here, too.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 from ....shared.errors import ShuttingDown
@@ -13,7 +13,7 @@ from ....shared.inference import AgentId
 from ....shared.inference.adapters import adapted_name
 from ....shared.inference.values import MOST_SECONDS, within
 from ....shared.messages import Issue, Status
-from ....shared.models.assignments import Phase, Reload, WishedAdapter, Work
+from ....shared.models.assignments import Phase, Reload, Work
 from ...control.agent_plan import Plan
 from ...control.controller import Controller
 from ...control.demand import Demand
@@ -26,6 +26,7 @@ from ..lifecycle import NotServed
 from ..model_registry import LoadFailure
 from ..registry import Agent
 from ..view import SharedCordon
+from .adapter_status import status_of_adapter
 from .cordons import Cordons
 from .not_served import reason_of
 from .state import FleetState
@@ -113,6 +114,8 @@ class Steering:
         self._load_times = LoadTimes()
         self._peer_demands: Mapping[str, Demand] = {}
         self._bases: Mapping[str, str] = {}
+        self.adapters: Mapping[str, ModelStatus] = {}
+        """How each desired adapter is, by the name that clients ask for, when it was looked at."""
         self._left_out: Mapping[str, Issue] = {}
         self._failures: Mapping[str, LoadFailure] = {}
 
@@ -132,15 +135,8 @@ class Steering:
         return None if status is None else self._controller.placement_of(status.model)
 
     def status_of(self, name: str) -> ModelStatus | None:
-        """How a desired model is, or that of a desired adapter, with what is wrong with it."""
-        base = self._bases.get(name)
-        status = self.statuses.get(base or name)
-        if base is None or status is None or not status.issues:
-            return status
-        adapter = name[len(adapted_name(base, "")) :]
-        issues = tuple(each for each in status.issues if each.adapter in (None, adapter))
-        is_left_out = name in self._left_out
-        return replace(status, status="failed" if is_left_out else status.status, issues=issues)
+        """How a desired model or adapter is."""
+        return self.statuses.get(name) or self.adapters.get(name)
 
     # ---- how far agents are
 
@@ -212,6 +208,7 @@ class Steering:
         self._left_out, self._failures = {}, {}
         self._state.models.leave_out({})
         self._state.models.fail({})
+        self._look_at_adapters()
         self._state.changes.advance()
         self.look_soon(now)
 
@@ -396,11 +393,7 @@ class Steering:
 
     def _leave_out(self, now: float) -> list[Decision]:
         """Requests for adapters that cannot be had end, and further ones are refused."""
-        found = {
-            adapted_name(name, adapter): issue
-            for name, status in self.statuses.items()
-            for adapter, issue in left_out(status, self._agents_of(status)).items()
-        }
+        found = self._look_at_adapters()
         if found == self._left_out:
             return []
         self._left_out = found
@@ -409,6 +402,21 @@ class Steering:
         models.leave_out({name: issue.message for name, issue in found.items()})
         errors = {name: error for name in found if (error := models.left_out(name)) is not None}
         return self._state.requests.refuse(errors, now) if errors else []
+
+    def _look_at_adapters(self) -> Mapping[str, Issue]:
+        """Takes note of how each is. Why those cannot be had that no agent serves."""
+        before = self.adapters
+        found = {
+            adapted_name(name, adapter.name): status_of_adapter(adapter, base, agents)
+            for name, base in self.statuses.items()
+            if base.model.adapters
+            for agents in [self._agents_of(base)]
+            for adapter in base.model.adapters
+        }
+        self.adapters = {name: each.status for name, each in found.items()}
+        if self.adapters != before:
+            self._state.changes.advance()
+        return {name: each.left_out for name, each in found.items() if each.left_out is not None}
 
     def dry_run(self, desired: DesiredState, now: float) -> Plan:
         """What would become of it if this were desired."""
@@ -480,36 +488,3 @@ def _essence(work: Work | None) -> tuple[object, ...]:
     if work is None:
         return ()
     return (work.revision, work.assignment, work.phase, work.needed, work.least, work.claims)
-
-
-def left_out(status: ModelStatus, agents: Iterable[Agent]) -> Mapping[str, Issue]:
-    """Why each adapter of a model is not served and will not be soon, by its own name.
-
-    `agents` are those of the model. An adapter is waited for while one of them has it, may yet
-    load it, or was not ordered to.
-    """
-    if status.status != "loaded" or not status.issues:
-        return {}
-    here = [agent for agent in agents if agent.served == status.model.name]
-    found = ((each.name, _reason(each, here)) for each in status.model.adapters)
-    return {name: issue for name, issue in found if issue is not None}
-
-
-def _reason(adapter: WishedAdapter, agents: Iterable[Agent]) -> Issue | None:
-    reason: Issue | None = None
-    for agent in agents:
-        if agent.model is not None and adapter.name in agent.model.adapters:
-            return None
-        work = agent.work
-        if work is None or work.assignment is None:
-            continue  # a model of its own, with the adapters that it has
-        if work.phase != "failed" or adapter not in (work.assignment.adapters or ()):
-            return None
-        reason = reason or _issue(agent.issues, adapter.name)
-    return reason
-
-
-def _issue(issues: Iterable[Issue], adapter: str) -> Issue | None:
-    """The issue that is about the adapter, or the first one."""
-    some = list(issues)
-    return next((each for each in some if each.adapter == adapter), next(iter(some), None))

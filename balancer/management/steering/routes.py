@@ -250,10 +250,11 @@ def models_json(runtime: FleetRuntime) -> list[Model]:
                 own = slots.setdefault(name, {"total": 0, "busy": 0})
                 own["total"] += served.slots.total
                 own["busy"] += served.slots.busy
-    adapters = {
+    adapters = runtime.views.adapters()
+    sources = {
         adapted_name(status.model.name, adapter.name): adapter.source
         for status in statuses.values()
-        for adapter in status.model.adapters or ()
+        for adapter in status.model.adapters
     }
     found: list[Model] = []
     for view in runtime.views.models():
@@ -274,8 +275,9 @@ def models_json(runtime: FleetRuntime) -> list[Model]:
             if (placement := runtime.views.placement_of(name)) is not None:
                 model["placement"] = placement
             model["agents"] = list(dict.fromkeys([*model["agents"], *status.hosts]))
-        elif (source := adapters.get(name)) is not None:
-            model["source"] = source
+        elif (status := adapters.get(name)) is not None:
+            model["source"] = sources[name]
+            model["agents"] = list(dict.fromkeys([*model["agents"], *status.hosts]))
         found.append(model)
     return found
 

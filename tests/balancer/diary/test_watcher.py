@@ -91,6 +91,14 @@ def test_a_host_whose_connection_broke_is_lost_a_while_later() -> None:
     assert (host.state, host.last_seen, host.since) == ("lost", 1000.0, 1000.0)
 
 
+def test_an_adapter_is_told_of_as_a_model_is() -> None:
+    scene = Scene()
+    scene.come(agent("box"))
+    adapted = replace(model_info("llama"), adapters=("support",))
+    assert scene.come(agent("box", model=adapted)) == ["model_loaded llama:support: box serves it"]
+    assert scene.come(agent("box", model=adapted)) == []
+
+
 def test_one_that_dials_again_went_nowhere() -> None:
     scene = Scene()
     scene.come(agent("box"))

@@ -1,6 +1,5 @@
 """The controller in the core: when it looks, what it sees, what agents are sent."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -9,13 +8,11 @@ from arriero.balancer.access.identity import CallerLimits, Identity
 from arriero.balancer.control.controller import SETTLE
 from arriero.balancer.control.desired_state import AgentChoice, DesiredModel, DesiredState
 from arriero.balancer.control.failures import FIRST_RETRY
-from arriero.balancer.control.model_status import ModelStatus
 from arriero.balancer.fleet.core.steering import (
     RECONCILE_PAUSE,
     RECONCILE_PAUSE_PER_AGENT,
     UNSCHEDULED,
     LoadTimes,
-    left_out,
     may_need_order,
 )
 from arriero.balancer.fleet.decisions import (
@@ -28,7 +25,6 @@ from arriero.balancer.fleet.decisions import (
     Send,
 )
 from arriero.balancer.fleet.queries.query import QueryRequest
-from arriero.balancer.fleet.registry import Agent
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import (
     EngineFailed,
@@ -38,7 +34,6 @@ from arriero.shared.errors import (
     RequestError,
     ShuttingDown,
 )
-from arriero.shared.framing.heartbeat import HeartbeatMonitor
 from arriero.shared.inference import AgentId, Done, Failed, RequestId, Waiting
 from arriero.shared.inference.adapters import AdapterChoice
 from arriero.shared.messages import Cancel, Hello, Issue, Reject, Start, Status
@@ -254,6 +249,36 @@ def test_a_request_for_an_adapter_that_cannot_be_had_ends_with_the_reason() -> N
     told_of = {name: [issue.message for issue in view.issues] for name, view in views.items()}
     assert told_of["llama"] == told_of["llama:bad"] == [f"agent host-a: {BROKEN.message}"]
     assert told_of["llama:good"] == []
+
+
+def test_an_adapter_beside_a_model_that_is_loaded_is_loading_until_an_agent_has_it() -> None:
+    scene = Steered()
+    scene.join_idle(A, "a")
+    scene.wish(wished())
+    scene.look()
+    scene.serve(A, wished().assignment, 1)
+    scene.look()
+
+    def told() -> list[tuple[str, float | None]]:
+        return [(each.status, each.progress) for each in seen(scene.fleet).models()]
+
+    model = wished(adapters=(GOOD,))
+    scene.wish(model)
+    assert told() == [("loaded", None), ("waiting", None)]
+    scene.look()
+    said = status(
+        model="llama", work=replace(work("fetching", model.assignment, revision=2), progress=0.5)
+    )
+    scene.tell(A, said)
+    scene.look()
+    assert told() == [("loaded", None), ("loading", 0.25)]
+    scene.tell(A, replace(said, work=work("loading", model.assignment, revision=2)))
+    scene.look()
+    assert told() == [("loaded", None), ("loading", 0.5)]
+    assert said.model is not None
+    served = replace(said.model, adapters=("good",))
+    scene.tell(A, replace(said, model=served, work=work("serving", model.assignment, revision=2)))
+    assert told() == [("loaded", None), ("loaded", None)]
 
 
 def test_an_adapter_from_another_source_is_waited_for_again() -> None:
@@ -688,63 +713,6 @@ def test_what_an_old_process_runs_keeps_its_agent_busy() -> None:
     assert (num_busy(), scene.state_of("a")) == (1, "draining")
     scene.say(A, ended("r1", "cancelled"))
     assert (num_busy(), scene.state_of("a")) == (0, "drained")
-
-
-BAD, GOOD = (WishedAdapter(name=one, source=f"file:///{one}.gguf") for one in ("bad", "good"))
-MODEL = DesiredModel(name="llama", source="file:///llama.gguf", adapters=(BAD, GOOD))
-OTHER = Issue(code="adapter", message="it is gone", adapter="good")
-UNREADABLE = Issue(code="adapter", message="it is broken", adapter="bad")
-STATUS = ModelStatus(model=MODEL, status="loaded", issues=(UNREADABLE,))
-
-
-def agent(
-    *adapters: str,
-    phase: Phase | None = "failed",
-    told: Assignment = MODEL.assignment,
-    issues: Sequence[Issue] = (OTHER, UNREADABLE),
-) -> Agent:
-    """Has the model with these adapters; without a `phase` it is a model of its own."""
-    one = Agent(
-        LinkId(1), hello("a"), 1, None, 0.0, HeartbeatMonitor(0.0, interval=1.0, timeout=5.0)
-    )
-    said = status(
-        model="llama",
-        work=None if phase is None else work(phase, told, revision=1),
-        issues=tuple(issues),
-    )
-    assert said.model is not None
-    one.changed(replace(said, model=replace(said.model, adapters=adapters)))
-    return one
-
-
-def test_one_that_all_agents_failed_to_get_is_left_out_with_its_reason() -> None:
-    assert left_out(STATUS, [agent("good"), agent("good")]) == {"bad": UNREADABLE}
-    assert left_out(STATUS, [agent("good", issues=(OTHER,))]) == {"bad": OTHER}, "the best there is"
-    assert left_out(STATUS, [agent()]) == {"bad": UNREADABLE, "good": OTHER}
-
-
-def test_one_that_an_agent_has_is_not() -> None:
-    assert left_out(STATUS, [agent("good"), agent("bad", "good")]) == {}
-
-
-def test_one_that_an_agent_may_still_bring_is_not() -> None:
-    for phase in ("fetching", "loading", "serving"):
-        assert left_out(STATUS, [agent("good"), agent("good", phase=phase)]) == {}
-
-
-def test_one_of_which_an_agent_was_not_told_yet_is_not() -> None:
-    before = replace(MODEL.assignment, adapters=(GOOD, replace(BAD, scale=0.5)))
-    assert left_out(STATUS, [agent("good", told=before)]) == {}
-
-
-def test_an_agent_with_a_model_of_its_own_brings_nothing() -> None:
-    assert left_out(STATUS, [agent("good"), agent(phase=None)]) == {"bad": UNREADABLE}
-    assert left_out(STATUS, [agent(phase=None)]) == {}, "nobody failed"
-
-
-def test_while_the_model_is_not_loaded_its_adapters_wait_with_it() -> None:
-    assert left_out(replace(STATUS, status="failed"), [agent("good")]) == {}
-    assert left_out(replace(STATUS, issues=()), [agent("good")]) == {}
 
 
 def said(phase: Phase, progress: float | None = None, **fields: object) -> Work:

@@ -1,0 +1,79 @@
+"""How a desired adapter is: as its model, and where that is loaded, as its agents say."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from ....shared.messages import Issue
+from ....shared.models.assignments import WishedAdapter
+from ...control.model_status import ModelStatus, Status
+from ..registry import Agent
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterStatus:
+    """`left_out`: why no agent serves it and none will soon, where its model is loaded."""
+
+    status: ModelStatus
+    left_out: Issue | None = None
+
+
+def status_of_adapter(
+    adapter: WishedAdapter, base: ModelStatus, agents: Iterable[Agent]
+) -> AdapterStatus:
+    """`base` is how its model is, and `agents` are those of the model.
+
+    An adapter is waited for while one of them may yet load it, or was not ordered to.
+    """
+    issues = tuple(each for each in base.issues if each.adapter in (None, adapter.name))
+    if base.status != "loaded":
+        return AdapterStatus(replace(base, issues=issues))
+    here = [agent for agent in agents if agent.served == base.model.name]
+    having = [agent for agent in here if _has(agent, adapter)]
+    steered = [agent for agent in here if agent.work is not None and agent.work.assignment]
+    failed = [agent for agent in steered if _has_failed(agent, adapter)]
+    bringing = [agent for agent in steered if _is_told(agent, adapter) and agent not in failed]
+    reasons = (_issue(agent.issues, adapter.name) for agent in failed)
+    reason = next((each for each in reasons if each is not None), None) if base.issues else None
+    if having:
+        return AdapterStatus(_of(base, "loaded", [*having, *bringing], issues))
+    if bringing:
+        return AdapterStatus(_of(base, "loading", bringing, issues))
+    if reason is None or len(failed) < len(steered):
+        return AdapterStatus(_of(base, "waiting", [], issues))
+    return AdapterStatus(_of(base, "failed", [], issues or (reason,)), reason)
+
+
+def _of(
+    base: ModelStatus, status: Status, agents: Iterable[Agent], issues: tuple[Issue, ...]
+) -> ModelStatus:
+    here = list(agents)
+    return ModelStatus(
+        model=base.model,
+        status=status,
+        agents=tuple(agent.hello.agent_id for agent in here),
+        hosts=tuple(dict.fromkeys(agent.host for agent in here)),
+        issues=issues,
+    )
+
+
+def _has(agent: Agent, adapter: WishedAdapter) -> bool:
+    return agent.model is not None and adapter.name in agent.model.adapters
+
+
+def _is_told(agent: Agent, adapter: WishedAdapter) -> bool:
+    """Whether its order has the adapter, as it is desired now."""
+    work = agent.work
+    if work is None or work.assignment is None:
+        return False
+    return adapter in (work.assignment.adapters or ())
+
+
+def _has_failed(agent: Agent, adapter: WishedAdapter) -> bool:
+    is_at_end = agent.work is not None and agent.work.phase == "failed"
+    return is_at_end and _is_told(agent, adapter)
+
+
+def _issue(issues: Iterable[Issue], adapter: str) -> Issue | None:
+    """The issue that is about the adapter, or the first one."""
+    some = list(issues)
+    return next((each for each in some if each.adapter == adapter), next(iter(some), None))
