@@ -1,7 +1,8 @@
 // The login: the form, the button to log out, and what the role may do. Where a proxy in front adds
-// a key to each call, there is nothing to log in to, and nothing to log out of.
+// a key to each call, there is nothing to log in to; to log out is to end the proxy's own session, if
+// it says where.
 
-import { byId, setText, show } from "./dom.js";
+import { byId, setAttribute, setText, show } from "./dom.js";
 import { REDIRECTED, call, get, path, showWithCalls } from "./management.js";
 
 const MAY = {
@@ -14,7 +15,8 @@ const ALL = MAY.admin;
 let role = null; // null while no login is needed, or the balancer has not said yet
 let isKeyNeeded = false;
 let name = null;
-let isEntering = false;
+let signOut = null; // where people end the session of the proxy in front
+let isChanging = false;
 let numEntered = 0;
 let isKnown = false; // the balancer has said who is logged in, since this page was loaded
 
@@ -39,7 +41,7 @@ export async function beginSession() {
 export async function checkSession() {
   const numBefore = numEntered;
   const { session, refusal } = await ask();
-  if (isEntering || numEntered !== numBefore) return; // it is about the session before
+  if (isChanging || numEntered !== numBefore) return; // it is about the session before
   // What is on the page is not for the next one who logs in.
   const isOver = isOfBalancer(refusal) || (session?.needs_key && session.role === null);
   if (isOver || (isKnown && isOfProxy(session, refusal))) location.reload();
@@ -54,8 +56,8 @@ async function ask() {
   }
 }
 
-/** Whether the balancer refused the key that a proxy adds to the calls of this page. */
-const isOfBalancer = (refusal) => refusal !== null && ["unauthorized", "forbidden"].includes(refusal.code);
+/** Whether the balancer refused what a proxy adds to the calls of this page. */
+const isOfBalancer = (refusal) => ["unauthorized", "forbidden", "invalid_request"].includes(refusal?.code);
 
 /** Whether a proxy answered in its place: it wants a login of its own, which the page itself gets. */
 function isOfProxy(session, refusal) {
@@ -68,7 +70,7 @@ function refuse({ message }) {
   for (const id of ["log-in-form", "log-in-note"]) show(byId(id), false);
   show(byId("log-in"), true);
   setText(byId("log-in-title"), "No access");
-  setText(byId("log-in-problem"), `The key that is added to your calls on their way here is refused: ${message}`);
+  setText(byId("log-in-problem"), `What is added to your calls on their way here is refused: ${message}`);
   return false;
 }
 
@@ -78,13 +80,17 @@ function takeUp(session) {
   role = session.role;
   isKeyNeeded = session.needs_key;
   name = session.name;
+  signOut = session.sign_out;
   showWithCalls(session.csrf === null ? {} : { "x-arriero-csrf": session.csrf });
   const isOut = session.needs_key && role === null;
   document.body.classList.toggle("logged-out", isOut);
   for (const what of ALL) document.body.classList.toggle(`may-not-${what}`, !may(what));
   show(byId("log-in"), isOut);
-  show(byId("who"), role !== null);
+  show(byId("who"), role !== null || signOut !== null);
   show(byId("log-out"), session.csrf !== null);
+  show(byId("sign-out"), session.csrf === null && signOut !== null);
+  setAttribute(byId("sign-out"), "href", signOut ?? "");
+  show(byId("who-name"), role !== null);
   if (role !== null) setText(byId("who-name"), `${session.name}, ${role}`);
   if (isOut) byId("access-key").focus();
   return !isOut;
@@ -95,32 +101,36 @@ function takeUp(session) {
  * before has ended does not load the page anew, which would lose the key.
  */
 export async function enterWith(make) {
-  isEntering = true;
+  isChanging = true;
   try {
     const key = await make();
     takeUp((await call("POST", path("session"), { body: { key } })).body);
     numEntered += 1;
   } finally {
-    isEntering = false;
+    isChanging = false;
   }
 }
 
 async function logIn(event) {
   event.preventDefault();
   const key = byId("access-key").value.trim();
-  await change("POST", { body: { key } });
+  await change("POST", { body: { key } }, null);
 }
 
 async function logOut() {
-  await change("DELETE");
+  await change("DELETE", {}, signOut);
 }
 
-async function change(method, options) {
+/** Then go to `place`, or load the page anew. */
+async function change(method, options, place) {
   setText(byId("log-in-problem"), "");
+  isChanging = true;
   try {
     await call(method, path("session"), options);
-    location.reload();
+    if (place === null) location.reload();
+    else location.assign(place);
   } catch (refused) {
+    isChanging = false;
     setText(byId("log-in-problem"), refused.message);
     byId("access-key").select();
   }

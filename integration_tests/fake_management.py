@@ -372,9 +372,10 @@ class FakeManagement:
 
     async def _session(self, _call: web.Request) -> web.Response:
         if self.role is None:
-            nobody = dict.fromkeys(("name", "role", "csrf", "expires_at"))
+            nobody = dict.fromkeys(("name", "role", "csrf", "expires_at", "sign_out"))
             return web.json_response({"needs_key": self.is_login_needed, **nobody})
-        somebody = {"name": "ana", "role": self.role, "csrf": "c", "expires_at": None}
+        nothing = {"expires_at": None, "sign_out": None}
+        somebody = {"name": "ana", "role": self.role, "csrf": "c", **nothing}
         return web.json_response({"needs_key": True, **somebody})
 
     async def _keys(self, _call: web.Request) -> web.Response:

@@ -217,7 +217,8 @@ async def test_people_log_in_by_single_sign_on_and_programs_by_key(
     assert await status(ADMIN, "/", **person) == 200
     assert await status(ADMIN, "/api/v1/agents", **person) == 200
     async with proxy.ask(ADMIN, "GET", "/api/v1/session", headers=person) as response:
-        assert (await response.json())["role"] == "admin"
+        session = await response.json()
+        assert (session["role"], session["sign_out"]) == ("admin", "/oauth2/sign_out")
     assert await status(ADMIN, "/api/v1/agents", **stranger) == 401  # the balancer's own
     assert await status(ADMIN, "/api/v1/agents", **stranger, **program) == 401
     assert await status(ADMIN, "/api/v1/agents", **program) == 302
@@ -232,8 +233,8 @@ async def test_people_log_in_by_single_sign_on_and_programs_by_key(
     async with proxy.ask(ADMIN, "POST", "/api/v1/session", **log_in) as response:
         assert response.status == 200
         assert "secure" in response.headers["Set-Cookie"].lower()
-        session = response.headers["Set-Cookie"].partition(";")[0]
-    with_session = {"Cookie": f"{stranger['Cookie']}; {session}"}
+        cookie = response.headers["Set-Cookie"].partition(";")[0]
+    with_session = {"Cookie": f"{stranger['Cookie']}; {cookie}"}
     assert await status(ADMIN, "/api/v1/agents", **with_session) == 200
 
     for path in ("/metrics", "/api/v1/agent-socket"):

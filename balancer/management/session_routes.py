@@ -8,6 +8,7 @@ this origin can read.
 """
 
 import hmac
+import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable
@@ -20,16 +21,16 @@ from pydantic import Field, TypeAdapter
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
-from ...shared.errors import Conflict, Forbidden, Unauthorized
+from ...shared.errors import Conflict, Forbidden, InvalidRequest, Unauthorized
 from ...shared.strict import STRICT
-from ...shared.validation import parse_json
+from ...shared.validation import echo, parse_json
 from ..access.access import Access
 from ..access.access_key import digest_of
 from ..access.identity import Identity, Role
 from ..access.sessions import LIFETIME, Session, Sessions
 from ..api.access.credentials import keys_in
 from ..api.access.permissions import Needs
-from ..api.openapi.document import Doc, json_answer
+from ..api.openapi.document import Doc, json_answer, parameter
 from ..api.openapi.schemas import Body
 from ..api.route import Route
 from ..api.transport.bodies import parsed
@@ -40,6 +41,11 @@ Announce = Callable[[str, Session], Awaitable[None]]
 
 COOKIE = "arriero_session"
 CSRF_HEADER = "x-arriero-csrf"
+SIGN_OUT_HEADER = "x-arriero-sign-out"
+"""What a proxy with a login of its own adds to a page's calls: where people end its session."""
+
+_PLACE = re.compile(r"(https?://[^/]|/(?![/\\]))[!-~]*", re.ASCII)
+"""A path of this origin, or an address: no script, and no other origin by a path of two slashes."""
 _TOKEN_BYTES = 32
 _SAFE_METHODS = ("GET", "HEAD")
 
@@ -155,7 +161,8 @@ class SessionState(TypedDict):
 
     `csrf` is what calls that change something send as `x-arriero-csrf` beside the cookie.
     `expires_at`: seconds since 1970. Both are null where the request has a key in its headers,
-    which a proxy in front may add: there is no session then.
+    which a proxy in front may add: there is no session then. `sign_out` is where people end the
+    session of that proxy, if it says so by the header `x-arriero-sign-out`.
     """
 
     needs_key: bool
@@ -163,6 +170,7 @@ class SessionState(TypedDict):
     role: Role | None
     csrf: str | None
     expires_at: float | None
+    sign_out: str | None
 
 
 def routes(sessions: BrowserSessions) -> list[Route]:
@@ -174,12 +182,13 @@ def routes(sessions: BrowserSessions) -> list[Route]:
             with refusals_reported(request):
                 holder = await sessions.access.admitted(keys)
                 check_sees(holder)
-            return _answer(state_of(sessions, None, holder))
+            return _answer(state_of(sessions, None, holder, sign_out_of(request)))
         found = sessions.find(request)
-        return _answer(state_of(sessions, *(found or (None, None))))
+        return _answer(state_of(sessions, *(found or (None, None)), sign_out_of(request)))
 
     async def log_in(request: web.Request) -> web.Response:
         given = await parsed(request, partial(parse_json, LOG_IN))
+        sign_out = sign_out_of(request)
         with refusals_reported(request):
             holder = await sessions.access.admitted([given.key])
             if holder is None:
@@ -188,19 +197,22 @@ def routes(sessions: BrowserSessions) -> list[Route]:
         response = web.Response()
         session = sessions.open(request, response, holder)
         await sessions.announce()
-        return _answer(state_of(sessions, session, holder), response)
+        return _answer(state_of(sessions, session, holder, sign_out), response)
 
     async def log_out(request: web.Request) -> web.Response:
         response = web.Response()
+        sign_out = sign_out_of(request)
         sessions.close(request, response)
         await sessions.announce()
-        return _answer(state_of(sessions, None, None), response)
+        return _answer(state_of(sessions, None, None, sign_out), response)
 
+    of_proxy = parameter(SIGN_OUT_HEADER, "header")
     show_doc = Doc(
         "Session",
         "Who is logged in by the cookie, or by a key, and whether anybody has to be.",
         {200: json_answer("The session, if there is one.", SessionState)},
-        errors=(Unauthorized, Forbidden),
+        errors=(Unauthorized, Forbidden, InvalidRequest),
+        parameters=(of_proxy,),
     )
     log_in_doc = Doc(
         "LogIn",
@@ -208,12 +220,14 @@ def routes(sessions: BrowserSessions) -> list[Route]:
         {200: json_answer("The new session.", SessionState)},
         body=Body(name="LogIn", adapter=LOG_IN),
         errors=(Unauthorized, Forbidden, Conflict),
+        parameters=(of_proxy,),
     )
     log_out_doc = Doc(
         "LogOut",
         "Logs out; the session ends, and so does its cookie.",
         {200: json_answer("Nobody is logged in.", SessionState)},
-        errors=(Forbidden,),
+        errors=(Forbidden, InvalidRequest),
+        parameters=(of_proxy,),
     )
     path = "/api/v1/session"
     return [
@@ -232,8 +246,23 @@ def check_sees(holder: Identity | None) -> None:
         )
 
 
+def sign_out_of(request: web.Request) -> str | None:
+    """Where people end the session of the proxy in front. Raises `InvalidRequest`."""
+    place = request.headers.get(SIGN_OUT_HEADER)
+    if place is None or _PLACE.fullmatch(place):
+        return place
+    raise InvalidRequest(
+        f"`{SIGN_OUT_HEADER}` must be a path, such as /oauth2/sign_out, or an address with "
+        f"https://, not {echo(place)}",
+        field=SIGN_OUT_HEADER,
+    )
+
+
 def state_of(
-    sessions: BrowserSessions, session: Session | None, holder: Identity | None
+    sessions: BrowserSessions,
+    session: Session | None,
+    holder: Identity | None,
+    sign_out: str | None,
 ) -> SessionState:
     """The session as its page sees it."""
     return SessionState(
@@ -242,6 +271,7 @@ def state_of(
         role=None if holder is None else holder.role,
         csrf=None if session is None else session.csrf,
         expires_at=None if session is None else session.expires_at,
+        sign_out=sign_out,
     )
 
 

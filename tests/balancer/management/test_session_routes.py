@@ -14,7 +14,12 @@ from arriero.balancer.access.sessions import LIFETIME, Sessions
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
-from arriero.balancer.management.session_routes import COOKIE, CSRF_HEADER, BrowserSessions
+from arriero.balancer.management.session_routes import (
+    COOKIE,
+    CSRF_HEADER,
+    SIGN_OUT_HEADER,
+    BrowserSessions,
+)
 from arriero.balancer.management.steering.desired_state_service import DesiredStateService
 from tests.balancer import documents
 from tests.balancer.access.builders import record, secret
@@ -126,7 +131,14 @@ async def status(client: TestClient, method: str, path: str, **headers: str) -> 
 
 
 async def test_who_is_logged_in(client: TestClient) -> None:
-    nobody = {"needs_key": True, "name": None, "role": None, "csrf": None, "expires_at": None}
+    nobody = {
+        "needs_key": True,
+        "name": None,
+        "role": None,
+        "csrf": None,
+        "expires_at": None,
+        "sign_out": None,
+    }
     async with client.get("/api/v1/session") as answer:
         assert (answer.status, await answer.json()) == (200, nobody)
         assert answer.headers["Cache-Control"] == "no-store"
@@ -187,7 +199,7 @@ async def test_who_may_see_nothing_is_told_so(client: TestClient, role: str) -> 
 async def test_a_key_in_the_headers_needs_no_session(client: TestClient) -> None:
     """A proxy adds it to whatever its users send."""
     header = {"Authorization": f"Bearer {secret(ROLES.index('operator') + 1)}"}
-    somebody = {"needs_key": True, "name": "operator", "role": "operator"}
+    somebody = {"needs_key": True, "name": "operator", "role": "operator", "sign_out": None}
     async with client.get("/api/v1/session", headers=header) as answer:
         body = await answer.json()
         assert (answer.status, body) == (200, somebody | {"csrf": None, "expires_at": None})
@@ -202,6 +214,46 @@ async def test_a_key_in_the_headers_needs_no_session(client: TestClient) -> None
         assert (answer.status, (await answer.json())["error"]["code"]) == (401, "unauthorized")
     program = {"Authorization": f"Bearer {secret(ROLES.index('inference') + 1)}"}
     assert await status(client, "GET", "/api/v1/session", **program) == 403
+
+
+@pytest.mark.parametrize(
+    "place", ["/oauth2/sign_out?rd=%2F", "/", "https://login.example.com/end", "http://[::1]:80/"]
+)
+async def test_a_proxy_says_where_its_session_ends(client: TestClient, place: str) -> None:
+    told = {SIGN_OUT_HEADER: place}
+    by_key = told | {"Authorization": f"Bearer {secret(ROLES.index('viewer') + 1)}"}
+    for headers in (told, by_key):
+        async with client.get("/api/v1/session", headers=headers) as answer:
+            body = await answer.json()
+            assert body["sign_out"] == place
+            check(body)
+    key = {"key": secret(1)}
+    async with client.post("/api/v1/session", json=key, headers=told) as answer:
+        body = await answer.json()
+        assert body["sign_out"] == place
+    header = {CSRF_HEADER: body["csrf"]}
+    async with client.delete("/api/v1/session", headers=told | header) as answer:
+        assert (await answer.json())["sign_out"] == place
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("", "oauth2/sign_out", "//evil.example", "/\\evil.example", "javascript:alert(1)"),
+        *("https://", "https:///x", "/a b", "ftp://host/", "/\u00e4"),
+    ],
+)
+async def test_what_is_no_place_to_sign_out_is_told_to_who_wrote_it(
+    client: TestClient, place: str
+) -> None:
+    for method in ("GET", "DELETE", "POST"):
+        body = {"json": {"key": secret(1)}} if method == "POST" else {}
+        headers = {SIGN_OUT_HEADER: place}
+        async with client.request(method, "/api/v1/session", headers=headers, **body) as answer:
+            error = (await answer.json())["error"]
+            assert (answer.status, error["field"]) == (400, SIGN_OUT_HEADER)
+            assert "must be a path, such as /oauth2/sign_out" in error["message"]
+            assert "Set-Cookie" not in answer.headers
 
 
 @pytest.mark.parametrize(
