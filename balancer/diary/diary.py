@@ -269,7 +269,7 @@ def _failed(views: FleetViews) -> Mapping[str, Issue]:
     }
     return {
         name: status.issues[0]
-        for name, status in (models | adapters).items()
+        for name, status in {**models, **adapters}.items()
         if status.status == "failed" and status.issues
     }
 
