@@ -6,7 +6,8 @@ from itertools import pairwise
 from integration_tests.corpus import generate
 from integration_tests.daemons import Fleet
 
-SYSTEM = "The driver counts the mules, the bells and the bags of salt before each bridge. " * 6
+SYSTEM = "The driver counts the mules, the bells and the bags of salt before each bridge. " * 60
+"""So long that an agent which seems fast reads it no sooner than a slow one reads what is new."""
 SPEAKERS = ("Ana", "Bo", "Cy", "Di")
 
 
@@ -18,7 +19,7 @@ async def test_turns_of_a_conversation_find_their_prefix_beside_other_load(fleet
     async def ask(who: str, num_turns: int) -> tuple[str, int, int]:
         """The agent, the prompt's tokens, and those that were cached."""
         prompt = f"{who} speaks. {SYSTEM}" + "".join(f"And then {n}? " for n in range(num_turns))
-        fields = {"prompt": prompt, "max_tokens": 4, "temperature": 0, "ignore_eos": True}
+        fields = {"prompt": prompt, "max_tokens": 1, "temperature": 0, "ignore_eos": True}
         answer = await generate(fleet.http, fleet.inference, fields)
         usage = answer.end["usage"]
         return answer.end["agent"], usage["prompt_tokens"], usage["cached_tokens"]
