@@ -183,8 +183,8 @@ def routes(sessions: BrowserSessions) -> list[Route]:
                 holder = await sessions.access.admitted(keys)
                 check_sees(holder)
             return _answer(state_of(sessions, None, holder, sign_out_of(request)))
-        found = sessions.find(request)
-        return _answer(state_of(sessions, *(found or (None, None)), sign_out_of(request)))
+        session, holder = sessions.find(request) or (None, None)
+        return _answer(state_of(sessions, session, holder, sign_out_of(request)))
 
     async def log_in(request: web.Request) -> web.Response:
         given = await parsed(request, partial(parse_json, LOG_IN))
