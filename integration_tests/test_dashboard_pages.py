@@ -20,6 +20,7 @@ from integration_tests.fake_management import (
     DOWNLOAD,
     INFERENCE_PORT,
     ISSUE,
+    MODEL,
     SECRET,
     STATISTICS,
     FakeManagement,
@@ -158,6 +159,19 @@ async def test_an_agent_is_shown_and_drained(
     await dashboard.page.goto(f"{management.management}/#/agents/nobody")
     await expect(dashboard.part("agent-gone")).to_be_visible()
     await expect(dashboard.page.locator("#agent-state")).to_be_hidden()
+    assert dashboard.complaints == []
+
+
+async def test_an_agent_before_another_server_is_reloaded(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    upstream = {"kind": "vLLM", "address": "http://10.0.0.7:8000"}
+    management.agents = [agent(1, model={**MODEL, "upstream": upstream})]
+    await dashboard.open(management, "agents/agent-1")
+    await expect(dashboard.part("agent-facts")).to_contain_text("vLLM at http://10.0.0.7:8000")
+    await dashboard.part("agent-reload").click()
+    await expect(dashboard.part("agent-said")).to_contain_text("asks its server anew")
+    assert management.steered == [("agent-1", "reload")]
     assert dashboard.complaints == []
 
 

@@ -8,10 +8,12 @@ const WORDS = {
   resume: "It takes requests again.",
   reload: "It finishes what runs, then loads its model anew.",
 };
+const OF_UPSTREAM = { ...WORDS, reload: "It finishes what runs, then asks its server anew what it serves." };
 const CORDONED = new Set(["draining", "drained"]);
 
 export class AgentActions {
   #id = "";
+  #words = WORDS;
 
   constructor() {
     for (const action of Object.keys(WORDS)) {
@@ -28,16 +30,17 @@ export class AgentActions {
     const isCordoned = CORDONED.has(agent.state);
     show(byId("agent-drain"), !isCordoned);
     show(byId("agent-resume"), isCordoned);
-    show(byId("agent-reload"), !agent.model?.upstream); // it has nothing that it could load
+    this.#words = agent.model?.upstream ? OF_UPSTREAM : WORDS;
   }
 
   async #act(action) {
     const id = this.#id;
+    const words = this.#words;
     const button = byId(`agent-${action}`);
     button.disabled = true;
     try {
       await call("POST", path("agents", id, action), { body: {} });
-      this.#say(id, WORDS[action]);
+      this.#say(id, words[action]);
     } catch (error) {
       this.#say(id, `Not done: ${error.message}`);
     }
