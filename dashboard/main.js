@@ -7,6 +7,7 @@ import { connect } from "./live/connection.js";
 import { FleetState } from "./live/fleet-state.js";
 import { AgentPage } from "./pages/agent.js";
 import { BatchesPage } from "./pages/batches.js";
+import { ClosedPage, isClosed } from "./pages/closed.js";
 import { FleetPage } from "./pages/fleet.js";
 import { KeysPage } from "./pages/keys.js";
 import { MissingPage } from "./pages/missing.js";
@@ -22,7 +23,7 @@ import { explainTerms, hideHint } from "./hints.js";
 import { get } from "./management.js";
 import { History, WINDOW } from "./plots/history.js";
 import { startRouter } from "./router.js";
-import { beginSession, checkSession, may } from "./session.js";
+import { beginSession, checkSession } from "./session.js";
 
 const history = new History();
 const devices = new DeviceHistory();
@@ -38,27 +39,32 @@ const pages = {
   keys: new KeysPage(),
   playground: new PlaygroundPage(),
   missing: new MissingPage(),
+  closed: new ClosedPage(),
 };
-const TITLES = { agents: "Agent", missing: "No such page" };
+const TITLES = { agents: "Agent", missing: "No such page", closed: "Not for your role" };
+const ANSWERS = ["missing", "closed"]; // what is shown in place of what the address asks for
 const TABS = { agents: "fleet", model: "models" }; // pages without a tab of their own
 
 explainTerms();
 foldTables();
 
 let fleet = null;
+let route = null; // what the address asks for
 let shown = null; // the name of the page that is shown
 let isDrawing = false;
 let isFilled = false; // the plots have what was before this page was opened
 let lostAt = null; // in seconds since 1970
 let issues = []; // of the balancer itself
 
-function onRoute({ name, argument, query }) {
+function onRoute(asked) {
+  route = asked;
+  const { name, argument, query } = route;
   const isMoved = shown !== null;
   if (isMoved) leave();
-  shown = pageOf(name, argument);
+  shown = pageOf(route);
   for (const each of Object.keys(pages)) show(byId(`page-${each}`), each === shown);
   drawTabs();
-  if (shown === "missing") pages.missing.open(name);
+  if (ANSWERS.includes(shown)) pages[shown].open(name);
   else pages[shown].open(argument, query);
   if (fleet) drawTitle();
   if (fleet) drawPage();
@@ -73,11 +79,10 @@ function leave() {
   hideHint();
 }
 
-function pageOf(name, argument) {
+function pageOf({ name, argument }) {
   if (name === "models" && argument) return "model";
-  if (name === "playground" && !may("call")) return "fleet";
-  if (name === "keys" && !may("administer")) return "fleet";
-  return Object.hasOwn(pages, name) ? name : "missing";
+  if (isClosed(name)) return "closed";
+  return Object.hasOwn(pages, name) && !ANSWERS.includes(name) ? name : "missing";
 }
 
 function drawTabs() {
@@ -105,11 +110,17 @@ function onEvent(name, data) {
 
 // It may be another one than before.
 async function onBalancer() {
-  checkSession();
+  checkRole();
   const about = await learnAddresses();
   issues = about?.issues ?? [];
   for (const note of document.querySelectorAll(".keeps-nothing")) show(note, about?.is_lasting === false);
   drawBanner();
+}
+
+/** Whether somebody is logged in still, and whether the page is still for their role. */
+async function checkRole() {
+  await checkSession();
+  if (pageOf(route) !== shown) onRoute(route);
 }
 
 // Several events may come between two pictures of the screen; one drawing is enough for them.
@@ -169,7 +180,7 @@ function onState(state) {
   setText(byId("connection"), words[state]);
   setAttribute(byId("connection"), "data-state", state);
   if (state === "live") lostAt = null;
-  if (state === "lost") checkSession(); // it may have ended
+  if (state === "lost") checkRole();
   if (state === "lost") lostAt ??= Date.now() / 1000;
   document.body.classList.toggle("stale", lostAt !== null);
   drawBanner();

@@ -23,6 +23,9 @@ let isKnown = false; // the balancer has said who is logged in, since this page 
 /** The name of the key that somebody is logged in with. */
 export const myName = () => name;
 
+/** The role of that key; null while no login is needed. */
+export const myRole = () => role;
+
 /** Whether calls of the balancer need an access key. */
 export const needsKey = () => isKeyNeeded;
 

@@ -279,6 +279,11 @@ class FakeManagement:
             "num_requests": len(self.requests),
         }
 
+    def snapshot(self) -> dict[str, Any]:
+        """The first event of every feed, after which a page asks who is logged in."""
+        entries = {"agents": self.agents, "requests": self.requests}
+        return {**self.totals(), "clocks": CLOCKS, **entries}
+
     def throughput(self) -> dict[str, Any]:
         """One second's throughput, the same for each agent."""
         rates = {each["id"]: 10.0 for each in self.agents}
@@ -288,9 +293,7 @@ class FakeManagement:
     async def _events(self, call: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(call)
-        entries = {"agents": self.agents, "requests": self.requests}
-        snapshot = {**self.totals(), "clocks": CLOCKS, **entries}
-        await _write(response, "snapshot", snapshot)
+        await _write(response, "snapshot", self.snapshot())
         self._feeds.append(response)
         try:
             while True:

@@ -556,12 +556,57 @@ async def test_keys_are_made_rotated_and_revoked(
     assert all("409" in each for each in dashboard.complaints)
 
 
-async def test_keys_are_for_admins(management: FakeManagement, dashboard: Dashboard) -> None:
-    management.role = "operator"
+@pytest.mark.parametrize(
+    ("page", "role", "title", "whose"),
+    [
+        ("keys", "operator", "Access keys", "Access keys are for admins"),
+        ("keys", "viewer", "Access keys", "Access keys are for admins"),
+        (
+            "playground",
+            "viewer",
+            "Playground",
+            "The playground is for operators and admins",
+        ),
+    ],
+)
+async def test_a_page_that_is_not_for_a_role_says_so(
+    management: FakeManagement, dashboard: Dashboard, page: str, role: str, title: str, whose: str
+) -> None:
+    management.role = role
+    await dashboard.open(management, page)
+    await expect(dashboard.page.get_by_role("heading", name=title, exact=True)).to_be_visible()
+    await expect(dashboard.part("closed")).to_have_text(
+        f"{whose}; the key ana, with which you are logged in, has the role {role}."
+    )
+    await expect(dashboard.page.locator(f"#page-{page}")).to_be_hidden()
+    tab = dashboard.page.get_by_role("navigation").get_by_role("link", name=page.capitalize())
+    await expect(tab).to_be_hidden()
+    await dashboard.turn_to("Requests")
+    await expect(dashboard.part("closed")).to_be_hidden()
+    told = dashboard.part("no-requests").get_by_role("link", name="playground")
+    await expect(told).to_be_visible(visible=role != "viewer")
+    assert dashboard.complaints == []
+
+
+async def test_a_page_closes_for_a_role_that_has_changed(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    management.role = "admin"
     await dashboard.open(management, "keys")
-    await expect(dashboard.page.locator("#page-fleet")).to_be_visible()
-    await expect(dashboard.page.locator("#page-keys")).to_be_hidden()
-    await expect(dashboard.page.get_by_role("link", name="Keys", exact=True)).to_be_hidden()
+    await expect(dashboard.part("make-key")).to_be_visible()
+    management.role = "operator"
+    await management.tell("snapshot", management.snapshot())
+    await expect(dashboard.part("closed")).to_be_visible()
+    await expect(dashboard.part("make-key")).to_be_hidden()
+
+
+async def test_an_address_is_no_name_of_what_is_shown_in_its_place(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    for page in ("closed", "missing"):
+        await dashboard.page.goto(f"{management.management}/#/{page}")
+        await expect(dashboard.part("missing")).to_contain_text(f"There is no page “{page}”.")
+    assert dashboard.complaints == []
 
 
 async def test_the_past_of_the_fleet_a_model_and_an_agent(

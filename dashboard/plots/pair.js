@@ -27,7 +27,7 @@ export class FleetPlots {
     this.throughput = new Plot(byId("throughput-plot"), {
       seconds: WINDOW,
       minimum: 10,
-      hint: "No tokens yet. Ask something in the playground.",
+      hint: element("span", "", "No tokens yet.", element("span", "for-callers", " Ask something in the playground.")),
       onCursor,
     });
     this.queue = new Plot(byId("queue-plot"), {

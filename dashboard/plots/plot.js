@@ -1,6 +1,6 @@
 // A stacked area over the last minutes, drawn as SVG paths so that style.css has the colours.
 
-import { keyed, setAttribute, setText, svg } from "../dom.js";
+import { element, keyed, setAttribute, setText, svg } from "../dom.js";
 import { count } from "../format.js";
 import { niceCeiling, round } from "./scale.js";
 
@@ -19,8 +19,9 @@ export class Plot {
   #slide = null;
 
   /**
-   * `seconds` is the greatest width in time, `minimum` the least height of the scale, `hint` what stands
-   * there while all is zero; `onCursor(point | null, isByKey)` says what the reader points at.
+   * `seconds` is the greatest width in time, `minimum` the least height of the scale, `hint` the text
+   * or element that stands there while all is zero; `onCursor(point | null, isByKey)` says what the
+   * reader points at.
    */
   constructor(root, { seconds, minimum, hint, onCursor }) {
     this.root = root;
@@ -34,9 +35,7 @@ export class Plot {
     this.rule = svg("line", { class: "plot-rule", visibility: "hidden" });
     this.dot = svg("circle", { class: "plot-dot", r: 4, visibility: "hidden" });
     this.labels = svg("svg", { class: "plot-labels", "aria-hidden": "true" });
-    this.hint = document.createElement("p");
-    this.hint.className = "plot-hint";
-    this.hint.textContent = hint;
+    this.hint = element("p", "plot-hint", hint);
     this.data.append(this.areas, this.line, this.rule, this.dot);
     root.append(this.grid, this.data, this.labels, this.hint);
     new ResizeObserver(() => this.#render()).observe(root);
