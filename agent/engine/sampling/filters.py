@@ -25,6 +25,7 @@ from .weights import (
     ONE,
     Heaviest,
     Highest,
+    Nearness,
     Prefix,
     Scratch,
     Weights,
@@ -52,8 +53,6 @@ _HOT = 2
 """From here on what is drawn of all tokens is rarely one that a filter leaves few of."""
 
 _LARGEST = np.finfo(np.float32).max
-_SIGN = np.uint32(2**31)
-"""The bit of a float that makes it negative."""
 _LEAST_DRAW = 5e-324
 _LEAST_WEIGHT = np.float32(np.finfo(np.float32).smallest_subnormal)
 
@@ -150,18 +149,17 @@ class Pool:
                 self._keep_from(self._floor(min_p))
             return
         likely = self._weights()
-        target = mass * likely.total
-        floor = self._floor(min_p) if min_p > 0 else NO_FLOOR
-        ids = self._few_from(floor) if min_p > 0 else None
+        floor, least = NO_FLOOR, NO_FLOOR
+        if min_p > 0:
+            floor = self._floor(min_p)
+            least = self._weight(floor)
+            ids = self._few_from(floor)
         if ids is None:
-            ids = self._contenders(target)
-        if ids is None:
-            least = NO_FLOOR if min_p == 0 else self._weigh_some(np.array([floor]))[0]
-            self._prefix = Heaviest(likely.values, likely, target, least)
-            ids = self._left(self._prefix.some(FEW))
-        if ids is None:
-            return
-        self._prefix = None
+            nucleus = Heaviest(likely.values, likely, mass * likely.total, least)
+            ids = self._few_around(nucleus)
+            if ids is None:
+                self._prefix = nucleus
+                return
         self._cut(ids, mass, likely.values, likely.total)
         self._keep_from(floor)
 
@@ -176,7 +174,7 @@ class Pool:
         https://github.com/oobabooga/text-generation-webui/pull/6335
         """
         if isinstance(self._prefix, Heaviest):
-            most_likely = float(self._weigh_some(self._top[np.newaxis])[0])
+            most_likely = float(self._weight(self._top))
             if most_likely < threshold * self._prefix.least_total:
                 return
             if self._prefix.is_nucleus and self._drop_of_nucleus(self._prefix, threshold):
@@ -357,16 +355,20 @@ class Pool:
         ids = (values == values.max()).nonzero()[0]
         return int(ids[self._row[ids].argmax()])
 
-    def _nearness(self, likely: Weights) -> Row:
-        """How near each token's surprise is to the expected one: the nearest are the highest."""
+    def _nearness(self, likely: Weights) -> Nearness:
+        """How near each token's surprise is to the expected one."""
         row, out = self._row, self._scratch.row("nearness", self._row.size)
         expected = sum_of(likely.values, row) / likely.total
         if not math.isfinite(expected):  # what is ruled out has no weight, but infinitely often
             expected = sum_of(likely.values, np.maximum(row, -_LARGEST, out=out)) / likely.total
-        np.subtract(row, np.float32(expected), out=out)
-        bits = out.view(np.uint32)
-        np.bitwise_or(bits, _SIGN, out=bits)  # a fifth of the time of `copysign`
-        return out
+        return Nearness(row, np.float32(expected), out)
+
+    def _few_around(self, nucleus: Heaviest) -> Ids | None:
+        """A few tokens that hold the whole nucleus, or `None` if there may be many."""
+        if FEW * self._weight(self._top) < nucleus.mass:
+            return None
+        ids = self._contenders(nucleus.mass)
+        return self._left(nucleus.some(FEW)) if ids is None else ids
 
     def _contenders(self, target: float) -> Ids | None:
         """A few tokens that hold the whole nucleus, or `None` if there may be many.
@@ -384,6 +386,10 @@ class Pool:
         bound = some[min(place, some.size - 1)]
         ids = reaching(self._row, self._tops, bound)
         return ids if ids.size <= FEW else None
+
+    def _weight(self, logit: np.float32) -> np.float32:
+        """The weight at a temperature of 1."""
+        return np.float32(np.exp(logit - self._shift))
 
     def _weigh_some(self, logits: Row) -> Row:
         """The weights of some logits at a temperature of 1, nearly as exact as those of the row."""
