@@ -19,8 +19,9 @@ import math
 
 import numpy as np
 
-from .selection import FEW, Ids, Mask, Row, folded, highest, reaching, tops_of
+from .selection import FEW, Ids, Leaders, Mask, Row, folded, highest, reaching, tops_of
 from .weights import (
+    LEADERS,
     NO_FLOOR,
     ONE,
     Heaviest,
@@ -36,9 +37,6 @@ from .weights import (
     shift_of,
     sum_of,
 )
-
-NUM_FIRST = 256
-"""How many are put in order to be drawn first where XTC leaves many."""
 
 _SHORT = 8
 """One of so many tokens at most is copied, to go on with a shorter row."""
@@ -91,7 +89,7 @@ class Pool:
         """The weights of many, at a temperature of 1."""
         self._prefix: Prefix | None = None
         """Of many, those that pass the last filter, if they are not looked for yet."""
-        self._first: Ids | None = None
+        self._leaders: Leaders | None = None
         """Of many, those that come first in the order of the draw, except so many of them."""
         self._num_dropped = 0
 
@@ -207,8 +205,8 @@ class Pool:
     def _best_place(self) -> int:
         if self._ids is not None:
             return int(self._ids[self._row[self._ids].argmax()])
-        if self._first is not None:
-            return int(self._first[self._num_dropped])
+        if self._leaders is not None:
+            return int(self._leaders.of(self._num_dropped + 1)[self._num_dropped])
         return self._highest_of_many()
 
     def _draw_place(self, temperature: np.float32, number: float) -> int:
@@ -226,10 +224,17 @@ class Pool:
             sums = np.exp(depths / temperature).cumsum(dtype=np.float64)
             # A draw of exactly 0 is the first one's that has a chance at all.
             return int(self._ids[sums.searchsorted(max(number * sums[-1], _LEAST_DRAW))])
-        weights = self._weights(temperature)
-        if self._first is not None:
-            return weights.draw_sorted(next(numbers), self._first, self._num_dropped)
-        return weights.draw(next(numbers), self._prefix)
+        if self._leaders is not None:
+            return self._draw_in_order(temperature, next(numbers), self._leaders)
+        return self._weights(temperature).draw(next(numbers), self._prefix)
+
+    def _draw_in_order(self, temperature: np.float32, number: float, leaders: Leaders) -> int:
+        if temperature < 1 and self._likely is not None:
+            power = 1 / float(temperature)
+            place = self._likely.draw_raised_sorted(power, number, leaders, self._num_dropped)
+            if place is not None:
+                return place
+        return self._weights(temperature).draw_sorted(number, leaders, self._num_dropped)
 
     # ---- few
 
@@ -426,24 +431,28 @@ class Pool:
         return True
 
     def _drop_of_many(self, threshold: float) -> None:
-        values = self._weights().values
-        least = max(np.float32(threshold * self._weights().total), _LEAST_WEIGHT)
         if self._passing is None:
-            first = highest(self._row, NUM_FIRST, self._tops)
+            self._leaders = Leaders(self._row, self._tops)
+            whole = float(np.add.reduce(self._weigh_some(self._tops)))  # at least
+            if self._weight(self._top) < threshold * whole:
+                return
+            values = self._weights().values
         else:
-            first = highest(values, NUM_FIRST)
+            values = self._weights().values
+            self._leaders = Leaders(values, tops_of(values))
+        least = max(np.float32(threshold * self._weights().total), _LEAST_WEIGHT)
+        first = self._leaders.of(LEADERS[0])
         num_above = int(np.count_nonzero(values[first] >= least))
         if num_above == first.size:
             above = (values >= least).nonzero()[0]
             num_above = above.size
             if num_above > FEW:
+                self._leaders = None
                 lowest = num_above - 1 - int(self._row[above][::-1].argmin())
                 passing = np.ones(self._row.size, np.bool_)
                 passing[np.delete(above, lowest)] = False
                 self._keep(passing)
                 return
-            first = highest(values, num_above)
-        self._first = first
         self._num_dropped = max(num_above - 1, 0)
 
 

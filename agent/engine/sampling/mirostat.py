@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 
 from .mt19937 import Mt19937
 from .sampling import Sampling
-from .selection import FEW, Ids, Row, highest, highest_mask, reaching
+from .selection import FEW, Ids, Leaders, Row, highest, highest_mask, reaching
 from .weights import Scratch, Weights, exponentials, shift_of
 
 _NUM_RANKED = 100
 """How many of the highest tell how steeply the probabilities fall; llama.cpp's choice."""
-_NUM_FIRST = 256
-"""How many are put in order to be drawn first where there are many."""
 
 
 class Mirostat:
@@ -46,14 +44,9 @@ class Mirostat:
         return int(ids[place])
 
     def _draw_of_many(self, weights: Weights, ranking: "Ranking") -> int:
-        """Likewise, with the highest first, and then in the order of ids."""
-        values = weights.values
-        first = ranking.highest(_NUM_FIRST)
-        of_first = values[first]
-        token = weights.draw_sorted(self._rng.draw(), first)
-        is_first = first == token
-        weight = of_first[is_first][0] if is_first.any() else values[token]
-        self._learn(weight / np.float32(weights.total))
+        """Likewise, with the highest first in the order."""
+        token = weights.draw_sorted(self._rng.draw(), Leaders(ranking.row, ranking.tops))
+        self._learn(weights.values[token] / np.float32(weights.total))
         return token
 
     def _learn(self, probability: np.float32) -> None:

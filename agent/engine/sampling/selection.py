@@ -44,6 +44,28 @@ def highest(row: Row, count: int, tops: Row | None = None) -> Ids:
     return ids[np.argsort(-row[ids])[:count]]
 
 
+class Leaders:
+    """The highest of `row` in order, as many as are asked for; `tops` are the row's."""
+
+    def __init__(self, row: Row, tops: Row) -> None:
+        self.row = row
+        self._tops = tops
+        self._found: Ids = np.empty(0, np.intp)
+
+    def of(self, count: int) -> Ids:
+        """Ids of `count` or some more in descending order; all others are lower than the last.
+
+        They are fewer where many are equal.
+        """
+        if self._found.size < count:
+            ids = _contenders(self.row, min(count, self.row.size), self._tops)
+            if ids.size > 2 * count + FEW:
+                logits = self.row[ids]
+                ids = ids[logits > logits.min()]
+            self._found = ids[np.argsort(-self.row[ids])]
+        return self._found
+
+
 def highest_mask(row: Row, count: int) -> Mask:
     """Which logits are the `count` highest: for more than can be put in order."""
     bound = _bound_of(row, count)

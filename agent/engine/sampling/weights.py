@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .selection import CAUTION, FEW, Ids, Mask, Row, highest, highest_mask, sample_of
+from .selection import CAUTION, FEW, Ids, Leaders, Mask, Row, highest, highest_mask, sample_of
 
 BLOCK = 512
 """Weights that are summed together."""
@@ -28,6 +28,12 @@ _GLANCE = 1024
 
 _BRACKET = 40
 """So many tokens of a sample lie around an edge when all tokens there are looked at."""
+
+LEADERS = (64, 256)
+"""So many are put in order to be drawn first of many, the more only where they are wanted."""
+
+_FLAT = 0.1
+"""Leaders with less of the whole are hardly ever drawn, so few of them are put in order."""
 
 NO_FLOOR = np.float32(-np.inf)
 
@@ -131,7 +137,7 @@ def leave_out(values: Row, chosen: Mask) -> None:
     np.multiply(values, chosen.astype(np.float32), out=values)
 
 
-class Prefix(Protocol):
+class Part(Protocol):
     """The first tokens in some order. Whether one is among them is cheaper to say than which are.
 
     Of equals those with the lower ids come first.
@@ -142,6 +148,10 @@ class Prefix(Protocol):
 
     def before(self, token: int) -> Mask:
         """Which come before `token`."""
+
+
+class Prefix(Part, Protocol):
+    """Likewise, of which more is known."""
 
     def mask(self) -> Mask:
         """Which they are."""
@@ -185,7 +195,7 @@ class Weights:
             place = int(values.nonzero()[0][-1])
         return BLOCK * block + place
 
-    def draw(self, number: float, prefix: Prefix | None = None) -> int:
+    def draw(self, number: float, prefix: Part | None = None) -> int:
         """A token by its weight; `number` is an even draw between 0 and 1.
 
         Of a `prefix` only, if there is one: what is drawn beyond it does not count. `values` are
@@ -233,19 +243,64 @@ class Weights:
             bounds = sums ** (2 - power) * squares ** (power - 1)
         return np.asarray(bounds * _ROUNDED_UP)
 
-    def draw_sorted(self, number: float, first: Ids, num_dropped: int = 0) -> int:
-        """A token by its weight: with `first` as the first in the order, then all others by id.
+    def draw_sorted(self, number: float, leaders: Leaders, num_dropped: int = 0) -> int:
+        """A token by its weight: with the `leaders` first in the order, then any others.
 
         The first `num_dropped` of these are left out. `values` are overwritten.
         """
-        sums = self.values[first].cumsum(dtype=np.float64)
-        dropped = float(sums[num_dropped - 1]) if num_dropped else 0.0
-        mass = dropped + number * (self.total - dropped)
-        if mass <= sums[-1]:
+        for count in LEADERS:
+            first = leaders.of(max(count, num_dropped + 1))
+            if not first.size:
+                return self.draw(number)
+            sums = self.values[first].cumsum(dtype=np.float64)
+            dropped = float(sums[num_dropped - 1]) if num_dropped else 0.0
+            mass = dropped + number * (self.total - dropped)
             place = int(sums.searchsorted(max(mass, _LEAST)))
-            return int(first[max(place, num_dropped)])
-        self.values[first] = 0
-        return Weights(self.values).find(mass - float(sums[-1]))
+            if place < first.size:
+                return int(first[max(place, num_dropped)])
+            if sums[-1] + LEADERS[-1] * self.values[first[-1]] < _FLAT * self.total:
+                break
+        if self.total < _ROUNDED_UP * sums[-1]:
+            return int(first[np.count_nonzero(self.values[first]) - 1])
+        return self.draw(further(number), _Below(leaders.row, leaders.row[first[-1]]))
+
+    def draw_raised_sorted(
+        self, power: float, number: float, leaders: Leaders, num_dropped: int = 0
+    ) -> int | None:
+        """Likewise by the weights to the `power`, which is 1 at least, if it is a leader for sure.
+
+        No other weighs more than the last leader, which says how much they sum up to at most.
+        """
+        first = leaders.of(max(LEADERS[0], num_dropped + 1))
+        if not first.size:
+            return None
+        scale = float(self.values[first[0]])
+        values = self.values[first].astype(np.float64) / scale
+        rest = max(_ROUNDED_UP * self.total / scale - float(values.sum()), 0.0)
+        sums = (values**power).cumsum()
+        dropped = float(sums[num_dropped - 1]) if num_dropped else 0.0
+        least = dropped + number * (float(sums[-1]) - dropped)
+        most = least + number * rest * float(values[-1]) ** (power - 1)
+        place = int(sums.searchsorted(max(least, _LEAST)))
+        is_sure = most <= sums[-1] and place == int(sums.searchsorted(max(most, _LEAST)))
+        return int(first[max(place, num_dropped)]) if is_sure else None
+
+
+class _Below:
+    """All tokens whose keys are below `edge`."""
+
+    def __init__(self, keys: Row, edge: np.float32) -> None:
+        self._keys = keys
+        self._edge = edge
+
+    def includes(self, token: int) -> bool:
+        """See `Part`."""
+        return bool(self._keys[token] < self._edge)
+
+    def before(self, token: int) -> Mask:
+        """See `Part`."""
+        mask: Mask = self._keys < self._edge
+        return mask
 
 
 def evens(number: float) -> Iterator[float]:

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.agent.engine.sampling.selection import (
+    Leaders,
     Row,
     _contenders,
     folded,
@@ -28,6 +29,26 @@ def test_the_highest_in_order(size: int, seed: int, count: int) -> None:
     row = row_of(size, seed=seed)
     count = min(count, size)
     assert highest(row, count).tolist() == np.argsort(-row)[:count].tolist()
+
+
+@given(
+    size=SIZES,
+    seed=st.integers(0, 99),
+    counts=st.lists(st.integers(1, 3000), min_size=1, max_size=3),
+    num_equal=st.sampled_from([1, 2, 50, 3000]),
+)
+def test_leaders_are_higher_than_all_others(
+    size: int, seed: int, counts: list[int], num_equal: int
+) -> None:
+    row = row_of(size, seed=seed) // num_equal
+    leaders = Leaders(row, tops_of(row))
+    for count in counts:
+        ids = leaders.of(count)
+        assert (np.diff(row[ids]) <= 0).all()
+        assert np.unique(ids).size == ids.size
+        others = np.delete(row, ids)
+        assert not others.size or not ids.size or others.max() < row[ids[-1]]
+        assert ids.size >= min(count, size) or num_equal == 3000
 
 
 @pytest.mark.parametrize("size", [31, 32, 33, 63, 1000, 2047, 32_001])

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.agent.engine.sampling.selection import Row
+from arriero.agent.engine.sampling.selection import Leaders, Row, tops_of
 from arriero.agent.engine.sampling.weights import (
     BLOCK,
+    LEADERS,
     Heaviest,
     Highest,
     Scratch,
@@ -279,11 +280,72 @@ def test_weights_are_right_however_low_the_lowest_is(lowest: float, temperature:
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-36)
 
 
-def test_a_draw_in_an_order_that_begins_with_some() -> None:
+def leaders_of(values: Row) -> Leaders:
+    return Leaders(values, tops_of(values))
+
+
+def test_a_draw_in_order() -> None:
     values = np.array([1, 5, 2, 0, 4], np.float32)
-    first = np.array([1, 4])
-    drawn = [Weights(values.copy()).draw_sorted(n / 12 + 0.01, first) for n in range(12)]
-    assert drawn == [1] * 5 + [4] * 4 + [0] + [2] * 2
-    drawn = [Weights(values.copy()).draw_sorted(n / 7 + 0.01, first, 1) for n in range(7)]
-    assert drawn == [4] * 4 + [0] + [2] * 2
-    assert Weights(values.copy()).draw_sorted(0.0, first, 1) == 4
+    leaders, weights = leaders_of(values), Weights(values)
+    drawn = [weights.draw_sorted(n / 12 + 0.01, leaders) for n in range(12)]
+    assert drawn == [1] * 5 + [4] * 4 + [2] * 2 + [0]
+    drawn = [weights.draw_sorted(n / 7 + 0.01, leaders, 1) for n in range(7)]
+    assert drawn == [4] * 4 + [2] * 2 + [0]
+    assert weights.draw_sorted(0.0, leaders, 1) == 4
+
+
+@pytest.mark.parametrize("num_dropped", [0, 3, 300])
+@pytest.mark.parametrize("scale", [0.5, 1.5, 3.0])
+def test_a_draw_of_many_begins_with_the_highest(scale: float, num_dropped: int) -> None:
+    values = weights_of(9000, seed=1, scale=scale)
+    order = np.argsort(-values)[num_dropped:]
+    sums = values[order].astype(np.float64).cumsum()
+    numbers = np.random.default_rng(3).random(2000)
+    tokens = []
+    for number in numbers:
+        leaders = leaders_of(values)
+        tokens.append(Weights(values.copy()).draw_sorted(float(number), leaders, num_dropped))
+    wanted = order[sums.searchsorted(numbers * sums[-1])]
+    is_first = np.isin(wanted, order[: max(LEADERS[0] - num_dropped, 1)])
+    assert is_first.any()
+    assert (wanted == tokens)[is_first].all()
+    for group in np.array_split(order[: np.count_nonzero(values[order])], 20):
+        share = values[group].sum() / sums[-1]
+        spread = 4.5 * (share * (1 - share) / numbers.size) ** 0.5
+        assert np.isin(tokens, group).mean() == pytest.approx(share, abs=spread + 1e-4)
+
+
+def test_many_equals_are_drawn_evenly() -> None:
+    values = np.ones(9000, np.float32)
+    values[77] = 900
+    numbers = (np.arange(500) + 0.5) / 500
+    drawn = [Weights(values.copy()).draw_sorted(n, leaders_of(values)) for n in numbers]
+    assert 40 <= drawn.count(77) <= 60
+    assert len(set(drawn)) > 400
+    values[77] = 1
+    drawn = [Weights(values.copy()).draw_sorted(n, leaders_of(values)) for n in numbers]
+    assert len(set(drawn)) == 500
+
+
+def test_a_draw_that_is_rounded_beyond_the_last_is_the_last() -> None:
+    values = np.zeros(9000, np.float32)
+    values[[5, 700, 8000]] = (3, 2, 1)
+    for number in (0.999, 1.0, 1.0000001):
+        assert Weights(values.copy()).draw_sorted(number, leaders_of(values)) == 8000
+
+
+@pytest.mark.parametrize("power", [1.1, 1.5, 4.0])
+@pytest.mark.parametrize("scale", [1.5, 3.0])
+@pytest.mark.parametrize("num_dropped", [0, 2])
+def test_a_draw_in_order_by_raised_weights(power: float, scale: float, num_dropped: int) -> None:
+    """Where it gives a token, all weights raised and in order give the same."""
+    values = weights_of(9000, seed=2, scale=scale)
+    order = np.argsort(-values)[num_dropped:]
+    sums = (values[order].astype(np.float64) ** power).cumsum()
+    weights, leaders = Weights(values), leaders_of(values)
+    numbers = np.random.default_rng(4).random(300)
+    found = [weights.draw_raised_sorted(power, n, leaders, num_dropped) for n in numbers.tolist()]
+    wanted = order[sums.searchsorted(numbers * sums[-1])].tolist()
+    assert all(token in (None, other) for token, other in zip(found, wanted, strict=True))
+    if power == 4.0 and scale == 3.0:
+        assert found.count(None) < 30
