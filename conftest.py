@@ -1,9 +1,12 @@
 """A run is whole, or it fails: no worker died in it, and every test that was found has a result.
 
+What is said after its end is said of it, too, so nothing is.
+
 pytest-xdist drops what a dead worker had not been given yet, and says nothing of one that dies with
 nothing to do, such as at its end: all that is left passes.
 """
 
+import sys
 from collections.abc import Sequence
 
 import pytest
@@ -55,3 +58,14 @@ class WholeRun:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(WholeRun())
+    config.add_cleanup(close_null_files)  # also after a worker that had to be interrupted
+
+
+def close_null_files() -> None:
+    """Close what llama-cpp-python opens on import and leaves to the interpreter's end.
+
+    Where warnings are errors then, it is complained about after pytest's closing line.
+    """
+    if (utils := sys.modules.get("llama_cpp._utils")) is not None:
+        utils.outnull_file.close()
+        utils.errnull_file.close()

@@ -6,7 +6,6 @@ ones after every change of a test; `make search` looks among all for what fails.
 
 import inspect
 import logging
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,14 +52,3 @@ def logging_as_it_was() -> Iterator[None]:
         root.setLevel(level)
         ours.setLevel(own_level)
         logging.captureWarnings(False)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_unconfigure() -> None:
-    """Close what llama-cpp-python opens on import and leaves to the interpreter's end.
-
-    With warnings as errors it would be complained about after pytest's closing line.
-    """
-    if (utils := sys.modules.get("llama_cpp._utils")) is not None:
-        utils.outnull_file.close()
-        utils.errnull_file.close()

@@ -50,6 +50,18 @@ def pytest_sessionfinish():
         os.kill(os.getpid(), signal.SIGKILL)
 """
 
+USES_LLAMA_CPP = """
+import atexit
+from llama_cpp import _utils
+
+@atexit.register
+def tell():
+    print("closed:", _utils.outnull_file.closed, _utils.errnull_file.closed)
+
+def test_that_passes():
+    pass
+"""
+
 
 def environment() -> dict[str, str]:
     """Without what the runs that this one is a part of say of themselves."""
@@ -60,10 +72,10 @@ def environment() -> dict[str, str]:
     }
 
 
-def command() -> list[str]:
+def command(num_workers: int) -> list[str]:
     """As `make daemon-tests` runs pytest, with this interpreter and fewer workers."""
     made = subprocess.run(
-        ["make", "-n", "--no-print-directory", "daemon-tests", "jobs=2"],
+        ["make", "-n", "--no-print-directory", "daemon-tests", f"jobs={num_workers}"],
         cwd=ROOT,
         env=environment(),
         capture_output=True,
@@ -74,7 +86,7 @@ def command() -> list[str]:
     return [sys.executable, *shlex.split(line)[1:]]
 
 
-def run(folder: Path, **files: str) -> tuple[int, str]:
+def run(folder: Path, *, num_workers: int = 2, **files: str) -> tuple[int, str]:
     """The exit code and the output of a run of these tests, beside three files that pass."""
     for name in ("pyproject.toml", "conftest.py"):
         shutil.copy(ROOT / name, folder)
@@ -83,7 +95,7 @@ def run(folder: Path, **files: str) -> tuple[int, str]:
     for name, text in {**passing, **files}.items():
         (folder / "integration_tests" / f"{name}.py").write_text(text)
     done = subprocess.run(
-        command(),
+        command(num_workers),
         cwd=folder,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -97,6 +109,12 @@ def run(folder: Path, **files: str) -> tuple[int, str]:
 def test_a_run_in_which_all_is_well(tmp_path: Path) -> None:
     code, output = run(tmp_path)
     assert (code, "9 passed" in output, "not whole" in output) == (0, True, False), output
+
+
+def test_what_llama_cpp_opens_is_closed_at_the_end(tmp_path: Path) -> None:
+    """Without workers: one that is slow to end may be killed before it could tell."""
+    code, output = run(tmp_path, num_workers=0, test_3=USES_LLAMA_CPP)
+    assert (code, output.splitlines()[-1]) == (0, "closed: True True"), output
 
 
 def test_a_test_that_kills_its_worker(tmp_path: Path) -> None:
