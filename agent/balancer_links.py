@@ -46,6 +46,9 @@ class BalancerLinks:
         self._on_change = on_change
         self._on_ticket = on_ticket
         self._links: Links | None = None
+        self._all: list[Links] = []
+        """The same, after those that are left and finish what they have."""
+        self._numbers = count(1)
         self._is_ready = False
         channel.on_fit_found = self._fit_found
         self.slots = Slots(settings.slots, has_room)
@@ -59,9 +62,10 @@ class BalancerLinks:
         generation: port.Generation,
         queries: port.Queries,
     ) -> None:
-        """Connect to all balancers, with tasks of `group`."""
+        """Connect to all balancers, with tasks of `group`; after `drain`, anew."""
         self.supervisor_status = ReportStatus(issues=order.issues, work=order.work)
-        numbers = count(1)
+        self._is_ready = False
+        numbers = self._numbers
 
         def make(
             url: str, dial: Callable[[str], Awaitable[BalancerSocket]], on_ended: Callable[[], None]
@@ -90,6 +94,7 @@ class BalancerLinks:
         settings = self._settings
         dial_address = dialling(tls=settings.tls, key=AgentKey(settings.key_file))
         self._links = Links(settings.balancer, make, dial_address, group)
+        self._all.append(self._links)
 
     def _hello(self, order: Dial, status: Status) -> Hello:
         settings, begin = self._settings, self._channel.begin
@@ -131,8 +136,8 @@ class BalancerLinks:
 
     async def ended(self) -> None:
         """Wait until all have ended; they have been dialled."""
-        if self._links is not None:
-            await self._links.ended()
+        for links in self._all:  # more may come meanwhile
+            await links.ended()
 
     def drain(self) -> None:
         """Take nothing new, finish what runs in the time that there is, and leave."""

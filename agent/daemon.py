@@ -284,7 +284,9 @@ class _Agent:
                         self._hand_out_steps(generation),
                         self._measure(),
                         self._obey(served, (preparation, queries)),
-                        self._drain(),
+                        self._drain(
+                            lambda dial: self._links.dial(group, dial, generation, executor)
+                        ),
                         self._fail(),
                     )
                 ]
@@ -443,9 +445,14 @@ class _Agent:
         failure = self._worker.draft_failure()
         return () if failure is None else (drafts_off(failure),)
 
-    async def _drain(self) -> None:
-        await self._shutdown.requested.wait()
-        self._links.drain()
+    async def _drain(self, dial_again: Callable[[Dial], None]) -> None:
+        """Leave when the supervisor says so, and come back if it does before all has ended."""
+        while True:
+            await self._shutdown.requested.wait()
+            self._links.drain()
+            dial = await self._channel.dials.get()
+            self._shutdown.withdraw()
+            dial_again(dial)
 
     async def _fail(self) -> None:
         await asyncio.wait({self._crash})

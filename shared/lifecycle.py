@@ -34,7 +34,7 @@ class StartupError(Exception):
 
 
 class Shutdown:
-    """A request to stop the daemon. `requested` is set once and never cleared."""
+    """A request to stop the daemon. `requested` is set until the request is withdrawn."""
 
     def __init__(self) -> None:
         self.requested = asyncio.Event()
@@ -44,6 +44,11 @@ class Shutdown:
         if not self.requested.is_set():
             logger.info("stopping: %s", reason)
             self.requested.set()
+
+    def withdraw(self) -> None:
+        """Whoever asked for it wants the daemon to go on after all."""
+        logger.info("it goes on after all")
+        self.requested.clear()
 
 
 def run(program: str, main: Callable[[Shutdown], Awaitable[int | None]]) -> int:

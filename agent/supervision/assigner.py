@@ -329,6 +329,7 @@ class Assigner:
         if engine.role == "retiring" or engine.has_joined:
             return []
         engine.has_joined = True
+        engine.is_recalled = False
         old = self._engines.serving
         if engine.role == "serving" or self._is_stopping:
             return []
@@ -373,6 +374,8 @@ class Assigner:
     ) -> list[Decision]:
         """The engine's process ended and does not start again. `available`: as for `fetched`."""
         engine = self._engines.pop(id)
+        if engine.is_recalled and not self._is_stopping:
+            return self._begin()  # it had finished when it was recalled
         if engine.role == "serving":
             self._exit = Exit(quit.code, quit.complaint)
             if not self._is_stopping:
@@ -392,14 +395,20 @@ class Assigner:
     # ---- the least that brings an assignment about
 
     def _pursue(self, desired: Assignment) -> list[Decision]:
+        if (engine := self._engines.that_may_return(desired, self._slots)) is not None:
+            self._attempt.fallback = None
+            return [*self._abandon(), engine.recall(), *self._change(engine, desired)]
         engine = self._engines.that_can_become(desired, self._slots)
         if engine is None:
             return self._begin()
         is_serving = engine.role == "serving"
         decisions = self._abandon() if is_serving else self._attempt.cancel()
+        return [*decisions, *self._change(engine, desired)]
+
+    def _change(self, engine: Engine, desired: Assignment) -> list[Decision]:
         if engine.adapters.missing(desired):
-            return [*decisions, self._attempt.begin(desired, beside=engine.file)]
-        return [*decisions, *engine.change(desired)]
+            return [self._attempt.begin(desired, beside=engine.file)]
+        return engine.change(desired)
 
     def _retry(self) -> list[Decision]:
         """Another try at the desired assignment: as a change, if that is what failed."""

@@ -79,6 +79,13 @@ class RetireEngine:
 
 
 @dataclass(frozen=True, slots=True)
+class RecallEngine:
+    """It was retired: take new requests after all. It `ended` if it had finished before."""
+
+    id: EngineId
+
+
+@dataclass(frozen=True, slots=True)
 class RestartEngine:
     """As `RetireEngine`, but then its next process starts. A pause after a crash is cut short."""
 
@@ -108,6 +115,7 @@ Decision = (
     | DialBalancers
     | ChangeEngine
     | RetireEngine
+    | RecallEngine
     | RestartEngine
     | EndEngine
     | Exit

@@ -20,6 +20,7 @@ from .supervisor_protocol import (
     Alive,
     Begin,
     Changed,
+    Dial,
     Failed,
     Loaded,
     Order,
@@ -201,6 +202,16 @@ class EngineRun:
             return
         self._child.say(Stop(drain_timeout=drain_timeout))
         self._end_child_after(most + self._grace)
+
+    def recall(self, dial: Dial) -> None:
+        """After `retire`, as long as it has not ended: go on, and take new requests again."""
+        if self._child is None or self._is_over:
+            return
+        self._is_retired = False
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        self._child.say(dial)
 
     def restart(self, drain_timeout: float) -> None:
         """Let its process finish what runs and end, then start the next one; at once in a pause.

@@ -18,6 +18,7 @@ from .decisions import (
     Decision,
     EndEngine,
     EngineId,
+    RecallEngine,
     RetireEngine,
     StartEngine,
 )
@@ -86,6 +87,10 @@ class Engine:
     num_asked: int = 0
     shortage: Shortage | None = None
     held: tuple[MemoryPart, ...] = ()
+    may_return: bool = False
+    """Whether it was retired while it served, and has not ended yet."""
+    is_recalled: bool = False
+    """Whether it was recalled since, and has not joined the balancers again."""
 
     @property
     def is_fallback(self) -> bool:
@@ -187,9 +192,15 @@ class Engine:
 
     def retire(self, drain_timeout: float) -> Decision:
         """Have it finish what it has, within so many seconds, and end."""
-        is_loaded = self.is_loaded and self.role == "serving"
-        self.role = "retiring"
-        return RetireEngine(self.id, drain_timeout) if is_loaded else EndEngine(self.id)
+        self.may_return = self.is_loaded and self.role == "serving"
+        self.role, self.is_recalled = "retiring", False
+        return RetireEngine(self.id, drain_timeout) if self.may_return else EndEngine(self.id)
+
+    def recall(self) -> Decision:
+        """It was retired and `may_return`: have it serve again."""
+        self.role, self.may_return, self.is_recalled = "serving", False, True
+        self.has_joined = False
+        return RecallEngine(self.id)
 
 
 class Engines:
@@ -278,6 +289,13 @@ class Engines:
         """One that can serve `desired` without loading the model; `slots` where it says none."""
         both = (each for each in (self.serving, self.replacing) if each is not None)
         return next((each for each in both if each.can_become(desired, slots)), None)
+
+    def that_may_return(self, desired: Assignment, slots: int) -> Engine | None:
+        """One that was retired and can serve `desired`, where none serves; as above."""
+        if self.serving is not None:
+            return None
+        leaving = (each for each in self.leaving if each.may_return)
+        return next((each for each in leaving if each.can_become(desired, slots)), None)
 
     def _in_role(self, role: Role) -> Engine | None:
         return next((each for each in self if each.role == role), None)

@@ -49,6 +49,7 @@ from .decisions import (
     Exit,
     FetchId,
     FetchModel,
+    RecallEngine,
     RestartEngine,
     RetireEngine,
     StartEngine,
@@ -324,13 +325,12 @@ class Place:
             case StartEngine(id, assignment, file):
                 self._start_engine(id, assignment, file)
             case DialBalancers(id, takes_over):
-                issues, work, _ = reported = self._status_of(id)
-                self._engines[id].reported = reported
                 for balancer, secret in self._secrets:
                     given = SecretGiven(balancer=balancer, secret=secret)
                     self._engines[id].run.say(given)
-                dial = Dial(takes_over=takes_over, issues=issues, work=work)
-                self._engines[id].run.say(dial)
+                self._engines[id].run.say(self._dial(id, takes_over=takes_over))
+            case RecallEngine(id):
+                self._engines[id].run.recall(self._dial(id, takes_over=True))
             case ChangeEngine(id, assignment, adapters):
                 flags = adapter_flags(self._settings, assignment, adapters)
                 self._engines[id].run.say(Change(assignment=assignment, adapter=flags))
@@ -347,6 +347,10 @@ class Place:
                 self._host.exits(self, decision)
             case _:
                 assert_never(decision)
+
+    def _dial(self, id: EngineId, *, takes_over: bool) -> Dial:
+        issues, work, _ = self._engines[id].reported = self._status_of(id)
+        return Dial(takes_over=takes_over, issues=issues, work=work)
 
     def _start_engine(
         self, id: EngineId, assignment: Assignment | None, file: ModelFile | None

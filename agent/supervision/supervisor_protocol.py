@@ -51,7 +51,10 @@ class Begin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dial:
-    """Connect to the balancers, and say this. `takes_over`: from the agent's present links."""
+    """Connect to the balancers, and say this. `takes_over`: from the agent's present links.
+
+    After `Stop`, while requests still run: take new ones again, over new links.
+    """
 
     __pydantic_config__ = STRICT
     type: Literal["dial"] = "dial"

@@ -588,6 +588,35 @@ class TestAnAssignment:
             assert isinstance(refused, Refused) and refused.error.code == "shutting_down"
             await soon(task)
 
+    async def test_takes_new_requests_again_if_it_is_told_before_it_has_finished(
+        self, balancer: FakeBalancer
+    ) -> None:
+        agent = Agent(balancer=(balancer.url,))
+        async with agent.running() as task:
+            old = await balancer.peer()
+            await old.start("r")
+            first = await agent.worker.added.get()
+            agent.shutdown.request("the supervisor asks for it")
+            assert isinstance(await old.next(), Status)
+            agent.channel.dials.put_nowait(Dial(takes_over=True, issues=(CRASHED,)))
+            new = await balancer.peers.get()
+            hello = await new.next()
+            assert isinstance(hello, Hello) and hello.takes_over
+            await new.say(WELCOME)
+            status = await new.next()
+            assert isinstance(status, Status)
+            assert (status.accepting, status.issues) == (True, (CRASHED,))
+            await new.start("s")
+            second = await agent.worker.added.get()
+            agent.worker.say(first, "the end", is_last=True)
+            assert isinstance((await old.output()).items[-1], Ended)
+            agent.worker.say(second, "the end", is_last=True)
+            assert isinstance((await new.output()).items[-1], Ended)
+            assert agent.reports.count(Ready()) == 2
+            assert not task.done()
+            agent.shutdown.request("the supervisor asks for it")
+            await soon(task)
+
 
 class TestItCannotStart:
     async def test_with_a_model_that_cannot_be_loaded(self) -> None:

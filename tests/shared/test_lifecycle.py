@@ -144,6 +144,8 @@ async def test_asking_twice_is_asking_once(caplog: pytest.LogCaptureFixture) -> 
     shutdown.request("once more")
     assert shutdown.requested.is_set()
     assert [record.getMessage() for record in caplog.records] == ["stopping: the engine is gone"]
+    shutdown.withdraw()
+    assert not shutdown.requested.is_set()
 
 
 def test_the_ready_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ from arriero.agent.supervision.decisions import (
     Exit,
     FetchId,
     FetchModel,
+    RecallEngine,
     RestartEngine,
     RetireEngine,
     StartEngine,
@@ -113,6 +114,67 @@ def test_says_how_far_it_is() -> None:
     work = host.assigner.work
     assert work is not None
     assert (work.download, work.needed) == (None, 50)
+
+
+class TestRecall:
+    def test_what_drains_serves_again(self) -> None:
+        host = Host()
+        host.serve(A, MOST)
+        host.assign(B)
+        assert host.fetched(2, MOST) == [RetireEngine(FIRST, 7.0)]
+        assert (host.phase, host.assigner.is_standing_in) == ("draining", True)
+        assert host.assign(A) == [RecallEngine(FIRST)]
+        assert (host.phase, host.assigner.is_standing_in) == ("serving", True)
+        assert host.assigner.is_making_way
+        assert host.assigner.joined(FIRST, 0.0) == []
+        assert (host.phase, host.assigner.is_standing_in) == ("serving", False)
+        host.assign(B)
+        assert host.fetched(3, MOST) == [RetireEngine(FIRST, 7.0)], "as often as it may be"
+        assert host.ended(FIRST) == [StartEngine(SECOND, B, MOST)]
+
+    def test_so_does_what_was_to_make_room_for_another_place(self) -> None:
+        host = Host()
+        host.serve(A)
+        assert host.assign(None) == [RetireEngine(FIRST, 7.0)]
+        assert host.assign(A) == [RecallEngine(FIRST)]
+
+    def test_it_changes_as_any_engine_does(self) -> None:
+        host = Host()
+        host.serve(A)
+        host.assign(None)
+        fewer = replace(A, slots=2)
+        assert host.assign(fewer) == [RecallEngine(FIRST), ChangeEngine(FIRST, fewer)]
+        host.assign(None)
+        other = replace(A, source="file:///new.gguf")
+        assert host.assign(other) == [FetchModel(FetchId(2), other)], "this is another file"
+
+    def test_one_that_had_ended_is_loaded_again(self) -> None:
+        host = Host()
+        host.serve(A)
+        host.assign(None)
+        host.assign(A)
+        assert host.ended(FIRST) == [FetchModel(FetchId(2), A)]
+        assert host.fetched(2, HALF) == [StartEngine(SECOND, A, HALF)]
+
+    def test_what_was_taken_over_from_is_not_needed_any_more(self) -> None:
+        host = Host()
+        host.serve(A)
+        host.assign(B)
+        host.fetched(2, HALF)
+        assert host.joined(SECOND) == [
+            DialBalancers(SECOND, takes_over=True),
+            RetireEngine(FIRST, 7.0),
+        ]
+        assert host.assign(A) == [FetchModel(FetchId(3), A)]
+
+    def test_what_was_about_to_take_over_ends(self) -> None:
+        host = Host()
+        host.serve(A)
+        host.assign(B)
+        host.fetched(2, HALF)
+        host.assign(None)
+        assert host.assign(A) == [RecallEngine(FIRST)]
+        assert host.ended(SECOND) == []
 
 
 class TestOnlyRealChanges:
@@ -567,9 +629,10 @@ class TestAfter:
         host.serve(A, MOST)
         host.assign(B)
         host.fetched(2, MOST)
-        assert host.assign(A) == [FetchModel(FetchId(3), A)], "it is on its way out already"
+        longer = replace(A, context_size=64)
+        assert host.assign(longer) == [FetchModel(FetchId(3), longer)], "not as it is loaded"
         assert host.fetched(3, MOST) == [], "there is no room yet"
-        assert host.ended(FIRST) == [StartEngine(SECOND, A, MOST)]
+        assert host.ended(FIRST) == [StartEngine(SECOND, longer, MOST)]
 
     def test_waits_for_all_who_leave(self) -> None:
         host = Host()

@@ -19,6 +19,7 @@ from arriero.agent.supervision.decisions import (
     Exit,
     FetchId,
     FetchModel,
+    RecallEngine,
     RestartEngine,
     RetireEngine,
     StartEngine,
@@ -71,6 +72,7 @@ class Engine:
     is_loaded: bool = False
     has_joined: bool = False
     is_retiring: bool = False
+    is_recalled: bool = False
     is_dying: bool = False
 
 
@@ -188,7 +190,7 @@ class Machine(RuleBasedStateMachine):
             assert any(isinstance(each, DialBalancers) for each in decisions)
             self.carry_out(decisions)
         elif not engine.has_joined:
-            engine.has_joined = True
+            engine.has_joined, engine.is_recalled = True, False
             self.carry_out(self.assigner.joined(id, self.now))
         else:
             return False
@@ -212,13 +214,19 @@ class Machine(RuleBasedStateMachine):
             self.ends(id, 1)
             assert self.assigner.issues or not is_news
 
+    @precondition(lambda self: any(each.is_recalled for each in self.engines.values()))
+    @rule(data=st.data())
+    def had_ended_when_it_was_recalled(self, data: st.DataObject) -> None:
+        recalled = [id for id, each in self.engines.items() if each.is_recalled]
+        self.ends(data.draw(st.sampled_from(recalled)), 0)
+
     @precondition(lambda self: self.engines)
     @rule(data=st.data())
     def crashes(self, data: st.DataObject) -> None:
         id = data.draw(st.sampled_from(sorted(self.engines)))
         engine = self.engines[id]
         if not engine.is_dying:
-            engine.is_loaded = engine.has_joined = False
+            engine.is_loaded = engine.has_joined = engine.is_recalled = False
             self.changes = [each for each in self.changes if each[0] != id]
             self.carry_out(self.assigner.crashed(id, -signal.SIGABRT, "oh", self.now))
 
@@ -262,6 +270,11 @@ class Machine(RuleBasedStateMachine):
                 case RetireEngine(id):
                     self.stops(id)
                     self.engines[id].is_retiring = True
+                case RecallEngine(id):
+                    engine = self.engines[id]
+                    assert engine.is_retiring and engine.is_loaded and not engine.is_dying
+                    engine.is_retiring = engine.has_joined = False
+                    engine.is_recalled = True
                 case EndEngine(id):
                     self.stops(id)
                     self.engines[id].is_dying = True

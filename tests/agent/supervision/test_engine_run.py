@@ -15,6 +15,7 @@ from arriero.agent.supervision.supervisor_protocol import (
     Alive,
     Begin,
     Changed,
+    Dial,
     Failed,
     Loaded,
     Ordered,
@@ -370,6 +371,37 @@ class TestRetire:
             assert isinstance(quit, Quit)
             assert quit.code == 134
             assert quit.complaint is not None and "SIGABRT" in quit.complaint
+
+
+class TestRecall:
+    async def test_it_goes_on_and_is_not_killed_any_more(self) -> None:
+        host = Host(grace=0.0)
+        async with host.running():
+            process = await host.loaded()
+            host.run.retire(LONG, LONG)
+            await process.orders.get()
+            host.run.recall(Dial(takes_over=True))
+            assert await process.orders.get() == Dial(takes_over=True)
+            process.exit(ABORTED)
+            assert (await host.told.get())[0] == "crashed", "it is started again, as any"
+
+    async def test_one_that_ends_before_it_hears_that(self) -> None:
+        host = Host()
+        async with host.running():
+            process = await host.loaded()
+            host.run.retire(None, LONG)
+            host.run.recall(Dial())
+            process.exit(0)
+            assert await host.told.get() == ("ended", ID, Quit(0), None)
+
+    async def test_one_that_was_killed_or_is_in_a_pause_stays_so(self) -> None:
+        host = Host(pause=LONG)
+        async with host.running():
+            (await host.loaded()).exit(ABORTED)
+            await host.told.get()
+            host.run.retire(None, LONG)
+            host.run.recall(Dial())
+            assert await host.told.get() == ("ended", ID, Quit(0), None)
 
 
 class TestEnd:

@@ -510,6 +510,21 @@ class TestAssignments:
             assert begin.assignment == B
             assert agent.files.leases[A.source].is_released is False, "it may come back"
 
+    async def test_the_old_goes_on_if_it_is_wished_for_again_before_it_has_ended(self) -> None:
+        async with swapping() as agent:
+            old = await agent.serving(A)
+            agent.order(old, B)
+            assert await old.order() == Stop(drain_timeout=9.0)
+            peer = await agent.balancer.peer()
+            await agent.assign(peer, A)
+            dial = await old.order()
+            assert isinstance(dial, Dial) and dial.takes_over
+            assert dial.work is not None
+            assert (dial.work.assignment, dial.work.phase) == (A, "serving")
+            old.report(Ready())
+            await soon(peer.socket.wait_closed())
+            assert not old.has_ended and agent.started.empty()
+
     async def test_the_new_is_loaded_beside_the_old_where_memory_allows(self) -> None:
         async with swapping(memory=2**50) as agent:
             old = await agent.serving(A)
