@@ -222,3 +222,48 @@ async def test_a_model_makes_room_on_the_device_that_another_one_asks_for(
         assert here["RPC0"].keys() == {"a", "b"} and here["CPU"].keys() == {"a", "b", "c"}
         assert 0 < here["RPC0"]["a"] <= first.memory - here["RPC0"]["b"], "that of `b` is its own"
         await desire(bare_fleet)
+
+
+async def test_a_model_that_drains_for_a_client_who_has_gone_serves_again(
+    bare_fleet: Fleet,
+) -> None:
+    """Its stream goes on all the while, in the engine process that it began in."""
+    fleet = bare_fleet
+    with RpcDevice(72 * MIB) as device:
+        agent = await fleet.start_agent(
+            name="taken",
+            model=None,
+            slots=None,
+            context_size=None,
+            rpc=device.address,
+            fit_target="1MiB",
+            host_cache="0",
+        )
+        other = on_demand("b", "RPC0") | {"context_size": 2048}  # or it would only change its name
+        await desire(fleet, on_demand("a", "RPC0") | {"slots": 2}, other)
+
+        async def ready() -> set[str]:
+            models = (await view(fleet, "taken"))["models"]
+            return {each["name"] for each in models if each["state"] == "ready"}
+
+        async def is_draining() -> bool:
+            return not await ready()
+
+        async def is_back() -> bool:
+            return await ready() == {"a"}
+
+        body = ENDLESS | {"n_discard": 64}
+        stream = asyncio.create_task(generate(fleet.http, fleet.inference, body | {"model": "a"}))
+        await fleet.until_num_requests(1, "streaming")
+        case = plain_cases()[0].body
+        gone = asyncio.create_task(generate(fleet.http, fleet.inference, case | {"model": "b"}))
+        await until(is_draining)
+        gone.cancel()
+        await until(is_back)
+        beside = await generate(fleet.http, fleet.inference, case | {"model": "a"})
+        assert beside.text == plain_cases()[0].answer, beside.end
+        assert not stream.done()
+        assert len(agent.engine_pids) == 1
+        stream.cancel()
+        await fleet.until_idle()
+        await desire(fleet)

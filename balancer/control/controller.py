@@ -299,6 +299,7 @@ class Controller:
     ) -> Reconciliation:
         steered = [member for member in members.values() if member.report.is_steered]
         tiers = usage.tiers(desired.models, steered, demands, now)
+        steered = [tiers.recalled.get(member.id, member) for member in steered]
         reserved = self._departures.reserved()
         held = {member.model for member in steered}
         served = {member.report.serves for member in members.values()}

@@ -6,12 +6,17 @@ one that is busy with another model that is loaded on demand and had its turn fo
 
 Where a host serves several models, an agent of it may have a model and no memory for it yet: until
 models that are not used make room, that model waits like one that no agent has.
+
+A model that is in use makes room for nobody: when the requests that it was for have given up, it
+keeps its agent as long as that still has it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from math import inf
 
+from ...shared.inference import AgentId
 from .desired_state import DesiredModel
 from .members import Member
 
@@ -20,6 +25,10 @@ PATIENCE = 5.0
 
 MIN_TURN = 20.0
 """Seconds for which a model that is in use keeps its agent before another one has its turn."""
+
+RETURN = 5.0
+"""Seconds for which a model goes on to drain when the last request that it was for has given up:
+clients ask again."""
 
 IDLE_AFTER = 1.0
 """Seconds without requests after which a model counts as idle."""
@@ -51,14 +60,19 @@ class _Contention(IntEnum):
 class _Usage:
     used_at: float
     serving_since: float | None = None
+    asked_at: float = -inf
 
 
 @dataclass(frozen=True, slots=True)
 class Tiers:
-    """The tier of each model in demand, and when time alone changes them."""
+    """The tier of each model in demand, and when time alone changes them.
+
+    `recalled` are the agents that keep what they were to unload.
+    """
 
     tiers: Mapping[str, int]
     reconcile_at: float | None = None
+    recalled: Mapping[AgentId, Member] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -89,40 +103,92 @@ class Usage:
         now: float,
     ) -> Tiers:
         """The tier of each model that is in demand now."""
-        by_model: dict[str, list[Member]] = {model.name: [] for model in models}
-        for member in members:
-            if member.model in by_model:
-                by_model[member.model].append(member)
-        self._update(by_model, demands, now)
+        here = list(members)
         times = _Times(now)
-        contention = self._contention(models, by_model, demands, times)
+        self._update(models, here, demands, now)
+        wanted = {**demands, **self._expected(here, demands, times)}
+        recalled = self._recalled(models, here, wanted, demands)
+        by_model = _by_model(models, [recalled.get(each.id, each) for each in here])
+        contention = self._contention(models, by_model, wanted, times)
         tiers = {}
         for model in models:
-            demand = demands.get(model.name, NO_DEMAND)
+            demand = wanted.get(model.name, NO_DEMAND)
             tier = self._tier(
                 model, by_model[model.name], demand, contention=contention, times=times
             )
             if tier is not None:
                 tiers[model.name] = tier
-        return Tiers(tiers, min(times.times, default=None))
+        return Tiers(tiers, min(times.times, default=None), recalled)
 
     def used_at(self, model: str) -> float:
         """When a model, of those that `tiers` was asked about, was used last."""
         return self._usage[model].used_at
 
     def _update(
-        self, by_model: Mapping[str, list[Member]], demands: Mapping[str, Demand], now: float
+        self,
+        models: Iterable[DesiredModel],
+        members: Iterable[Member],
+        demands: Mapping[str, Demand],
+        now: float,
     ) -> None:
-        self._usage = {name: self._usage.get(name) or _Usage(used_at=now) for name in by_model}
-        for name, members in by_model.items():
-            usage = self._usage[name]
-            usage.used_at = max([usage.used_at, *(member.report.used_at for member in members)])
-            if name in demands or any(member.report.num_running for member in members):
-                usage.used_at = now
-            if not any(member.report.serves == name for member in members):
+        names = [model.name for model in models]
+        self._usage = {name: self._usage.get(name) or _Usage(used_at=now) for name in names}
+        served: set[str] = set()
+        for member in members:
+            has = member.report.serves or member.leaves
+            if has is not None:
+                served.add(has)
+            if (usage := self._usage.get(has or member.model or "")) is not None:
+                is_busy = member.report.num_running > 0
+                usage.used_at = now if is_busy else max(usage.used_at, member.report.used_at)
+        for name, usage in self._usage.items():
+            if name in demands:
+                usage.used_at = usage.asked_at = now
+            if name not in served:
                 usage.serving_since = None
             elif usage.serving_since is None:
                 usage.serving_since = now
+
+    def _expected(
+        self, members: Sequence[Member], demands: Mapping[str, Demand], times: _Times
+    ) -> Mapping[str, Demand]:
+        """Models that others drain for, which are asked for, or will be again before long."""
+        draining = {each.report.host_id for each in members if _is_draining(each)}
+        waiting = {
+            each.comes
+            for each in members
+            if each.waits_for_room and each.report.host_id in draining
+        }
+        return {
+            name: Demand(1, -inf)
+            for name, usage in self._usage.items()
+            if name in waiting and (name in demands or not times.has_come(usage.asked_at + RETURN))
+        }
+
+    def _recalled(
+        self,
+        models: Iterable[DesiredModel],
+        members: Sequence[Member],
+        wanted: Mapping[str, Demand],
+        demands: Mapping[str, Demand],
+    ) -> Mapping[AgentId, Member]:
+        """Those that were to unload a model for nobody, as far as they still have it."""
+        always = {each.name for each in models if each.preload and each.idle_timeout is None}
+        needed = {*always, *wanted, *(each.report.serves for each in members)}
+        needed &= self._usage.keys()
+        awaited = {each.report.host_id for each in members if each.comes in needed}
+        recalled = {}
+        for member in members:
+            has, comes = member.leaves, member.comes
+            if comes is None:
+                is_for_nobody = member.report.host_id not in awaited
+            else:
+                is_in_use = has in demands or member.report.num_running > 0
+                goes_on = comes in self._usage and not (is_in_use or member.waits_for_room)
+                is_for_nobody = comes not in needed and not goes_on
+            if is_for_nobody and has in self._usage:
+                recalled[member.id] = replace(member, keeps=has)
+        return recalled
 
     def _contention(
         self,
@@ -134,7 +200,7 @@ class Usage:
         """Whether requests wait for a model that no agent has memory for, and for how long."""
         contention = _Contention.NONE
         for model in models:
-            if model.name in demands and not _has_memory(by_model[model.name]):
+            if model.name in demands and not _has_memory(model.name, by_model[model.name]):
                 has_waited = times.has_come(demands[model.name].since + PATIENCE)
                 contention = max(contention, _Contention.LONG if has_waited else _Contention.SHORT)
         return contention
@@ -153,9 +219,12 @@ class Usage:
             return None
         if model.preload:
             return PRELOADED
-        if not _has_memory(members):
+        if not _has_memory(model.name, members):
             return WAITING if demand.num_waiting else None
-        is_loading = any(each.is_changing and not each.waits_for_room for each in members)
+        is_loading = any(
+            each.is_changing and not each.waits_for_room and each.leaves != model.name
+            for each in members
+        )
         if contention is _Contention.NONE or is_loading:
             return IN_TURN
         if not demand.num_waiting and times.has_come(usage.used_at + IDLE_AFTER):
@@ -168,6 +237,25 @@ class Usage:
         return model.idle_timeout is not None and times.has_come(usage.used_at + model.idle_timeout)
 
 
-def _has_memory(members: Sequence[Member]) -> bool:
+def _is_draining(member: Member) -> bool:
+    """Whether it takes no new requests for the model that it is to unload."""
+    return member.leaves is not None and member.report.serves is None
+
+
+def _by_model(
+    models: Iterable[DesiredModel], members: Sequence[Member]
+) -> Mapping[str, list[Member]]:
+    """Who is to serve each model, or still has it while another one waits for room."""
+    found: dict[str, list[Member]] = {model.name: [] for model in models}
+    crowded = {each.report.host_id for each in members if each.waits_for_room}
+    for member in members:
+        still = member.leaves if member.report.host_id in crowded else None
+        for name in {member.model, still} - {None}:
+            if name in found:
+                found[name].append(member)
+    return found
+
+
+def _has_memory(model: str, members: Iterable[Member]) -> bool:
     """Whether some agent has a model, or loads it."""
-    return any(not member.waits_for_room for member in members)
+    return any(not member.waits_for_room or member.leaves == model for member in members)

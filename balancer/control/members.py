@@ -17,8 +17,9 @@ class AgentReport:
     `serves` is the model that it takes requests for at the moment; a request of it started or ended
     at `used_at`. `link` changes when it dials again. A cordoned agent is not changed. `allowed` are
     the models that its access key allows; `None` is any. It speaks `protocol`. Agents with the same
-    `host` share its memory; it says that they are `num_places`. What it serves has what is `held`
-    of each memory, if that is known.
+    `host` share its memory; it says that they are `num_places`. It takes nothing new for the model
+    that it is `finishing`, which it still has. What it serves or is finishing has what is `held` of
+    each memory, if that is known.
     """
 
     id: AgentId
@@ -30,6 +31,7 @@ class AgentReport:
     facts: HostFacts
     work: Work | None = None
     serves: str | None = None
+    finishing: str | None = None
     held: Mapping[str, int] = field(default_factory=dict)
     slots: int = 0
     issues: tuple[Issue, ...] = ()
@@ -86,7 +88,8 @@ class Member:
     """An agent and its last order.
 
     `assigned` is what it should serve by its last order. `is_changing`: it has not done so yet.
-    `has_failed`: it cannot, and serves what it served before, if anything.
+    `has_failed`: it cannot, and serves what it served before, if anything. It counts for the model
+    that it `keeps`, which nobody needs it to unload any more, though it was ordered to.
     """
 
     report: AgentReport
@@ -94,6 +97,7 @@ class Member:
     is_changing: bool = False
     has_failed: bool = False
     interrupts: str | None = None
+    keeps: str | None = None
 
     @property
     def id(self) -> AgentId:
@@ -105,7 +109,8 @@ class Member:
         """Whether it has the file of a model, and waits until memory is free to load it."""
         work, report = self.report.work, self.report
         return (
-            self.is_changing
+            self.keeps is None
+            and self.is_changing
             and report.serves is None
             and work is not None
             and work.phase == "draining"
@@ -113,8 +118,23 @@ class Member:
         )
 
     @property
+    def leaves(self) -> str | None:
+        """The model that it still has, and is to unload by its last order."""
+        has = self.report.serves or self.report.finishing
+        to_serve = None if self.assigned is None else self.assigned.name
+        return has if self.is_changing and has != to_serve else None
+
+    @property
+    def comes(self) -> str | None:
+        """The model that it is about to serve, and does not yet."""
+        to_serve = None if self.assigned is None else self.assigned.name
+        return to_serve if self.is_changing and self.report.serves != to_serve else None
+
+    @property
     def model(self) -> str | None:
         """The model that it counts for."""
+        if self.keeps is not None:
+            return self.keeps
         if self.has_failed or self.report.facts.is_pinned:
             return self.report.serves
         return None if self.assigned is None else self.assigned.name

@@ -113,7 +113,7 @@ class _Placing:
         self._held = {
             (member.report.host_id, member.model): held
             for member in self._members.values()
-            if (held := member.report.held) and member.model == member.report.serves
+            if (held := member.report.held) and member.model in _present(member.report)
         }
         self._find_holders()
 
@@ -382,6 +382,11 @@ def _worth_keeping(member: Member) -> tuple[bool, bool, int, str]:
     """Later ones are kept: those that serve, then the busiest."""
     serves = member.report.serves is not None and member.report.serves == member.model
     return (serves, not member.has_failed, member.report.num_running, member.id)
+
+
+def _present(report: AgentReport) -> set[str | None]:
+    """The models that an agent has in memory."""
+    return {report.serves, report.finishing}
 
 
 def _size_order(memory: int, needed: float) -> int:

@@ -322,6 +322,10 @@ class Registry:
         retired = self._retired.get(id, [])
         return [*retired] if current is None else [current, *retired]
 
+    def retired(self, id: AgentId) -> list[Agent]:
+        """The processes of an agent that were taken over, the last one last."""
+        return [self._agents[link] for link in self._retired.get(id, ())]
+
     def of(self, id: AgentId) -> Agent:
         """The connected agent with this id. Raises `KeyError`."""
         return self._agents[self._links[id]]

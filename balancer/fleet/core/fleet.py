@@ -245,6 +245,8 @@ class Fleet:
     def settle(self, ending: Ending, now: float) -> None:
         """A request has ended as `Finish` said: its caller gets back what it did not use."""
         self.admission.ended(ending.request_id, ending.usage, now)
+        if ending.agent is None:
+            self.steering.gave_up(ending.model, now)
 
     def close(self, id: RequestId, now: float) -> list[Decision]:
         """A client disconnected; nothing more is delivered to it."""

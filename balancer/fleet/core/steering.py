@@ -220,6 +220,13 @@ class Steering:
 
     def waits(self, model: str | None, now: float) -> None:
         """A request came for a model that maybe no agent has."""
+        self._look_for(model, now)
+
+    def gave_up(self, model: str | None, now: float) -> None:
+        """A request for a model ended before an agent had it: maybe nobody needs it any more."""
+        self._look_for(model, now)
+
+    def _look_for(self, model: str | None, now: float) -> None:
         if self._controller.desired is None:
             return
         if model is None:
@@ -426,6 +433,12 @@ class Steering:
         return [self._report(agent) for agent in self._state.registry.current()]
 
     def _report(self, agent: Agent) -> AgentReport:
+        retired = self._state.registry.retired(agent.hello.agent_id)
+        finishing = None if agent.is_accepting else agent.model
+        finishing = next((each.model for each in reversed(retired) if each.model), finishing)
+        present = agent.model or finishing
+        name = None if present is None else present.name
+        processes = [agent, *(each for each in retired if each.served == name)]
         return AgentReport(
             id=agent.hello.agent_id,
             link=agent.link,
@@ -436,10 +449,14 @@ class Steering:
             facts=agent.hello.facts,
             work=agent.work,
             serves=agent.served if agent.takes_work else None,
-            held={part.device: part.bytes for part in agent.model.memory} if agent.model else {},
+            finishing=None if finishing is None else finishing.name,
+            held={part.device: part.bytes for part in present.memory} if present else {},
             slots=agent.slots,
             issues=agent.issues,
-            num_running=max(self._state.num_running_on(agent), agent.num_at_work),
+            num_running=max(
+                sum(map(self._state.num_running_on, processes)),
+                *(each.num_at_work for each in processes),
+            ),
             used_at=agent.used_at,
             is_cordoned=agent.is_cordoned or _is_leaving(agent),
             allowed=None if agent.holder is None else agent.holder.limits.models,

@@ -3,12 +3,22 @@
 from dataclasses import dataclass, field, replace
 from math import inf
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from arriero.balancer.control.controller import Controller
-from arriero.balancer.control.demand import IDLE, IN_TURN, MIN_TURN, PRELOADED, WAITING, Demand
+from arriero.balancer.control.demand import (
+    IDLE,
+    IN_TURN,
+    MIN_TURN,
+    PATIENCE,
+    PRELOADED,
+    RETURN,
+    WAITING,
+    Demand,
+)
 from arriero.balancer.control.desired_state import DesiredModel
 from arriero.balancer.control.members import AgentReport, member_of
 from arriero.balancer.control.placement import Requirement, place
@@ -52,6 +62,11 @@ class Place:
     issues: tuple[Issue, ...] = ()
     inbox: list[Assign] = field(default_factory=list)
 
+    @property
+    def is_finishing(self) -> bool:
+        """Whether it takes no new requests for what it still has."""
+        return self.serves is not None and self.phase == "draining"
+
 
 class Host:
     """An agent with places, as `agent/supervision` has them."""
@@ -78,6 +93,10 @@ class Host:
 
     def serving(self) -> set[str]:
         return {each.serves.name for each in self.places if each.serves is not None}
+
+    def ready(self) -> set[str]:
+        """The models that take new requests."""
+        return {each.serves.name for each in self.places if each.serves and not each.is_finishing}
 
     def place_of(self, model: str) -> Place:
         return next(each for each in self.places if each.serves and each.serves.name == model)
@@ -106,7 +125,8 @@ class Host:
             labels={},
             facts=self._facts(),
             work=work,
-            serves=None if one.serves is None else one.serves.name,
+            serves=None if one.serves is None or one.is_finishing else one.serves.name,
+            finishing=one.serves.name if one.serves is not None and one.is_finishing else None,
             held={} if one.serves is None else one.held,
             slots=4,
             issues=one.issues,
@@ -148,6 +168,8 @@ class Host:
                 one.phase = "waiting"
         elif one.phase == "fetching":
             one.phase = "draining"
+        elif one.serves is not None and one.num_running:
+            return  # it drains
         elif one.phase == "draining" and self._has_room(one, one.told):
             if one.told.name in self.bad:
                 one.phase, one.issues = "failed", (Issue(code="load_failed", message="bad"),)
@@ -360,6 +382,39 @@ def test_a_host_that_cannot_load_a_model_does_not_try_at_another_place() -> None
     assert world.controller.statuses["s"].status == "failed"
 
 
+@pytest.mark.parametrize("has_devices", [False, True])
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_what_drains_for_those_who_have_gone_serves_again(most: int, has_devices: bool) -> None:
+    host = Host("a", most=most, has_devices=has_devices)
+    world = World(host)
+    world.wish(*on_demand("l", "h"))
+    world.use("l")
+    world.now += MIN_TURN
+    one = host.place_of("l")
+    one.num_running = 1
+    world.waiting["h"] = world.now
+    world.now += PATIENCE
+    world.rest()
+    assert (host.serving(), host.ready()) == ({"l"}, set())
+    world.waiting["l"] = world.now
+    world.rest()
+    assert host.ready() == set(), "it is the other one's turn"
+    del world.waiting["h"]
+    world.rest()
+    assert host.ready() == set(), "they may ask again"
+    world.now += RETURN
+    world.rest()
+    assert (host.ready(), one.num_running) == ({"l"}, 1)
+    assert {each.told.name for each in host.places if each.told is not None} == {"l"}
+    world.waiting = {"h": world.now}
+    world.now += PATIENCE
+    world.rest()
+    assert host.ready() == set(), "its turn is as long over as it was"
+    one.num_running = 0
+    world.rest()
+    assert host.ready() == {"h"}
+
+
 @st.composite
 def fleets(draw: st.DrawFn) -> tuple[list[Requirement], list[AgentReport]]:
     names = draw(st.lists(st.sampled_from("abcdef"), unique=True, min_size=1))
@@ -420,6 +475,10 @@ class Machine(RuleBasedStateMachine):
     def a_request_comes(self, model: str) -> None:
         self.world.waiting.setdefault(model, self.world.now)
 
+    @rule(model=st.sampled_from("sthlu"))
+    def the_client_goes(self, model: str) -> None:
+        self.world.waiting.pop(model, None)
+
     @rule()
     def everybody_acts(self) -> None:
         self.world.look()
@@ -433,7 +492,7 @@ class Machine(RuleBasedStateMachine):
     @rule(model=st.sampled_from("sthlu"))
     def requests_start(self, model: str) -> None:
         for host in self.hosts:
-            if model in host.serving() and self.world.waiting.pop(model, None) is not None:
+            if model in host.ready() and self.world.waiting.pop(model, None) is not None:
                 one = host.place_of(model)
                 one.num_running, one.used_at = 1, self.world.now
 

@@ -433,6 +433,61 @@ def test_a_process_that_was_taken_over_does_not_come_back_with_its_slots() -> No
     assert scene.open("r", model="llama") == []
 
 
+OTHER = wished("other", "file:///o.gguf", preload=False)
+IN_USE = wished(preload=False)
+
+
+def one_in_use(*, finishing: bool) -> Steered:
+    """An agent with a running request for `llama`, which is to load the other model by order 1."""
+    scene = Steered()
+    scene.join(A, hello("a"))
+    scene.serve(A, IN_USE.assignment, 1)
+    scene.open("r1", model="llama")
+    scene.wish(IN_USE, OTHER)
+    scene.look()
+    phase: Phase = "draining" if finishing else "fetching"
+    told = work(phase, OTHER.assignment, revision=2)
+    scene.tell(A, status(model="llama", accepting=not finishing, work=told))
+    if finishing:
+        scene.join(B, hello("a", model=None, slots=0, work=told, takes_over=True))
+    return scene
+
+
+@pytest.mark.parametrize("finishing", [False, True])
+def test_a_model_in_use_is_kept_when_nobody_waits_for_the_other_one(finishing: bool) -> None:
+    scene = one_in_use(finishing=finishing)
+    link = B if finishing else A
+    scene.now += RECONCILE_PAUSE
+    assert scene.look() == {link: FILE}
+    serving = work("serving", IN_USE.assignment, revision=3)
+    scene.join(C, hello("a", work=serving, takes_over=True))
+    assert scene.look() == {}
+    assert started(scene.open("r2", model="llama")) == [(C, "r2")]
+
+
+def test_what_drains_does_so_while_somebody_waits() -> None:
+    scene = one_in_use(finishing=True)
+    scene.open("r2", model="other")
+    assert scene.look() == {}
+    scene.say(A, ended("r1"))
+    scene.leave(A)
+    assert scene.look() == {}
+
+
+def test_the_fleet_is_looked_at_when_a_request_gives_up_that_no_agent_had() -> None:
+    scene = Steered()
+    scene.join(A, hello("a"))
+    scene.serve(A, IN_USE.assignment, 1)
+    scene.wish(IN_USE, OTHER)
+    scene.open("r1", model="llama")
+    for give_up in (scene.close, scene.cancel):
+        scene.open("r2", model="other")
+        scene.look()
+        give_up("r2")
+        assert scene.fleet.next_deadline() == scene.now + RECONCILE_PAUSE
+        scene.look()
+
+
 # ---- operators
 
 
