@@ -19,7 +19,7 @@ class AgentReport:
     the models that its access key allows; `None` is any. It speaks `protocol`. Agents with the same
     `host` share its memory; it says that they are `num_places`. It takes nothing new for the model
     that it is `finishing`, which it still has. What it serves or is finishing has what is `held` of
-    each memory, if that is known.
+    each memory, if that is known. Other programs had `others` of each memory when it was measured.
     """
 
     id: AgentId
@@ -33,6 +33,7 @@ class AgentReport:
     serves: str | None = None
     finishing: str | None = None
     held: Mapping[str, int] = field(default_factory=dict)
+    others: Mapping[str, int] = field(default_factory=dict)
     slots: int = 0
     issues: tuple[Issue, ...] = ()
     num_running: int = 0

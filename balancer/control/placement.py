@@ -18,6 +18,10 @@ use make room for one that requests wait for, the one that was used longest ago 
 lies elsewhere; they take nothing from each other, so what made room is not loaded elsewhere at
 another one's cost. A model that waits for room moves to a host where nothing has to go. Models with
 `preload` never make room: one that they leave too little of a device takes what is left there.
+
+What programs of others have of a host's memory varies, so it moves nothing: it decides only between
+hosts for a model that is loaded anew. One where that leaves too little is taken when there is no
+other, or when another one's model, which is in use, would have to go.
 """
 
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -25,6 +29,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import count
 from math import inf
+from typing import NamedTuple
 
 from ...shared.inference import AgentId
 from ...shared.models.assignments import HOST, Assignment, loaded_with
@@ -165,7 +170,7 @@ class _Placing:
     def _may_load(self, agent: AgentId, model: _Model) -> bool:
         """A model that is not in use is loaded only where nothing has to go for it."""
         is_own = self._members[agent].model == model.requirement.model
-        return is_own or model.requirement.tier != IDLE or self._price(agent, model)[0] == 0
+        return is_own or model.requirement.tier != IDLE or self._price(agent, model).worth == 0
 
     def _own(self, model: _Model) -> AgentId | None:
         """An agent that has the model and was not given away."""
@@ -181,7 +186,7 @@ class _Placing:
         if self._first_in_the_way(own, model, self._models_beside(own)) is None:
             return own
         best = self._best(model)
-        if best is None or self._price(best, model)[0]:
+        if best is None or self._price(best, model).worth:
             return own
         model.holders.append(own)
         return best
@@ -216,24 +221,45 @@ class _Placing:
         """Whether it is given to no model; once it is given to one, it is never free again."""
         return agent in self._chosen and self._chosen[agent] is None
 
-    def _price(self, agent: AgentId, model: _Model) -> tuple[int, int, int, int, int, int, str]:
+    def _price(self, agent: AgentId, model: _Model) -> "_Price":
         member = self._members[agent]
         owner = self._models.get(member.model) if member.model else None
         is_idle = member.model is None
         rank = 0 if owner is None else -self._ranks[owner.requirement.model]
         worth = 0 if is_idle else 1 if owner is None or self._has_surplus(owner) else 2
         beside = self._models_beside(agent)
+        gone = [] if owner is None or worth < 2 else [owner]
         if (victim := self._first_in_the_way(agent, model, beside)) is not None:
             worth, rank = 2, max(-self._ranks[victim], rank if worth == 2 else -len(self._ranks))
-        return (
+            gone.append(self._models[victim])
+        return _Price(
+            any(each.requirement.tier != IDLE for each in gone),
+            self._is_crowded_by_others(agent, model, beside),
             worth,
             rank,
             len(beside),
             self._flexibility[agent],
-            _size_order(member.report.memory, model.requirement.needed),
+            _size_order(member.report, model.requirement.needed),
             member.report.num_running,
             agent,
         )
+
+    def _is_crowded_by_others(self, agent: AgentId, model: _Model, beside: Sequence[str]) -> bool:
+        """Whether it would have room on a host but for what programs of others have there."""
+        report, needed = self._members[agent].report, model.requirement.needed
+        others = report.others
+        if not others:
+            return False
+        free = Counter(report.memories)
+        for name in beside:
+            if self._models[name].requirement.tier != IDLE:
+                free.subtract(self._parts(agent, name) or {})
+        claims = model.requirement.claims.get(report.host_id)
+        if claims is not None:
+            return any(free[d] - others.get(d, 0) < size <= free[d] for d, size in claims.items())
+        places = [each.name for each in report.facts.devices] or [HOST]
+        room = sum(free[each] for each in places)
+        return 0 < needed <= room < needed + sum(others.get(each, 0) for each in places)
 
     def _models_beside(self, agent: AgentId) -> list[str]:
         """What the other agents of its host have."""
@@ -374,7 +400,15 @@ class _Placing:
                 if agent in model.requirement.eligible and self._has_room(agent, model)
             ]
             if able:
-                best = min(able, key=lambda m: (m.requirement.model != member.model, m.num_placed))
+                beside = self._models_beside(agent)
+                best = min(
+                    able,
+                    key=lambda m: (
+                        m.requirement.model != member.model,
+                        m.num_placed,
+                        self._is_crowded_by_others(agent, m, beside),
+                    ),
+                )
                 self._take(agent, best)
 
 
@@ -389,9 +423,26 @@ def _present(report: AgentReport) -> set[str | None]:
     return {report.serves, report.finishing}
 
 
-def _size_order(memory: int, needed: float) -> int:
-    """The smallest host that holds a model is taken first, or the largest one if nobody knows."""
-    return memory if 0 < needed < inf else -memory
+class _Price(NamedTuple):
+    """Of taking an agent for a model: the lower one is taken."""
+
+    evicts_in_use: bool
+    is_crowded: bool
+    worth: int
+    rank: int
+    num_beside: int
+    flexibility: int
+    size: int
+    num_running: int
+    agent: str
+
+
+def _size_order(report: AgentReport, needed: float) -> int:
+    """The smallest host that holds a model is taken first, or the largest one if nobody knows.
+
+    Of the largest one what others have does not count.
+    """
+    return report.memory if 0 < needed < inf else sum(report.others.values()) - report.memory
 
 
 def _turn(requirement: Requirement) -> tuple[int, float]:

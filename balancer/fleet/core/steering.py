@@ -4,7 +4,8 @@ Reconciling costs the size of the fleet, so it comes a moment after what made it
 once for many changes. Operators' cordons are carried out here, too.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -430,9 +431,14 @@ class Steering:
         return self._controller.dry_run(desired, self._reports(), self._demands(), now)
 
     def _reports(self) -> Iterable[AgentReport]:
-        return [self._report(agent) for agent in self._state.registry.current()]
+        hosts: dict[AgentId, list[Agent]] = {}
+        here = list(self._state.registry.current())
+        for agent in here:
+            hosts.setdefault(agent.host, []).append(agent)
+        others = {host: memory_of_others(agents) for host, agents in hosts.items()}
+        return [self._report(each, others[each.host]) for each in here]
 
-    def _report(self, agent: Agent) -> AgentReport:
+    def _report(self, agent: Agent, others: Mapping[str, int]) -> AgentReport:
         retired = self._state.registry.retired(agent.hello.agent_id)
         finishing = None if agent.is_accepting else agent.model
         finishing = next((each.model for each in reversed(retired) if each.model), finishing)
@@ -451,6 +457,7 @@ class Steering:
             serves=agent.served if agent.takes_work else None,
             finishing=None if finishing is None else finishing.name,
             held={part.device: part.bytes for part in present.memory} if present else {},
+            others=others,
             slots=agent.slots,
             issues=agent.issues,
             num_running=max(
@@ -505,3 +512,28 @@ def _essence(work: Work | None) -> tuple[object, ...]:
     if work is None:
         return ()
     return (work.revision, work.assignment, work.phase, work.needed, work.least, work.claims)
+
+
+def memory_of_others(agents: Sequence[Agent]) -> Mapping[str, int]:
+    """What programs of others have of each memory of a host, by what its `agents` measured last.
+
+    Where the driver does not tell, all that is neither free nor of a model that they have loaded;
+    nothing while they load or unload one.
+    """
+    measured = {
+        each.name: each for agent in agents if agent.statistics for each in agent.statistics.devices
+    }
+    phases = {agent.work.phase for agent in agents if agent.work is not None}
+    is_changing = not phases.isdisjoint(("loading", "draining"))
+    held: Counter[str] = Counter()
+    for agent in agents:
+        for part in agent.model.memory if agent.model else ():
+            held[part.device] += part.bytes
+    found = {}
+    for name, memory in measured.items():
+        others = memory.others
+        if others is None and not is_changing:
+            others = memory.total - memory.free - held[name]
+        if others is not None and others > 0:
+            found[name] = others
+    return found

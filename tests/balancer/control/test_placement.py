@@ -2,7 +2,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
 
-from arriero.balancer.control.demand import IN_TURN
+from arriero.balancer.control.demand import IDLE, IN_TURN, WAITING
 from arriero.balancer.control.members import AgentReport, Member, member_of
 from arriero.balancer.control.placement import (
     HOLD,
@@ -319,3 +319,64 @@ def test_what_is_loaded_counts_with_what_it_says_and_else_with_what_it_claimed()
     assert not placed(CPU=30, GPU=41), "it took more than it claimed"
     assert not placed(CPU=31, GPU=40), "of the host's memory it says nothing"
     assert not placed(CPU=31), "which is short"
+
+
+# ---- memory that programs of others have
+
+
+def with_card(
+    name: str, model: str | None = None, *, size: int = 24, others: int = 0, **fields: object
+) -> Member:
+    """A host with a card of so many GiB, of which programs of others have some."""
+    facts = HostFacts(memory=64 * GIB, devices=(Device(name="CUDA0", memory=size * GIB),))
+    told = None if model is None else wished(model).assignment
+    taken = {"CUDA0": others * GIB} if others else {}
+    return member_of(report(name, told=told, facts=facts, others=taken, **fields), None)
+
+
+def of_10_gib(*eligible: str, **fields: object) -> Requirement:
+    claims = {AgentId(each): {"CUDA0": 10 * GIB, "CPU": GIB} for each in eligible}
+    return requirement("m", 1, *eligible, needed=10 * GIB, claims=claims, **fields)
+
+
+def test_a_host_whose_card_is_full_of_others_memory_is_taken_last() -> None:
+    full, free = with_card("a", size=16, others=8), with_card("b", others=8)
+    assert models(place([of_10_gib("a", "b")], [full, free])) == {"a": None, "b": "m"}
+    known = replace(of_10_gib("a", "b"), claims={})
+    assert models(place([known], [full, free])) == {"a": None, "b": "m"}, "by its size alone"
+    assert models(place([of_10_gib("a")], [full, free])) == {"a": "m", "b": None}, "but it is taken"
+    unfull = with_card("a", size=16, others=6)
+    assert models(place([of_10_gib("a", "b")], [unfull, free]))["a"] == "m", "the smaller one"
+
+
+def test_what_is_not_in_use_makes_room_rather_and_what_is_does_not() -> None:
+    members = [with_card("a", others=20), with_card("b", "n")]
+    wanted = of_10_gib("a", "b", tier=WAITING)
+    for tier, chosen in ((IDLE, {"a": "n", "b": "m"}), (IN_TURN, {"a": "m", "b": "n"})):
+        other = requirement("n", 1, "a", "b", tier=tier)
+        assert models(place([wanted, other], members)) == chosen
+
+
+def test_others_memory_moves_nothing_that_has_a_place() -> None:
+    members = [with_card("a", "m", others=24), with_card("b")]
+    assert models(place([of_10_gib("a", "b")], members)) == {"a": "m", "b": None}
+    told = wished("m").assignment
+    loading = with_card("a", others=24, work=Work(revision=1, assignment=told, phase="loading"))
+    assert models(place([of_10_gib("a", "b")], [loading, members[1]])) == {"a": "m", "b": None}
+
+
+def test_before_its_size_is_known_a_model_goes_where_most_is_free() -> None:
+    members = [with_card("a", size=48, others=40), with_card("b")]
+    assert models(place([requirement("m", 1, "a", "b")], members)) == {"a": None, "b": "m"}
+
+
+def test_what_stays_beside_counts_with_others_memory() -> None:
+    host = AgentId("h")
+    held = {"CUDA0": 8 * GIB}
+    beside = with_card("a", "n", others=8, held=held, host=host, serves="n")
+    spare = with_card("b", others=8, host=host)
+    wanted = replace(of_10_gib("b", "c"), claims={host: {"CUDA0": 10 * GIB}})
+    for tier, chosen in ((IN_TURN, "c"), (IDLE, "b")):
+        other = requirement("n", 1, "a", tier=tier, needed=8 * GIB, claims={host: held})
+        found = models(place([wanted, other], [beside, spare, with_card("c", "unneeded")]))
+        assert [name for name, model in found.items() if model == "m"] == [chosen]

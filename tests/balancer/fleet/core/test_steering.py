@@ -14,6 +14,7 @@ from arriero.balancer.fleet.core.steering import (
     UNSCHEDULED,
     LoadTimes,
     may_need_order,
+    memory_of_others,
 )
 from arriero.balancer.fleet.decisions import (
     Decision,
@@ -25,6 +26,7 @@ from arriero.balancer.fleet.decisions import (
     Send,
 )
 from arriero.balancer.fleet.queries.query import QueryRequest
+from arriero.balancer.fleet.registry import Agent
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import (
     EngineFailed,
@@ -34,20 +36,24 @@ from arriero.shared.errors import (
     RequestError,
     ShuttingDown,
 )
+from arriero.shared.framing.heartbeat import HeartbeatMonitor
 from arriero.shared.inference import AgentId, Done, Failed, RequestId, Waiting
 from arriero.shared.inference.adapters import AdapterChoice
 from arriero.shared.messages import Cancel, Hello, Issue, Reject, Start, Status
 from arriero.shared.models.assignments import (
     Assign,
     Assignment,
+    Device,
     Download,
     HostFacts,
+    MemoryPart,
     Phase,
     Reload,
     WishedAdapter,
     Work,
 )
 from arriero.shared.queries import Tokenize
+from arriero.shared.reports.statistics import DeviceMemory, Statistics
 from tests.balancer.fleet.builders import (
     codes,
     delivered,
@@ -768,6 +774,55 @@ def test_what_an_old_process_runs_keeps_its_agent_busy() -> None:
     assert (num_busy(), scene.state_of("a")) == (1, "draining")
     scene.say(A, ended("r1", "cancelled"))
     assert (num_busy(), scene.state_of("a")) == (0, "drained")
+
+
+# ---- what others have of a host's memory
+
+
+def measuring(
+    *devices: DeviceMemory, model: str | None = "llama", phase: Phase = "serving"
+) -> Agent:
+    one = Agent(
+        LinkId(1), hello("a"), 1, None, 0.0, HeartbeatMonitor(0.0, interval=1.0, timeout=5.0)
+    )
+    said = status(model=model, work=work(phase, IN_USE.assignment))
+    if said.model is not None:
+        parts = (MemoryPart(device="CUDA0", bytes=3), MemoryPart(device="CPU", bytes=2))
+        said = replace(said, model=replace(said.model, memory=parts))
+    one.changed(said)
+    one.statistics = Statistics(devices=devices)
+    return one
+
+
+def test_others_have_what_the_driver_says_or_what_is_not_of_the_models_here() -> None:
+    told = DeviceMemory(name="CUDA0", kind="gpu", total=24, free=4, others=9)
+    untold = replace(told, others=None)
+    host = DeviceMemory(name="CPU", kind="cpu", total=64, free=63)
+    assert memory_of_others([measuring(told, host)]) == {"CUDA0": 9}
+    assert memory_of_others([measuring(untold, host)]) == {"CUDA0": 17}
+    assert memory_of_others([measuring(untold), measuring()]) == {"CUDA0": 14}, "of both models"
+    assert memory_of_others([measuring(told, replace(host, free=50))]) == {"CUDA0": 9, "CPU": 12}
+    assert memory_of_others([measuring()]) == {}
+
+
+@pytest.mark.parametrize("phase", ["loading", "draining"])
+def test_what_comes_or_goes_is_not_taken_for_others(phase: Phase) -> None:
+    untold = DeviceMemory(name="CUDA0", kind="gpu", total=24, free=4)
+    here = [measuring(untold), measuring(model=None, phase=phase)]
+    assert memory_of_others(here) == {}
+    here = [measuring(replace(untold, others=9)), measuring(model=None, phase=phase)]
+    assert memory_of_others(here) == {"CUDA0": 9}
+
+
+def test_a_model_goes_where_its_memory_is_free() -> None:
+    scene = Steered()
+    card = HostFacts(devices=(Device(name="CUDA0", memory=24),), memory=64)
+    full = DeviceMemory(name="CUDA0", kind="gpu", total=24, free=1, others=23)
+    for link, id in ((A, "a"), (B, "b")):
+        scene.join(link, hello(id, model=None, slots=0, facts=card))
+    scene.fleet.agent_said(A, Statistics(devices=(full,)), scene.now)
+    scene.wish(wished(replicas=1))
+    assert scene.look() == {B: FILE}
 
 
 def said(phase: Phase, progress: float | None = None, **fields: object) -> Work:
