@@ -146,7 +146,10 @@ class Management:
         return await self._change("POST", f"/api/v1/keys/{_quoted(name)}/rotate", {})
 
     def events(self) -> AsyncGenerator[FleetEvent, None]:
-        """The fleet as it changes. Goes on after a lost connection, without an end of its own."""
+        """The fleet as it changes. Goes on after a lost connection, without an end of its own.
+
+        Closing the iterator, as `contextlib.aclosing` does, closes its connection.
+        """
         return self._events("/api/v1/events")
 
     def diary_events(self, **choice: str | int) -> AsyncGenerator[FleetEvent, None]:

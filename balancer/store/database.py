@@ -40,7 +40,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
-from sqlalchemy.pool import AsyncAdaptedQueuePool
+from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry
 from sqlalchemy.util import await_only
 
 from ..cluster.notifications import Changed, Notification, Subject, encoded
@@ -165,6 +165,8 @@ class Database:
         self._file = DatabaseFile(url.location) if url.kind == "sqlite" else None
         self._memory = DatabaseInMemory() if url.kind == "memory" else None
         self._engine = engine_of(url) if self._memory is None else self._memory.engine()
+        self._is_closed = False
+        event.listen(self._engine.sync_engine, "checkin", self._on_returned)
         self.is_postgresql = url.kind == "postgresql"
         self.is_lasting = self._memory is None
         """Whether what it has is there after a restart of the balancer."""
@@ -201,12 +203,18 @@ class Database:
             self.on_notifications(notifications)
 
     async def close(self) -> None:
-        """Let go of files and connections."""
+        """Let go of files and connections. What is in a transaction is let go of at its end."""
+        self._is_closed = True
         await self._engine.dispose()
         if self._file is not None:
             self._file.close()
         if self._memory is not None:
             self._memory.close()
+
+    def _on_returned(self, _connection: DBAPIConnection, record: ConnectionPoolEntry) -> None:
+        """Close what comes back to the pool after the pool was closed: nobody else does."""
+        if self._is_closed:
+            record.invalidate()
 
     async def _check_file(self) -> None:
         if self._file is not None:

@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
 import pytest
@@ -86,6 +86,27 @@ async def test_what_a_task_cancelled_twice_leaves_behind_is_waited_for(
         go_on.set()
     await following
     await database.close()
+
+
+async def test_a_transaction_that_outlasts_its_database_closes_its_connection() -> None:
+    """As that of a task which is cancelled again while it ends: its end goes on without it."""
+    database = Database(StoreUrl("memory"))
+    entered, go_on = asyncio.Event(), asyncio.Event()
+
+    async def outlast() -> Any:
+        async with database.transaction() as connection:
+            entered.set()
+            await go_on.wait()
+            await connection.execute(text("SELECT 1"))
+            return (await connection.get_raw_connection()).driver_connection
+
+    outlasting = asyncio.create_task(outlast())
+    await entered.wait()
+    await database.close()
+    go_on.set()
+    raw = await outlasting
+    with pytest.raises(ValueError, match="no active connection"):
+        await raw.execute("SELECT 1")
 
 
 @pytest.mark.timeout(60)
