@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -145,9 +145,8 @@ async def test_our_own_client_and_the_events_of_the_dashboard(secured: Secured) 
         async with client.socket() as socket:
             await socket.ping()
         assert [each["name"] for each in await client.management.agents()] == ["agent-1"]
-        async for event in client.management.events():
-            assert event.name == "snapshot"
-            break
+        async with aclosing(client.management.events()) as events:
+            assert (await anext(events)).name == "snapshot"
     async with Client(fleet.inference) as stranger:
         with pytest.raises(Untrusted):
             await stranger.models()

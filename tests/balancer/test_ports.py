@@ -84,11 +84,11 @@ async def test_each_port_has_its_routes_and_not_the_others() -> None:
     async with AsyncExitStack() as ports, aiohttp.ClientSession() as http:
         parts = await assemble(settings, ports)
         addresses = await open_ports(parts, settings, ports)
-        found = {
-            (name, path): (await http.get(f"http://{address}{path}")).status
-            for name, address in addresses.items()
-            for path in ("/v1/models", "/api/v1/agents", "/metrics")
-        }
+        found = {}
+        for name, address in addresses.items():
+            for path in ("/v1/models", "/api/v1/agents", "/metrics"):
+                async with http.get(f"http://{address}{path}") as response:
+                    found[name, path] = response.status
     assert found == {
         ("inference", "/v1/models"): 200,
         ("inference", "/api/v1/agents"): 404,
