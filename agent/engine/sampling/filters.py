@@ -27,6 +27,7 @@ from .weights import (
     Heaviest,
     Highest,
     Nearness,
+    NucleusWithin,
     Prefix,
     Scratch,
     Weights,
@@ -49,6 +50,9 @@ _ROUNDED_UP = 1.00001
 
 _HOT = 2
 """From here on what is drawn of all tokens is rarely one that a filter leaves few of."""
+
+_SLIGHT = 0.01
+"""Of the whole: a nucleus nearly always has tokens that weigh less."""
 
 _LARGEST = np.finfo(np.float32).max
 _LEAST_DRAW = 5e-324
@@ -139,6 +143,11 @@ class Pool:
 
         Both leave the highest, so the filter that leaves fewer decides.
         """
+        heaviest = float(self._weight(self._top))
+        outer = self._prefix
+        if isinstance(outer, Heaviest) and min_p == 0 and FEW * heaviest < outer.least_total:
+            self._prefix = NucleusWithin(outer, mass, heaviest)
+            return
         self._settle()
         ids = self._few_ids()
         if ids is not None:
@@ -213,7 +222,7 @@ class Pool:
         numbers = evens(number)
         if temperature >= _HOT:
             self._shorten()
-        if isinstance(self._prefix, Heaviest) and 0.5 <= temperature != 1:
+        if isinstance(self._prefix, Heaviest | NucleusWithin) and 0.5 <= temperature != 1:
             place = self._weights().draw_raised(1 / float(temperature), numbers, self._prefix)
             if place is not None:
                 return place
@@ -337,7 +346,7 @@ class Pool:
         self._row = self._row[ids]
         self._tops = tops_of(self._row)
         self._passing = None
-        if isinstance(self._prefix, Heaviest):
+        if isinstance(self._prefix, Heaviest | NucleusWithin):
             self._likely = self._prefix.weights
         elif self._likely is not None:
             self._likely = Weights(self._likely.values[ids])
@@ -416,8 +425,11 @@ class Pool:
         if ids is None:
             return False
         ids = ids[values[ids] >= least]
-        num_certain = int(np.count_nonzero(values[ids] >= least * (1 + threshold)))
-        if num_certain < ids.size or float(values[ids].sum()) >= total:
+        heavy = values[ids]
+        is_certain = heavy >= least * (1 + threshold)
+        if not is_certain.all() and nucleus.goes_below(np.float32(_SLIGHT * total)):
+            is_certain = heavy >= least * (1 + _SLIGHT)
+        if not is_certain.all() or float(heavy.sum()) >= total:
             return False
         if ids.size > 1:
             lowest = ids.size - 1 - int(self._row[ids][::-1].argmin())

@@ -436,21 +436,32 @@ class Heaviest:
             if self._sum(self._keys >= border) >= self.mass:
                 self._floor = border
                 return False
-        # Mostly a part of the row has enough behind `token` to say that the mass is not before it.
-        most = self._total - float(self._weights[token])
-        share = max(self._total - self.mass, 0.0) / self._total
-        size = max(_PART, int(2 * share * self._weights.size))
-        for start in range(0, self._weights.size, size):
-            part = slice(start, start + size)
-            behind = (self._any_keys[part] < key).astype(np.float32)
-            most -= sum_of(self._weights[part], behind)
-            if most < self.mass:
-                return True
+        if self._is_short(self._total - float(self._weights[token]), key):
+            return True
         # Equals with higher ids are not before it.
         has_equals = int(np.count_nonzero(self._keys == key)) > 1
         if has_equals and self._sum(self.before(token)) < self.mass:
             return True
         self._floor = key  # nothing below is, either
+        return False
+
+    def goes_below(self, key: np.float32) -> bool:
+        """Whether some of them have a key below that, but for the floor."""
+        return self._is_short(self._total, key)
+
+    def _is_short(self, weight: float, key: np.float32) -> bool:
+        """Whether `weight`, without that of what is behind `key`, is less than the mass.
+
+        Mostly a part of the row says so.
+        """
+        share = max(self._total - self.mass, 0.0) / self._total
+        size = max(_PART, int(2 * share * self._weights.size))
+        for start in range(0, self._weights.size, size):
+            part = slice(start, start + size)
+            behind = (self._any_keys[part] < key).astype(np.float32)
+            weight -= sum_of(self._weights[part], behind)
+            if weight < self.mass:
+                return True
         return False
 
     def before(self, token: int) -> Mask:
@@ -563,6 +574,61 @@ class Heaviest:
 
     def _sum(self, chosen: Mask) -> float:
         return sum_of(self._weights, chosen.astype(np.float32))
+
+
+class NucleusWithin:
+    """The fewest heaviest of the `outer` tokens that have a `share` of what these weigh.
+
+    These weigh as much as they have to, and less than the heaviest token more, so for most tokens
+    the sums over all tokens say it. For others both are looked for.
+    """
+
+    def __init__(self, outer: Heaviest, share: float, heaviest: float) -> None:
+        weights = outer.weights
+        self.weights = weights
+        self._outer = outer
+        self._share = share
+        self._heaviest = heaviest
+        self._found: Mask | None = None
+        self._surely = Heaviest(weights.values, weights, share * outer.mass)
+        most = share * (outer.mass + heaviest) + weights.total - outer.mass
+        self._possibly = Heaviest(weights.values, weights, most)
+
+    def includes(self, token: int) -> bool:
+        """See `Prefix`."""
+        if self._found is None:
+            if not self._outer.includes(token):
+                return False
+            if self._surely.includes(token):
+                return True
+            if not self._possibly.includes(token):
+                return False
+        return bool(self.mask()[token])
+
+    def before(self, token: int) -> Mask:
+        """See `Prefix`: all are."""
+        return self.mask()
+
+    def mask(self) -> Mask:
+        """See `Prefix`."""
+        if self._found is None:
+            outer = self._outer.mask()
+            weights = Weights(self.weights.values * outer)
+            nucleus = Heaviest(weights.values, weights, self._share * weights.total)
+            self._found = outer & nucleus.mask()
+        return self._found
+
+    def few(self) -> Ids | None:
+        """See `Prefix`."""
+        return None
+
+    def some(self, most: int) -> Ids | None:
+        """See `Prefix`."""
+        return self._outer.some(most)
+
+    def among(self, ids: Ids) -> "NucleusWithin":
+        """See `Prefix`."""
+        return NucleusWithin(self._outer.among(ids), self._share, self._heaviest)
 
 
 def _before(keys: Row, token: int) -> Mask:

@@ -127,12 +127,16 @@ STEPS: dict[str, tuple[Step, ...]] = {
         lambda pool: pool.keep_typical(0.5),
         lambda pool: pool.keep_nucleus(0.5),
     ),
+    "wide typical and nucleus": (
+        lambda pool: pool.keep_typical(0.9),
+        lambda pool: pool.keep_nucleus(0.9),
+    ),
 }
 
 NUM_DRAWS = 400
 
 
-TEMPERATURES = [(1.0, 0.7), (1.0, 1.0), (2.5, 1.4), (4.0, 3.0)]
+TEMPERATURES = [(0.1, 0.8), (1.0, 0.7), (1.0, 1.0), (2.5, 1.4), (4.0, 3.0)]
 
 
 @pytest.mark.parametrize(("scale", "temperature"), TEMPERATURES)
@@ -299,6 +303,24 @@ def test_of_the_top_choices_the_last_is_left(threshold: float, left: set[int]) -
         pool.drop_top_choices(threshold)
         drawn.add(pool.draw(ONE, float(number)))
     assert drawn == left
+
+
+@pytest.mark.parametrize(("second", "is_dropped"), [(357.40, False), (357.494, False), (358, True)])
+def test_what_is_likely_in_a_nucleus_depends_on_its_last_token(
+    second: float, is_dropped: bool
+) -> None:
+    """A nucleus of 0.6 weighs 3574.50 at least, here 3575.49, of which a tenth is 357.549."""
+    weights = np.ones(5002, np.float32)
+    weights[[70, 3000]] = (600, second)
+    row = np.log(weights)
+    drawn = set()
+    for number in np.linspace(0, 0.999, 200):
+        pool = pool_of(row)
+        pool.keep_nucleus(0.6)
+        pool.drop_top_choices(0.1)
+        drawn.add(pool.draw(ONE, float(number)))
+    assert 3000 in drawn
+    assert (70 not in drawn) == is_dropped
 
 
 def test_the_best_of_what_is_left() -> None:

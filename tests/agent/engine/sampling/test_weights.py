@@ -11,6 +11,7 @@ from arriero.agent.engine.sampling.weights import (
     LEADERS,
     Heaviest,
     Highest,
+    NucleusWithin,
     Scratch,
     Weights,
     evens,
@@ -137,6 +138,63 @@ def test_the_fewest_with_a_mass(
     for place in (0, least - 1, most + 1, size - 1):
         if not least <= place <= most and 0 <= place < size:
             assert prefix.includes(int(order[place])) == (place < least)
+
+
+@given(
+    size=st.sampled_from([5000, 30_000]),
+    seed=st.integers(0, 99),
+    scale=st.floats(0, 0.7),
+    outer_share=st.floats(0.05, 0.99),
+    share=st.floats(0.05, 0.99),
+    places=st.lists(st.floats(0, 1), min_size=1, max_size=5),
+    first=st.sampled_from(["any", "the heaviest", "the lightest"]),
+)
+def test_a_nucleus_of_what_another_filter_left(
+    size: int,
+    seed: int,
+    scale: float,
+    outer_share: float,
+    share: float,
+    places: list[float],
+    first: str,
+) -> None:
+    weights = Weights(weights_of(size, seed=seed, scale=scale))
+    values = weights.values
+    keys = np.random.default_rng(seed).standard_normal(size).astype(np.float32)
+    if first != "any":
+        keys = values.copy() if first == "the heaviest" else -values
+    outer = Heaviest(keys, weights, outer_share * weights.total)
+    nucleus = NucleusWithin(outer, share, float(values.max()))
+    left = np.flatnonzero(Heaviest(keys, weights, outer_share * weights.total).mask())
+    order = left[np.argsort(-values[left], kind="stable")]
+    sums = values[order].astype(np.float64).cumsum()
+    num_passing = int(sums.searchsorted(share * sums[-1])) + 1
+    wanted = np.zeros(size, np.bool_)
+    wanted[order[:num_passing]] = True
+    edge = order[max(num_passing - 3, 0) : num_passing + 2]  # sums are rounded
+    near_edge = np.isin(values, values[edge])
+    tokens = {int(place * (size - 1)) for place in places}
+    tokens |= {int(order[int(place * (order.size - 1))]) for place in places}
+    tokens |= {int(token) for token in order[max(num_passing - 40, 0) : num_passing + 40 : 10]}
+    for token in tokens:
+        assert nucleus.includes(token) == wanted[token] or near_edge[token]
+    assert (nucleus.mask() == wanted)[~near_edge].all()
+    for token in tokens:
+        assert nucleus.includes(token) == nucleus.mask()[token]
+    ids = nucleus.some(size)
+    if ids is not None:
+        part = nucleus.among(ids)
+        assert wanted[~near_edge].sum() == (wanted & ~near_edge)[ids].sum()
+        assert (part.mask() == wanted[ids])[~near_edge[ids]].all()
+
+
+def test_whether_a_nucleus_goes_below_a_weight() -> None:
+    weights = Weights(weights_of(20_000, seed=1))
+    prefix = Heaviest(weights.values, weights, 0.8 * weights.total)
+    lowest = weights.values[prefix.mask()].min()
+    assert prefix.goes_below(np.float32(lowest * 1.01))
+    assert not prefix.goes_below(lowest)
+    assert not prefix.goes_below(np.float32(lowest * 0.99))
 
 
 @given(
