@@ -11,8 +11,9 @@ from all, and stands if it passes; otherwise another one is drawn from those bef
 number that follows from the first. Each token's probability is the same. So are those by weights at
 another temperature than the filters' (`Weights.draw_raised`), which are not computed of all.
 
-Where the next filter has to know what the last one left, that is looked for. If it is an eighth of
-the row or less, a sample says where, sums prove it, and all that follows is done with a short row.
+Where the next filter has to know what the last one left, that is looked for, but for a nucleus of
+what is left of a flat row (`NucleusWithin`). If it is an eighth of the row or less, a sample says
+where, sums prove it, and all that follows is done with a short row.
 """
 
 import math
@@ -37,6 +38,7 @@ from .weights import (
     leave_out,
     shift_of,
     sum_of,
+    wide_sums,
 )
 
 _SHORT = 8
@@ -230,7 +232,7 @@ class Pool:
             self._shorten()
         if self._ids is not None:
             depths = self._row[self._ids] - self._top
-            sums = np.exp(depths / temperature).cumsum(dtype=np.float64)
+            sums = wide_sums(np.exp(depths / temperature))
             # A draw of exactly 0 is the first one's that has a chance at all.
             return int(self._ids[sums.searchsorted(max(number * sums[-1], _LEAST_DRAW))])
         if self._leaders is not None:
@@ -276,7 +278,7 @@ class Pool:
             sums = np.exp(self._row[ids] - self._row[ids[0]]).cumsum()
             target = np.float32(mass) * sums[-1]
         else:
-            sums = values[ids].cumsum(dtype=np.float64)
+            sums = wide_sums(values[ids])
             target = mass * whole
         self._keep_sorted(ids[: int(sums.searchsorted(target)) + 1])
 

@@ -126,9 +126,14 @@ def block_sums(values: Row, factors: Row | None = None) -> Row:
     return sums
 
 
+def wide_sums(values: Row) -> NDArray[np.float64]:
+    """The sums of the `values` up to each, in double precision."""
+    return values.astype(np.float64).cumsum()  # in half the time of `cumsum` by a `dtype`
+
+
 def sum_of(values: Row, factors: Row) -> float:
     """The sum of `values`, each times its factor."""
-    return float(block_sums(values, factors).sum(dtype=np.float64))
+    return float(block_sums(values, factors).astype(np.float64).sum())
 
 
 def leave_out(values: Row, chosen: Mask) -> None:
@@ -172,12 +177,9 @@ class Weights:
     def __init__(self, values: Row) -> None:
         self.values = values
         self._of_blocks = block_sums(values)
-        self.total = float(np.add.reduce(self._of_blocks, dtype=np.float64))
-
-    @cached_property
-    def _sums(self) -> NDArray[np.float64]:
+        self._sums = wide_sums(self._of_blocks)
         """Those of all blocks up to each."""
-        return self._of_blocks.cumsum(dtype=np.float64)
+        self.total = float(self._sums[-1])
 
     def only(self, chosen: Mask) -> "Weights":
         """The weights of those alone; `values` are overwritten."""
@@ -190,7 +192,7 @@ class Weights:
         block = min(int(self._sums.searchsorted(mass)), self._sums.size - 1)
         rest = mass - (float(self._sums[block - 1]) if block else 0.0)
         values = self.values[BLOCK * block : BLOCK * (block + 1)]
-        place = int(values.cumsum(dtype=np.float64).searchsorted(max(rest, _LEAST)))
+        place = int(wide_sums(values).searchsorted(max(rest, _LEAST)))
         if place == values.size:  # a block's sum is rounded
             place = int(values.nonzero()[0][-1])
         return BLOCK * block + place
@@ -252,7 +254,7 @@ class Weights:
             first = leaders.of(max(count, num_dropped + 1))
             if not first.size:
                 return self.draw(number)
-            sums = self.values[first].cumsum(dtype=np.float64)
+            sums = wide_sums(self.values[first])
             dropped = float(sums[num_dropped - 1]) if num_dropped else 0.0
             mass = dropped + number * (self.total - dropped)
             place = int(sums.searchsorted(max(mass, _LEAST)))
@@ -484,7 +486,7 @@ class Heaviest:
             ids = highest(self._keys, min(_GLANCE, self._keys.size))
         else:
             ids = ids[np.argsort(-self._keys[ids])]
-        sums = self._weights[ids].cumsum(dtype=np.float64)
+        sums = wide_sums(self._weights[ids])
         if sums[-1] < self.mass:
             return None
         ids = ids[: int(sums.searchsorted(self.mass)) + 1]
@@ -539,12 +541,12 @@ class Heaviest:
     def _mask_in_order(self) -> Mask:
         """Likewise, with all keys put in order."""
         order = np.argsort(-self._keys)
-        sums = self._weights[order].cumsum(dtype=np.float64)
+        sums = wide_sums(self._weights[order])
         edge = self._keys[order[min(int(sums.searchsorted(self.mass)), order.size - 1)]]
         passing: Mask = self._keys > edge
         before = float(self._weights[passing].sum(dtype=np.float64))
         equals = (self._keys == edge).nonzero()[0]
-        sums = before + self._weights[equals].cumsum(dtype=np.float64)
+        sums = before + wide_sums(self._weights[equals])
         passing[equals[: int(sums.searchsorted(self.mass)) + 1]] = True
         return passing
 
