@@ -311,17 +311,17 @@ def test_after_a_drop_nothing_comes_and_the_slot_serves_the_next() -> None:
 
 
 def test_one_call_a_step_with_all_outputs() -> None:
-    engine = GatedEngine(slots=2)
+    engine = GatedEngine(slots=2, context_size=2048)
     with started(engine) as setup:
         for number in (1, 2):
-            setup.worker.submit(new(number, 5, max_tokens=40))
+            setup.worker.submit(new(number, 5, max_tokens=1000))
         call: tuple[SequenceOutput, ...] = ()
         while len(call) < 2:
             engine.gate.release()
             # A step that reads a part of a prompt, as on a slow machine, has no output.
             with suppress(queue.Empty):
                 call = setup.outputs.get(timeout=0.05)
-        engine.gate.release(100)
+        engine.gate.release(3000)
     assert {output.id for output in call} == {1, 2}
 
 
