@@ -182,13 +182,6 @@ def test_a_log_that_nobody_reads_does_not_keep_the_process() -> None:
         assert process.wait(timeout=HANGS) == 0
 
 
-@pytest.fixture
-def _thawed() -> Iterator[None]:
-    yield
-    gc.unfreeze()
-
-
-@pytest.mark.usefixtures("_thawed")
 def test_modules_load_without_looking_for_cycles() -> None:
     with pytest.raises(ImportError), lifecycle.loading():
         assert not gc.isenabled()

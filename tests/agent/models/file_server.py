@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from random import Random
 from urllib.parse import urlsplit
 
 from tests.waiting import HANGS
@@ -13,8 +14,7 @@ from tests.waiting import HANGS
 
 def model(size: int = 200_000, seed: int = 1) -> bytes:
     """Bytes that begin as a GGUF and repeat nowhere near."""
-    body = b"".join(f"{seed}:{number};".encode() for number in range(size // 4))
-    return (b"GGUF" + body)[:size]
+    return (b"GGUF" + Random(seed).randbytes(size))[:size]
 
 
 @dataclass
