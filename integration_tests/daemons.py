@@ -31,6 +31,10 @@ Many times what it takes on a slow and busy machine: a deadline ends a test that
 nothing else.
 """
 
+SHORTEST_PAUSE = 0.01
+LONGEST_PAUSE = 0.1
+"""Seconds between two looks of `until`."""
+
 LONGEST_LINE = 2**22
 """Bytes of a line of a daemon's output."""
 
@@ -398,11 +402,14 @@ async def started_fleet(**agent: object) -> AsyncIterator[Fleet]:
 async def until(condition: Callable[[], Awaitable[bool]], *, deadline: float = DEADLINE) -> None:
     """Asks `condition` again and again until it holds; fails the test after `deadline` seconds.
 
-    The daemons under test are other processes, so the test can only ask.
+    The daemons under test are other processes, so the test can only ask. Each answer costs them
+    and the test computing time, so what takes long is asked for less and less often.
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + deadline
+    pause = SHORTEST_PAUSE
     while not await condition():
         if loop.time() > end:
             raise AssertionError(f"{condition.__qualname__} did not hold within {deadline} s")
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.2, LONGEST_PAUSE)

@@ -45,11 +45,11 @@ NUM_TRIES = 3
 LONGEST_CALM = 10.0
 """Seconds of a calm time; it is as long as the attack was, up to this."""
 
-STEADY = 100
+STEADY = 25
 """Steps a second that agents compute beside it: how far it goes says nothing, and it leaves the
 cores to the attack and to other tests."""
 
-_MORE_THAN_UNDERWAY = 40
+_MORE_THAN_UNDERWAY = 20
 """Events. The first few after an attack may have been sent before it."""
 
 
