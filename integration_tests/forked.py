@@ -5,7 +5,7 @@ arguments, environment and output, and runs the program's `main`, as its script 
 
     process = await ForkedProcess.start("balancer", ["--log-level", "info"], os.environ)
 
-A forked agent forks its engine processes, too: another process has imported what these need.
+A forked agent forks what it starts, too: another process has imported what its processes need.
 
 Only what the kernel keeps of a start differs: `/proc/PID/cmdline` and `/proc/PID/environ` are those
 of the process that forked. A test of these starts the script itself.
@@ -44,12 +44,24 @@ MODULES = {
         "arriero.agent.supervision.engine_process",
         "arriero.agent.daemon",
         "arriero.agent.upstream_daemon",
+        "arriero.agent.models.fetch_process",
+        "arriero.agent.supervision.fit_process",
     ),
 }
 """Of each program: the module with its `main`, and what that imports when it begins to serve."""
 
-COMMANDS = {"engine": "-P -m arriero.agent.supervision.engine_process"}
-"""Of each program that an agent starts: the arguments it gives Python."""
+COMMANDS = {
+    ("-P", "-m", module): module
+    for module in (
+        "arriero.agent.supervision.engine_process",
+        "arriero.agent.models.fetch_process",
+        "arriero.agent.supervision.fit_process",
+    )
+}
+"""The arguments that an agent gives Python, and the module whose `main` that runs.
+
+One process forks them all: it has imported what each of them needs.
+"""
 
 _LENGTH = 4
 """Bytes of the length before each message."""
@@ -85,7 +97,11 @@ class ForkedProcess:
         limit: int = 2**16,
     ) -> Self:
         """`stderr`: a file, or PIPE. `limit`: bytes of a line of its output."""
-        start = {"arguments": [str(each) for each in arguments], "environ": dict(environ)}
+        start: dict[str, Any] = {
+            "module": MODULES[program][0],
+            "arguments": [str(each) for each in arguments],
+            "environ": dict(environ),
+        }
         if program == "agent":
             start["engines"] = _forker("engine").address
         nothing = os.open(os.devnull, os.O_RDONLY)
@@ -149,10 +165,8 @@ class ForkedEngines:
 
     async def start(self, *command: Any, **options: Any) -> Any:
         """A process: forked if it is one of `COMMANDS`, else as asyncio starts it."""
-        program = next(
-            (name for name, words in COMMANDS.items() if command[1:] == tuple(words.split())), None
-        )
-        if program is None:
+        module = COMMANDS.get(command[1:])
+        if module is None:
             return await self._start_process(*command, **options)
         if self._forker is None:
             self._forker = _Forker(self._address)
@@ -160,7 +174,7 @@ class ForkedEngines:
         stdin, _ = await asyncio.get_running_loop().connect_write_pipe(
             asyncio.BaseProtocol, os.fdopen(ours, "wb", buffering=0)
         )
-        start = {"arguments": [], "environ": dict(os.environ), "session": True}
+        start = {"module": module, "arguments": [], "environ": dict(os.environ), "session": True}
         errors = sys.stderr.fileno()
         return await ForkedProcess._fork(
             self._forker, start, stdin, its_input, errors, options["limit"]
@@ -271,47 +285,47 @@ class _Forking:
         signal.set_wakeup_fd(self._exit.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
-    def run(self) -> bool:
-        """Returns true in each child, and false when this process is no longer needed."""
+    def run(self) -> str | None:
+        """In a child the module that it is to run; None when this process is no longer needed."""
         while True:
             for key, _ in self._selector.select():
                 if key.fileobj is self._needed:
-                    return False
+                    return None
                 if key.fileobj is self._listener:
                     connection, _ = self._listener.accept()
                     self._selector.register(connection, selectors.EVENT_READ)
                 elif key.fileobj is self._exits:
                     self._exits.recv(4096)
                     self._collect()
-                elif self._answer(key.fileobj):  # type: ignore[arg-type]
-                    return True
+                elif module := self._answer(key.fileobj):  # type: ignore[arg-type]
+                    return module
 
-    def _answer(self, connection: socket.socket) -> bool:
-        """Whether this is a child now."""
+    def _answer(self, connection: socket.socket) -> str | None:
+        """The module that this is to run, if it is a child now."""
         received = _receive(connection)
         if received is None:
             self._selector.unregister(connection)
             connection.close()
             self._orphans |= self._children.pop(connection, set())
             self._collect()
-            return False
+            return None
         message, files = received
         if "ended" in message:
             self._children[connection].discard(message["ended"])
             _, status = os.waitpid(message["ended"], 0)
             _send(connection, {"number": os.waitstatus_to_exitcode(status)})
-            return False
+            return None
         pid = os.fork()
         if pid == 0:
             self._leave()
             _become(self._program, message, files)
-            return True
+            return str(message["module"])
         for file in files:
             os.close(file)
         self._children[connection].add(pid)
         with suppress(BrokenPipeError):  # the next look at the connection says so
             _send(connection, {"number": pid})
-        return False
+        return None
 
     def _collect(self) -> None:
         """An orphan that has ended would otherwise seem to live on."""
@@ -350,14 +364,12 @@ def main() -> int:
     program, listener, needed = sys.argv[1:]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asks ends it
     with lifecycle.loading():
-        of_program, *_ = [import_module(name) for name in MODULES[program]]
+        modules = {name: import_module(name) for name in MODULES[program]}
     forking = _Forking(
         program, socket.socket(fileno=int(listener)), socket.socket(fileno=int(needed))
     )
-    if not forking.run():
-        return 0
-    code: int = of_program.main()
-    return code
+    module = forking.run()
+    return 0 if module is None else modules[module].main() or 0
 
 
 if __name__ == "__main__":
