@@ -11,6 +11,7 @@ from playwright.async_api import Locator, Route, expect
 from integration_tests.corpus import UNENDING, generate, plain_cases
 from integration_tests.daemons import Fleet
 from integration_tests.dashboard import Dashboard
+from integration_tests.nobody_else_notices.bystander import slowed
 
 WHOLE = re.compile("^(stop|length)$")
 """The finish reasons of an answer that was not cut short."""
@@ -45,21 +46,23 @@ async def test_agents_appear_and_leave(bare_fleet: Fleet, dashboard: Dashboard) 
 
 
 async def test_the_plot_moves_while_tokens_stream(long_fleet: Fleet, dashboard: Dashboard) -> None:
+    await dashboard.page.emulate_media(reduced_motion="no-preference")
     await dashboard.open(long_fleet)
     area = dashboard.part("throughput-plot").get_by_test_id("plot-area")
     await expect(dashboard.part("total-rate")).to_have_text("0")
 
-    running = asyncio.create_task(generate(long_fleet.http, long_fleet.inference, UNENDING))
-    await expect(dashboard.part("total-rate")).not_to_have_text("0")
-    await expect(dashboard.part("agent").locator(".slot.busy")).to_have_count(1)
-    shapes = [await shape_with_height(area)]
-    for _ in range(2):
-        await expect(area).not_to_have_attribute("d", shapes[-1])
-        shapes.append(await shape_with_height(area))
-    assert len(set(shapes)) == 3
+    async with slowed(long_fleet):
+        running = asyncio.create_task(generate(long_fleet.http, long_fleet.inference, UNENDING))
+        await expect(dashboard.part("total-rate")).not_to_have_text("0")
+        await expect(dashboard.part("agent").locator(".slot.busy")).to_have_count(1)
+        shapes = [await shape_with_height(area)]
+        for _ in range(2):
+            await expect(area).not_to_have_attribute("d", shapes[-1])
+            shapes.append(await shape_with_height(area))
+        assert len(set(shapes)) == 3
 
-    running.cancel()
-    await expect(dashboard.part("total-rate")).to_have_text("0")
+        running.cancel()
+        await expect(dashboard.part("total-rate")).to_have_text("0")
     assert dashboard.complaints == []
 
 

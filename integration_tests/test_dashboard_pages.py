@@ -788,7 +788,7 @@ async def test_axe_finds_nothing(
     fill(management)
     clients = await asyncio.to_thread(installed, "node-clients")
     axe = (Path(clients) / "node_modules/axe-core/axe.min.js").read_text()
-    await dashboard.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    await dashboard.page.emulate_media(color_scheme=scheme)
     await dashboard.open(management)
     await dashboard.page.evaluate(axe)
     found = {}

@@ -235,14 +235,18 @@ async def begun(
         await answering
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def whole_texts(fleets: Fleets) -> list[Chat]:
+    """The answers to `texts()` that nothing has cut."""
+    return await answers(fleets.inner, texts(), [Chat() for _ in texts()])
+
+
 @pytest.mark.parametrize("cut", [1, 20, 60])
 @pytest.mark.parametrize("first", OTHER)
-async def test_a_chat(fleets: Fleets, sides: Sides, first: str, cut: int) -> None:
-    bodies = texts()
-    expected = await answers(fleets.inner, bodies, [Chat() for _ in bodies])
-    async with begun(sides, first, bodies, cut) as chats:
+async def test_a_chat(sides: Sides, whole_texts: list[Chat], first: str, cut: int) -> None:
+    async with begun(sides, first, texts(), cut) as chats:
         await sides.end(first, "killed")
-    for moved, whole in zip(chats, expected, strict=True):
+    for moved, whole in zip(chats, whole_texts, strict=True):
         assert moved.whole == whole.whole
         assert len(moved.ids) == 1
 

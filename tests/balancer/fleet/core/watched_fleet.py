@@ -31,7 +31,7 @@ from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.queries.query_dispatcher import PARTS_PER_AGENT
 from arriero.balancer.fleet.registry import STATUSES_AT_ONCE
 from arriero.balancer.fleet.requests.request_lifecycle import MAX_AGENTS_LOST, MAX_LOST_ALONE
-from arriero.balancer.fleet.view import Level
+from arriero.balancer.fleet.view import FleetView, Level
 from arriero.shared.continuation import BY_TEXT, Continuation
 from arriero.shared.errors import EngineFailed, QueueFull, RequestError, ShuttingDown, to_wire
 from arriero.shared.inference import (
@@ -620,37 +620,35 @@ class WatchedFleet(RuleBasedStateMachine):
         asked = sum(len(agent.parts) for agent in self.agents.values())
         todo = sum(len(self.clients[id].todo or ()) for id in self.live())
         assert (view.parts_asked, view.parts_waiting) == (asked, todo - asked)
+        self._agents_run_what_the_balancer_thinks(view)
+        self._places_are_those_of_rivals(view)
+        self._moves_are_counted(view)
 
     @invariant()
     def the_deltas_add_up_to_the_view(self) -> None:
         self.mirror.follow(self.fleet, self.now)
 
-    @invariant()
-    def agents_run_what_the_balancer_thinks(self) -> None:
+    def _agents_run_what_the_balancer_thinks(self, view: FleetView) -> None:
         running = {(a.id, id) for a in self.agents.values() for id in a.running}
-        for each in seen(self.fleet, self.now).view().requests:
+        for each in view.requests:
             assert each.agent is None or (each.agent, each.id) in running
-        assert len(running) == seen(self.fleet).totals().slots_busy
+        assert len(running) == view.slots_busy
 
-    @invariant()
-    def places_are_those_of_rivals(self) -> None:
-        num_queued = seen(self.fleet).totals().queue_depth
-        for each in seen(self.fleet, self.now).view().requests:
+    def _places_are_those_of_rivals(self, view: FleetView) -> None:
+        for each in view.requests:
             waiting = seen(self.fleet, self.now).waiting(each.id)
             assert seen(self.fleet).position(each.id) == (waiting and waiting.position)
             if each.state == "queued" and self.clients[each.id].todo is None:
                 assert waiting is not None
-                assert 1 <= waiting.position <= num_queued
+                assert 1 <= waiting.position <= view.queue_depth
                 assert waiting.what == ("slot" if self.is_served(each.id) else "model")
             else:
                 assert waiting is None
 
-    @invariant()
-    def views_count_moves(self) -> None:
-        for each in seen(self.fleet, self.now).view().requests:
+    def _moves_are_counted(self, view: FleetView) -> None:
+        for each in view.requests:
             assert each.moves == self.clients[each.id].num_moves
-        num_moves = sum(client.num_moves for client in self.clients.values())
-        assert seen(self.fleet).totals().moves_total == num_moves
+        assert view.moves_total == sum(client.num_moves for client in self.clients.values())
 
     @invariant()
     def no_request_takes_all_agents_down(self) -> None:
