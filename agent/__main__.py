@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from importlib.util import find_spec
 
 from ..shared import lifecycle, log
@@ -25,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     async def daemon(shutdown: lifecycle.Shutdown) -> int:
         # Late: --help and a wrong flag answer at once.
         with lifecycle.loading():
-            from .gpus import Gpus, gpus
+            from .gpus import Gpus, gpus, idle_memory
             from .host_facts import host_facts
             from .models.fetcher import Fetcher
             from .supervision.supervisor import main
@@ -44,7 +45,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             devices=found.devices,
             answers_fit=settings.upstream is None,
         )
-        return await main(settings, shutdown, facts=facts, files=files, issues=found.issues)
+        servers = servers_of(settings.rpc)
+        return await main(
+            settings,
+            shutdown,
+            facts=facts,
+            files=files,
+            issues=found.issues,
+            measure=partial(idle_memory, facts.devices, servers=servers),
+        )
 
     return lifecycle.run(settings.program, daemon)
 

@@ -13,7 +13,9 @@ from typing import Any
 
 from ..shared.log import context
 from ..shared.messages import Issue
-from ..shared.models.assignments import MAX_DEVICES, Device
+from ..shared.models.assignments import HOST, MAX_DEVICES, Device
+from ..shared.reports.statistics import DeviceMemory
+from .host_facts import available_memory, total_memory
 from .host_gpus import gpu_makers
 
 logger = logging.getLogger(__name__)
@@ -54,13 +56,55 @@ async def gpus(
     if folder is None or not (has_gpu_backend(folder) or servers or makers()):
         return Gpus()
     try:
-        async with asyncio.timeout(deadline):
-            found = json.loads(await _output([*program, *servers]))
+        found = await _looked(program, servers, deadline)
         return Gpus(_devices(found["devices"]), _issues(found["problems"]) if are_wanted else ())
     except (TimeoutError, OSError, ValueError, LookupError, TypeError) as error:
         reason = str(error) or f"no answer within {deadline:g} s"
         logger.warning("llama.cpp cannot say which GPUs there are", extra=context(reason=reason))
         return Gpus()
+
+
+async def idle_memory(
+    devices: Sequence[Device],
+    program: Sequence[str] = _PROGRAM,
+    deadline: float = DEADLINE,
+    *,
+    servers: Sequence[str] = (),
+) -> tuple[DeviceMemory, ...]:
+    """The memory of this host, which has no engine, and that of its `devices`, as it is now.
+
+    Never fails: the log says why nothing is known of GPUs.
+    """
+    total = total_memory() or 0
+    free = available_memory()
+    host = DeviceMemory(name=HOST, kind="cpu", total=total, free=min(total, free or total))
+    if not devices:
+        return (host,)
+    names = {each.name for each in devices}
+    try:
+        found = await _looked(program, servers, deadline)
+        return (host, *(_memory(each) for each in found["devices"] if each["name"] in names))
+    except (TimeoutError, OSError, ValueError, LookupError, TypeError) as error:
+        reason = str(error) or f"no answer within {deadline:g} s"
+        logger.warning("the memory of GPUs could not be measured", extra=context(reason=reason))
+        return (host,)
+
+
+def _memory(device: dict[str, Any]) -> DeviceMemory:
+    """Raises `LookupError`, `ValueError` or `TypeError` where it is something else."""
+    total = int(device["memory"])
+    return DeviceMemory(
+        name=str(device["name"]),
+        kind="igpu" if device["kind"] == "igpu" else "gpu",
+        total=total,
+        free=min(total, int(device["free"])),
+    )
+
+
+async def _looked(program: Sequence[str], servers: Sequence[str], deadline: float) -> Any:
+    """What `probe` writes. Raises `TimeoutError`, `OSError` or `ValueError`."""
+    async with asyncio.timeout(deadline):
+        return json.loads(await _output([*program, *servers]))
 
 
 def has_gpu_backend(libraries: Path) -> bool:

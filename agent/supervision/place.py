@@ -26,6 +26,7 @@ from ...shared.models.assignments import (
     Work,
 )
 from ...shared.reports.model_info import ModelInfo
+from ...shared.reports.statistics import DeviceMemory
 from ..host_facts import available_memory
 from ..link.balancer_secrets import BalancerSecrets
 from ..link.decisions import HostOrder
@@ -198,6 +199,10 @@ class Place:
         decisions = self._assigner.room_changed(self._available(), time.monotonic())
         if decisions:
             self._carry_out(decisions)
+
+    def measured(self, devices: tuple[DeviceMemory, ...]) -> None:
+        """The host's memory was measured while it has no engine; nothing is known once it has."""
+        self._standby.measured(devices)
 
     def share_threads(self) -> None:
         """Other places' engines may have begun or ended: each has its share from now on."""

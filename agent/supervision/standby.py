@@ -17,6 +17,7 @@ from ...shared.messages import PROTOCOL_VERSION, FitRead, Hello, Issue, Start, S
 from ...shared.models.assignments import HostFacts, Work
 from ...shared.queries import Declined, Query, Result
 from ...shared.reports.model_info import ModelInfo
+from ...shared.reports.statistics import DeviceMemory, Statistics
 from ..discovery.links import Links, dialling
 from ..generation.port import Listener, QueryId
 from ..link.balancer_secrets import BalancerSecrets
@@ -65,6 +66,7 @@ class Standby:
         self._on_order = on_order
         self._status = Status(slots=0, accepting=True)
         self._links: Links | None = None
+        self._measured: Statistics | None = None
 
     def show(
         self,
@@ -96,6 +98,12 @@ class Standby:
         for connection in self._links or ():
             connection.host_changed(num_places)
 
+    def measured(self, devices: tuple[DeviceMemory, ...]) -> None:
+        """The host's memory as it is while no engine says so; nothing once one does."""
+        self._measured = Statistics(devices=devices)
+        for connection in self._links or ():
+            connection.report(self._measured)
+
     def fit_found(self, read: FitRead) -> None:
         """The host knows what it would choose for a model that some balancer asked about."""
         for connection in self._links or ():
@@ -121,7 +129,7 @@ class Standby:
         session = Session(
             hello=self._hello, status=self._status, requests=requests, queries=OpenQueries(numbers)
         )
-        return Connection(
+        connection = Connection(
             url,
             session,
             _NoGeneration(),
@@ -133,6 +141,9 @@ class Standby:
             on_ended=on_ended,
             dial=dial,
         )
+        if self._measured is not None:
+            connection.report(self._measured)
+        return connection
 
 
 class _NoGeneration:

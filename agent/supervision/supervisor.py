@@ -7,7 +7,7 @@ is one as long as there are fewer than `--models-max`, where the host's memory i
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import count
 from uuid import uuid4
 
@@ -16,6 +16,7 @@ from ...shared.inference import AgentId
 from ...shared.lifecycle import Shutdown
 from ...shared.messages import Issue
 from ...shared.models.assignments import HOST, HostFacts
+from ...shared.reports.statistics import DeviceMemory
 from ..models.port import ModelFiles
 from ..settings import AgentSettings
 from .decisions import Exit
@@ -27,6 +28,11 @@ from .room import Room
 
 logger = logging.getLogger(__name__)
 
+MEASURE_INTERVAL = 60.0
+"""Seconds between two looks at the memory of a host without an engine: drivers are woken for it."""
+
+Measure = Callable[[], Awaitable[tuple[DeviceMemory, ...]]]
+
 
 async def main(
     settings: AgentSettings,
@@ -37,10 +43,12 @@ async def main(
     issues: tuple[Issue, ...] = (),
     start: StartProcess = Child.start,
     make_restarts: Callable[[], Restarts] = Restarts,
+    measure: Measure | None = None,
+    measure_interval: float = MEASURE_INTERVAL,
 ) -> int:
     """Keep engine processes running until `shutdown` is requested. Returns the exit code.
 
-    `issues` are the host's, which stay.
+    `issues` are the host's, which stay. `measure` is asked for its memory while it has no engine.
     Raises `StartupError` when a balancer refuses this agent for good.
     """
     async with asyncio.TaskGroup() as group:
@@ -48,7 +56,7 @@ async def main(
             settings, facts, files, group, issues=issues, start=start, make_restarts=make_restarts
         )
         try:
-            return await supervisor.run(shutdown)
+            return await supervisor.run(shutdown, measure, measure_interval)
         finally:
             supervisor.leave()
 
@@ -85,13 +93,17 @@ class _Supervisor:
         self._is_stopping = False
         self._is_announced = False
         self._is_looking = False
+        self._is_measured = False
 
-    async def run(self, shutdown: Shutdown) -> int:
+    async def run(self, shutdown: Shutdown, measure: Measure | None, interval: float) -> int:
         """Run until the agent ends. Returns the exit code."""
-        stopper = self.group.create_task(self._stop_when_asked(shutdown))
+        helpers = [self.group.create_task(self._stop_when_asked(shutdown))]
+        if measure is not None and not self.facts.is_pinned:
+            helpers.append(self.group.create_task(self._measure(measure, interval)))
         self._places[0].start()
         verdict = await self._exit
-        stopper.cancel()
+        for helper in helpers:
+            helper.cancel()
         if verdict.complaint is not None:
             logger.error("%s", verdict.complaint)
         return verdict.code
@@ -107,6 +119,15 @@ class _Supervisor:
         self._is_stopping = True
         for place in list(self._places):
             place.stop()
+
+    async def _measure(self, measure: Measure, interval: float) -> None:
+        while True:
+            if not self.num_in_use:
+                devices = await measure()
+                if not self.num_in_use:
+                    self._is_measured = True
+                    self._places[0].measured(devices)
+            await asyncio.sleep(interval)
 
     # ---- for places
 
@@ -168,6 +189,10 @@ class _Supervisor:
             place.room_changed()
         for place in self._places:
             place.share_threads()
+        if self._is_measured and self.num_in_use:
+            self._is_measured = False  # an engine measures from now on
+            for place in self._places:
+                place.measured(())
         spare = [each for each in self._places if each.is_spare]
         for place in spare[1:]:
             self._drop(place)

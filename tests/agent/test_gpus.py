@@ -2,14 +2,17 @@ import asyncio
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
-from arriero.agent.gpus import DEADLINE, LONGEST_NAME, Gpus, gpus, has_gpu_backend
+from arriero.agent.gpus import DEADLINE, LONGEST_NAME, Gpus, gpus, has_gpu_backend, idle_memory
 from arriero.shared.messages import Issue
 from arriero.shared.models.assignments import Device
+from arriero.shared.reports.statistics import DeviceMemory
 from tests.waiting import given_time, until
 
 DEVICE = {"name": "CUDA0", "description": "NVIDIA H100", "memory": 80, "free": 70}
@@ -122,3 +125,19 @@ async def test_a_long_name_is_cut(built_for_gpus: Path) -> None:
     one = DEVICE | {"name": "x" * 300, "description": "y" * 300}
     [device] = (await gpus(built_for_gpus, finds([one], []))).devices
     assert (len(device.name), len(device.description)) == (LONGEST_NAME, LONGEST_NAME)
+
+
+async def test_the_memory_of_a_host_without_an_engine(caplog: pytest.LogCaptureFixture) -> None:
+    here = (Device(name="CUDA0", memory=80),)
+    told = DEVICE | {"kind": "gpu"}
+    other = told | {"name": "CUDA1"}
+    host, card = await idle_memory(here, finds([told, other], []))
+    assert (host.name, host.kind) == ("CPU", "cpu")
+    assert 0 < host.free <= host.total
+    assert card == DeviceMemory(name="CUDA0", kind="gpu", total=80, free=70)
+    assert await idle_memory((), says("raise SystemExit(1)")) == (replace(host, free=ANY),), (
+        "nobody is asked where there is no GPU"
+    )
+    [alone] = await idle_memory(here, says("raise SystemExit(1)"))
+    assert alone.name == "CPU"
+    assert "the memory of GPUs could not be measured" in caplog.text

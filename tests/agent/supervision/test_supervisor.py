@@ -51,6 +51,7 @@ from arriero.shared.models.assignments import (
 )
 from arriero.shared.reports.log_tail import LogTail
 from arriero.shared.reports.model_info import ModelInfo
+from arriero.shared.reports.statistics import DeviceMemory
 from tests.agent.fakes import BYTES_INFO, WELCOME, Expected, FakeBalancer, Peer, ends_soon, soon
 from tests.agent.supervision.fakes import FakeFiles, FakeProcess
 
@@ -89,6 +90,7 @@ class Agent:
         self.pause = pause
         self.started: asyncio.Queue[FakeProcess] = Expected()
         self.failures: list[OSError] = []
+        self.measured: asyncio.Queue[tuple[DeviceMemory, ...]] = asyncio.Queue()
 
     async def _start(self) -> FakeProcess:
         if self.failures:
@@ -106,6 +108,8 @@ class Agent:
             issues=self.issues,
             start=self._start,
             make_restarts=lambda: Restarts(first_pause=self.pause),
+            measure=self.measured.get,
+            measure_interval=0.01,
         )
 
     @asynccontextmanager
@@ -403,6 +407,35 @@ async def swapping(memory: int = 0) -> AsyncIterator[Swap]:
         agent = Swap(balancer, memory)
         async with agent.running():
             yield agent
+
+
+class TestItsMemory:
+    FULL = (DeviceMemory(name="CUDA0", kind="gpu", total=24, free=1),)
+
+    async def test_is_told_while_there_is_no_engine(self) -> None:
+        async with swapping() as agent:
+            peer = await agent.idle()
+            for devices in (self.FULL, (replace(self.FULL[0], free=20),)):
+                agent.measured.put_nowait(devices)
+                assert (await peer.statistics()).devices == devices
+
+    async def test_is_not_known_any_more_once_there_is_one(self) -> None:
+        async with swapping() as agent:
+            peer = await agent.idle()
+            agent.measured.put_nowait(self.FULL)
+            await peer.statistics()
+            await agent.assign(peer, A)
+            await agent.process()
+            assert (await peer.statistics()).devices == ()
+
+    async def test_is_told_anew_where_it_dials_again(self) -> None:
+        async with swapping() as agent:
+            peer = await agent.idle()
+            agent.measured.put_nowait(self.FULL)
+            await peer.statistics()
+            await peer.socket.close()
+            again = await agent.idle()
+            assert (await again.statistics()).devices == self.FULL
 
 
 class TestAssignments:
