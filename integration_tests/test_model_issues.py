@@ -141,7 +141,7 @@ async def test_a_download_cut_three_times_arrives_as_it_is(host: Host) -> None:
 
 
 async def test_denied(host: Host) -> None:
-    source = host.hub.server.serve("/secret.gguf", Served(DATA, statuses=[403]))
+    source = host.hub.server.serve("/secret.gguf", Served(DATA, statuses=[403, 403]))
     await host.wish(source)
     assert "403" in (await host.issue("denied"))["message"]
     await host.try_again()
@@ -213,3 +213,14 @@ async def test_too_large_for_this_host(host: Host) -> None:
         return bool(model["placement"] == "on agent-1 (0.2 GiB)")
 
     await until(is_placed)
+
+
+async def test_too_large_by_its_header(host: Host) -> None:
+    """Nothing of a model is downloaded that no host of this size can hold."""
+    giant = Served(DATA, padding=2**45)
+    await host.wish(host.hub.server.serve("/giant.gguf", giant))
+    issue = await host.issue("too_large")
+    assert re.search(r"needs about \d+\.\d GiB of memory; this host has \d", issue["message"])
+    asked = [each for each in host.hub.server.asked if each.path == "/giant.gguf"]
+    assert asked and all(each.is_piece for each in asked)
+    assert not list(host.disk.glob("models/**/giant*"))

@@ -4,6 +4,7 @@ It may be killed at any moment: what has arrived stays, and the next one goes on
 """
 
 import errno
+import math
 import os
 import sys
 import threading
@@ -11,18 +12,21 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
 import httpx2
 
 from ...shared.models.sources import MAX_SOURCE, LocalFile, WebFile, check_http, parse_source
+from ..gguf.header import Value
 from .downloader import TIMEOUT, Downloader, Progress, RemoteFile, ReportProgress
 from .fetch_protocol import (
     Arriving,
     Fetched,
     FetchOrder,
     FetchReport,
+    Headed,
     Refused,
     decode_fetch,
     encode_fetch_report,
@@ -31,7 +35,10 @@ from .file_lock import FileLock
 from .located import Located, locate_on_host, locate_on_web
 from .models_folder import ModelsFolder, Record, part_of
 from .part_file import sha256_of
-from .port import FetchError
+from .port import FetchError, RemoteModel
+from .remote_header import Budget, read_remote_header
+
+ShowHeader = Callable[[RemoteModel], None]
 
 CHECK_EVERY = 0.5
 """Seconds between checks of a file that another agent downloads: for its size, and its end."""
@@ -39,6 +46,9 @@ CHECK_EVERY = 0.5
 
 NICENESS = 10
 """The engine's threads go first: hashing a file must not slow down streams."""
+
+MAX_HEADED = 2**21
+"""Bytes of a header that is shown; those of the largest models, without a vocabulary, have less."""
 
 MAX_TRACEBACK = 20_000
 """Most characters of a traceback, its last ones."""
@@ -62,17 +72,40 @@ def main() -> None:
     if not line:
         return
     fetch = decode_fetch(line)
-    agent_gone = threading.Thread(target=_end_with, args=(orders,), daemon=True)
+    goes_on = threading.Event()
+    agent_gone = threading.Thread(target=_end_with, args=(orders, goes_on), daemon=True)
     agent_gone.start()
-    carry_out(fetch, reports, agent_gone.join)
+    carry_out(fetch, reports, agent_gone.join, goes_on.wait)
 
 
-def carry_out(fetch: FetchOrder, reports: BinaryIO, until_leased: Callable[[], None]) -> None:
-    """Fetch, and report to `reports`. The files stay leased until `until_leased` returns."""
+def carry_out(
+    fetch: FetchOrder,
+    reports: BinaryIO,
+    until_leased: Callable[[], None],
+    until_told: Callable[[], object],
+) -> None:
+    """Fetch, and report to `reports`. The files stay leased until `until_leased` returns.
+
+    After `Headed` nothing is downloaded until `until_told` returns.
+    """
+
+    def show(remote: RemoteModel) -> None:
+        report = Headed(remote=remote)
+        if len(encode_fetch_report(report)) <= MAX_HEADED:
+            _write(reports, report)
+            until_told()
+
     try:
         folder = ModelsFolder(fetch.root, fetch.limit)
         _check_http(fetch)
-        with fetched(fetch.source, fetch.sha256, folder, report=_reporter(reports)) as found:
+        show_header = show if fetch.shows_header else None
+        with fetched(
+            fetch.source,
+            fetch.sha256,
+            folder,
+            report=_reporter(reports),
+            show_header=show_header,
+        ) as found:
             _write(reports, found)
             until_leased()
     except FetchError as error:
@@ -117,9 +150,10 @@ def _write(reports: BinaryIO, report: FetchReport) -> None:
     reports.flush()
 
 
-def _end_with(orders: BinaryIO) -> None:
+def _end_with(orders: BinaryIO, goes_on: threading.Event) -> None:
     """End the process when the agent does, or when it has its leases."""
-    orders.read()
+    for _ in orders:
+        goes_on.set()
     os._exit(0)
 
 
@@ -130,12 +164,24 @@ def fetched(
     folder: ModelsFolder,
     *,
     report: ReportProgress,
+    show_header: ShowHeader | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Fetched]:
-    """Fetch the files of `source`. Inside the block they are not evicted. Raises `FetchError`."""
+    """Fetch the files of `source`. Inside the block they are not evicted. Raises `FetchError`.
+
+    `show_header` is called before anything is downloaded, where the header can be read.
+    """
     with ExitStack() as held:
         try:
-            found = _fetch(source, sha256, folder, held=held, report=report, sleep=sleep)
+            found = _fetch(
+                source,
+                sha256,
+                folder,
+                held=held,
+                report=report,
+                show_header=show_header,
+                sleep=sleep,
+            )
         except OSError as error:
             raise broken(error, folder.root) from error
         yield found
@@ -148,6 +194,7 @@ def _fetch(
     *,
     held: ExitStack,
     report: ReportProgress,
+    show_header: ShowHeader | None,
     sleep: Callable[[float], None],
 ) -> Fetched:
     parsed = parse_source(source)
@@ -156,15 +203,42 @@ def _fetch(
     folder.create()
     if isinstance(parsed, WebFile):
         located = locate_on_web(parsed, sha256, folder)
+        _show_header(located, show_header)
         _bring(located, folder, held, report, sleep)
         return _found(located)
     # Its import takes half a second, which other sources need not wait for.
     from . import hub
 
     located = hub.locate(parsed, sha256, folder)
+    _show_header(located, show_header)
     _bring(located, folder, held, report, sleep)
     hub.finish(parsed, located)
     return _found(located)
+
+
+def _show_header(located: Located, show: ShowHeader | None) -> None:
+    """Of a model that is to be downloaded; none where it cannot be read by parts.
+
+    Nor of one whose download goes on: it was shown when that began.
+    """
+    missing = [remote.file for remote in located.remotes if not remote.file.exists()]
+    if show is None or not missing or any(part_of(file).exists() for file in missing):
+        return
+    try:
+        with httpx2.Client(timeout=TIMEOUT) as client:
+            header, num_bytes = read_remote_header(client, located.remotes[0], Budget())
+    except FetchError:
+        return  # if there is something wrong with the file, its download says so
+    sizes = [num_bytes, *(remote.size or 0 for remote in located.remotes[1:])]
+    finite = {key: value for key, value in header.metadata.items() if _is_finite(value)}
+    show(RemoteModel(replace(header, metadata=finite), sum(sizes), located.others))
+
+
+def _is_finite(value: Value) -> bool:
+    """Reports have no infinite numbers, which no estimate reads."""
+    if isinstance(value, tuple):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _found(located: Located) -> Fetched:

@@ -2,7 +2,8 @@
 
 The agent writes one `FetchOrder` to the process' standard input and keeps that open: its end means
 that the agent is gone. The process writes reports to its standard output, `Fetched` or `Refused`
-last. After `Fetched` it holds its leases until its input ends, so that the agent can take its own.
+last. After `Headed` it waits for an empty line. After `Fetched` it holds its leases until its input
+ends, so that the agent can take its own.
 """
 
 from dataclasses import dataclass
@@ -13,14 +14,18 @@ from pydantic import Field, TypeAdapter
 
 from ...shared.models.sources import HttpHosts
 from ...shared.strict import STRICT
-from .port import FetchCode, OtherFile
+from .port import FetchCode, OtherFile, RemoteModel
+
+GO_ON = b"\n"
+"""Download what was shown with `Headed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOrder:
     """Fetch `source` into the folder `root`, all files of which may take `limit` bytes.
 
-    `http_hosts` may send it without TLS.
+    `http_hosts` may send it without TLS. With `shows_header` the process reports `Headed` before it
+    downloads, where the header can be read, and goes on when it gets an empty line.
     """
 
     __pydantic_config__ = STRICT
@@ -29,6 +34,16 @@ class FetchOrder:
     root: Path
     limit: int | None = None
     http_hosts: HttpHosts = ()
+    shows_header: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headed:
+    """What is to be downloaded; nothing of it was fetched but its header."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["headed"] = "headed"
+    remote: RemoteModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +81,7 @@ class Refused:
     traceback: str = ""
 
 
-FetchReport = Annotated[Arriving | Fetched | Refused, Field(discriminator="type")]
+FetchReport = Annotated[Headed | Arriving | Fetched | Refused, Field(discriminator="type")]
 
 _fetch: TypeAdapter[FetchOrder] = TypeAdapter(FetchOrder)
 _report: TypeAdapter[FetchReport] = TypeAdapter(FetchReport)

@@ -12,16 +12,18 @@ from ...shared.inference.values import MOST_SECONDS
 from ...shared.log import context
 from ...shared.models.assignments import MAX_SPEED, Download
 from .fetch_protocol import (
+    GO_ON,
     Arriving,
     Fetched,
     FetchOrder,
+    Headed,
     Refused,
     decode_fetch_report,
     encode_fetch,
 )
 from .file_lock import FileLock
 from .models_folder import ModelsFolder
-from .port import FetchedModel, FetchError, OnProgress
+from .port import FetchedModel, FetchError, OnHeader, OnProgress
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +65,7 @@ class Fetcher:
         sha256: str | None = None,
         http_hosts: Sequence[str] = (),
         on_progress: OnProgress,
+        on_header: OnHeader | None = None,
     ) -> FetchedModel:
         """See the port. A cancelled fetch returns once its process has ended."""
         order = FetchOrder(
@@ -71,10 +74,11 @@ class Fetcher:
             root=self._folder.root,
             limit=self._folder.limit,
             http_hosts=tuple(http_hosts),
+            shows_header=on_header is not None,
         )
         process = await self._start()
         try:
-            return await self._follow(process, order, on_progress)
+            return await self._follow(process, order, on_progress, on_header)
         finally:
             await _ended(process)
 
@@ -105,7 +109,11 @@ class Fetcher:
             ) from error
 
     async def _follow(
-        self, process: Process, order: FetchOrder, on_progress: OnProgress
+        self,
+        process: Process,
+        order: FetchOrder,
+        on_progress: OnProgress,
+        on_header: OnHeader | None,
     ) -> FetchedModel:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -113,6 +121,10 @@ class Fetcher:
         meter, clock = RateMeter(), asyncio.get_running_loop().time
         async for line in process.stdout:
             match decode_fetch_report(line):
+                case Headed(remote=remote):
+                    if on_header is not None:
+                        await on_header(remote)
+                    process.stdin.write(GO_ON)
                 case Arriving(file=file, bytes=size, total=total):
                     on_progress(meter.measure(clock(), file[:MAX_FILE_NAME], size, total))
                 case Fetched() as fetched:

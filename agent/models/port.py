@@ -5,13 +5,14 @@ evict files that are leased. `fetch` is cancelled as its task is; what had arriv
 the folder, and the next `fetch` of the same source goes on from there.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, get_args
 
 from ...shared.messages import Issue
 from ...shared.models.assignments import Download
+from ..gguf.header import GgufHeader
 
 FetchCode = Literal[
     "disk_full",
@@ -88,6 +89,21 @@ class FetchedModel:
     others: tuple[OtherFile, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class RemoteModel:
+    """A model that is not here, of so many `bytes`; `others` as in `FetchedModel`.
+
+    The header is that of its first file.
+    """
+
+    header: GgufHeader
+    bytes: int
+    others: tuple[OtherFile, ...] = ()
+
+
+OnHeader = Callable[[RemoteModel], Awaitable[None]]
+
+
 class ModelFiles(Protocol):
     """Gets model files onto this host."""
 
@@ -98,12 +114,15 @@ class ModelFiles(Protocol):
         sha256: str | None = None,
         http_hosts: Sequence[str] = (),
         on_progress: OnProgress,
+        on_header: OnHeader | None = None,
     ) -> FetchedModel:
         """The files of `source`, downloaded unless they are here.
 
         `http_hosts` may send it without TLS (`check_http`).
         `on_progress` is called about twice a second while bytes arrive, here or through another
-        agent on this host. Raises `FetchError`. Cancel the task to stop; it stops at once.
+        agent on this host. `on_header` is awaited before the first one is asked for, where the
+        header can be read; what it raises ends the fetch. Raises `FetchError`. Cancel the task to
+        stop; it stops at once.
         """
 
     async def room(self) -> int | None:

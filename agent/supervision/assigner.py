@@ -279,11 +279,17 @@ class Assigner:
         loads = (None if serving is None else serving.served, self._attempt.fallback)
         return any(load is not None and load.assignment.name == desired.name for load in loads)
 
-    def fetch_failed(self, id: FetchId, issue: Issue, now: float) -> list[Decision]:
-        """The file cannot be brought here, or is no model."""
+    def fetch_failed(
+        self, id: FetchId, issue: Issue, now: float, *, unfit: ModelFile | None = None
+    ) -> list[Decision]:
+        """The file cannot be brought here, or is no model; or is one that is `unfit` for the host.
+
+        That was not fetched, since its header says so.
+        """
         if id != self._attempt.fetch:
             return []
         self._attempt.end_fetch()
+        self._attempt.unfit = unfit
         return self._fail(issue, None, now, may_retry=True)
 
     # ---- engines

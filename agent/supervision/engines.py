@@ -22,7 +22,7 @@ from .decisions import (
     RetireEngine,
     StartEngine,
 )
-from .load_failures import too_large
+from .load_failures import too_large_for
 from .room import Room
 
 Role = Literal["serving", "replacing", "retiring"]
@@ -324,11 +324,7 @@ class Engines:
 
     def too_large(self, file: ModelFile) -> Issue | None:
         """The issue of a file that the host's memory does not hold even alone."""
-        memory = self._room.memory
-        needed = file.needed if file.least is None else file.least
-        if not memory or needed is None or needed <= memory:
-            return None
-        return too_large(needed, memory, file.context_within(memory), file.other_within(memory))
+        return too_large_for(file, self._room.memory)
 
     def fits(self, load: Load, others: Iterable[Engine]) -> bool:
         """Whether the host's memory holds it together with `others` and all of other places."""

@@ -28,6 +28,14 @@ def too_large(
     )
 
 
+def too_large_for(file: ModelFile, memory: int) -> Issue | None:
+    """The issue of a file that all `memory` of a host does not hold; 0 bytes: that is unknown."""
+    needed = file.needed if file.least is None else file.least
+    if not memory or needed is None or needed <= memory:
+        return None
+    return too_large(needed, memory, file.context_within(memory), file.other_within(memory))
+
+
 def nearest_in_words(context_size: int | None, other: OtherFile | None) -> str:
     """The nearest things that would do; nothing where there are none."""
     said = []

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from ...shared.messages import Issue
@@ -19,10 +20,18 @@ from ..gguf.header import GgufHeader, HeaderError, read_header
 from ..gguf.memory_estimate import DraftFile, MemoryEstimate, estimate
 from ..models.gguf_check import check_is_model
 from ..models.model_file import AdapterOnHost, AdaptersHere, ModelFile, bytes_of
-from ..models.port import FetchedModel, FetchError, Lease, ModelFiles, OnProgress
+from ..models.port import (
+    FetchedModel,
+    FetchError,
+    Lease,
+    ModelFiles,
+    OnHeader,
+    OnProgress,
+    RemoteModel,
+)
 from ..settings import AgentSettings
 from .assigned_settings import OptionsError, assigned_settings
-from .load_failures import too_large_for_gpus
+from .load_failures import too_large_for, too_large_for_gpus
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +52,14 @@ class Brought:
     file: ModelFile
     leases: Leases
     issues: tuple[Issue, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """The model was not fetched: by its header, `file` needs more memory than this host has."""
+
+    issue: Issue
+    file: ModelFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +114,7 @@ async def fetch_model(
     on_progress: OnProgress,
     devices: Sequence[Device] = (),
     host: int = 0,
-) -> Brought | Issue:
+) -> Brought | Unfit | Issue:
     """The file, and the leases that keep it; or why it cannot be served here.
 
     That is with these GPUs, and `host` bytes of memory beside them.
@@ -107,7 +124,12 @@ async def fetch_model(
         options = assigned_settings(settings, plain, ModelFile(""))
         if devices:
             _chosen(devices, options)  # before anything is downloaded
-        fetched = await fetch_all(files, assignment, on_progress)
+        fetched = await fetch_all(
+            files,
+            assignment,
+            on_progress,
+            on_header=partial(_check_remote, settings, assignment, devices, host),
+        )
         try:
             file = await asyncio.to_thread(_inspect, fetched, settings, assignment, devices, host)
         except BaseException:
@@ -116,7 +138,9 @@ async def fetch_model(
         adapters = zip(file.adapters, (each.lease for each in fetched.adapters), strict=True)
         leases: Leases = ((file.alone, fetched), *adapters)
         return Brought(file, leases, tuple(each.issue for each in fetched.failures))
-    except (OptionsError, FetchError, _TooLarge) as error:
+    except _TooLargeError as error:
+        return error.issue if error.file is None else Unfit(error.issue, error.file)
+    except (OptionsError, FetchError) as error:
         return error.issue
     except HeaderError as error:
         return Issue(
@@ -158,12 +182,70 @@ def _mistake(what: str) -> Issue:
     )
 
 
-class _TooLarge(Exception):
-    """The part that is meant for GPUs does not fit on them."""
+class _TooLargeError(Exception):
+    """This host cannot hold the model; `file` has what that needs, if all memory is too little."""
 
-    def __init__(self, needed: int, memory: int, context_size: int | None) -> None:
-        super().__init__(needed, memory, context_size)
-        self.issue = too_large_for_gpus(needed, memory, context_size)
+    def __init__(self, issue: Issue, file: ModelFile | None = None) -> None:
+        super().__init__(issue.message)
+        self.issue = issue
+        self.file = file
+
+
+async def _check_remote(
+    settings: AgentSettings,
+    assignment: Assignment,
+    devices: Sequence[Device],
+    host: int,
+    remote: RemoteModel,
+) -> None:
+    """Raises `_TooLargeError` where the model alone is more than this host holds."""
+    alone = replace(
+        assignment,
+        adapters=None,
+        projector=None,
+        engine=replace(assignment.engine, draft_model=None),
+    )
+    file = ModelFile("model.gguf", bytes=remote.bytes, others=remote.others)
+    options = assigned_settings(settings, alone, file)
+    try:
+        check_is_model(remote.header, assignment.source)
+        file = await asyncio.to_thread(_sized, file, remote.header, options, devices, remote.bytes)
+    except (OptionsError, HeaderError):
+        return  # with the file here, more can be said
+    memory = host + sum(each.memory for each in devices)
+    if (issue := too_large_for(file, memory if host else 0)) is not None:
+        raise _TooLargeError(issue, file)
+
+
+def _sized(
+    file: ModelFile,
+    header: GgufHeader,
+    options: AgentSettings,
+    devices: Sequence[Device],
+    file_bytes: int,
+) -> ModelFile:
+    """`file` with what it needs, as far as its header tells.
+
+    `file_bytes` are those of projector and adapters, too. Raises `OptionsError` and
+    `_TooLargeError`.
+    """
+    found = _estimated(header, options.load_options, file_bytes=file_bytes)
+    if found is None:
+        return file
+    needed = found.on_gpus(options)
+    if devices and needed is not None:
+        memory = sum(each.memory for each in _chosen(devices, options))
+        if needed > memory:
+            shorter = _shorter_on_gpus(header, options, memory, file_bytes)
+            raise _TooLargeError(too_large_for_gpus(needed, memory, shorter))
+    return replace(
+        file,
+        needed=found.total,
+        least=_least(header, options.load_options, file_bytes=file_bytes),
+        shorter=_shorter(
+            header, options.load_options, file_bytes=file_bytes - bytes_of(file.adapters)
+        ),
+    )
 
 
 def _estimated(
@@ -193,7 +275,7 @@ def _inspect(
     devices: Sequence[Device],
     host: int,
 ) -> ModelFile:
-    """Raises `HeaderError`, `FetchError`, `OptionsError`, `_TooLarge` and `OSError`."""
+    """Raises `HeaderError`, `FetchError`, `OptionsError`, `_TooLargeError` and `OSError`."""
     path = fetched.model.path
     if fetched.failures:
         assignment = replace(assignment, adapters=fetched.requested)
@@ -211,12 +293,7 @@ def _inspect(
         header = read_header(opened)
     check_is_model(header, assignment.source)
     file_bytes = fetched.bytes + bytes_of(adapters)
-    found = _estimated(header, options.load_options, file_bytes=file_bytes)
-    needed = None if found is None else found.on_gpus(options)
-    if devices and needed is not None:
-        memory = sum(each.memory for each in _chosen(devices, options))
-        if needed > memory:
-            raise _TooLarge(needed, memory, _shorter_on_gpus(header, options, memory, file_bytes))
+    file = _sized(file, header, options, devices, file_bytes)
     info = ModelInfo(
         name=assignment.name,
         architecture=header.architecture,
@@ -224,14 +301,12 @@ def _inspect(
         size_bytes=fetched.model.bytes,
         context_size=options.load_options.slot_tokens,
     )
-    if found is None:
+    if file.needed is None:
         return replace(file, info=info)
-    shorter = _shorter(header, options.load_options, file_bytes=fetched.bytes)
-    least = _least(header, options.load_options, file_bytes=file_bytes)
-    claims: tuple[MemoryPart, ...] = (MemoryPart(device=HOST, bytes=found.total),)
+    claims: tuple[MemoryPart, ...] = (MemoryPart(device=HOST, bytes=file.needed),)
     if devices:
         claims = _claims(path, options, devices, host, adapters)
-    return replace(file, needed=found.total, least=least, info=info, shorter=shorter, claims=claims)
+    return replace(file, info=info, claims=claims)
 
 
 def _claims(
@@ -315,9 +390,15 @@ def _named(devices: Sequence[Device], options: AgentSettings) -> Sequence[Device
 
 
 async def fetch_all(
-    files: ModelFiles, assignment: Assignment, on_progress: OnProgress
+    files: ModelFiles,
+    assignment: Assignment,
+    on_progress: OnProgress,
+    *,
+    on_header: OnHeader | None = None,
 ) -> FetchedFiles:
     """Raises `FetchError` that says which file is meant; then nothing stays leased.
+
+    `on_header` is called for the model alone, as `ModelFiles.fetch` does.
 
     A model does without the adapters that cannot be had.
     """
@@ -325,7 +406,7 @@ async def fetch_all(
     failures: list[FetchError] = []
     with ExitStack() as held:
         bringer = _Bringer(files, assignment.http_hosts, on_progress, held)
-        model = await bringer.bring(assignment.source, "", assignment.sha256)
+        model = await bringer.bring(assignment.source, "", assignment.sha256, on_header)
         projector = await bringer.bring_any(assignment.projector, "`projector`: ")
         draft = draft_source(assignment)
         draft_model = await bringer.bring_any(draft, "`engine.draft_model`: ")
@@ -385,13 +466,20 @@ class _Bringer:
     on_progress: OnProgress
     held: ExitStack
 
-    async def bring(self, source: str, called: str, sha256: str | None = None) -> FetchedModel:
+    async def bring(
+        self,
+        source: str,
+        called: str,
+        sha256: str | None = None,
+        on_header: OnHeader | None = None,
+    ) -> FetchedModel:
         try:
             fetched = await self.files.fetch(
                 source,
                 sha256=sha256,
                 http_hosts=self.http_hosts,
                 on_progress=self.on_progress,
+                on_header=on_header,
             )
         except FetchError as error:
             raise FetchError(error.code, called + error.message, error.hint) from error

@@ -58,7 +58,7 @@ from .decisions import (
 from .engine_run import EngineProcess, EngineRun
 from .engines import LeftOut
 from .fit_reader import FitReader
-from .model_fetch import Brought, bring_adapters, fetch_model
+from .model_fetch import Brought, Unfit, bring_adapters, fetch_model
 from .restarts import Quit, Restarts
 from .room import Room
 from .standby import Standby
@@ -399,9 +399,11 @@ class Place:
         outcome = await self._brought(fetch)
         self._fetches.pop(fetch.id, None)
         now = time.monotonic()
-        if isinstance(outcome, Issue):
-            logger.error("%s: %s", fetch.assignment.source, outcome.message)
-            self._carry_out(self._assigner.fetch_failed(fetch.id, outcome, now))
+        if not isinstance(outcome, Brought):
+            unfit = outcome.file if isinstance(outcome, Unfit) else None
+            issue = outcome.issue if isinstance(outcome, Unfit) else outcome
+            logger.error("%s: %s", fetch.assignment.source, issue.message)
+            self._carry_out(self._assigner.fetch_failed(fetch.id, issue, now, unfit=unfit))
             return
         self._leases.extend(outcome.leases)
         _log_left_out(outcome.issues)
@@ -411,7 +413,7 @@ class Place:
             )
         )
 
-    async def _brought(self, fetch: FetchModel) -> Brought | Issue:
+    async def _brought(self, fetch: FetchModel) -> Brought | Unfit | Issue:
         def on_progress(download: Download) -> None:
             self._progressed(fetch.id, download)
 

@@ -19,7 +19,8 @@ def model(size: int = 200_000, seed: int = 1) -> bytes:
 
 @dataclass
 class Served:
-    """How a path is served. `cuts`: how many bytes each of the first answers sends, then breaks.
+    """How a path is served. `cuts`: how many bytes each of the first answers sends, then breaks;
+    `piece_cuts`: of those to requests for a piece that ends before the file does.
 
     The file has `padding` more bytes than `data`, which are not to be asked for.
     `statuses` are the first answers. `held` lets the rest of a body wait after `held_after` bytes.
@@ -29,6 +30,7 @@ class Served:
     padding: int = 0
     etag: str | None = '"v1"'
     cuts: list[int] = field(default_factory=list)
+    piece_cuts: list[int] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
     location: str | None = None
     has_ranges: bool = True
@@ -43,6 +45,11 @@ class Asked:
     method: str
     path: str
     headers: Mapping[str, str]
+
+    @property
+    def is_piece(self) -> bool:
+        """Whether it is for a piece that ends before the file does."""
+        return re.fullmatch(r"bytes=\d+-\d+", self.headers.get("range", "")) is not None
 
     @property
     def first_byte(self) -> int | None:
@@ -68,8 +75,12 @@ class FileServer:
         return self.url + path
 
     def starts(self, path: str) -> list[int | None]:
-        """Where the requests for `path` began: `None` is the whole file."""
-        return [asked.first_byte for asked in self.asked if urlsplit(asked.path).path == path]
+        """Where the requests for the rest of `path` began: `None` is the whole file."""
+        return [
+            asked.first_byte
+            for asked in self.asked
+            if urlsplit(asked.path).path == path and not asked.is_piece
+        ]
 
     def close(self) -> None:
         for served in self.paths.values():
@@ -156,8 +167,9 @@ def _handler_of(server: FileServer) -> type[BaseHTTPRequestHandler]:
             return min(int(found[1]) + 1, total) if found and served.has_ranges else total
 
         def _body(self, served: Served, data: bytes) -> None:
-            if served.cuts:
-                data = data[: served.cuts.pop(0)]
+            is_piece = re.fullmatch(r"bytes=\d+-\d+", self.headers.get("range", ""))
+            if cuts := served.piece_cuts if is_piece else served.cuts:
+                data = data[: cuts.pop(0)]
             if served.held is not None:
                 self.wfile.write(data[: served.held_after])
                 self.wfile.flush()

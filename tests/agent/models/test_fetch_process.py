@@ -25,12 +25,14 @@ from arriero.agent.models.fetch_protocol import (
     Fetched,
     FetchOrder,
     FetchReport,
+    Headed,
     Refused,
     decode_fetch_report,
 )
 from arriero.agent.models.file_lock import FileLock
 from arriero.agent.models.models_folder import ModelsFolder, part_of
 from arriero.agent.models.port import FetchError
+from tests.agent.gguf.gguf_files import header
 from tests.agent.models.file_server import FileServer, Served, model
 from tests.agent.models.small_disk import fill
 from tests.agent.models.small_hub import SmallHub
@@ -39,9 +41,17 @@ from tests.waiting import HANGS
 DATA, OTHER = model(seed=1), model(seed=2)
 
 
-def carried_out(fetch: FetchOrder, until_leased: object = None) -> list[FetchReport]:
+def nothing() -> None:
+    """Nobody is waited for."""
+
+
+def carried_out(
+    fetch: FetchOrder,
+    until_leased: Callable[[], None] = nothing,
+    until_told: Callable[[], None] = nothing,
+) -> list[FetchReport]:
     reports = io.BytesIO()
-    carry_out(fetch, reports, until_leased or (lambda: None))  # type: ignore[arg-type]
+    carry_out(fetch, reports, until_leased, until_told)
     return [decode_fetch_report(line) for line in reports.getvalue().splitlines()]
 
 
@@ -56,6 +66,50 @@ def test_files_stay_leased_until_the_agent_has_its_own(tmp_path: Path, server: F
     assert isinstance(last, Fetched)
     assert last.paths[0].read_bytes() == DATA
     assert last.kept == last.paths
+
+
+def test_a_header_is_shown_before_anything_else_is_asked_for(
+    tmp_path: Path, server: FileServer
+) -> None:
+    about = {"general.architecture": "llama", "llama.block_count": 2, "llama.scale": float("inf")}
+    data = header(about, {"token_embd.weight": (8, 4)}) + bytes(2**18)
+    url = server.serve("/m.gguf", Served(data))
+    order = FetchOrder(source=url, root=tmp_path, shows_header=True)
+
+    def told() -> None:
+        ranges = [asked.headers.get("range") for asked in server.asked]
+        assert ranges == ["bytes=0-131071"], "the rest is not even begun"
+        assert list(tmp_path.rglob("*.part")) == []
+
+    first, *_, last = carried_out(order, until_told=told)
+    assert isinstance(first, Headed)
+    assert (first.remote.bytes, first.remote.header.number("block_count")) == (len(data), 2)
+    assert "llama.scale" not in first.remote.header.metadata
+    assert isinstance(last, Fetched)
+    assert last.paths[0].read_bytes() == data
+    again = carried_out(order)
+    assert not any(isinstance(each, Headed) for each in again), "it is here"
+
+
+@pytest.mark.parametrize(
+    "served", [Served(DATA), Served(DATA, has_ranges=False)], ids=["no header", "no ranges"]
+)
+def test_what_shows_no_header_is_fetched(
+    tmp_path: Path, server: FileServer, served: Served
+) -> None:
+    url = server.serve("/m.gguf", served)
+    reports = carried_out(FetchOrder(source=url, root=tmp_path, shows_header=True))
+    assert isinstance(reports[-1], Fetched)
+    assert not any(isinstance(each, Headed) for each in reports)
+
+
+def test_a_header_that_is_too_long_for_a_report_is_not_shown(
+    tmp_path: Path, server: FileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_process, "MAX_HEADED", 100)
+    url = server.serve("/m.gguf", Served(header({"general.architecture": "llama"})))
+    reports = carried_out(FetchOrder(source=url, root=tmp_path, shows_header=True))
+    assert not any(isinstance(each, Headed) for each in reports)
 
 
 def test_a_failure_is_the_last_report(tmp_path: Path) -> None:

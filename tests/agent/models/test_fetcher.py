@@ -12,8 +12,9 @@ import pytest
 
 from arriero.agent.models.fetcher import Fetcher, RateMeter
 from arriero.agent.models.models_folder import ModelsFolder, part_of
-from arriero.agent.models.port import FetchedModel, FetchError
+from arriero.agent.models.port import FetchedModel, FetchError, RemoteModel
 from arriero.shared.models.assignments import Download
+from tests.agent.gguf.gguf_files import header
 from tests.agent.models.file_server import FileServer, Served, model
 from tests.agent.models.small_hub import small_hub
 from tests.waiting import HANGS
@@ -61,6 +62,27 @@ async def test_a_download_tells_its_progress_and_ends_with_a_lease(
     fetched.lease.release()
     tight.make_room({tight.root / "new": 1})
     assert not fetched.path.exists()
+
+
+async def test_what_a_header_says_may_end_a_fetch_before_it_has_begun(
+    tmp_path: Path, server: FileServer
+) -> None:
+    data = header({"general.architecture": "llama"}) + bytes(2**18)
+    url = server.serve("/m.gguf", Served(data))
+    shown: list[RemoteModel] = []
+
+    async def on_header(remote: RemoteModel) -> None:
+        shown.append(remote)
+        if len(shown) == 1:
+            raise ValueError("too large")
+
+    fetcher = Fetcher(tmp_path)
+    with pytest.raises(ValueError, match="too large"):
+        await fetcher.fetch(url, on_progress=no_progress, on_header=on_header)
+    assert len(server.asked) == 1
+    fetched = await fetcher.fetch(url, on_progress=no_progress, on_header=on_header)
+    assert fetched.path.read_bytes() == data
+    assert [each.bytes for each in shown] == [len(data)] * 2
 
 
 async def test_huggingface_hub_obeys_its_environment(

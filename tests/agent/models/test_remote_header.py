@@ -98,7 +98,7 @@ def test_a_refusal_is_told(server: FileServer, status: int, code: str) -> None:
 
 
 def test_an_answer_that_is_cut_is_told(server: FileServer) -> None:
-    server.serve(PATH, Served(header(METADATA) + WEIGHTS, cuts=[10]))
+    server.serve(PATH, Served(header(METADATA) + WEIGHTS, piece_cuts=[10]))
     assert fails(server).code == "unreachable"
 
 

@@ -5,7 +5,14 @@ import signal
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from arriero.agent.models.port import FetchCode, FetchedModel, FetchError, OnProgress
+from arriero.agent.models.port import (
+    FetchCode,
+    FetchedModel,
+    FetchError,
+    OnHeader,
+    OnProgress,
+    RemoteModel,
+)
 from arriero.agent.supervision.supervisor_protocol import (
     Order,
     Report,
@@ -78,6 +85,8 @@ class FakeFiles:
         self.may_go_on.set()
         self.num_cancelled = 0
         self.http_hosts: list[tuple[str, ...]] = []
+        self.remote: RemoteModel | None = None
+        """What is shown of it before it is fetched."""
         self.leases: dict[str, FakeLease] = {}
 
     async def fetch(
@@ -87,8 +96,11 @@ class FakeFiles:
         sha256: str | None = None,
         http_hosts: Sequence[str] = (),
         on_progress: OnProgress,
+        on_header: OnHeader | None = None,
     ) -> FetchedModel:
         self.http_hosts.append(tuple(http_hosts))
+        if on_header is not None and self.remote is not None:
+            await on_header(self.remote)
         on_progress(Download(file=source, bytes=1, total=2))
         try:
             await self.may_go_on.wait()

@@ -731,6 +731,20 @@ class TestFetchesThatFail:
         assert work is not None
         assert (work.needed, work.least) == (110, 101), "so no other host of this size has to try"
 
+    def test_one_that_its_header_says_this_host_cannot_hold(self) -> None:
+        host = Host()
+        host.assign(B)
+        unfit = ModelFile("b.gguf", 110, least=101)
+        large = Issue(code="too_large", message="it needs more")
+        assert host.assigner.fetch_failed(FetchId(1), large, 0.0, unfit=unfit) == []
+        work = host.assigner.work
+        assert work is not None
+        assert (work.phase, work.needed, work.least) == ("failed", 110, 101)
+        host.assign(A)
+        work = host.assigner.work
+        assert work is not None
+        assert (work.phase, work.needed) == ("fetching", None)
+
     def test_a_new_wish_ends_it(self) -> None:
         host = Host()
         host.assign(A)

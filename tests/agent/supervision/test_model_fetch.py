@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from arriero.agent.gguf.header import read_header
 from arriero.agent.models.model_file import AdapterOnHost, ModelFile
-from arriero.agent.models.port import FetchedModel, FetchError, OnProgress
+from arriero.agent.models.port import FetchedModel, FetchError, OnHeader, OnProgress, RemoteModel
 from arriero.agent.settings import AgentSettings
 from arriero.agent.supervision.model_fetch import (
     Brought,
+    Unfit,
     adapters_on_host,
     bring_adapters,
     fetch_adapters,
@@ -220,6 +222,47 @@ async def test_what_does_not_fit_on_the_gpus() -> None:
         assert isinstance(await fetch(FakeFiles(), settings=settings, devices=devices), Brought)
 
 
+def remote_demo() -> FakeFiles:
+    """Its header is shown before it is fetched."""
+    files = FakeFiles()
+    with files.path.open("rb") as file:
+        files.remote = RemoteModel(read_header(file), files.path.stat().st_size)
+    return files
+
+
+async def fetched_with(files: FakeFiles, host: int, **settings: Any) -> Brought | Unfit | Issue:
+    return await fetch_model(
+        files,
+        SETTINGS.model_copy(update=settings),
+        replace(A, projector="file:///p.gguf"),
+        on_progress=lambda _: None,
+        devices=(Device(name="gpu", memory=1000),),
+        host=host,
+    )
+
+
+async def test_what_is_too_large_by_its_header_is_not_fetched() -> None:
+    files = remote_demo()
+    outcome = await fetched_with(files, host=1000)
+    assert isinstance(outcome, Unfit)
+    assert outcome.issue.code == "too_large" and "this host has" in outcome.issue.message
+    assert outcome.file.needed is not None and outcome.file.needed > 2000
+    outcome = await fetched_with(files, host=2**40, gpu_layers=-1)
+    assert isinstance(outcome, Issue)
+    assert outcome.code == "too_large" and "GPUs" in outcome.message
+    assert files.leases == {}, "nothing was fetched"
+
+
+async def test_what_may_fit_by_its_header_is_fetched() -> None:
+    for host, files in ((2**40, remote_demo()), (0, remote_demo()), (1000, FakeFiles())):
+        outcome = await fetched_with(files, host=host)
+        assert isinstance(outcome, Brought), "there is room, nobody knows, or it shows no header"
+    files = remote_demo()
+    assert files.remote is not None
+    files.remote = replace(files.remote, header=replace(files.remote.header, metadata={}))
+    assert isinstance(await fetched_with(files, host=1000), Brought), "its header says too little"
+
+
 async def test_what_it_claims_of_each_memory() -> None:
     async def claimed(devices: tuple[Device, ...], **options: Any) -> dict[str, int]:
         settings = AgentSettings(name="box", fit_target=2**20)
@@ -304,6 +347,7 @@ class BrokenFiles(FakeFiles):
         sha256: str | None = None,
         http_hosts: Sequence[str] = (),
         on_progress: OnProgress,
+        on_header: OnHeader | None = None,
     ) -> FetchedModel:
         raise IndexError("a mistake of ours")
 
