@@ -40,6 +40,8 @@ NUM_CASES = 10
 NUM_TRIES = 8
 """How often a case is asked again, without the field that its error names."""
 TIMEOUT = 60.0
+PATIENT_MS = 60_000
+"""Milliseconds: the shortest deadline of a request that is asked for."""
 
 SHORT = 4
 """Tokens: longer answers would only take longer."""
@@ -157,6 +159,8 @@ def ask_anything(
 def make_answerable(body: Any) -> None:
     """Asks for a model that is there, and for short answers: the time of long ones shows nothing.
 
+    Nor does it show anything what a busy machine cannot answer within milliseconds.
+
     What was wrong with `body` stays so.
     """
     if not isinstance(body, dict):
@@ -165,6 +169,8 @@ def make_answerable(body: Any) -> None:
         body["model"] = MODEL
     if type(body.get("max_tokens")) is int and body["max_tokens"] > SHORT:
         body["max_tokens"] = SHORT
+    if type(body.get("deadline_ms")) is int and 0 < body["deadline_ms"] < PATIENT_MS:
+        body["deadline_ms"] = PATIENT_MS
     for request in body.get("requests", ()) if isinstance(body.get("requests"), list) else ():
         make_answerable(request)
 
