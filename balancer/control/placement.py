@@ -237,6 +237,7 @@ class _Placing:
             self._is_crowded_by_others(agent, model, beside),
             worth,
             rank,
+            len(gone),
             len(beside),
             self._flexibility[agent],
             _size_order(member.report, model.requirement.needed),
@@ -430,6 +431,7 @@ class _Price(NamedTuple):
     is_crowded: bool
     worth: int
     rank: int
+    num_gone: int
     num_beside: int
     flexibility: int
     size: int

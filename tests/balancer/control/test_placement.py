@@ -2,6 +2,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
 
+import pytest
+
 from arriero.balancer.control.demand import IDLE, IN_TURN, WAITING
 from arriero.balancer.control.members import AgentReport, Member, member_of
 from arriero.balancer.control.placement import (
@@ -319,6 +321,26 @@ def test_what_is_loaded_counts_with_what_it_says_and_else_with_what_it_claimed()
     assert not placed(CPU=30, GPU=41), "it took more than it claimed"
     assert not placed(CPU=31, GPU=40), "of the host's memory it says nothing"
     assert not placed(CPU=31), "which is short"
+
+
+@pytest.mark.parametrize("places", ["12", "21"])
+def test_what_lies_elsewhere_on_a_host_keeps_its_place_whatever_that_is_called(places: str) -> None:
+    host = AgentId("h")
+    facts = HostFacts(devices=(Device(name="A", memory=70), Device(name="B", memory=70)))
+    lies = {"a": {"A": 33}, "c": {"B": 33}}
+    members = [
+        member_of(
+            report(id, told=wished(name).assignment, host=host, facts=facts, held=lies[name]), None
+        )
+        for id, name in zip(places, "ac", strict=True)
+    ]
+    members.append(member_of(report("3", host=host, facts=facts), None))
+    requirements = [
+        requirement("b", 1, *"123", tier=WAITING, claims={host: {"A": 60}}),
+        requirement("a", 1, *"123", tier=IDLE, used_at=2.0, claims={host: lies["a"]}),
+        requirement("c", 1, *"123", tier=IDLE, used_at=1.0, claims={host: lies["c"]}),
+    ]
+    assert models(place(requirements, members)) == {places[0]: "b", places[1]: "c", "3": None}
 
 
 # ---- memory that programs of others have
