@@ -31,7 +31,8 @@ def pytest_runtest_makereport(
     """What the daemons of a test said last is shown where it fails."""
     report = yield
     if report.failed and isinstance(item, pytest.Function):
-        fleets = [value for value in item.funcargs.values() if isinstance(value, Fleet)]
+        values = [getattr(value, "fleet", value) for value in item.funcargs.values()]
+        fleets = [value for value in values if isinstance(value, Fleet)]
         said = [str(daemon) for fleet in fleets for daemon in fleet.daemons]
         report.sections += [("said by a daemon", text) for text in said]
     return report
