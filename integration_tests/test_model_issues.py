@@ -19,8 +19,8 @@ from tests.agent.models.small_hub import SmallHub, sha256, small_hub
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 DATA = MODEL.read_bytes()
-DISK = "size=32m"
-"""Room for a few copies of the demo model."""
+DISK = "size=64m"
+"""Room for a copy of the demo model for each test, which nothing evicts."""
 
 
 @dataclass
@@ -72,11 +72,14 @@ class Host:
         await until(has_failed)
 
     async def serves(self) -> None:
-        """Waits until there is no issue any more, and a request is answered."""
+        """Waits until what is wished is loaded, without an issue, and a request is answered."""
 
         async def mended() -> bool:
             agents = await self.fleet.view("agents")
-            return [(each["state"], each["issues"]) for each in agents] == [("ready", [])]
+            models = await self.fleet.view("models")
+            is_well = [(each["state"], each["issues"]) for each in agents] == [("ready", [])]
+            # One that goes on with the model before is well, too, until the next one has failed.
+            return is_well and [each["status"] for each in models] == ["loaded"]
 
         await until(mended)
         case = plain_cases()[0]
