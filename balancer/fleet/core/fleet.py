@@ -195,7 +195,7 @@ class Fleet:
         )
         if id in self:
             self.admission.admitted(id, caller, newcomer.reservation, now)
-        self.steering.waits(newcomer.request.model, now)
+        self.steering.demand_changed(newcomer.request.model, now)
         return decisions
 
     def request_resumed(
@@ -222,7 +222,7 @@ class Fleet:
         decisions += self.state.requests.resume(lifecycle, now)
         if id in self:
             self.admission.admitted(id, caller, UNCOUNTED, now)
-        self.steering.waits(request.model, now)
+        self.steering.demand_changed(request.model, now)
         return decisions
 
     def query_arrived(
@@ -239,14 +239,14 @@ class Fleet:
         decisions += dispatcher.admit(id, newcomer.request, caller, now)
         if id in self:
             self.admission.admitted(id, caller, newcomer.reservation, now)
-        self.steering.waits(newcomer.request.model, now)
+        self.steering.demand_changed(newcomer.request.model, now)
         return decisions
 
     def settle(self, ending: Ending, now: float) -> None:
         """A request has ended as `Finish` said: its caller gets back what it did not use."""
         self.admission.ended(ending.request_id, ending.usage, now)
         if ending.agent is None:
-            self.steering.gave_up(ending.model, now)
+            self.steering.demand_changed(ending.model, now)
 
     def close(self, id: RequestId, now: float) -> list[Decision]:
         """A client disconnected; nothing more is delivered to it."""

@@ -219,15 +219,8 @@ class Steering:
             num_agents = self._state.registry.num_agents
             self._reconcile_at = now + max(RECONCILE_PAUSE, num_agents * RECONCILE_PAUSE_PER_AGENT)
 
-    def waits(self, model: str | None, now: float) -> None:
-        """A request came for a model that maybe no agent has."""
-        self._look_for(model, now)
-
-    def gave_up(self, model: str | None, now: float) -> None:
-        """A request for a model ended before an agent had it: maybe nobody needs it any more."""
-        self._look_for(model, now)
-
-    def _look_for(self, model: str | None, now: float) -> None:
+    def demand_changed(self, model: str | None, now: float) -> None:
+        """A request came for a model that maybe no agent has, or ended before one had it."""
         if self._controller.desired is None:
             return
         if model is None:
