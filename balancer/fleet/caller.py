@@ -24,6 +24,10 @@ class Account(NamedTuple):
     address: str | None
 
 
+STRANGERS = Account(ANONYMOUS_NAME, None)
+"""The holder of what callers hold who have shown no key where keys are needed: all together."""
+
+
 class Flow(NamedTuple):
     """One connection of an address."""
 
@@ -73,6 +77,10 @@ class Caller:
     def account(self) -> Account:
         """Whose limits and turns it shares: those of its key; without one, of its network."""
         return Account(self.name, _network(self.address) if self.is_anonymous else None)
+
+    def holder(self, *, has_keys: bool) -> Account:
+        """Whose share of a pool it uses; `has_keys` if this fleet has keys. See `shares.py`."""
+        return STRANGERS if has_keys and self.is_anonymous else self.account
 
     @property
     def flow(self) -> Flow | None:

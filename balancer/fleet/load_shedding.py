@@ -12,17 +12,14 @@ before what the same caller sends with higher.
 Deadline admission: a newcomer is also refused when, for all that is known, it would wait too long.
 """
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from math import inf
-from typing import Generic, Literal, TypeVar
+from typing import Literal
 
 from ...shared.errors import QueueFull
 from ...shared.inference import PRIORITY_CLASSES, PriorityClass, RequestId
 from .caller import Account, Flow
-from .priority_queue import PriorityQueue
-
-K = TypeVar("K", bound=Hashable)
+from .shares import Amounts
 
 RETRY_AFTER = 1.0
 """Seconds after which a client that found the queue full may try again, if no more is known."""
@@ -107,51 +104,13 @@ def least_ended(deadline_ms: int | None) -> int:
     return ENOUGH if deadline_ms is None else ENOUGH_FOR_DEADLINE
 
 
-class _Sizes(Generic[K]):
-    """How many each group has, and the largest of them."""
-
-    __slots__ = ("_by_size", "_groups", "_num_groups", "_numbers")
-
-    def __init__(self) -> None:
-        self._numbers: dict[K, int] = {}
-        self._groups: dict[int, K] = {}
-        self._by_size: PriorityQueue[int, float] = PriorityQueue()
-        self._num_groups = 0
-
-    def __getitem__(self, group: K) -> int:
-        number = self._numbers.get(group)
-        return 0 if number is None else -int(self._by_size.get(number) or 0)
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def add(self, group: K, amount: int) -> None:
-        """Count one more, or one less."""
-        size = self[group] + amount
-        number = self._numbers.get(group)
-        if number is None:
-            self._num_groups += 1
-            number = self._numbers[group] = self._num_groups
-            self._groups[number] = group
-        if size:
-            self._by_size.set(number, -float(size))
-        else:
-            self._by_size.remove(number)
-            del self._numbers[group], self._groups[number]
-
-    def largest(self) -> K | None:
-        """The group that has most; of several the one that was here first."""
-        first = self._by_size.first()
-        return None if first is None else self._groups[first[1]]
-
-
 class _Caller:
     """What waits of one caller, by connection and class, oldest first."""
 
     __slots__ = ("ids", "sizes")
 
     def __init__(self) -> None:
-        self.sizes: _Sizes[Flow | None] = _Sizes()
+        self.sizes: Amounts[Flow | None] = Amounts()
         self.ids: dict[tuple[Flow | None, PriorityClass], dict[RequestId, None]] = {}
 
     def newest(
@@ -173,7 +132,7 @@ class LoadShedding:
     __slots__ = ("_callers", "_places", "_sizes")
 
     def __init__(self) -> None:
-        self._sizes: _Sizes[Account] = _Sizes()
+        self._sizes: Amounts[Account] = Amounts()
         self._callers: dict[Account, _Caller] = {}
         self._places: dict[RequestId, tuple[Account, Flow | None, PriorityClass]] = {}
 
@@ -237,5 +196,6 @@ class LoadShedding:
                 of_it = sum(len(ids) for key, ids in caller.ids.items() if key[0] == connection)
                 if of_it != caller.sizes[connection]:
                     raise RuntimeError(f"the connection {connection} is miscounted")
-        if len(self._places) != sum(self._sizes[account] for account in self._callers):
+        self._sizes.check_integrity()
+        if len(self._places) != self._sizes.total:
             raise RuntimeError("a request is counted that does not wait")

@@ -5,7 +5,7 @@ describes connected agents is in `fleet_collector` and leaves with them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import get_args
+from typing import Any, get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -31,6 +31,7 @@ from ....shared.inference import PRIORITY_CLASSES
 from ....shared.tracing.span_queue import QueueNumbers
 from ...fleet.recorder import Ending, MoveReason, Origin
 from ...fleet.runtime.outbox import Backlog
+from ...fleet.shares import Shares
 from ...fleet.view import FleetView
 from ...jobs.jobs import JobNumbers
 from ...store.health import combined
@@ -130,6 +131,42 @@ class JobCollector(Collector):
         yield lines
 
 
+class PoolCollector(Collector):
+    """Bounded pools that are shared fairly (`balancer/fleet/shares.py`), each by its name."""
+
+    def __init__(self, pools: Mapping[str, Shares[Any]]) -> None:
+        self._pools = pools
+
+    def collect(self) -> Iterator[Metric]:
+        """Use, bound, holders and refusals of each."""
+        used = GaugeMetricFamily(
+            "arriero_pool_used",
+            "What is held in a pool: bytes, or things in pools whose name says so.",
+            labels=["pool"],
+        )
+        limit = GaugeMetricFamily(
+            "arriero_pool_limit", "The most that a pool holds.", labels=["pool"]
+        )
+        holders = GaugeMetricFamily(
+            "arriero_pool_holders",
+            "Keys, or addresses without keys, that hold something in a pool.",
+            labels=["pool"],
+        )
+        refusals = CounterMetricFamily(
+            "arriero_pool_refusals",
+            "What a pool did not hold: its holder had its share, the pool was full, or what was "
+            "held was evicted for others.",
+            labels=["pool", "why"],
+        )
+        for name, shares in self._pools.items():
+            used.add_metric([name], shares.total)
+            limit.add_metric([name], shares.bound)
+            holders.add_metric([name], shares.num_holders)
+            for why, num in shares.num_refused.items():
+                refusals.add_metric([name, why], num)
+        yield from (used, limit, holders, refusals)
+
+
 def _gauge(name: str, words: str, value: float) -> Metric:
     return GaugeMetricFamily(f"arriero_{name}", words, value=value)
 
@@ -183,6 +220,8 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._models = ModelMetrics(SECONDS)
         self._callers = CallerMetrics(self.registry)
+        self._pools: dict[str, Shares[Any]] = {}
+        self.registry.register(PoolCollector(self._pools))
         self._make_times()
         self._make_counts()
         self._make_refusals()
@@ -348,6 +387,10 @@ class Metrics:
         self._gauge(
             "request_body_bytes", "Bytes of bodies that are being read or parsed.", num_bytes
         )
+
+    def collect_pool(self, name: str, shares: Shares[Any]) -> None:
+        """Also export use, bound and refusals of a pool."""
+        self._pools[name] = shares
 
     def collect_links(self, num_open: Callable[[], int]) -> None:
         """Also export how many links to pictures are followed."""

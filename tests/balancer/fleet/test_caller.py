@@ -1,6 +1,6 @@
 """Who sent a request is known at its end."""
 
-from arriero.balancer.fleet.caller import ANONYMOUS, Caller
+from arriero.balancer.fleet.caller import ANONYMOUS, STRANGERS, Caller
 from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.decisions import Decision, Deliver, Finish, LinkId, Send, Settle
 from arriero.balancer.fleet.limits import Limits
@@ -114,3 +114,11 @@ def test_agents_learn_a_scope_and_not_whose_it_is() -> None:
     started = fleet.request_arrived(R, request(), 0.0, caller=alice)
     starts = [each.message for each in started if isinstance(each, Send)]
     assert [each.scope for each in starts if isinstance(each, Start)] == [alice.scope]
+
+
+def test_strangers_hold_together_where_keys_are_needed() -> None:
+    one, other = Caller(address="1.1.1.1"), Caller(address="2.2.2.2")
+    assert one.holder(has_keys=True) == other.holder(has_keys=True) == STRANGERS
+    assert one.holder(has_keys=False) == one.account != other.holder(has_keys=False)
+    key = Caller("alice", "1.1.1.1")
+    assert key.holder(has_keys=True) == key.account != STRANGERS

@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.fleet.recorder import NOWHERE, Ending, Recorder
+from arriero.balancer.fleet.shares import Shares
 from arriero.balancer.jobs.jobs import JobNumbers
 from arriero.balancer.management.metrics.metrics import (
     SECONDS,
@@ -154,6 +155,18 @@ def test_kept_answers() -> None:
     assert value(metrics, "arriero_stored_responses") == 3
     assert value(metrics, "arriero_stored_response_bytes") == 1000
     assert value(metrics, "arriero_stored_responses_unwritten") == 2
+
+
+def test_pools_by_name() -> None:
+    metrics, shares = Metrics(), Shares[str](100)
+    metrics.collect_pool("bodies", shares)
+    assert shares.claim("a", 40)
+    assert not shares.claim("a", 20)
+    assert value(metrics, "arriero_pool_used", pool="bodies") == 40
+    assert value(metrics, "arriero_pool_limit", pool="bodies") == 100
+    assert value(metrics, "arriero_pool_holders", pool="bodies") == 1
+    assert value(metrics, "arriero_pool_refusals_total", pool="bodies", why="share") == 1
+    assert value(metrics, "arriero_pool_refusals_total", pool="bodies", why="evicted") == 0
 
 
 def test_lines_of_the_log_that_nobody_read() -> None:

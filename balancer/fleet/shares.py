@@ -1,0 +1,235 @@
+"""Fair shares of a bounded pool: how much each holder may have, and whose goes when it is full.
+
+A *holder* is whoever the pool is shared among: an access key, an address, an owner. There are two
+kinds of pools.
+
+**Pools that refuse** (`Shares.claim`) hold what cannot be thrown away, such as a body that is being
+read. A holder may have at most as much as stays free for all others. So one holder alone gets half
+of the pool, two get a third each, and a newcomer finds at least as much free as each of them has.
+This is the dynamic threshold of shared-memory switches, with a factor of 1 (Choudhury and Hahne,
+"Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM Transactions on
+Networking 6(2), 1998). Fixed shares would need the number of holders, and leave most of the pool
+empty while few are there.
+
+**Pools that evict** (`FairEviction`) hold what is kept for later, such as a stored answer. They may
+be filled by one holder. When they are full, the least recently used item of the holder with most
+goes: push-out from the longest queue.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
+from typing import Generic, Literal, TypeVar, get_args
+
+from .priority_queue import PriorityQueue
+
+K = TypeVar("K", bound=Hashable)
+I = TypeVar("I", bound=Hashable)  # noqa: E741
+
+Refusal = Literal["share", "full", "evicted"]
+"""Why a pool did not hold something: its holder has its share, the pool is full, or it went."""
+
+REFUSALS: tuple[Refusal, ...] = get_args(Refusal)
+
+
+class Amounts(Generic[K]):
+    """How much each holder has, and which has most."""
+
+    __slots__ = ("_by_amount", "_holders", "_num_holders", "_numbers", "total")
+
+    def __init__(self) -> None:
+        self._numbers: dict[K, int] = {}
+        self._holders: dict[int, K] = {}
+        self._by_amount: PriorityQueue[int, float] = PriorityQueue()
+        self._num_holders = 0
+        self.total = 0
+
+    def __getitem__(self, holder: K) -> int:
+        number = self._numbers.get(holder)
+        return 0 if number is None else -int(self._by_amount.get(number) or 0)
+
+    def __len__(self) -> int:
+        """Holders that have something."""
+        return len(self._numbers)
+
+    def add(self, holder: K, amount: int) -> None:
+        """The holder has `amount` more, or less. Raises `ValueError` if it had less than that."""
+        has = self[holder] + amount
+        if has < 0:
+            raise ValueError(f"{-amount} given back by {holder}, which has {has - amount}")
+        self.total += amount
+        number = self._numbers.get(holder)
+        if number is None:
+            if not has:
+                return
+            self._num_holders += 1
+            number = self._numbers[holder] = self._num_holders
+            self._holders[number] = holder
+        if has:
+            self._by_amount.set(number, -float(has))
+        else:
+            self._by_amount.remove(number)
+            del self._numbers[holder], self._holders[number]
+
+    def largest(self) -> K | None:
+        """The holder that has most; of several the one that was here first."""
+        first = self._by_amount.first()
+        return None if first is None else self._holders[first[1]]
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        self._by_amount.check_integrity()
+        if self.total != sum(self[holder] for holder in self._numbers):
+            raise RuntimeError("the amounts do not add up")
+        if {number: holder for holder, number in self._numbers.items()} != self._holders:
+            raise RuntimeError("the holders and their numbers differ")
+        if any(self[holder] <= 0 for holder in self._numbers):
+            raise RuntimeError("a holder without anything is here")
+
+
+class Shares(Generic[K]):
+    """A pool of `bound` bytes, or things, that refuses who has its share.
+
+    `caps` bound single holders further, such as all callers that have not shown a key yet.
+    `num_refused` counts since the start.
+    """
+
+    __slots__ = ("_amounts", "_caps", "bound", "num_refused")
+
+    def __init__(self, bound: int, *, caps: Mapping[K, int] | None = None) -> None:
+        self.bound = bound
+        self.num_refused: dict[Refusal, int] = dict.fromkeys(REFUSALS, 0)
+        self._caps = dict(caps or {})
+        self._amounts: Amounts[K] = Amounts()
+
+    @property
+    def total(self) -> int:
+        """What all holders have."""
+        return self._amounts.total
+
+    @property
+    def free(self) -> int:
+        """What nobody has."""
+        return max(0, self.bound - self.total)
+
+    @property
+    def num_holders(self) -> int:
+        """Holders that have something."""
+        return len(self._amounts)
+
+    def held(self, holder: K) -> int:
+        """What one holder has."""
+        return self._amounts[holder]
+
+    def largest(self) -> K | None:
+        """The holder that has most; of several the one that was here first."""
+        return self._amounts.largest()
+
+    def refusal(self, holder: K, amount: int) -> Refusal | None:
+        """Why the holder may not have `amount` more; `None` if it may. Nothing is counted."""
+        left = self.bound - self.total - amount
+        if left < 0:
+            return "full"
+        would_have = self.held(holder) + amount
+        return "share" if would_have > min(left, self._caps.get(holder, left)) else None
+
+    def may_take(self, holder: K, amount: int) -> bool:
+        """Whether the holder may have `amount` more."""
+        return self.refusal(holder, amount) is None
+
+    def claim(self, holder: K, amount: int) -> bool:
+        """Take `amount` if the holder may have it; otherwise count a refusal. Whether it was."""
+        why = self.refusal(holder, amount)
+        if why is not None:
+            self.num_refused[why] += 1
+            return False
+        self.take(holder, amount)
+        return True
+
+    def take(self, holder: K, amount: int) -> None:
+        """The holder has `amount` more, whether it may or not: what was accepted before, say."""
+        self._amounts.add(holder, amount)
+
+    def give_back(self, holder: K, amount: int) -> None:
+        """The holder has `amount` less. Raises `ValueError` if it did not have that much."""
+        self._amounts.add(holder, -amount)
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        self._amounts.check_integrity()
+
+
+class FairEviction(Generic[K, I]):
+    """Which item leaves a full pool: the least recently used one of the holder with most.
+
+    The pool is full if its items are larger than `sizes.bound` together, or more than
+    `counts.bound`. Call `evict` after each change until it returns `None`.
+    """
+
+    __slots__ = ("_items", "_owned", "counts", "sizes")
+
+    def __init__(self, max_size: int, max_items: int) -> None:
+        self.sizes: Shares[K] = Shares(max_size)
+        self.counts: Shares[K] = Shares(max_items)
+        self._items: dict[I, tuple[K, int]] = {}
+        self._owned: dict[K, OrderedDict[I, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._items
+
+    def add(self, item: I, holder: K, size: int) -> None:
+        """A new item, the most recently used one. Raises `ValueError` if it is here already."""
+        if item in self._items:
+            raise ValueError(f"{item} is here already")
+        self._items[item] = (holder, size)
+        self._owned.setdefault(holder, OrderedDict())[item] = None
+        self.sizes.take(holder, size)
+        self.counts.take(holder, 1)
+
+    def grow(self, item: I, size: int) -> None:
+        """The item takes `size` more, or less."""
+        holder, before = self._items[item]
+        self.sizes.take(holder, size)
+        self._items[item] = (holder, before + size)
+
+    def use(self, item: I) -> None:
+        """The item was used: its holder's other items go before it."""
+        holder, _ = self._items[item]
+        self._owned[holder].move_to_end(item)
+
+    def remove(self, item: I) -> None:
+        """The item is no more. Raises `KeyError` if it is not here."""
+        holder, size = self._items.pop(item)
+        owned = self._owned[holder]
+        del owned[item]
+        if not owned:
+            del self._owned[holder]
+        self.sizes.give_back(holder, size)
+        self.counts.give_back(holder, 1)
+
+    def evict(self) -> I | None:
+        """Remove the item that has to go, if the pool is full, and count it."""
+        for shares in (self.sizes, self.counts):
+            if shares.total > shares.bound and (holder := shares.largest()) is not None:
+                item = next(iter(self._owned[holder]))
+                self.remove(item)
+                shares.num_refused["evicted"] += 1
+                return item
+        return None
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        self.sizes.check_integrity()
+        self.counts.check_integrity()
+        sizes: dict[K, int] = {}
+        for holder, size in self._items.values():
+            sizes[holder] = sizes.get(holder, 0) + size
+        if any(self.sizes.held(holder) != size for holder, size in sizes.items()):
+            raise RuntimeError("the sizes of items do not add up")
+        owned = {item: holder for holder, items in self._owned.items() for item in items}
+        if owned != {item: holder for item, (holder, _) in self._items.items()}:
+            raise RuntimeError("an item is not with its holder")
+        if any(self.counts.held(holder) != len(items) for holder, items in self._owned.items()):
+            raise RuntimeError("the numbers of items do not add up")
