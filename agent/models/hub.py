@@ -25,7 +25,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.hf_api import ModelInfo, RepoSibling
 
 from ...shared.log import context
-from ...shared.models.sources import HubFile, HubQuantisation
+from ...shared.models.sources import HubFile, HubQuantisation, is_relative_path
 from ..gguf.split_files import files_of
 from .downloader import TOKEN_HINT, RemoteFile
 from .file_names import other_quantisations, pick_file, quantisation_of
@@ -46,12 +46,18 @@ HubSource = HubFile | HubQuantisation
 
 
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.ASCII)
+_ID = re.compile(r"(?!\.)[\w.-]{1,128}(?<!\.part)", re.ASCII)
+"""A commit or a blob's id. One that ends in `.part` would be the beginning of another blob."""
+
+_SHOWN = 100
+"""Most characters of an error that are the hub's."""
 
 
 class RepoCache:
     """One repository's folder in a cache.
 
-    `snapshots/COMMIT/FILE` are links to `blobs/ETAG`; `refs/REVISION` holds a commit.
+    `snapshots/COMMIT/FILE` are links to `blobs/ETAG`; `refs/REVISION` holds a commit. Methods raise
+    `FetchError` if a hub's name for one of these leads out of its folder.
     """
 
     def __init__(self, cache: Path, repo: str) -> None:
@@ -62,8 +68,8 @@ class RepoCache:
         if _COMMIT.fullmatch(revision):
             return revision
         try:
-            return (self.root / "refs" / revision).read_text().strip()
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return _inside(self.root / "refs", revision).read_text().strip()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, UnicodeDecodeError):
             return None
 
     def names(self, commit: str) -> list[str]:
@@ -76,10 +82,10 @@ class RepoCache:
         return all(self.path(commit, name).is_file() for name in names)
 
     def path(self, commit: str, name: str) -> Path:
-        return self._snapshot(commit) / name
+        return _inside(self._snapshot(commit), name)
 
     def blob(self, etag: str) -> Path:
-        return self.root / "blobs" / etag
+        return self.root / "blobs" / _checked_id(etag)
 
     def blob_of(self, file: Path) -> Path:
         """What a file of a commit links to, by the name that the folder has here."""
@@ -100,14 +106,36 @@ class RepoCache:
         """From now on `revision` is at `commit`. Raises `OSError`."""
         if revision == commit:
             return
-        ref = self.root / "refs" / revision
+        ref = _inside(self.root / "refs", revision)
         ref.parent.mkdir(parents=True, exist_ok=True)
         beside = ref.with_name(f"{ref.name}.{os.getpid()}.ref")
         beside.write_text(commit)
         beside.replace(ref)
 
     def _snapshot(self, commit: str) -> Path:
-        return self.root / "snapshots" / commit
+        return self.root / "snapshots" / _checked_id(commit)
+
+
+def _checked_id(said: str) -> str:
+    """A commit or a blob's id as the hub said it. Raises `FetchError`."""
+    if not _ID.fullmatch(said):
+        raise _misled(said)
+    return said
+
+
+def _inside(folder: Path, said: str) -> Path:
+    """The path in `folder` that the hub calls `said`. Raises `FetchError`."""
+    if not is_relative_path(said):
+        raise _misled(said)
+    return folder / said
+
+
+def _misled(said: str) -> FetchError:
+    return FetchError(
+        "denied",
+        f"the hub names {said[:_SHOWN]!r}, which is no path within a folder",
+        "check HF_ENDPOINT: what answers there may not be the hub",
+    )
 
 
 def locate(source: HubSource, sha256: str | None, folder: ModelsFolder) -> Located:
@@ -131,9 +159,9 @@ def locate(source: HubSource, sha256: str | None, folder: ModelsFolder) -> Locat
 def finish(source: HubSource, located: Located) -> None:
     """All downloads are here: give them their names in the cache. Raises `OSError`."""
     for remote, path in zip(located.remotes, located.paths, strict=False):
-        commit, name = _split(path)
         cache = RepoCache(remote.file.parent.parent.parent, source.repo)
-        cache.add(commit, name, remote.file)
+        commit, *parts = path.relative_to(cache.root / "snapshots").parts
+        cache.add(commit, "/".join(parts), remote.file)
         cache.remember(source.revision, commit)
 
 
@@ -285,13 +313,6 @@ def _check_size(source: HubSource, file: RepoSibling, folder: ModelsFolder) -> N
 def _is_right(path: Path, sha256: str | None) -> bool:
     """A blob with a SHA-256 is named after it."""
     return sha256 is None or path.resolve().name == sha256 or sha256_of(path) == sha256
-
-
-def _split(path: Path) -> tuple[str, str]:
-    """Commit and name of a path in `snapshots`."""
-    parts = path.parts
-    at = len(parts) - 1 - parts[::-1].index("snapshots")
-    return parts[at + 1], "/".join(parts[at + 2 :])
 
 
 def _unreachable(source: HubSource, why: str) -> FetchError:

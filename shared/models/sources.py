@@ -25,6 +25,9 @@ from ..strict import ListOf
 MAX_SOURCE = 2048
 """Most characters of a source."""
 
+MAX_PART = 255
+"""Most bytes of a file's or folder's name."""
+
 MAX_HTTP_HOSTS = 64
 
 _HOST = re.compile(r"(?:\[[0-9a-f:.]+\]|[a-z0-9._-]{1,253})(?::\d{1,5})?", re.ASCII)
@@ -87,15 +90,25 @@ def parse_source(text: str) -> ModelSource:
 
 
 def _hub(text: str) -> HubFile | HubQuantisation:
-    if found := _HUB_QUANTISATION.fullmatch(text):
-        return HubQuantisation(found["repo"], found["quantisation"], found["revision"] or "main")
-    found = _HUB_FILE.fullmatch(text)
-    if found is None or ".." in found["file"].split("/") or "//" in found["file"]:
+    found = _HUB_QUANTISATION.fullmatch(text) or _HUB_FILE.fullmatch(text)
+    parts = found.groupdict() if found else {}
+    revision = parts.get("revision") or "main"
+    if not parts or not all(map(is_relative_path, (parts.get("file", "m.gguf"), revision))):
         raise ValueError(
             "must be hf://org/repo/file.gguf or hf://org/repo:QUANTISATION, "
-            "both with an @revision where wanted"
+            "both with an @revision if wanted"
         )
-    return HubFile(found["repo"], found["file"], found["revision"] or "main")
+    if quantisation := parts.get("quantisation"):
+        return HubQuantisation(parts["repo"], quantisation, revision)
+    return HubFile(parts["repo"], parts["file"], revision)
+
+
+def is_relative_path(text: str) -> bool:
+    """Whether `text` is a path that stays in its folder: each part of it is a name."""
+    return all(
+        part not in ("", ".", "..") and part.isprintable() and len(part.encode()) <= MAX_PART
+        for part in text.split("/")
+    )
 
 
 def _web(text: str) -> WebFile:

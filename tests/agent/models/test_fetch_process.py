@@ -250,6 +250,62 @@ def test_a_hub_that_sends_other_bytes_than_it_promised_is_found_out(
     assert caught.value.code == "wrong_checksum"
 
 
+ABOVE = "../../../../../away"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("c" * 40, ABOVE),
+        ("c" * 40, ".."),
+        ("c" * 40, "{tmp}/away"),
+        (hashlib.sha256(DATA).hexdigest(), ABOVE),
+        (hashlib.sha256(DATA).hexdigest(), "{tmp}/away"),
+        (hashlib.sha256(DATA).hexdigest(), "x.part"),
+        ("m-Q8_0.gguf", f"{ABOVE}-Q8_0.gguf"),
+        ("m-Q8_0.gguf", "{tmp}/away-Q8_0.gguf"),
+        ("m-Q8_0.gguf", "a/./m-Q8_0.gguf"),
+        ("m-Q8_0-", f"{ABOVE}-Q8_0-"),
+        ("m-Q8_0-", "m\\u0000-Q8_0-"),
+    ],
+)
+def test_a_hub_names_no_file_outside_its_folder(
+    tmp_path: Path, folder: ModelsFolder, hub: SmallHub, old: str, new: str
+) -> None:
+    split = {f"m-Q8_0-0000{n}-of-00002.gguf": DATA for n in (1, 2)}
+    hub.publish("org/repo", {old: DATA} if old.endswith(".gguf") else split)
+    said = new.replace("{tmp}", str(tmp_path))
+    for served in hub.server.paths.values():
+        if served.headers.get("content-type") == "application/json":
+            served.data = served.data.replace(old.encode(), said.encode())
+    with pytest.raises(FetchError) as caught:
+        fetch_once(folder, "hf://org/repo:Q8_0")
+
+    assert caught.value.code == "denied"
+    assert said[:100] in caught.value.message.replace("\\x00", "\\u0000")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_the_id_of_a_blob_in_git_is_a_name_too(
+    tmp_path: Path, folder: ModelsFolder, hub: SmallHub
+) -> None:
+    hub.publish("org/repo", {"m.gguf": DATA})
+    for served in hub.server.paths.values():
+        served.data = served.data.replace(b'"lfs"', b'"none"').replace(b"b" * 40, ABOVE.encode())
+    with pytest.raises(FetchError, match="the hub names"):
+        fetch_once(folder, "hf://org/repo/m.gguf")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_folder_called_snapshots_is_a_folder_like_others(
+    fetch: FetchSource, hub: SmallHub
+) -> None:
+    hub.publish("org/repo", {"snapshots/dd/m.gguf": DATA})
+    path = fetch("hf://org/repo/snapshots/dd/m.gguf").paths[0]
+    assert path.parts[-5:] == ("snapshots", "c" * 40, "snapshots", "dd", "m.gguf")
+    assert path.read_bytes() == DATA
+
+
 def test_a_gated_file_asks_for_a_token(fetch: FetchSource, hub: SmallHub) -> None:
     hub.publish("org/repo", {"m.gguf": DATA})
     hub.refuse(f"/org/repo/resolve/{'c' * 40}/m.gguf", 403, "GatedRepo")
