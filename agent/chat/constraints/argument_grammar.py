@@ -14,10 +14,10 @@ from typing import Any, assert_never
 from ....shared.errors import InvalidRequest
 from ..families.call_syntax import Members
 from ..parsing.gemma_calls import QUOTE
+from .closed_schema import constraining
 from .lark import Lark
 from .schema import Schema, Unenforced, step
 from .schema_alternatives import (
-    ANNOTATIONS,
     Alternative,
     Given,
     Text,
@@ -30,8 +30,8 @@ from .schema_alternatives import (
     with_definitions,
 )
 
-_OBJECT_KEYS = ANNOTATIONS | {"type", "properties", "required", "additionalProperties"}
-_ARRAY_KEYS = ANNOTATIONS | {"type", "items", "minItems", "maxItems"}
+_OBJECT_KEYS = ("type", "properties", "required", "additionalProperties")
+_ARRAY_KEYS = ("type", "items", "minItems", "maxItems")
 _GEMMA_KEY = r"[^:{}\[\],<>\s]([^:{}\[\],<>\n]{0,100}[^:{}\[\],<>\s])?"
 _WORDS = {"boolean": '("true" | "false")', "null": '"null"'}
 
@@ -117,7 +117,8 @@ class _Arguments(ABC):
             self.unenforced.append(Unenforced(place, keyword))
 
     def _members(self, leaf: Mapping[str, Any], place: str) -> list[_Member]:
-        self._must_not_ignore((key for key in leaf if key not in _OBJECT_KEYS), place)
+        held = constraining(leaf, "object")
+        self._must_not_ignore((key for key in held if key not in _OBJECT_KEYS), place)
         named = leaf.get("properties")
         properties = dict(named) if isinstance(named, Mapping) else {}
         required = leaf.get("required")
@@ -276,7 +277,8 @@ class GemmaArguments(_Arguments):
                 assert_never(alternative)
 
     def _array(self, leaf: Mapping[str, Any], place: str) -> str | None:
-        self._must_not_ignore((key for key in leaf if key not in _ARRAY_KEYS), place)
+        held = constraining(leaf, "array")
+        self._must_not_ignore((key for key in held if key not in _ARRAY_KEYS), place)
         item = self._value(leaf.get("items", True), f"{place}.items")
         odd = (key for key in ("minItems", "maxItems") if key in leaf and not is_size(leaf[key]))
         self._must_not_ignore(odd, place)

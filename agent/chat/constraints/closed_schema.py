@@ -1,4 +1,10 @@
-"""Objects of a JSON Schema are closed, as llama-server and xgrammar have it.
+"""Prepares a JSON Schema for llguidance: what only annotates is dropped, and objects are closed.
+
+llguidance refuses each `format` that it does not know, and keywords that it does not enforce even
+if their value allows everything (`uniqueItems: false`). JSON Schema takes such a `format` as an
+annotation, so they are left out.
+
+Objects are closed, as llama-server and xgrammar have it.
 
 JSON Schema lets an object have any members beside those in `properties`, unless
 `additionalProperties` says otherwise. Few who write `properties` mean that, and a model that is
@@ -6,7 +12,8 @@ held to such a schema makes members up. So where a schema says nothing of them, 
 `additionalProperties: true`, or a schema of them, opens it.
 
 What describes one object in several parts (`allOf`, or `properties` beside `anyOf` or `$ref`) is
-closed as a whole: no part may refuse the members of another one.
+closed as a whole: no part may refuse the members of another one. Members that are `required` and
+have no schema may be anything.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,6 +26,78 @@ _JOINED = ("allOf", "anyOf", "oneOf")
 _CHOSEN = ("if", "then", "else")
 _DESCRIBING = ("properties", "anyOf", "oneOf", "$ref", "if")
 _SAYING = ("additionalProperties", "unevaluatedProperties")
+FORMATS = frozenset(
+    {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"}
+)
+"""The values of `format` that are enforced; any other is an annotation."""
+
+_IDLE: Mapping[str, tuple[object, ...]] = {
+    "contains": (True, {}),
+    "dependencies": ({},),
+    "dependentRequired": ({},),
+    "dependentSchemas": ({},),
+    "minContains": (0,),
+    "not": (False,),
+    "propertyNames": (True, {}),
+    "unevaluatedItems": (True, {}),
+    "unevaluatedProperties": (True, {}),
+    "uniqueItems": (False,),
+}
+"""Values with which keywords that llguidance does not know allow everything."""
+
+_NEEDS: Mapping[str, tuple[str, ...]] = {
+    "if": ("then", "else"),
+    "then": ("if",),
+    "else": ("if",),
+    "maxContains": ("contains",),
+    "minContains": ("contains",),
+}
+"""Keywords that say nothing without one of these beside them."""
+
+_OF_ALL = [
+    "$ref",
+    "$dynamicRef",
+    "$recursiveRef",
+    "type",
+    "enum",
+    "const",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+]
+_OF_TYPE = {
+    "string": ["minLength", "maxLength", "pattern", "format"],
+    "array": [
+        "items",
+        "additionalItems",
+        "prefixItems",
+        "minItems",
+        "maxItems",
+        "uniqueItems",
+        "contains",
+        "minContains",
+        "maxContains",
+        "unevaluatedItems",
+    ],
+    "object": [
+        "properties",
+        "patternProperties",
+        "additionalProperties",
+        "required",
+        "minProperties",
+        "maxProperties",
+        "propertyNames",
+        "dependencies",
+        "dependentRequired",
+        "dependentSchemas",
+        "unevaluatedProperties",
+    ],
+}
+
 _OPEN = ":open"
 """The end of a definition's name where it is a part of an object that another part closes."""
 
@@ -26,21 +105,31 @@ MAX_PARTS = 500
 """Parts of one object; a schema with more stays as it is."""
 
 
+def constraining(schema: Mapping[str, Any], type: str) -> Iterator[str]:
+    """The keywords of `schema` that may rule out a string, array or object; others annotate."""
+    known = (*_OF_ALL, *_OF_TYPE[type])
+    return (key for key in schema if key in known and not _only_annotates(key, schema))
+
+
 class _Unclear(Exception):
     """What members an object may have is not said in one place."""
 
 
 def closed(schema: Mapping[str, Any]) -> Json:
-    """`schema` with closed objects; as it is where its parts refer to each other in other ways."""
+    """`schema` without annotations that llguidance refuses, and with closed objects.
+
+    Objects stay open if the schema's parts refer to each other in other ways than by definitions.
+    """
     try:
         return _Closing(schema).schema()
     except _Unclear:
-        return dict(schema)
+        return _Closing(schema, leaves_open=True).schema()
 
 
 class _Closing:
-    def __init__(self, root: Mapping[str, Any]) -> None:
+    def __init__(self, root: Mapping[str, Any], *, leaves_open: bool = False) -> None:
         self._root = root
+        self._leaves_open = leaves_open
         self._opened: dict[str, dict[str, Json]] = {key: {} for key in _DEFINITIONS}
 
     def schema(self) -> Json:
@@ -56,15 +145,20 @@ class _Closing:
         return self._closed(schema) if isinstance(schema, Mapping) else schema
 
     def _closed(self, schema: Mapping[str, Any]) -> Json:
+        if self._leaves_open:
+            return self._inner(schema, is_part=False)
         parts = list(self._parts(schema))
         if len(parts) == 1:
             made = self._inner(schema, is_part=False)
-            if isinstance(schema.get("properties"), Mapping) and not _says(schema):
+            if isinstance(named := made.get("properties"), Mapping) and not _says(schema):
+                others: Json = {name: {} for name in _required(schema) if name not in named}
+                made["properties"] = {**named, **others}
                 made["additionalProperties"] = False
             return made
         made = self._inner(schema, is_part=True)
         names = [name for part in parts for name in _names(part)]
         if names and not any(map(_says, parts)):
+            names += [name for part in parts for name in _required(part)]
             own = made.get("properties")
             own = own if isinstance(own, Mapping) else {}
             made["properties"] = {**{name: {} for name in names}, **own}
@@ -73,7 +167,7 @@ class _Closing:
 
     def _inner(self, schema: Mapping[str, Any], *, is_part: bool) -> Json:
         """A copy with its members' schemas closed; as a part it is not closed itself."""
-        made = dict(schema)
+        made = {key: each for key, each in schema.items() if not _only_annotates(key, schema)}
         for key in ("properties", "patternProperties"):
             if isinstance(named := schema.get(key), Mapping):
                 made[key] = {name: self._value(each) for name, each in named.items()}
@@ -134,6 +228,16 @@ class _Closing:
                     found.append(target)
 
 
+def _only_annotates(key: str, schema: Mapping[str, Any]) -> bool:
+    """Whether `key` rules out no value, though llguidance would refuse it."""
+    value = schema[key]
+    if key == "format":
+        return not (isinstance(value, str) and value in FORMATS)
+    if key in _NEEDS and not any(other in schema for other in _NEEDS[key]):
+        return True
+    return value in _IDLE.get(key, ())
+
+
 def _is_joined(schema: Mapping[str, Any]) -> bool:
     """Whether several parts describe one object."""
     all_of = schema.get("allOf")
@@ -149,3 +253,8 @@ def _says(schema: Mapping[str, Any]) -> bool:
 def _names(schema: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(named := schema.get("properties"), Mapping):
         yield from named
+
+
+def _required(schema: Mapping[str, Any]) -> Iterator[str]:
+    if isinstance(listed := schema.get("required"), list):
+        yield from (name for name in listed if isinstance(name, str))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..parsing.schema_check import SchemaCheck
+from .closed_schema import constraining
 from .lark import Work
 
 MAX_VISITED = 2000
@@ -18,13 +19,7 @@ MAX_DEPTH = 32
 _VISIT = 10
 """Units of work for one subschema, besides its members."""
 
-ANNOTATIONS = frozenset(
-    {"title", "description", "default", "examples", "$comment", "$schema", "$id"}
-    | {"deprecated", "readOnly", "writeOnly", "$defs", "definitions"}
-)
-"""Keywords that do not affect validation."""
-
-_TEXT_KEYS = ANNOTATIONS | {"type", "minLength", "maxLength", "pattern"}
+_TEXT_KEYS = ("type", "minLength", "maxLength", "pattern")
 _OTHER_TYPES = ("number", "boolean", "null", "array", "object")
 _TELLING = {"properties": "object", "required": "object", "items": "array", "prefixItems": "array"}
 _JOINED = ("anyOf", "oneOf")
@@ -190,7 +185,7 @@ def _alternatives(
 
 def _text(leaf: Mapping[str, Any]) -> Text:
     like = []
-    ignored = [key for key in leaf if key not in _TEXT_KEYS]
+    ignored = [key for key in constraining(leaf, "string") if key not in _TEXT_KEYS]
     ignored += [key for key in ("minLength", "maxLength") if key in leaf and not is_size(leaf[key])]
     least, most = size_in(leaf, "minLength"), size_in(leaf, "maxLength")
     if least or most is not None:

@@ -1,4 +1,4 @@
-"""Which members the objects of a schema may have, when it does not say so itself."""
+"""What a schema means if it does not say so itself: its objects' members, and its annotations."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from llguidance import LLMatcher, LLTokenizer
 
-from arriero.agent.chat.constraints.closed_schema import MAX_PARTS, closed
+from arriero.agent.chat.constraints.closed_schema import FORMATS, MAX_PARTS, closed
 from arriero.agent.chat.constraints.lark import json_part
 
 TEXT = {"type": "string"}
@@ -129,3 +129,64 @@ def test_the_given_schema_is_not_changed() -> None:
 )
 def test_what_is_malformed_is_left_to_the_compiler(schema: dict[str, Any]) -> None:
     assert closed(schema) == schema
+
+
+# ---- annotations
+
+TEXTS = {"type": "array", "items": {"type": "string"}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "string", "format": "password"}, "a"),
+        ({"type": "object", "properties": {"format": {"format": "uuid4"}}}, {"format": "a"}),
+        ({**TEXTS, "items": {"type": "string", "format": "path"}}, ["a"]),
+        ({"anyOf": [{"type": "string", "format": "binary"}, {"type": "null"}]}, "a"),
+        ({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": "string", "format": "iri"}}}, "a"),
+        (
+            {"allOf": [{"$ref": "#/properties/a"}], "properties": {"a": {"format": "byte"}}},
+            {"a": "b"},
+        ),
+        ({**TEXTS, "uniqueItems": False, "minContains": 1}, ["a", "a"]),
+        ({**TEXTS, "contains": {}, "unevaluatedItems": True}, ["a"]),
+        ({**POINT, "propertyNames": {}, "dependentRequired": {}, "not": False}, {"x": 1}),
+        ({**POINT, "if": {"required": ["x"]}}, {"x": 1}),
+        ({**POINT, "then": {"required": ["y"]}}, {"x": 1}),
+        ({"type": "string", "default": {"format": "path"}, "x-order": 1, "nullable": True}, "a"),
+        (
+            {"enum": [{"format": "path", "uniqueItems": False}]},
+            {"format": "path", "uniqueItems": False},
+        ),
+    ],
+)
+def test_what_only_annotates_is_no_constraint(schema: dict[str, Any], value: Any) -> None:
+    assert is_taken(schema, value)
+
+
+@pytest.mark.parametrize("format", sorted(FORMATS))
+def test_known_formats_are_enforced(format: str) -> None:
+    assert not is_taken({"type": "string", "format": format}, "no such thing")
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        (
+            {"type": "object", "properties": {"x": {}}, "required": ["x", "y"]},
+            {"x": 1, "y": [2]},
+            {"x": 1},
+        ),
+        (
+            {"allOf": [POINT, {"required": ["y"]}]},
+            {"x": 1, "y": 2},
+            {"x": 1},
+        ),
+        ({"type": "object", "required": ["x"]}, {"x": 1}, {}),
+    ],
+)
+def test_a_required_member_without_a_schema_may_be_anything(
+    schema: dict[str, Any], good: Any, bad: Any
+) -> None:
+    assert is_taken(schema, good)
+    assert not is_taken(schema, bad)

@@ -35,6 +35,7 @@ def typed(type: str, **more: Any) -> Typed:
         ({"type": "string", "pattern": "^a+$"}, [Text(("(a+)",))]),
         ({"type": "string", "pattern": "^a$|b"}, [Text((), ("pattern",))]),
         ({"type": "string", "format": "date"}, [Text((), ("format",))]),
+        ({"type": "string", "format": "path", "x-order": 1, "minimum": 2}, [Text()]),
         ({"type": "integer", "minimum": 1}, [typed("integer", minimum=1)]),
         ({"type": ["string", "null"]}, [Text(), typed("null")]),
         ({"anyOf": [{"type": "string"}, {"type": "null"}]}, [Text(), typed("null")]),
