@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -162,6 +162,108 @@ async def test_revoking_ends_streams_with_unauthorized(keyed: Keyed, path: str) 
     async with keyed.client(ADMIN) as client:
         ended = await client.management.requests(state="ended", caller=name)
         assert [each["code"] for each in ended] == ["unauthorized"]
+
+
+FORM = (
+    '--x\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--x\r\n'
+    'Content-Disposition: form-data; name="file"; filename="a.jsonl"\r\n\r\n{}\n'
+)
+NEW_ADMIN = '{"name": "backdoor", "role": "admin"'
+HALVES = [
+    ("management", "POST", "/api/v1/keys", NEW_ADMIN),
+    ("management", "PUT", "/api/v1/desired-state", '{"models": []'),
+    ("management", "POST", "/api/v1/generate", '{"prompt": "x", "max_tokens": 1'),
+    ("inference", "POST", "/api/v1/generate", '{"prompt": "x", "max_tokens": 1'),
+    ("inference", "POST", "/v1/completions", '{"prompt": "x", "max_tokens": 1'),
+    ("inference", "POST", "/v1/responses", '{"input": "x", "max_output_tokens": 1'),
+    ("inference", "POST", "/v1/conversations", '{"items": []'),
+    ("inference", "POST", "/v1/batches", '{"input_file_id": "file-x"'),
+    ("inference", "POST", "/tokenize", '{"prompt": "x"'),
+    ("inference", "POST", "/v1/files", FORM),
+]
+"""Port, method, path, and the first half of a body."""
+
+
+class HalfSent:
+    """A call whose second half the test lets go."""
+
+    def __init__(
+        self, keyed: Keyed, call: tuple[str, str, str, str], shown: dict[str, str]
+    ) -> None:
+        port, method, path, self._head = call
+        self._go_on = asyncio.Event()
+        self._is_begun = asyncio.Event()
+        is_form = self._head is FORM
+        self._tail = "--x--\r\n" if is_form else "}"
+        kind = "multipart/form-data; boundary=x" if is_form else "application/json"
+        self.answer = asyncio.create_task(
+            keyed.fleet.http.request(
+                method,
+                getattr(keyed.fleet, port) + path,
+                data=self._body(),
+                headers={"Content-Type": kind} | shown,
+                expect100=True,  # it goes on once the balancer has looked at the key
+            )
+        )
+
+    async def _body(self) -> AsyncIterator[bytes]:
+        yield self._head.encode()
+        self._is_begun.set()
+        await self._go_on.wait()
+        yield self._tail.encode()
+
+    async def begun(self) -> None:
+        await self._is_begun.wait()
+
+    async def status(self, *, goes_on: bool = False) -> int:
+        if goes_on:
+            self._go_on.set()
+        async with asyncio.timeout(DEADLINE), await self.answer as answer:
+            return answer.status
+
+
+async def test_what_is_half_sent_ends_with_its_key_and_nobody_elses_does(keyed: Keyed) -> None:
+    key = await keyed.make("leaver", "admin")
+    halves = [HalfSent(keyed, call, {"x-api-key": key}) for call in HALVES]
+    beside = HalfSent(keyed, HALVES[4], {"x-api-key": keyed.secrets["app"]})
+    for half in (*halves, beside):
+        await half.begun()
+    async with keyed.client(key) as leaver:
+        await leaver.management.revoke_key("leaver")  # which answers whoever revokes its own key
+    assert [await half.status() for half in halves] == [401] * len(halves)
+    assert await beside.status(goes_on=True) == 200
+    async with keyed.client(ADMIN) as client:
+        keys = await client.management.keys()
+        assert "backdoor" not in [each["name"] for each in keys]
+
+
+async def test_what_is_half_sent_ends_with_its_session(keyed: Keyed) -> None:
+    key = await keyed.make("visitor", "admin")
+    url = f"{keyed.fleet.management}/api/v1/session"
+
+    async def log_in() -> dict[str, str]:
+        async with keyed.fleet.http.post(url, json={"key": key}) as answer:
+            csrf = (await answer.json())["csrf"]
+            cookie = answer.cookies["arriero_session"].value
+        return {"x-arriero-csrf": csrf, "Cookie": f"arriero_session={cookie}"}
+
+    leaving, staying = await log_in(), await log_in()
+    half = HalfSent(keyed, ("management", "POST", "/api/v1/keys", NEW_ADMIN), leaving)
+    beside = HalfSent(
+        keyed,
+        ("management", "POST", "/api/v1/generate", '{"prompt": "x", "max_tokens": 1'),
+        staying,
+    )
+    await half.begun()
+    await beside.begun()
+    events = await keyed.fleet.http.get(f"{keyed.fleet.management}/api/v1/events", headers=leaving)
+    async with events, keyed.fleet.http.delete(url, headers=leaving) as answer:
+        assert answer.status == 200
+        assert await half.status() == 401
+        with suppress(aiohttp.ClientError):
+            async with asyncio.timeout(DEADLINE):
+                await events.read()  # to its end
+    assert await beside.status(goes_on=True) == 200
 
 
 async def test_a_revoked_agent_leaves_and_says_why(keyed: Keyed) -> None:

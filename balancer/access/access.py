@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from ...shared.errors import Unauthorized
 from ..store.port import StoreAway
@@ -26,9 +27,22 @@ RELOAD_INTERVAL = 1.0
 LONGEST_TIMER = 3600.0
 """Seconds. The wall clock may be set; the timer runs on another clock, so it is checked again."""
 
+NEEDED = "an access key is needed: send it as `Authorization: Bearer ark_…`"
+
+NOBODY = "nobody"
+"""In place of a digest: who came in without a key, since there was none."""
+
 Load = Callable[[], Awaitable[Sequence[AccessKey]]]
 OnEnded = Callable[[Identity, Unauthorized], None]
 OnEnd = Callable[[Unauthorized], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Watch:
+    """What is told when one of these ends: a key by its digest, or a session."""
+
+    names: tuple[str, ...]
+    on_end: OnEnd
 
 
 class Access:
@@ -47,7 +61,10 @@ class Access:
         self._fixed = fixed
         self._load = load
         self.ring = Keyring(self._with_fixed(keys), now=clock())
-        self._leases: dict[str, dict[object, OnEnd]] = {}
+        self._watches: dict[str, dict[_Watch, None]] = {}
+        """By the digest of the key, or by the session; `NOBODY` stands for who needed no key."""
+        self.num_leases = 0
+        """What is open for long: sockets and streams."""
         self._listeners: list[OnEnded] = []
         self._timer: asyncio.TimerHandle | None = None
         self._loaded_at = -RELOAD_INTERVAL
@@ -57,11 +74,6 @@ class Access:
     def is_open(self) -> bool:
         """Whether no key is needed, since nobody ever had one."""
         return self.ring.is_open
-
-    @property
-    def num_leases(self) -> int:
-        """What is open for long: sockets and streams."""
-        return sum(map(len, self._leases.values()))
 
     def listen(self, on_ended: OnEnded) -> None:
         """Tell `on_ended` of each holder whose key was revoked or replaced, or has expired."""
@@ -89,7 +101,7 @@ class Access:
         if self.is_open:
             return None
         if not keys:
-            raise Unauthorized("an access key is needed: send it as `Authorization: Bearer ark_…`")
+            raise Unauthorized(NEEDED)
         error = Unauthorized(UNKNOWN)
         for key in keys:
             try:
@@ -117,19 +129,38 @@ class Access:
 
     @contextmanager
     def lease(self, holder: Identity | None, on_end: OnEnd) -> Iterator[None]:
-        """Inside, `on_end` is called once if `holder` may no longer be here. It must not raise."""
+        """As `watch`, for what is open for long. Who needed no key may stay."""
         if holder is None:
             yield
             return
-        token = object()
-        leases = self._leases.setdefault(holder.digest, {})
-        leases[token] = on_end
+        self.num_leases += 1
         try:
+            with self.watch(holder, on_end):
+                yield
+        finally:
+            self.num_leases -= 1
+
+    @contextmanager
+    def watch(self, holder: Identity | None, on_end: OnEnd) -> Iterator[None]:
+        """Inside, `on_end` is called once if `holder` may no longer be here. It must not raise.
+
+        A holder whose key has ended before this begins is told at once. `None` is who needed no
+        key; that ends with the first key.
+        """
+        names = (NOBODY,) if holder is None else (holder.digest, holder.session)
+        watch = _Watch(tuple(filter(None, names)), on_end)
+        for name in watch.names:
+            self._watches.setdefault(name, {})[watch] = None
+        try:
+            if (error := self._lost(holder)) is not None:
+                self._end_watch(watch, error)
             yield
         finally:
-            leases.pop(token, None)
-            if not leases:
-                self._leases.pop(holder.digest, None)
+            self._unwatch(watch)
+
+    def end_session(self, session: str, why: str) -> None:
+        """A session of the dashboard is over: what was opened by it ends."""
+        self._tell(session, Unauthorized(why))
 
     # ---- keys change
 
@@ -170,9 +201,31 @@ class Access:
             logger.info("%s; what it had open ends", error.message)
             for listener in self._listeners:
                 listener(holder, error)
-            for on_end in list(self._leases.pop(holder.digest, {}).values()):
-                on_end(error)
+            self._tell(holder.digest, error)
+        if not self.is_open:
+            self._tell(NOBODY, Unauthorized(NEEDED))
         self._arm()
+
+    def _tell(self, name: str, error: Unauthorized) -> None:
+        for watch in list(self._watches.get(name, ())):
+            self._end_watch(watch, error)
+
+    def _end_watch(self, watch: "_Watch", error: Unauthorized) -> None:
+        self._unwatch(watch)
+        watch.on_end(error)
+
+    def _unwatch(self, watch: "_Watch") -> None:
+        for name in watch.names:
+            others = self._watches.get(name, {})
+            others.pop(watch, None)
+            if not others:
+                self._watches.pop(name, None)
+
+    def _lost(self, holder: Identity | None) -> Unauthorized | None:
+        """Why `holder` may not be here any more, if so."""
+        if holder is None:
+            return None if self.is_open else Unauthorized(NEEDED)
+        return None if self.ring.holds(holder) else self._reason(holder)
 
     def _reason(self, holder: Identity) -> Unauthorized:
         key = self.ring.get(holder.name)

@@ -49,7 +49,8 @@ class Identity:
 
     `owner` is what belongs to it (a stored response, say): unlike the name, no later key has it.
     `digest` tells a key from the one that replaced it (`rotate`); it opens nothing. `labels`: those
-    that an agent with this key may have at most; `None` is any.
+    that an agent with this key may have at most; `None` is any. `session` names the session of the
+    dashboard by which the holder came, if it came so; it opens nothing either.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Identity:
     labels: tuple[tuple[str, str], ...] | None = None
     owner: str = ""
     digest: str = field(default="", repr=False)
+    session: str = field(default="", repr=False, compare=False)
 
     def excess(self, labels: Mapping[str, str], models: Iterable[str]) -> str | None:
         """Why an agent with these labels and models may not have this key; `None` if it may."""

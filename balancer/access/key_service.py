@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 SAVE_TIMEOUT = 5.0
 """Seconds after which a store that does not answer counts as away."""
 
-RECONCILE_INTERVAL = 5.0
+RECONCILE_INTERVAL = 0.5
 """Seconds between two readings of the store's keys, which other programs may have changed."""
 
 T = TypeVar("T")

@@ -87,11 +87,15 @@ class Keyring:
         return self.due(now)
 
     def due(self, now: float) -> list[Identity]:
-        """Who has lost a key since the last check."""
+        """Who has lost a key since the last check, or has one with another role or other limits."""
         before = self._holders
         valid = (key for key in self._by_name.values() if key.problem(now) is None)
         self._holders = {key.digest: key.identity for key in valid}
-        return [holder for digest, holder in before.items() if digest not in self._holders]
+        return [holder for holder in before.values() if not self.holds(holder)]
+
+    def holds(self, holder: Identity) -> bool:
+        """Whether `holder` is who had a valid key at the last check."""
+        return self._holders.get(holder.digest) == holder
 
     def next_deadline(self) -> float | None:
         """When the next key expires: call `due` then."""

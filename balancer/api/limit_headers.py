@@ -11,7 +11,7 @@ from aiohttp import web
 
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.view import Level, Standing
-from .transport.callers import caller_of
+from .transport.callers import known_caller
 
 ANTHROPIC = "/v1/messages"
 
@@ -22,7 +22,7 @@ def limit_headers(runtime: FleetRuntime) -> Signal:
     """What an application has to call before each answer (`on_response_prepare`)."""
 
     async def add(request: web.Request, response: web.StreamResponse) -> None:
-        standing = runtime.views.standing(caller_of(request))
+        standing = runtime.views.standing(known_caller(request))
         if request.path.startswith(ANTHROPIC):
             response.headers.update(anthropic_headers(standing, datetime.now(UTC)))
         else:

@@ -39,6 +39,8 @@ from ..api.transport.fault_reports import refusals_reported
 Announce = Callable[[str, Session], Awaitable[None]]
 """Sends other balancers a session, by the digest of its token; it ended where it expired."""
 
+ENDED = "the session has ended: log in again"
+
 COOKIE = "arriero_session"
 CSRF_HEADER = "x-arriero-csrf"
 SIGN_OUT_HEADER = "x-arriero-sign-out"
@@ -68,7 +70,7 @@ class BrowserSessions:
         self._unannounced: list[tuple[str, Session]] = []
         self._clock = clock
         self._random_text = random_text
-        access.listen(lambda holder, _error: sessions.end(holder.digest))
+        access.listen(lambda holder, _error: self._forget(holder))
 
     async def identify(self, request: web.Request) -> Identity | None:
         """By the keys in its headers, else by its cookie. Raises `Unauthorized` or `Forbidden`."""
@@ -78,7 +80,7 @@ class BrowserSessions:
             return await self.access.admitted(keys)
         found = self.find(request)
         if found is None:
-            raise Unauthorized("the session has ended: log in again")
+            raise Unauthorized(ENDED)
         session, holder = found
         check_csrf(request, session)
         return holder
@@ -89,7 +91,14 @@ class BrowserSessions:
         if session is None:
             return None
         holder = self.access.holder(session.name, session.digest)
-        return None if holder is None else (session, holder)
+        if holder is None:
+            return None
+        return session, replace(holder, session=digest_of(request.cookies[COOKIE]))
+
+    def _forget(self, holder: Identity) -> None:
+        """End the sessions of a key that opens nothing any more; one with another role may."""
+        if self.access.holder(holder.name, holder.digest) is None:
+            self._sessions.end(holder.digest)
 
     async def announce(self) -> None:
         """Have other balancers know who logged in here, or out, before the browser does."""
@@ -121,6 +130,7 @@ class BrowserSessions:
             check_csrf(request, found[0])
         token = request.cookies.get(COOKIE, "")
         self._sessions.close(token)
+        self.access.end_session(digest_of(token), ENDED)
         if found is not None:
             self._unannounced.append((digest_of(token), replace(found[0], expires_at=0.0)))
         response.del_cookie(

@@ -13,6 +13,7 @@ from ..transport.callers import identity_key
 from ..transport.fault_reports import refusals_reported, route_of
 from ..transport.http import Handler
 from .credentials import is_upgrade, keys_in, refuse_key_in_url
+from .leases import while_good
 from .permissions import Needs, Table, check_role, needs_of
 
 logger = logging.getLogger(__name__)
@@ -27,7 +28,8 @@ Identify = Callable[[web.Request], Awaitable[Identity | None]]
 def guard(access: Access, table: Table, identify: Identify | None = None) -> Middleware:
     """Lets in whom `table` lets in. `identify` is for those who may show something else than a key.
 
-    The holder, if there is one, is in the request under `identity_key`.
+    The holder, if there is one, is in the request under `identity_key`. If its key ends while the
+    request is handled, the request ends with it: see `while_good`.
     """
     identify = identify or by_key(access)
 
@@ -35,22 +37,26 @@ def guard(access: Access, table: Table, identify: Identify | None = None) -> Mid
     async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
         with refusals_reported(request):
             refuse_key_in_url(request.raw_path)
-            if access.is_open or _needs(table, request) is not Needs.NOTHING:
-                await _admit(request)
+            needs = _needs(table, request)
+            is_admitted = (access.is_open or needs is not Needs.NOTHING) and await _admit(
+                request, needs
+            )
+        if is_admitted and needs is not Needs.NOTHING:
+            return await while_good(access, request, handler)
         return await handler(request)
 
-    async def _admit(request: web.Request) -> None:
-        needs = _needs(table, request)
+    async def _admit(request: web.Request, needs: Needs | None) -> bool:
         try:
             holder = await identify(request)
         except Unauthorized:
             if _may_come_later(request, needs):
-                return
+                return False
             raise
         if holder is not None:
             if request.match_info.http_exception is None:
                 check_role(holder, needs)
             request[identity_key] = holder
+        return True
 
     return admit
 

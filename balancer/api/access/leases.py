@@ -1,5 +1,6 @@
 """Whose key a request came with, and what is open for as long as that key is good."""
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
@@ -8,8 +9,13 @@ from aiohttp import web
 from ....shared.errors import Unauthorized
 from ...access.access import Access
 from ...access.identity import Identity
-from ..transport.callers import identity_key
+from ..transport.callers import ended_key, identity_key
+from ..transport.fault_reports import report_refusal
+from ..transport.http import Handler
 from .permissions import Needs, check_role
+
+GRACE = 0.5
+"""Seconds that an answer has to end in good order when its key has ended. Then it is cut."""
 
 
 class Leases:
@@ -42,3 +48,57 @@ class Leases:
     ) -> AbstractContextManager[None]:
         """Inside, `on_end` is called if `holder` may no longer be here."""
         return self._access.lease(holder, on_end)
+
+
+async def while_good(access: Access, request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The answer of `handler`, which ends if the key or session of `request` does.
+
+    A request whose body is not complete ends at once, with 401. Any other has `GRACE` to end by
+    itself, as streams do, and as the answer does to whoever revokes the own key. What came without
+    a key, since there was none, is only refused if it begins something after the first key came.
+    """
+    end = _End(request)
+    with access.watch(request.get(identity_key), end.begin):
+        if ended_key in request:
+            raise request[ended_key]
+        try:
+            return await handler(request)
+        except asyncio.CancelledError:
+            if end.is_task_cancelled and end.task.uncancel() == 0:
+                report_refusal(request, request[ended_key])
+                raise request[ended_key] from None
+            raise
+        finally:
+            end.stop()
+
+
+class _End:
+    """How one request ends, in its own task."""
+
+    def __init__(self, request: web.Request) -> None:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a request is handled in a task")
+        self.task = task
+        self.is_task_cancelled = False
+        self._request = request
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, error: Unauthorized) -> None:
+        """Its key has ended, or the first key was made."""
+        self._request[ended_key] = error
+        if not self._request.content.is_eof():
+            self._cut()
+        elif identity_key in self._request:
+            self._timer = asyncio.get_running_loop().call_later(GRACE, self._cut)
+
+    def _cut(self) -> None:
+        if not self._request.writer.output_size:
+            self.is_task_cancelled = self.task.cancel()
+        elif self._request.transport is not None:
+            self._request.transport.abort()
+
+    def stop(self) -> None:
+        """It has ended."""
+        if self._timer is not None:
+            self._timer.cancel()

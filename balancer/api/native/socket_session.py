@@ -358,7 +358,9 @@ class SocketSession:
 
     async def _parsed(self, parse: Callable[[bytes], T], call: Call, num_bytes: int) -> T:
         try:
-            return await self._bodies.off_loop(num_bytes, lambda: parse(call.params_json()))
+            parsed = await self._bodies.off_loop(num_bytes, lambda: parse(call.params_json()))
+            self._key.check()
+            return parsed
         except RequestError as error:
             self._refused(error)
             raise

@@ -22,6 +22,7 @@ from aiohttp.web_protocol import RequestPayloadError
 
 from ....shared.errors import InvalidRequest, Overloaded, RequestTooLarge
 from ....shared.json_size import JsonCounter
+from .callers import check_authority
 from .fault_reports import refusals_reported
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -202,9 +203,14 @@ ONLY_JSON = web.AppKey("ONLY_JSON", bool)
 
 
 async def parsed(request: web.Request, parse: Callable[[bytes], T]) -> T:
-    """The body of `request`, parsed by `parse`; see `Bodies.parsed`. Refusals are reported."""
+    """The body of `request`, parsed by `parse`; see `Bodies.parsed`. Refusals are reported.
+
+    Raises `Unauthorized` if its key has ended meanwhile.
+    """
     with refusals_reported(request):
-        return await request.app[BODIES].parsed(request, parse)
+        found = await request.app[BODIES].parsed(request, parse)
+        check_authority(request)
+        return found
 
 
 def body_too_large() -> RequestTooLarge:

@@ -5,6 +5,7 @@ from typing import cast
 
 from aiohttp import hdrs, web
 
+from ....shared.errors import Unauthorized
 from ....shared.tracing.trace_context import TraceContext, read_traceparent
 from ...access.identity import Identity
 from ...fleet.caller import Caller
@@ -15,13 +16,27 @@ LONGEST_USER_AGENT = 120
 identity_key = web.RequestKey("identity_key", Identity)
 """Request key for the holder of the access key that it came with, if it needed one."""
 
+ended_key = web.RequestKey("ended_key", Unauthorized)
+"""Request key for why the access key that it came with opens nothing any more."""
 
 _known_key = web.RequestKey("_known_key", tuple)
 """Request key for its holder and its caller, once they were asked for."""
 
 
+def check_authority(request: web.Request) -> None:
+    """Raises `Unauthorized` if the key or session of `request` has ended since it came."""
+    if (error := request.get(ended_key)) is not None:
+        raise error
+
+
 def caller_of(request: web.Request) -> Caller:
-    """Who sent `request`; for a WebSocket, who opened it."""
+    """Who sent `request`; for a WebSocket, who opened it. Raises as `check_authority`."""
+    check_authority(request)
+    return known_caller(request)
+
+
+def known_caller(request: web.Request) -> Caller:
+    """Who sent `request`, whether its key is still good or not."""
     holder = request.get(identity_key)
     known_holder, caller = request.get(_known_key, (None, None))
     if caller is None or known_holder is not holder:

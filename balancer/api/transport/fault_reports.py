@@ -13,7 +13,7 @@ from typing import Protocol
 from aiohttp import web
 
 from ....shared.errors import RequestError
-from .callers import caller_of
+from .callers import known_caller
 from .once_per import OncePer
 
 MINUTE = 60.0
@@ -90,7 +90,7 @@ def route_of(request: web.Request) -> str:
 
 def client_of(request: web.Request) -> str:
     """Who sent `request`: an address and a user agent, on one line."""
-    caller = caller_of(request)
+    caller = known_caller(request)
     return f"{caller.address} {caller.user_agent or ''!r}"
 
 

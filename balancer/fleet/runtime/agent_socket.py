@@ -249,10 +249,30 @@ class _AgentSocket:
         remote: str | None,
         holder: Identity | None,
     ) -> None:
-        hello = await self._hello(socket)
-        if hello is None:
-            return
-        link = self._runtime.agent_joined(outbox, hello, holder)
+        link: LinkId | None = None
+
+        def dismiss(error: Unauthorized) -> None:
+            """At once: what it still sends is not looked at."""
+            if link is not None:
+                self._runtime.agent_left(link)
+            outbox.disconnect(error.message, WSCloseCode.POLICY_VIOLATION)
+
+        with self._admission.lease(holder, dismiss):
+            hello = await self._hello(socket)
+            if hello is None or outbox.reason is not None:
+                return
+            link = self._runtime.agent_joined(outbox, hello, holder)
+            await self._serve(socket, outbox, link, hello, remote, holder)
+
+    async def _serve(
+        self,
+        socket: web.WebSocketResponse,
+        outbox: Outbox,
+        link: LinkId,
+        hello: Hello,
+        remote: str | None,
+        holder: Identity | None,
+    ) -> None:
         about = context(
             agent=hello.name,
             id=hello.agent_id,
@@ -261,16 +281,9 @@ class _AgentSocket:
             key=None if holder is None else holder.name,
         )
         logger.info("agent connected", extra=about)
-
-        def dismiss(error: Unauthorized) -> None:
-            """At once: what it still sends is not looked at."""
-            self._runtime.agent_left(link)
-            outbox.disconnect(error.message, WSCloseCode.POLICY_VIOLATION)
-
         hung_up = False
         try:
-            with self._admission.lease(holder, dismiss):
-                hung_up = await self._listen(socket, outbox, link)
+            hung_up = await self._listen(socket, outbox, link)
         except _Junk as error:
             outbox.disconnect(f"{CODE}: {error}", WSCloseCode.POLICY_VIOLATION)
             self._runtime.agent_broke(link, str(error))

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from arriero.balancer.access.access import Access
 from arriero.balancer.access.access_key import AccessKey
-from arriero.balancer.access.identity import Identity
+from arriero.balancer.access.identity import CallerLimits, Identity
 from arriero.balancer.store.port import StoreAway
 from arriero.shared.errors import Unauthorized
 from tests.balancer.access.builders import record, secret
@@ -133,6 +134,90 @@ async def test_revoking_ends_what_is_open_and_nothing_else() -> None:
         assert ended == ["the key 'a' was revoked", "second"]
         assert told == [A.identity]
     assert access.num_leases == 0
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+@pytest.mark.parametrize("second", [0, 1])
+async def test_leases_of_one_key_may_be_given_back_in_any_order(first: int, second: int) -> None:
+    access = Access([A])
+    ended: list[int] = []
+    leases = {number: access.lease(A.identity, partial(note, ended, number)) for number in range(3)}
+    for lease in leases.values():
+        lease.__enter__()
+    leases.pop(first).__exit__(None, None, None)
+    leases.pop(sorted(leases)[second]).__exit__(None, None, None)
+    assert access.num_leases == 1
+    access.put(record("a", 1, revoked_at=10.0))
+    assert ended == list(leases), "the one that is left is told"
+    leases.popitem()[1].__exit__(None, None, None)
+    assert access.num_leases == 0
+
+
+def note(ended: list[int], number: int, _error: Unauthorized) -> None:
+    ended.append(number)
+
+
+async def test_a_lease_that_ended_takes_no_later_one_along() -> None:
+    """The key was revoked and is back, as after a restore, while the first lease still ends."""
+    access = Access([A])
+    ended: list[int] = []
+    with access.lease(A.identity, partial(note, ended, 1)):
+        access.put(record("a", 1, revoked_at=10.0))
+        access.put(A)
+        later = access.lease(A.identity, partial(note, ended, 2))
+        later.__enter__()
+    access.put(record("a", 1, revoked_at=10.0))
+    assert ended == [1, 2]
+    later.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        [],
+        [record("a", 1, revoked_at=1.0)],
+        [record("a", 1, expires_at=1.0)],
+        [record("a", 2)],
+        [record("a", 1, "viewer")],
+        [replace(A, limits=CallerLimits(models=("one",)))],
+    ],
+)
+async def test_what_is_opened_with_a_key_that_has_just_ended_ends_at_once(
+    lost: list[AccessKey],
+) -> None:
+    access = Access([A], clock=lambda: 10.0)
+    ended: list[int] = []
+    with access.lease(A.identity, partial(note, ended, 1)):
+        access.replace(lost)
+        assert ended == [1]
+    with access.lease(A.identity, partial(note, ended, 2)):
+        assert ended == [1, 2]
+    access.stop()
+
+
+async def test_a_session_that_is_over_ends_what_was_opened_by_it_alone() -> None:
+    access = Access([A])
+    ended: list[int] = []
+    here, there = replace(A.identity, session="one"), replace(A.identity, session="two")
+    with (
+        access.watch(here, partial(note, ended, 1)),
+        access.watch(there, partial(note, ended, 2)),
+        access.watch(A.identity, partial(note, ended, 3)),
+    ):
+        access.end_session("one", "logged out")
+        assert ended == [1]
+        access.forget("a")
+        assert ended == [1, 2, 3]
+
+
+async def test_who_needed_no_key_is_told_of_the_first_one() -> None:
+    access = Access()
+    ended: list[int] = []
+    with access.watch(None, partial(note, ended, 1)):
+        access.put(A)
+        assert ended == [1]
+    with access.watch(None, partial(note, ended, 2)):
+        assert ended == [1, 2]
 
 
 async def test_rotating_ends_what_the_old_secret_opened() -> None:

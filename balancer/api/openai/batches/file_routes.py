@@ -46,7 +46,7 @@ def routes(jobs: Jobs | None) -> list[Route]:
 
 
 async def _create(request: web.Request, jobs: Jobs) -> FileObject:
-    return file_object(await receive(request, jobs.files, caller_of(request).owner))
+    return file_object(await receive(request, jobs.files))
 
 
 async def _list(request: web.Request, jobs: Jobs) -> ListOf[FileObject]:
@@ -174,10 +174,10 @@ MAX_NAME = 255
 PIECE = 2**16
 
 
-async def receive(request: web.Request, files: Files, owner: str | None) -> SavedFile:
-    """The file of an upload, which belongs to `owner`.
+async def receive(request: web.Request, files: Files) -> SavedFile:
+    """The file of an upload, which belongs to who sent it.
 
-    Raises `InvalidRequest`, `RequestTooLarge` and `Overloaded`.
+    Raises `Unauthorized`, `InvalidRequest`, `RequestTooLarge` and `Overloaded`.
     """
     if request.content_type != FORM:
         raise InvalidRequest(
@@ -191,7 +191,10 @@ async def receive(request: web.Request, files: Files, owner: str | None) -> Save
         if name is None:
             raise InvalidRequest("`file`: is missing", field="file")
         return await upload.keep(
-            owner=owner, name=name, purpose=form.purpose, expires_after=form.expires_after
+            owner=caller_of(request).owner,
+            name=name,
+            purpose=form.purpose,
+            expires_after=form.expires_after,
         )
 
 

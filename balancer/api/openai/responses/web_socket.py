@@ -171,7 +171,6 @@ class _Session:
         self._runtime = runtime
         self._responses = responses
         self._request = request
-        self._caller = caller_of(request)
         self._bodies = request.app[BODIES]
         self._socket = socket
         self._tasks = tasks
@@ -297,21 +296,20 @@ class _Session:
         """Raises an error that precedes all events."""
         requested, notes = await self._parsed(asked.body)
         is_stored, requested.store = requested.store, True
-        generation = await self._responses.answer(requested, self._caller)
+        generation = await self._responses.answer(requested, caller_of(self._request))
         [neutral] = generation.requests
         if not asked.generates:
             neutral = replace(neutral, prefill_only=True)
         try:
-            stream = self._runtime.open(neutral, caller=self._caller)
+            caller = caller_of(self._request)
+            stream = self._runtime.open(neutral, caller=caller)
         except RequestError as error:
             raise generation.names.renamed(error) from error
         with stream:
             if not is_stored:
                 self.unstored.append(response_id(stream.id))
                 self._all_unstored.add(response_id(stream.id))
-            answer = generation.rendering(
-                opened_of(self._runtime, self._caller, generation, stream)
-            )
+            answer = generation.rendering(opened_of(self._runtime, caller, generation, stream))
             if not isinstance(answer, Answer):
                 raise TypeError("a response is written by its answer")
             writing = SocketWriting(answer, asked.lane, notes.names)
