@@ -17,7 +17,7 @@ from functools import partial
 from typing import Protocol
 
 import numpy as np
-from llguidance import LLMatcher
+from llguidance import LLMatcher, LLTokenizer
 from numpy.typing import NDArray
 
 from ..sampling.selection import Ids, Row
@@ -62,6 +62,29 @@ class Mask:
         row[self.ids] = kept
 
 
+MAX_DIGITS = 32
+"""Tokens of digits that a number in JSON has in a row at most; some models never end one."""
+
+
+class Numbers:
+    """Ends the numbers of JSON, for one vocabulary."""
+
+    def __init__(self, tokenizer: LLTokenizer) -> None:
+        self._is_digits = _begin(tokenizer, "/[0-9]+/")
+        self._has_quote = _begin(tokenizer, r'/"(.|\n)*/')
+
+    def in_a_row(self, token: int, num_digits: int) -> int:
+        """How many tokens of digits there are in a row after `token` follows `num_digits`."""
+        return num_digits + 1 if self._is_digits[token] else 0
+
+    def ended(self, mask: Mask) -> Mask:
+        """`mask` without digits, unless it is one of a string or nothing else may follow."""
+        if mask.is_exclusion or self._has_quote[mask.ids].any():
+            return mask
+        others = mask.ids[~self._is_digits[mask.ids]]
+        return Mask(others, is_exclusion=False) if others.size else mask
+
+
 class Submit(Protocol):
     """Runs a function on another thread; `Executor.submit` is one."""
 
@@ -72,7 +95,8 @@ class Constraint:
     """A compiled grammar; any number of sequences share it.
 
     `matcher` is at the beginning and stays there; `warnings` are the compiler's, of what it did not
-    make part of the grammar. Once it `is_broken` it cannot be used.
+    make part of the grammar. With `numbers`, numbers of JSON come to an end; `num_digits` are the
+    tokens of digits that the answer ends with already. Once it `is_broken` it cannot be used.
     Raises `ConstraintError` if already the first few tokens fail, as too much work for example.
     """
 
@@ -83,12 +107,16 @@ class Constraint:
         end_tokens: Sequence[int],
         *,
         warnings: Sequence[str] = (),
+        numbers: Numbers | None = None,
+        num_digits: int = 0,
     ) -> None:
         self._matcher = matcher
         self._vocab_size = vocab_size
         self._end = Mask(np.array(end_tokens, np.intp), is_exclusion=False)
         self.is_broken = False
         self.warnings = tuple(warnings)
+        self._numbers = numbers
+        self._num_digits = num_digits
         with panics_raised():
             self._first = next_mask(matcher, vocab_size)
             self._try()
@@ -109,8 +137,18 @@ class Constraint:
                     raise ConstraintError(
                         f"the grammar does not allow token {number} of the answer"
                     )
-        end = self._end.ids.tolist()
-        return Constraint(matcher, self._vocab_size, end, warnings=self.warnings)
+        numbers, num_digits = self._numbers, self._num_digits
+        if numbers is not None:
+            for token in tokens:
+                num_digits = numbers.in_a_row(token, num_digits)
+        return Constraint(
+            matcher,
+            self._vocab_size,
+            self._end.ids.tolist(),
+            warnings=self.warnings,
+            numbers=numbers,
+            num_digits=num_digits,
+        )
 
     def begin(self, submit: Submit) -> "GrammarState":
         """The state of a new sequence, at the beginning."""
@@ -123,17 +161,22 @@ class Constraint:
     def _walk(self) -> Callable[[int], Mask]:
         """Takes token after token, and says what may follow. Raises `ConstraintError`."""
         matcher: LLMatcher | None = None
+        numbers, num_digits = self._numbers, self._num_digits
 
         def follow(token: int) -> Mask:
-            nonlocal matcher
+            nonlocal matcher, num_digits
             try:
                 with panics_raised():
                     matcher = matcher or self.matcher()
                     matcher.consume_token(token)
-                    return next_mask(matcher, self._vocab_size)
+                    mask = next_mask(matcher, self._vocab_size)
             except PanicError:
                 self.is_broken = True
                 raise
+            if numbers is None:
+                return mask
+            num_digits = numbers.in_a_row(token, num_digits)
+            return mask if num_digits < MAX_DIGITS else numbers.ended(mask)
 
         return follow
 
@@ -220,6 +263,12 @@ def check(matcher: LLMatcher) -> None:
     if reason.startswith("NoExtension"):
         reason = "no text matches it"
     raise ConstraintError(reason)
+
+
+def _begin(tokenizer: LLTokenizer, pattern: str) -> NDArray[np.bool_]:
+    """Whether a token is a beginning of what `pattern` matches, for each token."""
+    matcher = LLMatcher(tokenizer, LLMatcher.grammar_from_lark(f"start: {pattern}"))
+    return _unpacked(matcher.compute_bitmask(), tokenizer.vocab_size)
 
 
 def _unpacked(bits: bytes, size: int) -> NDArray[np.bool_]:

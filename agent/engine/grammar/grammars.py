@@ -4,12 +4,13 @@ What a grammar may cost is bounded here: its size, the work of compiling it, the
 token, and how many are cached.
 """
 
+import re
 import threading
 from collections import OrderedDict
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
-from .constraint import Constraint, ConstraintError, check, panics_raised
+from .constraint import Constraint, ConstraintError, Numbers, check, panics_raised
 
 MAX_CACHED = 64
 """Compiled grammars that are cached; the least recently used is evicted."""
@@ -28,6 +29,9 @@ LIMITS = LLParserLimits(
 """llguidance counts work in its own units: these are about 20 ms to compile, and 15 ms a token."""
 
 
+_SCHEMA = re.compile(r'"json_schema":\s*\{')
+
+
 class Grammars:
     """Safe from any thread."""
 
@@ -36,6 +40,7 @@ class Grammars:
         self._max_cached = max_cached
         self._cached: OrderedDict[str, Constraint] = OrderedDict()
         self._lock = threading.Lock()
+        self._numbers = Numbers(tokenizer)
 
     def __len__(self) -> int:
         return len(self._cached)
@@ -69,5 +74,10 @@ class Grammars:
         with panics_raised():
             matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=LIMITS)
             check(matcher)
-        tokenizer, warnings = self._tokenizer, matcher.get_grammar_warnings()
-        return Constraint(matcher, tokenizer.vocab_size, tokenizer.eos_tokens, warnings=warnings)
+        return Constraint(
+            matcher,
+            self._tokenizer.vocab_size,
+            self._tokenizer.eos_tokens,
+            warnings=matcher.get_grammar_warnings(),
+            numbers=self._numbers if _SCHEMA.search(grammar) else None,
+        )

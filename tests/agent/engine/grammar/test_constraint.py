@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llguidance import LLMatcher
 
-from arriero.agent.engine.grammar.constraint import Constraint, ConstraintError, Mask, panics_raised
+from arriero.agent.engine.grammar.constraint import (
+    MAX_DIGITS,
+    Constraint,
+    ConstraintError,
+    Mask,
+    panics_raised,
+)
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampler import Sampler
 from arriero.agent.engine.sampling.sampling import Dry, Sampling
@@ -264,3 +270,57 @@ def test_tokens_that_a_grammar_does_not_allow() -> None:
     for tokens in ([a, a], [a, *demo_vocab().end_tokens, a]):
         with pytest.raises(ConstraintError, match=r"does not allow token \d of the answer"):
             constraint_of("a").after(tokens)
+
+
+def num_digits(constraint: Constraint, begin: str, most: int = 200) -> int:
+    """How many digits a model writes after `begin` that would never end a number by itself."""
+    vocab = demo_vocab()
+    state = constraint.begin(at_once)
+    for token in vocab.tokenize(begin, add_special=False, parse_special=False):
+        state.restrict(row())
+        state.accept(token)
+    (three,) = vocab.tokenize("3", add_special=False, parse_special=False)
+    for number in range(most):
+        logits = row()
+        state.restrict(logits)
+        if not np.isfinite(logits[three]):
+            assert state.failure is None
+            return number
+        state.accept(three)
+    return most
+
+
+@pytest.mark.parametrize(
+    ("schema", "begin"),
+    [
+        ({"type": "number"}, ""),
+        ({"type": "number"}, "0."),
+        ({"type": "number"}, "1e-"),
+        ({"type": "integer", "minimum": 0}, ""),
+        ({"type": "array"}, "[1, -1"),
+        ({"type": "object"}, '{"a": 0.'),
+        ({"anyOf": [{"type": "number"}, {"type": "string"}]}, "-2"),
+    ],
+)
+def test_a_number_has_an_end(schema: dict[str, Any], begin: str) -> None:
+    constraint = demo_grammars().compile(LLMatcher.grammar_from_json_schema(json.dumps(schema)))
+    assert 17 < num_digits(constraint, begin) <= MAX_DIGITS
+
+
+@pytest.mark.parametrize(
+    ("schema", "begin"),
+    [
+        ({"type": "string"}, '"'),
+        ({"type": "string", "pattern": "^[0-9]+$"}, '"'),
+    ],
+)
+def test_other_digits_go_on(schema: dict[str, Any], begin: str) -> None:
+    constraint = demo_grammars().compile(LLMatcher.grammar_from_json_schema(json.dumps(schema)))
+    assert num_digits(constraint, begin) == 200
+    assert num_digits(constraint_of("[0-9]+"), "") == 200
+
+
+def test_the_digits_of_an_answer_that_goes_on_are_counted_from_its_beginning() -> None:
+    constraint = demo_grammars().compile(LLMatcher.grammar_from_json_schema('{"type": "number"}'))
+    begun = demo_vocab().tokenize("0.33333", add_special=False, parse_special=False)
+    assert num_digits(constraint.after(begun), "") < num_digits(constraint, "0.")
