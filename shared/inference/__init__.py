@@ -27,6 +27,7 @@ from .conversation import (
     ToolCalls,
     ToolChoice,
     ToolList,
+    arguments_text,
     can_go_on,
 )
 from .events import (
@@ -164,6 +165,7 @@ __all__ = [
     "UsedTier",
     "Waiting",
     "WaitsFor",
+    "arguments_text",
     "can_go_on",
     "goes_on_anywhere",
     "goes_on_by_text",

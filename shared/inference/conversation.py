@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
+from pydantic_core import to_json
 
 from ..strict import STRICT, ListOf
 
@@ -155,6 +156,16 @@ class NamedTool:
 ToolChoice = Literal["auto", "none", "required"] | NamedTool
 Messages = Annotated[ListOf[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
 ToolList = Annotated[ListOf[dict[str, Any]], Field(max_length=MAX_TOOLS)]
+
+
+def arguments_text(arguments: object) -> str:
+    """The arguments of a call as JSON text, as OpenAI's clients send them.
+
+    A text stays as it is, even if it is no JSON: an answer may be cut within a call.
+    """
+    if isinstance(arguments, str):
+        return arguments
+    return "{}" if arguments is None else to_json(arguments).decode()
 
 
 TO_GO_ON = "needs `messages` that end with an assistant's message that has content"

@@ -4,6 +4,9 @@ OpenAI's clients send a call's arguments as JSON text, `null` as the content of 
 calls, and results without the function's name. Most templates expect objects as arguments, text as
 content, and results with names. Some expect arguments as text, show calls only if the content is
 `none`, or expect content as a list of parts.
+
+A history may have calls that are not whole: an answer was cut, or a model wrote no JSON. A template
+gets an object as the arguments of such a call, too. What is no object stands in one, as it is.
 """
 
 import json
@@ -73,27 +76,36 @@ class MessageForm:
     def _call(self, call: Mapping[str, Any], names: dict[str, str]) -> dict[str, Any]:
         copy = deepcopy(dict(call))
         function = copy.get("function")
-        if not isinstance(function, dict):
-            return copy
-        if isinstance(id := copy.get("id"), str) and isinstance(function.get("name"), str):
+        if not isinstance(function, dict):  # some libraries put its members into the call
+            function = {key: copy.pop(key) for key in ("name", "arguments") if key in copy}
+        if not isinstance(function.get("name"), str):
+            function["name"] = ""
+        if isinstance(id := copy.get("id"), str):
             names[id] = function["name"]
-        if "arguments" in function:
-            turned = _as_text if self.has_text_arguments else _as_object
-            function["arguments"] = turned(function["arguments"])
-        return copy
+        turned = _as_text if self.has_text_arguments else as_object
+        function["arguments"] = turned(function.get("arguments"))
+        return {**copy, "type": copy.get("type") or "function", "function": function}
 
 
-def _as_object(arguments: object) -> object:
-    if not isinstance(arguments, str):
-        return arguments
+def as_object(arguments: object) -> dict[str, Any]:
+    """The arguments of a call as an object. What is no object stands in one, as it is."""
+    value = _parsed(arguments) if isinstance(arguments, str) else arguments
+    if value is None or value == "":
+        return {}
+    return value if isinstance(value, dict) else {"arguments": value}
+
+
+def _parsed(text: str) -> object:
     try:
-        return json.loads(arguments)
+        return json.loads(text)
     except (ValueError, RecursionError):
-        return arguments
+        return text.strip() and text
 
 
 def _as_text(arguments: object) -> str:
-    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    if isinstance(arguments, str) and isinstance(_parsed(arguments), dict):
+        return arguments
+    return json.dumps(as_object(arguments), ensure_ascii=False)
 
 
 # ---- trying

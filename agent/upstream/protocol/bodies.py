@@ -20,6 +20,7 @@ from ....shared.inference import (
     NamedTool,
     RegexGrammar,
     TextPart,
+    arguments_text,
 )
 from ....shared.inference.abilities import Ability, lacking
 from ....shared.sampling import SAMPLERS, chosen
@@ -112,10 +113,18 @@ def _message(message: ChatMessage, dialect: Dialect) -> Json:
         if (value := getattr(message, name)) is not None:
             body[name] = value
     if message.tool_calls:
-        body["tool_calls"] = list(message.tool_calls)
+        body["tool_calls"] = [_call(each) for each in message.tool_calls]
     if message.reasoning_content is not None and dialect.has_template:
         body["reasoning_content"] = message.reasoning_content
     return body
+
+
+def _call(call: Mapping[str, Any]) -> Json:
+    function = call.get("function")
+    if not isinstance(function, Mapping):
+        return dict(call)
+    arguments = arguments_text(function.get("arguments"))
+    return {**call, "function": {**function, "arguments": arguments}}
 
 
 def _content(message: ChatMessage) -> str | list[Json]:

@@ -5,13 +5,12 @@ id. So calls without an id get one, and results are matched to calls in their or
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Field
-from pydantic_core import to_json
 
-from ....shared.inference import MAX_MESSAGES, MAX_PARTS, ChatMessage, Role
+from ....shared.inference import MAX_MESSAGES, MAX_PARTS, ChatMessage, Role, arguments_text
 from ....shared.strict import STRICT, ListOf
 from .images import Images, with_images
 
@@ -21,7 +20,7 @@ class _Function:
     __pydantic_config__ = STRICT
 
     name: str
-    arguments: dict[str, Any] = field(default_factory=dict)
+    arguments: Any = None
     index: int | None = None
 
 
@@ -91,7 +90,7 @@ class _OpenCalls:
         self._num_calls += 1
         id = call.id or f"call{self._num_calls:05}"  # nine characters, as some templates ask for
         self._open[id] = call.function.name
-        arguments = to_json(call.function.arguments).decode()
+        arguments = arguments_text(call.function.arguments)
         function = {"name": call.function.name, "arguments": arguments}
         return {"id": id, "type": "function", "function": function}
 

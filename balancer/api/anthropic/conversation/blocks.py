@@ -45,13 +45,13 @@ class RedactedThinking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUse:
-    """A call of a tool."""
+    """A call of a tool. An `input` that is no object is what was left of a call that was cut."""
 
     __pydantic_config__ = STRICT
     type: Literal["tool_use"] = "tool_use"
     id: str
     name: str
-    input: Json
+    input: Any = None
     caller: Json | None = None
 
 

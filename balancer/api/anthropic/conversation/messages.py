@@ -4,10 +4,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import TypeGuard, assert_never
 
-from pydantic_core import to_json
-
 from .....shared.errors import InvalidRequest
-from .....shared.inference import ChatMessage, ImagePart
+from .....shared.inference import ChatMessage, ImagePart, arguments_text
 from .blocks import (
     AnyBlock,
     AssistantMessage,
@@ -130,5 +128,5 @@ def _said(message: AssistantMessage) -> Iterator[ChatMessage]:
 
 
 def _call(block: ToolUse) -> Json:
-    function = {"name": block.name, "arguments": to_json(block.input).decode()}
+    function = {"name": block.name, "arguments": arguments_text(block.input)}
     return {"id": block.id, "type": "function", "function": function}

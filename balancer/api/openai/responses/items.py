@@ -20,6 +20,7 @@ from .....shared.inference import (
     ImagePart,
     ImageUrl,
     TextPart,
+    arguments_text,
 )
 from .....shared.strict import STRICT, ListOf
 from ..completions.formats import qualified
@@ -117,7 +118,7 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionCall:
-    """A call of a function. `arguments` is JSON text."""
+    """A call of a function. `arguments` is JSON text; a client may send the object itself."""
 
     __pydantic_config__ = STRICT
     type: Literal["function_call"] = "function_call"
@@ -125,7 +126,7 @@ class FunctionCall:
     call_id: str
     name: str
     namespace: str | None = None
-    arguments: str
+    arguments: str = "{}"
     status: Status = "completed"
 
 
@@ -175,6 +176,8 @@ def plain_items(value: object) -> object:
 
 
 def _plain_item(item: object) -> object:
+    if isinstance(item, dict) and (arguments := item.get("arguments")) is not None:
+        item = {**item, "arguments": arguments_text(arguments)}
     plain = _without_nulls(item)
     if isinstance(plain, dict) and "type" not in plain and "role" in plain:
         return {"type": "message", **plain}

@@ -47,11 +47,47 @@ class TestPlain:
             '{"of": "Öl"}',
         ]
 
-    @pytest.mark.parametrize("arguments", ["{oops", "[" * 100_000, 3, None])
-    def test_arguments_that_are_no_json_stay_as_they_are(self, arguments: object) -> None:
-        call = {"function": {"name": "f", "arguments": arguments}}
-        (message,) = plain(ChatMessage(role="assistant", tool_calls=(call, {"name": "plain"})))
-        assert message["tool_calls"] == [call, {"name": "plain"}]
+    @pytest.mark.parametrize(
+        ("arguments", "shown"),
+        [
+            ("", {}),
+            (" \n", {}),
+            ("null", {}),
+            (None, {}),
+            ("{oops", {"arguments": "{oops"}),
+            ("[" * 100_000, {"arguments": "[" * 100_000}),
+            ("in words", {"arguments": "in words"}),
+            ('"in words"', {"arguments": "in words"}),
+            ("[1]", {"arguments": [1]}),
+            ([], {"arguments": []}),
+            (3, {"arguments": 3}),
+            (False, {"arguments": False}),
+        ],
+    )
+    def test_arguments_that_are_no_object_stand_in_one(self, arguments: object, shown: Any) -> None:
+        call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
+        (message,) = plain(ChatMessage(role="assistant", tool_calls=(call,)))
+        assert message["tool_calls"] == [{**call, "function": {"name": "f", "arguments": shown}}]
+        form = MessageForm(has_text_arguments=True)
+        (message,) = plain(ChatMessage(role="assistant", tool_calls=(call,)), form=form)
+        assert json.loads(message["tool_calls"][0]["function"]["arguments"]) == shown
+
+    @pytest.mark.parametrize(
+        ("call", "name"),
+        [
+            ({"function": {"name": "f"}}, "f"),
+            ({"type": None, "name": "f", "arguments": None}, "f"),
+            ({"function": {"arguments": "{}"}}, ""),
+            ({"function": {"name": None}}, ""),
+            ({"function": None}, ""),
+            ({}, ""),
+        ],
+    )
+    def test_half_a_call_is_shown_as_a_whole_one(self, call: dict[str, Any], name: str) -> None:
+        (message,) = plain(ChatMessage(role="assistant", tool_calls=(call,)))
+        assert message["tool_calls"] == [
+            {"type": "function", "function": {"name": name, "arguments": {}}}
+        ]
 
     def test_a_result_is_named_after_the_function_it_is_of(self) -> None:
         names = [

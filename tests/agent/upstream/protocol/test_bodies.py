@@ -112,6 +112,16 @@ def test_messages() -> None:
     assert chat(VLLM_SERVER, messages=messages)["messages"][2]["reasoning_content"] == "hm"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sent"), [(None, "{}"), ({"a": 1}, '{"a":1}'), ('{"ci', '{"ci')]
+)
+def test_arguments_of_calls_are_text(arguments: object, sent: str) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": arguments}}
+    messages = (ChatMessage(role="assistant", tool_calls=(call,)),)
+    [message] = chat(messages=messages)["messages"]
+    assert message["tool_calls"][0]["function"] == {"name": "look", "arguments": sent}
+
+
 def test_tools() -> None:
     assert chat(tools=(TOOL,)) == {**ASKED, "tools": [TOOL]}
     assert chat(tools=(TOOL,), tool_choice="none") == ASKED

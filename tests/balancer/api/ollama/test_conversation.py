@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from pydantic import TypeAdapter
 
 from arriero.balancer.api.ollama.conversation import Messages, to_neutral
@@ -36,6 +37,15 @@ def test_texts_stay_and_thinking_is_reasoning() -> None:
         ChatMessage(role="assistant", content="Yes?", reasoning_content="hm"),
         ChatMessage(role="assistant", content=""),
     ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kept"), [(None, "{}"), ("", ""), ('{"ci', '{"ci'), ([1], "[1]"), (7, "7")]
+)
+def test_arguments_of_any_kind_are_taken(arguments: object, kept: str) -> None:
+    call = {"function": {"name": "sum", "arguments": arguments}}
+    (message,) = neutral({"role": "assistant", "tool_calls": [call]})
+    assert message.tool_calls == (made("call00001", "sum", kept),)
 
 
 def test_calls_get_ids_and_results_find_them_by_name() -> None:

@@ -137,3 +137,20 @@ def test_a_result_after_a_summary_is_named_by_its_place() -> None:
     with pytest.raises(InvalidRequest) as caught:
         neutral(user, summary, {"role": "user", "content": [result("t1")]})
     assert caught.value.field == "messages[2].content"
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        ({}, "{}"),
+        ({"input": None}, "{}"),
+        ({"input": '{"ci'}, '{"ci'),
+        ({"input": [1]}, "[1]"),
+        ({"input": 7}, "7"),
+    ],
+)
+def test_input_of_any_kind_is_taken(sent: dict[str, Any], kept: str) -> None:
+    half = {"type": "tool_use", "id": "t1", "name": "f", **sent}
+    (message,) = neutral({"role": "assistant", "content": [half]})
+    function = {"name": "f", "arguments": kept}
+    assert message.tool_calls == ({"id": "t1", "type": "function", "function": function},)

@@ -54,6 +54,23 @@ def neutral_call(id: str, arguments: str = "{}") -> dict[str, Any]:
     return {"id": id, "type": "function", "function": {"name": "f", "arguments": arguments}}
 
 
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        ({}, "{}"),
+        ({"arguments": None}, "{}"),
+        ({"arguments": ""}, ""),
+        ({"arguments": '{"ci'}, '{"ci'),
+        ({"arguments": {"a": None}}, '{"a":null}'),
+        ({"arguments": [1]}, "[1]"),
+    ],
+)
+def test_arguments_of_any_kind_are_taken(sent: dict[str, Any], kept: str) -> None:
+    half = {"type": "function_call", "call_id": "c1", "name": "f", "status": "incomplete", **sent}
+    (message,) = to_messages(None, items(half))
+    assert message.tool_calls == (neutral_call("c1", kept),)
+
+
 def test_text_alone_is_the_users() -> None:
     assert plain_items("hi") == [{"type": "message", "role": "user", "content": "hi"}]
     assert plain_items(7) == 7
