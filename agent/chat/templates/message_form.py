@@ -7,12 +7,18 @@ content, and results with names. Some expect arguments as text, show calls only 
 
 A history may have calls that are not whole: an answer was cut, or a model wrote no JSON. A template
 gets an object as the arguments of such a call, too. What is no object stands in one, as it is.
+
+Mistral's templates refuse ids of calls that are not nine letters and digits. They get other ids,
+the same for a call and its result.
 """
 
 import json
+import re
+from base64 import b32encode
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from itertools import product
 from typing import Any
 
@@ -25,6 +31,8 @@ Try = Callable[[list[PlainMessage], list[dict[str, Any]] | None], str]
 
 _WORD = "arriero-needle"
 _KEY = "arriero_key"
+_SHORT_ID, _LONG_ID = "call00001", "call_00001"
+_SHORT = re.compile(r"[A-Za-z0-9]{9}")
 _TOOL_NAME = "arriero_tool"
 _TOOL = {
     "type": "function",
@@ -47,6 +55,7 @@ class MessageForm:
     has_parts: bool = False
     has_text_arguments: bool = False
     silence: str | None = ""
+    has_short_ids: bool = False
 
     def plain(self, messages: Sequence[ChatMessage]) -> list[PlainMessage]:
         """Messages as template variables; copies, which the template may change."""
@@ -56,9 +65,11 @@ class MessageForm:
     def _message(self, message: ChatMessage, names: dict[str, str]) -> PlainMessage:
         """`names` are the function names of earlier calls by call id."""
         plain: PlainMessage = {"role": message.role, "content": self._content(message)}
-        for key in ("name", "reasoning_content", "tool_call_id"):
+        for key in ("name", "reasoning_content"):
             if (value := getattr(message, key)) is not None:
                 plain[key] = value
+        if message.tool_call_id is not None:
+            plain["tool_call_id"] = self._id(message.tool_call_id)
         if message.reasoning_content is not None:
             plain["thinking"] = message.reasoning_content  # gpt-oss's name for it
         if message.role == "tool" and (name := names.get(message.tool_call_id or "")):
@@ -80,11 +91,19 @@ class MessageForm:
             function = {key: copy.pop(key) for key in ("name", "arguments") if key in copy}
         if not isinstance(function.get("name"), str):
             function["name"] = ""
-        if isinstance(id := copy.get("id"), str):
-            names[id] = function["name"]
+        id = copy.get("id")
+        id = f"call{len(names) + 1:05}" if id is None else str(id)
+        names[id] = function["name"]
         turned = _as_text if self.has_text_arguments else as_object
         function["arguments"] = turned(function.get("arguments"))
-        return {**copy, "type": copy.get("type") or "function", "function": function}
+        type = copy.get("type") or "function"
+        return {**copy, "id": self._id(id), "type": type, "function": function}
+
+    def _id(self, id: str) -> str:
+        """The id that the template sees of a call."""
+        if not self.has_short_ids or _SHORT.fullmatch(id):
+            return id
+        return b32encode(sha256(id.encode()).digest()).decode()[:9]
 
 
 def as_object(arguments: object) -> dict[str, Any]:
@@ -117,7 +136,7 @@ def form_wanted(attempt: Try) -> MessageForm:
     for has_text_arguments, silence in product((False, True), ("", None)):
         form = MessageForm(has_parts, has_text_arguments, silence)
         if _shows_calls(attempt, form):
-            return form
+            return replace(form, has_short_ids=not _shows_calls(attempt, form, _LONG_ID))
     return MessageForm(has_parts)
 
 
@@ -127,14 +146,14 @@ def _wants_parts(attempt: Try) -> bool:
     return _WORD not in attempt(as_text, None) and _WORD in attempt(as_parts, None)
 
 
-def _shows_calls(attempt: Try, form: MessageForm) -> bool:
+def _shows_calls(attempt: Try, form: MessageForm, id: str = _SHORT_ID) -> bool:
     function = {"name": _TOOL_NAME, "arguments": json.dumps({_KEY: _WORD})}
-    call = {"id": "call00001", "type": "function", "function": function}
+    call = {"id": id, "type": "function", "function": function}
     messages = form.plain(
         [
             ChatMessage(role="user", content="Use the tool."),
             ChatMessage(role="assistant", tool_calls=(call,)),
-            ChatMessage(role="tool", content="Done.", tool_call_id="call00001"),
+            ChatMessage(role="tool", content="Done.", tool_call_id=id),
         ]
     )
     text = attempt(messages, [_TOOL])

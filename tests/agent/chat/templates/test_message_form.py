@@ -1,4 +1,5 @@
 import json
+import re
 from typing import Any
 
 import pytest
@@ -86,8 +87,36 @@ class TestPlain:
     def test_half_a_call_is_shown_as_a_whole_one(self, call: dict[str, Any], name: str) -> None:
         (message,) = plain(ChatMessage(role="assistant", tool_calls=(call,)))
         assert message["tool_calls"] == [
-            {"type": "function", "function": {"name": name, "arguments": {}}}
+            {
+                "id": "call00001",
+                "type": "function",
+                "function": {"name": name, "arguments": {}},
+            }
         ]
+
+    @pytest.mark.parametrize(
+        "id", ["call_00001", "toolu_01A09q90qw90lq917835lq9", "functions.f:0", "", "a", "ä" * 9]
+    )
+    def test_a_call_and_its_result_have_the_same_short_id_where_that_is_wanted(
+        self, id: str
+    ) -> None:
+        call = ChatMessage(role="assistant", tool_calls=({**CALL, "id": id},))
+        other = ChatMessage(role="assistant", tool_calls=({**CALL, "id": f"{id}!"},))
+        result = ChatMessage(role="tool", content="1", tool_call_id=id)
+        form = MessageForm(has_short_ids=True)
+        called, answered, called_again = plain(call, result, other, form=form)
+        short = called["tool_calls"][0]["id"]
+        assert re.fullmatch("[A-Za-z0-9]{9}", short)
+        assert answered["tool_call_id"] == short
+        assert answered["name"] == "f"
+        assert called_again["tool_calls"][0]["id"] != short
+        assert plain(call)[0]["tool_calls"][0]["id"] == id, "other templates see the client's own"
+
+    @pytest.mark.parametrize("id", ["call00001", "aB3dE6gH9"])
+    def test_a_short_id_stays(self, id: str) -> None:
+        call = ChatMessage(role="assistant", tool_calls=({**CALL, "id": id},))
+        (message,) = plain(call, form=MessageForm(has_short_ids=True))
+        assert message["tool_calls"][0]["id"] == id
 
     def test_a_result_is_named_after_the_function_it_is_of(self) -> None:
         names = [
@@ -146,6 +175,14 @@ class TestFormWanted:
             return json.dumps(message) if message["content"] is None else message["content"]
 
         assert self.wanted(of_message) == MessageForm(silence=None)
+
+    def test_one_that_refuses_long_ids(self) -> None:
+        def of_message(message: dict[str, Any]) -> str:
+            if any(len(call["id"]) != 9 for call in message.get("tool_calls", ())):
+                raise TypeError
+            return json.dumps(message)
+
+        assert self.wanted(of_message) == MessageForm(has_short_ids=True)
 
     def test_one_that_takes_parts(self) -> None:
         def of_message(message: dict[str, Any]) -> str:
