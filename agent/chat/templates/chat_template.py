@@ -89,18 +89,19 @@ class ChatTemplate:
     ) -> RenderedText:
         """The conversation as text, cut where a client wrote the text of a control token.
 
-        `options` are more variables for the template. If the answer `goes_on`, the text ends where
+        `options` are more variables for the template. Empty lists and objects are as absent ones,
+        for templates only ask whether they are there. If the answer `goes_on`, the text ends where
         the last message does, and that stands where an answer would, unless a `reasoning` (its
         opening marker) would come first. Raises `InvalidRequest`.
         """
-        options = options or {}
+        options = {name: value for name, value in (options or {}).items() if value not in ([], {})}
         is_on = options.get("enable_thinking") if thinking is None else thinking
         if isinstance(is_on, bool):
             options = {**_switches(is_on), **options}
         placed = self._instructions.placed(messages)
 
         def variables() -> Variables:
-            given = None if tools is None else deepcopy(list(tools))
+            given = deepcopy(list(tools)) if tools else None
             return Variables(self._form.plain(placed), given, deepcopy(dict(options)))
 
         def text_of(given: Variables) -> str:

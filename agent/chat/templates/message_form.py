@@ -74,7 +74,7 @@ class MessageForm:
             plain["thinking"] = message.reasoning_content  # gpt-oss's name for it
         if message.role == "tool" and (name := names.get(message.tool_call_id or "")):
             plain.setdefault("name", name)
-        if message.tool_calls is not None:
+        if message.tool_calls:
             plain["tool_calls"] = [self._call(call, names) for call in message.tool_calls]
         return plain
 

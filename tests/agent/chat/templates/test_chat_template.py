@@ -145,6 +145,12 @@ class TestWhatRealTemplatesUse:
     def test_without_tools_they_are_none(self) -> None:
         assert render("{{ tools is none }} {{ documents is none }}") == "True True"
 
+    def test_what_is_empty_is_as_absent(self) -> None:
+        source = "{{ tools is none }} {{ documents is none }} {{ more is defined }}"
+        options: dict[str, Any] = {"documents": [], "more": {}}
+        text = make(source).render((USER,), tools=[], thinking=None, options=options).text
+        assert text == "True True False"
+
     def test_without_tools_there_are_none_for_a_template_that_does_not_look(self) -> None:
         source = "{% for tool in tools %}{{ tool }}{% else %}no tools{% endfor %}"
         assert render(source) == "no tools"

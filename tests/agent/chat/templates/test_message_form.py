@@ -118,6 +118,10 @@ class TestPlain:
         (message,) = plain(call, form=MessageForm(has_short_ids=True))
         assert message["tool_calls"][0]["id"] == id
 
+    def test_no_calls_are_absent(self) -> None:
+        (message,) = plain(ChatMessage(role="assistant", content="x", tool_calls=()))
+        assert message == {"role": "assistant", "content": "x"}
+
     def test_a_result_is_named_after_the_function_it_is_of(self) -> None:
         names = [
             message.get("name")
