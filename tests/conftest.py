@@ -1,7 +1,7 @@
 """How property tests run: on machines of any speed, so never against the clock.
 
-Where the same code is to be judged alike each time they take the same few examples each time, other
-ones after every change of a test; `make search` looks among all for what fails.
+An ordinary run takes the same few examples each time, so that it judges the same code alike; a
+change of a test draws other ones. `make search` draws many new ones, to look for what fails.
 """
 
 import inspect
@@ -16,9 +16,9 @@ from arriero.shared.log import LineHandler
 from arriero.shared.reports.log_tail import LogTail
 from tests.waiting import HANGS
 
-searching = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+searching = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=200)
 settings.register_profile("searching", searching)
-settings.register_profile("repeatable", searching, derandomize=True, max_examples=40)
+settings.register_profile("repeatable", searching, derandomize=True, max_examples=25)
 settings.load_profile("repeatable")
 
 ASYNCHRONOUS_TIMEOUT = 2 * HANGS

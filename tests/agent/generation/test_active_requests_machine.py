@@ -317,4 +317,4 @@ class Machine(RuleBasedStateMachine):
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=150, stateful_step_count=40)
+TestMachine.settings = settings(stateful_step_count=40)

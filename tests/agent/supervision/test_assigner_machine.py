@@ -360,4 +360,4 @@ class Machine(RuleBasedStateMachine):
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=200, stateful_step_count=40)
+TestMachine.settings = settings(stateful_step_count=40)

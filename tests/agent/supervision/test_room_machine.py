@@ -171,4 +171,4 @@ def vars_of(engine: Engine) -> tuple[bool, bool, bool]:
 
 
 TestPlaces = Machine.TestCase
-TestPlaces.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+TestPlaces.settings = settings(stateful_step_count=30)

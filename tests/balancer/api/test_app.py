@@ -10,7 +10,7 @@ from typing import Any
 import openai
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -224,7 +224,6 @@ BODIES = (
 )
 
 
-@settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from(PATHS), BODIES), min_size=1, max_size=6))
 async def test_whatever_is_sent_is_answered_in_shape(sent: list[tuple[str, bytes]]) -> None:
     async with TestClient(TestServer(inference_app(FakeFleetRuntime(echo)))) as client:

@@ -445,7 +445,6 @@ def fleets(draw: st.DrawFn) -> tuple[list[Requirement], list[AgentReport]]:
 
 
 @given(fleets())
-@settings(max_examples=500, deadline=None)
 def test_a_host_never_gets_more_than_it_holds_and_no_model_twice(
     fleet: tuple[list[Requirement], list[AgentReport]],
 ) -> None:
@@ -529,4 +528,4 @@ class Machine(RuleBasedStateMachine):
 
 
 TestSeveralModels = Machine.TestCase
-TestSeveralModels.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestSeveralModels.settings = settings(stateful_step_count=30)

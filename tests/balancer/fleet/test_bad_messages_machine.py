@@ -7,7 +7,7 @@ from dataclasses import astuple, replace
 from itertools import count
 from math import inf, isfinite, nan
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.balancer.fleet.bad_messages import CODE, FIRST_PAUSE
@@ -206,7 +206,6 @@ ANY_MESSAGE = st.one_of(
 
 
 @given(history=st.lists(st.tuples(ANY_MESSAGE, st.sampled_from([0.0, 0.1, 2.0])), max_size=25))
-@settings(max_examples=300, deadline=None)
 def test_whatever_one_agent_says_the_others_serve(
     history: list[tuple[FromAgent, float]],
 ) -> None:

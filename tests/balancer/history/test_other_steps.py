@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.balancer.history.other_steps import FORGOTTEN, HOUR, LATE, FromSource, OtherSteps
@@ -148,7 +148,6 @@ def test_no_more_is_kept_than_of_one_balancer() -> None:
     assert others.num_kept <= HOUR + 60
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_each_step_counts_once_in_any_history(data: st.DataObject) -> None:
     """Two sources write what they counted after some seconds, and tell the rest until then."""

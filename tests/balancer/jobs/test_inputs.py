@@ -45,7 +45,7 @@ def numbers(data: bytes, chunk: Chunk) -> list[int]:
     lines=st.lists(st.sampled_from([b"", b"  ", b"bad", b"good", b"long"]), max_size=40),
     ends=st.booleans(),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_line_with_text_is_in_one_chunk(
     lines: list[bytes], ends: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -221,7 +221,7 @@ class ScheduleMachine(RuleBasedStateMachine):
         assert sorted(last) == sorted(self.open)
 
 
-ScheduleMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
+ScheduleMachine.TestCase.settings = settings(stateful_step_count=30)
 TestSchedule = ScheduleMachine.TestCase
 
 

@@ -386,4 +386,4 @@ class LineMachine(RuleBasedStateMachine):
 
 
 TestLineMachine = LineMachine.TestCase
-TestLineMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestLineMachine.settings = settings(stateful_step_count=30)

@@ -5,7 +5,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.agent.chat.constraints.answer_grammar import AnswerFormat
@@ -109,7 +109,6 @@ def test_without_a_vocabulary_nothing_is_constrained() -> None:
 # ---- whatever a model says under a schema is valid
 
 
-@settings(max_examples=60)
 @given(schema=SCHEMAS, seed=st.integers(0, 2**31))
 def test_whatever_is_said_under_a_schema_is_valid(schema: dict[str, Any], seed: int) -> None:
     constraint = constrained(schema_grammar(schema))

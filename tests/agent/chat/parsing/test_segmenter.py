@@ -1,7 +1,7 @@
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.agent.chat.families.families import FAMILIES, FAMILY_NAMES, family_named
@@ -40,7 +40,6 @@ def test_recorded_answers(name: str) -> None:
     assert told(family, text, is_thinking=is_thinking) == says
 
 
-@settings(max_examples=400)
 @given(
     st.sampled_from(FAMILY_NAMES),
     TEXTS,
@@ -62,7 +61,6 @@ def test_any_text_cut_anywhere_says_the_same_and_loses_nothing(
             assert segment.text == segment.raw
 
 
-@settings(max_examples=100)
 @given(st.sampled_from(FAMILY_NAMES), st.text(), st.booleans())
 def test_text_without_markers_is_content(family: str, text: str, has_tools: bool) -> None:
     pieces = told(family, text, tools=TOOLS if has_tools else None)

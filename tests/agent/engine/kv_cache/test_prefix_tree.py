@@ -163,4 +163,4 @@ class Machine(RuleBasedStateMachine):
 
 
 TestAnyHistory = Machine.TestCase
-TestAnyHistory.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestAnyHistory.settings = settings(stateful_step_count=30)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -171,7 +171,6 @@ def test_each_token_is_as_likely_as_in_order(name: str, scale: float, temperatur
         assert counts[group].sum() / NUM_DRAWS == pytest.approx(share, abs=spread)
 
 
-@settings(max_examples=60)
 @given(
     size=st.sampled_from([1, 2, 3000, 9000]),
     seed=st.integers(0, 99),
@@ -207,7 +206,6 @@ IN_ORDER = (
 CHAINS = st.tuples(*(st.sampled_from(("nothing", *names)) for names in IN_ORDER))
 
 
-@settings(max_examples=150)
 @given(
     names=CHAINS,
     size=st.sampled_from([2000, 9000, 30_000]),

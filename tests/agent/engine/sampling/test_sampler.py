@@ -13,7 +13,7 @@ import annotated_types
 import llama_cpp.llama_cpp as llama_cpp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
@@ -633,7 +633,6 @@ def rows(draw: st.DrawFn, size: int) -> Row:
     return row
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     data=st.data(),
     choices=st.fixed_dictionaries({}, optional={name: accepted(name) for name in NUMBERS}),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.agent.engine.prompt import Prompt
@@ -103,7 +103,6 @@ def say(one: NewSequence, some: list[Row]) -> list[int]:
     return [sampler.choose(row.copy()) for row in some]
 
 
-@settings(max_examples=150)
 @given(st.sampled_from(CHOICES), st.integers(0, 24), st.integers(0, 2**32 - 1))
 def test_it_goes_on_as_the_first_would_have(choices: dict[str, Any], cut: int, seed: int) -> None:
     some = rows(seed)

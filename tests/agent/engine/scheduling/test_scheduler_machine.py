@@ -743,5 +743,5 @@ TestTightSpeculatingLives = TightSpeculatingLives.TestCase
 TestWildlySpeculatingLives = WildlySpeculatingLives.TestCase
 TestTurnTakingLives = TurnTakingLives.TestCase
 for one in MACHINES:
-    one.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+    one.TestCase.settings = settings(stateful_step_count=40)
 del one

@@ -173,4 +173,4 @@ class Lives(RuleBasedStateMachine):
 
 
 TestLives = Lives.TestCase
-TestLives.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestLives.settings = settings(stateful_step_count=40)

@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.agent.engine.prompt import History, Media, Prompt
@@ -105,7 +105,6 @@ def test_one_that_is_never_right_costs_next_to_nothing(seconds: float, token: fl
     assert not token or sequences.num_drafted == 0, "guesses that nobody computes show enough"
 
 
-@settings(max_examples=30)
 @given(
     st.integers(1, 4),
     st.floats(0.0001, 0.3),

@@ -5,7 +5,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from llguidance import LLMatcher
 
@@ -120,7 +120,6 @@ def spelt(character: str) -> int:
 GROUPS = st.lists(st.integers(1, 5), max_size=12)
 
 
-@settings(max_examples=200)
 @given(st.data())
 def test_what_was_delivered_and_what_follows_are_the_answer(data: st.DataObject) -> None:
     parsing, text = data.draw(parsings())
@@ -142,7 +141,6 @@ def test_what_was_delivered_and_what_follows_are_the_answer(data: st.DataObject)
     assert Told.by([*delivered, *chain(*rest)]) == Told.by(chain(*steps))
 
 
-@settings(max_examples=60)
 @given(st.data())
 def test_it_may_move_again_and_again(data: st.DataObject) -> None:
     parsing, text = data.draw(parsings())
@@ -273,7 +271,6 @@ class TestWhatDoesNotFit:
         shifted = prepared(shift=ContextShift(1, 2))
         resume(shifted, Continuation.after((0,) * 4094), vocab)
 
-    @settings(max_examples=150)
     @given(st.data())
     def test_any_counts_are_taken_or_refused(self, data: st.DataObject) -> None:
         parsing, text = data.draw(parsings())

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType
 from aiohttp.test_utils import TestClient, TestServer
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.balancer.api.app import inference_app
@@ -342,7 +342,6 @@ FRAMES = (
 )
 
 
-@settings(max_examples=30)
 @given(st.lists(FRAMES, max_size=8))
 async def test_whatever_is_sent_the_socket_lives(frames: list[bytes]) -> None:
     app = inference_app(FakeFleetRuntime(echo))

@@ -346,4 +346,4 @@ class FleetMachine(WatchedFleet):
 
 
 TestFleetMachine = FleetMachine.TestCase
-TestFleetMachine.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TestFleetMachine.settings = settings(stateful_step_count=50)

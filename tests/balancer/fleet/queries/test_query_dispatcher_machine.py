@@ -224,6 +224,4 @@ class QueryDispatcherMachine(RuleBasedStateMachine):
 
 
 TestQueryDispatcherMachine = QueryDispatcherMachine.TestCase
-TestQueryDispatcherMachine.settings = settings(
-    max_examples=100, stateful_step_count=40, deadline=None
-)
+TestQueryDispatcherMachine.settings = settings(stateful_step_count=40, deadline=None)

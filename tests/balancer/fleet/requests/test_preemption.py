@@ -1,7 +1,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.balancer.fleet.requests import preemption
@@ -114,7 +114,6 @@ def test_each_run_lasts_longer_than_the_one_before() -> None:
 WANTED = st.sampled_from([None, "m", "n"])
 
 
-@settings(max_examples=50)
 @given(st.lists(WANTED, max_size=6), st.lists(WANTED, max_size=6))
 def test_no_more_are_asked_than_wait(waiting: list[QueueKey], running: list[QueueKey]) -> None:
     preemption = Preemption()

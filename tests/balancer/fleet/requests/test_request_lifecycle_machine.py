@@ -129,6 +129,4 @@ class RequestLifecycleMachine(RuleBasedStateMachine):
 
 
 TestRequestLifecycleMachine = RequestLifecycleMachine.TestCase
-TestRequestLifecycleMachine.settings = settings(
-    max_examples=100, stateful_step_count=30, deadline=None
-)
+TestRequestLifecycleMachine.settings = settings(stateful_step_count=30, deadline=None)

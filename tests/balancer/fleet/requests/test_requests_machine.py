@@ -316,7 +316,7 @@ class MuteMachine(WatchedFleet):
 
 
 TestMuteMachine = MuteMachine.TestCase
-TestMuteMachine.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
+TestMuteMachine.settings = settings(stateful_step_count=20)
 
 
 AGENTS = ("a", "b", "c")
@@ -459,4 +459,4 @@ class MovesMachine(WatchedFleet):
 
 
 TestMovesMachine = MovesMachine.TestCase
-TestMovesMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestMovesMachine.settings = settings(stateful_step_count=40)

@@ -152,4 +152,4 @@ class Evictions(RuleBasedStateMachine):
 
 
 TestEvictions = Evictions.TestCase
-TestEvictions.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestEvictions.settings = settings(stateful_step_count=30)

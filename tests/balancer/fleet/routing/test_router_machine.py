@@ -164,4 +164,4 @@ class RoutingMachine(RuleBasedStateMachine):
 
 
 TestRoutingMachine = RoutingMachine.TestCase
-TestRoutingMachine.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestRoutingMachine.settings = settings(stateful_step_count=30)

@@ -262,4 +262,4 @@ class DispatchMachine(RuleBasedStateMachine):
 
 
 TestDispatchMachine = DispatchMachine.TestCase
-TestDispatchMachine.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestDispatchMachine.settings = settings(stateful_step_count=40)

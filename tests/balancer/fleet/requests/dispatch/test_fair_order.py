@@ -144,7 +144,6 @@ def test_flows_that_went_are_remembered_within_bounds() -> None:
 COSTS = st.lists(st.integers(1, 50), min_size=1, max_size=12)
 
 
-@settings(max_examples=40)
 @given(st.lists(COSTS, min_size=2, max_size=4))
 def test_no_flow_is_below_its_share_by_more_than_an_item(costs: list[list[int]]) -> None:
     """Of any two flows that wait all the time: what they got differs by an item of each at most."""
@@ -165,7 +164,6 @@ def test_no_flow_is_below_its_share_by_more_than_an_item(costs: list[list[int]])
                 assert abs(got[one] - got[other]) <= most
 
 
-@settings(max_examples=40)
 @given(COSTS, st.integers(1, 50))
 def test_flows_that_come_new_again_and_again_do_not_starve_an_old_one(
     costs: list[int], cost: int
@@ -238,4 +236,4 @@ class FairOrderMachine(RuleBasedStateMachine):
 
 
 TestFairOrderMachine = FairOrderMachine.TestCase
-TestFairOrderMachine.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+TestFairOrderMachine.settings = settings(stateful_step_count=30)

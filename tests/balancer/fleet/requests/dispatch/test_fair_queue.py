@@ -147,7 +147,6 @@ ASKS = st.builds(
 )
 
 
-@settings(max_examples=40)
 @given(st.lists(ASKS, max_size=20), st.integers(0, 8))
 def test_places_come_true(asks: list[RoutingRequest], num_before: int) -> None:
     """With whatever started before: those that wait start in the order of their places."""
@@ -161,7 +160,6 @@ def test_places_come_true(asks: list[RoutingRequest], num_before: int) -> None:
     assert start_all(queue).split() == [places[place] for place in sorted(places)]
 
 
-@settings(max_examples=40)
 @given(st.lists(st.sampled_from("abc"), min_size=2, max_size=30))
 def test_of_requests_that_are_alike_nobody_gets_two_more_than_another(callers: list[str]) -> None:
     queue = queue_of(*map(ask, callers))
@@ -258,7 +256,7 @@ class FairQueueMachine(RuleBasedStateMachine):
 
 
 TestFairQueueMachine = FairQueueMachine.TestCase
-TestFairQueueMachine.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+TestFairQueueMachine.settings = settings(stateful_step_count=30)
 
 
 BOTH: list[PriorityClass] = ["interactive", "batch"]
