@@ -265,7 +265,7 @@ def hosts_of(settings: BalancerSettings, origins: Sequence[str] = ()) -> Allowed
     """
     listening = (settings.inference_addr.host, settings.management_addr.host)
     names = [host for host in listening if ":" not in host]  # addresses need not be given
-    return AllowedHosts([*settings.allowed_host, *names], origins)
+    return AllowedHosts(settings.allowed_host, origins, listening=names)
 
 
 def certificates_of(settings: BalancerSettings) -> Certificates | None:

@@ -16,7 +16,7 @@ from pydantic_core import to_json
 
 from .access.permissions import Needs, Table
 from .openapi.document import Doc, Operation, document, json_answer
-from .transport.http import Handler
+from .transport.http import ACTING, Handler
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,8 @@ JINA = Owner("Jina", "https://api.jina.ai/redoc#tag/rerank")
 class Route:
     """One method of one path, which may have patterns, as in `/things/{id:.+}`.
 
-    A `GET` answers `HEAD`, too, but for one that `is_endless`.
+    A `GET` answers `HEAD`, too, but for one that `is_endless`. A `GET` that `acts` has agents do
+    something, such as load a model, so no link and no image of a page elsewhere gets there.
     """
 
     method: str
@@ -51,6 +52,7 @@ class Route:
     handler: Handler
     doc: Doc | Owner
     is_endless: bool = field(default=False, kw_only=True)
+    acts: bool = field(default=False, kw_only=True)
 
     @property
     def template(self) -> str:
@@ -82,6 +84,7 @@ ROUTES = web.AppKey("ROUTES", Sequence[Route])
 def mount(app: web.Application, routes: Sequence[Route]) -> None:
     """Has `app` serve `routes`; its middleware admits by their `permissions`."""
     app[ROUTES] = routes
+    app[ACTING] = frozenset(route.template for route in routes if route.acts)
     app.add_routes([route.definition() for route in routes])
 
 

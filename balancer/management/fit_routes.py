@@ -83,7 +83,7 @@ def routes(runtime: FleetRuntime) -> list[Route]:
         errors=(InvalidRequest, RateLimited),
     )
     # Agents look at their files for it, and ask servers: as whoever desires models may have them.
-    return [Route("GET", "/api/v1/models/fit", Needs.ADMINISTER, fit, doc)]
+    return [Route("GET", "/api/v1/models/fit", Needs.ADMINISTER, fit, doc, acts=True)]
 
 
 def fit_query(query: Mapping[str, str], http_hosts: Collection[str]) -> FitQuery:

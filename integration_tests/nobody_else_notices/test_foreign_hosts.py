@@ -1,4 +1,4 @@
-"""DNS rebinding: a foreign host name that resolves to this machine is refused on both ports."""
+"""Pages elsewhere: by a name rebound to this machine, by another port of it, by an image."""
 
 import asyncio
 import json
@@ -81,3 +81,65 @@ async def test_an_origin_that_only_ends_like_the_host(bare_fleet: Fleet) -> None
         headers = {"Origin": f"http://{prefix}{address}"}
         async with bare_fleet.http.post(url, json={"prompt": "x"}, headers=headers) as response:
             assert (response.status, code(await response.json())) == (403, "forbidden")
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_page_of_another_server_on_this_host(bare_fleet: Fleet) -> None:
+    for base, path in (
+        (bare_fleet.inference, "/api/v1/socket"),
+        (bare_fleet.inference, "/v1/responses"),
+        (bare_fleet.management, "/api/v1/agent-socket"),
+    ):
+        for origin in ("http://127.0.0.1", "https://127.0.0.1", "http://localhost"):
+            with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
+                await bare_fleet.http.ws_connect(base + path, headers={"Origin": origin})
+            assert caught.value.status == 403, (path, origin)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_an_image_of_a_page_elsewhere_has_nothing_done(bare_fleet: Fleet) -> None:
+    """An agent that were sent to the address would be heard there."""
+    await bare_fleet.start_agent()
+    asked: list[bytes] = []
+
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readline())
+        writer.close()
+
+    async with await asyncio.start_server(hear, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        fit = f"/api/v1/models/fit?source=http://127.0.0.1:{port}/m.gguf"
+        acting = (
+            (bare_fleet.management, fit),
+            (bare_fleet.inference, "/props"),
+            (bare_fleet.inference, "/tokenizer_info"),
+        )
+        browser = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) Chrome/70.0"}
+        for base, path in acting:
+            for method in ("GET", "HEAD"):
+                for headers in (
+                    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
+                    {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"},
+                    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"},
+                    browser,
+                    {"Referer": "http://evil.example/"},
+                ):
+                    request = bare_fleet.http.request(method, base + path, headers=headers)
+                    async with request as response:
+                        assert response.status == 403, (path, headers)
+        assert asked == []
+        async with bare_fleet.http.get(bare_fleet.management + fit) as response:
+            assert response.status == 200
+            assert len((await response.json())["agents"]) == 1
+        assert asked[0].startswith(b"GET /m.gguf")
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_no_path_is_for_images_of_pages_elsewhere(bare_fleet: Fleet) -> None:
+    image = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+    for base in (bare_fleet.inference, bare_fleet.management):
+        async with bare_fleet.http.get(f"{base}/openapi.json") as response:
+            document = await response.json()
+        for path in [each for each, methods in document["paths"].items() if "get" in methods]:
+            async with bare_fleet.http.get(base + path, headers=image) as response:
+                assert (response.status, code(await response.json())) == (403, "forbidden"), path

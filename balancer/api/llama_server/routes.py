@@ -67,7 +67,7 @@ def routes(runtime: FleetRuntime) -> list[Route]:
 
     return [
         Route("POST", "/completion", Needs.CALL, completion, LLAMA_SERVER),
-        Route("GET", "/props", Needs.CALL, props, LLAMA_SERVER),
+        Route("GET", "/props", Needs.CALL, props, LLAMA_SERVER, acts=True),
     ]
 
 

@@ -20,7 +20,7 @@ from ....shared.errors import (
     public_body,
     status_of,
 )
-from .fault_reports import refusals_reported, report_refusal
+from .fault_reports import refusals_reported, report_refusal, route_of
 from .hosts import AllowedHosts
 from .streaming import REQUEST_ID
 
@@ -32,6 +32,9 @@ QUEUE_POSITION = "X-Queue-Position"
 
 request_id_key = web.RequestKey("request_id_key", str)
 """Request key for the id of an accepted request, so that an error response has it, too."""
+
+ACTING = web.AppKey("ACTING", frozenset[str])
+"""App key of the paths, as templates, whose `GET` has something done."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ErrorBody = Callable[[RequestError], Mapping[str, object]]
@@ -178,9 +181,12 @@ def _refuse_other_hosts(hosts: AllowedHosts) -> Middleware:
         headers = request.headers
         with refusals_reported(request):
             named = headers.getall(hdrs.HOST, [])
-            hosts.check(named, headers.getall(hdrs.ORIGIN, []))
+            hosts.check(named, headers.getall(hdrs.ORIGIN, []), over_tls=request.secure)
             if not request.raw_path.startswith(("/", "*")):
                 hosts.check_target(request.url.raw_authority)  # the target's own, which counts
+            if request.method in (hdrs.METH_GET, hdrs.METH_HEAD):
+                acts = route_of(request) in request.app.get(ACTING, ())
+                hosts.check_fetch(headers, acts=acts, over_tls=request.secure)
         if _is_preflight(request) and hosts.admits(request.headers[hdrs.ORIGIN]):
             return _preflight_answer(request)  # browsers send no key with it
         return await handler(request)

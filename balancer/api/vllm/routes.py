@@ -45,7 +45,7 @@ def routes(runtime: FleetRuntime) -> list[Route]:
     return [
         Route("POST", "/tokenize", Needs.CALL, handler(runtime, tokenize), VLLM),
         Route("POST", "/detokenize", Needs.CALL, handler(runtime, detokenize), VLLM),
-        Route("GET", "/tokenizer_info", Needs.CALL, tokenizer_info, VLLM),
+        Route("GET", "/tokenizer_info", Needs.CALL, tokenizer_info, VLLM, acts=True),
         Route("GET", "/version", Needs.ANY, _version, VLLM),
         Route("GET", "/ping", Needs.NOTHING, _ping, VLLM),
         Route("POST", "/ping", Needs.NOTHING, _ping, VLLM),

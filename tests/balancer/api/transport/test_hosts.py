@@ -79,6 +79,95 @@ def test_origins_that_are_refused(origin: str) -> None:
         HOSTS.check([OWN], [origin])
 
 
+@pytest.mark.parametrize(
+    ("host", "own", "foreign"),
+    [
+        # The port of a host without one is that of the page's scheme.
+        ("gpu-box", "http://gpu-box", "http://gpu-box:443"),
+        ("gpu-box", "https://gpu-box:443", "https://gpu-box:80"),
+        ("gpu-box:443", "https://gpu-box", "http://gpu-box:80"),
+        ("127.0.0.1:80", "http://127.0.0.1", "https://127.0.0.1"),
+        ("127.0.0.1", "https://127.0.0.1", "http://127.0.0.1:8060"),
+        ("127.0.0.1:8060", "http://127.0.0.1:8060", "http://127.0.0.1:8061"),
+        # A host is one in whichever spelling; another name of this machine is another host.
+        ("LocalHost:8060", "HTTP://localhost:8060", "http://127.0.0.1:8060"),
+        ("localhost.:8060", "http://localhost:8060", "http://localhost"),
+        ("localhost:8060", "http://localhost.:8060", "http://localhost..:8060"),
+        ("[::1]:8060", "http://[0:0:0:0:0:0:0:1]:8060", "http://[::1]"),
+        ("[0:0::1]:8060", "http://[::1]:8060", "http://[::2]:8060"),
+        ("[::1]:8060", "http://[::1]:8060", "http://::1:8060"),
+        # Other schemes have no pages here, even of this host.
+        ("127.0.0.1:8060", "https://127.0.0.1:8060", "ftp://127.0.0.1:8060"),
+        ("127.0.0.1:8060", "https://127.0.0.1:8060", "http://user@127.0.0.1:8060"),
+        ("127.0.0.1:8060", "https://127.0.0.1:8060", "http://127.0.0.1:"),
+    ],
+)
+def test_a_pages_origin_is_scheme_host_and_port(host: str, own: str, foreign: str) -> None:
+    hosts = AllowedHosts(listening=["gpu-box", "127.0.0.1"])
+    hosts.check([host], [own])
+    with pytest.raises(Forbidden):
+        hosts.check([host], [foreign])
+
+
+@pytest.mark.parametrize("listening", ["127.0.0.1", "localhost", "gpu-box"])
+def test_the_page_of_another_server_on_the_host_that_it_listens_on(listening: str) -> None:
+    hosts = AllowedHosts(listening=[listening])
+    hosts.check([f"{listening}:8060"], [f"http://{listening}:8060"])
+    for origin in (f"http://{listening}", f"https://{listening}", f"http://{listening}:3000"):
+        with pytest.raises(Forbidden):
+            hosts.check([f"{listening}:8060"], [origin])
+
+
+def test_over_tls_a_page_without_it_is_foreign() -> None:
+    """Whoever is on the way could have made that page."""
+    for host in (OWN, "gpu-box"):
+        HOSTS.check([host], [f"https://{host}"], over_tls=True)
+        with pytest.raises(Forbidden):
+            HOSTS.check([host], [f"http://{host}"], over_tls=True)
+
+
+BROWSER = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/70.0"}
+
+
+def page(site: str, mode: str = "no-cors") -> dict[str, str]:
+    return {**BROWSER, "Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode}
+
+
+@pytest.mark.parametrize(
+    ("headers", "may_read", "may_act"),
+    [
+        ({}, True, True),
+        ({"User-Agent": "curl/8.5.0"}, True, True),
+        (page("same-origin"), True, True),
+        (page("none", "navigate"), True, True),  # somebody typed it
+        (page("cross-site"), False, False),
+        (page("same-site"), False, False),  # another port of this host
+        (page("cross-site", "navigate"), True, False),
+        (page("same-site", "navigate"), True, False),
+        ({**page("cross-site"), "Referer": f"http://{OWN}/"}, False, False),
+        # Browsers that do not say where the page is, or not to hosts like this one.
+        (BROWSER, True, False),
+        ({**BROWSER, "Referer": "http://evil.example/page"}, True, False),
+        ({"Referer": "http://evil.example/page"}, True, False),
+        ({"Referer": "http://127.0.0.1/"}, True, False),
+        ({"Referer": f"http://{OWN}.evil.example/"}, True, False),
+        ({"Referer": ""}, True, False),
+        ({**BROWSER, "Referer": f"http://{OWN}/page?x=http://evil.example/"}, True, True),
+        # `check` has seen what has an origin.
+        ({**page("cross-site", "cors"), "Origin": "https://chat.example"}, True, True),
+    ],
+)
+def test_what_a_page_has_a_browser_ask_for(
+    headers: dict[str, str], may_read: bool, may_act: bool
+) -> None:
+    for acts, may in ((False, may_read), (True, may_act)):
+        try:
+            AllowedHosts().check_fetch({"Host": OWN, **headers}, acts=acts)
+            assert may
+        except Forbidden:
+            assert not may
+
+
 def test_every_origin_counts() -> None:
     with pytest.raises(Forbidden):
         HOSTS.check([OWN], [f"http://{OWN}", "http://evil.example"])
@@ -112,7 +201,11 @@ def test_urls_that_they_cannot(given: str) -> None:
 
 
 ADMITTED = AllowedHosts(
-    [], ["https://chat.example", "http://localhost:*", "app://*", "null", "chrome-extension://abc"]
+    [],
+    [
+        *("https://chat.example", "http://localhost:*", "app://*", "null"),
+        *("chrome-extension://abc", "https://TLS.example:443"),
+    ],
 )
 
 
@@ -121,6 +214,7 @@ ADMITTED = AllowedHosts(
     [
         *("https://chat.example", "https://CHAT.example", "http://localhost", "null"),
         *("http://localhost:3000", "app://obsidian.md", "app://-", "chrome-extension://abc"),
+        *("https://chat.example:443", "https://chat.example.", "https://tls.example"),
     ],
 )
 def test_origins_that_an_operator_named(origin: str) -> None:
