@@ -489,6 +489,8 @@ def collect_numbers(parts: Parts) -> None:
         lambda: conversations.memory.num_bytes,
         lambda: 0 if conversation_service is None else conversation_service.num_waiting,
     )
+    metrics.collect_pool("conversation_bytes", conversations.memory.pool.sizes)
+    metrics.collect_pool("conversations", conversations.memory.pool.counts)
     service = parts.request_service
     metrics.collect_retained(
         lambda: len(parts.retained),

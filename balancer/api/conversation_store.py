@@ -1,11 +1,13 @@
 """Stored conversations, which later requests can continue or read.
 
-Bounded in number, bytes and age; the least recently used entry is evicted first. Each entry is
-self-contained. Data that entries share is counted for each of them, so `num_bytes` is an upper
+Bounded in number, bytes and age. When the store is full, the least recently used entry of the owner
+with most is evicted. An entry that is larger than its owner's fair share is refused. Each entry is
+self-contained. Data that entries share is counted for each of them, so the bytes are an upper
 bound. The APIs share one store, and each finds only entries of its own kind.
 
-Invariants: the entries stand in the order in which they were used; their bytes add up to
-`num_bytes`, which is never more than `max_bytes`.
+Without keys all entries belong to everybody, who have one share: the whole store.
+
+Invariants: the entries stand in the order in which they were used; `pool` has the same entries.
 """
 
 from collections import OrderedDict
@@ -13,8 +15,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol, TypeVar
 
+from ..fleet.shares import FairEviction
+
 MAX_ENTRIES = 10_000
 """Most entries that are stored, however small they are."""
+
+EVERYBODY = ""
+"""The owner of all entries where there are no keys."""
 
 DEFAULT_BYTES = 64 * 2**20
 DEFAULT_AGE = 3600.0
@@ -57,25 +64,27 @@ class ConversationStore:
         """With 0 bytes nothing is stored. `max_age` counts from an entry's last use, in seconds."""
         self.max_bytes = max_bytes
         self._max_age = max_age
-        self._max_entries = max_entries
         self._entries: OrderedDict[str, _Used] = OrderedDict()
-        self.num_bytes = 0
+        self.pool: FairEviction[str, str] = FairEviction(max_bytes, max_entries)
 
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def num_bytes(self) -> int:
+        """The bytes that all entries count for."""
+        return self.pool.sizes.total
+
     def put(self, id: str, entry: Entry, now: float, *, owner: str | None = None) -> bool:
-        """Stores `entry`, evicting older ones; not one that can never fit. Whether it did.
+        """Stores `entry`, evicting older ones, if it is within its fair share. Whether it did.
 
         It belongs to `owner` (`Caller.owner`), and only that one finds it. It takes the place of
         one that was stored under the same id.
         """
-        if entry.num_bytes > self.max_bytes:
+        if not self.pool.claim(id, owner or EVERYBODY, entry.num_bytes):
             return False
-        if id in self._entries:
-            self._remove(id)
         self._entries[id] = _Used(entry, now, owner)
-        self.num_bytes += entry.num_bytes
+        self._entries.move_to_end(id)
         self._make_room(now)
         return True
 
@@ -87,6 +96,7 @@ class ConversationStore:
             return None
         used.used_at = now
         self._entries.move_to_end(id)
+        self.pool.use(id)
         return used.entry
 
     def forget(self, id: str, kind: type[Entry], now: float, *, owner: str | None = None) -> bool:
@@ -106,21 +116,23 @@ class ConversationStore:
     def _make_room(self, now: float) -> None:
         while self._entries:
             id, eldest = next(iter(self._entries.items()))
-            is_too_old = now - eldest.used_at > self._max_age
-            is_too_much = self.num_bytes > self.max_bytes or len(self) > self._max_entries
-            if not is_too_old and not is_too_much:
-                return
+            if now - eldest.used_at <= self._max_age:
+                break
             self._remove(id)
+        while (gone := self.pool.evict()) is not None:
+            del self._entries[gone]
 
     def _remove(self, id: str) -> None:
-        self.num_bytes -= self._entries.pop(id).entry.num_bytes
+        del self._entries[id]
+        self.pool.remove(id)
 
     def check_integrity(self) -> None:
         """Raises `RuntimeError` when an invariant is broken; for tests."""
         entries = list(self._entries.values())
+        self.pool.check_integrity()
         if self.num_bytes != sum(each.entry.num_bytes for each in entries):
             raise RuntimeError("the bytes do not add up")
-        if self.num_bytes > self.max_bytes or len(entries) > self._max_entries:
+        if self.num_bytes > self.max_bytes or len(entries) > self.pool.counts.bound:
             raise RuntimeError("more is kept than may be")
         if any(a.used_at > b.used_at for a, b in pairwise(entries)):
             raise RuntimeError("the entries are out of order")

@@ -1,11 +1,14 @@
 """Conversations that wait to be written to the store: which are next, and how much of it.
 
-Invariant: at most `MOST_WAITING` wait, of `most_bytes` together; of more, the oldest are given up.
+Invariant: at most `MOST_WAITING` wait, of `most_bytes` together. Of more, the oldest of the owner
+with most are given up.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from ..fleet.shares import FairEviction
 
 MOST_WAITING = 2048
 MOST_WRITTEN = 64
@@ -41,10 +44,9 @@ class ConversationBacklog:
     """The `Backlog` of conversations' ids."""
 
     def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
         self._waiting: dict[str, UnwrittenConversation] = {}
         self._used: dict[str, None] = {}
-        self._num_bytes = 0
+        self.pool: FairEviction[str, str] = FairEviction(most_bytes, MOST_WAITING)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -65,10 +67,10 @@ class ConversationBacklog:
         """It is to be written; how many are given up for it, itself perhaps among them."""
         self.drop(new.id)
         self._waiting[new.id] = new
-        self._num_bytes += new.num_bytes
+        self.pool.add(new.id, new.owner, new.num_bytes)
         num = len(self)
-        while len(self) > MOST_WAITING or self._num_bytes > self._most_bytes:
-            self.drop(next(iter(self._waiting)))
+        while (given_up := self.pool.evict()) is not None:
+            del self._waiting[given_up]
         return num - len(self)
 
     def use(self, id: str) -> None:
@@ -79,8 +81,8 @@ class ConversationBacklog:
     def drop(self, id: str) -> None:
         """It is not to be written any more."""
         self._used.pop(id, None)
-        if (dropped := self._waiting.pop(id, None)) is not None:
-            self._num_bytes -= dropped.num_bytes
+        if self._waiting.pop(id, None) is not None:
+            self.pool.remove(id)
 
     # ---- writing
 
@@ -117,7 +119,8 @@ class ConversationBacklog:
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
-        if self._num_bytes != sum(each.num_bytes for each in self._waiting.values()):
+        self.pool.check_integrity()
+        if self.pool.sizes.total != sum(each.num_bytes for each in self._waiting.values()):
             raise RuntimeError("the bytes do not add up")
-        if len(self) > MOST_WAITING or self._num_bytes > self._most_bytes:
+        if len(self) > MOST_WAITING or self.pool.sizes.total > self.pool.sizes.bound:
             raise RuntimeError("more waits than may")

@@ -17,7 +17,7 @@ goes: push-out from the longest queue.
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Generic, Literal, TypeVar, get_args
 
 from .priority_queue import PriorityQueue
@@ -50,6 +50,9 @@ class Amounts(Generic[K]):
     def __len__(self) -> int:
         """Holders that have something."""
         return len(self._numbers)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._numbers)
 
     def add(self, holder: K, amount: int) -> None:
         """The holder has `amount` more, or less. Raises `ValueError` if it had less than that."""
@@ -136,6 +139,13 @@ class Shares(Generic[K]):
         """Whether the holder may have `amount` more."""
         return self.refusal(holder, amount) is None
 
+    def is_fair(self, holder: K, amount: int) -> bool:
+        """Whether there is room for `amount` of the holder's if no other one has more than that."""
+        if self.total + amount <= self.bound:
+            return True
+        others = sum(min(self.held(each), amount) for each in self._amounts if each != holder)
+        return others + amount <= self.bound
+
     def claim(self, holder: K, amount: int) -> bool:
         """Take `amount` if the holder may have it; otherwise count a refusal. Whether it was."""
         why = self.refusal(holder, amount)
@@ -187,6 +197,21 @@ class FairEviction(Generic[K, I]):
         self._owned.setdefault(holder, OrderedDict())[item] = None
         self.sizes.take(holder, size)
         self.counts.take(holder, 1)
+
+    def claim(self, item: I, holder: K, size: int) -> bool:
+        """Add an item that would stay, in place of the one of its name. Whether it was added.
+
+        An item that is larger than its holder's fair share is refused, and costs no other its
+        place.
+        """
+        for shares, amount in ((self.sizes, size), (self.counts, 1)):
+            if not shares.is_fair(holder, amount):
+                shares.num_refused["share"] += 1
+                return False
+        if item in self._items:
+            self.remove(item)
+        self.add(item, holder, size)
+        return True
 
     def grow(self, item: I, size: int) -> None:
         """The item takes `size` more, or less."""

@@ -4,9 +4,10 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, delete, or_, select, update
 
 from .database import Database
+from .fair_ranks import fairly_ranked
 from .records import storable_text
 from .tables import CONVERSATIONS
 
@@ -90,7 +91,10 @@ class SavedConversations:
             return (await connection.execute(statement)).rowcount > 0
 
     async def trim_conversations(self, bounds: ConversationBounds) -> int:
-        """Delete what is beyond `bounds`, the least recently used first; how many these were."""
+        """Delete what is beyond `bounds`; how many these were.
+
+        What was used least recently of the owner with most goes first.
+        """
         async with self._transaction() as connection:
             excess = _excess(bounds, self._now)
             ids = (await connection.execute(excess)).scalars().all()
@@ -111,12 +115,9 @@ def _one(id: str, kind: str, owner: str) -> ColumnElement[bool]:
 def _excess(bounds: ConversationBounds, now: ColumnElement[float]) -> Select[Any]:
     """The ids of what is beyond `bounds`."""
     latest = (_C.used_at.desc(), _C.id)
-    ranked = select(
-        _C.id,
-        _C.used_at,
-        func.row_number().over(order_by=latest).label("place"),
-        func.sum(_C.num_bytes).over(order_by=latest).label("total"),
-    ).subquery()
+    ranked = fairly_ranked(
+        _C.id, _C.owner, latest=latest, num_bytes=_C.num_bytes, more=(_C.used_at,)
+    )
     beyond = or_(
         ranked.c.place > bounds.num,
         ranked.c.total > bounds.num_bytes,

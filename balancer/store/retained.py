@@ -23,6 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from ..cluster.notifications import CancelRequest
 from .database import AnyInsert, Database, notify
+from .fair_ranks import fairly_ranked
 from .records import storable_text
 from .retained_records import (
     FoundRequest,
@@ -106,7 +107,7 @@ class RetainedStore:
     async def trim_retained(self, bounds: RetainedBounds) -> int:
         """Delete what is beyond `bounds`, but for what runs; how many these were.
 
-        What was used least recently goes first.
+        What was used least recently of the owner with most goes first.
         """
         async with self._transaction() as connection:
             excess = _excess(bounds, self._now)
@@ -297,14 +298,14 @@ def _claimable(
 
 def _excess(bounds: RetainedBounds, now: ColumnElement[float]) -> Select[Any]:
     """The ids of what is beyond `bounds`, but for what runs."""
-    latest = (_REQUESTS.used_at.desc(), _REQUESTS.id)
-    ranked = select(
+    is_idle = case((_REQUESTS.has_ended, True), else_=_REQUESTS.lease_until <= now).label("is_idle")
+    ranked = fairly_ranked(
         _REQUESTS.id,
-        _REQUESTS.used_at,
-        case((_REQUESTS.has_ended, True), else_=_REQUESTS.lease_until <= now).label("is_idle"),
-        func.row_number().over(order_by=latest).label("place"),
-        func.sum(_REQUESTS.num_bytes).over(order_by=latest).label("total"),
-    ).subquery()
+        _REQUESTS.owner,
+        latest=(_REQUESTS.used_at.desc(), _REQUESTS.id),
+        num_bytes=_REQUESTS.num_bytes,
+        more=(_REQUESTS.used_at, is_idle),
+    )
     beyond = or_(
         ranked.c.place > bounds.num,
         ranked.c.total > bounds.num_bytes,

@@ -92,7 +92,9 @@ class Machine(RuleBasedStateMachine):
 
     @rule(id=ids, size=st.integers(0, 60))
     def put(self, id: str, size: int) -> None:
-        assert self.store.put(id, entry(size), self.now) == (size <= 50)
+        is_stored = self.store.put(id, entry(size), self.now)
+        assert is_stored == (size <= 50)
+        assert not is_stored or self.store.find(id, Entry, self.now) == entry(size)
 
     @rule(id=ids)
     def find(self, id: str) -> None:
@@ -134,3 +136,23 @@ def test_an_entry_is_dropped_whoevers_it_is() -> None:
     store.drop("a")
     assert store.find("a", Entry, 0.0, owner="ana") is None
     store.check_integrity()
+
+
+def test_one_owner_who_fills_it_loses_its_own() -> None:
+    store = ConversationStore(max_bytes=100, max_age=60, max_entries=10)
+    store.put("ben", entry(20), 0.0, owner="ben")
+    for number in range(30):
+        store.put(f"large {number}", entry(30), 1.0, owner="ana")
+        store.put(f"small {number}", entry(0), 1.0, owner="ana")
+        store.check_integrity()
+    assert store.find("ben", Entry, 2.0, owner="ben") == entry(20)
+    assert store.find("large 29", Entry, 2.0, owner="ana") == entry(30)
+
+
+def test_one_that_grows_beyond_its_share_stays_as_it_was() -> None:
+    store = ConversationStore(max_bytes=100, max_age=60)
+    store.put("ben", entry(40), 0.0, owner="ben")
+    assert store.put("ana", entry(50), 0.0, owner="ana")
+    assert not store.put("ana", entry(61), 1.0, owner="ana")
+    assert store.find("ana", Entry, 1.0, owner="ana") == entry(50)
+    assert store.find("ben", Entry, 1.0, owner="ben")

@@ -15,8 +15,8 @@ from arriero.balancer.durable.conversation_backlog import (
 )
 
 
-def waiting(id: str, num_bytes: int = 1) -> UnwrittenConversation:
-    return UnwrittenConversation(id, "response", "ana@1", object(), num_bytes)
+def waiting(id: str, num_bytes: int = 1, owner: str = "ana@1") -> UnwrittenConversation:
+    return UnwrittenConversation(id, "response", owner, object(), num_bytes)
 
 
 def write(backlog: ConversationBacklog) -> list[str]:
@@ -47,6 +47,14 @@ def test_a_large_one_is_written_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     while backlog.has_any:
         batches.append(write(backlog))
     assert batches == [["a"], ["b", "c"], ["d"]]
+
+
+def test_what_one_owner_has_too_much_of_is_given_up_and_not_anothers() -> None:
+    backlog = ConversationBacklog(10)
+    assert backlog.add(waiting("ben", 4, "ben@1")) == 0
+    assert [backlog.add(waiting(str(number), 3)) for number in range(4)] == [0, 0, 1, 1]
+    assert "ben" in backlog and "3" in backlog
+    backlog.check_integrity()
 
 
 def test_one_that_is_replaced_while_it_is_written_is_written_again() -> None:

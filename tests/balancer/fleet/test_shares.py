@@ -108,6 +108,35 @@ def test_a_pool_is_full_by_number_too() -> None:
     assert pool.counts.num_refused["evicted"] == 1
 
 
+def test_what_is_larger_than_its_fair_share_costs_nobody_anything() -> None:
+    pool: FairEviction[str, str] = FairEviction(100, 100)
+    for item, size in (("a1", 30), ("b1", 30), ("c1", 10)):
+        assert pool.claim(item, item[0], size)
+    assert not pool.claim("c2", "c", 41), "a and b have 30 each"
+    assert pool.sizes.num_refused["share"] == 1
+    assert pool.evict() is None
+    assert pool.claim("c2", "c", 40)
+    assert (pool.evict(), pool.evict()) == ("c1", None)
+    assert pool.claim("c2", "c", 5), "in place of the larger one"
+    assert pool.sizes.held("c") == 5
+
+
+@given(
+    st.lists(st.tuples(HOLDERS, st.integers(0, 120), st.integers(0, 5)), max_size=60),
+)
+def test_what_was_claimed_stays(steps: list[tuple[str, int, int]]) -> None:
+    pool: FairEviction[str, tuple[str, int]] = FairEviction(100, 8)
+    for holder, size, number in steps:
+        item = (holder, number)
+        was_there = item in pool
+        is_held = pool.claim(item, holder, size)
+        assert is_held or (item in pool) is was_there
+        while pool.evict() is not None:
+            assert not is_held or item in pool
+        assert not is_held or item in pool
+        pool.check_integrity()
+
+
 STEPS = st.lists(st.tuples(HOLDERS, st.integers(0, 30), st.booleans()), max_size=60)
 
 

@@ -79,6 +79,20 @@ async def test_the_least_recently_used_go_first(
     assert await found(store, "a", "b", "c") == kept
 
 
+@pytest.mark.parametrize("bounds", [replace(WIDE, num=3), replace(WIDE, num_bytes=30)])
+async def test_whoever_stores_most_loses_the_oldest(
+    store: SavedConversations, bounds: ConversationBounds
+) -> None:
+    """One owner's many, all newer, cost another owner nothing."""
+    await store.save_conversations([replace(FIRST, id="bens", owner="ben@1", num_bytes=10)])
+    for id in "abcd":
+        await asyncio.sleep(0.003)  # the database's clock goes on
+        await store.save_conversations([replace(FIRST, id=id, num_bytes=10)])
+    assert await store.trim_conversations(bounds) == 2
+    assert await store.find_conversation("bens", "talk", "ben@1") is not None
+    assert await found(store, "a", "b", "c", "d") == ["c", "d"]
+
+
 async def test_what_is_found_is_used(store: SavedConversations) -> None:
     for id in "ab":
         await store.save_conversations([replace(FIRST, id=id)])

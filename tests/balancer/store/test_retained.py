@@ -179,6 +179,24 @@ async def test_what_is_beyond_the_bounds_goes_but_for_what_runs(
     assert (num, left) == ((1, ["r0", "r1"]) if bounds.age > 0 else (2, ["r0"]))
 
 
+@pytest.mark.parametrize("bounds", [replace(BOUNDS, num=3), replace(BOUNDS, num_bytes=70)])
+async def test_whoever_retains_most_loses_the_oldest(
+    store: RetainedStore, bounds: RetainedBounds
+) -> None:
+    """One owner's many, all newer, cost another owner nothing."""
+    for request in (replace(FIRST, id="bens", owner="ben@1"), *MANY):
+        write = replace(grown(0, "[12345]", id=request.id, has_ended=True), begun=(request,))
+        await store.write_retained(A, write, LEASE)
+        await asyncio.sleep(0.003)  # the database's clock goes on
+    assert await store.trim_retained(bounds) == 2
+    assert len(await store.find_retained("ben@1", prefix="")) == 1
+    left = [e.request.id for e in await store.find_retained("ana@1", prefix="")]
+    assert left == ["r2", "r3"]
+
+
+MANY = [replace(FIRST, id=f"r{n}", name=str(n), created_at=float(n)) for n in range(4)]
+
+
 def test_who_takes_requests_does_not_wait_for_who_takes_others() -> None:
     claimable = retained._claimable("run", func.clock_timestamp(), 5)
     text = str(claimable.compile(dialect=postgresql.dialect()))

@@ -73,5 +73,6 @@ class ConversationBook:
         if not most:
             raise NotSupported("no conversations are kept here (--responses-limit 0)")
         raise RequestTooLarge(
-            f"the conversation takes {conversation.num_bytes} bytes; at most {most} are kept"
+            f"the conversation takes {conversation.num_bytes} bytes, more than this caller's fair "
+            f"share of the {most} that all callers have together (--responses-limit)"
         )
