@@ -152,7 +152,7 @@ async def assemble(
     runtime = runtime_of(settings, persistence, metrics, until_the_end)
     access = await _watched_access(settings, persistence, runtime, until_the_end)
     conversations, conversation_service = open_conversations(settings, persistence)
-    bodies = bodies_of(settings, metrics, until_the_end)
+    bodies = bodies_of(settings, metrics, access, until_the_end)
     retained, request_service = retained_requests(settings, persistence, runtime, access)
     desired_state = DesiredStateService(
         runtime, persistence.writer.persist, is_lasting=persistence.store.is_lasting
@@ -249,13 +249,15 @@ def limits_of(settings: BalancerSettings) -> Limits:
 
 
 def bodies_of(
-    settings: BalancerSettings, metrics: Metrics, until_the_end: AsyncExitStack
+    settings: BalancerSettings, metrics: Metrics, access: Access, until_the_end: AsyncExitStack
 ) -> Bodies:
     """What reads requests' bodies, and follows the links in them where that is allowed."""
     fetcher = Fetcher()
     metrics.collect_links(lambda: fetcher.num_open)
     filler = LinkFiller(fetcher.fetch, MAX_BODY_BYTES) if settings.media_urls else None
-    return until_the_end.enter_context(Bodies(filler=filler))
+    bodies = Bodies(filler=filler, has_keys=lambda: not access.is_open)
+    metrics.collect_pool("bodies", bodies.shares)
+    return until_the_end.enter_context(bodies)
 
 
 def hosts_of(settings: BalancerSettings, origins: Sequence[str] = ()) -> AllowedHosts:

@@ -342,10 +342,12 @@ class SocketSession:
 
     async def _authenticate(self, call: Call) -> dict[str, object]:
         try:
-            return await self._key.show(call.params)
+            shown = await self._key.show(call.params)
         except RequestError as error:
             self._refused(error)
             raise
+        self._held.move_to(self._bodies.holder_of(self._key.caller))
+        return shown
 
     def _cancel(self, call: Call) -> int:
         """How many requests were cancelled."""

@@ -18,10 +18,10 @@ a batch `params.item` the entry's. `cancel` and `ping` may come without an id an
 answered. Every call with an id is answered exactly once, and a bad frame harms no other.
 
 A frame over 16 MiB is answered with `request_too_large`; one over `MAX_FRAME_BYTES` closes the
-socket with code 1009. Where the bytes of all messages and bodies that are being read are too many,
-the socket is closed with code 1013: try again later. One that sends a flood of pings or of frames
-with next to nothing in them is closed with code 1008. Closing the socket cancels the requests that
-it started.
+socket with code 1009. Where the bytes of messages and bodies that are being read are too many, of
+all callers or of this one, the socket is closed with code 1013: try again later. One that sends a
+flood of pings or of frames with next to nothing in them is closed with code 1008. Closing the
+socket cancels the requests that it started.
 """
 
 import asyncio
@@ -37,6 +37,7 @@ from ..access.permissions import Needs
 from ..openapi.document import Answer, Doc, ErrorAnswer, json_answer
 from ..route import Route
 from ..transport.bodies import BODIES, MAX_BODY_BYTES
+from ..transport.callers import caller_of
 from ..transport.connections import watch_frames
 from ..transport.fault_reports import report_refusal
 from ..transport.frame_writer import FrameWriter
@@ -85,7 +86,7 @@ class NativeSocket:
             raise InvalidRequest("this path is for WebSockets: send an upgrade request")
         bodies = request.app[BODIES]
         tasks = asyncio.TaskGroup()
-        with bodies.held() as held:
+        with bodies.held(caller_of(request)) as held:
             session = SocketSession(
                 self._runtime,
                 socket,

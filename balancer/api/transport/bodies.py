@@ -1,8 +1,11 @@
 """Request bodies: read within limits, and parsed without blocking the event loop.
 
 A body is limited in bytes, in JSON values (`json_size`) and in time: the pause between two pieces
-and the total. The bytes of all bodies that are being read or parsed are limited together, those of
-messages on WebSockets among them.
+and the total. A body that holds much has to grow by much in that pause.
+
+The bytes of all bodies that are being read or parsed are limited together, those of messages on
+WebSockets among them. Callers share that pool fairly (`fleet/shares.py`). Those who have shown no
+key where keys are needed have a small share together, and only short bodies.
 
 Parsing a large body takes up to a few tenths of a second, so it is done on a thread of its own. The
 parser holds the GIL while it builds or validates one list, so the event loop is delayed, but it
@@ -22,7 +25,9 @@ from aiohttp.web_protocol import RequestPayloadError
 
 from ....shared.errors import InvalidRequest, Overloaded, RequestTooLarge
 from ....shared.json_size import JsonCounter
-from .callers import check_authority
+from ...fleet.caller import STRANGERS, Account, Caller
+from ...fleet.shares import Shares
+from .callers import caller_of, check_authority
 from .fault_reports import refusals_reported
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -34,8 +39,23 @@ BODY_SILENCE = 30.0
 BODY_TIME = 300.0
 """Longest time for a body as a whole, in seconds: the longest one at half a megabit a second."""
 
+LEAST_GROWTH = 16
+"""A pause is over once a body has grown by this part of what had come: a sixteenth.
+
+A body that comes steadily enough to end in `BODY_TIME` always grows faster than that. One that
+brought megabytes and then drips is ended after `BODY_SILENCE`."""
+
 MAX_HELD_BYTES = 16 * MAX_BODY_BYTES
 """Most bytes of bodies and messages that may be read or parsed at once, on all connections."""
+
+STRANGERS_PART = 16
+"""All callers who have not shown a key yet may hold this part of that: a sixteenth."""
+
+MAX_STRANGERS_BODY = 4096
+"""Longest body of a caller who has not shown a key yet: it has no more to say than a key."""
+
+RETRY_AFTER = 1.0
+"""Seconds after which a caller whose share is full may try again."""
 
 LARGE_BYTES = 128 * 1024
 """From this size on, parsing takes longer than the handover to a thread."""
@@ -69,13 +89,19 @@ class Bodies:
         whole: float = BODY_TIME,
         max_held_bytes: int = MAX_HELD_BYTES,
         filler: Filler | None = None,
+        has_keys: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`silence` and `whole` are the longest pause and the longest time of a body in seconds."""
+        """`silence` and `whole` are the longest pause and the longest time of a body in seconds.
+
+        `has_keys` says whether callers need keys.
+        """
+        self.shares: Shares[Account] = Shares(
+            max_held_bytes, caps={STRANGERS: max_held_bytes // STRANGERS_PART}
+        )
         self._filler = filler
-        self.num_bytes = 0
         self._silence = silence
         self._whole = whole
-        self._max_held_bytes = max_held_bytes
+        self._has_keys = has_keys
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="parser")
 
     def __enter__(self) -> Self:
@@ -84,14 +110,19 @@ class Bodies:
     def __exit__(self, *_exception: object) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all bodies and messages that are being read or parsed."""
+        return self.shares.total
+
     async def parsed(self, request: web.Request, parse: Callable[[bytes], T]) -> T:
         """The body, parsed by `parse`.
 
         Raises what `parse` raises, and `InvalidRequest`, `RequestTooLarge` and `Overloaded`.
         """
         _check_content_type(request)
-        _check_length(request.content_length or 0)
-        with self.held() as held:
+        with self.held(caller_of(request)) as held:
+            held.check_length(request.content_length or 0)
             body = await self._read(request, held)
             if IDEMPOTENCY_KEY in request.headers:
                 digest = await self.off_loop(len(body), lambda: sha256(body).digest())
@@ -128,25 +159,33 @@ class Bodies:
     async def _await_pieces(self, content: StreamReader, body: "_Body") -> None:
         loop = asyncio.get_running_loop()
         end = loop.time() + self._whole
+        enough = 0
         async with asyncio.timeout(min(self._silence, self._whole)) as patience:
             async for piece in content.iter_any():
-                patience.reschedule(min(loop.time() + self._silence, end))
                 body.add(piece)
+                if len(body.data) >= enough:
+                    enough = len(body.data) + len(body.data) // LEAST_GROWTH
+                    patience.reschedule(min(loop.time() + self._silence, end))
 
     def _too_slow(self) -> str:
         return (
             "the body did not arrive in time: it may take "
-            f"{self._whole:g} s in all, with pauses of at most {self._silence:g} s"
+            f"{self._whole:g} s in all, with pauses of at most {self._silence:g} s, in each of "
+            f"which it has to grow by 1/{LEAST_GROWTH}"
         )
 
     @contextmanager
-    def held(self) -> Iterator["Held"]:
-        """Counts bytes of bodies, or of messages, until this is left."""
-        held = Held(self, self._max_held_bytes)
+    def held(self, caller: Caller) -> Iterator["Held"]:
+        """Counts bytes of bodies, or of messages, of a caller until this is left."""
+        held = Held(self.shares, self.holder_of(caller))
         try:
             yield held
         finally:
             held.give_back(held.num_bytes)
+
+    def holder_of(self, caller: Caller) -> Account:
+        """Whose share a caller uses."""
+        return caller.holder(has_keys=self._has_keys())
 
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
@@ -168,31 +207,46 @@ class _Body:
         """More of it."""
         self._held.add(len(piece))
         self.data += piece
-        _check_length(len(self.data))
+        self._held.check_length(len(self.data))
         self._counter.add(piece)
 
 
 class Held:
-    """The bytes of one body or of one socket's messages, counted among those of all `bodies`."""
+    """The bytes of one body or of one socket's messages, in the share of its `holder`."""
 
-    def __init__(self, bodies: Bodies, most: int) -> None:
+    def __init__(self, shares: Shares[Account], holder: Account) -> None:
         self.num_bytes = 0
-        self._bodies = bodies
-        self._most = most
+        self._shares = shares
+        self._holder = holder
 
     def add(self, num_bytes: int) -> None:
-        """Counts further bytes. Raises `Overloaded` where they are too many."""
-        if self._bodies.num_bytes + num_bytes > self._most:
-            raise Overloaded("too many bodies are being read at once; try again in a moment")
-        self._bodies.num_bytes += num_bytes
+        """Counts further bytes. Raises `Overloaded` if the holder has its share."""
+        if not self._shares.claim(self._holder, num_bytes):
+            raise Overloaded(
+                "too many bodies are being read at once, of all callers or of this one; "
+                "try again in a moment",
+                retry_after=RETRY_AFTER,
+            )
         self.num_bytes += num_bytes
 
     def give_back(self, num_bytes: int) -> None:
         """Some are done with."""
         if num_bytes > self.num_bytes:
             raise ValueError(f"{num_bytes} bytes given back of {self.num_bytes}")
-        self._bodies.num_bytes -= num_bytes
+        self._shares.give_back(self._holder, num_bytes)
         self.num_bytes -= num_bytes
+
+    def move_to(self, holder: Account) -> None:
+        """The caller has shown who it is: what it holds counts there."""
+        self._shares.give_back(self._holder, self.num_bytes)
+        self._shares.take(holder, self.num_bytes)
+        self._holder = holder
+
+    def check_length(self, num_bytes: int) -> None:
+        """Raises `RequestTooLarge` if a body of the holder may not be that long."""
+        most = MAX_STRANGERS_BODY if self._holder == STRANGERS else MAX_BODY_BYTES
+        if num_bytes > most:
+            raise body_too_large(most)
 
 
 BODIES = web.AppKey("BODIES", Bodies)
@@ -213,14 +267,9 @@ async def parsed(request: web.Request, parse: Callable[[bytes], T]) -> T:
         return found
 
 
-def body_too_large() -> RequestTooLarge:
+def body_too_large(most: int = MAX_BODY_BYTES) -> RequestTooLarge:
     """The error for anything a client sent that is over the limit."""
-    return RequestTooLarge(f"the body may have at most {MAX_BODY_BYTES} bytes")
-
-
-def _check_length(num_bytes: int) -> None:
-    if num_bytes > MAX_BODY_BYTES:
-        raise body_too_large()
+    return RequestTooLarge(f"the body may have at most {most} bytes")
 
 
 _JSON_TYPES = frozenset({"application/json", "application/octet-stream"})

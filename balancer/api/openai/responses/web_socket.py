@@ -130,7 +130,7 @@ class ResponsesSocket:
                 "GET /v1/responses is for WebSockets: send an upgrade request, or POST a response"
             )
         tasks = asyncio.TaskGroup()
-        with request.app[BODIES].held() as held:
+        with request.app[BODIES].held(caller_of(request)) as held:
             session = _Session(
                 self._runtime, self._responses, request, socket, tasks, held, self._unstored
             )

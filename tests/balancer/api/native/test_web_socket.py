@@ -114,7 +114,7 @@ class TestBytes:
             await until(lambda: bodies.num_bytes == 0)
 
     async def test_that_are_too_many_close_their_socket_and_no_other(self) -> None:
-        bodies = Bodies(max_held_bytes=1000)
+        bodies = Bodies(max_held_bytes=2000)
         async with served(bodies) as url, ClientSession() as http:
             async with http.ws_connect(url) as first, http.ws_connect(url) as second:
                 raw(first).write(part(900))

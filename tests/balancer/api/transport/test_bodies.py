@@ -14,15 +14,18 @@ from arriero.balancer.api.transport.bodies import (
     BODIES,
     LARGE_BYTES,
     MAX_BODY_BYTES,
+    MAX_STRANGERS_BODY,
     Bodies,
     parsed,
 )
 from arriero.balancer.api.transport.http import middlewares
-from arriero.shared.errors import InvalidRequest
+from arriero.balancer.fleet.caller import Caller
+from arriero.shared.errors import InvalidRequest, Overloaded
 from arriero.shared.json_size import MAX_VALUES
 from tests.waiting import given_time, until
 
 JSON = {"Content-Type": "application/json"}
+ALICE = Caller("alice")
 
 
 async def size(request: web.Request) -> web.Response:
@@ -123,8 +126,9 @@ async def test_a_body_that_takes_too_long_as_a_whole_is_refused() -> None:
         assert (response.status, await error_of(response)) == (400, "invalid_request")
 
 
-async def test_the_bytes_of_all_bodies_together_are_bounded() -> None:
-    bodies = Bodies(max_held_bytes=100)
+async def test_the_bytes_of_a_callers_bodies_together_are_bounded() -> None:
+    """Alone it has half of what all may have."""
+    bodies = Bodies(max_held_bytes=200)
     async with serving(bodies) as client:
         held = Pieces()
         held.send(b"x" * 60)
@@ -132,11 +136,68 @@ async def test_the_bytes_of_all_bodies_together_are_bounded() -> None:
         await until(lambda: bodies.num_bytes == 60)
         response = await client.post("/size", data=b"x" * 41, headers=JSON)
         assert (response.status, await error_of(response)) == (503, "overloaded")
+        assert response.headers["Retry-After"] == "1"
         assert (await client.post("/size", data=b"x" * 40, headers=JSON)).status == 200
         held.send(None)
         assert (await answer).status == 200
         assert bodies.num_bytes == 0
         assert (await client.post("/size", data=b"x" * 100, headers=JSON)).status == 200
+
+
+def test_whoever_holds_much_leaves_room_for_others() -> None:
+    bodies = Bodies(max_held_bytes=160, has_keys=lambda: True)
+    with bodies.held(ALICE) as greedy, bodies.held(Caller("bob")) as other:
+        greedy.add(80)
+        with pytest.raises(Overloaded):
+            greedy.add(1)
+        other.add(40)
+        with pytest.raises(Overloaded):
+            other.add(1)
+        greedy.give_back(60)
+        other.add(20)
+    assert bodies.num_bytes == 0
+
+
+def test_strangers_have_a_small_share_together_until_they_show_a_key() -> None:
+    bodies = Bodies(max_held_bytes=160, has_keys=lambda: True)
+    one, other = Caller(address="1.1.1.1"), Caller(address="2.2.2.2")
+    with bodies.held(one) as first, bodies.held(other) as second:
+        first.add(6)
+        second.add(4)
+        with pytest.raises(Overloaded):
+            second.add(1)
+        first.move_to(bodies.holder_of(ALICE))
+        first.add(70)
+        second.add(6)
+    assert bodies.num_bytes == 0
+
+
+async def test_a_stranger_sends_short_bodies() -> None:
+    async with serving(Bodies(has_keys=lambda: True)) as client:
+        response = await client.post("/size", data=b"x" * (MAX_STRANGERS_BODY + 1), headers=JSON)
+        assert (response.status, await error_of(response)) == (413, "request_too_large")
+        assert (
+            await client.post("/size", data=b"x" * MAX_STRANGERS_BODY, headers=JSON)
+        ).status == 200
+
+
+async def test_a_body_that_brought_much_and_then_drips_is_refused() -> None:
+    bodies = Bodies(silence=10.0)
+    async with serving(bodies) as client, given_time() as time:
+        pieces = Pieces()
+        pieces.send(b"x" * 16 * 100)
+        answer = asyncio.create_task(client.post("/size", data=pieces, headers=JSON))
+        await until(lambda: bodies.num_bytes == 1600)
+        for num_bytes in (1650, 1700):  # a sixteenth more, together
+            await time.passes(4.0)
+            pieces.send(b"x" * 50)
+            await until(lambda expected=num_bytes: bodies.num_bytes == expected)
+        await time.passes(9.0)
+        pieces.send(b"x")
+        await until(lambda: bodies.num_bytes == 1701)
+        await time.passes(1.0)
+        response = await answer
+        assert (response.status, await error_of(response)) == (400, "invalid_request")
 
 
 async def test_a_client_that_leaves_lets_go_of_its_bytes() -> None:
