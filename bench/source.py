@@ -12,10 +12,14 @@ from bench.store import cache_folder
 PACKAGE = "llama-cpp-python"
 
 
+def source_folder() -> Path:
+    """Where the package's source is once it was fetched."""
+    return cache_folder() / f"source-{version(PACKAGE)}"
+
+
 def llama_cpp_source() -> Path:
     """The folder of the source, fetched with pip and unpacked when it is not there yet."""
-    release = version(PACKAGE)
-    folder = cache_folder() / f"source-{release}"
+    release, folder = version(PACKAGE), source_folder()
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         print(f"bench: fetching the source of {PACKAGE} {release}", flush=True)
@@ -36,3 +40,7 @@ def _unpack(archive: Path) -> Path:
         files.extractall(archive.parent, filter="data")
     (folder,) = (path for path in archive.parent.iterdir() if path.is_dir())
     return folder
+
+
+if __name__ == "__main__":
+    print(llama_cpp_source())

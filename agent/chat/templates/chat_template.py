@@ -1,6 +1,6 @@
 """A chat template: the Jinja program that formats a conversation as its model was trained on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from types import TracebackType
@@ -9,10 +9,11 @@ from typing import Any
 import jinja2
 
 from ....shared.errors import InvalidRequest
-from ....shared.inference import ChatMessage
+from ....shared.inference import ChatMessage, Notice
 from .instructions import instructions_shown
 from .message_form import PlainMessage, form_wanted, ignores_tools
-from .sandbox import Clock, Refusal, Sandbox, Timer, rendered
+from .sandbox import Clock, LimitExceeded, Refusal, Sandbox, Timer, rendered
+from .turns import calls_as_text, has_calls, in_turn
 from .user_text import ControlTexts, MixedUpError, RenderedText, Variables
 
 _MISTAKES = (
@@ -75,6 +76,7 @@ class ChatTemplate:
         self._instructions = instructions_shown(self._shows, names_developers="developer" in source)
         self.ignores_tools = ignores_tools(self._attempt, self._form)
         """Whether it never shows tools to the model."""
+        self._shows_calls = self._form.shows_calls or not self.ignores_tools
 
     def render(
         self,
@@ -92,17 +94,13 @@ class ChatTemplate:
         `options` are more variables for the template. Empty lists and objects are as absent ones,
         for templates only ask whether they are there. If the answer `goes_on`, the text ends where
         the last message does, and that stands where an answer would, unless a `reasoning` (its
-        opening marker) would come first. Raises `InvalidRequest`.
+        opening marker) would come first. If the template refuses the messages, they are tried with
+        other turns, and a notice says so. Raises `InvalidRequest`.
         """
         options = {name: value for name, value in (options or {}).items() if value not in ([], {})}
         is_on = options.get("enable_thinking") if thinking is None else thinking
         if isinstance(is_on, bool):
             options = {**_switches(is_on), **options}
-        placed = self._instructions.placed(messages)
-
-        def variables() -> Variables:
-            given = deepcopy(list(tools)) if tools else None
-            return Variables(self._form.plain(placed), given, deepcopy(dict(options)))
 
         def text_of(given: Variables) -> str:
             if not goes_on:
@@ -111,14 +109,51 @@ class ChatTemplate:
                 return self._up_to_end(given)
             return self._as_answer(given, reasoning)
 
-        try:
+        def shown(turns: Sequence[ChatMessage]) -> RenderedText:
+            def variables() -> Variables:
+                given = deepcopy(list(tools)) if tools else None
+                return Variables(self._form.plain(turns), given, deepcopy(dict(options)))
+
             return self._control.tell_apart(variables, text_of)
-        except MixedUpError as error:
-            raise InvalidRequest(
-                f"{self.origin} cannot show the messages: {error}", field="messages"
-            ) from error
-        except _MISTAKES as error:
-            raise InvalidRequest(self._sentence(error), field="messages") from error
+
+        refusal: BaseException | None = None
+        for turns, changes in self._ways(messages):
+            try:
+                return replace(shown(turns), notices=self._notices(changes, refusal))
+            except MixedUpError as error:
+                raise InvalidRequest(
+                    f"{self.origin} cannot show the messages: {error}", field="messages"
+                ) from error
+            except _MISTAKES as error:
+                refusal = refusal or error
+                if isinstance(error, LimitExceeded):
+                    break
+        raise InvalidRequest(self._sentence(refusal), field="messages") from refusal
+
+    def _ways(
+        self, messages: Sequence[ChatMessage]
+    ) -> Iterator[tuple[Sequence[ChatMessage], tuple[str, ...]]]:
+        """The messages as they are, then as more templates take them, and what is changed."""
+        is_called = has_calls(messages)
+        if self._shows_calls or not is_called:
+            yield from self._in_turn(messages)
+        if is_called:
+            yield from self._in_turn(calls_as_text(messages), "calls and results are shown as text")
+
+    def _in_turn(
+        self, messages: Sequence[ChatMessage], *changes: str
+    ) -> Iterator[tuple[Sequence[ChatMessage], tuple[str, ...]]]:
+        placed = self._instructions.placed(messages)
+        yield placed, changes
+        turns = in_turn(self._instructions.placed(in_turn(messages)))
+        if turns != placed:
+            yield turns, (*changes, "users and assistants take turns, users first")
+
+    def _notices(self, changes: Sequence[str], refusal: BaseException | None) -> tuple[Notice, ...]:
+        if not changes:
+            return ()
+        why = self._sentence(refusal) if refusal else f"{self.origin} does not show calls"
+        return (Notice("messages_changed", f"`messages`: {why}; {', and '.join(changes)}"),)
 
     def _rendered(self, given: Variables, add_generation_prompt: bool = True) -> str:
         variables: dict[str, Any] = {
@@ -178,9 +213,9 @@ class ChatTemplate:
         # A template that strips the message strips the tag's space as well.
         return before if after.startswith(" ") else before.rstrip()
 
-    def _sentence(self, error: BaseException) -> str:
+    def _sentence(self, error: BaseException | None) -> str:
         verb = "refuses the messages" if isinstance(error, Refusal) else "failed on the messages"
-        line = _line(error.__traceback__)
+        line = _line(error.__traceback__) if error else None
         return f"{self.origin} {verb}{f', line {line}' if line else ''}: {error}"
 
 

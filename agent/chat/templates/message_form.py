@@ -50,12 +50,16 @@ _TOOL = {
 
 @dataclass(frozen=True, slots=True)
 class MessageForm:
-    """`silence` is the content of a message that only calls."""
+    """`silence` is the content of a message that only calls.
+
+    `shows_calls` is false if a call and its result were not shown in any form.
+    """
 
     has_parts: bool = False
     has_text_arguments: bool = False
     silence: str | None = ""
     has_short_ids: bool = False
+    shows_calls: bool = True
 
     def plain(self, messages: Sequence[ChatMessage]) -> list[PlainMessage]:
         """Messages as template variables; copies, which the template may change."""
@@ -137,7 +141,7 @@ def form_wanted(attempt: Try) -> MessageForm:
         form = MessageForm(has_parts, has_text_arguments, silence)
         if _shows_calls(attempt, form):
             return replace(form, has_short_ids=not _shows_calls(attempt, form, _LONG_ID))
-    return MessageForm(has_parts)
+    return MessageForm(has_parts, shows_calls=False)
 
 
 def _wants_parts(attempt: Try) -> bool:

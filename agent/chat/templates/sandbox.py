@@ -43,6 +43,10 @@ class Refusal(jinja2.TemplateError):
     """The template called `raise_exception`, or exceeded a limit."""
 
 
+class LimitExceeded(Refusal):
+    """The template exceeded a limit: it would with other messages, too."""
+
+
 class Meter:
     """The time limit of one render. `timer` gives the thread's CPU time in seconds."""
 
@@ -55,7 +59,7 @@ class Meter:
         """Count an iteration or call. Raises `Refusal` when the time is over."""
         self._num_ticks += 1
         if self._num_ticks % _TICKS == 0 and self._timer() > self._until:
-            raise Refusal(f"it took more than {MAX_SECONDS:.0f} seconds")
+            raise LimitExceeded(f"it took more than {MAX_SECONDS:.0f} seconds")
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
@@ -94,7 +98,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Refuse large results of operators."""
         if _is_too_large(operator, left, right):
-            raise Refusal(f"the result of `{operator}` would be too large")
+            raise LimitExceeded(f"the result of `{operator}` would be too large")
         return super().call_binop(context, operator, left, right)
 
 
@@ -104,7 +108,7 @@ def rendered(template: jinja2.Template, variables: dict[str, Any], timer: Timer)
     for part in template.generate({**variables, _METER: Meter(timer)}):
         length += len(part)
         if length > MAX_RENDERED:
-            raise Refusal(f"it wrote more than {MAX_RENDERED} characters")
+            raise LimitExceeded(f"it wrote more than {MAX_RENDERED} characters")
         kept.append(part)
     return "".join(kept)
 
@@ -183,7 +187,7 @@ def _counted(context: Context, items: Iterable[Any]) -> Iterator[Any]:
 def _joined(_context: Context, items: list[Any]) -> str:
     texts = [str(item) for item in items]
     if sum(map(len, texts)) > MAX_RENDERED:
-        raise Refusal("the result of `~` would be too large")
+        raise LimitExceeded("the result of `~` would be too large")
     return "".join(texts)
 
 

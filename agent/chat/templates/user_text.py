@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from ....shared.inference import Notice
+
 _MARKS = range(0xE000, 0xF8FF)
 _LEAST_BEGUN = 3
 """A control token's first characters are marked even if the rest does not follow: a template that
@@ -40,10 +42,14 @@ class MixedUpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RenderedText:
-    """`cuts` are positions at which the text must be split before tokenization."""
+    """`cuts` are positions at which the text must be split before tokenization.
+
+    `notices` say what is shown in another form than it was sent.
+    """
 
     text: str
     cuts: tuple[int, ...] = ()
+    notices: tuple[Notice, ...] = ()
 
     @property
     def pieces(self) -> Iterator[str]:

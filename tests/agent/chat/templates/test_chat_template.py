@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from arriero.agent.chat.templates.chat_template import ChatTemplate, TemplateError
+from arriero.agent.chat.templates.user_text import RenderedText
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import ChatMessage, TextPart
 
@@ -296,6 +297,66 @@ class TestMistakes:
     def test_one_that_fails_says_where(self, expression: str) -> None:
         with pytest.raises(InvalidRequest, match="failed on the messages, line 3: "):
             render("{% set a = 1 %}\n\n{{ " + expression + " }}")
+
+
+class TestTurns:
+    ALTERNATE = (
+        "{% for m in messages %}"
+        "{% if (m.role == 'user') == loop.index0 % 2 %}{{ raise_exception('no!') }}{% endif %}"
+        "[{{ m.role }}] {{ m.content }}\n{% endfor %}"
+    )
+    CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    CALLED = (
+        USER,
+        ChatMessage(role="assistant", tool_calls=(CALL,)),
+        ChatMessage(role="tool", content="3", tool_call_id="1"),
+    )
+    SAID = '[assistant] [{"name": "f", "arguments": {}}]\n[user] Result of f:\n3'
+
+    def shown(self, source: str, *messages: ChatMessage) -> RenderedText:
+        return make(source).render(messages, tools=None, thinking=None)
+
+    def test_that_the_template_takes_stay(self) -> None:
+        rendered = self.shown(self.ALTERNATE, USER, ChatMessage(role="assistant", content="x"))
+        assert not rendered.notices
+
+    def test_that_the_template_refuses_are_joined_and_the_client_is_told(self) -> None:
+        rendered = self.shown(
+            self.ALTERNATE, ChatMessage(role="assistant", content="x"), USER, USER
+        )
+        assert rendered.text == (
+            f"[user] Begin.\n[assistant] x\n[user] {USER.content}\n\n{USER.content}\n"
+        )
+        [notice] = rendered.notices
+        assert notice.code == "messages_changed"
+        assert (
+            "refuses the messages, line 1: no!; users and assistants take turns" in notice.message
+        )
+
+    def test_calls_that_the_template_refuses_are_text(self) -> None:
+        rendered = self.shown(self.ALTERNATE, *self.CALLED, USER)
+        assert rendered.text == (f"[user] {USER.content}\n{self.SAID}\n\n{USER.content}\n")
+        [notice] = rendered.notices
+        assert "shown as text, and users and assistants take turns" in notice.message
+
+    def test_calls_that_the_template_would_leave_out_are_text(self) -> None:
+        source = "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}"
+        rendered = self.shown(source, *self.CALLED)
+        assert rendered.text == f"[user] {USER.content}\n{self.SAID}\n"
+        [notice] = rendered.notices
+        assert "does not show calls; calls and results are shown as text" in notice.message
+
+    def test_a_template_that_takes_too_long_is_not_tried_again(self) -> None:
+        seconds = iter(range(0, 100_000, 9))
+        template = ChatTemplate(
+            "{% for i in range(2 ** 10) %}{{ messages[0].content }}{% endfor %}",
+            bos_text="",
+            eos_text="",
+            clock=datetime.now,
+            timer=lambda: next(seconds),
+        )
+        with pytest.raises(InvalidRequest, match="took more than 10 seconds"):
+            template.render((USER, USER), tools=None, thinking=None)
 
 
 class TestInstructions:
