@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from ..client.errors import ArrieroError, RequestFailed, Unreachable
 from .arguments import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, Target, UsageError, target_of
+from .output import say
 
 EXIT_INTERRUPTED = 130
 EXIT_PIPE = 141
@@ -70,7 +71,7 @@ def sentence_of(error: ArrieroError) -> str:
 
 
 def _say(parser: argparse.ArgumentParser, problem: object, code: int) -> int:
-    sys.stderr.write(f"{parser.prog}: {problem}\n")
+    say(f"{parser.prog}: {problem}")
     return code
 
 

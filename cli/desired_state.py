@@ -6,13 +6,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..shared.printable import printable
 from .arguments import UsageError
 from .output import console, print_json
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ..client.management import DesiredState, Management
+    from .screen import Screen
 
 Sign = Literal["+", "-", "~", " "]
 Json = dict[str, Any]
@@ -61,32 +61,32 @@ async def change(
         await _warn_of_memory(management, before, screen)
 
 
-def _print(screen: "Console", lines: Sequence[tuple[Sign, str]], plan: Json) -> None:
+def _print(screen: "Screen", lines: Sequence[tuple[Sign, str]], plan: Json) -> None:
     if all(sign == " " for sign, _ in lines):
         screen.print("nothing to change")
     else:
         for sign, text in lines:
             line = f"{sign} {text}"
-            screen.print(line, style=_STYLES[sign], markup=False, soft_wrap=True)
+            screen.print(line, style=_STYLES[sign], soft_wrap=True)
         for step in plan.get("agents", ()):
             _print_step(screen, step)
     for model in plan.get("lacking", ()):
         for issue in model["issues"]:
             hint = f"; {issue['hint']}" if issue.get("hint") else ""
             words = f"! {model['name']}: {issue['message']}{hint}"
-            screen.print(words, style="yellow", markup=False, soft_wrap=True)
+            screen.print(words, style="yellow", soft_wrap=True)
 
 
-def _print_step(screen: "Console", step: Json) -> None:
+def _print_step(screen: "Screen", step: Json) -> None:
     what = " ".join(str(step[name]) for name in ("action", "model") if step.get(name))
     name = step.get("name") or step.get("agent")
     line = f"  {name}: {what} ({step.get('why', '')})"
-    screen.print(line, style="dim", markup=False, soft_wrap=True)
+    screen.print(line, style="dim", soft_wrap=True)
 
 
 def _agrees(removed: Sequence[str]) -> bool:
     """Whether the person at the terminal wants these models removed."""
-    names = ", ".join(removed)
+    names = printable(", ".join(removed))
     if not sys.stdin.isatty():
         raise UsageError(f"--yes: is needed, since this removes {names}, and nobody can be asked")
     sys.stdout.write(f"Remove {names}? [y/N] ")
@@ -95,7 +95,7 @@ def _agrees(removed: Sequence[str]) -> bool:
 
 
 async def _warn_of_memory(
-    management: "Management", before: "DesiredState", screen: "Console"
+    management: "Management", before: "DesiredState", screen: "Screen"
 ) -> None:
     """At the first wish, say where it will not last."""
     if before.etag == '"0"' and (await management.about()).get("is_lasting") is False:
@@ -103,7 +103,6 @@ async def _warn_of_memory(
             "! the balancer keeps nothing (--state memory://): when it ends, this is gone; "
             "start it with --state sqlite:///arriero.db",
             style="yellow",
-            markup=False,
             soft_wrap=True,
         )
 

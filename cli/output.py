@@ -1,28 +1,36 @@
-"""How values look in tables."""
+"""Where commands print, and how values look there."""
 
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
+
+from ..shared.printable import printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from .screen import Screen
 
 WIDE = 10_000
 """Columns of what is no terminal: nothing is wrapped or cut there."""
 
 
-def console() -> "Console":
+def console() -> "Screen":
     """Where tables and lines go: stdout, as wide as the terminal is, or as wide as they are."""
-    from rich.console import Console
+    from .screen import Screen
 
     is_bounded = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(highlight=False, width=None if is_bounded else WIDE)
+    return Screen(width=None if is_bounded else WIDE)
+
+
+def say(line: str, stream: TextIO | None = None) -> None:
+    """Write one line of plain text to `stream` (stderr)."""
+    stream = stream or sys.stderr
+    stream.write(printable(line) + "\n")
 
 
 def print_json(value: object) -> None:
     """One line of JSON on stdout."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    say(json.dumps(value, ensure_ascii=False), sys.stdout)
     sys.stdout.flush()
 
 
@@ -52,8 +60,8 @@ def in_gib(num_bytes: int) -> str:
 
 
 def issues(entry: dict[str, Any]) -> str:
-    """What keeps it from its work, with what to do about it."""
+    """What keeps it from its work, with what to do about it; a line for each issue."""
     return "\n".join(
-        each["message"] + (f" → {each['hint']}" if each.get("hint") else "")
+        printable(each["message"] + (f" → {each['hint']}" if each.get("hint") else ""))
         for each in entry.get("issues") or ()
     )

@@ -6,6 +6,7 @@ Elsewhere there is a line when no agent serves the model, and for each other rea
 from shutil import get_terminal_size
 from typing import Protocol, Self, TextIO
 
+from ..shared.printable import printable
 from .output import duration
 
 ERASE = "\r\x1b[K"
@@ -67,7 +68,7 @@ def waiting_words(waiting: Waits) -> str:
         words += f", at place {waiting.position}"
     if waiting.seconds_left is not None:
         words += f", about {duration(waiting.seconds_left)}"
-    return words if waiting.reason is None else f"{words}: {waiting.reason}"
+    return words if waiting.reason is None else printable(f"{words}: {waiting.reason}")
 
 
 def _cut(words: str, most: int) -> str:

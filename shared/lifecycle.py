@@ -20,6 +20,7 @@ from types import FrameType
 
 from . import log
 from .log import key_values
+from .printable import printable
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ def run(program: str, main: Callable[[Shutdown], Awaitable[int | None]]) -> int:
 
 def ready(program: str, **facts: object) -> None:
     """Print the line on stdout that says the daemon is ready and where: `ready balancer a=b …`."""
-    sys.stdout.write(" ".join(["ready", program, *key_values(facts)]) + "\n")
+    sys.stdout.write(printable(" ".join(["ready", program, *key_values(facts)])) + "\n")
     sys.stdout.flush()
 
 

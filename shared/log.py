@@ -5,7 +5,8 @@ A message has a context, which both formats show as keys and values:
 in whatever is logged; other secrets must not be logged at all.
 
 Errors quote what clients sent, so each part of a record is bounded: the middle of a long text is
-cut, and the line says how much.
+cut, and the line says how much. What would steer a terminal is escaped, and so is a line's end in a
+message: nobody can make up a record.
 
 A thread writes the lines: a reader that stops reading delays nobody (see `line_writer`).
 """
@@ -20,6 +21,7 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from .line_writer import LineWriter, writes_to
+from .printable import printable
 from .reports.log_lines import LogLine
 from .reports.log_tail import LogTail
 from .settings.declaration import LogFormat, LogLevel
@@ -30,6 +32,9 @@ MAX_MESSAGE_BYTES = 8 * 1024
 MAX_VALUE_BYTES = 2 * 1024
 """Most bytes of each value in a context."""
 MAX_TRACEBACK_BYTES = 32 * 1024
+
+_LINES = "\n\t"
+"""Controls that a traceback has."""
 
 _LONGEST_ESCAPE = 6
 """Bytes of a character in UTF-8, or of the escape in its place."""
@@ -55,11 +60,11 @@ def mark(**values: object) -> None:
 
 
 def say(line: str) -> None:
-    """Write `line` to stderr as it stands, after what was logged before it."""
+    """Write `line` to stderr without a time or level, after what was logged before it."""
     if handler := _line_handler():
-        handler.writer.put(line)
+        handler.writer.put(printable(line))
     else:
-        sys.stderr.write(line + "\n")
+        sys.stderr.write(printable(line) + "\n")
 
 
 def flush() -> None:
@@ -92,7 +97,7 @@ class LineHandler(logging.Handler):
             line = self.format(record)
         except Exception:  # of the program's arguments or their `str`; it is logged in their place
             reason = bounded(traceback.format_exc(), MAX_TRACEBACK_BYTES)
-            line = f"a log record cannot be written: {reason}"
+            line = f"a log record cannot be written: {printable(reason, keep=_LINES)}"
         self.writer.put(line)
 
     def flush(self) -> None:
@@ -188,13 +193,14 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         time = _time_of(record).astimezone().strftime("%H:%M:%S.%f")[:-3]
         head = f"{time} {record.levelname:<7} {_message_of(record)}"
-        lines = [" ".join([head, *key_values(_context_of(record))])]
+        lines = [printable(" ".join([head, *key_values(_context_of(record))]))]
         return "\n".join(lines + self._details(record))
 
     def _details(self, record: logging.LogRecord) -> list[str]:
         if not record.exc_info:
             return []
-        return [_shown(self.formatException(record.exc_info), MAX_TRACEBACK_BYTES)]
+        details = _shown(self.formatException(record.exc_info), MAX_TRACEBACK_BYTES)
+        return [printable(details, keep=_LINES)]
 
 
 class JsonFormatter(logging.Formatter):
@@ -210,7 +216,7 @@ class JsonFormatter(logging.Formatter):
         entry = {**_context_of(record), **entry}
         if record.exc_info:
             entry["traceback"] = _shown(self.formatException(record.exc_info), MAX_TRACEBACK_BYTES)
-        return _JSON.encode(entry)
+        return printable(_JSON.encode(entry))
 
 
 def _line_of(record: logging.LogRecord) -> str:

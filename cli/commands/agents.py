@@ -5,12 +5,13 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...shared.printable import printable
 from ..arguments import Target, UsageError, make_parser
 from ..boundary import run
 from ..output import console, duration, in_gib, print_json
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from ..screen import Screen
 
 ACTIONS = ("list", "drain", "resume", "reload", "forget")
 
@@ -57,7 +58,7 @@ async def _agents(arguments: argparse.Namespace, target: Target) -> None:
             raise UsageError(f"{arguments.action} which agent? Give its name or id")
         if arguments.action == "forget":
             await fleet.forget_host(arguments.agent)
-            console().print(f"{arguments.agent} is forgotten", markup=False)
+            console().print(f"{arguments.agent} is forgotten")
             return
         agent = agent_named(agents, arguments.agent)
         if arguments.action == "drain":
@@ -71,15 +72,14 @@ async def _agents(arguments: argparse.Namespace, target: Target) -> None:
             print_json(changed)
         elif arguments.action == "reload":
             line = f"{changed['name']} finishes what runs, then loads its model anew"
-            console().print(line, markup=False)
+            console().print(line)
         else:
-            console().print(f"{changed['name']}: {changed['state']}", markup=False)
+            console().print(f"{changed['name']}: {changed['state']}")
 
 
-def _print_memory(screen: "Console", agents: Iterable[dict[str, Any]]) -> None:
+def _print_memory(screen: "Screen", agents: Iterable[dict[str, Any]]) -> None:
     """What lies where: a line for each device that models take memory of."""
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("agent", "device"):
@@ -94,18 +94,18 @@ def _print_memory(screen: "Console", agents: Iterable[dict[str, Any]]) -> None:
                 words = ", ".join(f"{model['name']} {in_gib(model['bytes'])}" for model in held)
                 free = "-" if memory["free"] is None else in_gib(memory["free"])
                 table.add_row(
-                    Text(agent["name"]),
-                    Text(device["name"]),
+                    agent["name"],
+                    device["name"],
                     in_gib(memory["total"]),
                     free,
-                    Text(words),
+                    words,
                 )
     if table.row_count:
         screen.print()
         screen.print(table)
 
 
-def _print_gone(screen: "Console", hosts: Iterable[dict[str, Any]]) -> None:
+def _print_gone(screen: "Screen", hosts: Iterable[dict[str, Any]]) -> None:
     """A line for each host that was here and is not."""
     from rich.table import Table
     from rich.text import Text
@@ -120,9 +120,8 @@ def _print_gone(screen: "Console", hosts: Iterable[dict[str, Any]]) -> None:
         labels = ", ".join(f"{key}={value}" for key, value in host["labels"].items())
         ago = duration(max(0.0, time.time() - host["last_seen"]))
         style = "red" if host["state"] == "lost" else "yellow"
-        table.add_row(
-            Text(host["name"]), Text(host["state"], style=style), f"{ago} ago", Text(labels)
-        )
+        state = Text(printable(host["state"]), style=style)
+        table.add_row(host["name"], state, f"{ago} ago", labels)
     screen.print()
     screen.print(table)
 

@@ -85,6 +85,5 @@ def _backup(arguments: argparse.Namespace, _: Target) -> None:
         store = "" if database is None else "the store and "
         console().print(
             f"{arguments.file}: {store}{manifest.num_files} files, {size:.1f} MiB",
-            markup=False,
             soft_wrap=True,
         )

@@ -11,7 +11,7 @@ from .. import server_batch
 from ..arguments import EXIT_FAILED, Target, UsageError, make_parser, positive
 from ..batch_lines import Line, has_failed, key_of, parse_line, result_line
 from ..boundary import run
-from ..output import print_json
+from ..output import print_json, say
 from .generate import add_options, options_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ async def _batch(arguments: argparse.Namespace, target: Target) -> int | None:
         print_json(summary)
     else:
         where = f"; their errors are in {arguments.output}" if output.num_failed else ""
-        sys.stderr.write(f"{total} lines, {output.num_failed} failed{where}\n")
+        say(f"{total} lines, {output.num_failed} failed{where}")
     return EXIT_FAILED if output.num_failed else None
 
 
@@ -109,7 +109,7 @@ def _report(batch: dict[str, Any], *, is_json: bool) -> int | None:
         said = [f"{counts['total']} lines, {counts['failed']} failed"]
         said += [] if status == "completed" else [f"{batch['id']} is {status}"]
         said += [fault["message"] for fault in faults]
-        sys.stderr.write("; ".join(said) + "\n")
+        say("; ".join(said))
     return EXIT_FAILED if counts["failed"] or status != "completed" else None
 
 
@@ -137,7 +137,6 @@ async def _run(
 
 
 def _bar() -> "Progress":
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -146,12 +145,14 @@ def _bar() -> "Progress":
         TimeRemainingColumn,
     )
 
+    from ..screen import Screen
+
     return Progress(
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
+        TextColumn("{task.fields[rate]}", markup=False),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=Screen(stderr=True),
         disable=not sys.stderr.isatty(),
     )
 

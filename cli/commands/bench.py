@@ -121,7 +121,7 @@ def _tell(arguments: argparse.Namespace, model: str, levels: list[Level]) -> Non
         screen = console()
         screen.print(_table(model, levels))
         if problem := next((level.problem for level in levels if level.problem), None):
-            screen.print(problem, style="red", markup=False, soft_wrap=True)
+            screen.print(problem, style="red", soft_wrap=True)
     if arguments.plot:
         labels = [str(level.concurrency) for level in levels]
         values = [level.tokens_per_second for level in levels]

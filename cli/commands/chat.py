@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..arguments import EXIT_USAGE, Target, make_parser
 from ..boundary import exit_code_of, run_plain, sentence_of
+from ..output import console
 from ..waiting_line import WaitingLine
 from .generate import add_options, options_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ...client import Client
     from ...client.answers import Event
+    from ..screen import Screen
 
 HELP = """/help        this
 /system TEXT the system message from now on; without TEXT, none
@@ -124,8 +124,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _chat(arguments: argparse.Namespace, target: Target) -> int:
-    from rich.console import Console
-
     from ...client import Client
 
     if sys.stdin.isatty():
@@ -137,7 +135,7 @@ def _chat(arguments: argparse.Namespace, target: Target) -> int:
     with asyncio.Runner() as runner:
         client = Client(target.url, key=target.key, tls_ca=target.tls_ca)
         try:
-            return _Chat(runner, client, Console(), options, arguments.system).run()
+            return _Chat(runner, client, console(), options, arguments.system).run()
         finally:
             runner.run(client.close())
 
@@ -147,7 +145,7 @@ class _Chat:
         self,
         runner: asyncio.Runner,
         client: "Client",
-        console: "Console",
+        console: "Screen",
         options: dict[str, Any],
         system: str | None,
     ) -> None:
@@ -162,7 +160,7 @@ class _Chat:
     def run(self) -> int:
         """Returns the exit code: whether the last question was answered."""
         if sys.stdin.isatty():
-            self._console.print("/help explains, Ctrl-D leaves", style="dim", highlight=False)
+            self._console.print("/help explains, Ctrl-D leaves", style="dim")
         while (line := self._read()) is not None:
             if line.startswith("/"):
                 if not self._obey(line):
@@ -201,7 +199,7 @@ class _Chat:
                 if question is not None:
                     self._answer(question)
             case _:
-                self._console.print(HELP, highlight=False, markup=False, soft_wrap=True)
+                self._say(f"{HELP}\n")
         return True
 
     def _ask(self, line: str) -> None:
@@ -209,7 +207,7 @@ class _Chat:
             self._answer(with_files(line))
         except FileProblem as problem:
             self._code = EXIT_USAGE
-            self._console.print(str(problem), style="red", markup=False, soft_wrap=True)
+            self._say(f"{problem}\n", style="red")
 
     def _answer(self, question: str) -> None:
         from ...client import ArrieroError
@@ -218,10 +216,10 @@ class _Chat:
         try:
             self._runner.run(self._stream(question, texts))
         except KeyboardInterrupt:
-            self._console.print("\nstopped", style="dim")
+            self._say("\nstopped\n", style="dim")
         except ArrieroError as error:
             self._code = exit_code_of(error)
-            self._console.print(sentence_of(error), style="red", markup=False, soft_wrap=True)
+            self._say(f"{sentence_of(error)}\n", style="red")
             return
         self._code = 0
         self._conversation.answered(question, "".join(texts))
@@ -256,9 +254,9 @@ class _Chat:
                 self._say(f"\n{_facts(event)}\n", style="dim")
 
     def _say(self, text: str, style: str = "") -> None:
-        self._console.print(
-            text, end="", style=style, markup=False, highlight=False, soft_wrap=True
-        )
+        from rich.text import Text
+
+        self._console.print(Text(text, style), end="", soft_wrap=True)
 
 
 def _facts(done: Any) -> str:

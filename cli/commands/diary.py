@@ -11,7 +11,7 @@ from ..boundary import run
 from ..output import console, print_json
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from ..screen import Screen
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,7 +54,7 @@ async def _diary(arguments: argparse.Namespace, target: Target) -> None:
         screen.print("nothing has happened yet")
 
 
-def _print(screen: "Console", entry: dict[str, Any], *, as_json: bool) -> None:
+def _print(screen: "Screen", entry: dict[str, Any], *, as_json: bool) -> None:
     """One line, as in a log: the newest is the last."""
     if as_json:
         print_json(entry)
@@ -63,7 +63,7 @@ def _print(screen: "Console", entry: dict[str, Any], *, as_json: bool) -> None:
     by = f", by {entry['by']}" if entry.get("by") else ""
     kind = str(entry["kind"]).replace("_", " ")
     line = f"{at}  {kind}: {entry['subject']}: {entry['message']}{by}"
-    screen.print(line, style=_STYLES.get(entry["kind"]), markup=False, soft_wrap=True)
+    screen.print(line, style=_STYLES.get(entry["kind"]), soft_wrap=True)
 
 
 _STYLES = {"host_went": "red", "model_failed": "red", "issue_began": "yellow"}

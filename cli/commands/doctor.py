@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from ...shared.printable import printable
 from ..arguments import EXIT_FAILED, Target, make_parser
 from ..boundary import run
 from ..checks import (
@@ -148,9 +149,9 @@ def _print(findings: list[Finding]) -> None:
     screen = console()
     for finding in findings:
         sign, style = _SIGNS[finding.verdict]
-        screen.print(Text.assemble((f"{sign} ", style), finding.what))
+        screen.print(Text.assemble((f"{sign} ", style), printable(finding.what)))
         if finding.advice:
-            screen.print(Text(f"    {finding.advice}", style="dim"))
+            screen.print(f"    {finding.advice}", style="dim")
 
 
 _SIGNS = {"good": ("✓", "green"), "warning": ("!", "yellow"), "bad": ("✗", "red")}

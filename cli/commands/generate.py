@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ...shared.printable import printable
 from ..arguments import Target, UsageError, make_parser, positive
 from ..boundary import run
-from ..output import print_json
+from ..output import print_json, say
 from ..waiting_line import WaitingLine
 
 if TYPE_CHECKING:
@@ -87,9 +88,11 @@ def _show(event: "Event", waits: WaitingLine) -> None:
         return
     waits.clear()
     if isinstance(event, Warned):
-        sys.stderr.write(f"warning: {event.message}\n")
+        say(f"warning: {event.message}")
     elif isinstance(event, Token) and event.kind != "reasoning":
-        sys.stdout.write(event.text)
+        # Programs get what the model wrote; a terminal would obey it.
+        is_shown = sys.stdout.isatty()
+        sys.stdout.write(printable(event.text, keep="\n\t") if is_shown else event.text)
         sys.stdout.flush()
 
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from ...client.errors import RequestFailed
 from ..arguments import Target, UsageError, make_parser, positive
 from ..boundary import run
-from ..output import console, print_json
+from ..output import console, print_json, say
 
 ACTIONS = ("create", "list", "revoke", "rotate", "bootstrap")
 ROLES = ("inference", "viewer", "operator", "admin", "agent")
@@ -124,7 +124,7 @@ async def _act(arguments: argparse.Namespace, keys: Keys) -> None:
         if arguments.json:
             print_json(revoked)
         else:
-            _say(f"{revoked['name']} is revoked; {_effect(arguments.state)}")
+            say(f"{revoked['name']} is revoked; {_effect(arguments.state)}")
 
 
 def _effect(state: str | None) -> str:
@@ -168,24 +168,20 @@ def _tell(arguments: argparse.Namespace, made: Json) -> None:
     if arguments.output is not None:
         _write(arguments.output, made["key"])
         made = {name: value for name, value in made.items() if name != "key"}
-        _say(f"the key {made['name']} ({made['role']}) is in {arguments.output}")
+        say(f"the key {made['name']} ({made['role']}) is in {arguments.output}")
     if arguments.json:
         print_json(made)
     elif arguments.output is None:
-        _say(f"the key {made['name']} ({made['role']}), which is shown this once:")
-        sys.stdout.write(made["key"] + "\n")
+        say(f"the key {made['name']} ({made['role']}), which is shown this once:")
+        say(made["key"], sys.stdout)
     if made.get("expires_at") is not None:
-        _say(f"it expires at {_time(made['expires_at'])}")
+        say(f"it expires at {_time(made['expires_at'])}")
 
 
 def _write(file: Path, key: str) -> None:
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as opened:
         opened.write(key + "\n")
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")
 
 
 # ---- in the store
@@ -202,7 +198,7 @@ async def _bootstrap(arguments: argparse.Namespace) -> None:
         _tell(
             arguments, {"name": name, "role": "admin", "key": new_key(os.urandom(NUM_RANDOM_BYTES))}
         )
-        _say("memory:// keeps no keys: start the balancer with --admin-key-file and a file of it")
+        say("memory:// keeps no keys: start the balancer with --admin-key-file and a file of it")
         return
 
     async def first(keys: "_InStore") -> None:

@@ -118,7 +118,6 @@ async def _models(arguments: argparse.Namespace, target: Target) -> None:
 
 def _list(models: list[Json], *, as_json: bool) -> None:
     from rich.table import Table
-    from rich.text import Text
 
     if as_json:
         print_json(models)
@@ -133,7 +132,7 @@ def _list(models: list[Json], *, as_json: bool) -> None:
         progress = model.get("progress")
         slots = model.get("slots") or {"busy": "-", "total": "-"}
         table.add_row(
-            Text(model["name"]),
+            model["name"],
             model["status"],
             "" if progress is None else f"{progress:.0%}",
             str(len(model.get("agents") or ())),
@@ -143,9 +142,9 @@ def _list(models: list[Json], *, as_json: bool) -> None:
     screen.print(table if models else "no models yet: see arriero models --help")
     for model in models:
         if model.get("placement"):
-            screen.print(Text(f"{model['name']}: {model['placement']}"), soft_wrap=True)
+            screen.print(f"{model['name']}: {model['placement']}", soft_wrap=True)
         for line in issues(model).splitlines():
-            screen.print(Text(f"{model['name']}: {line}", style="red"), soft_wrap=True)
+            screen.print(f"{model['name']}: {line}", style="red", soft_wrap=True)
 
 
 # ---- where one fits
@@ -167,13 +166,12 @@ async def _fit(management: "Management", arguments: argparse.Namespace) -> None:
 
 def _fit_table(agents: Sequence[Json]) -> "Table":
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
     for name in ("agent", "fits", "what it would choose"):
         table.add_column(name)
     for each in sorted(agents, key=lambda agent: str(agent["name"])):
-        table.add_row(Text(each["name"]), *map(Text, fit_in_words(each)))
+        table.add_row(each["name"], *fit_in_words(each))
     return table
 
 

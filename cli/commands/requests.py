@@ -115,7 +115,6 @@ async def _found(management: "Management", id: str) -> dict[str, Any]:
 def _shown(request: dict[str, Any]) -> Any:
     """All that is known of a request, a line for each; what is not is left out."""
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(box=None, pad_edge=False, show_header=False)
     for name, value in request.items():
@@ -129,7 +128,7 @@ def _shown(request: dict[str, Any]) -> Any:
             name, value = name.removesuffix("_seconds"), duration(value)
         elif isinstance(value, float):
             value = f"{value:.1f}"
-        table.add_row(_NAMES.get(name, name.replace("_", " ")), Text(str(value)))
+        table.add_row(_NAMES.get(name, name.replace("_", " ")), str(value))
     return table
 
 

@@ -42,6 +42,5 @@ def _restore(arguments: argparse.Namespace, _: Target) -> None:
     at = datetime.fromtimestamp(manifest.created_at).astimezone().isoformat(" ", "seconds")
     console().print(
         f"{database or place}: as it was at {at}, with {manifest.num_files} files",
-        markup=False,
         soft_wrap=True,
     )

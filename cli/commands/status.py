@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+from ...shared.printable import printable
 from ..arguments import Target, make_parser
 from ..boundary import run
 from ..fleet_state import FleetState
@@ -28,7 +29,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 async def _status(arguments: argparse.Namespace, target: Target) -> None:
-    from rich.console import Console
     from rich.live import Live
 
     from ...client import Client
@@ -51,7 +51,7 @@ async def _status(arguments: argparse.Namespace, target: Target) -> None:
                 state.apply(event.name, event.data)
             console().print(view(state))
             return
-        with Live(auto_refresh=False, screen=False, console=Console()) as live:
+        with Live(auto_refresh=False, screen=False, console=console()) as live:
             async for event in events:
                 state.apply(event.name, event.data)
                 live.update(view(state), refresh=True)
@@ -75,15 +75,15 @@ def view(state: FleetState) -> "Group":
     problems = []
     for agent in sorted(state.agents.values(), key=lambda each: each["name"]):
         table.add_row(
-            Text(agent["name"]),
-            Text(agent["state"], style=_STYLES.get(agent["state"], "yellow")),
+            agent["name"],
+            Text(printable(agent["state"]), style=_STYLES.get(agent["state"], "yellow")),
             f"{agent['slots']['busy']}/{agent['slots']['total']}",
             *([rate(state.rates.get(agent["id"], 0.0))] if has_rates else []),
-            Text(_models(agent)),
+            _models(agent),
             duration(agent["connected_seconds"]),
         )
         if words := issues(agent):
-            problems.append(Text(f"{agent['name']}: {words}", style="red"))
+            problems.append(Text(f"{printable(agent['name'])}: {words}", style="red"))
     if not state.agents:
         hint = Text("no agent is connected; start one, as agent --help says")
         return Group(Text(_headline(state)), Text(), hint)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ...shared.printable import printable
 from ..arguments import Target, make_parser
 from ..boundary import run
 from ..output import console, print_json
@@ -63,7 +64,9 @@ def _print_csv(usage: dict[str, Any]) -> None:
     columns = [name for name in COLUMNS if name in usage["by"]]
     writer = csv.DictWriter(sys.stdout, [*columns, *COUNTS], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(usage["usage"])
+    for row in usage["usage"]:
+        names = {name: printable(row[name] or "") for name in columns}
+        writer.writerow({**row, **names})
 
 
 def _table(usage: dict[str, Any]) -> Any:

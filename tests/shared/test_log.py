@@ -191,6 +191,26 @@ class Unreadable:
         raise ValueError("it has no text")
 
 
+def test_nothing_that_is_logged_steers_a_terminal_or_makes_up_a_record() -> None:
+    evil = "\x1b]0;t\x07\x9b2J\u202e\r\n12:00:00.000 INFO    forged"
+
+    def fail() -> None:
+        try:
+            raise ValueError(evil)
+        except ValueError:
+            logger.exception("refused: %s", evil, extra=context(agent=evil, word="\x1b]0;\x07"))
+
+    escaped = r"\u001b]0;t\u0007\u009b2J\u202e\r\n12:00:00.000 INFO    forged"
+    first, *traceback = text_of(fail).splitlines()
+    assert f"refused: {escaped} " in first
+    assert f'agent="{escaped}" word=\\u001b]0;\\u0007' in first
+    assert r"ValueError: \u001b]0;t\u0007\u009b2J\u202e\r" in traceback
+    assert text_of(lambda: log.say(evil)) == f"{escaped}\n"
+
+    entry = json_of(fail)
+    assert (entry["message"], entry["agent"]) == (f"refused: {evil}", evil)
+
+
 def test_a_record_that_cannot_be_formatted_is_logged_as_such() -> None:
     text = text_of(lambda: logger.info("here is %s", Unreadable()))
     assert text.startswith("a log record cannot be written: Traceback")
