@@ -4,17 +4,18 @@ A field's `Sampler` stands beside its type. From it follow what a request needs 
 names that upstream servers get, the client library's types, the playground's form and the docs.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from .strict import STRICT, ListOf, at_most
 
-MAX_STOP_STRINGS = 16
+MAX_STOP_STRINGS = 64
 MAX_LOGIT_BIASES = 1024
 MAX_BREAKERS = 16
 MAX_STOP_TOKENS = 1024
@@ -30,10 +31,30 @@ def _token_id(key: str) -> str:
     return key
 
 
+def _without_empty(value: object) -> object:
+    """One text, or a list, as a list without empty texts, which end nothing."""
+    texts = [value] if isinstance(value, str) else value
+    return tuple(each for each in texts if each != "") if isinstance(texts, list) else value
+
+
+def _read_list(value: object) -> object:
+    """A list that is written as JSON text, with or without its brackets."""
+    if not isinstance(value, str):
+        return tuple(value) if isinstance(value, list) else value
+    try:
+        read = json.loads(value if value.lstrip().startswith("[") else f"[{value}]")
+    except (ValueError, RecursionError):
+        return value
+    return tuple(read)
+
+
 StopString = Annotated[str, StringConstraints(min_length=1, max_length=256)]
-StopStrings = Annotated[ListOf[StopString], Field(max_length=MAX_STOP_STRINGS)]
+StopStrings = Annotated[
+    ListOf[StopString], Field(max_length=MAX_STOP_STRINGS), BeforeValidator(_without_empty)
+]
 Temperature = Annotated[float, Field(ge=0, le=10)]
-TopP = Annotated[float, Field(gt=0, le=1)]
+TopP = Annotated[float, Field(ge=0, le=1)]
+TypicalP = Annotated[float, Field(gt=0, le=1)]
 MinP = Annotated[float, Field(ge=0, le=1)]
 Probability = Annotated[float, Field(ge=0, le=1)]
 RepeatPenalty = Annotated[float, Field(gt=0, le=10)]
@@ -127,7 +148,7 @@ class SamplingChoices:
         ),
     ] = None
     typical_p: Annotated[
-        TopP | None,
+        TypicalP | None,
         Sampler(
             "locally typical sampling: only the tokens of the most expected surprise that have "
             "this probability together",
@@ -215,7 +236,8 @@ class SamplingChoices:
         Sampler("over how many of the last tokens DRY looks", "llama_samplers", step=1),
     ] = None
     dry_sequence_breakers: Annotated[
-        Annotated[ListOf[Breaker], Field(max_length=MAX_BREAKERS)] | None,
+        Annotated[ListOf[Breaker], Field(max_length=MAX_BREAKERS), BeforeValidator(_read_list)]
+        | None,
         Sampler(
             'texts at which a run ends; without them newline, `:`, `"` and `*`', "llama_samplers"
         ),

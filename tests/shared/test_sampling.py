@@ -64,7 +64,7 @@ def test_the_fields_are_those_of_the_choices_alone() -> None:
 RANGES: list[tuple[str, tuple[Any, ...], tuple[Any, ...]]] = [
     ("temperature", (0, 10), (-0.1, 10.1, "1")),
     ("top_k", (0, 1), (-1, 1.5, 2**31)),
-    ("top_p", (0.1, 1), (0, 1.1)),
+    ("top_p", (0, 1), (-0.1, 1.1)),
     ("min_p", (0, 1), (-0.1, 1.1)),
     ("typical_p", (0.1, 1), (0, 1.1)),
     ("top_n_sigma", (-1, 0, 2.5), (-2, 101)),
@@ -89,7 +89,7 @@ RANGES: list[tuple[str, tuple[Any, ...], tuple[Any, ...]]] = [
     ("logit_bias", ({}, {"7": -100}), ({"x": 1}, {"7": 101})),
     ("allowed_token_ids", ([0], [7, 3]), ([], [-1], ["1"], [1] * 65_537)),
     ("bad_words", ([], ["a"]), ([""], ["x"] * 257, "x", ["x" * 257])),
-    ("stop", ([], ["a"]), ([""], ["x"] * 17, "x")),
+    ("stop", ([], ["a"], "a", ["x"] * 64), (["x"] * 65, [1])),
 ]
 
 

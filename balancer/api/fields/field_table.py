@@ -9,6 +9,7 @@ for the objects with that value, and `include[]=usage` for that value: ignored o
 `tools[].type=*` stands for all other values.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -51,6 +52,11 @@ def nothing(*values: str) -> frozenset[bytes]:
 
 
 _OPEN = Shape()
+_MAPS = ("parameters", "properties", "patternProperties", "$defs", "definitions")
+_IS_SCHEMA = re.compile(
+    r"(tools\[\]|(?<![A-Za-z])(schema|input_schema|\w*json\w*|parameters|format))$"
+)
+"""Paths of what is a JSON schema, or a tool that has one."""
 
 
 class FieldTable:
@@ -84,6 +90,8 @@ class FieldTable:
     ) -> dict[str, Any]:
         """The members of the JSON object `body` that are obeyed, without the others, at any depth.
 
+        Some programs write numbers as `4.0`, and PHP writes `[]` for an object without members:
+        they count as 4, and as an absent field.
         Ignored fields are added to `notes`. `prepare` may expand short forms to those of the
         types. Raises `InvalidRequest` for a refused field.
         """
@@ -107,9 +115,13 @@ class _Pass:
         """`value` without ignored fields."""
         if isinstance(value, dict):
             known = _variant(value, shape) if shape.tag is not None else shape
-            return value if known.members is None else self._object(value, known, place)
+            if known.members is not None:
+                return self._object(value, known, place)
+            return _with_objects(value) if _IS_SCHEMA.search(known.path) else value
         if isinstance(value, list) and shape.entries is not None:
             return self._list(value, shape.entries, place)
+        if isinstance(value, list) and float in {type(each) for each in value}:
+            return [_whole(each) for each in value]
         return value
 
     def _object(self, value: dict[str, Any], shape: Shape, place: Place) -> dict[str, Any]:
@@ -119,12 +131,14 @@ class _Pass:
             member = members.get(name)
             if member is None:
                 self._leave_out(name, each, shape, place)
+            elif each == [] and member.is_object:
+                pass
             elif isinstance(each, dict | list | str) and not self._is_left_out(
                 each, member, (place, name)
             ):
                 kept[name] = self.kept(each, member, (place, name))
             elif not isinstance(each, dict | list | str):
-                kept[name] = each
+                kept[name] = _whole(each)
         return kept
 
     def _list(self, value: list[Any], shape: Shape, place: Place) -> list[Any]:
@@ -179,6 +193,23 @@ class _Pass:
             self._notes.add(path, is_known=is_known)
             if is_known:
                 self._noted.add(path)
+
+
+def _with_objects(schema: Any) -> Any:
+    """A JSON schema, or a tool with one, in which no list stands for an object without members."""
+    if isinstance(schema, list):
+        return [_with_objects(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: {} if each == [] and name in _MAPS else _with_objects(each)
+        for name, each in schema.items()
+    }
+
+
+def _whole(value: Any) -> Any:
+    """A whole number as an `int`, however it is written."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _variant(value: dict[str, Any], shape: Shape) -> Shape:

@@ -15,7 +15,8 @@ class Shape:
 
     `members` are an object's known members, `entries` is the shape of a list's entries. Objects
     distinguished by a member `tag` have one shape for each value in `variants`. `choices` are
-    the only strings that may stand here. A shape with none of these may hold anything.
+    the only strings that may stand here. A shape with none of these may hold anything. If it
+    `is_object`, objects may stand here, and no lists.
     """
 
     path: str = ""
@@ -24,6 +25,7 @@ class Shape:
     tag: str | None = None
     variants: Mapping[str, "Shape"] = field(default_factory=dict)
     choices: frozenset[str] = frozenset()
+    is_object: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -103,12 +105,27 @@ def _shape(schema: Schema, path: str, named: Mapping[str, Schema]) -> Shape:
 def _object(properties: Mapping[str, Schema], path: str, named: Mapping[str, Schema]) -> Shape:
     """Objects of a single `type` have a tag as those of several."""
     members = {
-        name: _shape(each, f"{path}.{name}" if path else name, named)
+        name: replace(
+            _shape(each, f"{path}.{name}" if path else name, named),
+            is_object=_types(each, named) & {"object", "array"} == {"object"},
+        )
         for name, each in properties.items()
     }
     shape = Shape(path, members)
     kind = properties.get("type", {}).get("const")
     return shape if kind is None else Shape(path, tag="type", variants={kind: shape})
+
+
+def _types(schema: Schema, named: Mapping[str, Schema]) -> set[str]:
+    """The types of the values that a schema describes."""
+    if "$ref" in schema:
+        return _types(named[schema["$ref"].rpartition("/")[2]], named)
+    parts = [each for word in ("anyOf", "oneOf", "allOf") for each in schema.get(word, ())]
+    return (
+        {schema["type"]}
+        if "type" in schema
+        else set().union(*(_types(each, named) for each in parts))
+    )
 
 
 def _choices(schema: Schema) -> frozenset[str]:

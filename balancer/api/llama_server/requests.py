@@ -6,12 +6,11 @@ reported, or refused by name. `null` is the same as an absent field.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 from pydantic_core import to_json
 
-from ....shared.errors import InvalidRequest
 from ....shared.inference import GenerateRequest, PromptInput, TopLogprobs
 from ....shared.strict import STRICT
 from ....shared.validation import parse_json
@@ -19,16 +18,11 @@ from ..common.field_names import FieldNames
 from ..common.readable import check_readable
 from ..fields.field_notes import FieldNotes
 from ..fields.field_table import FieldTable, Ignored, Refused, Rule, nothing
-from ..openai.completions.extras import Guided, the_only
+from ..openai.completions.extras import Guided, neutral_seed, plain_extras, the_only
 from ..openai.fields import SERVERS, SERVERS_REFUSED
 
 ALL_TOKENS = 2**31 - 1
 """A number of last tokens that no context exceeds."""
-
-NEVER = -100.0
-"""The bias of a token that must not be chosen."""
-
-Json = dict[str, Any]
 
 _NO_SHIFT = Ignored("no context is shifted", nothing("0", "-1"))
 
@@ -57,7 +51,7 @@ class _Body(Guided):
     model: str | None = None
     n_predict: Annotated[int, Field(ge=-2, lt=2**31)] = -1
     stream: bool = False
-    seed: Annotated[int, Field(ge=-1, lt=2**32)] | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     n_probs: TopLogprobs = 0
     return_tokens: bool = False
     repeat_last_n: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
@@ -75,7 +69,7 @@ class _Body(Guided):
             stream=self.stream,
             max_tokens=self.n_predict if self.n_predict > 0 else None,
             prefill_only=self.n_predict == 0,
-            seed=None if self.seed == -1 else self.seed,
+            seed=neutral_seed(self.seed),
             grammar=the_only([*self.grammars()]),
             logprobs=self.n_probs > 0,
             top_logprobs=self.n_probs or None,
@@ -98,34 +92,10 @@ class Requested:
 
 def parse_completion(body: bytes, notes: FieldNotes | None = None) -> Requested:
     """The body of `/completion`. Raises `InvalidRequest` and `RequestTooLarge`."""
-    given = COMPLETION_FIELDS.given(body, notes, prepare=_prepared)
+    given = COMPLETION_FIELDS.given(body, notes, prepare=plain_extras)
     parsed = parse_json(_body, to_json(given))
     request = parsed.request()
     check_readable(request)
     own = FieldNames({"max_tokens": "n_predict", "logprobs": "n_probs"})
     names = parsed.names([*parsed.grammars()], own, also={"max_tokens": "n_predict"})
     return Requested(request, names, has_tokens=parsed.return_tokens)
-
-
-def _prepared(body: Json) -> Json:
-    """`body` with lists where a single stop string or pairs of biases may stand."""
-    given = dict(body)
-    if isinstance(stop := given.get("stop"), str):
-        given["stop"] = [stop]
-    if given.get("grammar") == "":
-        del given["grammar"]  # which asks for none
-    if isinstance(biases := given.get("logit_bias"), list):
-        given["logit_bias"] = dict(_bias(place, each) for place, each in enumerate(biases))
-    return given
-
-
-def _bias(place: int, pair: object) -> tuple[str, object]:
-    match pair:
-        case [int() as token, False]:
-            return str(token), NEVER
-        case [int() as token, bias]:
-            return str(token), bias
-    field = f"logit_bias[{place}]"
-    raise InvalidRequest(
-        f"`{field}` must be a token id and its bias, such as [15043, -1.5]", field=field
-    )

@@ -24,7 +24,7 @@ from ..common.parts import first_fault, vectors_of
 from ..fields.field_notes import FieldNotes
 from ..fields.field_table import FieldTable
 from . import fields
-from .options import Options, plain_options
+from .options import Options
 from .requests import ModelName
 
 
@@ -107,7 +107,7 @@ class EmbedCall:
 
 def parse_embed(body: bytes, notes: FieldNotes | None = None) -> EmbedCall:
     """The body of `/api/embed`. Raises `InvalidRequest`, as `parse_embeddings` does."""
-    given = EMBED_FIELDS.given(body, notes, prepare=plain_options)
+    given = EMBED_FIELDS.given(body, notes)
     asked = given.pop("input", None)
     if asked not in (None, ""):
         given["input"] = asked
@@ -121,7 +121,7 @@ def parse_embed(body: bytes, notes: FieldNotes | None = None) -> EmbedCall:
 
 def parse_embeddings(body: bytes, notes: FieldNotes | None = None) -> EmbedCall:
     """The body of `/api/embeddings`, whose vector has the length that the model gives it."""
-    given = EMBEDDINGS_FIELDS.given(body, notes, prepare=plain_options)
+    given = EMBEDDINGS_FIELDS.given(body, notes)
     parsed = parse_json(_embeddings, to_json(given))
     inputs = (parsed.prompt,) if parsed.prompt else ()
     return EmbedCall(parsed.model, inputs, "prompt", normalize="none")

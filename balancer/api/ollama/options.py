@@ -12,6 +12,7 @@ from ....shared.sampling import (
     Temperature,
     TokenPenalty,
     TopP,
+    TypicalP,
 )
 from ....shared.strict import STRICT
 from ..common.field_names import FieldNames
@@ -35,7 +36,7 @@ class Options:
     top_k: _Int | None = None
     top_p: TopP | None = None
     min_p: MinP | None = None
-    typical_p: TopP | None = None
+    typical_p: TypicalP | None = None
     repeat_last_n: _Int | None = None
     repeat_penalty: RepeatPenalty | None = None
     presence_penalty: TokenPenalty | None = None
@@ -57,7 +58,7 @@ class Options:
             "max_tokens": self.num_predict if (self.num_predict or 0) > 0 else None,
             "top_k": None if self.top_k is None else max(0, self.top_k),
             "repeat_last_n": ALL_TOKENS if (self.repeat_last_n or 0) < 0 else self.repeat_last_n,
-            "seed": None if (self.seed or 0) < 0 or self.seed is None else self.seed % 2**32,
+            "seed": None if self.seed is None or self.seed < 0 else self.seed % 2**32,
             "stop": self.stop or (),
         }
 
@@ -83,18 +84,3 @@ GENERATE_NAMES = _NAMES.also({f"messages[{place}].{_IMAGE}": "images[]" for plac
 
 Pictures come before a message's text, so a part's index is the picture's.
 """
-
-
-def plain_options(body: Json) -> Json:
-    """`body` with a single stop string in a list, and with `4.0` as `4`, which clients may send."""
-    options = body.get("options")
-    if not isinstance(options, dict):
-        return body
-    plain = {name: _plain(name, value) for name, value in options.items()}
-    return {**body, "options": plain}
-
-
-def _plain(name: str, value: object) -> object:
-    if name == "stop" and isinstance(value, str):
-        return [value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value

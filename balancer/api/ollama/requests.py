@@ -33,7 +33,7 @@ from ..openai.completions.reasoning import reasoning_fields
 from . import fields
 from .conversation import Messages, to_neutral
 from .images import Images, check_few, with_images
-from .options import Json, Options, plain_options
+from .options import Json, Options
 
 ModelName = Annotated[str, StringConstraints(min_length=1)]
 Format = Literal["", "json"] | dict[str, Any]
@@ -92,7 +92,7 @@ GENERATE_FIELDS = FieldTable(_generate, fields.GENERATE)
 
 def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Requested:
     """The body of `/api/chat`. Raises `InvalidRequest` and `RequestTooLarge`."""
-    given = CHAT_FIELDS.given(body, notes, prepare=plain_options)
+    given = CHAT_FIELDS.given(body, notes)
     parsed = parse_json(_chat, to_json(given))
     messages = to_neutral(parsed.messages)
     check_few(messages)
@@ -108,7 +108,7 @@ def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Requested:
 
 def parse_generate(body: bytes, notes: FieldNotes | None = None) -> Requested:
     """The body of `/api/generate`. Raises `InvalidRequest` and `RequestTooLarge`."""
-    given = GENERATE_FIELDS.given(body, notes, prepare=plain_options)
+    given = GENERATE_FIELDS.given(body, notes)
     parsed = parse_json(_generate, to_json(given))
     if parsed.raw and parsed.system:
         raise InvalidRequest("`system` cannot be combined with `raw`", field="system")

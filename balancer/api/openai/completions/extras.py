@@ -131,6 +131,42 @@ class ServerExtras(Guided):
     n_predict: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
 
 
+_TEXTS = (
+    *("grammar", "json_schema", "regex", "ebnf"),
+    *("guided_json", "guided_regex", "guided_grammar"),
+)
+"""Constraints that may be texts."""
+
+NEVER = -100.0
+"""The bias of a token that must not be chosen."""
+
+
+def plain_extras(body: dict[str, Any]) -> dict[str, Any]:
+    """`body` without constraints that are empty texts, and with pairs of biases as a map.
+
+    Raises `InvalidRequest`.
+    """
+    given = {name: value for name, value in body.items() if value != "" or name not in _TEXTS}
+    if isinstance(biases := given.get("logit_bias"), list):
+        given["logit_bias"] = dict(_bias(place, each) for place, each in enumerate(biases))
+    return given
+
+
+def _bias(place: int, pair: object) -> tuple[str, object]:
+    match pair:
+        case [int() | float() as token, bias] if int(token) == token:
+            return str(int(token)), NEVER if bias is False else bias
+    field = f"logit_bias[{place}]"
+    raise InvalidRequest(
+        f"`{field}` must be a token id and its bias, such as [15043, -1.5]", field=field
+    )
+
+
+def neutral_seed(seed: int | None, choice: int = 0) -> int | None:
+    """The neutral seed of a request's choice of that number; a negative seed stands for any."""
+    return None if seed is None or seed < 0 else (seed + choice) % 2**32
+
+
 def the_only(found: list[tuple[str, Grammar]]) -> Grammar | None:
     """The only grammar of the answer. Raises `InvalidRequest` if there are several.
 

@@ -1,28 +1,101 @@
 """Maps OpenAI's reasoning effort and verbosity to chat template variables."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
+
+from .....shared.strict import STRICT
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 Verbosity = Literal["low", "medium", "high"]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingSwitch:
+    """Anthropic's `thinking`, which GLM's and DeepSeek's APIs have as well."""
+
+    __pydantic_config__ = STRICT
+
+    type: Literal["enabled", "disabled", "adaptive", "auto"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningSwitch:
+    """OpenRouter's `reasoning`."""
+
+    __pydantic_config__ = STRICT
+
+    effort: Effort | None = None
+    enabled: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switches:
+    """The fields by which APIs turn reasoning on and off in chats, for a body to inherit.
+
+    It has no slots, since a class cannot inherit those of two.
+    """
+
+    __pydantic_config__ = STRICT
+
+    reasoning_effort: Effort | None = None
+    reasoning: ReasoningSwitch | None = None
+    enable_thinking: bool | None = None
+    thinking: bool | ThinkingSwitch | None = None
+    think: bool | Effort | None = None
+
+    @property
+    def effort(self) -> Effort | None:
+        """How much the model is to reason: `none` if any field turns reasoning off.
+
+        If fields only turn it on, the effort is the template's own.
+        """
+        given = [self.reasoning_effort, self.reasoning and self.reasoning.effort, self.think]
+        efforts = [each for each in given if isinstance(each, str)]
+        if "none" in efforts or False in self._switched():
+            return "none"
+        return efforts[0] if efforts else None
+
+    @property
+    def is_on(self) -> bool:
+        """Whether a field turns reasoning on."""
+        return True in self._switched()
+
+    def _switched(self) -> tuple[bool | None, ...]:
+        thinking = self.thinking
+        if isinstance(thinking, ThinkingSwitch):
+            thinking = {"enabled": True, "disabled": False}.get(thinking.type)
+        think = self.think if isinstance(self.think, bool) else None
+        enabled = self.reasoning.enabled if self.reasoning else None
+        return (self.enable_thinking, thinking, think, enabled)
+
+
+_VARIABLES = ("enable_thinking", "thinking")
+"""Template variables by which clients turn reasoning on and off."""
+
+
 def reasoning_fields(
     effort: Effort | None,
     variables: Mapping[str, Any] | None = None,
     *,
+    is_on: bool = False,
     verbosity: Verbosity | None = None,
 ) -> dict[str, Any]:
     """The neutral request's fields: `none` turns reasoning off, any other effort on.
 
     Templates that support levels get the effort as `reasoning_effort`, and `verbosity` under its
-    own name. Template variables that the client sets itself take precedence.
+    own name. Template variables that the client sets itself take precedence. Models differ in the
+    variable that turns reasoning off, so `enable_thinking` does it for all of them.
     """
     given: dict[str, Any] = {} if effort in (None, "none") else {"reasoning_effort": effort}
     if verbosity is not None:
         given["verbosity"] = verbosity
+    switches = [
+        each for name in _VARIABLES if isinstance(each := (variables or {}).get(name), bool)
+    ]
+    thinking = effort != "none" if effort is not None else True if is_on else None
     return {
-        "thinking": None if effort is None else effort != "none",
+        "thinking": all(switches) if switches else thinking,
         "chat_template_kwargs": {**given, **(variables or {})} or None,
     }

@@ -35,7 +35,6 @@ from .....shared.inference import (
     can_go_on,
     priority_of_tier,
 )
-from .....shared.sampling import StopString
 from .....shared.strict import ListOf
 from .....shared.template_variables import TemplateVariables
 from .....shared.validation import parse_json
@@ -48,7 +47,7 @@ from ...fields.field_notes import FieldNotes
 from ...fields.field_table import FieldTable
 from .. import fields
 from . import functions
-from .extras import ServerExtras, either, the_only
+from .extras import ServerExtras, either, neutral_seed, plain_extras, the_only
 from .formats import (
     FORMAT_NAMES,
     OBJECT_NAMES,
@@ -58,7 +57,7 @@ from .formats import (
     ResponseFormat,
     neutral_choice,
 )
-from .reasoning import Effort, Verbosity, reasoning_fields
+from .reasoning import Switches, Verbosity, reasoning_fields
 
 MAX_CHOICES = 128
 """Largest `n`, and largest number of choices over all prompts of one request."""
@@ -90,7 +89,7 @@ class _Body(ServerExtras):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ChatBody(_Body):
+class _ChatBody(_Body, Switches):
     messages: Messages
     max_tokens: MaxTokens | Literal[-1] | None = None
     max_completion_tokens: MaxTokens | Literal[-1] | None = None
@@ -99,7 +98,6 @@ class _ChatBody(_Body):
     parallel_tool_calls: bool = True
     response_format: ResponseFormat | None = None
     chat_template_kwargs: TemplateVariables | None = None
-    reasoning_effort: Effort | None = None
     verbosity: Verbosity | None = None
     add_generation_prompt: bool = True
     continue_final_message: bool = False
@@ -111,6 +109,7 @@ class _ChatBody(_Body):
 class _CompletionBody(_Body):
     prompt: Annotated[ListOf[PromptInput], Field(min_length=1, max_length=MAX_CHOICES)]
     max_tokens: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
     logprobs: TopLogprobs | None = None
     echo: bool = False
     suffix: str | None = None
@@ -151,9 +150,6 @@ _chat = TypeAdapter(_ChatBody)
 _completion = TypeAdapter(_CompletionBody)
 _one_prompt: TypeAdapter[PromptInput] = TypeAdapter(PromptInput)
 
-ONE_STOP = TypeAdapter[str](StopString).json_schema()
-"""A single string to stop at, which need not be in a list."""
-
 CHAT_FIELDS = FieldTable(_chat, fields.CHAT, kinds=fields.CHAT_KINDS, prepared=functions.FIELDS)
 COMPLETION_FIELDS = FieldTable(_completion, fields.COMPLETION)
 
@@ -164,10 +160,10 @@ def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Requested:
 
     def prepare(given: dict[str, Any]) -> dict[str, Any]:
         nonlocal has_functions
-        given, has_functions = functions.with_tools(given)
+        given, has_functions = functions.with_tools(plain_extras(given))
         return given
 
-    raw = _with_stops(CHAT_FIELDS.given(body, notes, prepare=prepare))
+    raw = CHAT_FIELDS.given(body, notes, prepare=prepare)
     if "messages" in raw:
         raw["messages"] = _plain_messages(raw["messages"])
     plain = to_json(raw)
@@ -176,10 +172,6 @@ def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Requested:
     own = functions.function_names(SAME_NAMES) if has_functions else SAME_NAMES
     check_tools(parsed.tools or (), own)
     check_copies(parsed.n * len(plain), field="n")
-    if parsed.max_tokens is not None and parsed.max_completion_tokens is not None:
-        raise InvalidRequest(
-            "give only one of `max_tokens` and `max_completion_tokens`", field="max_tokens"
-        )
     if parsed.top_logprobs and not parsed.logprobs:
         raise InvalidRequest("`top_logprobs` needs `logprobs: true`", field="top_logprobs")
     if parsed.continue_final_message and not can_go_on(parsed.messages):
@@ -192,11 +184,14 @@ def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Requested:
         "parallel_tool_calls": parsed.parallel_tool_calls,
         "grammar": the_only(found),
         **reasoning_fields(
-            parsed.reasoning_effort, parsed.chat_template_kwargs, verbosity=parsed.verbosity
+            parsed.effort,
+            parsed.chat_template_kwargs,
+            is_on=parsed.is_on,
+            verbosity=parsed.verbosity,
         ),
         "add_generation_prompt": parsed.add_generation_prompt,
         "continue_final_message": parsed.continue_final_message,
-        "max_tokens": _most_tokens(parsed, parsed.max_completion_tokens or parsed.max_tokens),
+        "max_tokens": _most_tokens(parsed),
         "logprobs": parsed.logprobs,
         "top_logprobs": parsed.top_logprobs or None,
     }
@@ -218,11 +213,17 @@ def _format_names(answer: ResponseFormat | None) -> FieldNames:
     return OBJECT_NAMES if isinstance(answer, JsonObjectFormat) else FORMAT_NAMES
 
 
-def _most_tokens(parsed: _Body, max_tokens: int | None) -> int | None:
-    n_predict = None if parsed.n_predict == -1 else parsed.n_predict
-    most: int | None = either(
-        "max_tokens", None if max_tokens == -1 else max_tokens, "n_predict", n_predict
-    )
+def _most_tokens(parsed: _ChatBody | _CompletionBody) -> int | None:
+    """The most tokens of an answer. Raises `InvalidRequest` if two fields say it."""
+    names = ("max_tokens", "max_completion_tokens", "n_predict")
+    given = [(name, getattr(parsed, name)) for name in names]
+    first, most = None, None
+    for name, value in given:
+        if value in (None, -1):
+            continue
+        if first is not None and value != most:
+            raise InvalidRequest(f"give only one of `{first}` and `{name}`", field=first)
+        first, most = first or name, value
     return most
 
 
@@ -241,7 +242,7 @@ def _grammars(parsed: _Body, answer: ResponseFormat | None = None) -> list[tuple
 
 def parse_completion(body: bytes, notes: FieldNotes | None = None) -> Requested:
     """The body of `/v1/completions`. Raises `InvalidRequest` and `RequestTooLarge`."""
-    raw = _with_stops(COMPLETION_FIELDS.given(body, notes))
+    raw = COMPLETION_FIELDS.given(body, notes, prepare=plain_extras)
     names = in_list(raw, "prompt")
     prompts = to_json(raw.pop("prompt", None))
     common_fields = to_json(raw)
@@ -253,7 +254,7 @@ def parse_completion(body: bytes, notes: FieldNotes | None = None) -> Requested:
     num_bytes = len(prompts) + len(parsed.prompt) * len(common_fields)
     check_copies(parsed.n * num_bytes, field="n")
     _check_completion(parsed)
-    most = _most_tokens(parsed, parsed.max_tokens)
+    most = _most_tokens(parsed)
     found = _grammars(parsed)
     is_scored = parsed.echo and parsed.logprobs is not None
     common = {
@@ -266,7 +267,10 @@ def parse_completion(body: bytes, notes: FieldNotes | None = None) -> Requested:
         "top_logprobs": parsed.logprobs or None,
     }
     requested = _requested(parsed, [{"prompt": prompt, **common} for prompt in parsed.prompt])
-    requested = replace(requested, field_names=parsed.names(found, SAME_NAMES))
+    names = parsed.names(found, SAME_NAMES)
+    if parsed.max_completion_tokens is not None:
+        names = names.also(_COMPLETION_TOKENS)
+    requested = replace(requested, field_names=names)
     if not parsed.echo or is_scored:
         return requested
     return replace(requested, echoes=_texts(requested.requests))
@@ -309,12 +313,6 @@ def _check_completion(parsed: _CompletionBody) -> None:
         )
 
 
-def _with_stops(given: dict[str, Any]) -> dict[str, Any]:
-    if isinstance(given.get("stop"), str):
-        given["stop"] = [given["stop"]]
-    return given
-
-
 def _plain_messages(value: object) -> object:
     """Messages as clients copy them from answers, without members that have no effect."""
     if not isinstance(value, list):
@@ -352,7 +350,7 @@ def _neutral(parsed: _Body, prompt: dict[str, Any], choice: int) -> GenerateRequ
         **prompt,
         model=parsed.model,
         stream=parsed.stream,
-        seed=None if parsed.seed is None else (parsed.seed + choice) % 2**32,
+        seed=neutral_seed(parsed.seed, choice),
         priority=priority_of_tier(parsed.service_tier),
         prompt_cache_key=parsed.prompt_cache_key,
         **fields,

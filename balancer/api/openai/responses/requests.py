@@ -38,7 +38,7 @@ from ...common.field_names import FieldNames
 from ...common.readable import check_readable
 from ...fields.field_notes import FieldNotes
 from ...fields.field_table import FieldTable
-from ..completions.extras import Guided, the_only
+from ..completions.extras import Guided, neutral_seed, plain_extras, the_only
 from ..completions.formats import AllowedTools, JsonObjectFormat, TextFormat, qualified
 from ..completions.reasoning import Effort, Verbosity, reasoning_fields
 from .answer_types import ResponseEcho, TextEcho
@@ -251,7 +251,7 @@ class Requested:
             # these are the same at every balancer only if each token is an event.
             stream=body.stream or body.background,
             max_tokens=None if body.max_output_tokens == -1 else body.max_output_tokens,
-            seed=None if body.seed is None else body.seed % 2**32,
+            seed=neutral_seed(body.seed),
             priority=priority_of_tier(body.service_tier),
             prompt_cache_key=body.prompt_cache_key,
             tools=tools or None,
@@ -294,8 +294,6 @@ class Requested:
 def parse_response(body: bytes, notes: FieldNotes | None = None) -> Requested:
     """The body of `/v1/responses`. Raises `InvalidRequest`."""
     raw = RESPONSE_FIELDS.given(body, notes, prepare=_prepared)
-    if isinstance(raw.get("stop"), str):
-        raw["stop"] = [raw["stop"]]
     parsed = parse_json(_body, to_json(raw))
     _check(parsed)
     return Requested(parsed, body)
@@ -303,9 +301,10 @@ def parse_response(body: bytes, notes: FieldNotes | None = None) -> Requested:
 
 def _prepared(raw: Json) -> Json:
     """`raw` with normalized items."""
-    if "input" in raw:
-        raw["input"] = plain_items(raw["input"])
-    return raw
+    given = plain_extras(raw)
+    if "input" in given:
+        given["input"] = plain_items(given["input"])
+    return given
 
 
 def _check(body: _Body) -> None:

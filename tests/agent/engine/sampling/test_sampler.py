@@ -85,6 +85,7 @@ def test_the_best_is_taken_where_nothing_else_can_be() -> None:
         {"top_k": 1},
         {"temperature": 1e-3},
         {"top_k": 0, "top_p": 1e-6},
+        {"top_k": 0, "top_p": 0.0},
         {"top_k": 0, "top_p": 1.0, "min_p": 1.0},
     ):
         assert choose(ROW, **{"temperature": 1.0, **narrow}) == BEST

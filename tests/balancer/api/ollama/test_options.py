@@ -7,7 +7,6 @@ from arriero.balancer.api.ollama.options import (
     CHAT_NAMES,
     GENERATE_NAMES,
     Options,
-    plain_options,
 )
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import GenerateRequest
@@ -58,17 +57,6 @@ def test_numbers_below_the_least_turn_things_off() -> None:
     assert neutral(seed=-1) == {}
     assert neutral(seed=0) == {"seed": 0}
     assert neutral(seed=2**32 + 3) == {"seed": 3}
-
-
-def test_short_forms_are_written_out() -> None:
-    body = {"model": "m", "options": {"stop": "x", "num_predict": 4.0, "temperature": 0.5}}
-    options = {"stop": ["x"], "num_predict": 4, "temperature": 0.5}
-    assert plain_options(body) == {"model": "m", "options": options}
-
-
-@pytest.mark.parametrize("body", [{}, {"options": None}, {"options": 7}])
-def test_a_body_without_options_stays_as_it_is(body: dict[str, object]) -> None:
-    assert plain_options(body) == body
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,7 @@ def test_other_names_for_what_we_have(parse: Any) -> None:
         ({"guided_choice": ["x"] * (MAX_ALTERNATIVES + 1)}, "guided_choice"),
         ({"guided_choice": ["x" * 1000] * 100}, "guided_choice"),
         ({"repeat_penalty": 1.1, "repetition_penalty": 1.1}, "repeat_penalty"),
-        ({"max_tokens": 3, "n_predict": 3}, "max_tokens"),
+        ({"max_tokens": 3, "n_predict": 4}, "max_tokens"),
         ({"min_tokens": -1}, "min_tokens"),
         ({"stop_token_ids": [-3]}, "stop_token_ids[0]"),
         ({"include_stop_str_in_output": 1}, "include_stop_str_in_output"),

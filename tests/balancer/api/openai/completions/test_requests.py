@@ -88,6 +88,7 @@ def test_everything() -> None:
         max_tokens=9,
         tools=(TOOL,),
         chat_template_kwargs={"enable_thinking": False},
+        thinking=False,
         temperature=1.0,
         top_p=0.5,
         top_k=7,
@@ -124,7 +125,6 @@ def test_vllms_ways_to_end_a_prompt() -> None:
 
 def test_stop_as_a_string() -> None:
     assert chat(stop="END").requests[0].stop == ("END",)
-    assert refusal(chat, stop="").field == "stop[0]"
 
 
 def test_choices_draw_with_seeds_of_their_own() -> None:
@@ -132,7 +132,7 @@ def test_choices_draw_with_seeds_of_their_own() -> None:
     assert [request.seed for request in requested.requests] == [2**32 - 2, 2**32 - 1, 0]
     assert requested.num_choices == 3
     assert [request.seed for request in chat(n=2).requests] == [None, None]
-    assert chat(seed=-1).requests[0].seed == 2**32 - 1
+    assert chat(seed=2**32).requests[0].seed == 0
 
 
 def test_a_cache_key_is_passed_on_and_nothing_is_loaded_for_it() -> None:
@@ -326,7 +326,7 @@ def test_whether_tools_may_be_called_goes_on_to_the_agent(choice: str) -> None:
             "messages[1].content[0].image_url",
         ),
         ({"chat_template_kwargs": {"messages": 1}}, "chat_template_kwargs.messages"),
-        ({"chat_template_kwargs": []}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": [1]}, "chat_template_kwargs"),
         ({"continue_final_message": True}, "continue_final_message"),
         ({"stream_options": {"include_usage": True}}, "stream_options"),
         ({"stream": True, "stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
@@ -462,7 +462,7 @@ def test_errors_name_the_schema_as_the_body_does() -> None:
         ({}, "response_format.type"),
         ({"type": "json_schema"}, "response_format.json_schema"),
         ({"type": "json_schema", "json_schema": {}}, "response_format.json_schema.name"),
-        (schema_format(schema=[]), "response_format.json_schema.schema"),
+        (schema_format(schema=[1]), "response_format.json_schema.schema"),
         ("json", "response_format"),
     ],
 )
@@ -622,3 +622,113 @@ def test_answers_and_results_may_be_empty() -> None:
 )
 def test_prompts_are_called_what_the_client_gave(prompt: object, field: str) -> None:
     assert refusal(completion, prompt=prompt).field == field
+
+
+# ---- fields as programs send them
+
+
+@pytest.mark.parametrize("parse", [chat, completion])
+@pytest.mark.parametrize("seed", [-1, -1.0, -(2**63)])
+def test_a_negative_seed_is_any(parse: Any, seed: float) -> None:
+    assert [request.seed for request in parse(seed=seed, n=2).requests] == [None, None]
+
+
+@pytest.mark.parametrize(
+    "switch",
+    [
+        {"reasoning_effort": "none"},
+        {"reasoning": {"effort": "none"}},
+        {"reasoning": {"enabled": False}},
+        {"reasoning": {"enabled": False, "effort": "high"}},
+        {"enable_thinking": False},
+        {"thinking": False},
+        {"thinking": {"type": "disabled"}},
+        {"think": False},
+        {"think": "none"},
+        {"chat_template_kwargs": {"enable_thinking": False}},
+        {"chat_template_kwargs": {"thinking": False}},
+        {"reasoning_effort": "medium", "enable_thinking": False},
+    ],
+)
+def test_each_switch_turns_thinking_off(switch: dict[str, Any]) -> None:
+    assert chat(**switch).requests[0].thinking is False
+
+
+@pytest.mark.parametrize(
+    ("switch", "effort"),
+    [
+        ({"reasoning": {"effort": "low"}}, "low"),
+        ({"reasoning": {"enabled": True}}, None),
+        ({"enable_thinking": True}, None),
+        ({"thinking": {"type": "enabled"}}, None),
+        ({"think": "high"}, "high"),
+        ({"chat_template_kwargs": {"enable_thinking": True}}, None),
+    ],
+)
+def test_each_switch_turns_thinking_on(switch: dict[str, Any], effort: str | None) -> None:
+    (request,) = chat(**switch).requests
+    assert request.thinking is True
+    assert (request.chat_template_kwargs or {}).get("reasoning_effort") == effort
+
+
+@pytest.mark.parametrize(
+    "switch", [{}, {"thinking": {"type": "auto"}}, {"reasoning": {}}, {"reasoning": []}]
+)
+def test_what_says_nothing_of_thinking_leaves_it_open(switch: dict[str, Any]) -> None:
+    assert chat(**switch).requests[0].thinking is None
+
+
+@pytest.mark.parametrize("parse", [chat, completion])
+def test_either_name_bounds_the_tokens(parse: Any) -> None:
+    assert parse(max_completion_tokens=5).requests[0].max_tokens == 5
+    assert parse(max_completion_tokens=5, max_tokens=5).requests[0].max_tokens == 5
+    assert parse(max_completion_tokens=5, max_tokens=-1).requests[0].max_tokens == 5
+    assert refusal(parse, max_completion_tokens=5, max_tokens=6).field == "max_tokens"
+
+
+@pytest.mark.parametrize("parse", [chat, completion])
+@pytest.mark.parametrize(
+    ("body", "neutral"),
+    [
+        ({"max_tokens": 4.0, "top_k": 7.0}, {"max_tokens": 4, "top_k": 7}),
+        ({"stop_token_ids": [1.0, 2]}, {"stop_token_ids": (1, 2)}),
+        ({"stop": ""}, {"stop": ()}),
+        ({"stop": [""]}, {"stop": ()}),
+        ({"stop": ["a", "", "b"]}, {"stop": ("a", "b")}),
+        ({"stop": ["a"] * 64}, {"stop": ("a",) * 64}),
+        ({"top_p": 0}, {"top_p": 0.0}),
+        ({"grammar": "", "guided_json": "", "regex": ""}, {"grammar": None}),
+        ({"logit_bias": []}, {"logit_bias": {}}),
+        ({"logit_bias": [[5, -1.5], [6.0, False]]}, {"logit_bias": {"5": -1.5, "6": -100.0}}),
+        ({"dry_sequence_breakers": '["\\n", ":"]'}, {"dry_sequence_breakers": ("\n", ":")}),
+        ({"dry_sequence_breakers": '"a", "b"'}, {"dry_sequence_breakers": ("a", "b")}),
+        ({"dry_sequence_breakers": ""}, {"dry_sequence_breakers": ()}),
+        ({"stream_options": []}, {"stream": False}),
+    ],
+)
+def test_values_as_programs_write_them(
+    parse: Any, body: dict[str, Any], neutral: dict[str, Any]
+) -> None:
+    (request,) = parse(**body).requests
+    assert {name: getattr(request, name) for name in neutral} == neutral
+
+
+def test_no_list_stands_for_an_object() -> None:
+    function = {"name": "f", "parameters": {"type": "object", "properties": []}}
+    tools = [
+        {"type": "function", "function": function},
+        {"type": "function", "function": {"name": "g", "parameters": []}},
+    ]
+    given = chat(tools=tools, chat_template_kwargs=[], response_format=schema_format(schema=[]))
+    (request,) = given.requests
+    first, second = request.tools or ()
+    assert first["function"]["parameters"] == {"type": "object", "properties": {}}
+    assert second["function"]["parameters"] == {}
+    assert request.grammar == JsonSchemaGrammar(type="json_schema", schema={"type": "object"})
+
+
+def test_what_is_no_number_and_no_list_stays_wrong() -> None:
+    assert refusal(chat, max_tokens=4.5).field == "max_tokens"
+    assert refusal(chat, dry_sequence_breakers="no list [").field == "dry_sequence_breakers"
+    assert refusal(chat, logit_bias=[["a", 1]]).field == "logit_bias[0]"
+    assert refusal(chat, stop=["a"] * 65).field == "stop"

@@ -53,7 +53,7 @@ def test_the_most() -> None:
         repeat_penalty=1.5,
         presence_penalty=1,
         frequency_penalty=-1,
-        seed=-1,
+        seed=2**32 - 1,
         stop="END",
         ignore_eos=True,
         model="demo",
